@@ -19,10 +19,10 @@ from leadsman.sensor import Sensor
 from leadsman.timing.schedule import Cron
 
 if TYPE_CHECKING:
+    from leadsman.buffer import Buffer
     from leadsman.controls import Climate, Light
     from leadsman.registration.finds import Finds
     from leadsman.resilience.adhoc import execute_with_retry, retrying
-    from leadsman.runtime.buffer import Buffer
     from leadsman.runtime.context import Context
     from leadsman.settings.discovery import Discovery
 
@@ -62,7 +62,7 @@ __all__ = [
 ]
 
 _LATER = {
-    "Buffer": "leadsman.runtime.buffer",
+    "Buffer": "leadsman.buffer",
     "Climate": "leadsman.controls",
     "Context": "leadsman.runtime.context",
     "Discovery": "leadsman.settings.discovery",

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from leadsman import App, Context, Discovery, Received, Router
+from leadsman import App, Context, Discovery, Received, Router, Sensor
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
 from leadsman.mqtt.topics import check_filter, filters_overlap, topic_matches
 
@@ -439,3 +439,88 @@ def test_a_subscription_that_asks_for_a_context_is_told_how_to_publish():
 
     with pytest.raises(InvalidValue, match=r"put the message into a Buffer, and let an @app.source take it out"):
         app.add_subscription("sun/position", sun)
+
+
+class Door(BaseModel):
+    open: bool
+    level: Annotated[float | None, Sensor("%", device_class="battery")] = None
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_what_a_handler_returns_is_a_reading_of_its_device(harness, plain):
+    app = App("app")
+
+    def read(shut: bool) -> Door | None:
+        return None if shut else Door(open=True)
+
+    async def read_async(shut: bool) -> Door | None:
+        return read(shut)
+
+    app.add_subscription(
+        "zigbee/door", read if plain else read_async, device="door", stale_after="1m", title="Front door"
+    )
+    running = harness(app)
+    running.run(1)
+    for payload in (b"true", b"false", b"perhaps", b"false"):
+        running.broker.send("zigbee/door", payload)
+    running.run(1)
+
+    assert running.states("door") == [{"open": True, "level": None}] * 2
+    assert running.availability("door")[-1] == "online"
+    running.run(120)
+    assert running.status()["devices"]["door"]["status"] == "stale"
+    running.broker.send("app/introspect", {"sections": ["devices", "fields"]}, response_topic="app/answers")
+    running.run(1)
+    document = running.broker.messages("app/answers")[-1].json["data"]
+    assert document["fields"]["door"]["level"] == {"unit": "%", "device_class": "battery"}
+    [registered] = document["devices"]["door"]["registrations"]
+    assert (registered["kind"], registered["title"]) == ("source", "Front door")
+
+
+def test_several_filters_feed_one_device(harness):
+    app = App("app")
+
+    @app.subscribe(["a/door", "b/door"], device="door")
+    async def door(payload: int) -> dict[str, int]:
+        return {"n": payload}
+
+    running = harness(app)
+    running.run(1)
+    for number, topic in enumerate(["a/door", "b/door", "a/door"]):
+        running.broker.send(topic, str(number).encode())
+    running.run(1)
+
+    found = [state["n"] for state in running.states("door")]
+    assert sorted(found) == [0, 1, 2]
+    assert found.index(0) < found.index(2)  # each filter has a line of its own
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ({"stale_after": "1m"}, InvalidValue, "stale_after is an option of a device; write device="),
+        ({"device": "a/b"}, InvalidValue, "a/b"),
+        ({"device": "taken"}, InvalidValue, "taken"),
+        ({"device": "door", "every": "1s"}, InvalidType, "every"),
+    ],
+)
+def test_what_is_wrong_about_its_device_has_a_named_error(options, error, said):
+    app = App("app")
+
+    @app.telemetry("taken", interval="1m")
+    async def taken() -> None: ...
+
+    with pytest.raises(error, match=said):
+
+        @app.subscribe("tele/door", **options)
+        async def door(payload: int) -> Door | None: ...
+
+
+def test_a_handler_whose_result_is_no_reading_cannot_feed_a_device():
+    app = App("app")
+
+    with pytest.raises(InvalidType, match="annotated to return float"):
+
+        @app.subscribe("tele/door", device="door")
+        async def door(payload: int) -> float:
+            return 1.0

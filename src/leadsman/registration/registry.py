@@ -22,6 +22,7 @@ from leadsman.registration.telemetry import Telemetry, register
 from leadsman.text import describe
 
 if TYPE_CHECKING:
+    from leadsman.buffer import Buffer
     from leadsman.registration.command import Command, CommandOptions
     from leadsman.registration.source import Source, SourceOptions
     from leadsman.registration.subscription import Subscription, SubscriptionOptions
@@ -71,6 +72,8 @@ class Registry:
         self.commands: dict[str, Command] = {}
         """The commands, by device name."""
         self.subscriptions: dict[str, Subscription] = {}
+        self._fed: dict[str, tuple[Handler, Buffer[object]]] = {}
+        """The devices that subscriptions feed, with their handlers."""
         """The handlers of messages of other programs, by topic filter."""
         self._last: tuple[Made, Telemetry] | None = None
         """The telemetry that was registered last."""
@@ -155,7 +158,7 @@ class Registry:
         if kind == "command":
             self._add_command(name, handler, options, available)
         elif kind == "subscription":
-            self._add_subscription(name, handler, options, [*own, *given])
+            self._add_subscription(name, handler, options, [*own, *given], available)
         elif kind == "source":
             self._add_source(name, handler, options, available)
         else:
@@ -172,16 +175,37 @@ class Registry:
         self.commands[command.name] = command
 
     def _add_subscription(
-        self, topic_filter: object, handler: Handler, options: "SubscriptionOptions", available: Sequence[Dependency]
+        self,
+        topic_filter: object,
+        handler: Handler,
+        options: "SubscriptionOptions",
+        available: Sequence[Dependency],
+        of_a_device: Sequence[Dependency],
     ) -> None:
         from leadsman.registration.subscription import register_subscription  # only apps that subscribe pay for it
 
-        subscription = register_subscription(topic_filter, handler, options, available)
+        readings = self._readings_of(handler, options, of_a_device) if "device" in options else None
+        subscription = register_subscription(topic_filter, handler, options, available, readings)
         mine = subscription.topic_filter
         for other in self.subscriptions:
             if filters_overlap(mine, other):
                 raise InvalidValue(f"subscription {mine!r}: it overlaps with {other!r}; write one handler for both")
         self.subscriptions[mine] = subscription
+
+    def _readings_of(
+        self, handler: Handler, options: "SubscriptionOptions", available: Sequence[Dependency]
+    ) -> "Buffer[object]":
+        """What takes the readings of a subscription for its device, which is registered with its first filter."""
+        from leadsman.registration.subscription import OWN, buffer_of, source_of
+
+        device = options["device"]
+        if (fed := self._fed.get(device)) is not None and fed[0] is handler:
+            return fed[1]
+        readings = buffer_of(options)
+        kept: Any = {name: value for name, value in options.items() if name not in OWN or name == "enabled"}
+        self._add_source(device, source_of(handler, readings), kept, available)
+        self._fed[device] = handler, readings
+        return readings
 
     def check_foreign(self, *prefixes: str) -> None:
         """See that no subscription covers topics below one of the app's prefixes: it would hear itself.

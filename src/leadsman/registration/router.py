@@ -146,7 +146,8 @@ class Registrar:
 
         The one parameter that no dependency fills gets the payload, converted to its annotated type. A parameter of
         the type `Received` gets the whole message, with its topic and its flag ``retain``. What the function returns is
-        ignored. The options are those of `SubscriptionOptions`.
+        published as a reading of the device that ``device`` names, if there is one. The options are those of
+        `SubscriptionOptions`.
 
         Raises:
             ConfigurationError: at once, or when the settings are loaded: a filter is wrong, overlaps with another one,

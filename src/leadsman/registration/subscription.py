@@ -1,15 +1,29 @@
 """The options of `@app.subscribe`, and the registration made from them: a handler for the messages of other programs at
-topics that are not the app's own."""
+topics that are not the app's own. With `device`, what it returns is a reading of that device, which is registered as a
+source of its own."""
 
-from collections.abc import Sequence
-from typing import NamedTuple, TypedDict
+from collections.abc import AsyncIterator, Sequence
+from types import GenericAlias
+from typing import Any, NamedTuple
 
+from leadsman.buffer import Buffer
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import check_filter
 from leadsman.registration.command import Validate, payload_validator
-from leadsman.registration.injection import Dependencies, Dependency, Handler, Provided, is_async, needs_and_payload
+from leadsman.registration.injection import (
+    Dependencies,
+    Dependency,
+    Handler,
+    Provided,
+    annotated_result,
+    check_result,
+    is_async,
+    name_of,
+    needs_and_payload,
+)
 from leadsman.registration.options import check_options, enabled_of
+from leadsman.registration.source import SourceOptions
 from leadsman.timing.durations import Duration, positive_seconds
 
 TIMEOUT = 30.0
@@ -18,15 +32,21 @@ QUEUE = 64
 """The default number of messages that may wait behind the one that is handled."""
 
 
-class SubscriptionOptions(TypedDict, total=False):
-    """The options of `@app.subscribe`."""
+class SubscriptionOptions(SourceOptions, total=False):
+    """The options of `@app.subscribe`. Those of a source hold for the device of `device`."""
+
+    device: str
+    """What the handler returns is published as a reading of this device, unless it is None. Default: no device, and
+    what it returns is ignored."""
 
     timeout: Duration | None
     """The longest time for one call. Default 30 s; None: no limit."""
     queue: int
     """How many messages may wait behind the one that is handled, 1 or more; then the oldest is dropped. Default 64."""
-    enabled: bool
-    """False registers the handler without subscribing. Default True."""
+
+
+OWN = frozenset({"device", "timeout", "queue", "enabled"})
+"""The options that are not only those of a source."""
 
 
 class Subscription(NamedTuple):
@@ -44,34 +64,73 @@ class Subscription(NamedTuple):
     timeout: float | None
     queue: int
     enabled: bool
+    readings: Buffer[object] | None
+    """Takes what the handler returns, for the source of the device; None without one."""
 
 
 def register_subscription(
-    topic_filter: object, handler: Handler, options: SubscriptionOptions, available: Sequence[Dependency]
+    topic_filter: object,
+    handler: Handler,
+    options: SubscriptionOptions,
+    available: Sequence[Dependency],
+    readings: Buffer[object] | None = None,
 ) -> Subscription:
-    """Check one registration.
+    """Check one registration. `readings` is what `buffer_of` made for its device.
 
     Raises:
         InvalidType, InvalidValue: the message begins with the topic filter.
     """
     checked = check_filter(topic_filter)
     try:
-        return _register(checked, handler, options, available)
+        return _register(checked, handler, options, available, readings)
     except ConfigurationError as error:
         raise type(error)(f"subscription {checked!r}: {error}") from None
 
 
-def _register(
-    topic_filter: str, handler: Handler, options: SubscriptionOptions, available: Sequence[Dependency]
-) -> Subscription:
-    check_options(options, SubscriptionOptions)
-    plain, message = not is_async(handler), Provided(Received)
-    needs, payload = needs_and_payload(handler, [*available, message])
+def buffer_of(options: SubscriptionOptions) -> Buffer[object]:
+    """Where the readings of a device wait until its source takes them: as many as messages may wait."""
+    return Buffer(_queue_of(options))
+
+
+def source_of(handler: Handler, readings: Buffer[object]) -> Handler:
+    """A source that yields what a handler of messages has returned, with the types that it declares.
+
+    Raises:
+        InvalidType: it is annotated to return what is no reading.
+    """
+    check_result(handler)
+
+    async def source() -> AsyncIterator[Any]:
+        async for reading in readings:
+            yield reading
+
+    result = annotated_result(handler)
+    source.__annotations__ = {} if result is None else {"return": GenericAlias(AsyncIterator, (result,))}
+    source.__name__ = source.__qualname__ = name_of(handler)
+    return source
+
+
+def _queue_of(options: SubscriptionOptions) -> int:
     queue = options.get("queue", QUEUE)
     if isinstance(queue, bool) or not isinstance(queue, int):
         raise InvalidType(f"queue is {queue!r}; write a whole number such as {QUEUE}")
     if queue < 1:
         raise InvalidValue(f"queue is {queue}; it must be 1 or more")
+    return queue
+
+
+def _register(
+    topic_filter: str,
+    handler: Handler,
+    options: SubscriptionOptions,
+    available: Sequence[Dependency],
+    readings: Buffer[object] | None,
+) -> Subscription:
+    check_options(options, SubscriptionOptions)
+    if readings is None and (only := sorted(options.keys() - OWN)):
+        raise InvalidValue(f"{only[0]} is an option of a device; write device= as well, such as device='door'")
+    plain, message = not is_async(handler), Provided(Received)
+    needs, payload = needs_and_payload(handler, [*available, message])
     timeout = options.get("timeout", TIMEOUT)
     return Subscription(
         topic_filter=topic_filter,
@@ -82,6 +141,7 @@ def _register(
         payload=payload.name if payload else None,
         validate=payload_validator(payload.annotation, payload.name) if payload else None,
         timeout=None if timeout is None else positive_seconds(timeout, "timeout"),
-        queue=queue,
+        queue=_queue_of(options),
         enabled=enabled_of(options),
+        readings=readings,
     )

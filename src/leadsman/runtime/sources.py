@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping
 
 from leadsman.adapters.managed import adapter_names
+from leadsman.buffer import waits
 from leadsman.errors import Abandoned, DeviceTimeout, DeviceUnavailable, ResultError
 from leadsman.events import PollFailed, PollSkipped, ReadingTaken
 from leadsman.monitoring.ledger import Ledger
@@ -24,7 +25,6 @@ from leadsman.resilience.deadline import Silence
 from leadsman.resilience.environment import Snapshot
 from leadsman.resilience.failure import Property
 from leadsman.resilience.retry_loop import Execution
-from leadsman.runtime.buffer import waits
 from leadsman.runtime.calls import SharedResources
 from leadsman.runtime.goodbye import say_goodbye
 from leadsman.runtime.publisher import PublisherContext, publisher_of

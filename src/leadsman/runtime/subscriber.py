@@ -120,9 +120,11 @@ class Subscriber:
             given = validated(subscription, decoded(received.payload), received.payload)
         subscription.message.value = received
         if self._plain is not None:
-            await self._plain(**given)
+            result = await self._plain(**given)
         else:
-            await bound(subscription.handler, subscription.needs, given)()
+            result = await bound(subscription.handler, subscription.needs, given)()
+        if subscription.readings is not None and result is not None:
+            subscription.readings.put(result)
 
     def _report(self, error: BaseException) -> None:
         """Report the failure of the current message, unless that was done before."""
