@@ -75,7 +75,7 @@ PLANTED = {
     ),
     "one message in flight": ("max_inflight_messages 1\n", "", {("limits", "warn"): "1 in flight at a time"}),
     "nothing retained": ("retain_available false\n", "", {("retained", "warn"): "the broker keeps no messages"}),
-    "no acknowledgements": ("max_qos 0\n", "", {("limits", "warn"): "quality 0 only"}),
+    "no acknowledgements": ("max_qos 0\n", "", {("limits", "warn"): "QoS 0 only"}),
     "a wrong password": ("", None, {("authentication", "fail"): "the broker refuses the user 'house'"}),
     "no password": ("", None, {("authentication", "fail"): "the broker takes no anonymous clients"}),
     "one client id for all": (
