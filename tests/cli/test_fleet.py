@@ -228,7 +228,18 @@ def test_only_visible_devices_of_apps_that_are_online_are_asked_about(fleet):
 
     asked = fleet.requests([("house", "boiler"), ("garden", "pump"), ("nobody", "x")])
 
-    assert asked == {"house": {"sections": ["app", "mqtt", "adapters", "devices"], "devices": ["boiler"]}}
+    assert asked == {"house": {"sections": ["app", "mqtt", "adapters", "devices", "fields"], "devices": ["boiler"]}}
+
+
+def test_a_value_has_the_unit_and_the_decimals_of_its_field_which_are_asked_for_once(fleet):
+    heard(fleet, "house/boiler/state", {"volts": 231.23849487304688, "load": 231.23849487304688, "leak": 0.00123456})
+    terms = {"volts": {"unit": "V", "precision": 1}, "leak": {"unit": "A"}, "load": "lies"}
+    data = {"devices": {}, "fields": {"boiler": terms, "attic": 5}}
+
+    assert row(fleet, "boiler").value == "volts 231.24, load 231.24, leak 0.00123"
+    heard(fleet, "house/introspect/response", {"data": data})
+    assert row(fleet, "boiler").value == "volts 231.2 V, load 231.24, leak 0.00123 A"
+    assert "fields" not in fleet.requests([("house", "boiler")])["house"]["sections"]
 
 
 def test_an_answer_is_complete_with_its_last_page(fleet):

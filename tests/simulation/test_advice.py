@@ -36,6 +36,11 @@ def test_a_policy_that_is_nearly_as_good_with_fewer_calls_is_named_too():
     assert "1800 calls fewer" in sentences[1]
 
 
+def test_a_difference_that_chance_may_make_is_said_to_be_small():
+    assert "may turn it around" in advice([compared("as written", 581, 1000), compared("retry=1", 572, 1000)])[1]
+    assert len(advice([compared("as written", 581, 1000), compared("retry=1", 400, 1000)])) == 1
+
+
 def test_an_app_that_no_policy_beats_is_kept():
     (only,) = advice([compared("as written", 5, 1000, 60.0), compared("retry=9", 5, 2000, 60.0)])
 

@@ -5,11 +5,13 @@ and in detail from introspection, which is asked about the visible devices only.
 """
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
+from leadsman.cli.reading import describe
 from leadsman.introspection.situation import Retained, when
 from leadsman.introspection.why import OVERDUE, unanswered, why
 from leadsman.monitoring.health import WELL
@@ -107,6 +109,8 @@ class _App:
         """Seconds by which the clock of the app is ahead of ours."""
         self.names: dict[str, None] = {}
         self.values: dict[str, Value] = {}
+        self.terms: dict[str, dict[str, Json]] = {}
+        """What is declared of the fields of a device; asked for once."""
         self.availability: dict[str, str] = {}
         self.sections: dict[str, Json] = {}
         self.details: dict[str, tuple[float, dict[str, Json]]] = {}
@@ -167,6 +171,10 @@ class _App:
             for device, section in devices.items() if isinstance(devices, dict) else ():
                 if isinstance(section, dict):
                     _keep(self.details, device, (now, section))
+            fields = data.get("fields")
+            for device, terms in fields.items() if isinstance(fields, dict) else ():
+                if isinstance(terms, dict):
+                    _keep(self.terms, device, terms)
         return _count(answer.get("page", 1)) >= _count(answer.get("pages", 1))
 
 
@@ -243,6 +251,8 @@ class Fleet:
             if app is not None and app.status is not None and app.status.get("state") == "online":
                 request = found.setdefault(prefix, {"sections": ["app", "mqtt", "adapters", "devices"], "devices": []})
                 request["devices"].append(device)
+                if device not in app.terms and "fields" not in request["sections"]:
+                    request["sections"].append("fields")
         return found
 
     def verdict(self, prefix: str, device: str, now: float) -> "Verdict | None":
@@ -324,7 +334,7 @@ class Fleet:
             prefix,
             device,
             str(report.get("status", "starting")) if state == "online" else state,
-            "" if value is None else described(value.payload),
+            "" if value is None else described(value.payload, app.terms.get(device, {})),
             None if value is None or value.taken is None else max(0.0, now - value.taken),
             None if next_in is None or state != "online" else max(0.0, -next_in),
             _count(report.get("consecutive_failures")),
@@ -355,21 +365,13 @@ class Fleet:
         )
 
 
-def described(payload: str) -> str:
-    """A reading in one line: ``co2 412, t 21.5``."""
+def described(payload: str, terms: Mapping[str, Json] = MappingProxyType({})) -> str:
+    """A reading in one line, as `leadsman.cli.reading` writes it; what is none is left as it is."""
     try:
         found = json.loads(payload)
-        return clean(", ".join(_fields(found, ""))) if isinstance(found, dict) else clean(payload)
+        return describe(found, terms) if isinstance(found, dict) else clean(payload)
     except (ValueError, RecursionError):
         return clean(payload)
-
-
-def _fields(found: Mapping[str, Json], path: str) -> Iterator[str]:
-    for name, value in found.items():
-        if isinstance(value, dict):
-            yield from _fields(value, f"{path}{name}.")
-        else:
-            yield f"{path}{name} {value if isinstance(value, str) else json.dumps(value)}"
 
 
 def _matches(pattern: list[str], prefix: list[str]) -> bool:

@@ -1,13 +1,12 @@
 """``leadsman poll``: asks a running app to poll a device now, and prints what it read, with units."""
 
 import argparse
-import json
-from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from leadsman.cli.answering import process
 from leadsman.cli.arguments import PREFIX, SETTINGS, Command, argument, device, duration
 from leadsman.cli.commands import app_or_device, running_app
+from leadsman.cli.reading import describe
 from leadsman.cli.remote import any_version, ask
 from leadsman.cli.tables import json_text, say
 from leadsman.cli.target import UsageError
@@ -16,8 +15,7 @@ from leadsman.mqtt.topics import Topics
 from leadsman.text import clean
 
 if TYPE_CHECKING:
-    from leadsman.introspection.document import DeviceSection, FieldTerms
-    from leadsman.mqtt.answers import Json
+    from leadsman.introspection.document import DeviceSection
 
 FIRST = 5.0
 """Seconds for the answer whether there is such a device; the poll itself may take longer."""
@@ -43,7 +41,7 @@ def poll(options: argparse.Namespace) -> int:
     elif fields is None:
         say(f"{name}: polled; its handler gave no reading, so nothing was published")
     else:
-        say(f"{name}: {described(fields, terms)}")
+        say(f"{name}: {describe(fields, terms)}")
     return 0
 
 
@@ -57,24 +55,6 @@ def _not_polled(section: "DeviceSection | None") -> str:
     if "source" in kinds:
         return "is a source: it gives readings by itself, and nobody can ask it for one"
     return "takes commands only, and gives no readings"
-
-
-def described(fields: "Mapping[str, Json]", terms: "Mapping[str, FieldTerms]") -> str:
-    """A reading in one line, with the units and decimals that its type declares: ``celsius 21.5 °C, door open``."""
-    return clean(", ".join(_fields(fields, terms, "")))
-
-
-def _fields(fields: "Mapping[str, Json]", terms: "Mapping[str, FieldTerms]", path: str) -> Iterator[str]:
-    for name, value in fields.items():
-        known = terms.get(f"{path}{name}", {})
-        if isinstance(value, dict):
-            yield from _fields(value, terms, f"{path}{name}.")
-        elif isinstance(value, str):
-            yield f"{path}{name} {value}"
-        else:
-            decimals, unit = known.get("precision"), known.get("unit")
-            number = f"{value:.{decimals}f}" if isinstance(value, float) and decimals is not None else None
-            yield f"{path}{name} {number or json.dumps(value)}" + (f" {unit}" if unit and value is not None else "")
 
 
 POLL = Command(

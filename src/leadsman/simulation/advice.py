@@ -1,5 +1,6 @@
 """Says which of the policies would have done best on a day, and at which cost."""
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -35,6 +36,8 @@ def advice(compared: Sequence[Compared]) -> list[str]:
             return [f"{cheapest.policy} would have lost as little as the app as it is written, with {cost}."]
         return [f"Keep the app as it is written: {_fewest(written)}, and no other policy here does better."]
     sentences = [f"{best.policy} would do best: {_against(best.figures, written.figures)}."]
+    if _is_small(best.figures, written.figures):
+        sentences.append("The difference is small: another --seed may turn it around.")
     thrifty = _thrifty(compared, best)
     if thrifty is not None:
         saved = best.figures.attempts - thrifty.figures.attempts
@@ -57,6 +60,12 @@ def _gains(figures: Figures, other: Figures) -> bool:
     if figures.lost != other.lost:
         return figures.lost < other.lost
     return other.gap_total - figures.gap_total >= 1
+
+
+def _is_small(figures: Figures, other: Figures) -> bool:
+    """Whether the numbers of lost readings differ by no more than two standard deviations. Those of a count are its
+    root, if the events are independent of each other (Poisson)."""
+    return abs(figures.lost - other.lost) <= 2 * math.sqrt(figures.lost + other.lost)
 
 
 def _thrifty(compared: Sequence[Compared], best: Compared) -> Compared | None:
