@@ -112,7 +112,10 @@ def test_a_bad_payload_and_a_failing_handler_are_counted_and_logged_and_others_g
     found = counts(running)["one/+"]
     assert found | {"received": 5, "failed": 4, "dropped": 0, "waiting": 0} == found
     assert found["received_at"] == "2026-01-01T00:00:01.000Z"
-    assert "UTF-8" in found["last_error"]
+    assert found["last_error"] is None  # the last message was right
+    running.broker.send("one/x", b"\xff")
+    running.run(1)
+    assert "UTF-8" in counts(running)["one/+"]["last_error"]
     assert "message at one/x: refused: Input should be a valid integer" in caplog.text
     assert "message at one/x: LookupError: no such lamp" in caplog.text
 

@@ -748,13 +748,25 @@ def test_what_a_source_without_an_adapter_is_fed_by_is_named_if_it_is_silent(how
         return why("boiler", *of(registered=fed, mqtt=mqtt, **SILENT_SOURCES[how]))
 
     verdict = asked(NOT_HEARD)
+    assert verdict["summary"] == "nothing was received at tele/bathrom/SENSOR"
     assert verdict["advice"].startswith("check the topic tele/bathrom/SENSOR, and that its sender runs")
     assert "received nothing at tele/bathrom/SENSOR" in verdict["evidence"]
     verdict = asked(HEARD)
-    assert verdict["advice"].endswith("with what its handler takes: 6 messages failed")
+    assert verdict["summary"].startswith("the last message at tele/bathrom/SENSOR failed: AM2301.Temperature")
+    assert verdict["advice"].endswith("with what its handler takes")
     assert any("Input should be a valid number" in line for line in verdict["evidence"])
-    verdict = asked(HEARD | {"failed": 0, "last_error": None})
-    assert "tele/bathrom" not in verdict["advice"]
+    verdict = asked(HEARD | {"last_error": None})  # those that failed did so long ago
+    assert "tele/bathrom" not in verdict["summary"] + verdict["advice"]
+
+
+def test_each_fed_device_is_told_of_its_own_topic_only():
+    fed = SOURCE | {"needs": []}
+    mqtt = MQTT | {"subscriptions": {"a": NOT_HEARD | {"device": "attic"}, "b": NOT_HEARD | {"device": "boiler"}}}
+    of_another = MQTT | {"subscriptions": {"a": NOT_HEARD | {"device": "attic"}}}
+    silent = SILENT_SOURCES["stale"]
+
+    assert why("boiler", *of(registered=fed, mqtt=mqtt, **silent))["summary"] == "nothing was received at b"
+    assert "received" not in why("boiler", *of(registered=fed, mqtt=of_another, **silent))["summary"]
 
 
 def test_a_device_with_an_adapter_is_not_fed_by_a_subscription():

@@ -114,13 +114,15 @@ def show_plans(app: App) -> None:
     """Print when devices with a cron schedule are polled next, and what the app subscribes to."""
     now, lines = time.time(), list[str]()
     for name, each in app.telemetries.items():
-        if each.cron is not None:
+        if each.cron is not None and each.enabled:
             due = datetime.fromtimestamp(each.cron.after(now), zone_of(each.cron.zone))
             start = "at the start of the app, and then" if each.cron.at_start else "next"
             zone_name = each.cron.zone or "the zone of this machine"
             lines.append(f"{clean(name)} is polled {start} on {due:%A %Y-%m-%d at %H:%M} ({zone_name})")
     for topics, subscription in app.setup.registry.subscriptions.items():
-        lines.append(f"messages at {clean(topics)} go to {name_of(subscription.handler)}")
+        if subscription.enabled:
+            fed = f", which feeds {clean(subscription.device)}" if subscription.device else ""
+            lines.append(f"messages at {clean(topics)} go to {name_of(subscription.handler)}{fed}")
     if lines:
         print()
     for line in lines:

@@ -52,4 +52,6 @@ class Subscribed(TypedDict):
     received_at: str | None
     """When the last one came."""
     last_error: str | None
-    """Why the last of those that failed did so."""
+    """Why the last message failed; null if it did not."""
+    device: str | None
+    """The device that they feed, as far as the registration says that."""

@@ -171,6 +171,8 @@ def _failing(s: Situation) -> "Verdict | None":
     if poll is None and not state["consecutive_failures"] and state["last_error"] is None:
         return None
     error, evidence, summary = state["last_error"], list[str](), "its last poll failed"
+    if (error or "").startswith("DeviceTimeout") and (unfed := _by_subscriptions(s)) is not None:
+        summary = unfed[0]
     if poll is not None:
         summary = "a call failed, and its poll tries again"
         evidence.append(f"attempt {poll['failed_calls']}{_limit(s)} failed: {clean(poll['last_error'])}")
@@ -198,8 +200,11 @@ def _unread(s: Situation) -> "Verdict | None":
     if reader["kind"] == "source":
         evidence = [f"its source was started {counted(state.get('restarts', 0) + 1, 'time')}", *s.silence()]
         evidence += s.subscriptions()
-        advice = _by_subscriptions(s) or "check that the device sends: a source publishes only what it receives"
-        return _waits(s, "call", "its source has received no reading yet", evidence, advice)
+        summary, advice = _by_subscriptions(s) or (
+            "its source has received no reading yet",
+            "check that the device sends: a source publishes only what it receives",
+        )
+        return _waits(s, "call", summary, evidence, advice)
     evidence = [s.timetable(), *s.last_reading()]
     evidence += [f"the first poll is due at {s.at(state['next_due_at'])}"] if state["next_due_at"] else []
     return _waits(s, "schedule", "it has not been polled since the start of the app", evidence, "wait until it is due")
@@ -214,19 +219,19 @@ def _stale(s: Situation) -> "Verdict | None":
     state, reader = s.state, s.reader
     if reader is None or not state["stale"]:
         return None
-    limit, due = reader.get("stale_after"), state["next_due_at"]
+    limit, due, unfed = reader.get("stale_after"), state["next_due_at"], _by_subscriptions(s)
     evidence = [*s.last_reading(), *([f"it is stale {span(limit)} after that"] if limit is not None else [])]
     if state.get("busy"):
         evidence.append("a poll is under way, or the thread of an earlier one still runs")
         advice = "find out where the handler blocks: the log has its stack if it blocks the event loop"
     elif reader["kind"] == "source":
         evidence += s.subscriptions()
-        advice = _by_subscriptions(s) or "check that the device still sends"
+        advice = "check that the device still sends" if unfed is None else unfed[1]
     else:
         evidence += [s.timetable(), *([f"the next poll is due at {s.at(due)}"] if due else [])]
         advice = "check that the host did not sleep, and that stale_after is longer than the interval"
     evidence += [counted(state["missed_polls"], "missed poll")] if state["missed_polls"] else []
-    summary = "its last reading is too old, though no call failed"
+    summary = "its last reading is too old, though no call failed" if unfed is None else unfed[0]
     return s.verdict("staleness", summary, [*evidence, *s.silence()], advice, state["last_success_at"])
 
 
@@ -271,8 +276,8 @@ def _limit(s: Situation) -> str:
 def _mend(s: Situation, error: str | None) -> str:
     """One thing to do about an error, which begins with the name of its class."""
     text = error or ""
-    if text.startswith("DeviceTimeout") and (unheard := _by_subscriptions(s)) is not None:
-        return unheard
+    if text.startswith("DeviceTimeout") and (unfed := _by_subscriptions(s)) is not None:
+        return unfed[1]
     name = text.partition(":")[0].strip()
     known = next((advice for words, advice in _BY_WORDS.items() if words in text), None)
     if known is None and (advice := _MENDING.get(name)) is not None:
@@ -281,14 +286,15 @@ def _mend(s: Situation, error: str | None) -> str:
     return known or f"look at each failed call, with its traceback: {s.command('trace')} --json"
 
 
-def _by_subscriptions(s: Situation) -> str | None:
-    """One thing to do about a device that messages of others may feed; None if nothing is wrong with those."""
+def _by_subscriptions(s: Situation) -> tuple[str, str] | None:
+    """What is wrong with the messages of others that feed a device, and one thing to do; None if nothing is."""
     for topics, each in s.heard.items():
+        name = clean(topics)
         if not each["received"]:
-            return f"check the topic {clean(topics)}, and that its sender runs: nothing came there"
-        if each["failed"]:
-            failed = counted(each["failed"], "message")
-            return f"compare what is sent to {clean(topics)} with what its handler takes: {failed} failed"
+            return f"nothing was received at {name}", f"check the topic {name}, and that its sender runs"
+        if error := each.get("last_error"):
+            summary = f"the last message at {name} failed: {clean(error)}"
+            return summary, f"compare what is sent to {name} with what its handler takes"
     return None
 
 

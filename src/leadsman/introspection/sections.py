@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from leadsman.monitoring.trace import Trace
     from leadsman.nodes.document import Brief
     from leadsman.runtime.found_devices import FoundDevices
-    from leadsman.runtime.subscriber import MessageCounts, Subscriber
+    from leadsman.runtime.subscriber import Subscriber
     from leadsman.standby.member import Ownership
 
 
@@ -169,7 +169,7 @@ class Sections:
             "limited_by": link.limited_by,
             "last_error": link.last_error,
             "outbox": waiting,
-            "subscriptions": {name: _subscribed(each.counts) for name, each in subscribers.items()},
+            "subscriptions": {name: _subscribed(each) for name, each in subscribers.items()},
         }
         if not subscribers:
             del section["subscriptions"]
@@ -287,7 +287,8 @@ class Sections:
         return found
 
 
-def _subscribed(counts: "MessageCounts") -> "Subscribed":
+def _subscribed(subscriber: "Subscriber") -> "Subscribed":
+    counts = subscriber.counts
     return {
         "received": counts.received,
         "failed": counts.failed,
@@ -295,6 +296,7 @@ def _subscribed(counts: "MessageCounts") -> "Subscribed":
         "waiting": counts.waiting,
         "received_at": None if counts.received_at is None else rfc3339(counts.received_at),
         "last_error": counts.last_error,
+        "device": subscriber.subscription.device,
     }
 
 

@@ -198,7 +198,7 @@ class Situation:
         return lines
 
     def subscriptions(self) -> list[str]:
-        """What came at the topics that the app subscribes to, for a device without an adapter: they may feed it."""
+        """What came at the topics that feed the device, or may do so."""
         lines = []
         for topics, each in self.heard.items():
             failed = f", {each['failed']} of them failed" if each["failed"] else ""
@@ -211,9 +211,13 @@ class Situation:
 
     @property
     def heard(self) -> "Mapping[str, Subscribed]":
-        """What became of the messages of other programs, by topic filter; empty for a device with an adapter."""
-        needy = any(each["needs"] for each in self.registrations)
-        return {} if needy else self.document.get("mqtt", {}).get("subscriptions", {})
+        """What became of the messages of other programs that feed this device, by topic filter. A source without an
+        adapter may be fed by any of those that name no device."""
+        found = self.document.get("mqtt", {}).get("subscriptions", {})
+        if own := {topics: each for topics, each in found.items() if each.get("device") == self.name}:
+            return own
+        source = self.reader is not None and self.reader["kind"] == "source" and not self.reader["needs"]
+        return {topics: each for topics, each in found.items() if not each.get("device")} if source else {}
 
     def timetable(self) -> str:
         """How often it is read."""

@@ -72,9 +72,9 @@ class Registry:
         self.commands: dict[str, Command] = {}
         """The commands, by device name."""
         self.subscriptions: dict[str, Subscription] = {}
+        """The handlers of messages of other programs, by topic filter."""
         self._fed: dict[str, tuple[Handler, Buffer[object]]] = {}
         """The devices that subscriptions feed, with their handlers."""
-        """The handlers of messages of other programs, by topic filter."""
         self._last: tuple[Made, Telemetry] | None = None
         """The telemetry that was registered last."""
         self.without_devices: list[str] = []

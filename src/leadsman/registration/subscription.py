@@ -64,6 +64,8 @@ class Subscription(NamedTuple):
     timeout: float | None
     queue: int
     enabled: bool
+    device: str | None
+    """The device that it feeds."""
     readings: Buffer[object] | None
     """Takes what the handler returns, for the source of the device; None without one."""
 
@@ -143,5 +145,6 @@ def _register(
         timeout=None if timeout is None else positive_seconds(timeout, "timeout"),
         queue=_queue_of(options),
         enabled=enabled_of(options),
+        device=options.get("device"),
         readings=readings,
     )

@@ -42,7 +42,7 @@ class MessageCounts(NamedTuple):
     received_at: float | None = None
     """When the last one came, epoch seconds; None if none did."""
     last_error: str | None = None
-    """Why the last of those that failed did so."""
+    """Why the last message failed; None if it did not."""
 
 
 class Subscriber:
@@ -108,6 +108,8 @@ class Subscriber:
                 error = (await outcome(self._call(), self._environment.stopping)).error
                 if error is not None:
                     self._report(error)
+                else:
+                    self._last_error = None
                 following = self._waiting.popleft() if self._waiting else None
         finally:
             self.task = None
