@@ -2,7 +2,6 @@
 ``[a-z0-9-]``."""
 
 import base64
-import hashlib
 import re
 import unicodedata
 from collections import Counter
@@ -37,8 +36,7 @@ def joined(*names: str) -> str:
 
 def shortened(text: str) -> str:
     """A short identifier for a long one: 8 characters, which nobody can read, and others for another text."""
-    digest = hashlib.sha256(text.encode()).digest()[:_BYTES]
-    return base64.urlsafe_b64encode(digest).decode()
+    return base64.urlsafe_b64encode(_sha256(text.encode())[:_BYTES]).decode()
 
 
 def lowercase_identifier(name: str) -> str:
@@ -60,4 +58,10 @@ def distinct_identifiers(names: Iterable[str], taken: Collection[str] = ()) -> d
 
 
 def _digest(name: str) -> str:
-    return hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:_DIGITS]
+    return _sha256(name.encode(errors="surrogatepass")).hex()[:_DIGITS]
+
+
+def _sha256(text: bytes) -> bytes:
+    import hashlib  # 2 ms of a start, for OpenSSL; most names are their own identifiers
+
+    return hashlib.sha256(text).digest()

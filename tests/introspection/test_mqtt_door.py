@@ -10,9 +10,10 @@ from leadsman import App
 from leadsman.errors import PollRefused
 from leadsman.introspection.mqtt_door import EXPIRY, MqttDoor
 from leadsman.introspection.registrations import Registrations
+from leadsman.introspection.registry import About, Registry
 from leadsman.introspection.registry_publication import MOST_WAITING, PAUSE
 from leadsman.introspection.request_queue import RequestQueue
-from leadsman.introspection.sections import About, Parts, Sections
+from leadsman.introspection.sections import Parts, Sections
 from leadsman.introspection.service import MOST_AT_ONCE, MOST_UNDER_WAY, Polled, Service
 from leadsman.mqtt.answers import MOST_WARNED
 from leadsman.mqtt.connection import Received
@@ -49,9 +50,11 @@ class Asked:
         self.outbox = SimpleNamespace(bytes=0, expects_answers=True)
         self.link = SimpleNamespace(maximum_packet_size=None, connects=1, outbox=self.outbox, put=self.sent.append)
         clock = Clock(lambda: self.now, lambda: self.now)
+        about, registrations = About("house", "1", "1", TOPICS, "house"), Registrations(app.telemetries, {}, {})
         service = Service(
-            About("house", "1", "1", TOPICS, "house"),
-            Registrations(app.telemetries, {}, {}),
+            about,
+            registrations,
+            Registry(about, registrations, {}, health=False),
             Parts(
                 records=SimpleNamespace(entities={}),
                 ledgers=(),

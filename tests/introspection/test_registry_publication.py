@@ -7,9 +7,8 @@ import pytest
 
 from leadsman import App
 from leadsman.introspection.registrations import Registrations
+from leadsman.introspection.registry import LIST_SLICE, About, Registry
 from leadsman.introspection.registry_publication import MOST_WAITING, PATIENCE, RegistryPublication
-from leadsman.introspection.sections import About, Parts
-from leadsman.introspection.service import LIST_SLICE, Service
 from leadsman.mqtt.topics import Topics
 from leadsman.runtime.other_topics import OtherTopics
 from leadsman.timing.clock import Clock
@@ -29,25 +28,9 @@ class House:
         self.outbox = SimpleNamespace(bytes=0)
         self.link = SimpleNamespace(maximum_packet_size=None, connects=1, outbox=self.outbox, put=self.sent.append)
         clock = Clock(lambda: self.now, lambda: self.now)
-        parts = Parts(
-            records=SimpleNamespace(entities={}),
-            ledgers=(),
-            link=self.link,
-            runners=SimpleNamespace(readers={}),
-            poll=None,
-            adapters=(),
-            traces=[],
-            state_files={},
-            statuses=None,
-            ready=None,
-        )
-        service = Service(
-            About("house", "1", "1", TOPICS, "house"),
-            Registrations(app.telemetries, {}, {}),
-            parts,
-            SimpleNamespace(clock=clock, timers=SimpleNamespace(origin=0.0)),
-        )
-        self.publication = RegistryPublication(service, TOPICS, self.link, clock, OtherTopics(), None)
+        about = About("house", "1", "1", TOPICS, "house")
+        registry = Registry(about, Registrations(app.telemetries, {}, {}), {}, health=False)
+        self.publication = RegistryPublication(registry, TOPICS, self.link, clock, OtherTopics(), None)
 
 
 def test_the_registry_is_made_and_published_in_slices():

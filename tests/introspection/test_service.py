@@ -11,8 +11,9 @@ from leadsman.event_bus import EventBus
 from leadsman.events import CircuitRequested, DeviceHeld
 from leadsman.introspection.pages import Pages
 from leadsman.introspection.registrations import Registrations
-from leadsman.introspection.sections import About, Parts, Sections
-from leadsman.introspection.service import LIST_SLICE, MOST_AT_ONCE, MOST_UNDER_WAY, SLICE, Polled, Service
+from leadsman.introspection.registry import LIST_SLICE, About, Registry
+from leadsman.introspection.sections import Parts, Sections
+from leadsman.introspection.service import MOST_AT_ONCE, MOST_UNDER_WAY, SLICE, Polled, Service
 from leadsman.mqtt.topics import Topics
 from leadsman.reading import Reading
 from leadsman.runtime.runner import Runners
@@ -72,7 +73,9 @@ class House:
         )
         about = About("house", "1", "1", Topics("house"), "house")
         environment = SimpleNamespace(clock=clock, timers=SimpleNamespace(origin=0.0), events=bus)
-        self.service = Service(about, Registrations(app.telemetries, {}, {}), parts, environment)
+        registrations = Registrations(app.telemetries, {}, {})
+        self.registry = Registry(about, registrations, {}, health=False)
+        self.service = Service(about, registrations, self.registry, parts, environment)
 
     def poll(self, name, answer):
         if isinstance(self.result, PollRefused):
@@ -114,7 +117,7 @@ def test_devices_are_described_in_slices(described):
 
 
 def test_the_registry_is_made_in_slices():
-    assert len(list(House().service.registry(Pages(10**9)))) == DEVICES // LIST_SLICE
+    assert len(list(House().registry.list_all(Pages(10**9)))) == DEVICES // LIST_SLICE
 
 
 def test_a_large_document_is_refused_while_too_many_are_under_way():

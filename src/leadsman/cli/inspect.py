@@ -17,7 +17,8 @@ from leadsman.cli.times import local, zone
 from leadsman.cli.trace import Printer
 from leadsman.errors import LeadsmanError
 from leadsman.introspection.registrations import Registrations, registered
-from leadsman.introspection.sections import About, app_section
+from leadsman.introspection.registry import About
+from leadsman.introspection.sections import app_section
 from leadsman.introspection.situation import span
 from leadsman.mqtt.connection_state import V311
 from leadsman.mqtt.topics import SURE_CLIENT_ID

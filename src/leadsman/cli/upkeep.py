@@ -13,7 +13,8 @@ from leadsman.mqtt.topics import DOCTOR, Topics
 def _clean(options: argparse.Namespace) -> int:
     """Remove the retained topics that an app left at the broker."""
     from leadsman.cli.clean import clean as remove_topics
-    from leadsman.introspection.registrations import Registrations, registry_entry
+    from leadsman.introspection.registrations import Registrations
+    from leadsman.introspection.registry import registry_entry
     from leadsman.introspection.retained import retained_of
     from leadsman.wiring.access import described_at, described_by
 

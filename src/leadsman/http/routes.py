@@ -174,9 +174,9 @@ class Application:
     async def _registry(self, request: Request) -> Answer:
         self._service.admit(large=self._service.is_large)
         whole = Whole()
-        for section, value in self._service.registry_head().items():
+        for section, value in self._service.registry.head().items():
             whole.value(section, value)
-        return self._made(whole, self._service.registry(whole))
+        return self._made(whole, self._service.registry.list_all(whole))
 
     async def _metrics(self, request: Request) -> Answer:
         if self._expose is None:  # few apps are scraped, and the import takes memory and time

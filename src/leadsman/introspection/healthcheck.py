@@ -3,7 +3,8 @@
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from leadsman.introspection.sections import About, Parts
+from leadsman.introspection.registry import About
+from leadsman.introspection.sections import Parts
 from leadsman.monitoring.health import WELL
 from leadsman.text import clean, counted
 from leadsman.timing.clock import Clock, rfc3339

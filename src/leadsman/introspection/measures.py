@@ -6,7 +6,8 @@ The samples are read from the state of the app when somebody asks: nothing is co
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from leadsman.introspection.sections import About, Parts
+from leadsman.introspection.registry import About
+from leadsman.introspection.sections import Parts
 from leadsman.introspection.slot_counts import FINAL, SlotCounts
 from leadsman.monitoring.health import WELL, Counters, status
 from leadsman.mqtt.topic_queue import OnDisk

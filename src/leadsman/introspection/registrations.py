@@ -1,11 +1,10 @@
 """Describes the registrations of an app: the names and options of its handlers."""
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, cast
 
 from leadsman.adapters.managed import ManagedAdapter
-from leadsman.mqtt.topics import Topics
 from leadsman.publish import AllOf, AnyOf, Every, OnChange, PublishRule
 from leadsman.registration.command import Command
 from leadsman.registration.injection import Dependencies, name_of
@@ -22,7 +21,6 @@ from leadsman.timing.durations import human
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import Registered
-    from leadsman.introspection.registry_document import RegistryDevice
     from leadsman.resilience.catalogue import Named
 
 
@@ -64,47 +62,6 @@ class Registrations(Collection[str]):
         kinds: tuple[Mapping[str, Telemetry | Source | Command], ...]
         kinds = self._telemetries, self._sources, self._commands
         return [kind[name] for kind in kinds if name in kind]
-
-
-def registry_entry(
-    topics: Topics, name: str, found: Sequence[Telemetry | Source | Command], others: Collection[str], *, health: bool
-) -> "RegistryDevice | None":
-    """A device in the registry, with its topics; None for a side job.
-
-    Args:
-        topics: the topics of the app.
-        name: the name of the device.
-        found: its registrations.
-        others: further retained topics of it.
-        health: whether it has a topic for its health, as devices have while discovery for Home Assistant is on.
-    """
-    enabled = [each for each in found if each.enabled]
-    kinds = [kind_of(each) for each in enabled or found]
-    if "periodic" in kinds:
-        return None
-    reader = next((each for each in found if not isinstance(each, Command)), None)
-    paths = {"state": topics.state(name), "availability": topics.availability(name), "error": topics.device_error(name)}
-    retained = ["state"] * (reader is None or reader.delivery.retain) + ["availability"]
-    if reader is not None:
-        paths["ledger"] = topics.of(name, "ledger")
-        retained.append("ledger")
-        if reader.delivery.history is not None:
-            paths["history"] = topics.history(name)
-    if health:
-        paths["health"] = topics.of(name, "health")
-        retained.append("health")
-    if "telemetry" in kinds:
-        paths["get"] = topics.of(name, "get")
-    if "command" in kinds:
-        paths |= {"set": topics.of(name, "set"), "set_result": topics.set_result(name)}
-    entry: dict[str, object] = {"kinds": kinds, "topics": paths, "retained": retained}
-    if others:
-        entry["others"] = sorted(others)
-    if isinstance(reader, Source) and reader.found_by is not None:
-        entry["found_by"] = reader.found_by
-    if not enabled:
-        entry["enabled"] = False
-    return cast("RegistryDevice", entry)
 
 
 def kind_of(each: Telemetry | Source | Command) -> str:

@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from leadsman.introspection.ownership import in_order
 from leadsman.introspection.pages import Pages, around, page_size
+from leadsman.introspection.registry import LIST_SLICE, Registry
 from leadsman.introspection.retained import (
     APP,
     FIRST_AHEAD,
@@ -33,7 +34,6 @@ from leadsman.introspection.retained import (
     no_longer,
     retained_of,
 )
-from leadsman.introspection.service import LIST_SLICE, Service
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
@@ -89,7 +89,7 @@ class RegistryPublication:
     """Publishes the registry after each connection, and whenever it changes.
 
     Args:
-        service: makes it.
+        registry: which devices there are.
         topics: the topics of the app.
         link: the connection to the broker.
         clock: the clock of the app.
@@ -98,9 +98,9 @@ class RegistryPublication:
     """
 
     def __init__(
-        self, service: Service, topics: Topics, link: Link, clock: Clock, others: OtherTopics, kept: Kept | None
+        self, registry: Registry, topics: Topics, link: Link, clock: Clock, others: OtherTopics, kept: Kept | None
     ) -> None:
-        self._service = service
+        self._registry = registry
         self._topics = topics
         self._link = link
         self._clock = clock
@@ -125,7 +125,7 @@ class RegistryPublication:
         known = {topic for page in self._own_pages() for topics in page.topics.values() for topic in topics}
         yield 0.0
         pages = Pages(page_size(self._link.maximum_packet_size))
-        new = yield from self._service.registry_of(pages, lambda topics: not known.issuperset(topics))
+        new = yield from self._registry.list_some(pages, lambda topics: not known.issuperset(topics))
         for document in pages.end() if new else ():
             self._put_ahead(document)
             self._number += 1
@@ -151,7 +151,7 @@ class RegistryPublication:
             self.list_ahead(device, (topic,))
 
     def _put_ahead(self, document: bytes) -> None:
-        payload = around({**self._service.registry_head()}, document)
+        payload = around({**self._registry.head()}, document)
         topic = f"{self._topics.registry}/{self._number}"
         self._surplus.add(self._number)
         self._link.put_first(Message(topic, payload, 1, retain=True, latest=True))
@@ -172,11 +172,11 @@ class RegistryPublication:
             yield from self._publish(connects)
 
     def _publish(self, connects: int) -> Work:
-        topic, link, service = self._topics.registry, self._link, self._service
+        topic, link, registry = self._topics.registry, self._link, self._registry
         surplus, self._surplus = self._surplus, set()  # what is listed ahead from now on stays until the next time
         self._next_ahead()
         pages = Pages(page_size(link.maximum_packet_size))
-        yield from service.registry(pages)
+        yield from registry.list_all(pages)
         documents = pages.end()
         for number, document in enumerate(documents, 1):
             yield from room(link, self._clock, PATIENCE)
@@ -184,7 +184,7 @@ class RegistryPublication:
                 self._surplus |= surplus
                 return
             numbers = {"page": number, "pages": len(documents)} if len(documents) > 1 else {}
-            payload = around({**service.registry_head(), **numbers}, document)
+            payload = around({**registry.head(), **numbers}, document)
             link.put(Message(topic if number == 1 else f"{topic}/{number}", payload, retain=True, latest=True))
             yield 0.0
         own = set(range(2, len(documents) + 1))
@@ -192,7 +192,7 @@ class RegistryPublication:
             link.put(Message(f"{topic}/{number}", b"", retain=True, latest=True))
             yield 0.0
         self._surplus |= own
-        for number, name in enumerate(service.disabled, 1):
+        for number, name in enumerate(registry.disabled, 1):
             link.put(Message(self._topics.availability(name), b"offline", 1, retain=True, latest=True))
             if number % LIST_SLICE == 0:
                 yield 0.0
@@ -228,7 +228,7 @@ class RegistryPublication:
 
     def _own_pages(self) -> list[Page]:
         """The pages that this app wrote with this client id."""
-        head = self._service.registry_head()
+        head = self._registry.head()
         own = head["app"], head["client_id"]
         return [page for page in self._listed.pages.values() if (page.app, page.client_id) == own]
 
@@ -262,7 +262,7 @@ class RegistryPublication:
 
     def _compare(self, listed: Listed) -> Work:
         """Find what the earlier run listed and this one does not have."""
-        head = self._service.registry_head()
+        head = self._registry.head()
         if listed.app is None:
             return
         if (listed.app, listed.client_id) != (head["app"], head["client_id"]):
@@ -288,9 +288,9 @@ class RegistryPublication:
         """The topics that a device no longer has, and those that it has; None if there is no such device."""
         before = [topic for topic in before if not self._is_of_another(topic, name)]
         if name == APP:
-            now: list[str] | None = self._service.others
+            now: list[str] | None = self._registry.others
             return no_longer(before, now, None), now
-        entry = self._service.registry_entry(name)
+        entry = self._registry.entry(name)
         now = None if entry is None else retained_of(entry)
         return no_longer(before, now, self._topics.below(name)), now
 
@@ -299,7 +299,7 @@ class RegistryPublication:
         if not topic.startswith(f"{self._topics.prefix}/"):
             return False
         owner = self._topics.device_of(topic)
-        return owner != name and self._service.registry_entry(owner) is not None
+        return owner != name and self._registry.entry(owner) is not None
 
     def _remove(self, connects: int) -> Work:
         """Publish an empty retained message to each topic, and wait until the broker has them."""

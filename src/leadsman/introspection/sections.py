@@ -5,21 +5,20 @@ its address, and everything that a person wrote passes through `leadsman.text.cl
 """
 
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from leadsman.adapters.managed import ManagedAdapter
 from leadsman.introspection.delivery import after_reading, away, says_nothing
-from leadsman.introspection.registrations import Registrations, registered, registry_entry
-from leadsman.introspection.retained import APP
+from leadsman.introspection.registrations import Registrations, registered
+from leadsman.introspection.registry import About
 from leadsman.introspection.usual_state import State
 from leadsman.monitoring.health import HealthRecords, is_stale, status
 from leadsman.monitoring.heartbeat import deferred_reason, deferred_until, dropped_by, failure_of, under_way
 from leadsman.monitoring.ledger_reports import LedgerReports
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.link import Link
-from leadsman.mqtt.topics import Topics, encode
+from leadsman.mqtt.topics import encode
 from leadsman.registration.command import Command
 from leadsman.registration.injection import Handler
 from leadsman.runtime.runner import Answer, Runner, Runners
@@ -30,23 +29,12 @@ if TYPE_CHECKING:
     from leadsman.introspection.connection_document import Candidates, DroppedBy, MqttSection, OutboxSection
     from leadsman.introspection.counters_document import Subscribed
     from leadsman.introspection.document import AdapterSection, AppSection, FieldTerms, Runtime
-    from leadsman.introspection.registry_document import RegistryDevice, RegistryHead
     from leadsman.introspection.watching import Watching
     from leadsman.monitoring.trace import Trace
     from leadsman.nodes.document import Brief
     from leadsman.runtime.found_devices import FoundDevices
     from leadsman.runtime.subscriber import Subscriber
     from leadsman.standby.member import Ownership
-
-
-class About(NamedTuple):
-    """The identity of the app."""
-
-    name: str
-    version: str
-    leadsman: str
-    topics: Topics
-    client_id: str
 
 
 class Parts(NamedTuple):
@@ -68,20 +56,16 @@ class Parts(NamedTuple):
     """Whether the app polls its devices."""
     watching: "Watching | None" = None
     """What is kept for people who watch; None where nobody can."""
-    others: Mapping[str, Collection[str]] = MappingProxyType({})
-    """Retained topics besides those of leadsman, by device; see `leadsman.runtime.other_topics`."""
     subscribers: "Mapping[str, Subscriber] | None" = None
     """What handles the messages of other programs, by topic filter."""
     found: "FoundDevices | None" = None
     """The devices that were found at run time; None where no handler finds any."""
-    health: bool = False
-    """Whether each device has a topic for its health: while discovery for Home Assistant is on."""
     node: "Ownership | None" = None
     """The node that owns the app; None if it shares it with no other."""
     nodes: "Callable[[], list[Brief]] | None" = None
+    """The nodes that share the app, this one included; None if it shares it with no other."""
     terms_of: "Callable[[Handler], dict[str, FieldTerms]]" = lambda _: {}
     """What the type of what a handler returns says about its fields."""
-    """The nodes that share the app, this one included; None if it shares it with no other."""
 
 
 class Sections:
@@ -195,32 +179,6 @@ class Sections:
         if terms is None:
             terms = self._terms[id(handler)] = self._parts.terms_of(handler)
         return terms
-
-    def registry_entry(self, name: str) -> "RegistryDevice | None":
-        """A device in the registry, with its topics; None for a side job."""
-        parts = self._parts
-        found, others = self.registrations.of(name), parts.others.get(name, ())
-        return registry_entry(self._about.topics, name, found, others, health=parts.health)
-
-    @property
-    def others(self) -> list[str]:
-        """The retained topics that belong to no device."""
-        return sorted(self._parts.others.get(APP, ()))
-
-    def registry_head(self) -> "RegistryHead":
-        """What the registry says about the app."""
-        about = self._about
-        head: RegistryHead = {
-            "app": about.name,
-            "version": clean(about.version),
-            "leadsman": about.leadsman,
-            "client_id": about.client_id,
-            "introspect": about.topics.introspect,
-            "status": about.topics.status,
-        }
-        if about.topics.root is not None:
-            head["root"] = about.topics.root
-        return head
 
     def device(self, name: str) -> bytes:
         """One device, or one side job, as the JSON of a `DeviceSection`."""

@@ -7,7 +7,7 @@ types of its answers and its own protocol, and no part of the app.
 A large document is made in slices, each of which takes a millisecond or two. Reading changes nothing.
 """
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -17,9 +17,9 @@ from leadsman.introspection.healthcheck import health_document
 from leadsman.introspection.measures import Measures
 from leadsman.introspection.pages import Document
 from leadsman.introspection.registrations import Registrations
+from leadsman.introspection.registry import LIST_SLICE, About, Registry
 from leadsman.introspection.requests import Request, hint, understood
-from leadsman.introspection.retained import retained_of
-from leadsman.introspection.sections import About, Parts, Sections
+from leadsman.introspection.sections import Parts, Sections
 from leadsman.introspection.slot_counts import SlotCounts
 from leadsman.mqtt.answers import Json
 from leadsman.reading import JsonObject, Reading
@@ -32,13 +32,10 @@ from leadsman.timing.clock import rfc3339
 if TYPE_CHECKING:
     from leadsman.introspection.exchange import Beat, CircuitAnswer, HealthDocument, HeldAnswer
     from leadsman.introspection.ledger_document import DeviceLedger
-    from leadsman.introspection.registry_document import RegistryDevice, RegistryHead
     from leadsman.monitoring.trace import TraceRow
 
 SLICE = 20
 """Devices that are described in one turn of the loop."""
-LIST_SLICE = 250
-"""Devices of the registry, or rows of the trace, that are described in one turn of the loop."""
 MOST_AT_ONCE = 4
 """Large answers that are made and sent at the same time: those about more devices than a slice has, and the trace."""
 MOST_UNDER_WAY = 64
@@ -59,19 +56,27 @@ class Service:
     Args:
         about: the identity of the app.
         registrations: its registrations.
+        registry: the list of its devices.
         parts: its parts.
         environment: its clock, timers and events.
     """
 
-    def __init__(self, about: About, registrations: Registrations, parts: Parts, environment: Environment) -> None:
+    def __init__(
+        self,
+        about: About,
+        registrations: Registrations,
+        registry: Registry,
+        parts: Parts,
+        environment: Environment,
+    ) -> None:
+        self.registry = registry
+        """The list of the devices of the app."""
         self._about = about
         self._parts = parts
         self._environment = environment
         self._sections = Sections(about, registrations, parts, environment.clock, environment.timers.origin)
         self._slots = SlotCounts(parts.ledgers)
         self._under_way = 0
-        self.disabled: list[str] = []
-        """The names of the devices that are not enabled, once the registry was made."""
 
     # Documents
 
@@ -190,50 +195,6 @@ class Service:
     def forget(self, name: str) -> None:
         """A device that was found at run time is gone."""
         self._sections.forget(name)
-
-    def registry_head(self) -> "RegistryHead":
-        """What the registry says about the app."""
-        return self._sections.registry_head()
-
-    def registry_entry(self, name: str) -> "RegistryDevice | None":
-        """What the registry says about a device; None if there is no such device."""
-        return self._sections.registry_entry(name) if name in self._sections.registrations else None
-
-    @property
-    def others(self) -> list[str]:
-        """The retained topics that belong to no device, besides the status and the registry."""
-        return self._sections.others
-
-    def registry(self, document: Document) -> Work:
-        """Make the list of the devices that the app offers, with their topics, in slices."""
-        disabled: list[str] = []
-        yield from self._registry(document, lambda _: True, disabled)
-        self.disabled = disabled
-
-    def registry_of(self, document: Document, wanted: Callable[[Sequence[str]], bool]) -> Generator[float, None, bool]:
-        """As `registry`, with the devices of whose retained topics `wanted` is true. Returns whether there are any."""
-        return (yield from self._registry(document, wanted, []))
-
-    def _registry(
-        self, document: Document, wanted: Callable[[Sequence[str]], bool], disabled: list[str]
-    ) -> Generator[float, None, bool]:
-        found = False
-        if (others := self.others) and wanted(others):
-            found = True
-            document.begin("others", b"[]")
-            for topic in others:
-                document.member(None, topic)
-        document.begin("devices", b"{}")
-        for number, name in enumerate(tuple(self._sections.registrations), 1):
-            entry = self.registry_entry(name)  # the device may be gone meanwhile
-            if entry is not None and wanted(retained_of(entry)):
-                found = True
-                document.member(name, entry)
-                if not entry.get("enabled", True):
-                    disabled.append(name)
-            if number % LIST_SLICE == 0:
-                yield 0.0
-        return found
 
     def _describe_devices(self, names: Sequence[str], jobs: bool, document: Document) -> Work:
         described = 0

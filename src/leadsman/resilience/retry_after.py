@@ -7,7 +7,6 @@ own clock; without that, with ours.
 import re
 from collections.abc import Mapping
 from datetime import UTC
-from email.utils import parsedate_to_datetime
 from typing import Any, cast
 
 LONGEST_PAUSE = 86400.0
@@ -43,6 +42,8 @@ def seconds_of(value: str | None, date: str | None, wall: float) -> float | None
 
 def _epoch(text: str) -> float | None:
     """A date of HTTP, in any of its three forms, in epoch seconds."""
+    from email.utils import parsedate_to_datetime  # 4 ms of a start, and few servers send a date
+
     try:
         found = parsedate_to_datetime(text)
         return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
 from typing import cast
 
 from leadsman.redaction import Address, Secret, is_secret_value, revealed
@@ -45,6 +44,8 @@ def secrets_of(value: object, *, named: bool = False) -> Iterator[Secret]:
         value: settings, or a part of them.
         named: whether the name of the value is that of a secret.
     """
+    from dataclasses import fields, is_dataclass  # only apps with settings need it
+
     if is_secret_value(value):
         yield Secret(cast("str", revealed(value)))
     elif is_model(kind := type(value)):

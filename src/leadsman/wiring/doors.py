@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from leadsman.http.door import HttpDoor
     from leadsman.introspection.document import FieldTerms
     from leadsman.introspection.mqtt_door import MqttDoor
+    from leadsman.introspection.registrations import Registrations
+    from leadsman.introspection.registry import About, Registry
     from leadsman.introspection.registry_publication import RegistryPublication
     from leadsman.introspection.request_queue import Handle, Refuse, RequestQueue
     from leadsman.introspection.service import Service
@@ -185,10 +187,10 @@ class Doors:
 
     def _register(self) -> None:
         self._due = False
-        self._core.slices.begin("the registry", self._registry())
+        self._core.slices.begin("the registry", self._publish_registry())
 
-    def _registry(self) -> Work:
-        """Publish the registry. The import is a slice of its own, and so is the service for many devices."""
+    def _publish_registry(self) -> Work:
+        """Publish the registry. The import is a slice of its own."""
         import leadsman.introspection.registry_publication  # noqa: F401  # used in the next slice
 
         yield 0.0
@@ -210,7 +212,7 @@ class Doors:
         topic_filter = plan.own_filters["registry"]
         heard = topic_filter in core.link.subscriptions.listeners
         kept = Kept(topic_filter, self._kept, set()) if heard else None
-        return RegistryPublication(self._service, plan.topics, core.link, core.environment.clock, core.others, kept)
+        return RegistryPublication(self._registry, plan.topics, core.link, core.environment.clock, core.others, kept)
 
     def _on_set(self, received: Received) -> None:
         topics = self._core.plan.topics
@@ -259,19 +261,36 @@ class Doors:
         return MqttDoor(self._service, core.plan.topics, core.link, core.environment.clock, core.slices, self._requests)
 
     @cached_property
-    def _service(self) -> "Service":
+    def _about(self) -> "About":
+        from leadsman.introspection.registry import About
+
+        plan = self._core.plan
+        return About(plan.name, plan.version, plan.leadsman, plan.topics, plan.client_id)
+
+    @cached_property
+    def _registrations(self) -> "Registrations":
         from leadsman.introspection.registrations import Registrations
-        from leadsman.introspection.sections import About, Parts
+
+        core, plan, optional = self._core, self._core.plan, self._optional
+        if core.cluster is not None:
+            here = optional.telemetries_here, optional.registered_sources, optional.commands_here
+            return Registrations(*here, jobs=plan.jobs)
+        return Registrations(plan.telemetries, optional.registered_sources, plan.commands)
+
+    @cached_property
+    def _registry(self) -> "Registry":
+        from leadsman.introspection.registry import Registry
+
+        described = self._core.described
+        health = described is not None and described.convention.has_health
+        return Registry(self._about, self._registrations, self._core.others.topics, health=health)
+
+    @cached_property
+    def _service(self) -> "Service":
+        from leadsman.introspection.sections import Parts
         from leadsman.introspection.service import Service
 
         core, plan, optional = self._core, self._core.plan, self._optional
-        about = About(
-            name=plan.name,
-            version=plan.version,
-            leadsman=plan.leadsman,
-            topics=plan.topics,
-            client_id=plan.client_id,
-        )
         parts = Parts(
             records=core.records,
             ledgers=core.ledgers,
@@ -284,19 +303,13 @@ class Doors:
             statuses=self._statuses,
             ready=lambda: self.polling,
             watching=core.watching,
-            others=core.others.topics,
             subscribers=optional.subscribers,
             found=None if optional.found is None else optional.found.devices,
-            health=core.described is not None and core.described.convention.has_health,
             node=core.ownership,
             nodes=core.nodes,
             terms_of=_terms_of,
         )
-        registrations = Registrations(plan.telemetries, optional.registered_sources, plan.commands)
-        if core.cluster is not None:
-            here = optional.telemetries_here, optional.registered_sources, optional.commands_here
-            registrations = Registrations(*here, jobs=plan.jobs)
-        return Service(about, registrations, parts, core.environment)
+        return Service(self._about, self._registrations, self._registry, parts, core.environment)
 
 
 def _terms_of(handler: "Handler") -> "dict[str, FieldTerms]":

@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from leadsman.introspection.registrations import registry_entry
+from leadsman.introspection.registry import registry_entry
 from leadsman.introspection.retained import FORGETTING, retained_of
 from leadsman.monitoring.ledger_reports import Schedule
 from leadsman.mqtt.message import Message

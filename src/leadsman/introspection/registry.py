@@ -1,0 +1,151 @@
+"""The registry: which devices an app offers, with their topics. It is made in slices."""
+
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from leadsman.introspection.pages import Document
+from leadsman.introspection.registrations import Registrations, kind_of
+from leadsman.introspection.retained import APP, retained_of
+from leadsman.mqtt.topics import Topics
+from leadsman.registration.command import Command
+from leadsman.registration.source import Source
+from leadsman.registration.telemetry import Telemetry
+from leadsman.slices import Work
+from leadsman.text import clean
+
+if TYPE_CHECKING:
+    from leadsman.introspection.registry_document import RegistryDevice, RegistryHead
+
+LIST_SLICE = 250
+"""Devices of the registry, or rows of the trace, that are described in one turn of the loop."""
+
+
+class About(NamedTuple):
+    """The identity of the app."""
+
+    name: str
+    version: str
+    leadsman: str
+    topics: Topics
+    client_id: str
+
+
+class Registry:
+    """The devices that an app offers, with their topics.
+
+    Args:
+        about: the identity of the app.
+        registrations: its registrations.
+        others: further retained topics, by device; those that belong to none by `APP`.
+        health: whether each device has a topic for its health, as devices have while discovery for Home Assistant is
+            on.
+    """
+
+    def __init__(
+        self, about: About, registrations: Registrations, others: Mapping[str, Collection[str]], *, health: bool
+    ) -> None:
+        self._about = about
+        self._registrations = registrations
+        self._others = others
+        self._health = health
+        self.disabled: list[str] = []
+        """The names of the devices that are not enabled, once the list of all devices was made."""
+
+    def head(self) -> "RegistryHead":
+        """What the registry says about the app."""
+        about = self._about
+        head: RegistryHead = {
+            "app": about.name,
+            "version": clean(about.version),
+            "leadsman": about.leadsman,
+            "client_id": about.client_id,
+            "introspect": about.topics.introspect,
+            "status": about.topics.status,
+        }
+        if about.topics.root is not None:
+            head["root"] = about.topics.root
+        return head
+
+    def entry(self, name: str) -> "RegistryDevice | None":
+        """What the registry says about a device; None if there is no such device, and for a side job."""
+        if name not in self._registrations:
+            return None
+        found, others = self._registrations.of(name), self._others.get(name, ())
+        return registry_entry(self._about.topics, name, found, others, health=self._health)
+
+    @property
+    def others(self) -> list[str]:
+        """The retained topics that belong to no device, besides the status and the registry."""
+        return sorted(self._others.get(APP, ()))
+
+    def list_all(self, document: Document) -> Work:
+        """List all devices, in slices."""
+        disabled: list[str] = []
+        yield from self._list(document, lambda _: True, disabled)
+        self.disabled = disabled
+
+    def list_some(self, document: Document, wanted: Callable[[Sequence[str]], bool]) -> Generator[float, None, bool]:
+        """List the devices of whose retained topics `wanted` is true, in slices. Returns whether there are any."""
+        return (yield from self._list(document, wanted, []))
+
+    def _list(
+        self, document: Document, wanted: Callable[[Sequence[str]], bool], disabled: list[str]
+    ) -> Generator[float, None, bool]:
+        found = False
+        if (others := self.others) and wanted(others):
+            found = True
+            document.begin("others", b"[]")
+            for topic in others:
+                document.member(None, topic)
+        document.begin("devices", b"{}")
+        for number, name in enumerate(tuple(self._registrations), 1):
+            entry = self.entry(name)  # the device may be gone meanwhile
+            if entry is not None and wanted(retained_of(entry)):
+                found = True
+                document.member(name, entry)
+                if not entry.get("enabled", True):
+                    disabled.append(name)
+            if number % LIST_SLICE == 0:
+                yield 0.0
+        return found
+
+
+def registry_entry(
+    topics: Topics, name: str, found: Sequence[Telemetry | Source | Command], others: Collection[str], *, health: bool
+) -> "RegistryDevice | None":
+    """A device in the registry, with its topics; None for a side job.
+
+    Args:
+        topics: the topics of the app.
+        name: the name of the device.
+        found: its registrations.
+        others: further retained topics of it.
+        health: whether it has a topic for its health, as devices have while discovery for Home Assistant is on.
+    """
+    enabled = [each for each in found if each.enabled]
+    kinds = [kind_of(each) for each in enabled or found]
+    if "periodic" in kinds:
+        return None
+    reader = next((each for each in found if not isinstance(each, Command)), None)
+    paths = {"state": topics.state(name), "availability": topics.availability(name), "error": topics.device_error(name)}
+    retained = ["state"] * (reader is None or reader.delivery.retain) + ["availability"]
+    if reader is not None:
+        paths["ledger"] = topics.of(name, "ledger")
+        retained.append("ledger")
+        if reader.delivery.history is not None:
+            paths["history"] = topics.history(name)
+    if health:
+        paths["health"] = topics.of(name, "health")
+        retained.append("health")
+    if "telemetry" in kinds:
+        paths["get"] = topics.of(name, "get")
+    if "command" in kinds:
+        paths |= {"set": topics.of(name, "set"), "set_result": topics.set_result(name)}
+    entry: dict[str, object] = {"kinds": kinds, "topics": paths, "retained": retained}
+    if others:
+        entry["others"] = sorted(others)
+    if isinstance(reader, Source) and reader.found_by is not None:
+        entry["found_by"] = reader.found_by
+    if not enabled:
+        entry["enabled"] = False
+    return cast("RegistryDevice", entry)
