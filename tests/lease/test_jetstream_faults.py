@@ -13,7 +13,7 @@ from tests.lease.waiting import until_it_works
 from leadsman.errors import InvalidValue, LeaseStoreRefused, LeaseStoreUnreachable, TermsDiffer
 from leadsman.lease.fence import FENCE_AT
 from leadsman.lease.jetstream import JetStreamStore
-from leadsman.lease.jetstream_bucket import OPENING
+from leadsman.lease.jetstream_bucket import OPENING, in_batches
 from leadsman.lease.lease import Member, Terms
 from leadsman_rigs.nats_server import NatsServer, nats_cluster
 
@@ -319,3 +319,20 @@ def test_a_url_that_cannot_be_read_is_refused_with_an_example(url):
     with pytest.raises(InvalidValue, match="write nats://one:4222,nats://two:4222") as refused:
         store(url)
     assert "secret" not in str(refused.value)
+
+
+def test_requests_that_are_given_up_before_they_begin_are_never_made():
+    made = []
+
+    async def request(key):
+        made.append(key)
+
+    async def give_up():
+        requests = asyncio.ensure_future(in_batches(request, ["one", "two"]))
+        requests.cancel()
+        await asyncio.wait({requests})
+
+    asyncio.run(give_up())
+    assert made == []
+    assert asyncio.run(in_batches(request, ["one", "two"])) == [None, None]
+    assert made == ["one", "two"]

@@ -74,7 +74,7 @@ class JetStreamStore:
         """See `LeaseStore.acquire`."""
         chosen = checked_keys(keys)
         answer = Acquired({}, {})
-        for lease in await self._bucket.call(in_batches([self._acquire(key) for key in chosen])):
+        for lease in await self._bucket.call(in_batches(self._acquire, chosen)):
             if lease is not None:
                 (answer.granted if self._is_mine(lease) else answer.held)[lease.key] = lease
         return answer
@@ -85,7 +85,7 @@ class JetStreamStore:
 
         async def renew() -> list[Lease | None]:
             alive = self._bucket.put(self._member_key, _written(self._member))
-            _, renewed = await asyncio.gather(alive, in_batches([self._renew(lease) for lease in chosen]))
+            _, renewed = await asyncio.gather(alive, in_batches(self._renew, chosen))
             return renewed
 
         renewed = await self._bucket.call(renew())
@@ -93,7 +93,7 @@ class JetStreamStore:
 
     async def release(self, leases: Iterable[Lease]) -> None:
         """See `LeaseStore.release`."""
-        await self._bucket.call(in_batches([self._write(lease, None) for lease in leases]))
+        await self._bucket.call(in_batches(lambda lease: self._write(lease, None), list(leases)))
 
     async def members(self) -> tuple[Member, ...]:
         """See `LeaseStore.members`."""

@@ -7,7 +7,7 @@ a consumer for each call; with one of three servers down such calls took 28 s.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
@@ -29,6 +29,7 @@ try:
 except ImportError as error:
     raise missing("leases in NATS", "nats-py", "nats", error) from error
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 REPLICAS = 3
@@ -143,7 +144,7 @@ class Bucket:
     async def get_all(self, keys: Iterable[str]) -> dict[str, Entry | None]:
         """What these keys have. To be given to `call`."""
         wanted = list(keys)
-        return dict(zip(wanted, await in_batches([self.get(key) for key in wanted]), strict=True))
+        return dict(zip(wanted, await in_batches(self.get, wanted), strict=True))
 
     async def put(self, key: str, value: bytes | None, expected: int | None = None) -> int | None:
         """Write a key, and return the new revision. To be given to `call`.
@@ -334,15 +335,9 @@ def _checked(url: str) -> str:
     return url
 
 
-async def in_batches(requests: list[Coroutine[Any, Any, T]]) -> list[T]:
-    """Make requests, some of them at the same time. Returns their answers, in order."""
+async def in_batches(request: Callable[[S], Coroutine[Any, Any, T]], items: Sequence[S]) -> list[T]:
+    """Make a request for each item, some of them at the same time. Returns their answers, in order."""
     answers: list[T] = []
-    while requests:
-        batch, requests = requests[:BATCH], requests[BATCH:]
-        try:
-            answers += await asyncio.gather(*batch)
-        except BaseException:
-            for request in requests:
-                request.close()
-            raise
+    for start in range(0, len(items), BATCH):
+        answers += await asyncio.gather(*map(request, items[start : start + BATCH]))
     return answers
