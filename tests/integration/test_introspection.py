@@ -99,7 +99,7 @@ def test_one_document_tells_registration_and_runtime_and_keeps_to_its_schema(har
     assert runtime["opens"] >= 1
     assert runtime["opened_at"].startswith("2026-01-01T00:0")
     assert runtime["next_due_at"] > runtime["opened_at"]
-    assert runtime["commands"] == {"done": 0, "failed": 0, "refused": 0, "waiting": 0}
+    assert runtime["commands"] == {"done": 0, "failed": 0, "refused": 0, "waiting": 0, "last_error": None}
     assert data["devices"]["meter"]["runtime"]["restarts"] > 0
     assert data["devices"]["air"]["registrations"][0]["schedule"] == "*/10 * * * *"
     assert data["devices"]["off"] == {"registrations": [data["devices"]["off"]["registrations"][0]]}

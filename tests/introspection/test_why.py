@@ -336,10 +336,19 @@ SITUATIONS = {
     "it is a side job": (job(), "job", "ok", "interval is 1m"),
     "it is a side job that fails": (job(**FAILING), "call", "broken", TIMEOUT),
     "it only takes commands": (
-        of(registered=COMMAND, commands={"done": 3, "failed": 1, "refused": 2, "waiting": 0}),
+        of(registered=COMMAND, commands={"done": 3, "failed": 1, "refused": 2, "waiting": 0, "last_error": None}),
         "command",
         "ok",
-        "3 done, 1 failed",
+        "3 executed, 1 of them failed, 2 refused",
+    ),
+    "its last command failed": (
+        of(
+            registered=COMMAND,
+            commands={"done": 3, "failed": 1, "refused": 2, "waiting": 0, "last_error": "KeyError: 'on' (house.py:33)"},
+        ),
+        "command",
+        "ok",
+        "the last one failed or was refused: KeyError: 'on' (house.py:33)",
     ),
     "it is read, and takes commands": (of(extra=[COMMAND], **FAILING), "call", "broken", TIMEOUT),
     "its handler returns nothing": (
@@ -792,6 +801,23 @@ def test_a_forgotten_await_is_named(error):
     document, retained = of(**FAILING | {"last_error": error})
 
     assert why("boiler", document, retained)["advice"].startswith("write await before the call")
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        ("KeyError: 'temperature' (house.py:19)", "correct the code at house.py:19, and restart the app"),
+        ("KeyError: 'temperature' (house.py:19 in boiler)", "correct the code at house.py:19, and restart the app"),
+        ("HTTPError: HTTP Error 503: Service Unavailable", "look at the server"),
+        ("HTTPStatusError: Server error '503 Service Unavailable' for url 'http://x/'", "look at the server"),
+        ("HTTPError: 429 Client Error: Too Many Requests for url: http://x/", "ask less often"),
+        ("HTTPError: HTTP Error 404: Not Found", "read what the server answered"),
+    ],
+)
+def test_the_advice_names_the_code_or_the_server_that_fails(error, advice):
+    document, retained = of(**FAILING | {"last_error": error})
+
+    assert why("boiler", document, retained)["advice"].startswith(advice)
 
 
 @pytest.mark.parametrize(("due", "named"), [("2026-11-22T09:00:20.000Z", False), ("2026-11-22T09:59:00.000Z", True)])

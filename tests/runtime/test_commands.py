@@ -72,7 +72,7 @@ def test_commands_of_one_device_are_executed_one_after_another(bench, commands):
     queue = commands.add(slow)
     for seconds in (b"5", b"1"):
         commands.send(seconds)
-    assert queue.counters() == {"commands": {"done": 0, "failed": 0, "refused": 0, "waiting": 1}}
+    assert queue.counters() == {"commands": {"done": 0, "failed": 0, "refused": 0, "waiting": 1, "last_error": None}}
     bench.pass_time(10)
 
     assert commands.results() == [("ok", {"value": 5}), ("ok", {"value": 1})]

@@ -409,6 +409,11 @@ def test_it_says_when_the_connection_is_lost_and_goes_on_when_it_is_back(page, a
     app.kill()
     page.get_by_text("No connection to the app since").wait_for()
     assert serious(page) == []
+    again = page.get_by_role("button", name="Try now")
+    line = again.bounding_box()["height"]
+    page.set_viewport_size({"width": 360, "height": 780})
+    assert again.bounding_box()["height"] == line
+    page.set_viewport_size({"width": 1280, "height": 800})
     assert page.evaluate("getComputedStyle(document.querySelector('main')).filter") == "grayscale(1)"
     page.get_by_role("link", name="meter", exact=True).click()
     page.get_by_role("button", name="Poll now", disabled=True).wait_for()

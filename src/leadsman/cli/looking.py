@@ -37,11 +37,9 @@ WATCH = Command(
     "watch",
     commands.watch,
     "watch the devices of one app or of many",
-    "Shows a board of the devices of all apps at the broker, or of those with the prefixes that are "
-    "given, over\n"
-    "MQTT: status, last value, next poll, errors. Keys: q quit, arrows choose, Enter says why a "
-    "device is silent, s sort, / filter, t trouble only. Without a terminal, it prints the board "
-    "once.",
+    "Shows a board of the devices of all apps at the broker, or of the apps with the given prefixes: status, last "
+    "value, next poll and error of each device. Keys: q quits, arrows choose a device, Enter explains its "
+    "silence, s sorts, / filters, t hides devices without trouble. Without a terminal, it prints the board once.",
     (
         "leadsman watch",
         "leadsman watch house garden",

@@ -45,7 +45,7 @@ FAILED, USAGE, CONFIG, INTERRUPTED = 1, 2, 78, 130
 EXIT_CODES = {
     0: "success, or stopped on request",
     1: "failure; the message says why",
-    2: "the command line is wrong, or leaves open which app is meant",
+    2: "the command line is wrong, or several apps match it",
     3: "leadsman held: some devices are held; leadsman why: a device is silent and should not be; leadsman cluster: "
     "devices have no node",
     4: "leadsman doctor: a check failed; leadsman simulate: an assertion does not hold",
@@ -151,7 +151,7 @@ COMMANDS = (
     Command(
         "trace",
         commands.trace,
-        "show the decision about each failed call of a running app",
+        "show each failed call of a running app, and what was decided",
         "Shows the latest rows of the trace: each failed call with the decision about it, each change of "
         "a circuit, each adapter that was reopened, and the reading that ended the outage.",
         (
@@ -180,7 +180,7 @@ COMMANDS = (
     Command(
         "gaps",
         commands.gaps,
-        "show what is missing of each device, since when and why",
+        "show which readings of each device are missing, and why",
         "Shows the ledger of each device of a running app: how many of the slots of its schedule gave a "
         "reading, also in per cent, what became of the others, and the gaps with their causes.",
         (
@@ -206,8 +206,7 @@ COMMANDS = (
         "held",
         commands.held,
         "list the devices that are held",
-        'Lists the devices of a running app that failed, and whose registration has on_failure="hold"; '
-        "and those that a person holds.",
+        'Lists the devices of a running app that a person holds, and those with on_failure="hold" that failed.',
         ("leadsman held house:app",),
         "Exits with 0 if no device is held, 3 if some are, 1 if the app does not answer.",
         LIVE,
@@ -215,7 +214,7 @@ COMMANDS = (
     Command(
         "hold",
         commands.hold,
-        "poll a device no more, until it is released",
+        "stop polling a device until somebody releases it",
         "Holds a device: it is not polled until somebody releases it. A poll under way goes on to its "
         "end. A source cannot be held; isolate its circuit instead.",
         (

@@ -183,7 +183,7 @@ def _letter(letter: "DeadLetter") -> dict[str, Any]:
 OUTBOX = Command(
     "outbox",
     outbox,
-    "show the readings that wait for the broker, and send those again that it refused",
+    "show the readings that wait for the broker, and send refused ones again",
     "Looks into the file in which readings of an app wait while the broker is away. A reading that "
     "the broker refuses for good becomes a dead letter: it is kept, the newest 1,000 of them, but "
     "not sent.\n"

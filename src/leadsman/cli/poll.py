@@ -62,7 +62,7 @@ POLL = Command(
     poll,
     "poll a device now, and print what it reads",
     "Asks a running app to poll a device now, beside its schedule, and prints the reading, or why there is none. The "
-    "reading is published as any other, whatever the publish rule says. A device that is held, asked for a pause or "
+    "reading is published even if the publish rule would not publish it. A device that is held, asked for a pause or "
     "has an open circuit is not polled. Without MODULE:APP and --prefix, the only app at the broker is asked, or the "
     "only one there that has the device.",
     (

@@ -183,7 +183,7 @@ def _summary(found: "Sequence[Verdict]") -> str:
 
 
 def _row(verdict: "Verdict") -> tuple[str, ...]:
-    return clean(verdict["device"]), verdict["link"], local(verdict["since"]), verdict["summary"]
+    return clean(verdict["device"]), verdict["link"], local(verdict["since"]), verdict.get("cause", verdict["summary"])
 
 
 def _retained(topics: Topics, device: str, seen: Mapping[str, Received]) -> Retained:

@@ -34,10 +34,13 @@ class Commands(TypedDict):
     """The commands of a device since the start of the app."""
 
     done: int
+    """Executed, with those that failed."""
     failed: int
     refused: int
     """Not executed: wrong, too late, or one too many."""
     waiting: int
+    last_error: str | None
+    """Why the last one failed or was refused; null if it did what was asked."""
 
 
 class Subscribed(TypedDict):

@@ -4,6 +4,7 @@ Each takes the situation and answers with a verdict, or with None if it passes a
 of `LINKS`: from the second half on, the device runs.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from shlex import quote
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from leadsman.monitoring.health import GOODBYE
 from leadsman.text import clean, counted, nearest
 
 if TYPE_CHECKING:
+    from leadsman.introspection.counters_document import Commands
     from leadsman.introspection.explanations import Link, Verdict
 
 JUST_NOW = 0.1
@@ -58,6 +60,7 @@ _MENDING: Mapping[str, Mapping[str, str]] = {
     "TimeoutError": {"": "check why the device does not answer within the timeout of the handler"},
     "ResultError": {"": "correct what the handler returns"},
     "HTTPStatusError": {"": "read what the server answered: the address, the rights or the request may be wrong"},
+    "HTTPError": {"": "read what the server answered: the address, the rights or the request may be wrong"},
     "ConnectError": {"": "check that the server runs, and its address"},
     "ConnectTimeout": {"": "check that the server runs, and its address"},
     "ReadTimeout": {"": "check why the server does not answer within the timeout"},
@@ -67,9 +70,15 @@ empty where the device has none, or one whose kind is unknown."""
 _BY_WORDS: Mapping[str, str] = {
     "'coroutine'": "write await before the call whose result is used",
     "returned a coroutine": "write await before the call that the handler returns",
+    "Service Unavailable": "look at the server: it answers, and cannot serve the request for now",
+    "Too Many Requests": 'ask less often, or write policy="http", which waits as long as the server says',
+    "Internal Server Error": "look at the log of the server: it failed at the request",
+    "Unauthorized": "correct the user name, the password or the token that the handler sends",
     "thread of an earlier call is still busy": "give the blocking call in the handler a timeout: it has not come back",
 }
 """The same for errors whose class says too little, by what their messages contain."""
+_PLACE = re.compile(r" \(([^()]+\.py:\d+)(?: in [^()]+)?\)$")
+"""The end of an error that user code raised: its file and line."""
 FAR = 60.0
 """Seconds to the next poll from which on it is worth asking for one."""
 
@@ -245,9 +254,14 @@ def _job(s: Situation) -> "Verdict | None":
 def _command(s: Situation) -> "Verdict | None":
     if s.reader is not None:
         return None
-    commands = s.state.get("commands") or {"done": 0, "failed": 0, "refused": 0, "waiting": 0}
-    evidence = ["commands: " + ", ".join(f"{count} {word}" for word, count in commands.items())]
     summary = "it only takes commands, and publishes what they return"
+    nothing: Commands = {"done": 0, "failed": 0, "refused": 0, "waiting": 0, "last_error": None}
+    commands = s.state.get("commands") or nothing
+    done, failed = commands["done"], commands["failed"]
+    evidence = [f"commands: {done} executed, {failed} of them failed, {commands['refused']} refused"]
+    evidence += [f"{counted(commands['waiting'], 'command')} waiting"] if commands["waiting"] else []
+    if error := commands.get("last_error"):
+        evidence.append(f"the last one failed or was refused: {clean(error)}")
     return s.verdict("command", summary, evidence, f"send one to {s.below}set", state="ok")
 
 
@@ -283,7 +297,10 @@ def _mend(s: Situation, error: str | None) -> str:
     if known is None and (advice := _MENDING.get(name)) is not None:
         kinds = {each.get("kind", "") for each in s.adapters}
         known = advice.get(kinds.pop() if len(kinds) == 1 else "", advice[""])
-    return known or f"look at each failed call, with its traceback: {s.command('trace')} --json"
+    traceback = f"{s.command('trace')} --json"
+    if known is None and (place := _PLACE.search(text)) is not None:
+        return f"correct the code at {place[1]}, and restart the app; the traceback: {traceback}"
+    return known or f"look at each failed call, with its traceback: {traceback}"
 
 
 def _by_subscriptions(s: Situation) -> tuple[str, str] | None:

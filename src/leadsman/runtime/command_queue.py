@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from leadsman.errors import Abandoned, Busy, DeviceUnavailable, PayloadError
 from leadsman.events import AppFault, CommandDone
 from leadsman.log_lines import left_out_before, others
+from leadsman.monitoring.bugs import placed
 from leadsman.mqtt.answers import EXPIRY, Json, answer_to, document
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import Message
@@ -85,6 +86,7 @@ class CommandAnswers:
         queue = self._queues.get(device)
         if queue is not None:
             queue.refused += 1
+            queue.last_error = clean(explained(error))
         self.answer(device, command, None, error, 0.0)
 
 
@@ -102,6 +104,7 @@ class CommandQueue:
         "command",
         "done",
         "failed",
+        "last_error",
         "publisher",
         "refused",
         "task",
@@ -124,6 +127,8 @@ class CommandQueue:
         """Commands executed since the start, and how many of them failed."""
         self.refused = 0
         """Commands since the start that were not executed."""
+        self.last_error: str | None = None
+        """Why the last command failed or was refused; None if it was done."""
         self._answers = answers
         self._context = context
         self._current: PendingCommand | None = None
@@ -187,6 +192,7 @@ class CommandQueue:
             return
         self.done += 1
         self.failed += error is not None
+        self.last_error = None if error is None else clean(placed(error))
         environment = self._context.environment
         took = environment.clock.monotonic() - self._began
         try:
@@ -216,8 +222,15 @@ class CommandQueue:
 
     def counters(self) -> JsonObject:
         """See `Runner`."""
-        waiting = len(self.waiting)
-        return {"commands": {"done": self.done, "failed": self.failed, "refused": self.refused, "waiting": waiting}}
+        return {
+            "commands": {
+                "done": self.done,
+                "failed": self.failed,
+                "refused": self.refused,
+                "waiting": len(self.waiting),
+                "last_error": self.last_error,
+            }
+        }
 
     def retries(self) -> int:
         """See `Runner`. There are none, as a command is executed once."""

@@ -135,7 +135,8 @@ export class DeviceView {
 			device.ledger?.availability != null && ["Available", `${Math.floor(device.ledger.availability * 100) / 100} % of ${counted(device.ledger.slots, "poll")} due`],
 			runtime?.deferred_until && ["Pause until", `${clock(Date.parse(runtime.deferred_until), now)}${runtime.deferred_reason ? `: ${runtime.deferred_reason}` : ""}`],
 			runtime?.restarts != null && ["Restarts", String(runtime.restarts)],
-			runtime?.commands && ["Commands", `${runtime.commands.done} done, ${runtime.commands.failed} failed, ${runtime.commands.waiting} waiting`],
+			runtime?.commands && ["Commands", `${runtime.commands.done} executed, ${runtime.commands.failed} of them failed, ${runtime.commands.refused} refused, ${runtime.commands.waiting} waiting`],
+			runtime?.commands?.last_error && ["Last command", runtime.commands.last_error],
 		];
 		table(this.facts, facts.filter(Boolean));
 	}
