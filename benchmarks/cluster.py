@@ -5,9 +5,9 @@ import random
 import time
 
 from benchmarks.rows import NONE, Row, note
-from leadsman.lease.faults import Partition
 from leadsman.lease.lease import Terms
-from leadsman.simulation.cluster import Drain, Life, Story, simulate
+from leadsman.testing.lease_faults import Partition
+from leadsman_rigs.virtual_cluster import Drain, Life, Story, simulate
 
 DEVICES: dict[str, tuple[str, ...]] = {f"meter-{number}": () for number in range(10_000)}
 SHARDS = 256
@@ -91,7 +91,7 @@ def schedule(dice: random.Random) -> tuple[list[Life], list[Partition]]:
 def idle(story: Story, start: float) -> float:
     """Which part of the time of all shards nobody worked."""
     worked = sum(max(0.0, work.end - max(work.start, start)) for work in story.works)
-    return 1.0 - worked / (SHARDS * (story.seconds - start))
+    return float(1.0 - worked / (SHARDS * (story.seconds - start)))
 
 
 def clusters(_: int) -> list[Row]:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from leadsman.cluster.shards import devices_of
-from leadsman.lease.faults import EngineAway, Fault, Partition, Pause
 from leadsman.lease.lease import Terms
-from leadsman.simulation.cluster import Life, Story, simulate
+from leadsman.testing.lease_faults import EngineAway, Fault, Partition, Pause
+from leadsman_rigs.virtual_cluster import Life, Story, simulate
 
 TARGET = Path(__file__).parent.parent / "docs" / "pictures" / "cluster-day.svg"
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from leadsman.cluster.hearing import Hearings, key_of
 from leadsman.cluster.node import ClusterNode
-from leadsman.lease.faults import Pause
 from leadsman.lease.lease import Member
-from leadsman.lease.memory import MemoryEngine
+from leadsman.testing.lease_faults import Pause
+from leadsman.testing.leases import MemoryEngine
 from leadsman.testing.loop import VirtualLoop
 
 ON_THE_WAY = 0.01

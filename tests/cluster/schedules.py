@@ -1,9 +1,9 @@
 """Random faults of a cluster: nodes are killed, stopped, cut off and restarted, clocks are set, and the engine is
 away. A schedule is a function of its dice, so that a bad one can be run again."""
 
-from leadsman.lease.faults import ClockStep, EngineAway, Partition, Pause
 from leadsman.lease.lease import Terms
-from leadsman.simulation.cluster import Life
+from leadsman.testing.lease_faults import ClockStep, EngineAway, Partition, Pause
+from leadsman_rigs.virtual_cluster import Life
 
 TERMS = Terms("house", ttl=15.0, shards=32)
 DEVICES = {f"meter-{number}": () for number in range(200)}

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from leadsman.lease.faults import ClockStep, EngineAway, Partition, Pause
 from leadsman.lease.lease import Terms
-from leadsman.simulation.cluster import Drain, Life, Sent, Story, Work, simulate
+from leadsman.testing.lease_faults import ClockStep, EngineAway, Partition, Pause
+from leadsman_rigs.virtual_cluster import Drain, Life, Sent, Story, Work, simulate
 
 TTL = 8.0
 TERMS = Terms("house", ttl=TTL, shards=12)

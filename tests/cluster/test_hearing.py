@@ -24,9 +24,9 @@ from leadsman.cluster.hearing import (
     told,
 )
 from leadsman.cluster.shards import pool_of
-from leadsman.lease.faults import EngineAway, Partition, Pause
 from leadsman.lease.lease import Lease, Member, Terms, checked_keys
 from leadsman.lease.store import Snapshot
+from leadsman.testing.lease_faults import EngineAway, Partition, Pause
 
 TTL = 9.0
 TERMS = Terms("house", ttl=TTL)

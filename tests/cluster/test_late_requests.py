@@ -9,7 +9,7 @@ from leadsman.cluster.node import ClusterNode
 from leadsman.cluster.shards import devices_of, pools_of
 from leadsman.errors import LeaseStoreUnreachable
 from leadsman.lease.lease import Member, Terms
-from leadsman.lease.memory import MemoryEngine, MemoryStore
+from leadsman.testing.leases import MemoryEngine, MemoryStore
 from leadsman.testing.loop import VirtualLoop
 
 TERMS = Terms("house", ttl=8.0, shards=6)

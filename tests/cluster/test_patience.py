@@ -10,8 +10,8 @@ from leadsman.cluster.node import ClusterNode
 from leadsman.cluster.patience import Patience
 from leadsman.cluster.shards import Pool
 from leadsman.lease.lease import Lease, Member, Terms
-from leadsman.lease.memory import MemoryEngine
 from leadsman.lease.store import Snapshot
+from leadsman.testing.leases import MemoryEngine
 from leadsman.testing.loop import VirtualLoop
 
 TTL = 8.0

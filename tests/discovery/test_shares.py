@@ -1,7 +1,7 @@
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from leadsman.discovery.shares import FIRST, shared_out
+from leadsman.discovery.homeassistant import FIRST, shared_out
 
 sizes = st.dictionaries(st.text(), st.integers(1, 60), max_size=40)
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import threading
 import time
+from importlib.resources import files
 from urllib.parse import quote
 
 import httpx
@@ -12,12 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.http.conftest import house_app
 
-from leadsman.http.openapi import FILE
 from leadsman.settings.sources import Where
 from leadsman.testing import MemoryBroker
 from leadsman.testing.mosquitto import free_port
 
-DOCUMENT = json.loads(FILE.read_text())
+DOCUMENT = json.loads(files("leadsman.http").joinpath("openapi.json").read_text("utf-8"))
 OPERATIONS = [
     (method, path, operation)
     for path, methods in DOCUMENT["paths"].items()

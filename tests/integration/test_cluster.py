@@ -8,12 +8,12 @@ import pytest
 
 from leadsman import App, CircuitBreaker, Context, Finds
 from leadsman.errors import LeaseStoreRefused, Stopped
-from leadsman.lease.faults import ClockStep, EngineAway, Partition
 from leadsman.lease.lease import Terms
-from leadsman.lease.memory import MemoryEngine
 from leadsman.mqtt.topics import topic_matches
 from leadsman.settings.sources import Where
 from leadsman.testing import MemoryBroker
+from leadsman.testing.lease_faults import ClockStep, EngineAway, Partition
+from leadsman.testing.leases import MemoryEngine
 from leadsman.wiring.access import access_of
 from leadsman.wiring.cluster import Cluster
 from leadsman.wiring.moving import MovingDevices

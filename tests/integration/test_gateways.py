@@ -7,8 +7,8 @@ import pytest
 from tests.integration.test_cluster import TTL, Broker, Clusters, in_order
 
 from leadsman import Context, Finds
-from leadsman.lease.faults import Partition
 from leadsman.mqtt.topics import topic_matches
+from leadsman.testing.lease_faults import Partition
 
 
 class Air(Broker):

@@ -7,8 +7,8 @@ from pydantic import TypeAdapter
 from tests.integration.test_cluster import METERS, TTL, Clusters, read
 
 from leadsman.introspection.document import Introspection
-from leadsman.lease.faults import EngineAway, Partition
 from leadsman.nodes.document import NodeDocument
+from leadsman.testing.lease_faults import EngineAway, Partition
 
 
 @pytest.fixture

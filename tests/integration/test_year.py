@@ -29,7 +29,7 @@ from leadsman.events import (
     ReadingTaken,
 )
 from leadsman.monitoring.health import OFFLINE
-from leadsman.runtime.poll_context import PollContext
+from leadsman.runtime.poll_runner import PollContext
 from leadsman.testing import Harness
 from leadsman.timing.schedule import CLOCK_SET_BACK, CLOCK_SET_FORWARD
 

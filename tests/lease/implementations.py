@@ -7,9 +7,9 @@ import nats
 import psycopg
 
 from leadsman.lease.jetstream import JetStreamStore
-from leadsman.lease.memory import MemoryEngine
 from leadsman.lease.postgres import PostgresStore
 from leadsman.testing import VirtualLoop
+from leadsman.testing.leases import MemoryEngine
 from leadsman_rigs.nats_server import NatsServer
 from leadsman_rigs.postgres_server import PostgresServer
 

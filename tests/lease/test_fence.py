@@ -6,11 +6,11 @@ import random
 import pytest
 
 from leadsman.errors import LeaseStoreUnreachable
-from leadsman.lease.faults import ClockStep, EngineAway, Partition, Pause
 from leadsman.lease.fence import Held
 from leadsman.lease.lease import Lease, Member, Terms
-from leadsman.lease.memory import MemoryEngine
 from leadsman.testing import VirtualLoop
+from leadsman.testing.lease_faults import ClockStep, EngineAway, Partition, Pause
+from leadsman.testing.leases import MemoryEngine
 
 TERMS = Terms("house", ttl=8.0)
 NODES = ("a", "b", "c")

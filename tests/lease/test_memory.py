@@ -6,9 +6,9 @@ from contextlib import AsyncExitStack, aclosing
 import pytest
 
 from leadsman.errors import InvalidType, InvalidValue, LeaseStoreUnreachable, TermsDiffer
-from leadsman.lease.faults import ClockStep, EngineAway, Partition, Pause
 from leadsman.lease.lease import Member, Terms
-from leadsman.lease.memory import MemoryEngine
+from leadsman.testing.lease_faults import ClockStep, EngineAway, Partition, Pause
+from leadsman.testing.leases import MemoryEngine
 
 TERMS = Terms("house", ttl=8.0, shards=4)
 A = Member("a", "1", labels=["ble"], version="1.0")

@@ -38,10 +38,10 @@ def test_without_a_codec_all_goes_through_aiomqtt(without_codec):
 
 
 def test_a_fault_in_our_own_imports_is_not_taken_for_a_missing_codec(without_codec, monkeypatch):
-    monkeypatch.setitem(sys.modules, "leadsman.mqtt.keepalive", None)
+    monkeypatch.setitem(sys.modules, "leadsman.mqtt.connection_state", None)
     monkeypatch.delitem(sys.modules, "mqtt5")
 
-    with pytest.raises(ImportError, match="keepalive"):
+    with pytest.raises(ImportError, match="connection_state"):
         client.chosen(Broker(), "5.0")
 
 
@@ -62,7 +62,7 @@ from leadsman.mqtt.connection import Connect
 
 class Slow(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):
-        if name == "leadsman.mqtt.keepalive":
+        if name == "leadsman.mqtt.codec":
             begun.set()
             time.sleep(0.5)
 

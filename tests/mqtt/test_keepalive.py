@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leadsman.mqtt.codec_client import KeepAlive
 from leadsman.mqtt.connection import KEEPALIVE
-from leadsman.mqtt.keepalive import KeepAlive
 
 
 def test_the_interval_of_the_broker_is_obeyed_and_zero_means_ours():

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.retiming import STEP, is_off, retimed
+from leadsman.mqtt.send_window import STEP, is_off, retimed
 from leadsman.testing.loop import VirtualLoop
 from leadsman.timing.clock import rfc3339, system_clock
 

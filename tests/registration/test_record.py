@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.registration.record import Record
 from leadsman.registration.router import Device, Registration, devices_of
+from leadsman.registration.setup import Record
 
 
 async def read(): ...

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 from tests.resilience.callers import Answers, raised
 
-from leadsman.resilience.slow_watch import watched
+from leadsman.resilience.guards import watched
 
 
 def lasting(seconds, answer="reading"):

@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.runtime.missed_polls import REPORT_EACH, MissedPolls
+from leadsman.runtime.poll_runner import REPORT_EACH, MissedPolls
 
 RINGS = st.lists(st.tuples(st.floats(0.001, 3.0), st.integers(0, 5)), max_size=60)
 """The seconds since the last ring, and the polls that were missed before this one."""

@@ -16,8 +16,7 @@ from leadsman.events import (
 )
 from leadsman.monitoring.ledger import MISSED, total
 from leadsman.registration.telemetry import register
-from leadsman.runtime.poll_context import PollContext
-from leadsman.runtime.poll_runner import MOST_REQUESTS, PollRunner
+from leadsman.runtime.poll_runner import MOST_REQUESTS, PollContext, PollRunner
 from leadsman.runtime.publisher import PublishQueue
 
 

@@ -10,8 +10,8 @@ from itertools import pairwise
 import pytest
 
 from leadsman.monitoring.trace import TraceRow
+from leadsman.runtime.persistence import CEILING, FLOOR, SOON, Pace
 from leadsman.runtime.statefile import ROW_BYTES, StateFile, is_locked
-from leadsman.runtime.write_pace import CEILING, FLOOR, SOON, Pace
 
 
 @pytest.fixture

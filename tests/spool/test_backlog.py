@@ -9,8 +9,7 @@ from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
 from leadsman.mqtt.retained import Retained
 from leadsman.mqtt.topic_queue import Dropped
-from leadsman.spool.backlog import DAMAGED, MOST_DEAD, REPLACED, Backlog
-from leadsman.spool.page_size import FEW
+from leadsman.spool.backlog import DAMAGED, FEW, MOST_DEAD, REPLACED, Backlog
 from leadsman.spool.row import FULL, SUPERSEDED, Evicted, Row, TopicRows
 from leadsman.spool.tail import Times
 from leadsman.spool.unstored import MOST_ROWS

@@ -1,6 +1,6 @@
 import pytest
 
-from leadsman.spool.page_size import FEW, MANY, PageSize
+from leadsman.spool.backlog import FEW, MANY, PageSize
 
 
 def sizes(*pages, window=20):

@@ -7,13 +7,13 @@ ones at ``…/{device}--1/config`` have the other entities of the same device: H
 of the device.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from leadsman.discovery import components
 from leadsman.discovery.components import Component, Places
 from leadsman.discovery.description import AppDescription, Condition, Device, Retained
-from leadsman.discovery.shares import FIRST, shared_out
 from leadsman.identifiers import identifier, shortened
 from leadsman.introspection.ownership import is_configuration_of, origin_of
 from leadsman.mqtt.answers import object_in
@@ -31,6 +31,45 @@ _UNLOAD = b'{"migrate_discovery":true}'
 """Lets go of all entities of a configuration, and keeps what people have set for them."""
 _BETWEEN = "--"
 """Between the identifier of a device and the name of a further message. No identifier has it."""
+
+
+FIRST = ""
+"""The message that there always is."""
+
+
+def shared_out(keys: Sequence[str], fits: Callable[[str, Sequence[str]], bool]) -> Mapping[str, Sequence[str]]:
+    """The keys of each message, by the name of the message, which consists of ``0`` and ``1``.
+
+    The place of a key follows from its own hash, as in extendible hashing (Fagin, Nievergelt, Pippenger and Strong,
+    doi:10.1145/320083.320092). So a new key moves no other one, unless a message becomes too long by it: then the keys
+    of that message alone are shared out anew, and those of one half stay where they are.
+
+    Args:
+        keys: the keys, each once. Those of a message are in the same order.
+        fits: whether the message of this name is short enough with these keys. It is asked again with fewer until it
+            agrees, or until one key is left; the first message may be left without any.
+    """
+    return _shared_out(keys, fits, "")
+
+
+def _shared_out(
+    keys: Sequence[str], fits: Callable[[str, Sequence[str]], bool], prefix: str
+) -> dict[str, Sequence[str]]:
+    """The messages with the keys whose hashes begin with `prefix`. One half keeps the name of the whole: it has no more
+    than the zeros at the end are."""
+    name = prefix.rstrip("0")
+    if not keys:
+        return {FIRST: keys} if name == FIRST else {}
+    if (len(keys) == 1 and name != FIRST) or fits(name, keys):
+        return {name: keys}
+    halves = {bit: [key for key in keys if _bit(key, len(prefix)) == bit] for bit in "01"}
+    return _shared_out(halves["0"], fits, f"{prefix}0") | _shared_out(halves["1"], fits, f"{prefix}1")
+
+
+def _bit(key: str, number: int) -> str:
+    """One bit of the hash of a key. Beyond its end all are ones."""
+    bits = f"{int.from_bytes(hashlib.sha256(key.encode(errors='surrogatepass')).digest()):0256b}"
+    return bits[number : number + 1] or "1"
 
 
 class HomeAssistant:

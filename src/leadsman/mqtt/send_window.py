@@ -25,11 +25,10 @@ from leadsman.mqtt.outbox import Outbox
 from leadsman.mqtt.overdue import PUBACK_TIMEOUT, Overdue
 from leadsman.mqtt.pauses import PAUSE, Pauses
 from leadsman.mqtt.retained import Retained
-from leadsman.mqtt.retiming import is_off, retimed
 from leadsman.mqtt.suspects import QUIET, Blame, Broken, Suspects
 from leadsman.mqtt.topic_queue import Dropped, Item
 from leadsman.mqtt.window_size import BEHIND, LIMITED, Lag, WindowSize
-from leadsman.timing.clock import Clock
+from leadsman.timing.clock import Clock, rfc3339
 
 BATCH = 100
 """Messages that are sent in one turn of the event loop, a few milliseconds of work: then the loop reads, and polls."""
@@ -46,6 +45,29 @@ PAUSE_EACH = 10.0
 """Seconds of longest pause for each topic that breaks the connection, so that many of them break it no more often."""
 POISON = 3
 """Connections that may break on one message, while others arrive, before it is dropped."""
+
+
+STEP = 1.0
+"""Seconds; a clock is set by more than that, or its error is none to speak of."""
+
+
+def is_off(message: Message, offset: float) -> bool:
+    """Whether the wall clock, which is set to `offset` now, was set since the reading was taken. See `Clock.offset`.
+
+    A host without a battery for its clock starts in 1970, polls, and gets the time from the network a minute later. Its
+    earlier readings are published with the times that the clock, as it is now set, gives them.
+    """
+    return message.clock_offset is not None and not -STEP <= offset - message.clock_offset <= STEP
+
+
+def retimed(message: Message, offset: float) -> Message:
+    """A message whose reading `is_off`, with the right time; in its payload too, where `Delivery` has put it there."""
+    if message.taken_at is None or message.clock_offset is None:
+        return message
+    taken_at = message.taken_at + offset - message.clock_offset
+    before, after = (f'"taken_at":"{rfc3339(at)}"'.encode() for at in (message.taken_at, taken_at))
+    payload = message.payload.replace(before, after)
+    return message._replace(payload=payload, taken_at=taken_at, clock_offset=offset)
 
 
 class SendWindow:

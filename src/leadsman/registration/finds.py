@@ -1,16 +1,9 @@
 """Which devices a handler may find while the app runs: how many, of which readings, and when they are forgotten."""
 
-from collections.abc import AsyncIterator
-from types import GenericAlias
 from typing import Any, get_origin
 
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.registration.injection import ContextDependency, Dependencies, Handler, name_of
-from leadsman.registration.source import Source
-from leadsman.registration.telemetry import Telemetry
-from leadsman.resilience.backoff import DEFAULT_BACKOFF
-from leadsman.resilience.environment import GuardSpec
-from leadsman.resilience.from_options import from_options
+from leadsman.registration.injection import ContextDependency, Dependencies
 from leadsman.timing.durations import Duration, positive_seconds
 from leadsman.value import Value
 
@@ -82,37 +75,3 @@ def checked_finds(given: object, needs: Dependencies) -> Finds:
     if not any(isinstance(need, ContextDependency) for _, need in needs):
         raise InvalidValue("finds needs context.device(…); give the handler a parameter of the type Context")
     return given
-
-
-def template_of(finder: Telemetry | Source, finds: Finds) -> Source:
-    """What the devices that a handler finds have in common; each of them is this with its own name."""
-    from leadsman.registration.result import result_validator
-
-    handler = _described(finder.handler, finds.readings)
-    return Source(
-        name="",
-        handler=handler,
-        needs=(),
-        guards=GuardSpec(from_options(backoff=DEFAULT_BACKOFF), None),
-        publish=finder.publish,
-        delivery=finder.delivery,
-        stale_after=finder.stale_after if finds.stale_after is None else finds.stale_after,
-        offline_on_error=finder.offline_on_error,
-        silence=None,
-        enabled=True,
-        validate_result=None if finds.readings is None else result_validator(handler),
-        found_by=finder.name,
-    )
-
-
-def _described(finder: Handler, readings: Any) -> Handler:
-    """A handler under the name of the one that finds devices, whose annotation has the type of their readings. It is
-    looked at, and never called: the readings are handed over by the one that finds the device."""
-
-    async def found() -> AsyncIterator[Any]:
-        yield None
-
-    found.__name__ = found.__qualname__ = name_of(finder)
-    kind: Any = dict if readings is None else readings
-    found.__annotations__ = {"return": GenericAlias(AsyncIterator, (kind,))}
-    return found

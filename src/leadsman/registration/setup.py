@@ -14,13 +14,13 @@ from leadsman.mqtt.topics import Topics, check_client_id, check_instance, check_
 from leadsman.redaction import Public, Secret
 from leadsman.registration.declaration import AdapterSource, Declaration, declared_discovery
 from leadsman.registration.injection import Dependency, fill, settings_dependencies
-from leadsman.registration.record import Record
 from leadsman.registration.registry import Registry, ask_user
 from leadsman.registration.router import Registration
 from leadsman.registration.telemetry import Telemetry, with_policy
 from leadsman.resilience import scope
 from leadsman.resilience.environment import PolicyOverride
 from leadsman.resilience.policy import Policy, as_policy
+from leadsman.settings.rows import SettingRow
 from leadsman.text import log_fields, suggestion
 
 if TYPE_CHECKING:
@@ -40,6 +40,50 @@ DRY_RUN = "dry-run"
 
 
 logger = logging.getLogger("leadsman")
+
+
+class Record:
+    """Registrations in their order. A loop over devices makes registrations that differ only in their names; they are
+    kept as one, since a registration for each of a thousand devices would take 300 bytes a device."""
+
+    def __init__(self) -> None:
+        self._registrations: list[Registration] = []
+        self._names: list[str] = []
+        """The names of the last registration, if it may take further names."""
+
+    def __iter__(self) -> Iterator[Registration]:
+        return iter(self._registrations)
+
+    def add(self, registration: Registration) -> None:
+        """Add a registration."""
+        names = registration.names
+        if not isinstance(names, str):
+            self._names = []
+            self._registrations.append(registration)
+        elif self._names and registration._replace(names=self._names) == self._registrations[-1]:
+            self._names.append(names)
+        else:
+            self._names = [names]
+            self._registrations.append(registration._replace(names=self._names))
+
+
+def idle_reason(registry: Registry, rows: tuple[SettingRow, ...], declaration: Declaration) -> str | None:
+    """Why the app has nothing to do, and what to write; None when it has something to do. `rows`: its settings."""
+    registered = registry.everything
+    if any(each.enabled for each in (*registered, *registry.subscriptions.values())):
+        return None
+    if registered:
+        return "all its devices are disabled; set enabled to true for one of them"
+    if not registry.without_devices:
+        return "it registers nothing; decorate a function with @app.telemetry"
+    empty = [row.path for row in rows if row.value in ("[]", "{}")]
+    if not empty:
+        return f"the settings name no device for {', '.join(registry.without_devices)}"
+    from leadsman.settings.faults import Place, to_write
+
+    place, path = Place(declaration.name, "leadsman.toml"), tuple(empty[0].split("."))
+    named = f"{empty[0]!r} is" if len(empty) == 1 else f"{', '.join(map(repr, empty))} are"
+    return f"it has no devices, because {named} empty; {to_write(place, declaration.model, path)}"
 
 
 class Setup:
@@ -406,7 +450,7 @@ class Setup:
     def idle_reason(self) -> str | None:
         """Why the app has nothing to do, and what to write; None when it has something to do. Valid once the
         settings are loaded."""
-        from leadsman.registration.idle import idle_reason
+        from leadsman.registration.setup import idle_reason
 
         return idle_reason(self.registry, self.rows, self.declaration)
 

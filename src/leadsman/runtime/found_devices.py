@@ -11,14 +11,21 @@ import asyncio
 import logging
 import math
 import threading
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import AsyncIterator, Callable, Mapping
+from types import GenericAlias
+from typing import Any, Protocol
 
 from leadsman.errors import ConfigurationError, InvalidValue
 from leadsman.mqtt.topics import check_name, escaped_name
 from leadsman.reading import JsonObject
 from leadsman.registration.finds import Finds
+from leadsman.registration.injection import Handler, name_of
+from leadsman.registration.result import result_validator
 from leadsman.registration.source import Source
+from leadsman.registration.telemetry import Telemetry
+from leadsman.resilience.backoff import DEFAULT_BACKOFF
+from leadsman.resilience.environment import GuardSpec
+from leadsman.resilience.from_options import from_options
 from leadsman.runtime.sources import SourceRunner
 from leadsman.text import clean, counted, log_fields
 from leadsman.timing.durations import human
@@ -53,6 +60,38 @@ class Family:
         self.unsaid = 0
         """Those of them since the last warning."""
         self.warned_at = -math.inf
+
+
+def template_of(finder: Telemetry | Source, finds: Finds) -> Source:
+    """What the devices that a handler finds have in common; each of them is this with its own name."""
+    handler = _described(finder.handler, finds.readings)
+    return Source(
+        name="",
+        handler=handler,
+        needs=(),
+        guards=GuardSpec(from_options(backoff=DEFAULT_BACKOFF), None),
+        publish=finder.publish,
+        delivery=finder.delivery,
+        stale_after=finder.stale_after if finds.stale_after is None else finds.stale_after,
+        offline_on_error=finder.offline_on_error,
+        silence=None,
+        enabled=True,
+        validate_result=None if finds.readings is None else result_validator(handler),
+        found_by=finder.name,
+    )
+
+
+def _described(finder: Handler, readings: Any) -> Handler:
+    """A handler under the name of the one that finds devices, whose annotation has the type of their readings. It is
+    looked at, and never called: the readings are handed over by the one that finds the device."""
+
+    async def found() -> AsyncIterator[Any]:
+        yield None
+
+    found.__name__ = found.__qualname__ = name_of(finder)
+    kind: Any = dict if readings is None else readings
+    found.__annotations__ = {"return": GenericAlias(AsyncIterator, (kind,))}
+    return found
 
 
 class Host(Protocol):

@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import math
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -42,7 +43,6 @@ from leadsman.runtime.runner import Reader
 from leadsman.runtime.saved_state import Known, SavedOutage, found_by_of, known_of
 from leadsman.runtime.shared_state import SharedState
 from leadsman.runtime.statefile import Saved, StateFile, is_locked
-from leadsman.runtime.write_pace import FLOOR, Pace
 from leadsman.text import describe, log_fields
 from leadsman.threads import Worker
 
@@ -57,6 +57,36 @@ Rejoin = Callable[[str, str, float], bool]
 now."""
 
 logger = logging.getLogger("leadsman")
+
+
+SOON = 0.25
+"""Seconds to the first write after a time without any."""
+FLOOR = 60.0
+"""Seconds between two writes, at the least."""
+CEILING = 900.0
+"""Seconds between two writes at the most, while something changes."""
+
+
+class Pace:
+    """When to write. Pure: it is handed `now`, monotonic seconds.
+
+    While something changes, the wait between two writes doubles from `FLOOR` to `CEILING`; a time without changes that
+    is longer than that begins it again.
+    """
+
+    def __init__(self) -> None:
+        self._at = -math.inf
+        self._wait = FLOOR
+
+    def due(self, now: float, *, urgent: bool) -> float:
+        """When a change at `now` is to be written, monotonic seconds."""
+        return max(now + SOON, self._at + (FLOOR if urgent else self._wait))
+
+    def wrote(self, now: float) -> None:
+        """It was written."""
+        quiet = now - self._at >= CEILING + FLOOR
+        self._wait = FLOOR if quiet else min(2 * self._wait, CEILING)
+        self._at = now
 
 
 class ResilienceStore:

@@ -12,10 +12,11 @@ Nothing that a handler raises ends another handler, the loop or the process.
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from leadsman.errors import Abandoned, DeviceUnavailable, PollRefused, ResultError
 from leadsman.events import (
+    AppFault,
     DeviceHeld,
     DeviceReleased,
     PollDeferred,
@@ -38,27 +39,159 @@ from leadsman.monitoring.ledger import (
 )
 from leadsman.reading import JsonObject, Reading, reading_of
 from leadsman.registration.injection import bound
-from leadsman.registration.telemetry import Telemetry, facts_of
+from leadsman.registration.telemetry import Fallback, Telemetry, facts_of
 from leadsman.resilience import scope
-from leadsman.resilience.environment import Snapshot
+from leadsman.resilience.environment import Environment, Snapshot
 from leadsman.resilience.failure import Property, RetryRequested
 from leadsman.resilience.retry_loop import Execution
-from leadsman.runtime.calls import PlainCall
-from leadsman.runtime.fallback import fall_back
+from leadsman.runtime.calls import PlainCall, SharedResources
 from leadsman.runtime.goodbye import Goodbye, say_goodbye
-from leadsman.runtime.missed_polls import REPORT_EACH, MissedPolls
-from leadsman.runtime.pause import PauseEnd
-from leadsman.runtime.poll_context import PollContext
-from leadsman.runtime.poll_requests import UNBLOCKED, PollRequests, check_circuit
 from leadsman.runtime.poll_schedule import schedule_of
-from leadsman.runtime.publisher import publisher_of
+from leadsman.runtime.publisher import PublisherContext, PublishQueue, StatePublisher, publisher_of
 from leadsman.runtime.runner import Answer
-from leadsman.tasks import begun, user_error
+from leadsman.tasks import begun, outcome, user_error
 from leadsman.text import describe
 from leadsman.timing.durations import human
 
 MOST_REQUESTS = 16
 """Requests that may wait for one poll: a handler that hangs must not collect them without limit."""
+
+
+FALLBACK_TIMEOUT = 60.0
+"""Seconds for a fallback after a failed poll."""
+
+
+REPORT_EACH = 1.0
+"""Seconds between two reports of a device whose interval is shorter than that. Others report at once."""
+
+
+UNBLOCKED = frozenset({"closed", "disabled"})
+"""The states of a circuit in which a poll besides the schedule may begin."""
+
+
+class PollContext(NamedTuple):
+    """What all polls of an app share."""
+
+    environment: Environment
+    publishing: PublisherContext
+    resources: SharedResources
+    queue: PublishQueue
+    loop: asyncio.AbstractEventLoop
+    end_app: Callable[[str, BaseException], None]
+    """Ends the app, because a device that must work does not."""
+
+
+class PollRequests:
+    """Who waits for the poll under way, and when one was requested last."""
+
+    __slots__ = ("answers", "polled_at")
+
+    def __init__(self) -> None:
+        self.answers: list[Answer] = []
+        """Who waits for the poll under way."""
+        self.polled_at = -math.inf
+        """When a poll was last requested, monotonic seconds."""
+
+    def answer(self, result: Reading | BaseException | None) -> None:
+        """Answer all that wait."""
+        answers, self.answers = self.answers, []
+        for answer in answers:
+            answer(result)
+
+
+def check_circuit(execution: Execution[Reading | None], now: float) -> None:
+    """Let a requested poll pass the circuit, as one that is due does.
+
+    Raises:
+        PollRefused: the device is held or asked for a pause, or the circuit is open.
+    """
+    circuit = execution.circuit
+    if circuit.held:
+        raise PollRefused("the device is held; release it first")
+    if (until := circuit.deferred_until) > now:
+        raise PollRefused(f"the device asked for a pause, which lasts another {human(round(until - now, 1))}")
+    if execution.snapshot().circuit not in UNBLOCKED or not execution.admit():
+        raise PollRefused(
+            "the circuit is open: the device failed several polls in a row, and is only probed on schedule"
+        )
+
+
+class MissedPolls:
+    """The missed polls of a device that are not reported yet. Pure.
+
+    They are reported at once, and then as one sum each second: an app that is asked for more than it can do misses
+    polls before most of its readings, and to report each time would cost it a third of the readings that it can do.
+
+    Args:
+        interval: seconds between two polls; None with a cron expression, whose slots are a minute apart.
+    """
+
+    __slots__ = ("_each", "_next_at", "_waiting")
+
+    def __init__(self, interval: float | None) -> None:
+        self._each = 0.0 if interval is None or interval >= REPORT_EACH else REPORT_EACH
+        self._next_at = -math.inf
+        self._waiting = 0
+
+    def add(self, polls: int, now: float) -> int:
+        """Count missed polls. Returns how many to report at `now`, monotonic seconds: all that wait, or 0 if there are
+        none, or if the last report was less than a second ago."""
+        self._waiting += polls
+        if now < self._next_at or not self._waiting:
+            return 0
+        self._next_at = now + self._each
+        return self.take()
+
+    def take(self) -> int:
+        """All that wait, to report them before they are due. They do not wait any more."""
+        taken, self._waiting = self._waiting, 0
+        return taken
+
+    def over(self, now: float) -> bool:
+        """Whether this can be forgotten: nothing waits, and the next missed poll is reported at once."""
+        return not self._waiting and now >= self._next_at
+
+
+async def fall_back(
+    telemetry: Telemetry, error: BaseException, publisher: StatePublisher, environment: Environment
+) -> None:
+    """Call the fallback of `telemetry`, if it has one, with the error of the poll, and publish the reading that it
+    returns. A fallback that fails is reported as a fault of the app."""
+    fallback = telemetry.on_failure
+    if isinstance(fallback, str):
+        return
+    reading, fault = await outcome(_read(telemetry, fallback, error, environment), environment.stopping)
+    if fault is not None:
+        environment.events.emit(AppFault(f"on_failure of {telemetry.name}", fault))
+    elif reading is not None:
+        publisher.try_publish(reading)
+
+
+async def _read(
+    telemetry: Telemetry, fallback: Fallback, error: BaseException, environment: Environment
+) -> Reading | None:
+    async with asyncio.timeout(FALLBACK_TIMEOUT):
+        result = await fallback(error)
+    return None if telemetry.job else reading_of(telemetry.name, result, environment.clock)
+
+
+class PauseEnd:
+    """An alarm at the end of a pause.
+
+    Args:
+        at: monotonic seconds.
+        resume: called then, with this.
+    """
+
+    __slots__ = ("_resume", "at")
+
+    def __init__(self, at: float, resume: "Callable[[PauseEnd], None]") -> None:
+        self.at = at
+        self._resume = resume
+
+    def ring(self, now: float) -> None:
+        """The pause is over."""
+        self._resume(self)
 
 
 class PollRunner:

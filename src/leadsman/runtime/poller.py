@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping
 from leadsman.errors import UnknownDevice
 from leadsman.registration.telemetry import Telemetry
 from leadsman.runtime.calls import SharedResources
-from leadsman.runtime.poll_context import PollContext
-from leadsman.runtime.poll_runner import PollRunner
+from leadsman.runtime.poll_runner import PollContext, PollRunner
 from leadsman.runtime.publisher import PublisherContext, PublishQueue
 from leadsman.runtime.runner import Answer
 from leadsman.text import clean

@@ -9,9 +9,8 @@ from leadsman.introspection.registry import registry_entry
 from leadsman.introspection.retained import FORGETTING, retained_of
 from leadsman.monitoring.ledger_reports import Schedule
 from leadsman.mqtt.message import Message
-from leadsman.registration.finds import template_of
 from leadsman.registration.source import Source
-from leadsman.runtime.found_devices import Family, FoundDevices
+from leadsman.runtime.found_devices import Family, FoundDevices, template_of
 from leadsman.runtime.runner import Reader
 from leadsman.runtime.sources import SourceRunner
 from leadsman.slices import Work

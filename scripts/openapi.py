@@ -1,9 +1,11 @@
-"""Makes the OpenAPI document of the HTTP endpoint, from the types of its answers. A running app serves it as a file,
-``openapi.json`` beside this one: to make it would block the event loop. ``python -m leadsman.http.openapi`` writes that
-file, and a test compares it.
+"""Write src/leadsman/http/openapi.json, the OpenAPI document of the HTTP endpoint, from the types of its answers. A
+running app serves the file: to make the document would block the event loop.
+
+Usage: ``python scripts/openapi.py``; with ``--check`` it only compares the file with the types.
 """
 
 import json
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +14,7 @@ from pydantic import TypeAdapter
 from leadsman._version import __version__
 from leadsman.introspection import document, exchange, explanations, registry_document
 
-FILE = Path(__file__).with_name("openapi.json")
+FILE = Path(__file__).parent.parent / "src" / "leadsman" / "http" / "openapi.json"
 _PROBLEM = "application/problem+json"
 _WHY = {
     "400": "The request is wrong; the detail says how to write it.",
@@ -136,7 +138,7 @@ OPERATIONS = (
             ("400", "404", "408", "409", "413", "415"),
         )
         for action, summary, kind in (
-            ("hold", "Poll a device no more, until it is released.", exchange.HeldAnswer),
+            ("hold", "Stop polling a device until somebody releases it.", exchange.HeldAnswer),
             ("release", "Poll a held device again, as if nothing had failed.", exchange.HeldAnswer),
             ("isolate", "Leave a device alone: isolate its circuit.", exchange.CircuitAnswer),
             ("close", "Close the circuit of a device, and reset its counters.", exchange.CircuitAnswer),
@@ -223,4 +225,7 @@ def text() -> str:
 
 
 if __name__ == "__main__":
-    FILE.write_text(text(), "utf-8")
+    if "--check" not in sys.argv:
+        FILE.write_text(text(), "utf-8")
+    elif FILE.read_text("utf-8") != text():
+        sys.exit("run: python scripts/openapi.py")

@@ -12,10 +12,10 @@ from typing import NamedTuple, Self
 
 from leadsman.cluster.node import ClusterNode
 from leadsman.cluster.shards import devices_of, pools_of
-from leadsman.lease.faults import Fault, Pause
 from leadsman.lease.lease import Lease, Member, Terms
-from leadsman.lease.memory import MemoryEngine, MemoryStore
 from leadsman.lease.store import Acquired, Snapshot
+from leadsman.testing.lease_faults import Fault, Pause
+from leadsman.testing.leases import MemoryEngine, MemoryStore
 from leadsman.testing.loop import VirtualLoop
 
 
