@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import math
 import random
 import statistics
 import time
@@ -32,16 +33,18 @@ async def nothing() -> None:
 
 
 def guarded(timeout: float | None) -> Callable[[], Awaitable[Any]]:
-    """A call as the poll loop makes it: leave asked of the breaker, then the call under retry and timeout."""
+    """A call as the poll loop makes it: leave asked of the breaker, then the call under retry and timeout. The loop
+    reads the clock once a poll, with or without these."""
     loop = asyncio.get_running_loop()
     clock = system_clock(loop)
     events = EventBus(clock)
     guards = GuardSpec(from_options(3), breaker=CircuitBreaker(5), timeout=timeout)
     execution = Execution("d", nothing, guards, Environment(Timers(loop, events.emit), clock, events))
+    horizon, began = math.inf, clock.monotonic()
 
     async def call() -> None:
         if execution.admit():
-            await execution.run()
+            await execution.run(horizon, began)
 
     return call
 

@@ -310,7 +310,9 @@ def test_no_thread_is_lost_and_none_is_taken_twice(steps, most):
         assert not any(thread.holder or thread.running for thread in pool._all)
         assert not pool._waiting
         assert len(pool) == len(pool._free) <= 1
-        assert await Caller(pool).call(lambda: "served") == "served"
+        last = asyncio.create_task(Caller(pool).call(lambda: "served"))
+        await until(last.done)
+        assert last.result() == "served"
         pool.stop()
 
     run(main(), patience=0.01)

@@ -194,18 +194,19 @@ class Execution(Generic[T]):
         self._permit = self.circuit.admit((self._guards.timeout or _LEASE) + GRACE)
         return self._permit is not None
 
-    async def run(self, horizon: float = math.inf) -> T:
+    async def run(self, horizon: float = math.inf, now: float | None = None) -> T:
         """Run one cycle of calls and return the result of the successful call.
 
         Args:
             horizon: when the next poll is due, monotonic seconds. A retry at or after it is dropped.
+            now: monotonic seconds. None reads the clock.
 
         Raises:
             Exception: the error of the last call, once no more retries are due.
             CancelledError: passed through, also when the handler's clean-up turned it into another error.
         """
         self.horizon = horizon
-        self._called_at = self._environment.clock.monotonic()
+        self._called_at = self._environment.clock.monotonic() if now is None else now
         try:
             result = await self._call()
         except Exception as error:

@@ -478,7 +478,7 @@ class PollRunner:
         environment = self._context.environment
         self._began, self._pause_end = environment.clock.monotonic(), None
         try:
-            reading = await self.execution.run(horizon)
+            reading = await self.execution.run(horizon, self._began)
             if reading is not None and self.telemetry.job:
                 raise ResultError("a periodic job has no topic for what it returns; use @app.telemetry")
             self._succeeded(reading)
