@@ -7,6 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from leadsman import App, CircuitBreaker, Context, Finds
+from leadsman.devices.shards import Shards
 from leadsman.errors import LeaseStoreRefused, Stopped
 from leadsman.lease.lease import Terms
 from leadsman.mqtt.topics import topic_matches
@@ -16,7 +17,6 @@ from leadsman.testing.lease_faults import ClockStep, EngineAway, Partition
 from leadsman.testing.leases import MemoryEngine
 from leadsman.wiring.access import access_of
 from leadsman.wiring.cluster import Cluster
-from leadsman.wiring.moving import MovingDevices
 
 TTL = 6.0
 METERS = [f"meter-{number}" for number in range(12)]
@@ -457,14 +457,14 @@ def test_credentials_that_may_not_write_end_the_app_with_the_reason(cluster, mon
 
 
 def test_after_a_fault_of_ours_a_node_begins_again(cluster, monkeypatch):
-    begin, faults = MovingDevices.begin, iter([RuntimeError("a fault of ours")])
+    begin, faults = Shards.begin, iter([RuntimeError("a fault of ours")])
 
     def fail_once(self, *shard):
         for fault in faults:
             raise fault
         begin(self, *shard)
 
-    monkeypatch.setattr(MovingDevices, "begin", fail_once)
+    monkeypatch.setattr(Shards, "begin", fail_once)
     cluster.start("one")
     cluster.run(10)
     assert set(cluster.broker.readers(9.0)) == set(METERS)

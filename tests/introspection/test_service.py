@@ -58,7 +58,7 @@ class House:
         self.events, self.polled, self.result = [], [], None
         bus = EventBus(clock)
         bus.subscribe(self.events.append)
-        self.runners = Runners({})
+        self.runners = Runners({}, {})
         parts = Parts(
             records=SimpleNamespace(entities={}),
             ledgers=(),

@@ -21,11 +21,12 @@ class Commands:
 
     def __init__(self, bench):
         self.bench = bench
-        self.runners = Runners({})
+        self.runners = Runners({}, {})
         self.dispatcher = Dispatcher(bench.context, self.runners, bench.resources)
 
     def add(self, handler, **options):
-        self.bench.call(self.dispatcher.add, register_command("d", handler, options, ()))
+        command, reader = register_command("d", handler, options, ()), self.runners.readers.get("d")
+        self.runners.commands["d"] = self.bench.call(self.dispatcher.queue, command, self.bench.context, reader)
         return self.runners.commands["d"]
 
     def send(self, payload, device="d", **properties):
@@ -194,7 +195,7 @@ def test_an_app_that_stops_answers_the_commands_that_are_left(bench, commands):
         commands.send(seconds)
     bench.stopping.set()
 
-    assert bench.loop.run_until_complete(commands.dispatcher.stop(1.0)) == 0
+    assert bench.loop.run_until_complete(commands.dispatcher.stop(1.0, ["d"])) == 0
     assert [text for _, text in commands.results()] == [
         "DeviceUnavailable: the app stopped before the command ended",
         "DeviceUnavailable: the app stopped before the command was executed",

@@ -4,7 +4,7 @@ import pytest
 
 from leadsman.errors import DeviceUnavailable, UnknownDevice
 from leadsman.registration.telemetry import register
-from leadsman.runtime.poller import Poller
+from leadsman.runtime.poller import Poller, ask
 
 
 async def read():
@@ -51,24 +51,24 @@ def test_a_handler_whose_retry_was_pending_starts_with_it(bench, poller):
 
 @pytest.mark.parametrize("name", ["invented", "job"])
 def test_only_a_device_that_is_polled_can_be_polled_on_request(bench, poller, name):
-    add(poller, "job", read, job=True)
+    polls = {"job": add(poller, "job", read, job=True)}
 
     with pytest.raises(UnknownDevice, match="that can be polled"):
-        bench.call(poller.ask, name, lambda answer: None)
+        bench.call(ask, polls, name, lambda answer: None)
 
 
 def test_a_requested_poll_is_answered(bench, poller):
     answers = []
-    add(poller, "a", read)
-    bench.call(poller.ask, "a", answers.append)
+    polls = {"a": add(poller, "a", read)}
+    bench.call(ask, polls, "a", answers.append)
 
     assert [answer.entity for answer in answers] == ["a"]
 
 
 def test_a_poller_that_stops_cancels_its_polls_and_answers_what_waits(bench, poller):
     answers = []
-    add(poller, "a", read_slowly)
-    bench.call(poller.ask, "a", answers.append)
+    polls = {"a": add(poller, "a", read_slowly)}
+    bench.call(ask, polls, "a", answers.append)
     bench.stopping.set()
 
     assert bench.loop.run_until_complete(poller.stop(1.0)) == 0

@@ -19,13 +19,14 @@ async def stream():
 
 def everything(bench):
     """A polled device that takes commands, a source, and a device that only takes commands."""
-    runners, poller = Runners({}), Poller(bench.context, bench.resources, lambda *why: None)
+    runners, poller = Runners({}, {}), Poller(bench.context, bench.resources, lambda *why: None)
     runners.readers["poll"] = poller.add(register("poll", read, {"interval": 10}, ()))
     source = SourceRunner(register_source("source", stream, {}, ()), bench.context, bench.resources)
     runners.readers["source"] = source
     dispatcher = Dispatcher(bench.context, runners, bench.resources)
     for name in ("poll", "valve"):
-        dispatcher.add(register_command(name, read, {}, ()))
+        command, reader = register_command(name, read, {}, ()), runners.readers.get(name)
+        runners.commands[name] = dispatcher.queue(command, bench.context, reader)
     return runners
 
 

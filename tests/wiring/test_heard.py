@@ -14,7 +14,7 @@ from leadsman.lease.lease import Lease, Member
 from leadsman.lease.store import Snapshot
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import Topics
-from leadsman.runtime.found_devices import Family, FoundDevices
+from leadsman.runtime.found_devices import Family, FoundDevices, Names
 from leadsman.settings.sources import Where
 from leadsman.testing.loop import VirtualLoop
 from leadsman.timing.timers import Timers
@@ -33,12 +33,6 @@ class Host:
     def __init__(self):
         self.joined, self.lost, self.left, self.readings = [], [], [], []
 
-    def is_taken(self, name):
-        return False
-
-    def identify(self, name):
-        return name
-
     def join(self, source):
         self.joined.append(source.name)
         snapshot = SimpleNamespace(circuit="closed")
@@ -48,7 +42,7 @@ class Host:
     def lose(self, name):
         self.lost.append(name)
 
-    def leave(self, name, finder):
+    def leave(self, name):
         self.left.append(name)
 
 
@@ -68,7 +62,7 @@ class Here:
         self.heard = HeardDevices(self.hearings, node, Topics("house", node="near"), clock)
         timers = Timers(loop, lambda event: None)
         family = Family(Finds(everywhere=True, **finds), Template())
-        self.found = FoundDevices({"gateway": family}, self.host, timers, loop.time, loop)
+        self.found = FoundDevices({"gateway": family}, self.host, Names(()), timers, loop.time, loop)
         self.found.owners, self.heard.found = self.heard, self.found
 
     def ask(self):
@@ -259,15 +253,15 @@ class TestPlan:
     def test_such_a_handler_is_a_device_of_its_node_from_the_start(self):
         plan = self.of("ble")
         assert [each.name for each in plan.handlers] == ["meter", "gateway@attic"]
-        assert [each.name for each in plan.settled.handlers] == ["gateway@attic"]
+        assert plan.residents == ["gateway@attic"]
 
     def test_a_node_without_its_labels_does_not_call_it(self):
-        assert self.of("lora").settled.handlers == []
+        assert self.of("lora").residents == []
 
     def test_another_handler_that_finds_devices_has_a_shard(self):
         plan = self.of("ble", everywhere=False)
         assert [each.name for each in plan.handlers] == ["meter", "gateway"]
-        assert plan.settled.handlers == []
+        assert plan.residents == []
 
     @pytest.mark.parametrize("everywhere", [True, False])
     def test_the_access_list_has_the_reports(self, everywhere):

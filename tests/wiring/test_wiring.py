@@ -18,6 +18,9 @@ from leadsman.wiring.plan import plan_of
 
 OPTIONAL = (
     "leadsman.controls",
+    "leadsman.devices.found",
+    "leadsman.devices.registrations",
+    "leadsman.devices.shards",
     "leadsman.device_classes",
     "leadsman.discovery",
     "leadsman.wiring.discovery",
@@ -54,7 +57,6 @@ OPTIONAL = (
     "leadsman.settings.cluster",
     "leadsman.wiring.cluster",
     "leadsman.wiring.heard",
-    "leadsman.wiring.moving",
     "sqlite3",
 )
 
@@ -146,9 +148,10 @@ def test_parts_exist_only_where_an_app_uses_them(tmp_path):
     without = parts_of(bare, tmp_path).optional
     with_all = parts_of(full, tmp_path, keep_state=True).optional
 
-    assert (without.sources, without.runners.commands, without.contexts, without.store) == ({}, {}, None, None)
+    assert (list(without.runners.readers), list(without.runners.commands)) == (["d"], [])
+    assert (without.contexts, without.store) == (None, None)
     assert not without.keeps_state
-    assert list(with_all.sources) == ["s"]
+    assert list(with_all.runners.readers) == ["s"]
     assert list(with_all.runners.commands) == ["c"]
     assert with_all.contexts is not None
     assert with_all.store is not None
@@ -161,8 +164,8 @@ def test_handlers_that_are_disabled_are_not_built(tmp_path):
 
     parts = parts_of(app, tmp_path)
 
-    assert parts.core.poller.runners == {}
-    assert parts.optional.runners.commands == {}
+    assert not parts.optional.runners.readers
+    assert not parts.optional.runners.commands
     assert list(parts.core.link.subscriptions.listeners) == ["app/introspect", "app/status", "app/registry/#"]
 
 

@@ -30,7 +30,6 @@ class Registrations(Collection[str]):
 
     Args:
         telemetries, sources, commands: registrations by name. A device may have one that reads it and its commands.
-        jobs: the names of side jobs, if telemetries come and go; None: those among them now.
     """
 
     def __init__(
@@ -38,10 +37,9 @@ class Registrations(Collection[str]):
         telemetries: Mapping[str, Telemetry],
         sources: Mapping[str, Source],
         commands: Mapping[str, Command],
-        jobs: frozenset[str] | None = None,
     ) -> None:
         self._telemetries, self._sources, self._commands = telemetries, sources, commands
-        self.jobs = frozenset(name for name, each in telemetries.items() if each.job) if jobs is None else jobs
+        self.jobs = frozenset(name for name, each in telemetries.items() if each.job)
         """The names of side jobs."""
 
     def __contains__(self, name: object) -> bool:

@@ -14,7 +14,7 @@ from leadsman.registration.command import Command, validated
 from leadsman.runtime.calls import SharedResources
 from leadsman.runtime.command_queue import CommandAnswers, CommandQueue, PendingCommand
 from leadsman.runtime.publisher import PublisherContext, publisher_of
-from leadsman.runtime.runner import Runners
+from leadsman.runtime.runner import Reader, Runners
 from leadsman.text import clean
 
 
@@ -31,27 +31,19 @@ class Dispatcher:
         self._context = context
         self._runners = runners
         self._resources = resources
-        self._queues: dict[str, CommandQueue] = {}
+        self._queues = runners.commands
         self._answers = CommandAnswers(context, self._queues)
         self._retained = RetainedRequests()
 
-    def add(self, command: Command, context: PublisherContext | None = None) -> CommandQueue:
-        """Add a registered command. `context`: what it publishes with, if that is not what all others do."""
-        name, context = command.name, context or self._context
-        reader = self._runners.readers.get(name)
-        publisher = publisher_of(name, None, STANDARD, context) if reader is None else reader.publisher
-        queue = CommandQueue(command, context, self._resources, publisher, self._answers)
-        self._queues[name] = self._runners.commands[name] = queue
-        return queue
+    def queue(self, command: Command, context: PublisherContext, reader: Reader | None) -> CommandQueue:
+        """Make what runs a registered command. It publishes with `context`, or as the `reader` of its device does."""
+        publisher = publisher_of(command.name, None, STANDARD, context) if reader is None else reader.publisher
+        return CommandQueue(command, context, self._resources, publisher, self._answers)
 
-    def remove(self, name: str) -> None:
-        """Remove a command that was stopped."""
-        del self._queues[name], self._runners.commands[name]
-
-    async def stop(self, grace: float, names: Iterable[str] | None = None) -> int:
-        """Cancel what runs, of the commands of some devices or of all, and wait at most `grace` seconds for it. Returns
-        how many calls are still alive."""
-        queues = [*self._queues.values()] if names is None else [self._queues[name] for name in names]
+    async def stop(self, grace: float, names: Iterable[str]) -> int:
+        """Cancel what runs, of the commands of some devices, and wait at most `grace` seconds for it. Returns how many
+        calls are still alive."""
+        queues = [self._queues[name] for name in names]
         busy = [queue for queue in queues if queue.task is not None]
         tasks = [queue.task for queue in busy if queue.task is not None]
         if not tasks:

@@ -11,9 +11,9 @@ import asyncio
 import logging
 import math
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from types import GenericAlias
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from leadsman.errors import ConfigurationError, InvalidValue
 from leadsman.mqtt.topics import check_name, escaped_name
@@ -94,23 +94,26 @@ def _described(finder: Handler, readings: Any) -> Handler:
     return found
 
 
+class Names(NamedTuple):
+    """The names that no device may have that is found, because another one has them. Asked for from any thread."""
+
+    registered: Collection[str]
+    """The names of registered devices, and those that they had before."""
+    identifiers: Collection[str] = ()
+    """The identifiers by which discovery describes registered devices."""
+    identify: Callable[[str], str] = str
+    """What two devices must not share: the name, or the identifier of it."""
+
+
 class Host(Protocol):
     """The app, in which devices come and go. On the event loop."""
-
-    def is_taken(self, name: str) -> bool:
-        """Whether a device that is registered has a name, or its identifier. From any thread."""
-        ...
-
-    def identify(self, name: str) -> str:
-        """What two devices must not share: the name, or the identifier of it. From any thread."""
-        ...
 
     def join(self, source: Source) -> SourceRunner:
         """Add a device to all parts of the app. Returns what takes its readings."""
         ...
 
-    def leave(self, name: str, finder: str) -> None:
-        """Remove a device that `finder` has found from all parts of the app, and its topics from the broker."""
+    def leave(self, name: str) -> None:
+        """Remove a device from all parts of the app, and its topics from the broker."""
         ...
 
     def lose(self, name: str) -> None:
@@ -186,6 +189,7 @@ class FoundDevices:
     Args:
         families: what each handler finds, by its name.
         host: the app.
+        names: the names that are taken.
         timers: ring once a minute while there are devices.
         now: the monotonic clock.
         loop: the event loop of the app.
@@ -195,6 +199,7 @@ class FoundDevices:
         self,
         families: Mapping[str, Family],
         host: Host,
+        names: Names,
         timers: Timers,
         now: Callable[[], float],
         loop: asyncio.AbstractEventLoop,
@@ -203,6 +208,7 @@ class FoundDevices:
         """Who has found each device, by its name."""
         self._families = families
         self._host = host
+        self._names = names
         self._timers = timers
         self._now = now
         self._loop = loop
@@ -269,11 +275,13 @@ class FoundDevices:
     def _accept(self, family: Family, finder: str, name: str) -> None:
         self.finders[name] = finder
         family.names.add(name)
-        self._identifiers.add(self._host.identify(name))
+        self._identifiers.add(self._names.identify(name))
 
     def _reason(self, family: Family, name: str, owner: str | None) -> str:
         """Why a new device is refused; empty if it is not."""
-        if owner is not None or self._host.is_taken(name) or self._host.identify(name) in self._identifiers:
+        names, identifier = self._names, self._names.identify(name)
+        taken = name in names.registered or identifier in names.identifiers
+        if owner is not None or taken or identifier in self._identifiers:
             return "another device has that name; give it another one"
         if len(family.names) >= family.finds.most:
             most = counted(family.finds.most, "device")
@@ -356,12 +364,12 @@ class FoundDevices:
         with self._lock:
             finder = self.finders.pop(name)
             self._families[finder].names.discard(name)
-            self._identifiers.discard(self._host.identify(name))
+            self._identifiers.discard(self._names.identify(name))
         logger.info("%s: forgotten: %s", name, why, extra=log_fields("device forgotten", name, by=finder))
         if joined and stays:
             self._host.lose(name)
         elif joined:
-            self._host.leave(name, finder)
+            self._host.leave(name)
 
     def own(self, name: str) -> None:
         """This node has a device from now on. A reading that came while nobody had it is its first one."""
@@ -379,11 +387,13 @@ class FoundDevices:
 
     def let_go(self, finder: str) -> None:
         """Another node of a cluster calls the handler that has found devices: it finds them again there."""
+        if finder not in self._families:
+            return
         for name in [name for name, by in self.finders.items() if by == finder]:
             with self._lock:
                 del self.finders[name]
                 self._families[finder].names.discard(name)
-                self._identifiers.discard(self._host.identify(name))
+                self._identifiers.discard(self._names.identify(name))
             self._since.pop(name, None)
             if self._runners.pop(name, None) is not None:
                 self._host.lose(name)

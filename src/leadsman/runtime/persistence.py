@@ -194,12 +194,13 @@ class ResilienceStore:
             return False
         silence = 0.0 if known.success is None else max(0.0, known.wall - known.success)
         if self.rejoin(name, found_by, silence):
+            self._records[name].life = Life(self._environment.clock.wall())
             return True
         self.forget(name)
         return False
 
     def add(self, name: str) -> None:
-        """Remember a device that was found at run time, or came from another node."""
+        """Remember a device that joins."""
         self._gone.discard(name)
         self._records[name].life = Life(self._environment.clock.wall())
         self._change(name)

@@ -33,47 +33,48 @@ class Poller:
         self._context = PollContext(
             context.environment, context, resources, PublishQueue(), asyncio.get_running_loop(), end_app
         )
-        self.runners: dict[str, PollRunner] = {}
-        """The runners, by the names of their devices."""
+        self._runners: list[PollRunner] = []
 
     def add(self, telemetry: Telemetry) -> PollRunner:
         """Make a handler ready to be polled."""
-        runner = self.runners[telemetry.name] = PollRunner(telemetry, self._context)
+        runner = PollRunner(telemetry, self._context)
+        self._runners.append(runner)
         return runner
 
     def start(self, pending: Mapping[str, float]) -> None:
         """Start all polls. `pending`: seconds until the next attempt, of handlers that waited for one when the app
         ended."""
         units: dict[str, float] = {}
-        for runner in self.runners.values():
+        for runner in self._runners:
             unit, interval = runner.telemetry.unit, runner.telemetry.interval
             if unit is not None and interval is not None:
                 units[unit] = min(interval, units.get(unit, interval))
         spread = shifts(units)
-        for name, runner in self.runners.items():
+        for runner in self._runners:
             unit = runner.telemetry.unit
-            runner.start(pending.get(name, 0.0), 0.0 if unit is None else spread[unit])
-
-    def ask(self, name: str, answer: Answer) -> None:
-        """Poll a device now; see `PollRunner.ask`.
-
-        Raises:
-            UnknownDevice: no device of that name is polled.
-            PollRefused: it must not be polled now.
-        """
-        runner = self.runners.get(name)
-        if runner is None or runner.telemetry.job:
-            raise UnknownDevice(f"there is no device {clean(name)!r} that can be polled")
-        runner.ask(answer)
+            runner.start(pending.get(runner.name, 0.0), 0.0 if unit is None else spread[unit])
 
     async def stop(self, grace: float) -> int:
         """Cancel what runs and wait at most `grace` seconds for it. Returns how many calls are still alive."""
-        tasks = [runner.task for runner in self.runners.values() if runner.task is not None]
+        tasks = [runner.task for runner in self._runners if runner.task is not None]
         for task in tasks:
             task.cancel()
         pending: set[asyncio.Task[None]] = set()
         if tasks:
             _, pending = await asyncio.wait(tasks, timeout=grace)
-        for runner in self.runners.values():
+        for runner in self._runners:
             runner.stopped()
         return len(pending)
+
+
+def ask(polls: Mapping[str, PollRunner], name: str, answer: Answer) -> None:
+    """Poll a device now; see `PollRunner.ask`. `polls` are those of the app.
+
+    Raises:
+        UnknownDevice: no device of that name is polled.
+        PollRefused: it must not be polled now.
+    """
+    runner = polls.get(name)
+    if runner is None or runner.telemetry.job:
+        raise UnknownDevice(f"there is no device {clean(name)!r} that can be polled")
+    runner.ask(answer)

@@ -79,12 +79,14 @@ class Runners:
 
     Args:
         readers: the polls and sources.
+        commands: what runs commands.
     """
 
-    def __init__(self, readers: Mapping[str, Reader]) -> None:
+    def __init__(self, readers: Mapping[str, Reader], commands: "Mapping[str, CommandQueue]") -> None:
         self.readers = readers
         """Polls and sources."""
-        self.commands: dict[str, CommandQueue] = {}
+        self.commands = commands
+        """What runs commands."""
 
     def of(self, name: str) -> list[Runner]:
         """The runners of one device. One that reads it comes first."""

@@ -9,12 +9,15 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.adapters.managed import declared_errors
-from leadsman.event_bus import EventBus, Phase
+from leadsman.devices import followers
+from leadsman.devices.roster import Follower, Phase, Roster
+from leadsman.event_bus import EventBus
+from leadsman.event_bus import Phase as EventPhase
 from leadsman.log_lines import Lines
 from leadsman.monitoring.event_log import Log, on_reading
 from leadsman.monitoring.health import HealthRecords
 from leadsman.monitoring.heartbeat import Heartbeat, will
-from leadsman.monitoring.ledger_reports import LedgerReports, Schedule
+from leadsman.monitoring.ledger_reports import LedgerReports
 from leadsman.monitoring.outage_reports import OutageReporter
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.link import Access, ClientIdentity, Link
@@ -23,7 +26,6 @@ from leadsman.resilience import scope
 from leadsman.resilience.environment import Environment
 from leadsman.runtime.calls import SharedResources
 from leadsman.runtime.other_topics import OtherTopics
-from leadsman.runtime.poller import Poller
 from leadsman.runtime.publisher import PublisherContext
 from leadsman.slices import Slices
 from leadsman.text import clean, counted, describe, log_fields
@@ -32,15 +34,14 @@ from leadsman.timing.timers import Timers
 from leadsman.wiring.doors import Doors
 from leadsman.wiring.optional import Core, OptionalParts
 from leadsman.wiring.plan import Plan
-from leadsman.wiring.reports import Reports
 
 if TYPE_CHECKING:
+    from leadsman.devices.shards import Shards
     from leadsman.introspection.watching import Watching
     from leadsman.nodes.document import Brief
     from leadsman.standby.member import Member, Ownership
     from leadsman.wiring.cluster import Cluster
     from leadsman.wiring.discovery import Described, Presence
-    from leadsman.wiring.moving import MovingDevices
 
 logger = logging.getLogger("leadsman")
 
@@ -61,8 +62,8 @@ class Parts(NamedTuple):
     """Whether the app reports about itself; see `build`."""
     presence: "Presence | None" = None
     """What tells others about the devices; None where discovery is off."""
-    moving: "MovingDevices | None" = None
-    """The devices of this node in a cluster; None outside one."""
+    shards: "Shards | None" = None
+    """The shards at work on this node of a cluster; None outside one."""
 
 
 async def build(
@@ -97,7 +98,8 @@ async def build(
     pending = await _restored(core, optional, outages)
     if reports:
         optional.store_readings()
-    statuses = Statuses(core.records, core.environment.clock.monotonic(), plan.settled.jobs)
+    jobs = frozenset(device.name for device in core.roster.values() if device.job and device.enabled)
+    statuses = Statuses(core.records, core.environment.clock.monotonic(), jobs)
     heartbeat = Heartbeat(
         plan.topics,
         _constants(plan, core.ownership),
@@ -117,25 +119,49 @@ async def build(
     parts = Parts(core, optional, statuses, heartbeat, doors, pending, fatal, reports)
     if reports:
         _subscribe_reports(events, parts, outages, log)
-        parts = _with_moving(_describe_devices(events, parts), outages)
+        parts = _describe_devices(events, parts)
         if logger.isEnabledFor(logging.DEBUG):
             events.subscribe(on_reading)
     _subscribe_optional(events, optional)
-    return parts
+    return _with_shards(parts, _follow(parts, outages))
+
+
+def _follow(parts: Parts, outages: OutageReporter) -> dict[str, float]:
+    """Let the parts of the app know of each device that joins or leaves from now on. Health records and ledgers know
+    already. Returns seconds until pending retries, which are those of devices that come from another node."""
+    core, optional, roster = parts.core, parts.optional, parts.core.roster
+    pending: dict[str, float] = {}
+    if optional.store is not None:
+        saved = followers.SavedState(optional.store, core.snapshots, core.others, core.records, outages)
+        roster.follow(Phase.STATE, Follower(saved.join, saved.leave))
+        pending = saved.pending
+    roster.follow(Phase.STATUS, followers.statuses(parts.statuses, core.environment.clock.monotonic))
+    roster.follow(Phase.STATUS, followers.forgetting(outages.forget))
+    if core.watching is not None:
+        roster.follow(Phase.STATUS, followers.forgetting(core.watching.recent.forget))
+    if parts.reports:
+        roster.follow(Phase.STATUS, followers.heartbeat(parts.heartbeat))
+        roster.follow(Phase.REPORT, Follower(parts.doors.join, parts.doors.leave))
+    if parts.presence is not None:
+        roster.follow(Phase.REPORT, Follower(parts.presence.join, parts.presence.leave))
+    if optional.found is None:
+        roster.follow(Phase.REPORT, followers.forgetting(core.others.forget))
+    else:
+        roster.follow(Phase.REPORT, optional.topic_removal(parts.doors.registry_changed if parts.reports else None))
+        roster.follow(Phase.REPORT, followers.forgetting(optional.found.let_go))
+    return pending
 
 
 def _subscribe_reports(events: EventBus, parts: Parts, outages: OutageReporter, log: Log) -> None:
     """Let the reports about the app follow what happens."""
     core, optional, heartbeat, doors = parts.core, parts.optional, parts.heartbeat, parts.doors
-    events.subscribe(core.records, Phase.HEALTH)
+    events.subscribe(core.records, EventPhase.HEALTH)
     events.subscribe(heartbeat.observe)
     events.subscribe(outages.observe)
     events.subscribe(log.observe, readings=False)
     events.subscribe(doors.observe, readings=False)
     events.subscribe(core.ledgers.observe, readings=False)
-    events.subscribe(optional.trace, Phase.TRACE)
-    if optional.found is not None:
-        optional.found.begin(Reports(parts.statuses, heartbeat, outages, doors))
+    events.subscribe(optional.trace, EventPhase.TRACE)
 
 
 def _describe_devices(events: EventBus, parts: Parts) -> Parts:
@@ -149,25 +175,29 @@ def _describe_devices(events: EventBus, parts: Parts) -> Parts:
     return parts._replace(presence=presence)
 
 
-def _with_moving(parts: Parts, outages: OutageReporter) -> Parts:
+def _with_shards(parts: Parts, pending: dict[str, float]) -> Parts:
     """In a cluster, let devices come and go with their shards."""
     core, optional = parts.core, parts.optional
     if core.cluster is None:
         return parts
-    from leadsman.wiring.moving import MovingDevices
+    from leadsman.devices.shards import Shards
 
     if optional.found is not None:
-        core.cluster.finders = optional.found.devices.finders
+        core.cluster.finders = optional.found.finders
         if (heard := core.cluster.heard) is not None:
-            heard.found, optional.found.devices.owners = optional.found.devices, heard
+            heard.found, optional.found.owners = optional.found, heard
             core.link.subscriptions.listeners[heard.filter] = heard.received
     if core.plan.discovery is not None:
         from leadsman.wiring.discovery import device_at
 
         core.cluster.described_at = device_at(core.plan, core.plan.discovery)
-    reports = Reports(parts.statuses, parts.heartbeat, outages, parts.doors)
-    end_app = _end_app(parts.fatal, core.environment.stopping)
-    return parts._replace(moving=MovingDevices(core, optional, reports, parts.presence, end_app))
+    save = _nothing if optional.store is None else optional.store.publish
+    surroundings, publisher = optional.surroundings, core.publisher
+    return parts._replace(shards=Shards(core.roster, surroundings, publisher, core.link.piled_up, pending, save))
+
+
+def _nothing() -> None:
+    """No state is kept."""
 
 
 def _constants(plan: Plan, ownership: "Ownership | None") -> dict[str, object]:
@@ -220,10 +250,25 @@ def _core(
     on_published = None if described is None or described.properties is None else described.properties.on_published
     publisher = PublisherContext(environment, plan.topics, link.put, on_reading, others, on_published)
     shared = SharedResources()
-    poller, slices = Poller(publisher, shared, _end_app(fatal, stopping)), Slices(loop, events.emit)
-    ledgers = _ledgers(plan, LedgerReports(plan.topics, link, environment, slices), poller)
-    records = _records(plan, timers.origin)
-    core = Core(plan, environment, records, ledgers, link, publisher, shared, poller, slices, watching, others)
+    slices, records, roster = Slices(loop, events.emit), HealthRecords(), Roster()
+    ledgers = LedgerReports(plan.topics, link, environment, slices)
+    roster.follow(Phase.HEALTH, followers.health(records))
+    roster.follow(Phase.HEALTH, followers.ledgers(ledgers))
+    end_app = _end_app(fatal, stopping)
+    core = Core(
+        plan,
+        environment,
+        records,
+        ledgers,
+        link,
+        publisher,
+        shared,
+        end_app,
+        roster,
+        slices,
+        watching,
+        others,
+    )
     core = core._replace(described=described, cluster=cluster)
     if cluster is not None:
         from leadsman.wiring.cluster_report import ClusterReport
@@ -264,17 +309,6 @@ def _outbox(cluster: "Cluster | None") -> Outbox:
     return FencedOutbox(cluster)
 
 
-def _ledgers(plan: Plan, ledgers: LedgerReports, poller: Poller) -> LedgerReports:
-    """Make all handlers ready to be polled, and account for their slots."""
-    for telemetry in plan.settled.telemetries.values():
-        schedule = Schedule(telemetry.interval, telemetry.cron)
-        if telemetry.enabled:
-            ledgers.add(telemetry.name, poller.add(telemetry).ledger, schedule, job=telemetry.job)
-        else:
-            ledgers.add_disabled(telemetry.name, schedule, job=telemetry.job)
-    return ledgers
-
-
 def _watching(plan: Plan, environment: Environment) -> "Watching | None":
     """What is kept for people who watch; None where nobody can."""
     if plan.endpoint is None:
@@ -291,22 +325,6 @@ def _described(plan: Plan, link: Link, now: float) -> "Described | None":
     from leadsman.wiring.discovery import described
 
     return described(plan, plan.discovery, link, now)
-
-
-def _records(plan: Plan, origin: float) -> HealthRecords:
-    """The health records of all devices, none of which has been polled."""
-    records = HealthRecords()
-    plan = plan.settled
-    for telemetry in plan.polled:
-        due = origin + telemetry.offset
-        records.register(telemetry.name, telemetry.stale_after, due, offline_on_error=telemetry.offline_on_error)
-    for source in plan.sources.values():
-        if source.enabled:
-            records.register(source.name, source.stale_after, origin, offline_on_error=source.offline_on_error)
-    for command in plan.commands.values():
-        if command.enabled:
-            records.register_idle(command.name, origin)
-    return records
 
 
 def _declared_errors(plan: Plan, device: str) -> tuple[type[Exception], ...]:
@@ -350,8 +368,8 @@ def _opening(plan: Plan) -> str:
 
 def _subscribe_optional(events: EventBus, optional: OptionalParts) -> None:
     if optional.store is not None:
-        events.subscribe(optional.store.observe, Phase.SAVE)
+        events.subscribe(optional.store.observe, EventPhase.SAVE)
     if optional.keeps_state:
         optional.state_directory.announce()
     if (recovery := optional.adapter_recovery()) is not None:
-        events.subscribe(recovery.observe, Phase.ACT)
+        events.subscribe(recovery.observe, EventPhase.ACT)

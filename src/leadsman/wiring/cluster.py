@@ -25,12 +25,12 @@ from leadsman.timing.clock import Clock
 from leadsman.wiring.plan import is_everywhere
 
 if TYPE_CHECKING:
+    from leadsman.devices.shards import Shards
     from leadsman.lease.store import LeaseStore
     from leadsman.monitoring.strangers import Strangers
     from leadsman.mqtt.link import Link
     from leadsman.standby.snapshots import Snapshots
     from leadsman.wiring.heard import HeardDevices
-    from leadsman.wiring.moving import MovingDevices
     from leadsman.wiring.plan import Plan
 
 _STOP_AT, _FLUSH_AT = 0.1, 0.07
@@ -105,10 +105,10 @@ class Cluster:
         self._clock = clock
         self._unread_at = -math.inf
         self._topics = plan.topics
-        self._own = {each.name for each in plan.settled.readers}
+        self._own = {*plan.residents} & {each.name for each in plan.readers}
         """The handlers that are called on this node in any case, each a device of its own."""
         self._key_of = {name: key for key, names in self.devices.items() for name in names}
-        self._moving: MovingDevices | None = None
+        self._shards: Shards | None = None
         self._link: Link | None = None
         self._unreachable = False
         self._task: asyncio.Task[None] | None = None
@@ -165,31 +165,29 @@ class Cluster:
 
     async def begin(self, tokens: Mapping[str, int]) -> None:
         """See `leadsman.cluster.node.Duties`."""
-        assert self._moving is not None  # it runs
+        assert self._shards is not None  # it runs
         for key, token in tokens.items():
             if is_heard(key):
                 continue
             names = self.devices[key]
             self.owned[key] = Ownership(token, self._clock.wall(), names)
-            self._moving.begin(key, names, functools.partial(self.node.allows, key))
+            self._shards.begin(key, names, functools.partial(self.node.allows, key))
         if self.heard is not None:
             self.heard.begin(tokens)
-        self._moving.changed()
         self._report("takes", tokens)
 
     async def end(self, keys: Collection[str]) -> None:
         """See `leadsman.cluster.node.Duties`. What was read before is sent first, if the broker takes it in time."""
-        assert self._moving is not None  # it runs
+        assert self._shards is not None  # it runs
         ttl = self.terms.ttl
         fenced = {key for key in keys if not self.node.allows(key)}
-        await self._moving.stop(keys, min(_LONGEST, _STOP_AT * ttl))
+        await self._shards.stop(keys, min(_LONGEST, _STOP_AT * ttl))
         if self.heard is not None:
             self.heard.stop(keys)
         await self._flush(keys, min(_LONGEST, _FLUSH_AT * ttl))
         for key in keys:
             self.owned.pop(key, None)
-        self._moving.remove(keys)
-        self._moving.changed()
+        self._shards.remove(keys)
         self._recall(fenced)
         self._report("gives up", keys)
         if self.heard is not None:
@@ -230,35 +228,35 @@ class Cluster:
         self.node.hearings = Hearings(self.member, self.terms.ttl)
         return HeardDevices(self.node.hearings, self.node, plan.topics, clock)
 
-    async def run(self, moving: "MovingDevices", link: "Link") -> None:
+    async def run(self, shards: "Shards", link: "Link") -> None:
         """Be a node until cancelled.
 
         Raises:
             LeaseStoreRefused, TermsDiffer: a person must fix it. No device is polled any more.
         """
-        self._moving, self._link = moving, link
+        self._shards, self._link = shards, link
         loop = asyncio.get_running_loop()
         parts = {"watching the cluster": self._watch}
         if self.heard is not None:
             parts["reporting what is heard"] = functools.partial(self.heard.report, link)
-        beside = [loop.create_task(keep_running(*part, moving.environment)) for part in parts.items()]
+        beside = [loop.create_task(keep_running(*part, shards.environment)) for part in parts.items()]
         try:
             await self.node.run()
         finally:
             for each in beside:
                 each.cancel()
 
-    def start(self, moving: "MovingDevices", link: "Link", end_app: Callable[[str], None]) -> None:
+    def start(self, shards: "Shards", link: "Link", end_app: Callable[[str], None]) -> None:
         """Begin to be a node. `end_app` is called with the reason if a person must fix something."""
 
         async def run() -> None:
             try:
-                await self.run(moving, link)
+                await self.run(shards, link)
             except (LeaseStoreRefused, TermsDiffer) as error:
                 end_app(f"{type(error).__name__}: {describe(error)}")
                 await asyncio.Event().wait()  # until the app has ended
 
-        self._task = asyncio.get_running_loop().create_task(keep_running("the cluster", run, moving.environment))
+        self._task = asyncio.get_running_loop().create_task(keep_running("the cluster", run, shards.environment))
 
     async def stop(self, grace: float) -> None:
         """Give all shards up, and wait at most `grace` seconds until that is done."""

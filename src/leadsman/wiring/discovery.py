@@ -1,10 +1,12 @@
 """What describes the devices of an app at the broker. Imported only where discovery is on."""
 
+import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from leadsman.devices.roster import Departure, Device
 from leadsman.discovery.announcer import Announcer, Places
 from leadsman.discovery.description import AppDescription, Convention, PropertyTopics
 from leadsman.discovery.health import HealthTopics
@@ -13,10 +15,8 @@ from leadsman.events import Event
 from leadsman.introspection.retained import APP
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.message import Message
-from leadsman.registration.command import Command
-from leadsman.registration.source import Source
-from leadsman.registration.telemetry import Telemetry
-from leadsman.settings.discovery import Discovery
+from leadsman.settings.discovery import APP as APP_IDENTIFIER
+from leadsman.settings.discovery import CONVENTIONS, Discovery
 from leadsman.text import log_fields
 from leadsman.wiring.plan import Plan
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from leadsman.discovery.last_will import LastWill
     from leadsman.discovery.properties import Add, Properties
     from leadsman.mqtt.link import Link
+    from leadsman.runtime.found_devices import Names
     from leadsman.wiring.optional import OptionalParts
 
 
@@ -45,10 +46,29 @@ _CONVENTIONS: Mapping[str, Callable[[AppDescription, Registered, str, int], Conv
 }
 
 
-def registered_of(plan: Plan) -> Registered:
-    """The devices that are described."""
+def registered_of(plan: Plan, here: Container[str] | None = None) -> Registered:
+    """The devices that are described: all of them, or those of which this node has the names."""
     jobs = plan.jobs  # it looks at all readers
-    return Registered({each.name: each for each in plan.readers if each.name not in jobs}, plan.commands)
+    readers = {each.name: each for each in plan.readers if each.name not in jobs}
+    if here is None:
+        return Registered(readers, plan.commands)
+    commands = {name: each for name, each in plan.commands.items() if name in here}
+    return Registered({name: each for name, each in readers.items() if name in here}, commands)
+
+
+def names_of(plan: Plan, discovery: Discovery) -> "Names":
+    """The names that no device may have that a handler finds: also those that describe another one, or did."""
+    from leadsman.runtime.found_devices import Names
+
+    identify = CONVENTIONS[discovery.convention].identify
+    ids = discovery.ids
+    former = {*ids.values()} - ids.keys()
+
+    def identify_now(name: str) -> str:
+        return identify(ids.get(name, name))
+
+    identifiers = {APP_IDENTIFIER, *map(identify_now, registered_of(plan).names)}
+    return Names(frozenset((*plan.telemetries, *plan.sources, *plan.commands, *former)), identifiers, identify_now)
 
 
 def convention_of(plan: Plan, discovery: Discovery, registered: Registered, number: int = 0) -> Convention:
@@ -70,6 +90,8 @@ def device_at(plan: Plan, discovery: Discovery) -> Callable[[str], str | None]:
 
 logger = logging.getLogger("leadsman")
 
+GATHER = 1.0
+"""Seconds in which devices that come or go are gathered, so that the descriptions are compared once for all."""
 MOST_NAMED = 5
 """Devices in the sentence about those whose values are not shown."""
 
@@ -97,8 +119,8 @@ class Described(NamedTuple):
 
 
 def described(plan: Plan, discovery: Discovery, link: "Link", now: float) -> Described:
-    """Describe the devices of an app, `now` in epoch seconds."""
-    registered = registered_of(plan.settled)
+    """Describe the devices of an app that are here from its start, `now` in epoch seconds."""
+    registered = registered_of(plan, {*plan.residents})
     if (hidden := hidden_values(registered, discovery)) is not None:
         logger.warning("%s", hidden, extra=log_fields("values not shown"))
     convention = convention_of(plan, discovery, registered, int(now))
@@ -117,7 +139,7 @@ class Presence:
         optional: the parts that some apps use.
         statuses: how the devices are.
         announce: publishes the availability of all devices again.
-        found: devices that a handler found in an earlier life of the app.
+        rejoined: devices that a handler found in an earlier life of the app.
     """
 
     def __init__(
@@ -126,18 +148,19 @@ class Presence:
         optional: "OptionalParts",
         statuses: Statuses,
         announce: Callable[[], None],
-        found: Iterable[Source] = (),
+        rejoined: Iterable[Device] = (),
     ) -> None:
         core = self._core = optional.core
         self._number = int(core.environment.clock.wall())
         self._registered = devices.registered
         self._properties = devices.properties
-        for each in found:
-            self._registered.add(each)
-        convention = self._renewed() if found else devices.convention
+        for each in rejoined:
+            self._register(each)
+        convention = self._renewed() if rejoined else devices.convention
         self.has_health = convention.has_health
         """Whether the topics ``{prefix}/{device}/health`` are published."""
         self._convention = convention
+        self._gathering = False
         self._left: dict[str, Mapping[str, bytes]] = {}
         """The descriptions of devices that were forgotten since the last change."""
         self._health = HealthTopics(convention, statuses, core.link, core.environment.clock, core.slices)
@@ -154,33 +177,36 @@ class Presence:
         places = Places(core.link, core.slices, random.random, say_again, self._described, core.others, shared)
         self._announcer = Announcer(convention, devices.registered, places)
 
-    def add(self, device: Telemetry | Source) -> None:
-        """A device has come: a handler has found it, or this node got its shard. It is described with the next
-        `change`."""
-        self._registered.add(device)
+    def join(self, device: Device) -> None:
+        """A device has joined. It is described soon; see `leadsman.devices.roster.Follower`."""
+        self._register(device)
+        self._change_soon()
 
-    def add_command(self, command: Command) -> None:
-        """As `add`, for what a device takes."""
-        self._registered.add_command(command)
+    def _register(self, device: Device) -> None:
+        if device.reader is not None and device.runner is not None and not device.job:
+            self._registered.add(device.reader)
+        if device.command is not None and device.queue is not None:
+            self._registered.add_command(device.command)
 
-    def lose(self, name: str) -> None:
-        """Another node of a cluster has the device, and describes it."""
-        if self._properties is not None:
-            self._properties.forget(name)
-        self._health.forget(name)
-        self._registered.remove(name)
-
-    def remove(self, name: str) -> None:
-        """A device that was found is forgotten. Its description is removed with the next `change`."""
-        if self._convention.knows(name):
+    def leave(self, device: Device, why: Departure) -> None:
+        """A device has left. If it is forgotten, its description is removed soon; else another node describes it."""
+        name = device.name
+        if why is Departure.FORGOTTEN and self._convention.knows(name):
             self._left[name] = dict(self._convention.describe(self._registered.device(name)))
         if self._properties is not None:
             self._properties.forget(name)
         self._health.forget(name)
         self._registered.remove(name)
+        self._change_soon()
 
-    def change(self) -> None:
-        """Describe the devices that have come, and no more those that have gone."""
+    def _change_soon(self) -> None:
+        if not self._gathering:
+            self._gathering = True
+            asyncio.get_running_loop().call_later(GATHER, self._change)
+
+    def _change(self) -> None:
+        """Describe the devices that have joined, and no more those that have left."""
+        self._gathering = False
         convention = self._convention = self._renewed()
         self._health.change(convention)
         left, self._left = self._left, {}

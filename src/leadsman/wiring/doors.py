@@ -2,15 +2,18 @@
 made with the first request."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+import functools
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from leadsman.devices.roster import Departure, Device
 from leadsman.events import AppFault, Event, LinkUp
 from leadsman.monitoring.prefix_watch import PrefixWatch
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import DOCTOR, Topics
+from leadsman.runtime.poller import ask
 from leadsman.slices import Work
 from leadsman.wiring.optional import Core, OptionalParts
 from leadsman.wiring.plan import OPERATIONS
@@ -146,10 +149,21 @@ class Doors:
         finally:
             self._core.link.release()
 
-    def list_ahead(self, device: str, topics: Iterable[str]) -> None:
-        """List topics of a device that are about to be published."""
+    def join(self, device: Device) -> None:
+        """A device has joined: list its topics, which are about to be published. See
+        `leadsman.devices.roster.Follower`."""
         if self._begun and not self._core.link.held:
-            self._publication.list_ahead(device, topics)
+            from leadsman.introspection.retained import retained_of
+
+            self._publication.list_ahead(device.name, retained_of(self._registry.entry(device.name)))
+        self.registry_changed()
+
+    def leave(self, device: Device, why: Departure) -> None:
+        """A device has left. The topics of one that is forgotten are listed until they are removed."""
+        if "_service" in self.__dict__:  # else nobody has asked yet
+            self._service.forget(device.name)
+        if why is Departure.MOVED:
+            self.registry_changed()
 
     def end(self) -> None:
         """The app ends: what it still has to say may go."""
@@ -168,11 +182,6 @@ class Doors:
         if not self._due:
             self._due = True
             asyncio.get_running_loop().call_later(REGISTRY_DELAY, self._register)
-
-    def forget(self, name: str) -> None:
-        """A device that was found at run time is gone."""
-        if "_service" in self.__dict__:  # else nobody has asked yet
-            self._service.forget(name)
 
     @cached_property
     def http(self) -> "HttpDoor | None":
@@ -269,13 +278,10 @@ class Doors:
 
     @cached_property
     def _registrations(self) -> "Registrations":
-        from leadsman.introspection.registrations import Registrations
+        from leadsman.devices.registrations import Present
 
-        core, plan, optional = self._core, self._core.plan, self._optional
-        if core.cluster is not None:
-            here = optional.telemetries_here, optional.registered_sources, optional.commands_here
-            return Registrations(*here, jobs=plan.jobs)
-        return Registrations(plan.telemetries, optional.registered_sources, plan.commands)
+        jobs = frozenset(name for name, each in self._core.plan.telemetries.items() if each.job)
+        return Present(self._core.roster, jobs)
 
     @cached_property
     def _registry(self) -> "Registry":
@@ -296,7 +302,7 @@ class Doors:
             ledgers=core.ledgers,
             link=core.link,
             runners=optional.runners,
-            poll=core.poller.ask,
+            poll=functools.partial(ask, core.roster.polls),
             adapters=plan.adapters,
             traces=optional.traces,
             state_files=self._state_files,
@@ -304,7 +310,7 @@ class Doors:
             ready=lambda: self.polling,
             watching=core.watching,
             subscribers=optional.subscribers,
-            found=None if optional.found is None else optional.found.devices,
+            found=optional.found,
             node=core.ownership,
             nodes=core.nodes,
             terms_of=_terms_of,

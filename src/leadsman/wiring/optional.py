@@ -11,6 +11,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from leadsman.devices import followers
+from leadsman.devices.home import Home, Registered, Surroundings
+from leadsman.devices.roster import Follower, Phase, Roster
 from leadsman.events import (
     AdapterFailed,
     AdapterReopened,
@@ -27,14 +30,13 @@ from leadsman.events import (
     StateWritten,
 )
 from leadsman.monitoring.health import HealthRecords
-from leadsman.monitoring.ledger_reports import LedgerReports, Schedule
+from leadsman.monitoring.ledger_reports import LedgerReports
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.link import Link
 from leadsman.registration.injection import ContextDependency
 from leadsman.resilience.environment import Environment
 from leadsman.runtime.calls import SharedResources
 from leadsman.runtime.other_topics import OtherTopics
-from leadsman.runtime.poller import Poller
 from leadsman.runtime.publisher import PublisherContext
 from leadsman.runtime.runner import Runners
 from leadsman.slices import Slices
@@ -46,16 +48,13 @@ if TYPE_CHECKING:
     from leadsman.monitoring.trace import Trace
     from leadsman.monitoring.watchdog import Watchdog
     from leadsman.nodes.document import Brief
-    from leadsman.registration.command import Command
-    from leadsman.registration.telemetry import Telemetry
     from leadsman.runtime.adapter_recovery import AdapterRecovery
     from leadsman.runtime.commands import Dispatcher
     from leadsman.runtime.context import Contexts
     from leadsman.runtime.directory import StateDirectory
+    from leadsman.runtime.found_devices import FoundDevices
     from leadsman.runtime.own_requests import OwnRequests
     from leadsman.runtime.persistence import ResilienceStore
-    from leadsman.runtime.runner import Reader
-    from leadsman.runtime.sources import SourceRunner
     from leadsman.runtime.subscriber import Subscriber
     from leadsman.spool.committer import Committer
     from leadsman.standby.member import Ownership
@@ -63,7 +62,6 @@ if TYPE_CHECKING:
     from leadsman.wiring.cluster import Cluster
     from leadsman.wiring.cluster_report import ClusterReport
     from leadsman.wiring.discovery import Described, Presence
-    from leadsman.wiring.found import FoundParts
 
 _STORED_AFTER = {"acked-or-durable": 0.15, "write-through": 0.01}
 """Seconds after which the write of a reading begins that the broker does not have, by ``outbox.durability``. The write
@@ -99,7 +97,10 @@ class Core(NamedTuple):
     link: Link
     publisher: PublisherContext
     shared: SharedResources
-    poller: Poller
+    end_app: Callable[[str, BaseException], None]
+    """Ends the app, because a device that must work does not."""
+    roster: Roster
+    """The devices."""
     slices: Slices
     """Does what is too long for one turn of the loop."""
     watching: "Watching | None"
@@ -136,28 +137,17 @@ class OptionalParts:
         self._loop = asyncio.get_running_loop()
         self.traces: list[Trace] = []
         """The trace, once there is something in it."""
-        self.sources = self._sources()
-        """The sources, by device name."""
-        may_find = any(each.finds is not None for each in plan.readers)
-        apart = self.sources or may_find or core.cluster is not None
-        self.readers: dict[str, Reader] = {**core.poller.runners, **self.sources} if apart else {}
-        """What reads the devices, where that is not only what polls them."""
-        self.runners = Runners(self.readers if apart else core.poller.runners)
+        registered = Registered(plan.telemetries, plan.sources, plan.commands)
+        self.surroundings = Surroundings(registered, core.shared, lambda: self.dispatcher, core.end_app)
+        """What all homes of devices have in common."""
+        self.home = Home(self.surroundings, core.publisher)
+        """Where the devices are read that are here from the start of the app to its end, and those that are found."""
+        self.runners = Runners(core.roster.readers, core.roster.queues)
         """What runs the handlers."""
-        settled = plan.settled
-        self.registered_sources = dict(settled.sources)
-        """The sources that are registered, and the devices that were found at run time."""
-        self.telemetries_here: dict[str, Telemetry] = {}
-        """In a cluster, those of which this node has the devices."""
-        self.commands_here: dict[str, Command] = {}
-        """In a cluster, those of which this node has the devices."""
-        self.found = self._found(self.readers) if may_find else None
+        self.found = self._found() if any(each.finds is not None for each in plan.readers) else None
         """The devices that were found at run time; None where no handler may find any."""
-        for name, source in self.sources.items():
-            core.ledgers.add(name, source.ledger, Schedule())
-        for command in settled.commands.values():
-            if command.enabled:
-                self.dispatcher.add(command)
+        for name in plan.residents:
+            core.roster.join(self.home.make(name))
         self.subscribers = self._subscribers()
         """What handles the messages of other programs, by topic filter."""
         self.contexts = self._contexts()
@@ -228,18 +218,36 @@ class OptionalParts:
         if self.committer is not None:
             await self.committer.finish()
 
-    def _sources(self) -> "dict[str, SourceRunner]":
-        enabled = [source for source in self.core.plan.settled.sources.values() if source.enabled]
-        if not enabled:
-            return {}
-        from leadsman.runtime.sources import SourceRunner
+    def _found(self) -> "FoundDevices":
+        from leadsman.devices.found import FoundHost, families_of
+        from leadsman.runtime.found_devices import FoundDevices, Names
 
-        return {source.name: SourceRunner(source, self.core.publisher, self.core.shared) for source in enabled}
+        core, plan = self.core, self.core.plan
+        names = Names(frozenset((*plan.telemetries, *plan.sources, *plan.commands)))
+        if plan.discovery is not None:
+            from leadsman.wiring.discovery import names_of
 
-    def _found(self, readers: "dict[str, Reader]") -> "FoundParts":
-        from leadsman.wiring.found import FoundParts
+            names = names_of(plan, plan.discovery)
+        host, environment = FoundHost(core.roster, self.home), core.environment
+        families = families_of(plan.readers)
+        return FoundDevices(families, host, names, environment.timers, environment.clock.monotonic, self._loop)
 
-        return FoundParts(self.core, readers, self.registered_sources)
+    def topic_removal(self, on_removed: Callable[[], None] | None) -> Follower:
+        """What removes the topics of found devices that are forgotten. `on_removed`: is called when they are gone."""
+        from leadsman.devices.found import TopicRemoval
+
+        core, cluster = self.core, self.core.cluster
+        has_health = core.described is not None and core.described.convention.has_health
+
+        def elsewhere(name: str, finder: str) -> bool | None:
+            if cluster is None:
+                return False
+            return cluster.elsewhere(name, finder) if core.link.up else None
+
+        removal = TopicRemoval(
+            core.roster, core.plan.topics, core.others, core.link, core.slices, has_health, elsewhere, on_removed
+        )
+        return Follower(followers.ignore, removal.leave)
 
     def _subscribers(self) -> "dict[str, Subscriber]":
         core = self.core
@@ -268,15 +276,14 @@ class OptionalParts:
         ]
         if not asking:
             return None
-        from leadsman.registration.command import Command
         from leadsman.runtime.context import Contexts
 
-        contexts = Contexts(self.state_directory, self.core.publisher, self._own_requests)
-        settled = {each.name for each in self.core.plan.settled.handlers}  # the others are given theirs when they come
-        for each in (each for each in asking if each.name in settled):
-            runner = (self.runners.commands if isinstance(each, Command) else self.runners.readers)[each.name]
-            contexts.give(each.needs, each.name, runner.retries)
-        return contexts
+        made = Contexts(self.state_directory, self.core.publisher, self._own_requests)
+        follower = followers.contexts(made)
+        for device in self.core.roster.values():
+            follower.join(device)
+        self.core.roster.follow(Phase.STATE, follower)
+        return made
 
     def ask_poll(self, name: str) -> None:
         """Ask for a poll of a device; see `leadsman.runtime.own_requests`. May be called from any thread."""
@@ -286,9 +293,9 @@ class OptionalParts:
     def _own_requests(self) -> "OwnRequests":
         from leadsman.runtime.own_requests import OwnRequests
 
-        found = None if self.found is None else self.found.devices
-        polls, elsewhere = self.core.poller.runners, () if self.core.cluster is None else self.core.plan.telemetries
-        return OwnRequests(polls, self.runners, self.core.environment, self._loop, found, elsewhere)
+        core = self.core
+        elsewhere = () if core.cluster is None else core.plan.telemetries
+        return OwnRequests(core.roster.polls, self.runners, core.environment, self._loop, self.found, elsewhere)
 
     @cached_property
     def state_directory(self) -> "StateDirectory":
@@ -316,12 +323,10 @@ class OptionalParts:
         from leadsman.runtime.persistence import ResilienceStore
 
         core, readers = self.core, self.runners.readers
-        finders = _NOBODY if self.found is None else self.found.devices.finders
+        finders = _NOBODY if self.found is None else self.found.finders
         store = ResilienceStore(self.state_directory, readers, core.environment, self.traces, finders)
-        if self.found is not None:
-            self.found.store = store
-            if core.cluster is None:  # else their handler finds them again, where it is
-                store.rejoin = self.found.devices.restore
+        if self.found is not None and core.cluster is None:  # else their handler finds them again, where it is
+            store.rejoin = self.found.restore
         if (snapshots := core.snapshots) is not None:
             for name in readers:
                 core.others.keep(name, (snapshots.topic(name),))
@@ -359,11 +364,9 @@ class OptionalParts:
             return None
         from leadsman.wiring.discovery import Presence
 
-        sources = [] if self.found is None else [self.registered_sources[each] for each in self.found.devices.finders]
-        presence = Presence(self.core.described, self, statuses, announce, sources)
-        if self.found is not None:
-            self.found.describe(presence)
-        return presence
+        roster = self.core.roster
+        rejoined = () if self.found is None else [roster[each] for each in self.found.finders]
+        return Presence(self.core.described, self, statuses, announce, rejoined)
 
     def watchdog(self, statuses: Statuses) -> "Watchdog | None":
         """What shows that the app works; None where nobody looks."""

@@ -50,7 +50,7 @@ def load_modules(
 
         import_module("leadsman.wiring.cluster")
         import_module("leadsman.wiring.cluster_report")
-        import_module("leadsman.wiring.moving")
+        import_module("leadsman.devices.shards")
         load_engine(cluster.engine)
     chosen(brokers.primary, brokers.primary.protocol)
     # Python loads it with the first name of a host, and remembers for ever that it failed for want of a descriptor.

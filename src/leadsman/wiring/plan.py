@@ -87,15 +87,14 @@ class Plan(NamedTuple):
         return Path(home) / "leadsman" / quote(self.state_name, safe=" @+")
 
     @property
-    def settled(self) -> "Plan":
-        """The plan with the devices that this node has from its start to its end: all of them, or in a cluster, where
-        others come and go with their shards, the handlers that are called on each node that has their labels."""
+    def residents(self) -> list[str]:
+        """The names of the devices that are here from the start of the app to its end, enabled or not: all of them. In
+        a cluster devices come and go with their shards, but for the handlers that each node calls that has their
+        labels."""
+        readers: list[Telemetry | Source] = [*self.telemetries.values(), *self.sources.values()]
         if self.cluster is None:
-            return self
-        labels = self.cluster.labels
-        telemetries = {name: each for name, each in self.telemetries.items() if _stays(each, labels)}
-        sources = {name: each for name, each in self.sources.items() if _stays(each, labels)}
-        return self._replace(telemetries=telemetries, sources=sources, commands={})
+            return [*dict.fromkeys([*(each.name for each in readers), *self.commands])]
+        return [each.name for each in readers if is_everywhere(each) and each.labels <= self.cluster.labels]
 
     @property
     def polled(self) -> list[Telemetry]:
@@ -161,10 +160,6 @@ def is_everywhere(each: "Telemetry | Source | Command") -> bool:
     """Whether a handler is called on each node of a cluster that has its labels."""
     finds = getattr(each, "finds", None)
     return finds is not None and finds.everywhere
-
-
-def _stays(each: "Telemetry | Source", labels: frozenset[str]) -> bool:
-    return is_everywhere(each) and each.labels <= labels
 
 
 def _named(readers: Mapping[str, R], cluster: "ClusterSettings | None") -> Mapping[str, R]:

@@ -35,8 +35,6 @@ class Running(NamedTuple):
 
     tasks: list[asyncio.Task[None]]
     """The connection, the heartbeat and the adapters. They run until the last message is sent."""
-    sources: list[asyncio.Task[None]]
-    """The sources. They end with the handlers."""
     lifespan: Lifespan
 
 
@@ -77,7 +75,7 @@ async def run(parts: Parts, member: "Member | None" = None) -> Running:
         tasks.append(loop.create_task(keep_running("the HTTP endpoint", http.run, environment)))
     if member is not None:
         await member.owner_or(stopping)
-    running = Running(tasks, [], Lifespan(None if stopping.is_set() else core.plan.lifespan, environment))
+    running = Running(tasks, Lifespan(None if stopping.is_set() else core.plan.lifespan, environment))
     try:
         await running.lifespan.entered_or(stopping)
     except ConfigurationError:
@@ -88,14 +86,12 @@ async def run(parts: Parts, member: "Member | None" = None) -> Running:
     if stopping.is_set():
         return running
     tasks += [loop.create_task(adapter.keep(environment)) for adapter in core.plan.adapters]
-    for name, source in optional.sources.items():
-        running.sources.append(loop.create_task(keep_running(f"the source {name}", source.run, environment)))
     await asyncio.sleep(0)  # the connection and the adapters begin before the first poll, which may be done at once
-    core.poller.start(parts.pending)
+    optional.home.start(parts.pending)
     if parts.reports:
         core.ledgers.start()
-    if core.cluster is not None and parts.moving is not None:
-        core.cluster.start(parts.moving, core.link, functools.partial(_end, parts))
+    if core.cluster is not None and parts.shards is not None:
+        core.cluster.start(parts.shards, core.link, functools.partial(_end, parts))
     if core.cluster_report is not None and parts.reports:
         core.cluster_report.start()
     parts.doors.polling = True
@@ -124,10 +120,8 @@ async def stop(parts: Parts, running: Running) -> int:
         await core.cluster.stop(_HAND_OVER)
     if core.cluster_report is not None:
         core.cluster_report.goodbye()
-    ends = [core.poller.stop(_CANCEL_GRACE), cancel(running.sources, _CANCEL_GRACE)]
+    ends = [optional.home.stop(_CANCEL_GRACE)]
     ends += [subscriber.stop(_CANCEL_GRACE) for subscriber in optional.subscribers.values()]
-    if optional.runners.commands:
-        ends.append(optional.dispatcher.stop(_CANCEL_GRACE))
     alive = sum(await asyncio.gather(*ends))
     core.shared.stop()
     environment.timers.stop()

@@ -1,0 +1,106 @@
+"""Where devices are read: their timers, their event bus, and what runs them. An app has one home; in a cluster, each
+shard at work on this node has one of its own besides."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from leadsman.devices.roster import Device
+from leadsman.registration.telemetry import Telemetry
+from leadsman.runtime.calls import SharedResources
+from leadsman.runtime.poller import Poller
+from leadsman.runtime.publisher import PublisherContext
+from leadsman.runtime.supervision import cancel, keep_running
+
+if TYPE_CHECKING:
+    from leadsman.registration.command import Command
+    from leadsman.registration.source import Source
+    from leadsman.runtime.command_queue import CommandQueue
+    from leadsman.runtime.commands import Dispatcher
+    from leadsman.runtime.runner import Reader
+    from leadsman.runtime.sources import SourceRunner
+
+
+class Registered(NamedTuple):
+    """All registrations of an app, by name."""
+
+    telemetries: "Mapping[str, Telemetry]"
+    sources: "Mapping[str, Source]"
+    commands: "Mapping[str, Command]"
+
+
+class Surroundings(NamedTuple):
+    """What all homes of an app have in common."""
+
+    registered: Registered
+    resources: SharedResources
+    dispatcher: "Callable[[], Dispatcher]"
+    """What executes commands; made for the first one."""
+    end_app: Callable[[str, BaseException], None]
+    """Ends the app, because a device that must work does not."""
+
+
+class Home:
+    """Makes devices, and runs them from `start` to `stop`.
+
+    Args:
+        surroundings: what all homes of the app have in common.
+        publishing: the timers and the event bus of the devices, and how they publish.
+    """
+
+    def __init__(self, surroundings: Surroundings, publishing: PublisherContext) -> None:
+        self.environment = publishing.environment
+        """The timers and the event bus of the devices."""
+        self._surroundings = surroundings
+        self._publishing = publishing
+        self._poller = Poller(publishing, surroundings.resources, surroundings.end_app)
+        self._sources: list[SourceRunner] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._commands: list[str] = []
+
+    def make(self, name: str) -> Device:
+        """Make a registered device ready. What is not enabled gets nothing that runs it."""
+        telemetries, sources, commands = self._surroundings.registered
+        reader: Telemetry | Source | None = telemetries.get(name)
+        reader = sources.get(name) if reader is None else reader
+        runner = None if reader is None or not reader.enabled else self._runner(reader)
+        command = commands.get(name)
+        queue = None if command is None or not command.enabled else self._queue(command, runner)
+        return Device(name, reader, runner, command, queue, self.environment.timers.origin)
+
+    def found(self, source: "Source") -> "tuple[Device, SourceRunner]":
+        """Make a device ready that a handler has found, with what takes its readings. The handler hands them over, so
+        its generator is never run."""
+        runner = self._source_runner(source)
+        return Device(source.name, source, runner, None, None, self.environment.clock.monotonic()), runner
+
+    def start(self, pending: Mapping[str, float]) -> None:
+        """Run all devices. `pending`: seconds until the next attempt, of those that waited for one before."""
+        loop = asyncio.get_running_loop()
+        for source in self._sources:
+            run = keep_running(f"the source {source.name}", source.run, self.environment)
+            self._tasks.append(loop.create_task(run))
+        self._poller.start(pending)
+
+    async def stop(self, grace: float) -> int:
+        """Cancel what runs and wait at most `grace` seconds for it. Returns how many calls are still alive."""
+        ends = [self._poller.stop(grace), cancel(self._tasks, grace)]
+        if self._commands:
+            ends.append(self._surroundings.dispatcher().stop(grace, self._commands))
+        return sum(await asyncio.gather(*ends))
+
+    def _runner(self, reader: "Telemetry | Source") -> "Reader":
+        if isinstance(reader, Telemetry):
+            return self._poller.add(reader)
+        runner = self._source_runner(reader)
+        self._sources.append(runner)
+        return runner
+
+    def _source_runner(self, source: "Source") -> "SourceRunner":
+        from leadsman.runtime.sources import SourceRunner  # only apps with sources pay for it
+
+        return SourceRunner(source, self._publishing, self._surroundings.resources)
+
+    def _queue(self, command: "Command", reader: "Reader | None") -> "CommandQueue":
+        self._commands.append(command.name)
+        return self._surroundings.dispatcher().queue(command, self._publishing, reader)
