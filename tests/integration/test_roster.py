@@ -98,7 +98,7 @@ class House:
     async def end(self):
         if self.shared:
             await self.parts.shards.stop(SHARDS, 1.0)
-        await stop(self.parts, self.running)
+        await stop(self.parts.core, self.parts.life, self.running)
         self.resources.close()
 
     async def step(self, what, which):

@@ -2,16 +2,19 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadsman.controls import CONTROL
-from leadsman.discovery.description import Climate, Command, Device, Field, Light
+from leadsman.discovery.description import Climate, Command, Convention, Device, Field, Light
 from leadsman.discovery.fields import fields_of, scalar, settable
 from leadsman.introspection.schema import returned, schema_of
 from leadsman.registration.command import Command as RegisteredCommand
 from leadsman.registration.injection import Handler
 from leadsman.registration.source import Source
 from leadsman.registration.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from leadsman.discovery.properties import Properties
 
 
 class Registered:
@@ -90,6 +93,15 @@ class Registered:
         if key not in self._takes:
             self._takes[key] = _command(command)
         return self._takes[key]
+
+
+class Described(NamedTuple):
+    """The devices of an app, as they are described."""
+
+    registered: Registered
+    convention: Convention
+    properties: "Properties | None"
+    """What publishes each value at a topic of its own; None where the convention refers to the readings."""
 
 
 def _command(command: RegisteredCommand) -> Command:

@@ -223,7 +223,7 @@ class _Run:
             access = Access(plan.brokers, lambda _: self._broker.connect, ShortLink)
             parts = await build(plan, access, self._stopping, resources, reports=False)
             parts.core.environment.events.subscribe(self.recorder.observe, Phase.HEALTH)
-            await stop(parts, await run(parts))
+            await stop(parts.core, parts.life, await run(parts.core, parts.life))
 
     def end(self) -> None:
         """End all tasks, whatever they do."""

@@ -21,6 +21,7 @@ from leadsman.monitoring.ledger_reports import LedgerReports
 from leadsman.monitoring.outage_reports import OutageReporter
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.link import Access, ClientIdentity, Link
+from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
 from leadsman.resilience import scope
 from leadsman.resilience.environment import Environment
@@ -31,17 +32,23 @@ from leadsman.slices import Slices
 from leadsman.text import clean, counted, describe, log_fields
 from leadsman.timing.clock import Clock, rfc3339, system_clock
 from leadsman.timing.timers import Timers
+from leadsman.wiring.core import Core
 from leadsman.wiring.doors import Doors
-from leadsman.wiring.optional import Core, OptionalParts
+from leadsman.wiring.life import Life
+from leadsman.wiring.optional import OptionalParts
 from leadsman.wiring.plan import Plan
 
 if TYPE_CHECKING:
     from leadsman.devices.shards import Shards
+    from leadsman.discovery.registered import Described
     from leadsman.introspection.watching import Watching
     from leadsman.nodes.document import Brief
     from leadsman.standby.member import Member, Ownership
     from leadsman.wiring.cluster import Cluster
-    from leadsman.wiring.discovery import Described, Presence
+    from leadsman.wiring.discovery import Presence
+
+_HAND_OVER = 0.9
+"""Seconds, of the two that `leadsman.process` allows for the end, for a node of a cluster to give its devices up."""
 
 logger = logging.getLogger("leadsman")
 
@@ -54,10 +61,8 @@ class Parts(NamedTuple):
     statuses: Statuses
     heartbeat: Heartbeat
     doors: Doors
-    pending: Mapping[str, float]
-    """Seconds until the next attempt of devices whose retry was waited for when the app ended."""
-    fatal: list[str]
-    """Why the app must end, if a device failed that must work."""
+    life: Life
+    """What they do when the app begins, and when it ends."""
     reports: bool
     """Whether the app reports about itself; see `build`."""
     presence: "Presence | None" = None
@@ -86,8 +91,8 @@ async def build(
             log and the trace. A simulation reports nothing, since nobody would read it.
         member: this node, if it shares the app with others.
     """
-    fatal: list[str] = []
-    core = _core(plan, access, stopping, fatal, member)
+    life = Life()
+    core = _core(plan, access, stopping, life.fatal, member)
     plan = core.plan
     optional = OptionalParts(core, resources)
     log_lines = Lines()
@@ -116,14 +121,100 @@ async def build(
     if reports:
         doors.hear_others()
     events, log = core.environment.events, Log(plan.name, plan.topics.prefix, log_lines, core.environment.timers)
-    parts = Parts(core, optional, statuses, heartbeat, doors, pending, fatal, reports)
+    parts = Parts(core, optional, statuses, heartbeat, doors, life, reports)
     if reports:
         _subscribe_reports(events, parts, outages, log)
         parts = _describe_devices(events, parts)
         if logger.isEnabledFor(logging.DEBUG):
             events.subscribe(on_reading)
     _subscribe_optional(events, optional)
-    return _with_shards(parts, _follow(parts, outages))
+    parts = _with_shards(parts, _follow(parts, outages))
+    _begin(parts, pending, member)
+    _end(parts)
+    return parts
+
+
+def _begin(parts: Parts, pending: Mapping[str, float], member: "Member | None") -> None:
+    """What the parts do when the app begins. `pending`: seconds until the next attempt of devices whose retry was
+    waited for when the app ended."""
+    core, optional, life, doors = parts.core, parts.optional, parts.life, parts.doors
+    if parts.reports:
+        life.beside["the heartbeat"] = parts.heartbeat.run
+    if doors.http is not None:
+        life.beside["the HTTP endpoint"] = doors.http.run
+    if member is not None:
+        life.waits.append(functools.partial(member.owner_or, core.environment.stopping))
+    life.starts.append(functools.partial(optional.home.start, pending))
+    if parts.reports:
+        life.starts.append(core.ledgers.start)
+    if core.cluster is not None and parts.shards is not None:
+        end = functools.partial(_end_cluster, parts)
+        life.starts.append(functools.partial(core.cluster.start, parts.shards, core.link, end))
+    if core.cluster_report is not None and parts.reports:
+        life.starts.append(core.cluster_report.start)
+
+    def ready() -> None:
+        doors.polling = True
+        core.plan.live.ask_poll = optional.ask_poll
+
+    def watch() -> None:
+        watchdog = optional.watchdog(parts.statuses)
+        if watchdog is not None:
+            watchdog.start()
+
+            async def end_watch() -> None:
+                watchdog.stop(for_good=member is None or member.leaving)
+
+            life.leaves.insert(0, end_watch)
+
+    life.starts += [ready, watch]
+
+
+def _end(parts: Parts) -> None:
+    """What the parts do when the app ends."""
+    core, optional, life = parts.core, parts.optional, parts.life
+    cluster, cluster_report, presence, store = core.cluster, core.cluster_report, parts.presence, optional.store
+    if cluster is not None:
+        life.leaves.append(functools.partial(cluster.stop, _HAND_OVER))
+    life.stops += [optional.home.stop, *(each.stop for each in optional.subscribers.values())]
+    if cluster_report is not None:
+        life.goodbyes["the goodbye of the node"] = cluster_report.goodbye
+    if parts.reports:
+        life.goodbyes["what may be published"] = parts.doors.end
+        if presence is not None:
+            life.goodbyes["the goodbye of discovery"] = presence.goodbye
+        life.goodbyes["the goodbye"] = functools.partial(_say_goodbye, parts)
+    if optional.contexts is not None:
+        life.closes.append(optional.contexts.finish)
+    if store is not None:
+        life.goodbyes["the failure state"] = store.publish
+
+    async def end_ledgers(delivered: bool) -> None:
+        core.ledgers.durable = parts.reports and optional.keeps_readings
+        core.ledgers.stop()
+
+    life.ends += [end_ledgers, lambda _: optional.store_the_rest()]
+    if store is not None:
+        life.ends.append(lambda _: store.finish())
+    if presence is not None:
+        life.ends.append(lambda delivered: presence.close(delivered=delivered))
+
+
+def _say_goodbye(parts: Parts) -> None:
+    """Publish that the app is offline, also after a fault of ours."""
+    try:
+        parts.heartbeat.goodbye()
+    except Exception:
+        plan, link = parts.core.plan, parts.core.link
+        payload = will(plan.version, link.number, dry_run=plan.dry_run)
+        link.put(Message(plan.topics.status, payload, 1, retain=True, latest=True))
+        raise
+
+
+def _end_cluster(parts: Parts, reason: str) -> None:
+    """End the app, since a person must fix something."""
+    parts.life.fatal.append(reason)
+    parts.core.environment.stopping.set()
 
 
 def _follow(parts: Parts, outages: OutageReporter) -> dict[str, float]:
@@ -169,7 +260,7 @@ def _describe_devices(events: EventBus, parts: Parts) -> Parts:
     presence = parts.optional.presence(parts.statuses, parts.heartbeat.announce)
     if presence is None:
         return parts
-    presence.listen(parts.optional, parts.doors.add)
+    presence.listen(lambda: parts.optional.dispatcher, parts.doors.add)
     events.subscribe(presence.observe, readings=False)
     events.subscribe(presence.observe_health)
     return parts._replace(presence=presence)

@@ -1,16 +1,17 @@
 """What describes the devices of an app at the broker. Imported only where discovery is on."""
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections.abc import Callable, Container, Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from leadsman.devices.roster import Departure, Device
 from leadsman.discovery.announcer import Announcer, Places
 from leadsman.discovery.description import AppDescription, Convention, PropertyTopics
 from leadsman.discovery.health import HealthTopics
-from leadsman.discovery.registered import Registered
+from leadsman.discovery.registered import Described, Registered
 from leadsman.events import Event
 from leadsman.introspection.retained import APP
 from leadsman.monitoring.statuses import Statuses
@@ -22,10 +23,11 @@ from leadsman.wiring.plan import Plan
 
 if TYPE_CHECKING:
     from leadsman.discovery.last_will import LastWill
-    from leadsman.discovery.properties import Add, Properties
+    from leadsman.discovery.properties import Add
     from leadsman.mqtt.link import Link
+    from leadsman.runtime.commands import Dispatcher
     from leadsman.runtime.found_devices import Names
-    from leadsman.wiring.optional import OptionalParts
+    from leadsman.wiring.core import Core
 
 
 def _home_assistant(app: AppDescription, registered: Registered, prefix: str, number: int) -> Convention:
@@ -109,15 +111,6 @@ def hidden_values(registered: Registered, discovery: Discovery) -> str | None:
     )
 
 
-class Described(NamedTuple):
-    """The devices of an app, as they are described."""
-
-    registered: Registered
-    convention: Convention
-    properties: "Properties | None"
-    """What publishes each value at a topic of its own; None where the convention refers to the readings."""
-
-
 def described(plan: Plan, discovery: Discovery, link: "Link", now: float) -> Described:
     """Describe the devices of an app that are here from its start, `now` in epoch seconds."""
     registered = registered_of(plan, {*plan.residents})
@@ -136,7 +129,8 @@ class Presence:
 
     Args:
         devices: the devices.
-        optional: the parts that some apps use.
+        core: the parts of the app.
+        resources: releases what must be released in any case.
         statuses: how the devices are.
         announce: publishes the availability of all devices again.
         rejoined: devices that a handler found in an earlier life of the app.
@@ -145,12 +139,13 @@ class Presence:
     def __init__(
         self,
         devices: Described,
-        optional: "OptionalParts",
+        core: "Core",
+        resources: contextlib.ExitStack,
         statuses: Statuses,
         announce: Callable[[], None],
         rejoined: Iterable[Device] = (),
     ) -> None:
-        core = self._core = optional.core
+        self._core = core
         self._number = int(core.environment.clock.wall())
         self._registered = devices.registered
         self._properties = devices.properties
@@ -164,7 +159,7 @@ class Presence:
         self._left: dict[str, Mapping[str, bytes]] = {}
         """The descriptions of devices that were forgotten since the last change."""
         self._health = HealthTopics(convention, statuses, core.link, core.environment.clock, core.slices)
-        self._will = None if convention.properties is None else self._make_will(convention.properties, optional)
+        self._will = None if convention.properties is None else self._make_will(convention.properties, resources)
         core.others.described = convention.removes
         for topic, name in convention.topics.items():
             core.others.keep(APP if name is None else name, convention.kept(topic))
@@ -223,18 +218,18 @@ class Presence:
             self._properties.change(convention.properties)
         return convention
 
-    def _make_will(self, topics: PropertyTopics, optional: "OptionalParts") -> "LastWill":
+    def _make_will(self, topics: PropertyTopics, resources: contextlib.ExitStack) -> "LastWill":
         from leadsman.discovery.last_will import LastWill
 
-        will = LastWill(topics, optional.core.link, optional.core.plan.client_id)
-        optional.resources.callback(will.abandon)
+        will = LastWill(topics, self._core.link, self._core.plan.client_id)
+        resources.callback(will.abandon)
         return will
 
-    def listen(self, optional: "OptionalParts", add: "Add") -> None:
+    def listen(self, dispatcher: "Callable[[], Dispatcher]", add: "Add") -> None:
         """Subscribe to what others send. `add` has a command executed in its turn."""
         self._announcer.listen()
         if self._properties is not None and "set" in self._core.plan.filters:
-            self._properties.listen(optional.dispatcher.execute, optional.dispatcher.refuse, add)
+            self._properties.listen(dispatcher().execute, dispatcher().refuse, add)
 
     def observe(self, event: Event) -> None:
         """Follow what happens, besides readings."""

@@ -15,7 +15,8 @@ from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import DOCTOR, Topics
 from leadsman.runtime.poller import ask
 from leadsman.slices import Work
-from leadsman.wiring.optional import Core, OptionalParts
+from leadsman.wiring.core import Core
+from leadsman.wiring.optional import OptionalParts
 from leadsman.wiring.plan import OPERATIONS
 
 if TYPE_CHECKING:

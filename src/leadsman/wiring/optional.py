@@ -9,11 +9,11 @@ import os
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from leadsman.devices import followers
 from leadsman.devices.home import Home, Registered, Surroundings
-from leadsman.devices.roster import Follower, Phase, Roster
+from leadsman.devices.roster import Follower, Phase
 from leadsman.events import (
     AdapterFailed,
     AdapterReopened,
@@ -29,25 +29,15 @@ from leadsman.events import (
     StateFailed,
     StateWritten,
 )
-from leadsman.monitoring.health import HealthRecords
-from leadsman.monitoring.ledger_reports import LedgerReports
 from leadsman.monitoring.statuses import Statuses
-from leadsman.mqtt.link import Link
 from leadsman.registration.injection import ContextDependency
-from leadsman.resilience.environment import Environment
-from leadsman.runtime.calls import SharedResources
-from leadsman.runtime.other_topics import OtherTopics
-from leadsman.runtime.publisher import PublisherContext
 from leadsman.runtime.runner import Runners
-from leadsman.slices import Slices
 from leadsman.text import describe, log_fields
-from leadsman.wiring.plan import Plan
+from leadsman.wiring.core import Core
 
 if TYPE_CHECKING:
-    from leadsman.introspection.watching import Watching
     from leadsman.monitoring.trace import Trace
     from leadsman.monitoring.watchdog import Watchdog
-    from leadsman.nodes.document import Brief
     from leadsman.runtime.adapter_recovery import AdapterRecovery
     from leadsman.runtime.commands import Dispatcher
     from leadsman.runtime.context import Contexts
@@ -57,11 +47,7 @@ if TYPE_CHECKING:
     from leadsman.runtime.persistence import ResilienceStore
     from leadsman.runtime.subscriber import Subscriber
     from leadsman.spool.committer import Committer
-    from leadsman.standby.member import Ownership
-    from leadsman.standby.snapshots import Snapshots
-    from leadsman.wiring.cluster import Cluster
-    from leadsman.wiring.cluster_report import ClusterReport
-    from leadsman.wiring.discovery import Described, Presence
+    from leadsman.wiring.discovery import Presence
 
 _STORED_AFTER = {"acked-or-durable": 0.15, "write-through": 0.01}
 """Seconds after which the write of a reading begins that the broker does not have, by ``outbox.durability``. The write
@@ -85,40 +71,6 @@ _TRACED = frozenset(
 )
 """The events that create the trace, as a command that failed does: an app in which nothing fails, and nobody
 interferes, has none."""
-
-
-class Core(NamedTuple):
-    """The parts that every app uses."""
-
-    plan: Plan
-    environment: Environment
-    records: HealthRecords
-    ledgers: LedgerReports
-    link: Link
-    publisher: PublisherContext
-    shared: SharedResources
-    end_app: Callable[[str, BaseException], None]
-    """Ends the app, because a device that must work does not."""
-    roster: Roster
-    """The devices."""
-    slices: Slices
-    """Does what is too long for one turn of the loop."""
-    watching: "Watching | None"
-    """What is kept for people who watch; None where nobody can."""
-    others: OtherTopics
-    """Further retained topics of the devices."""
-    described: "Described | None" = None
-    """The devices as others are told about them; None where discovery is off."""
-    snapshots: "Snapshots | None" = None
-    """The failure state of the devices on the node that was active before; None if it is not shared."""
-    ownership: "Ownership | None" = None
-    """What this node says of itself; None if it shares the app with no other."""
-    nodes: "Callable[[], list[Brief]] | None" = None
-    """The nodes that share the app, this one included; None if it shares it with no other."""
-    cluster: "Cluster | None" = None
-    """This node of a cluster; None outside one."""
-    cluster_report: "ClusterReport | None" = None
-    """What it says of itself; None outside a cluster."""
 
 
 class OptionalParts:
@@ -366,7 +318,7 @@ class OptionalParts:
 
         roster = self.core.roster
         rejoined = () if self.found is None else [roster[each] for each in self.found.finders]
-        return Presence(self.core.described, self, statuses, announce, rejoined)
+        return Presence(self.core.described, self.core, self.resources, statuses, announce, rejoined)
 
     def watchdog(self, statuses: Statuses) -> "Watchdog | None":
         """What shows that the app works; None where nobody looks."""
