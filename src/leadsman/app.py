@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -281,14 +282,15 @@ class App(Registrar, Live):
         from leadsman.process import run  # signals and logging are not for programs that embed an app
 
         serve = functools.partial(self.serve, environment=environment)
-        run(self.name, self._load_all, serve, self.stop, (log_level, log_format))
+        load = functools.partial(self._load_all, os.environ if environment is None else environment)
+        run(self.name, load, serve, self.stop, (log_level, log_format))
 
-    def _load_all(self) -> None:
+    def _load_all(self, environment: Mapping[str, str]) -> None:
         """Load the settings and what `serve` imports: on a small machine that takes seconds, and blocks the loop."""
         from leadsman.wiring.outside import load_modules
 
         self.load()
-        load_modules(self.brokers, self.setup.endpoint, self.setup.discovery, self.setup.cluster)
+        load_modules(self.plan(environment))
 
     def stop(self) -> None:
         """Ask a serving app to stop."""
@@ -322,7 +324,8 @@ class App(Registrar, Live):
         try:
             with variables(self.name, environment, dry_run=self.dry_run) as given:
                 brokers = access(self.brokers, connect, dry_run=self.dry_run)
-                return await server(self.setup.standby)(self.plan(given), brokers, self._stopping)
+                plan = self.plan(given)
+                return await server(plan)(plan, brokers, self._stopping)
         finally:
             self._stopping.set()  # also on cancellation
             self._stopping = self._live.ask_poll = None

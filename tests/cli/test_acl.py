@@ -7,11 +7,11 @@ import pytest
 from leadsman import App, Context, Delivery, Discovery
 from leadsman.cli.acl import emqx, mosquitto
 from leadsman.cli.main import main
+from leadsman.doctor.access import Access, access_of
 from leadsman.errors import InvalidValue
 from leadsman.mqtt.topics import topic_matches
 from leadsman.settings.sources import Where
 from leadsman.testing import Harness, Scripted
-from leadsman.wiring.access import Access, access_of
 
 ACCESS = Access(("house/status", "house/+/state"), ("house/+/set", "house/status"))
 

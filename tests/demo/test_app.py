@@ -1,7 +1,7 @@
 """The devices of the demo, as Home Assistant is told about them."""
 
 from leadsman.demo.app import demo_app
-from leadsman.wiring.discovery import registered_of
+from leadsman.parts.discovery import registered_of
 
 
 def test_each_value_of_the_demo_has_a_state_class_and_its_unit_or_an_icon():

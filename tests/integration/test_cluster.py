@@ -8,6 +8,7 @@ import pytest
 
 from leadsman import App, CircuitBreaker, Context, Finds
 from leadsman.devices.shards import Shards
+from leadsman.doctor.access import access_of
 from leadsman.errors import LeaseStoreRefused, Stopped
 from leadsman.lease.lease import Terms
 from leadsman.mqtt.topics import topic_matches
@@ -15,7 +16,6 @@ from leadsman.settings.sources import Where
 from leadsman.testing import MemoryBroker
 from leadsman.testing.lease_faults import ClockStep, EngineAway, Partition
 from leadsman.testing.leases import MemoryEngine
-from leadsman.wiring.access import access_of
 from leadsman.wiring.cluster import Cluster
 
 TTL = 6.0

@@ -108,7 +108,7 @@ def test_write_through_has_a_reading_on_disk_before_a_frozen_broker_is_noticed(s
 
 
 def test_an_outage_longer_than_the_memory_costs_no_reading(state, monkeypatch):
-    monkeypatch.setattr("leadsman.wiring.build.Outbox", lambda: Outbox(200))
+    monkeypatch.setattr("leadsman.wiring.core.Outbox", lambda: Outbox(200))
     counters = {f"d{number}": Counter() for number in range(5)}
     with Harness(app_of(counters), settings=KEPT, state_directory=state) as app:
         app.run("5.5s")

@@ -25,8 +25,8 @@ from leadsman.introspection.why import unanswered, why
 from leadsman.monitoring.prefix_watch import PrefixWatch
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import Topics, encode, is_topic
+from leadsman.parts.discovery import convention_of, registered_of
 from leadsman.testing import Harness, Scripted
-from leadsman.wiring.discovery import convention_of, registered_of
 from leadsman_rigs.hostile import BOMBS, LIES, payloads
 
 CONVENTIONS = ("homeassistant", "homie")

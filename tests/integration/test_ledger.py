@@ -188,7 +188,7 @@ def test_the_ledger_agrees_with_a_subscriber_over_a_week(harness):
 
 
 def test_readings_that_the_outbox_dropped_are_no_longer_counted_as_read(harness, monkeypatch):
-    monkeypatch.setattr("leadsman.wiring.build.Outbox", lambda: Outbox(most_messages=100))
+    monkeypatch.setattr("leadsman.wiring.core.Outbox", lambda: Outbox(most_messages=100))
     app, numbers = App("app"), iter(range(10**6))
 
     async def count():

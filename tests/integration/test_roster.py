@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 
 from leadsman import App, Context, Finds
 from leadsman.mqtt.link import Access
+from leadsman.parts.cluster import SharingNode
 from leadsman.runtime.lifespan import Lifespan
 from leadsman.runtime.supervision import keep_running
 from leadsman.settings.sources import Where
 from leadsman.testing import MemoryBroker, VirtualLoop
 from leadsman.testing.leases import MemoryEngine
+from leadsman.timing.clock import system_clock
 from leadsman.wiring.build import build
 from leadsman.wiring.plan import plan_of
 from leadsman.wiring.run import Running, stop
@@ -30,6 +32,7 @@ KINDS = {
     "valve": "command",
     "gateway": "finder",
 }
+NAMES = [*KINDS, "ears", "ears@one", "spare", "attic", "garden", "cellar"]
 SHARDS = {"first": ("boiler", "gateway", "sweep"), "second": ("feed", "meter", "valve")}
 STEP = st.one_of(
     st.tuples(st.sampled_from(["begin", "end"]), st.sampled_from([*SHARDS])),
@@ -87,22 +90,22 @@ class House:
 
     async def begin(self):
         access = Access(self.plan.brokers, lambda _: self.broker.connect)
-        self.parts = await build(self.plan, access, self.stopping, self.resources)
-        core = self.parts.core
-        running = (("the link", core.link.run), ("the heartbeat", self.parts.heartbeat.run))
+        self.node = SharingNode(self.plan, system_clock(self.loop)) if self.shared else None
+        core = self.core = await build(self.plan, access, self.stopping, self.resources, node=self.node)
+        running = (("the link", core.link.run), ("the heartbeat", core.heartbeat.run))
         tasks = [self.loop.create_task(keep_running(*each, core.environment)) for each in running]
         self.running = Running(tasks, Lifespan(None, core.environment))
-        self.parts.optional.home.start({})
+        core.home.start({})
         core.ledgers.start()
 
     async def end(self):
         if self.shared:
-            await self.parts.shards.stop(SHARDS, 1.0)
-        await stop(self.parts.core, self.parts.life, self.running)
+            await self.node.shards.stop(SHARDS, 1.0)
+        await stop(self.core, self.running)
         self.resources.close()
 
     async def step(self, what, which):
-        found, readers = self.parts.optional.found, self.parts.optional.runners.readers
+        found, readers = self.core.found, self.core.runners.readers
         if what == "pass":
             await asyncio.sleep(which)
         elif what in ("begin", "end") and self.shared:
@@ -122,12 +125,12 @@ class House:
             readers[which].hold() if what == "hold" else readers[which].release("a test")
 
     async def take(self, shard):
-        self.parts.shards.begin(shard, SHARDS[shard], lambda: True)
+        self.node.shards.begin(shard, SHARDS[shard], lambda: True)
         self.expected |= {name: KINDS[name] for name in SHARDS[shard]}
 
     async def give(self, shard):
-        await self.parts.shards.stop([shard], 1.0)
-        self.parts.shards.remove([shard])
+        await self.node.shards.stop([shard], 1.0)
+        self.node.shards.remove([shard])
         left = (
             {name for name, kind in self.expected.items() if kind == "found"} if "gateway" in SHARDS[shard] else set()
         )
@@ -135,24 +138,24 @@ class House:
 
     def known(self):
         """What each part knows, and what it must know."""
-        core, optional, kinds = self.parts.core, self.parts.optional, self.expected
+        core, kinds = self.core, self.expected
         enabled = {name for name, kind in kinds.items() if kind != "disabled"}
         jobs = {name for name, kind in kinds.items() if kind == "job"}
         read = {name for name, kind in kinds.items() if kind in READ}
         polled = {name for name, kind in kinds.items() if kind in ("telemetry", "both", "job")}
         yield "roster", core.roster, {*kinds}
         yield "health", core.records.entities, enabled
-        yield "statuses", self.parts.statuses.words, enabled
-        yield "jobs", self.parts.statuses.jobs, jobs
-        yield "readers", optional.runners.readers, read
+        yield "statuses", core.statuses.words, enabled
+        yield "jobs", core.statuses.jobs, jobs
+        yield "readers", core.runners.readers, read
         yield "polls", core.roster.polls, polled
-        yield "commands", optional.runners.commands, {name for name, kind in kinds.items() if kind in TAKEN}
-        ledgers = [name for name in [*KINDS, *kinds, "spare", "attic", "garden", "cellar"] if name in core.ledgers]
+        yield "commands", core.runners.commands, {name for name, kind in kinds.items() if kind in TAKEN}
+        ledgers = [name for name in NAMES if name in core.ledgers]
         yield "ledgers", ledgers, {name for name in kinds if name in read or name == "spare"}
         status = json.loads(self.broker.retained[self.plan.topics.status].payload)
         yield "heartbeat", status["devices"], enabled - jobs
         yield "registry", self.listed(), {*kinds} - jobs
-        yield "discovery", self.described(), enabled - jobs
+        yield "discovery", core.described.registered.names, enabled - jobs
 
     def listed(self):
         pages = [self.plan.topics.registry, *(f"{self.plan.topics.registry}/{number}" for number in range(1, 9))]
@@ -161,9 +164,6 @@ class House:
             for page in pages
             if page in self.broker.retained and self.broker.retained[page].payload
         )
-
-    def described(self):
-        return [name for name in self.parts.presence._convention.topics.values() if name is not None]
 
 
 @settings(max_examples=60, deadline=None)

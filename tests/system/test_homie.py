@@ -6,8 +6,8 @@ import time
 from leadsman import App
 from leadsman.cli.acl import mosquitto as access_list
 from leadsman.cli.main import main
+from leadsman.doctor.access import access_of
 from leadsman.testing import Mosquitto
-from leadsman.wiring.access import access_of
 from leadsman_rigs.homie import violations
 
 APP = """

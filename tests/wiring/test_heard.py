@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from leadsman import App, Context, Finds
 from leadsman.cluster.hearing import Hearings, key_of
+from leadsman.doctor.access import access_of
 from leadsman.lease.lease import Lease, Member
 from leadsman.lease.store import Snapshot
 from leadsman.mqtt.connection import Received
@@ -18,7 +19,6 @@ from leadsman.runtime.found_devices import Family, FoundDevices, Names
 from leadsman.settings.sources import Where
 from leadsman.testing.loop import VirtualLoop
 from leadsman.timing.timers import Timers
-from leadsman.wiring.access import access_of
 from leadsman.wiring.heard import IN_ONE, HeardDevices, _pages
 from leadsman.wiring.plan import plan_of
 

@@ -123,10 +123,12 @@ def test_a_dry_run_has_a_state_directory_of_its_own_which_is_removed_at_the_end(
 
 WITHOUT_FILES = """
 import os, resource
-from leadsman.mqtt.brokers import Brokers
+from leadsman import App
 from leadsman.wiring.outside import load_modules
 
-load_modules(Brokers.of("mqtt://broker.lan"), None, None)
+app = App("app", mqtt="mqtt://broker.lan")
+app.load()
+load_modules(app.plan({}))
 free = os.dup(0)
 os.close(free)
 before = resource.getrlimit(resource.RLIMIT_NOFILE)

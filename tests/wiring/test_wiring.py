@@ -20,10 +20,11 @@ OPTIONAL = (
     "leadsman.controls",
     "leadsman.devices.found",
     "leadsman.devices.registrations",
+    "leadsman.devices.topic_removal",
     "leadsman.devices.shards",
     "leadsman.device_classes",
     "leadsman.discovery",
-    "leadsman.wiring.discovery",
+    "leadsman.parts.discovery",
     "leadsman.identifiers",
     "leadsman.settings.discovery",
     "leadsman.http",
@@ -85,8 +86,8 @@ def in_memory(brokers):
     return Access(brokers, lambda _: MemoryBroker().connect)
 
 
-def parts_of(app, tmp_path, *, keep_state=False):
-    """The parts that are built for an app, without running them."""
+def core_of(app, tmp_path, *, keep_state=False):
+    """The app that is built, without running it."""
     loop = VirtualLoop()
     resources = contextlib.ExitStack()
 
@@ -127,10 +128,10 @@ def test_what_is_built_does_not_run_yet(tmp_path):
     app = App("app")
     app.add_telemetry("d", handler, interval=1)
 
-    parts = parts_of(app, tmp_path)
+    core = core_of(app, tmp_path)
 
-    assert not parts.core.link.up
-    assert parts.core.link.outbox.messages == 0
+    assert not core.link.up
+    assert core.link.outbox.messages == 0
     assert handler.calls == []
 
 
@@ -145,16 +146,14 @@ def test_parts_exist_only_where_an_app_uses_them(tmp_path):
     full.add_source("s", source)
     full.add_command("c", command)
 
-    without = parts_of(bare, tmp_path).optional
-    with_all = parts_of(full, tmp_path, keep_state=True).optional
+    without = core_of(bare, tmp_path)
+    with_all = core_of(full, tmp_path, keep_state=True)
 
     assert (list(without.runners.readers), list(without.runners.commands)) == (["d"], [])
-    assert (without.contexts, without.store) == (None, None)
-    assert not without.keeps_state
+    assert without.saved is None
     assert list(with_all.runners.readers) == ["s"]
     assert list(with_all.runners.commands) == ["c"]
-    assert with_all.contexts is not None
-    assert with_all.store is not None
+    assert with_all.saved is not None
 
 
 def test_handlers_that_are_disabled_are_not_built(tmp_path):
@@ -162,11 +161,11 @@ def test_handlers_that_are_disabled_are_not_built(tmp_path):
     app.add_telemetry("d", Scripted({"t": 1}), interval=1, enabled=False)
     app.add_command("c", Scripted(None), enabled=False)
 
-    parts = parts_of(app, tmp_path)
+    core = core_of(app, tmp_path)
 
-    assert not parts.optional.runners.readers
-    assert not parts.optional.runners.commands
-    assert list(parts.core.link.subscriptions.listeners) == ["app/introspect", "app/status", "app/registry/#"]
+    assert not core.runners.readers
+    assert not core.runners.commands
+    assert list(core.link.subscriptions.listeners) == ["app/introspect", "app/status", "app/registry/#"]
 
 
 def test_an_app_that_must_end_says_why_after_everything_was_ended():
@@ -204,10 +203,10 @@ def test_a_user_without_a_home_directory_has_readings_in_memory_only(monkeypatch
         return await build(plan, in_memory(plan.brokers), asyncio.Event(), resources)
 
     try:
-        parts = loop.run_until_complete(run())
+        core = loop.run_until_complete(run())
     finally:
         resources.close()
         loop.close()
 
-    assert parts.optional.readings is None
+    assert not core.keeps_readings()
     assert "set STATE_DIRECTORY" in caplog.text

@@ -2,8 +2,8 @@
 
 import json
 
+from leadsman.doctor.access import Access
 from leadsman.errors import InvalidValue
-from leadsman.wiring.access import Access
 
 FORMATS = ("mosquitto", "emqx")
 

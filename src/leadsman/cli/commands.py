@@ -66,7 +66,7 @@ def check(options: argparse.Namespace) -> int:
     import os
 
     from leadsman.cli.inspect import registrations, show, show_brokers, show_identity, show_plans, show_settings
-    from leadsman.wiring.access import hidden_values_of
+    from leadsman.doctor.access import hidden_values_of
 
     app = _app_to_run(options)
     show_settings(app)

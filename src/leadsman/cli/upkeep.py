@@ -13,10 +13,10 @@ from leadsman.mqtt.topics import DOCTOR, Topics
 def _clean(options: argparse.Namespace) -> int:
     """Remove the retained topics that an app left at the broker."""
     from leadsman.cli.clean import clean as remove_topics
+    from leadsman.doctor.access import described_at, described_by
     from leadsman.introspection.registrations import Registrations
     from leadsman.introspection.registry import registry_entry
     from leadsman.introspection.retained import retained_of
-    from leadsman.wiring.access import described_at, described_by
 
     if options.target is None:
         if not (options.all and options.prefix):
@@ -40,7 +40,7 @@ def _clean(options: argparse.Namespace) -> int:
 
 def _acl(options: argparse.Namespace) -> int:
     """Print the access list of an app."""
-    from leadsman.wiring.access import access_of
+    from leadsman.doctor.access import access_of
 
     app = load_app(options)
     access, user, doctor = access_of(app.plan(os.environ)), app.brokers.primary.username, app.topics.of(DOCTOR, "#")

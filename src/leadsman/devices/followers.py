@@ -93,8 +93,9 @@ class SavedState:
         others: OtherTopics,
         records: HealthRecords,
         outages: OutageReporter,
+        pending: dict[str, float],
     ) -> None:
-        self.pending: dict[str, float] = {}
+        self._pending = pending
         """Seconds until the next attempt, of devices whose retry another node waited for."""
         self._store = store
         self._snapshots = snapshots
@@ -113,11 +114,11 @@ class SavedState:
             document, age = self._snapshots.of(name) or (None, 0.0)
         wait = self._store.adopt(name, document, age, self._records, self._outages)
         if wait:
-            self.pending[name] = wait
+            self._pending[name] = wait
 
     def leave(self, device: Device, why: Departure) -> None:
         """See `Follower`."""
-        self.pending.pop(device.name, None)
+        self._pending.pop(device.name, None)
         if device.runner is not None:
             self._store.forget(device.name)
 

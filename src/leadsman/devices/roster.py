@@ -73,6 +73,8 @@ class Phase(IntEnum):
     """Its status, its availability and the heartbeat."""
     REPORT = 3
     """What people and other programs read: the registry, introspection and discovery."""
+    TOPICS = 4
+    """Its retained topics, which are removed when it is forgotten."""
 
 
 class Follower(NamedTuple):

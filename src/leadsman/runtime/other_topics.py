@@ -44,7 +44,7 @@ class OtherTopics:
         topics = self.topics.get(device, {})
         if topic in topics:
             del topics[topic]
-            self._changed()
+            self.changed()
 
     def forget(self, device: str) -> list[str]:
         """List no topic of a device any more, since the device is gone. Returns those that were listed."""
@@ -61,7 +61,7 @@ class OtherTopics:
             topics[topic] = None
             if self.on_new is not None:
                 self.on_new(device, topic)
-            self._changed()
+            self.changed()
         elif device not in self._full:
             self._full.add(device)
             logger.warning(
@@ -72,6 +72,7 @@ class OtherTopics:
                 extra=log_fields("many retained topics", device),
             )
 
-    def _changed(self) -> None:
+    def changed(self) -> None:
+        """What the registry lists has changed."""
         if self.on_change is not None:
             self.on_change()

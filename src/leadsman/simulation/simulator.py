@@ -51,7 +51,7 @@ from leadsman.testing.broker import ForgetfulBroker
 from leadsman.testing.loop import VirtualLoop
 from leadsman.text import suggestion
 from leadsman.timing.schedule import Cron, zone_of
-from leadsman.wiring.build import build
+from leadsman.wiring.build import PARTS, build
 from leadsman.wiring.plan import plan_of as wiring_plan_of
 from leadsman.wiring.run import run, stop
 
@@ -59,6 +59,9 @@ STEPS = 288
 """Parts of a day, between which progress is shown."""
 ALL = "all"
 """For `Wish.stand_ins`: every device."""
+
+QUIET = tuple(part for part in PARTS if not part.reports)
+"""What joins an app in a simulated day."""
 
 Progress = Callable[[float], None]
 """Takes how much of a day is done, 0 to 1."""
@@ -221,9 +224,9 @@ class _Run:
         plan = plan._replace(endpoint=None, cluster=None)  # a simulated day has no HTTP, and one node
         with contextlib.ExitStack() as resources:
             access = Access(plan.brokers, lambda _: self._broker.connect, ShortLink)
-            parts = await build(plan, access, self._stopping, resources, reports=False)
-            parts.core.environment.events.subscribe(self.recorder.observe, Phase.HEALTH)
-            await stop(parts.core, parts.life, await run(parts.core, parts.life))
+            core = await build(plan, access, self._stopping, resources, parts=QUIET)
+            core.environment.events.subscribe(self.recorder.observe, Phase.HEALTH)
+            await stop(core, await run(core))
 
     def end(self) -> None:
         """End all tasks, whatever they do."""

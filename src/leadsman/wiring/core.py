@@ -1,58 +1,258 @@
-"""The parts that every app has. All other parts are made of these."""
+"""What every app has, and what its parts join."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+import asyncio
+import contextlib
+import functools
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
-from leadsman.devices.roster import Roster
+from leadsman.adapters.managed import declared_errors
+from leadsman.devices import followers
+from leadsman.devices.home import Home, Registered, Surroundings
+from leadsman.devices.roster import Phase, Roster
+from leadsman.event_bus import EventBus
+from leadsman.events import StateFailed, StateWritten
+from leadsman.log_lines import Lines
 from leadsman.monitoring.health import HealthRecords
+from leadsman.monitoring.heartbeat import Heartbeat, will
 from leadsman.monitoring.ledger_reports import LedgerReports
-from leadsman.mqtt.link import Link
+from leadsman.monitoring.outage_reports import OutageReporter
+from leadsman.monitoring.statuses import Statuses
+from leadsman.mqtt.link import Access, ClientIdentity
+from leadsman.mqtt.outbox import Outbox
+from leadsman.reading import Reading
+from leadsman.resilience import scope
 from leadsman.resilience.environment import Environment
 from leadsman.runtime.calls import SharedResources
 from leadsman.runtime.other_topics import OtherTopics
 from leadsman.runtime.publisher import PublisherContext
+from leadsman.runtime.runner import Runners
 from leadsman.slices import Slices
+from leadsman.text import describe
+from leadsman.timing.clock import system_clock
+from leadsman.timing.timers import Timers
+from leadsman.wiring.life import Life
 from leadsman.wiring.plan import Plan
 
 if TYPE_CHECKING:
     from leadsman.discovery.registered import Described
+    from leadsman.introspection.registry import Registry
+    from leadsman.introspection.request_queue import RequestQueue
+    from leadsman.introspection.service import Service
     from leadsman.introspection.watching import Watching
+    from leadsman.monitoring.trace import Trace
     from leadsman.nodes.document import Brief
+    from leadsman.runtime.commands import Dispatcher
+    from leadsman.runtime.directory import StateDirectory
+    from leadsman.runtime.found_devices import FoundDevices, Names
+    from leadsman.runtime.own_requests import OwnRequests
+    from leadsman.runtime.persistence import ResilienceStore
+    from leadsman.runtime.subscriber import Subscriber
     from leadsman.standby.member import Ownership
     from leadsman.standby.snapshots import Snapshots
-    from leadsman.wiring.cluster import Cluster
-    from leadsman.wiring.cluster_report import ClusterReport
 
 
-class Core(NamedTuple):
-    """The parts that every app uses."""
+class Node:
+    """This process, as one that may share the app with others. This one shares it with none."""
 
-    plan: Plan
-    environment: Environment
-    records: HealthRecords
-    ledgers: LedgerReports
-    link: Link
-    publisher: PublisherContext
-    shared: SharedResources
-    end_app: Callable[[str, BaseException], None]
-    """Ends the app, because a device that must work does not."""
-    roster: Roster
-    """The devices."""
-    slices: Slices
-    """Does what is too long for one turn of the loop."""
-    watching: "Watching | None"
-    """What is kept for people who watch; None where nobody can."""
-    others: OtherTopics
-    """Further retained topics of the devices."""
-    described: "Described | None" = None
-    """The devices as others are told about them; None where discovery is off."""
+    shared = False
+    """Whether other nodes read devices of the app at the same time."""
+    permitted: Callable[[], bool] | None = None
+    """Whether this node may act now, which is asked before any timer rings; None: it always may."""
     snapshots: "Snapshots | None" = None
     """The failure state of the devices on the node that was active before; None if it is not shared."""
     ownership: "Ownership | None" = None
-    """What this node says of itself; None if it shares the app with no other."""
-    nodes: "Callable[[], list[Brief]] | None" = None
+    """What the heartbeat and introspection say of this node; None if they say nothing."""
+    briefs: "Callable[[], list[Brief]] | None" = None
     """The nodes that share the app, this one included; None if it shares it with no other."""
-    cluster: "Cluster | None" = None
-    """This node of a cluster; None outside one."""
-    cluster_report: "ClusterReport | None" = None
-    """What it says of itself; None outside a cluster."""
+    leaving = True
+    """Whether the process ends with the app."""
+
+    def outbox(self) -> Outbox:
+        """What waits for the broker."""
+        return Outbox()
+
+    def has(self, device: str) -> bool:
+        """Whether this node answers for a device now."""
+        return True
+
+    def elsewhere(self, device: str, finder: str) -> bool | None:
+        """Whether another node may have a device that this one has forgotten, and that `finder` had found here. None
+        while nobody can say."""
+        return False
+
+    def attach(self, core: "Core") -> None:
+        """Hear the other nodes, before the devices join."""
+
+    def join(self, core: "Core") -> None:
+        """Join the app, after its devices and all that reports of them."""
+
+
+class Answers(Protocol):
+    """What answers people and tools. Each is made for the first one who asks."""
+
+    @property
+    def requests(self) -> "RequestQueue":
+        """Where requests and commands wait for their turn."""
+        ...
+
+    @property
+    def registry(self) -> "Registry":
+        """The list of the devices, with their topics."""
+        ...
+
+    @property
+    def service(self) -> "Service":
+        """Answers questions, and does what people request."""
+        ...
+
+
+class Core:
+    """What every app has. Parts join it: they follow its events and its devices, act at the stages of its life, and
+    leave here what other parts ask.
+
+    Args:
+        plan: the app.
+        access: the brokers, and how a connection to one is made.
+        stopping: is set when the app shall end.
+        resources: releases what must be released in any case, also if the app is cancelled.
+        node: this process, among those that share the app.
+    """
+
+    statuses: Statuses
+    """How the devices are. Made once their state is restored."""
+    heartbeat: Heartbeat
+    """Made with the statuses."""
+    answers: "Answers"
+    """What answers people and tools."""
+
+    def __init__(
+        self, plan: Plan, access: Access, stopping: asyncio.Event, resources: contextlib.ExitStack, node: Node
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        clock = system_clock(loop)
+        events = EventBus(clock)
+        identity = ClientIdentity(
+            plan.client_id,
+            plan.topics.status,
+            functools.partial(will, plan.version, dry_run=plan.dry_run),
+            plan.topics.node,
+        )
+        self.plan = plan
+        self.node = node
+        self.resources = resources
+        self.life = Life()
+        """What the parts do when the app begins, while it runs, and when it ends."""
+        self.link = access.link(identity, access, node.outbox(), clock, events)
+        timers = scope.handler_context().run(Timers, loop, events.emit, self.link.piled_up, node.permitted)
+        self.environment = Environment(timers, clock, events, plan.overrides, stopping)
+        self.others = OtherTopics()
+        """Further retained topics of the devices."""
+        self.publisher = PublisherContext(self.environment, plan.topics, self.link.put, others=self.others)
+        """How the devices publish. A part that takes readings joins it before the devices are made."""
+        self.shared = SharedResources()
+        self.slices = Slices(loop, events.emit)
+        """Does what is too long for one turn of the loop."""
+        self.roster = Roster()
+        """The devices."""
+        self.runners = Runners(self.roster.readers, self.roster.queues)
+        """What runs their handlers."""
+        self.records = HealthRecords()
+        self.ledgers = LedgerReports(plan.topics, self.link, self.environment, self.slices)
+        self.log_lines = Lines()
+        """Bounds the lines about what others cause."""
+        self.outages = OutageReporter(
+            plan.topics, self.link.put, self.records, self.log_lines, self._declared_errors, plan.jobs
+        )
+        self.roster.follow(Phase.HEALTH, followers.health(self.records))
+        self.roster.follow(Phase.HEALTH, followers.ledgers(self.ledgers))
+
+        self.polling = False
+        """Whether the devices are polled; set when the first polls start."""
+        self.pending: dict[str, float] = {}
+        """Seconds until the next attempt, of devices whose retry was waited for before they came here."""
+        self.keeps_readings: Callable[[], bool] = lambda: False
+        """Whether the next run sends the readings that the broker does not have when this one ends."""
+        self.traces: list[Trace] = []
+        """The trace, once there is something in it."""
+        self.subscribers: Mapping[str, Subscriber] = {}
+        """What handles the messages of other programs, by topic filter."""
+        self.found: FoundDevices | None = None
+        """The devices that were found at run time; None where no handler may find any."""
+        self.saved: ResilienceStore | None = None
+        """The failure state of devices; None where it is not kept."""
+        self.watching: Watching | None = None
+        """What is kept for people who watch; None where nobody can."""
+        self.described: Described | None = None
+        """The devices as they are described to others; None where discovery is off."""
+        self.taken_names: Callable[[], Names] | None = None
+        """The names that no device may have that a handler finds; None: those that are registered."""
+
+    @cached_property
+    def surroundings(self) -> Surroundings:
+        """What all homes of devices have in common."""
+        registered = Registered(self.plan.telemetries, self.plan.sources, self.plan.commands)
+        return Surroundings(registered, self.shared, lambda: self.dispatcher, self._end_for)
+
+    @cached_property
+    def home(self) -> Home:
+        """Where the devices are read that are here from the start of the app to its end, and those that are found."""
+        return Home(self.surroundings, self.publisher)
+
+    @cached_property
+    def dispatcher(self) -> "Dispatcher":
+        """What executes commands; made for the first one."""
+        from leadsman.runtime.commands import Dispatcher
+
+        return Dispatcher(self.publisher, self.runners, self.shared)
+
+    @cached_property
+    def own_requests(self) -> "OwnRequests":
+        """What the app's own code asks about its devices; made for the first one."""
+        from leadsman.runtime.own_requests import OwnRequests
+
+        elsewhere = self.plan.telemetries if self.node.shared else ()
+        loop = asyncio.get_running_loop()
+        return OwnRequests(self.roster.polls, self.runners, self.environment, loop, self.found, elsewhere)
+
+    @cached_property
+    def state_directory(self) -> "StateDirectory":
+        """Where state is kept; made for the part that keeps any. What fails there is an event, whichever thread finds
+        it."""
+        from leadsman.runtime.directory import StateDirectory
+
+        loop, emit = asyncio.get_running_loop(), self.environment.events.emit
+
+        def report(file: Path, error: Exception | None) -> None:
+            event = StateWritten(str(file)) if error is None else StateFailed(str(file), error)
+            with contextlib.suppress(RuntimeError):  # the app has ended, and a thread of a handler's has not
+                loop.call_soon_threadsafe(emit, event)
+
+        directory = StateDirectory(self.plan.state_directory, report)
+        self.resources.callback(directory.release)
+        return directory
+
+    def listen(self, on_reading: Callable[[Reading], None]) -> None:
+        """Have each reading handed over, published or not. Only before the devices are made."""
+        before = self.publisher.on_reading
+
+        def both(reading: Reading) -> None:
+            assert before is not None
+            before(reading)
+            on_reading(reading)
+
+        self.publisher = self.publisher._replace(on_reading=on_reading if before is None else both)
+
+    def end(self, reason: str) -> None:
+        """End the app, since a device failed that must work, or a person must fix something."""
+        self.life.fatal.append(reason)
+        self.environment.stopping.set()
+
+    def _end_for(self, name: str, error: BaseException) -> None:
+        self.end(f"{name} failed for good, and on_failure is 'stop': {type(error).__name__}: {describe(error)}")
+
+    def _declared_errors(self, device: str) -> tuple[type[Exception], ...]:
+        """The errors that the adapters of a device declare as worth a retry."""
+        return declared_errors(next((each.needs for each in self.plan.readers if each.name == device), ()))

@@ -10,11 +10,13 @@ from collections.abc import Awaitable, Callable
 class Life:
     """The stages, in this order. At each, parts act in the order in which they were added."""
 
-    __slots__ = ("beside", "closes", "ends", "fatal", "goodbyes", "leaves", "starts", "stops", "waits")
+    __slots__ = ("beside", "closes", "ends", "fatal", "goodbyes", "joined", "leaves", "starts", "stops", "waits")
 
     def __init__(self) -> None:
         self.fatal: list[str] = []
         """Why the app must end, if a device failed that must work, or a person must fix something."""
+        self.joined: list[Callable[[], object]] = []
+        """Is called when all parts have joined: each event has all its observers."""
         self.beside: dict[str, Callable[[], Awaitable[object]]] = {}
         """Runs from the beginning until the goodbye, beside all else. If it fails, it is begun again; the key is what
         the log calls it."""

@@ -18,10 +18,6 @@ from leadsman.text import log_fields
 from leadsman.timing.clock import system_clock
 
 if TYPE_CHECKING:
-    from leadsman.settings.cluster import ClusterSettings
-    from leadsman.settings.discovery import Discovery
-    from leadsman.settings.endpoint import Endpoint
-    from leadsman.settings.standby import StandbySettings
     from leadsman.wiring.plan import Plan
 
 Serve = Callable[["Plan", Access, asyncio.Event], Coroutine[object, object, int]]
@@ -29,43 +25,38 @@ Serve = Callable[["Plan", Access, asyncio.Event], Coroutine[object, object, int]
 logger = logging.getLogger("leadsman")
 
 
-def load_modules(
-    brokers: Brokers,
-    endpoint: "Endpoint | None",
-    discovery: "Discovery | None",
-    cluster: "ClusterSettings | None" = None,
-) -> None:
-    """Import what a run needs: the client for the primary broker; the server of the HTTP endpoint, discovery, and the
-    engine of a cluster, if any."""
+def load_modules(plan: "Plan") -> None:
+    """Import what a run needs: the parts of the app, the client for the primary broker, the server of the HTTP endpoint
+    and the engine of a cluster."""
     from leadsman.mqtt.client import chosen
+    from leadsman.wiring.build import PARTS
 
-    import_module("leadsman.wiring.run")
-    if endpoint is not None:
+    server(plan)
+    for part in PARTS:
+        if part.wanted(plan):
+            import_module(part.module)
+    if plan.endpoint is not None:
         import_module("leadsman.http.server")
         import_module("leadsman.http.routes")
-    if discovery is not None:
-        import_module("leadsman.wiring.discovery")
-    if cluster is not None:
+    if plan.cluster is not None:
         from leadsman.lease.engines import load_engine
 
-        import_module("leadsman.wiring.cluster")
-        import_module("leadsman.wiring.cluster_report")
-        import_module("leadsman.devices.shards")
-        load_engine(cluster.engine)
-    chosen(brokers.primary, brokers.primary.protocol)
+        load_engine(plan.cluster.engine)
+    chosen(plan.brokers.primary, plan.brokers.primary.protocol)
     # Python loads it with the first name of a host, and remembers for ever that it failed for want of a descriptor.
     import_module("encodings.idna")
 
 
-def server(standby: "StandbySettings | None") -> Serve:
-    """What runs the app: on this node alone, or in turns with others."""
-    if standby is None:
-        from leadsman.wiring.run import serve
-
-        return serve
-    from leadsman.wiring.turns import serve_in_turns  # only apps with a second node pay for it
-
-    return serve_in_turns
+def server(plan: "Plan") -> Serve:
+    """What runs the app: on this node alone, in turns with others, or as a node of a cluster."""
+    if plan.standby is not None:
+        where, name = "leadsman.wiring.turns", "serve_in_turns"
+    elif plan.cluster is not None:
+        where, name = "leadsman.parts.cluster", "serve_in_cluster"
+    else:
+        where, name = "leadsman.wiring.run", "serve"
+    found: Serve = getattr(import_module(where), name)
+    return found
 
 
 def access(brokers: Brokers, given: Connector | None, *, dry_run: bool) -> Access:

@@ -3,8 +3,8 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Awaitable, Iterable
+from typing import NamedTuple
 
 from leadsman.errors import ConfigurationError, Stopped
 from leadsman.events import AppFault
@@ -13,13 +13,9 @@ from leadsman.mqtt.outbox import Outbox
 from leadsman.runtime.lifespan import Lifespan
 from leadsman.runtime.supervision import cancel, close_all, keep_running
 from leadsman.text import counted, log_fields
-from leadsman.wiring.build import build
-from leadsman.wiring.core import Core
-from leadsman.wiring.life import Life
+from leadsman.wiring.build import PARTS, Part, build
+from leadsman.wiring.core import Core, Node
 from leadsman.wiring.plan import Plan
-
-if TYPE_CHECKING:
-    from leadsman.standby.member import Member
 
 _CANCEL_GRACE, _FLUSH, _CLOSE = 0.4, 0.6, 0.3
 """Seconds, of the two that `leadsman.process` allows, for: handlers to end; the broker to take the remaining messages;
@@ -35,14 +31,21 @@ class Running(NamedTuple):
     lifespan: Lifespan
 
 
-async def serve(plan: Plan, access: Access, stopping: asyncio.Event, member: "Member | None" = None) -> int:
+async def serve(
+    plan: Plan,
+    access: Access,
+    stopping: asyncio.Event,
+    node: Node | None = None,
+    parts: Iterable[Part] = PARTS,
+) -> int:
     """Run an app until `stopping` is set, then end it within two seconds.
 
     Args:
         plan: the app.
         access: the brokers, and how a connection to one is made.
         stopping: is set when the app shall end.
-        member: this node, if it shares the app with others: nothing touches a device before it owns the app.
+        node: this process, if it shares the app with others.
+        parts: what may join the app.
 
     Returns:
         The number of calls that did not end and were left behind.
@@ -51,18 +54,18 @@ async def serve(plan: Plan, access: Access, stopping: asyncio.Event, member: "Me
         Stopped: a handler with ``on_failure="stop"`` failed for good. Everything was ended in order before.
     """
     with contextlib.ExitStack() as resources:
-        parts = await build(plan, access, stopping, resources, member=member)
-        running = await run(parts.core, parts.life)
-        return await stop(parts.core, parts.life, running)
+        core = await build(plan, access, stopping, resources, node=node, parts=parts)
+        return await stop(core, await run(core))
 
 
-async def run(core: Core, life: Life) -> Running:
+async def run(core: Core) -> Running:
     """Connect, enter the lifespan, open the adapters and poll, until the app is asked to stop.
 
     Raises:
         ConfigurationError: the lifespan raised it.
     """
-    environment, stopping, loop = core.environment, core.environment.stopping, asyncio.get_running_loop()
+    life, environment, loop = core.life, core.environment, asyncio.get_running_loop()
+    stopping = environment.stopping
     beside = {"the link": core.link.run, **life.beside}
     tasks = [loop.create_task(keep_running(what, begin, environment)) for what, begin in beside.items()]
     for wait in life.waits:
@@ -85,7 +88,7 @@ async def run(core: Core, life: Life) -> Running:
     return running
 
 
-async def stop(core: Core, life: Life, running: Running) -> int:
+async def stop(core: Core, running: Running) -> int:
     """End the handlers, say that the app is offline, deliver what is left, and close everything.
 
     Returns:
@@ -94,7 +97,7 @@ async def stop(core: Core, life: Life, running: Running) -> int:
     Raises:
         Stopped: the app ended because a device failed that must work.
     """
-    loop, link, environment = asyncio.get_running_loop(), core.link, core.environment
+    loop, life, link, environment = asyncio.get_running_loop(), core.life, core.link, core.environment
     for leave in life.leaves:
         await leave()
     alive = sum(await asyncio.gather(*(end(_CANCEL_GRACE) for end in life.stops)))

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import logging
 import time
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from leadsman.standby.machine import Ended, TakingOver
 from leadsman.standby.member import Member
 from leadsman.text import clean, log_fields
 from leadsman.timing.clock import system_clock
+from leadsman.wiring.core import Core, Node
 from leadsman.wiring.plan import Plan
 from leadsman.wiring.run import serve
 
@@ -47,6 +49,30 @@ class _Signs:
         if self._path is not None:
             with contextlib.suppress(OSError):
                 self._path.unlink(missing_ok=True)
+
+
+class ActiveNode(Node):
+    """The node that takes over. Nothing of it touches a device before it owns the app.
+
+    Args:
+        member: what decides whether it does.
+    """
+
+    def __init__(self, member: Member) -> None:
+        self._member = member
+        self.permitted = member.permitted
+        self.snapshots = member.observer.snapshots
+        self.ownership = member.ownership
+        self.briefs = member.report.briefs
+
+    @property
+    def leaving(self) -> bool:  # type: ignore[override]
+        """See `Node`."""
+        return self._member.leaving
+
+    def join(self, core: Core) -> None:
+        """See `Node`."""
+        core.life.waits.append(functools.partial(self._member.owner_or, core.environment.stopping))
 
 
 class _Turn(NamedTuple):
@@ -85,7 +111,7 @@ async def serve_in_turns(plan: Plan, access: Access, stopping: asyncio.Event) ->
         while await _turn_comes(member, stopping, signs):
             turn = _begin(member, stopping, signs)
             try:
-                left_behind += await serve(plan, member.access, turn.ending, member)
+                left_behind += await serve(plan, member.access, turn.ending, ActiveNode(member))
             finally:
                 turn.following.cancel()
                 turn.showing.cancel()

@@ -98,7 +98,7 @@ def described_at(plan: Plan) -> Mapping[str | None, Collection[str]]:
     `access_of`."""
     if plan.discovery is None:
         return {}
-    from leadsman.wiring.discovery import convention_of, registered_of
+    from leadsman.parts.discovery import convention_of, registered_of
 
     registered = registered_of(plan)
     convention = convention_of(plan, plan.discovery, registered)
@@ -113,7 +113,7 @@ def hidden_values_of(plan: Plan) -> str | None:
     """What to say of devices whose values discovery does not show; None if there are none, or discovery is off."""
     if plan.discovery is None:
         return None
-    from leadsman.wiring.discovery import hidden_values, registered_of
+    from leadsman.parts.discovery import hidden_values, registered_of
 
     return hidden_values(registered_of(plan), plan.discovery)
 
@@ -122,6 +122,6 @@ def described_by(plan: Plan) -> "Convention | None":
     """What describes the devices of an app to others; None if discovery is off. Raises as `access_of`."""
     if plan.discovery is None:
         return None
-    from leadsman.wiring.discovery import convention_of, registered_of
+    from leadsman.parts.discovery import convention_of, registered_of
 
     return convention_of(plan, plan.discovery, registered_of(plan))

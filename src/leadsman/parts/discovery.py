@@ -1,33 +1,30 @@
 """What describes the devices of an app at the broker. Imported only where discovery is on."""
 
 import asyncio
-import contextlib
+import functools
 import logging
 import random
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING
 
-from leadsman.devices.roster import Departure, Device
+from leadsman.devices.roster import Departure, Device, Follower, Phase
 from leadsman.discovery.announcer import Announcer, Places
 from leadsman.discovery.description import AppDescription, Convention, PropertyTopics
 from leadsman.discovery.health import HealthTopics
 from leadsman.discovery.registered import Described, Registered
 from leadsman.events import Event
 from leadsman.introspection.retained import APP
-from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.message import Message
 from leadsman.settings.discovery import APP as APP_IDENTIFIER
 from leadsman.settings.discovery import CONVENTIONS, Discovery
 from leadsman.text import log_fields
+from leadsman.wiring.core import Core
 from leadsman.wiring.plan import Plan
 
 if TYPE_CHECKING:
     from leadsman.discovery.last_will import LastWill
-    from leadsman.discovery.properties import Add
     from leadsman.mqtt.link import Link
-    from leadsman.runtime.commands import Dispatcher
     from leadsman.runtime.found_devices import Names
-    from leadsman.wiring.core import Core
 
 
 def _home_assistant(app: AppDescription, registered: Registered, prefix: str, number: int) -> Convention:
@@ -124,31 +121,45 @@ def described(plan: Plan, discovery: Discovery, link: "Link", now: float) -> Des
     return Described(registered, convention, Properties(convention.properties, link))
 
 
+def describe(core: Core) -> None:
+    """Describe the devices that are here from the start. The publishers hand readings over, so this comes before the
+    devices."""
+    discovery = core.plan.discovery
+    if discovery is None:
+        return
+    core.described = described(core.plan, discovery, core.link, core.environment.clock.wall())
+    core.taken_names = functools.partial(names_of, core.plan, discovery)
+    if core.described.properties is not None:
+        core.publisher = core.publisher._replace(on_published=core.described.properties.on_published)
+
+
+def join(core: Core) -> None:
+    """Publish the descriptions, and what belongs to them."""
+    if core.described is None:
+        return
+    presence, events = Presence(core, core.described), core.environment.events
+    presence.listen()
+    events.subscribe(presence.observe, readings=False)
+    events.subscribe(presence.observe_health)
+    core.roster.follow(Phase.REPORT, Follower(presence.join, presence.leave))
+    core.life.goodbyes["the goodbye of discovery"] = presence.goodbye
+    core.life.ends.append(presence.close)
+
+
 class Presence:
-    """Tells others about the devices of an app while it runs.
+    """Describes the devices of an app to others while it runs.
 
     Args:
-        devices: the devices.
-        core: the parts of the app.
-        resources: releases what must be released in any case.
-        statuses: how the devices are.
-        announce: publishes the availability of all devices again.
-        rejoined: devices that a handler found in an earlier life of the app.
+        core: the app.
+        devices: its devices, those that a handler found in an earlier life of the app not included.
     """
 
-    def __init__(
-        self,
-        devices: Described,
-        core: "Core",
-        resources: contextlib.ExitStack,
-        statuses: Statuses,
-        announce: Callable[[], None],
-        rejoined: Iterable[Device] = (),
-    ) -> None:
+    def __init__(self, core: Core, devices: Described) -> None:
         self._core = core
         self._number = int(core.environment.clock.wall())
         self._registered = devices.registered
         self._properties = devices.properties
+        rejoined = () if core.found is None else [core.roster[each] for each in core.found.finders]
         for each in rejoined:
             self._register(each)
         convention = self._renewed() if rejoined else devices.convention
@@ -158,18 +169,18 @@ class Presence:
         self._gathering = False
         self._left: dict[str, Mapping[str, bytes]] = {}
         """The descriptions of devices that were forgotten since the last change."""
-        self._health = HealthTopics(convention, statuses, core.link, core.environment.clock, core.slices)
-        self._will = None if convention.properties is None else self._make_will(convention.properties, resources)
+        self._health = HealthTopics(convention, core.statuses, core.link, core.environment.clock, core.slices)
+        self._will = None if convention.properties is None else self._make_will(convention.properties)
         core.others.described = convention.removes
         for topic, name in convention.topics.items():
             core.others.keep(APP if name is None else name, convention.kept(topic))
 
-        def say_again() -> None:
-            announce()
+        def announce() -> None:
+            core.heartbeat.announce()
             self._health.announce()
 
-        shared = core.cluster is not None
-        places = Places(core.link, core.slices, random.random, say_again, self._described, core.others, shared)
+        shared = core.node.shared
+        places = Places(core.link, core.slices, random.random, announce, self._described, core.others, shared)
         self._announcer = Announcer(convention, devices.registered, places)
 
     def join(self, device: Device) -> None:
@@ -218,18 +229,19 @@ class Presence:
             self._properties.change(convention.properties)
         return convention
 
-    def _make_will(self, topics: PropertyTopics, resources: contextlib.ExitStack) -> "LastWill":
+    def _make_will(self, topics: PropertyTopics) -> "LastWill":
         from leadsman.discovery.last_will import LastWill
 
         will = LastWill(topics, self._core.link, self._core.plan.client_id)
-        resources.callback(will.abandon)
+        self._core.resources.callback(will.abandon)
         return will
 
-    def listen(self, dispatcher: "Callable[[], Dispatcher]", add: "Add") -> None:
-        """Subscribe to what others send. `add` has a command executed in its turn."""
+    def listen(self) -> None:
+        """Subscribe to what others send."""
         self._announcer.listen()
         if self._properties is not None and "set" in self._core.plan.filters:
-            self._properties.listen(dispatcher().execute, dispatcher().refuse, add)
+            dispatcher, requests = self._core.dispatcher, self._core.answers.requests
+            self._properties.listen(dispatcher.execute, dispatcher.refuse, requests.add)
 
     def observe(self, event: Event) -> None:
         """Follow what happens, besides readings."""
@@ -258,7 +270,7 @@ class Presence:
         for topic, payload in () if self._properties is None else self._properties.goodbye():
             self._core.link.put(Message(topic, payload, qos=1, retain=True, latest=True))
 
-    async def close(self, *, delivered: bool) -> None:
+    async def close(self, delivered: bool) -> None:
         """Close what is open; `delivered`: the broker has all messages, the goodbye included."""
         if self._will is not None:
             await self._will.close(delivered=delivered)

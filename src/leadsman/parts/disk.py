@@ -1,0 +1,84 @@
+"""Readings that wait for the broker are on disk."""
+
+import logging
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from leadsman.text import describe, log_fields
+from leadsman.wiring.core import Core
+
+if TYPE_CHECKING:
+    from leadsman.spool.committer import Committer
+
+STORED_AFTER = {"acked-or-durable": 0.15, "write-through": 0.01}
+"""Seconds after which the write of a reading begins that the broker does not have, by ``outbox.durability``. The write
+before it, and its own sync, come on top: a quarter of a second is promised of 99 of 100 (docs/how-to/durability.md)."""
+FILE = "outbox.db"
+"""In the state directory."""
+
+logger = logging.getLogger("leadsman")
+
+
+def join(core: Core) -> None:
+    """Write what the broker does not have soon enough, and send what an earlier run left."""
+    try:
+        path = core.plan.state_directory / FILE
+    except RuntimeError as error:  # the user has no home directory
+        about = log_fields("no state directory", error=describe(error))
+        logger.warning("readings wait in memory only: %s; set STATE_DIRECTORY", describe(error), extra=about)
+        return
+    disk = Disk(core, path)
+    core.keeps_readings = disk.keeps_readings
+    core.ledgers.durable = disk.left
+    core.life.joined.append(disk.begin)
+    core.life.ends.append(lambda _: disk.finish())
+
+
+class Disk:
+    """The file of readings, which is opened when it is needed.
+
+    Args:
+        core: the app.
+        path: of the file.
+    """
+
+    def __init__(self, core: Core, path: Path) -> None:
+        self._core = core
+        self._path = path
+        self._committer: Committer | None = None
+        self.left = os.path.exists(path)  # Path.exists may raise
+        """Whether an earlier run left the file."""
+
+    def begin(self) -> None:
+        """Have readings that wait written. What an earlier run left is sent first."""
+        settings = self._core.plan.outbox
+        durability = "acked-or-durable" if settings is None else settings.durability
+        self._core.link.store(STORED_AFTER[durability], self._write)
+        if self.left:
+            self._open().open()
+
+    def keeps_readings(self) -> bool:
+        """Whether the next run sends what the broker does not have."""
+        return self._committer is None or self._committer.backlog.store in ("ok", "opening")
+
+    async def finish(self) -> None:
+        """Write the readings that the broker does not have as the app ends."""
+        outbox = self._core.link.outbox
+        if self._committer is not None or outbox.unstored(outbox.number):
+            await self._open().finish()
+
+    def _write(self, number: int) -> None:
+        self._open().write(number)
+
+    def _open(self) -> "Committer":
+        if self._committer is None:
+            from leadsman.spool.committer import Committer  # for the first reading that waits: most never do
+            from leadsman.spool.row import Quota
+
+            core, settings = self._core, self._core.plan.outbox
+            quota = Quota() if settings is None else Quota(settings.most_bytes, settings.most_age)
+            clock, events = core.environment.clock, core.environment.events
+            self._committer = Committer(core.link, self._path, quota, clock, events)
+            core.resources.callback(self._committer.abandon)
+        return self._committer

@@ -1,0 +1,71 @@
+"""The health of the devices, and the heartbeat that reports it."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from leadsman.devices import followers
+from leadsman.devices.roster import Phase
+from leadsman.event_bus import Phase as EventPhase
+from leadsman.monitoring.heartbeat import Heartbeat, will
+from leadsman.monitoring.statuses import Statuses
+from leadsman.mqtt.message import Message
+from leadsman.wiring.core import Core
+
+if TYPE_CHECKING:
+    from leadsman.nodes.document import Brief
+
+
+def join(core: Core) -> None:
+    """Follow how the devices are, and publish it. Outages are reported as they begin and end."""
+    plan, roster, events, clock = core.plan, core.roster, core.environment.events, core.environment.clock
+    jobs = frozenset(device.name for device in roster.values() if device.job and device.enabled)
+    core.statuses = Statuses(core.records, clock.monotonic(), jobs)
+    core.heartbeat = Heartbeat(
+        plan.topics,
+        _constants(core),
+        plan.heartbeat,
+        core.statuses,
+        core.link,
+        clock,
+        core.slices,
+        look=core.runners.look,
+    )
+    core.heartbeat.nodes = None if core.node.briefs is None else _states(core.node.briefs)
+    events.subscribe(core.records, EventPhase.HEALTH)
+    events.subscribe(core.heartbeat.observe)
+    events.subscribe(core.outages.observe)
+    roster.follow(Phase.STATUS, followers.statuses(core.statuses, clock.monotonic))
+    roster.follow(Phase.STATUS, followers.forgetting(core.outages.forget))
+    roster.follow(Phase.STATUS, followers.heartbeat(core.heartbeat))
+    core.life.beside["the heartbeat"] = core.heartbeat.run
+
+
+def say_goodbye(core: Core) -> None:
+    """Publish at the end that the app is offline, after all other goodbyes."""
+
+    def goodbye() -> None:
+        try:
+            core.heartbeat.goodbye()
+        except Exception:  # a fault of ours
+            plan, link = core.plan, core.link
+            payload = will(plan.version, link.number, dry_run=plan.dry_run)
+            link.put(Message(plan.topics.status, payload, 1, retain=True, latest=True))
+            raise
+
+    core.life.goodbyes["the goodbye"] = goodbye
+
+
+def _constants(core: Core) -> dict[str, object]:
+    """What each heartbeat of this run contains."""
+    found: dict[str, object] = {"client_id": core.plan.client_id, "version": core.plan.version}
+    if core.plan.dry_run:
+        found["dry_run"] = True
+    if core.node.ownership is not None:
+        found["node"] = core.node.ownership._asdict()
+    return found
+
+
+def _states(briefs: "Callable[[], list[Brief]]") -> Callable[[], Mapping[str, int]]:
+    """Counts how many nodes are in each state."""
+    return lambda: Counter(node["state"] for node in briefs())

@@ -1,0 +1,160 @@
+"""Requests and commands over MQTT, and what answers people and tools. The service is imported and made with the first
+request."""
+
+import functools
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from leadsman.devices import followers
+from leadsman.devices.roster import Phase
+from leadsman.mqtt.connection import Received
+from leadsman.mqtt.topics import DOCTOR
+from leadsman.runtime.poller import ask
+from leadsman.wiring.core import Core
+from leadsman.wiring.plan import OPERATIONS
+
+if TYPE_CHECKING:
+    from leadsman.introspection.document import FieldTerms
+    from leadsman.introspection.mqtt_door import MqttDoor
+    from leadsman.introspection.registrations import Registrations
+    from leadsman.introspection.registry import About, Registry
+    from leadsman.introspection.request_queue import RequestQueue
+    from leadsman.introspection.service import Service
+    from leadsman.registration.injection import Handler
+
+
+def join(core: Core) -> None:
+    """Subscribe to the topics of requests that make sense for this app."""
+    found = core.answers = Introspection(core)
+    on_set = functools.partial(_on_set, core, found)
+    listeners: dict[str, Callable[[Received], None]] = {
+        "introspect": lambda received: found.door.on_introspect(received),
+        "set": on_set,
+        "operator": lambda received: found.door.on_set(received),
+        "get": lambda received: found.door.on_get(received),
+    }
+    listeners |= {"root set": on_set, "root get": listeners["get"]}
+    listeners |= {f"root {operation}": listeners["operator"] for operation in OPERATIONS}
+    for request, topic_filter in core.plan.filters.items():
+        listener = _only_here(core, listeners[request], every_node=request == "introspect")
+        core.link.subscriptions.listeners[topic_filter] = listener
+    core.roster.follow(Phase.REPORT, followers.forgetting(found.forget))
+
+
+def _only_here(core: Core, listener: Callable[[Received], None], *, every_node: bool) -> Callable[[Received], None]:
+    """The listener, without the probes of ``leadsman doctor``, and for the devices of this node: what is for another
+    one is answered there."""
+    topics, node = core.plan.topics, core.node
+    probes = topics.of(DOCTOR, "")
+
+    def listen(received: Received) -> None:
+        if not received.topic.startswith(probes) and (every_node or node.has(topics.device_of(received.topic))):
+            listener(received)
+
+    return listen
+
+
+def _on_set(core: Core, introspection: "Introspection", received: Received) -> None:
+    """A command; or, for the root device, whose topics have a level less, perhaps a request."""
+    topics = core.plan.topics
+    if topics.root is not None and received.topic in [topics.of(topics.root, f"{word}/set") for word in OPERATIONS]:
+        introspection.door.on_set(received)
+    elif received.retain:  # it is ignored, and takes nobody's place
+        core.dispatcher.on_set(received)
+    else:
+        introspection.requests.add(
+            received,
+            core.dispatcher.on_set,
+            lambda refused, error: core.dispatcher.refuse(topics.device_of(refused.topic), refused, error),
+        )
+
+
+class Introspection:
+    """What answers about one running app.
+
+    Args:
+        core: the app.
+    """
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    @cached_property
+    def requests(self) -> "RequestQueue":
+        """Where requests and commands wait for their turn."""
+        from leadsman.introspection.request_queue import RequestQueue
+
+        core = self._core
+        return RequestQueue(core.slices, core.environment.clock, core.link.outbox)
+
+    @cached_property
+    def door(self) -> "MqttDoor":
+        """Takes questions and requests over MQTT."""
+        from leadsman.introspection.mqtt_door import MqttDoor
+
+        core = self._core
+        clock = core.environment.clock
+        return MqttDoor(self.service, core.plan.topics, core.link, clock, core.slices, self.requests)
+
+    @cached_property
+    def registry(self) -> "Registry":
+        """The list of the devices, with their topics."""
+        from leadsman.introspection.registry import Registry
+
+        described = self._core.described
+        health = described is not None and described.convention.has_health
+        return Registry(self._about, self._registrations, self._core.others.topics, health=health)
+
+    @cached_property
+    def service(self) -> "Service":
+        """Answers questions, and does what people request."""
+        from leadsman.introspection.sections import Parts
+        from leadsman.introspection.service import Service
+
+        core = self._core
+        parts = Parts(
+            records=core.records,
+            ledgers=core.ledgers,
+            link=core.link,
+            runners=core.runners,
+            poll=functools.partial(ask, core.roster.polls),
+            adapters=core.plan.adapters,
+            traces=core.traces,
+            state_files=core.heartbeat.state_files,
+            statuses=core.statuses,
+            ready=lambda: core.polling,
+            watching=core.watching,
+            subscribers=core.subscribers,
+            found=core.found,
+            node=core.node.ownership,
+            nodes=core.node.briefs,
+            terms_of=_terms_of,
+        )
+        return Service(self._about, self._registrations, self.registry, parts, core.environment)
+
+    def forget(self, device: str) -> None:
+        """A device has left."""
+        if "service" in self.__dict__:  # else nobody has asked yet
+            self.service.forget(device)
+
+    @cached_property
+    def _about(self) -> "About":
+        from leadsman.introspection.registry import About
+
+        plan = self._core.plan
+        return About(plan.name, plan.version, plan.leadsman, plan.topics, plan.client_id)
+
+    @cached_property
+    def _registrations(self) -> "Registrations":
+        from leadsman.devices.registrations import Present
+
+        jobs = frozenset(name for name, each in self._core.plan.telemetries.items() if each.job)
+        return Present(self._core.roster, jobs)
+
+
+def _terms_of(handler: "Handler") -> "dict[str, FieldTerms]":
+    from leadsman.discovery.fields import terms_of
+    from leadsman.introspection.schema import returned  # few ask
+
+    return terms_of(returned(handler))

@@ -1,0 +1,40 @@
+"""The log of what happens."""
+
+import logging
+
+from leadsman.monitoring.event_log import Log, on_reading
+from leadsman.text import clean, counted, log_fields
+from leadsman.timing.clock import rfc3339
+from leadsman.wiring.core import Core
+from leadsman.wiring.plan import Plan
+
+logger = logging.getLogger("leadsman")
+
+
+def join(core: Core) -> None:
+    """Log what is started, what has failed since an earlier run, and what happens."""
+    plan, events = core.plan, core.environment.events
+    logger.info("%s", _opening(plan), extra=log_fields("start"))
+    for name, health in core.records.entities.items():
+        if health.failing_since is not None:
+            since, error = rfc3339(health.failing_since), f"{health.trouble.error_type}: {health.trouble.error_message}"
+            logger.info("%s: still failing since %s: %s", name, since, error, extra=log_fields("still failing", name))
+    log = Log(plan.name, plan.topics.prefix, core.log_lines, core.environment.timers)
+    events.subscribe(log.observe, readings=False)
+    if logger.isEnabledFor(logging.DEBUG):
+        events.subscribe(on_reading)
+
+
+def _opening(plan: Plan) -> str:
+    """The first line: what is started, and with what."""
+    numbers = {
+        "source": sum(each.enabled for each in plan.sources.values()),
+        "command": sum(each.enabled for each in plan.commands.values()),
+        "subscription": len(plan.subscriptions),
+    }
+    devices = counted(len({each.name for each in plan.handlers}), "device")
+    devices += "".join(f", {counted(number, what)}" for what, number in numbers.items() if number)
+    settings = f"settings from {plan.settings_file}" if plan.settings_file else "no settings file"
+    where = f"{'broker' if len(plan.brokers) == 1 else 'brokers'} {plan.brokers}"
+    about = f"{devices}, {where}, topics below {plan.topics.prefix}/, {settings}"
+    return f"{plan.name} {clean(plan.version)} starts with leadsman {plan.leadsman}: {about}"

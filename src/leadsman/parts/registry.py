@@ -1,0 +1,152 @@
+"""The registry: the list of the devices at the broker. What an earlier run listed there, and is no more, is
+removed."""
+
+import asyncio
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from leadsman.devices.roster import Departure, Device, Follower, Phase
+from leadsman.events import AppFault, Event, LinkUp
+from leadsman.monitoring.prefix_watch import PrefixWatch
+from leadsman.mqtt.connection import Received
+from leadsman.slices import Work
+from leadsman.wiring.core import Core
+
+if TYPE_CHECKING:
+    from leadsman.introspection.registry_publication import RegistryPublication
+
+DELAY = 1.0
+"""Seconds from a connection, or from a change, to the registry: first readings go first."""
+KNOWN = 2.0
+"""Seconds from the first connection until what an earlier run listed has come, or is not waited for any more."""
+MOST_KEPT = 1000
+"""Pages of an earlier registry that are read; 10,000 devices need about 30."""
+
+
+def join(core: Core) -> None:
+    """Publish the registry, and notice another app below this prefix. In a dry run, which retains nothing, and in a
+    cluster, where what an earlier run of this node listed may be another node's by now, no earlier one is read."""
+    publisher, plan, subscriptions = Publisher(core), core.plan, core.link.subscriptions
+    core.others.on_change = publisher.change
+    core.environment.events.subscribe(publisher.observe, readings=False)
+    core.roster.follow(Phase.REPORT, Follower(publisher.join, publisher.leave))
+    core.life.goodbyes["what may be published"] = publisher.end
+    if plan.dry_run:
+        return
+    watch = PrefixWatch(plan.topics, plan.client_id, core.link, core.environment.events)
+    if core.node.shared:
+        subscriptions.listeners[plan.own_filters["alone"]] = watch.received
+        return
+    subscriptions.listeners |= {
+        plan.own_filters["status"]: watch.received,
+        plan.own_filters["registry"]: publisher.on_page,
+    }
+    subscriptions.urgent = plan.own_filters["registry"], plan.own_filters["status"]
+    subscriptions.on_answer = publisher.on_answer
+    core.link.held = True
+
+
+class Publisher:
+    """Publishes the registry a moment after a connection, and after each change.
+
+    Args:
+        core: the app.
+    """
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._kept: dict[str, bytes] = {}
+        self._due = self._publishing = self._begun = False
+
+    def observe(self, event: Event) -> None:
+        """Follow the connection. Observes in `leadsman.event_bus.Phase.REPORT`."""
+        if isinstance(event, LinkUp):
+            self.change()
+            if self._core.link.held and not self._begun:
+                asyncio.get_running_loop().call_later(KNOWN, self._begin)
+
+    def join(self, device: Device) -> None:
+        """A device has joined: list its topics, which are about to be published. See
+        `leadsman.devices.roster.Follower`."""
+        if self._begun and not self._core.link.held:
+            from leadsman.introspection.retained import retained_of
+
+            entry = self._core.answers.registry.entry(device.name)
+            self._publication.list_ahead(device.name, retained_of(entry))
+        self.change()
+
+    def leave(self, device: Device, why: Departure) -> None:
+        """A device has left. The topics of one that is forgotten are listed until they are removed."""
+        if why is Departure.MOVED:
+            self.change()
+
+    def change(self) -> None:
+        """Publish the registry soon."""
+        if not self._due:
+            self._due = True
+            asyncio.get_running_loop().call_later(DELAY, self._register)
+
+    def on_page(self, received: Received) -> None:
+        """Keep a page of the registry that an earlier run left."""
+        if received.retain and received.payload and len(self._kept) < MOST_KEPT:
+            self._kept[received.topic] = received.payload
+
+    def on_answer(self, topic_filter: str) -> None:
+        """The broker has answered a subscription. What it keeps of an earlier one has come by then."""
+        if topic_filter != self._core.plan.own_filters["registry"]:
+            asyncio.get_running_loop().call_soon(self._begin)
+
+    def end(self) -> None:
+        """The app ends: what it still publishes may go."""
+        if not self._core.link.held:
+            return
+        try:
+            for _ in self._publication.begin():
+                pass
+        except Exception as error:
+            self._core.environment.events.emit(AppFault("what may be published", error))
+        finally:
+            self._core.link.release()
+
+    def _begin(self) -> None:
+        """List what may be published, before anything is."""
+        if not self._begun:
+            self._begun = True
+            self._core.link.subscriptions.on_answer = None
+            self._core.slices.begin("what may be published", self._beginning())
+
+    def _beginning(self) -> Work:
+        try:
+            yield from self._publication.begin()
+        finally:
+            self._core.link.release()
+
+    def _register(self) -> None:
+        self._due = False
+        self._core.slices.begin("the registry", self._publish())
+
+    def _publish(self) -> Work:
+        """Publish the registry. The import is a slice of its own."""
+        import leadsman.introspection.registry_publication  # noqa: F401  # used in the next slice
+
+        yield 0.0
+        publication = self._publication
+        yield 0.0
+        while self._publishing:  # the one before ends with its connection
+            yield DELAY
+        self._publishing = True
+        try:
+            yield from publication.publish()
+        finally:
+            self._publishing = False
+
+    @cached_property
+    def _publication(self) -> "RegistryPublication":
+        from leadsman.introspection.registry_publication import Kept, RegistryPublication
+
+        core, plan = self._core, self._core.plan
+        topic_filter = plan.own_filters["registry"]
+        heard = topic_filter in core.link.subscriptions.listeners
+        kept = Kept(topic_filter, self._kept, set()) if heard else None
+        registry, clock = core.answers.registry, core.environment.clock
+        return RegistryPublication(registry, plan.topics, core.link, clock, core.others, kept)

@@ -1,0 +1,56 @@
+"""How devices fail is remembered over a restart, and over a change of the node."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from leadsman.devices import followers
+from leadsman.devices.roster import Follower, Phase
+from leadsman.event_bus import Phase as EventPhase
+from leadsman.events import Event, LinkUp
+from leadsman.runtime.persistence import ResilienceStore
+from leadsman.wiring.core import Core
+
+if TYPE_CHECKING:
+    from leadsman.standby.snapshots import Snapshots
+
+_NONE: Mapping[str, str] = {}
+
+
+async def join(core: Core) -> None:
+    """Restore what an earlier run saved, and save what changes from now on."""
+    readers = core.runners.readers
+    finders = _NONE if core.found is None else core.found.finders
+    store = core.saved = ResilienceStore(core.state_directory, readers, core.environment, core.traces, finders)
+    if core.found is not None and not core.node.shared:  # else their handler finds them again, where it is
+        store.rejoin = core.found.restore
+    if core.node.snapshots is not None:
+        _share(core, store, core.node.snapshots)
+    core.pending |= await store.restore(core.records, core.outages, core.environment.stopping)
+    core.ledgers.save = store.keep_ledger
+    store.restore_ledgers(core.ledgers.restore)
+    core.environment.events.subscribe(store.observe, EventPhase.SAVE)
+    saved = followers.SavedState(store, core.node.snapshots, core.others, core.records, core.outages, core.pending)
+    core.roster.follow(Phase.STATE, Follower(saved.join, saved.leave))
+    core.life.goodbyes["the failure state"] = store.publish
+    core.life.ends.append(lambda _: store.finish())
+
+
+def _share(core: Core, store: ResilienceStore, snapshots: "Snapshots") -> None:
+    """Publish the failure state for the other nodes."""
+
+    def publish(name: str, document: str) -> None:
+        if (message := snapshots.message(name, document)) is not None:
+            core.link.put(message)
+
+    readers = core.runners.readers
+    for name in readers:
+        core.others.keep(name, (snapshots.topic(name),))
+    shared = store.share(snapshots.found(), publish)
+
+    def repeat(event: Event) -> None:
+        """A broker that has forgotten the session may have forgotten what it retained, too."""
+        if isinstance(event, LinkUp) and core.link.connects > 1 and not core.link.resumed:
+            for name in readers:
+                shared.change(name)
+
+    core.environment.events.subscribe(repeat, readings=False)
