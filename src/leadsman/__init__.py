@@ -1,4 +1,8 @@
-"""Sensor-to-MQTT apps that run unattended for years."""
+"""Sensor-to-MQTT apps that run unattended for years.
+
+A program imports this package, `leadsman.errors`, `leadsman.testing`, and the adapters that it uses, such as
+`leadsman.adapters.serial`. Everything else may change with any version.
+"""
 
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +24,27 @@ from leadsman.timing.schedule import Cron
 
 if TYPE_CHECKING:
     from leadsman.buffer import Buffer
+    from leadsman.cli.app_cli import command_line
     from leadsman.controls import Climate, Light
+    from leadsman.mqtt.broker import Tls
     from leadsman.registration.finds import Finds
     from leadsman.resilience.adhoc import execute_with_retry, retrying
+    from leadsman.resilience.policy import (
+        Policy,
+        exponential,
+        fibonacci,
+        immediate,
+        linear,
+        never,
+        periodic,
+        sequence,
+        strategy,
+    )
+    from leadsman.resilience.predicate import is_a, prop
     from leadsman.runtime.context import Context
+    from leadsman.runtime.found_devices import FoundDevice
     from leadsman.settings.discovery import Discovery
+    from leadsman.threads import Worker
 
 __all__ = [
     "UNTIL_NEXT_POLL",
@@ -46,19 +66,34 @@ __all__ = [
     "ExponentialBackoff",
     "Finds",
     "FixedBackoff",
+    "FoundDevice",
     "GarbledData",
     "Light",
     "LinearBackoff",
     "OnChange",
     "PermanentError",
+    "Policy",
     "Received",
     "RetryRequested",
     "Router",
     "Sensor",
+    "Tls",
     "TransientError",
+    "Worker",
     "__version__",
+    "command_line",
     "execute_with_retry",
+    "exponential",
+    "fibonacci",
+    "immediate",
+    "is_a",
+    "linear",
+    "never",
+    "periodic",
+    "prop",
     "retrying",
+    "sequence",
+    "strategy",
 ]
 
 _LATER = {
@@ -67,9 +102,24 @@ _LATER = {
     "Context": "leadsman.runtime.context",
     "Discovery": "leadsman.settings.discovery",
     "Finds": "leadsman.registration.finds",
+    "FoundDevice": "leadsman.runtime.found_devices",
     "Light": "leadsman.controls",
+    "Policy": "leadsman.resilience.policy",
+    "Tls": "leadsman.mqtt.broker",
+    "Worker": "leadsman.threads",
+    "command_line": "leadsman.cli.app_cli",
     "execute_with_retry": "leadsman.resilience.adhoc",
+    "exponential": "leadsman.resilience.policy",
+    "fibonacci": "leadsman.resilience.policy",
+    "immediate": "leadsman.resilience.policy",
+    "is_a": "leadsman.resilience.predicate",
+    "linear": "leadsman.resilience.policy",
+    "never": "leadsman.resilience.policy",
+    "periodic": "leadsman.resilience.policy",
+    "prop": "leadsman.resilience.predicate",
     "retrying": "leadsman.resilience.adhoc",
+    "sequence": "leadsman.resilience.policy",
+    "strategy": "leadsman.resilience.policy",
 }
 """Names that most apps do not use; their modules are loaded by those that do."""
 

@@ -3,7 +3,7 @@ import time
 import pytest
 
 from caldates2mqtt import app
-from leadsman.resilience.failure import RetryRequested
+from leadsman import RetryRequested
 from leadsman.settings.sources import Where
 from leadsman.testing import CalDavTwin, Harness
 from leadsman_rigs.dav import Proxy, event

@@ -20,11 +20,19 @@ from airthings2mqtt.decoding import (
 )
 from airthings2mqtt.payloads import Air, AirMini, AirPlus
 from airthings2mqtt.settings import DEMO, Settings, Wave
-from leadsman import UNTIL_NEXT_POLL, App, Context, Device, ExponentialBackoff, Finds, retrying
+from leadsman import (
+    UNTIL_NEXT_POLL,
+    App,
+    Context,
+    Device,
+    ExponentialBackoff,
+    Finds,
+    FoundDevice,
+    command_line,
+    retrying,
+)
 from leadsman.adapters.ble import BleRadio
-from leadsman.cli.app_cli import command_line
 from leadsman.errors import GarbledData, LeadsmanError
-from leadsman.runtime.found_devices import FoundDevice
 
 INTERVAL = 1500.0
 """Seconds between two readings of a Wave that was found."""

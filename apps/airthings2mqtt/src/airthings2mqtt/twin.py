@@ -2,7 +2,7 @@
 
 from airthings2mqtt.decoding import HUMIDITY, MINI, PLUS, RADON_24H, RADON_LONG_TERM, TEMPERATURE
 from airthings2mqtt.settings import Settings
-from leadsman.testing.twins import BleTwin, TwinDevice
+from leadsman.testing import BleTwin, TwinDevice
 
 CHARACTERISTICS = {
     TEMPERATURE: bytes.fromhex("6608"),  # 21.5 °C

@@ -6,9 +6,8 @@ from pydantic import SecretStr
 
 from caldates2mqtt.payloads import Dates, Entry, Query
 from caldates2mqtt.settings import DEMO, Calendar, Server, Settings
-from leadsman import UNTIL_NEXT_POLL, App, Cron, Device, ExponentialBackoff
+from leadsman import UNTIL_NEXT_POLL, App, Cron, Device, ExponentialBackoff, command_line
 from leadsman.adapters.caldav import CalDav
-from leadsman.cli.app_cli import command_line
 from leadsman.errors import InvalidValue
 
 

@@ -1,7 +1,7 @@
 """Calendars in memory, for tests, demos and dry runs."""
 
 from caldates2mqtt.settings import Settings
-from leadsman.testing.calendars import CalDavTwin
+from leadsman.testing import CalDavTwin
 
 WEEKLY = (
     "BEGIN:VCALENDAR\r\n"

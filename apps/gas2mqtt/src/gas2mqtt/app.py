@@ -6,8 +6,7 @@ from gas2mqtt.decoding import Trigger, celsius, smoothed
 from gas2mqtt.magnetometer import Magnetometer
 from gas2mqtt.payloads import Consumption, Counter, RawField, Temperature
 from gas2mqtt.settings import Settings
-from leadsman import UNTIL_NEXT_POLL, App, Context, Device, OnChange
-from leadsman.cli.app_cli import command_line
+from leadsman import UNTIL_NEXT_POLL, App, Context, Device, OnChange, command_line
 
 ROLLOVER = 65536
 """Ticks; the counter begins again, as utilities' counters do."""

@@ -9,8 +9,8 @@ import struct
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, Self, TypeVar
 
+from leadsman import Worker
 from leadsman.errors import DeviceTimeout, DeviceUnavailable, GarbledData, LeadsmanError, PermanentError
-from leadsman.threads import Worker
 
 ADDRESS = 0x0D
 DATA, CONTROL, PERIOD, CHIP = 0x00, 0x09, 0x0B, 0x0D

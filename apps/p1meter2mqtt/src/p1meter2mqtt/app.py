@@ -2,10 +2,9 @@
 
 from collections.abc import AsyncIterator
 
-from leadsman import App, Device, Every
+from leadsman import App, Device, Every, command_line
 from leadsman.adapters.serial import SerialPort
 from leadsman.adapters.serial.metering import P1Framer
-from leadsman.cli.app_cli import command_line
 from p1meter2mqtt.decoding import decode
 from p1meter2mqtt.payloads import Meter
 from p1meter2mqtt.settings import DEMO, Settings

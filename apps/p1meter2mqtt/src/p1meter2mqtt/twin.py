@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from leadsman.adapters.serial.metering import P1Framer
-from leadsman.testing.twins import SerialTwin
+from leadsman.testing import SerialTwin
 
 TELEGRAM = (
     b"/DEMO5\\demo\r\n"

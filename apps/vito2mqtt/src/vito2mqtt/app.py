@@ -1,9 +1,8 @@
 """The app: each group of signals is a device, and so is the hot water against legionella."""
 
-from leadsman import UNTIL_NEXT_POLL, App, Context, Device, ExponentialBackoff, OnChange
+from leadsman import UNTIL_NEXT_POLL, App, Context, Device, ExponentialBackoff, OnChange, command_line
 from leadsman.adapters.serial import SerialPort
 from leadsman.adapters.serial.framing import FixedFramer
-from leadsman.cli.app_cli import command_line
 from leadsman.errors import PermanentError
 from vito2mqtt.boiler import Vitodens
 from vito2mqtt.codecs import Json

@@ -1,10 +1,10 @@
 """Which signals a Vitodens 200-W has, where, and in which group they are published."""
 
+from difflib import get_close_matches
 from typing import Annotated, Any, NamedTuple
 
 from leadsman import Sensor
 from leadsman.errors import PayloadError
-from leadsman.text import suggestion
 from vito2mqtt.codecs import (
     CLOCK,
     HALF_PERCENT,
@@ -144,7 +144,7 @@ def encoded(group: str, values: dict[str, Json]) -> dict[str, bytes]:
     found, faults = {}, []
     for name, value in values.items():
         if name not in signals:
-            faults.append(f"{name}: {suggestion(name, writable)}")
+            faults.append(f"{name}: {_suggestion(name, writable)}")
             continue
         try:
             found[name] = signals[name].encode(value)
@@ -155,3 +155,8 @@ def encoded(group: str, values: dict[str, Json]) -> dict[str, bytes]:
     if not found:
         raise PayloadError("nothing to write; name a signal and its value")
     return found
+
+
+def _suggestion(name: str, writable: list[str]) -> str:
+    near = get_close_matches(name, writable, 1)
+    return f"did you mean {near[0]!r}?" if near else f"write one of {', '.join(sorted(writable)) or 'no signal'}"

@@ -3,8 +3,7 @@
 from typing import Literal
 
 from leadsman.adapters.serial.framing import FixedFramer
-from leadsman.testing.optolink import Boiler
-from leadsman.testing.twins import SerialTwin
+from leadsman.testing import Boiler, SerialTwin
 from vito2mqtt.boiler import Vitodens
 from vito2mqtt.codecs import TIMER, Json
 from vito2mqtt.signals import GROUPS, Signal
