@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, cast
 
-from leadsman import __version__
+from leadsman._version import __version__
 from leadsman.app import App
 from leadsman.cli import gaps
 from leadsman.cli.tables import json_text, say, table

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from leadsman import __version__
+from leadsman._version import __version__
 from leadsman.cli import commands
 from leadsman.cli.arguments import (
     DEVICE,
