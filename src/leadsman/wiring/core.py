@@ -131,7 +131,7 @@ class Core:
     def __init__(
         self, plan: Plan, access: Access, stopping: asyncio.Event, resources: contextlib.ExitStack, node: Node
     ) -> None:
-        loop = asyncio.get_running_loop()
+        self._loop = loop = asyncio.get_running_loop()
         clock = system_clock(loop)
         events = EventBus(clock)
         identity = ClientIdentity(
@@ -214,8 +214,7 @@ class Core:
         from leadsman.runtime.own_requests import OwnRequests
 
         elsewhere = self.plan.telemetries if self.node.shared else ()
-        loop = asyncio.get_running_loop()
-        return OwnRequests(self.roster.polls, self.runners, self.environment, loop, self.found, elsewhere)
+        return OwnRequests(self.roster.polls, self.runners, self.environment, self._loop, self.found, elsewhere)
 
     @cached_property
     def state_directory(self) -> "StateDirectory":
@@ -223,7 +222,7 @@ class Core:
         it."""
         from leadsman.runtime.directory import StateDirectory
 
-        loop, emit = asyncio.get_running_loop(), self.environment.events.emit
+        loop, emit = self._loop, self.environment.events.emit
 
         def report(file: Path, error: Exception | None) -> None:
             event = StateWritten(str(file)) if error is None else StateFailed(str(file), error)
