@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(items):
     """The files that take longest begin first: that with Home Assistant keeps a worker for minutes, and those with real
     parts mostly wait, so that others compute meanwhile.
 
-    A test with a real part that fails runs a second time, and the report names it; see docs/adr/0110.
+    A test with a real part that fails runs a second time, and the report names it; see docs/adr/tests.md.
     """
     places = {}
     for place, mark in reversed([*enumerate(LONGEST_FIRST)]):

@@ -32,6 +32,8 @@ from leadsman.timing.clock import rfc3339
 PAGES = sorted(Path("docs").rglob("*.md"))
 OTHERS = ("*.md", "apps/*/README.md", "benchmarks/*.md")
 GUIDES = [page for page in PAGES if "adr" not in page.parts]
+TOPICS = [page for page in sorted(Path("docs/adr").glob("*.md")) if page.name != "README.md"]
+RECORDS = sorted(Path("docs/adr/log").glob("0*.md"))
 REFERENCE = sorted(Path("docs/reference").glob("*.md"))
 SHOWN = [name for page in REFERENCE for name in re.findall(r"^::: (\S+)$", page.read_text(), re.MULTILINE)]
 PACKAGES = ["leadsman", "leadsman.testing", *(f"leadsman.adapters.{name}" for name in ("ble", "caldav", "serial"))]
@@ -142,11 +144,40 @@ def test_links_lead_somewhere(page):
         assert "://" in target or (page.parent / target).exists(), target
 
 
-@pytest.mark.parametrize("page", sorted(Path("docs/adr").glob("0*.md")), ids=str)
-def test_each_decision_is_in_the_list_of_decisions_with_its_title(page):
+@pytest.mark.parametrize("page", RECORDS, ids=str)
+def test_each_record_of_a_decision_is_in_the_list_of_records_with_its_title(page):
     number, _, title = page.read_text().splitlines()[0].removeprefix("# ").partition(" ")
 
-    assert f"| [{number}]({page.name}) | {title} |" in Path("docs/adr/README.md").read_text()
+    assert f"| [{number}]({page.name}) | {title} |" in Path("docs/adr/log/README.md").read_text()
+
+
+@pytest.mark.parametrize("page", RECORDS, ids=str)
+def test_each_record_of_a_decision_belongs_to_a_topic_which_has_its_title(page):
+    number, _, title = page.read_text().splitlines()[0].removeprefix("# ").partition(" ")
+
+    assert [each for each in TOPICS if f"* [{number}](log/{page.name}) {title}\n" in each.read_text()]
+
+
+@pytest.mark.parametrize("page", TOPICS, ids=str)
+def test_each_topic_of_the_decisions_is_in_their_list(page):
+    assert f"]({page.name})" in Path("docs/adr/README.md").read_text()
+
+
+@pytest.mark.parametrize("page", TOPICS, ids=str)
+def test_each_topic_of_the_decisions_says_what_holds_what_was_weighed_and_what_it_costs(page):
+    headings = re.findall(r"^## (.*)$", page.read_text(), re.MULTILINE)
+
+    assert headings == ["What holds", "What was weighed", "What it costs", "Where", "Records"]
+
+
+@pytest.mark.parametrize("page", TOPICS, ids=str)
+def test_each_place_in_the_code_that_a_decision_names_exists(page):
+    _, _, where = page.read_text().partition("\n## Where\n")
+    places = re.findall(r"`((?:[\w.-]+/)+|(?:[\w-]+/)*\w+\.(?:py|toml))`", where.partition("\n## ")[0])
+
+    assert places
+    for place in places:
+        assert Path(place).exists() or (Path("src/leadsman") / place).exists(), place
 
 
 @pytest.mark.parametrize("page", [Path("CONTRIBUTING.md"), *sorted(Path("docs/explanation").glob("*.md"))], ids=str)
@@ -228,7 +259,7 @@ def paths_of(entries):
             yield from [value] if isinstance(value, str) else paths_of(value)
 
 
-def test_every_page_but_single_decisions_is_in_the_navigation_of_the_site():
+def test_every_page_but_single_records_of_decisions_is_in_the_navigation_of_the_site():
     listed = sorted(Path(path) for path in paths_of(tomllib.loads(Path("zensical.toml").read_text())["project"]["nav"]))
 
     assert [page for page in listed if not page.exists()] == []

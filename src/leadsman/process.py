@@ -133,7 +133,7 @@ def _serve(name: str, serve: Serve, stop: Callable[[], None]) -> int:
     watch = StallWatch(loop)
     try:
         serving = loop.create_task(serve())
-        loop.call_soon(gc.freeze)  # the parts exist by then: no search for garbage looks at them, see ADR 0062
+        loop.call_soon(gc.freeze)  # the parts exist by then: no search looks at them, see docs/adr/performance.md
         if asked:
             loop.call_soon(stop)
         return loop.run_until_complete(serving)
@@ -183,7 +183,7 @@ def _is_done(thing: object) -> bool:
 
 def _spare_the_search() -> None:
     """Keep the interpreter from its last searches for garbage, if they find only memory, which the system takes back
-    anyway. They take most of the time between the end of the app and that of the process; see ADR 0064."""
+    anyway. They take most of the time between the end of the app and that of the process: docs/adr/performance.md."""
     with contextlib.suppress(Exception):  # from code of others, such as a property; then the search takes place
         if only_memory(gc.get_objects()):
             gc.freeze()

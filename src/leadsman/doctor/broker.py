@@ -4,7 +4,7 @@ Each step has a connection of its own, so that a broker that closes one does not
 goes below ``{prefix}/doctor/``, where only those see it who subscribe to everything; the app ignores it. The app's own
 topics are only offered: a message of quality 2 that is never released, which the broker checks against its access list
 and, once the connection has ended, forgets. A broker that would pass it on early is found out first, at a topic of the
-doctor's own. See docs/adr/0071.
+doctor's own. See docs/adr/tools.md.
 """
 
 import asyncio

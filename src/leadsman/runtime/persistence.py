@@ -5,7 +5,8 @@ once per restart.
 
 **Writes are limited.** A first change is written within a quarter of a second. Further ones wait: a minute, then two,
 four, up to 15 minutes, for as long as something changes. A hold, a release, and a circuit that a person moved wait a
-minute at most. That a device is well is written once per `SUCCESSES`. See `Pace`, and ADR 0039 for the measurements.
+minute at most. That a device is well is written once per `SUCCESSES`. See `Pace`, and docs/adr/state.md for the
+measurements.
 
 A damaged file is kept aside. A file that cannot be written is reported once, and tried again. Polling continues in any
 case.

@@ -1,5 +1,5 @@
-"""The SQLite database of the spool: its settings, its tables, and the meaning of SQLite's errors. ADR 0073 has the
-measurements behind the settings."""
+"""The SQLite database of the spool: its settings, its tables, and the meaning of SQLite's errors.
+docs/adr/durability.md has the measurements behind the settings."""
 
 import contextlib
 import errno

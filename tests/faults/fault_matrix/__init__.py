@@ -1,4 +1,4 @@
 """The fault matrix: faults that are produced here, one row each, with what is expected and what was measured.
 
-``make faults`` runs it and prints it; see docs/adr/0076-a-fault-matrix-that-is-run.md.
+``make faults`` runs it and prints it; see docs/adr/tests.md.
 """

@@ -12,7 +12,7 @@ from leadsman.mqtt import connection_state
 from leadsman.mqtt.connection_state import ConnectionState
 
 WINDOW = 20
-"""Messages that may be in flight when a connection breaks; each may be sent twice. See ADR 0059."""
+"""Messages that may be in flight when a connection breaks; each may be sent twice. See docs/adr/delivery.md."""
 FIVE = "meters(5, 0.1)"
 
 

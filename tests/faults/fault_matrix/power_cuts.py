@@ -69,7 +69,7 @@ def everything_at_random(stand: Stand) -> None:
 
 class PowerCuts(Chaos):
     """An app on a disk whose power can be cut, and a broker that keeps what is retained. It saves each second: if it
-    saved each message, it would take fewer readings than come, and then the newest go first (ADR 0059)."""
+    saved each message, it would take fewer readings than come, and then the newest go first (docs/adr/delivery.md)."""
 
     def __init__(self, stand: Stand) -> None:
         self.synced = stand.directory / "synced"
