@@ -5,6 +5,7 @@ import contextlib
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,11 @@ def core_of(app, tmp_path, *, keep_state=False):
     finally:
         resources.close()
         loop.close()
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: f"{part.module}.{part.join}")
+def test_each_part_of_the_list_is_where_the_list_says(part):
+    assert callable(getattr(import_module(part.module), part.join))
 
 
 def test_an_app_that_only_polls_imports_no_part_that_it_does_not_use(tmp_path):
