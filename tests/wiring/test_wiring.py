@@ -14,7 +14,7 @@ from leadsman import App, Context
 from leadsman.errors import Stopped
 from leadsman.mqtt.link import Access
 from leadsman.testing import Harness, MemoryBroker, Scripted, VirtualLoop, fail
-from leadsman.wiring.build import build
+from leadsman.wiring.build import PARTS, build
 from leadsman.wiring.plan import plan_of
 
 OPTIONAL = (
