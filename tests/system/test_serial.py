@@ -217,7 +217,7 @@ def test_opening_that_hangs_times_out_off_the_loop(monkeypatch, tmp_path):
         def close(self):
             closed.append(True)
 
-    def slow(url, options):
+    def slow(url, options, lines):
         time.sleep(0.5)
         return Late()
 
@@ -240,11 +240,11 @@ def test_an_attempt_to_open_that_never_ends_does_not_stand_in_the_way_of_the_nex
 
     release, attempts, really_open = threading.Event(), [], module.open_device
 
-    def wedged_once(url, options):
+    def wedged_once(url, options, lines):
         attempts.append(url)
         if len(attempts) == 1:
             release.wait()
-        return really_open(url, options)
+        return really_open(url, options, lines)
 
     monkeypatch.setattr(module, "open_device", wedged_once)
     monkeypatch.setattr(module, "OPEN_TIMEOUT", 0.2)
@@ -769,3 +769,35 @@ class TestBoth:
 
         self.run(there, scenario)
         self.run(there, scenario)
+
+
+def test_a_device_that_pauses_by_xoff_gets_the_rest_after_xon(pty_device):
+    async def scenario(port):
+        await port.write(b"")  # opens it
+        pty_device.send(b"\x13")
+        await asyncio.sleep(0.2)
+        await port.write(b"measure\n")
+        await asyncio.sleep(0.2)
+        paused = pty_device.receive()
+        pty_device.send(b"\x11")
+        await asyncio.sleep(0.2)
+        return paused, pty_device.receive()
+
+    assert on_port(pty_device.path, scenario, xonxoff=True) == (b"", b"measure\n")
+
+
+def test_a_port_with_hardware_flow_control_and_lines_of_its_own_is_read(pty_device):
+    async def scenario(port):
+        await port.write(b"")  # opens it
+        pty_device.send(b"1\n")
+        return await port.read()
+
+    assert on_port(pty_device.path, scenario, rtscts=True, dtr=False) == b"1"
+
+
+def test_a_driver_that_does_not_switch_rs485_is_named(pty_device):
+    async def scenario(port):
+        with pytest.raises(DeviceUnavailable, match="its driver does not switch RS-485"):
+            await port.read()
+
+    on_port(pty_device.path, scenario, rs485=True)

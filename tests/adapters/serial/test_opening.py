@@ -3,7 +3,8 @@ from concurrent.futures import Future
 
 import pytest
 
-from leadsman.adapters.serial.opening import advice, checked_url, close_late, recommend_by_id
+from leadsman.adapters.serial import SerialPort
+from leadsman.adapters.serial.opening import Lines, advice, checked_url, close_late, open_device, recommend_by_id
 from leadsman.errors import InvalidType, InvalidValue
 
 
@@ -63,3 +64,63 @@ def test_a_device_that_opens_too_late_is_closed():
         close_late(future)
 
     assert closed == [True]
+
+
+class Recorded:
+    """Stands for a device of pyserial, and keeps what is done to it before it is opened."""
+
+    def __init__(self, *args, **options):
+        object.__setattr__(self, "done", [("made", args, options)])
+
+    def __setattr__(self, name, value):
+        self.done.append((name, value if isinstance(value, bool | str) else type(value).__name__))
+
+    def open(self):
+        self.done.append(("open",))
+
+
+@pytest.mark.parametrize(
+    ("lines", "done"),
+    [
+        (Lines(), []),
+        (Lines(dtr=False, rts=True), [("dtr", False), ("rts", True)]),
+        (Lines(rs485=True), [("rs485_mode", "RS485Settings")]),
+    ],
+)
+def test_control_lines_have_their_levels_before_the_port_is_open(monkeypatch, lines, done):
+    monkeypatch.setattr("serial.Serial", Recorded)
+
+    device = open_device("/dev/ttyS0", {"rtscts": True}, lines)
+
+    assert device.done == [("made", (), {"exclusive": True, "rtscts": True}), ("port", "/dev/ttyS0"), *done, ("open",)]
+
+
+def test_a_port_at_a_gateway_has_its_lines_before_it_is_open(monkeypatch):
+    monkeypatch.setattr("serial.serial_for_url", Recorded)
+
+    device = open_device("rfc2217://host:2217", {"dsrdtr": False}, Lines(dtr=False))
+
+    made = ("made", ("rfc2217://host:2217",), {"do_not_open": True, "dsrdtr": False})
+    assert device.done == [made, ("dtr", False), ("open",)]
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "why"),
+    [
+        ("/dev/ttyS0", {"rtscts": True, "rts": False}, "rtscts and rts both move RTS"),
+        ("/dev/ttyS0", {"rtscts": True, "rs485": True}, "rtscts and rs485 both move RTS"),
+        ("/dev/ttyS0", {"dsrdtr": True, "dtr": True}, "dsrdtr and dtr both move DTR"),
+        ("socket://host:1", {"xonxoff": True}, "xonxoff is given for socket://host:1"),
+        ("socket://host:1", {"dtr": False}, "dtr is given for socket://host:1"),
+        ("rfc2217://host:1", {"rs485": True}, "rs485 is given for rfc2217://host:1"),
+    ],
+)
+def test_lines_that_cannot_be_are_named(url, options, why):
+    with pytest.raises(InvalidValue, match=why):
+        SerialPort(url, **options)
+
+
+@pytest.mark.parametrize("option", ["rtscts", "xonxoff", "dsrdtr", "dtr", "rts", "rs485"])
+def test_a_line_is_on_or_off(option):
+    with pytest.raises(InvalidType, match=f"{option} is 'yes'; write True or False"):
+        SerialPort("/dev/ttyS0", **{option: "yes"})

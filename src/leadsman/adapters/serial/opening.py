@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from leadsman.adapters.serial.rfc2217 import BlockingDevice
@@ -106,15 +106,37 @@ def _transport(module: ModuleType) -> type:
     return Transport
 
 
-def open_device(url: str, options: Mapping[str, object]) -> BlockingDevice:
-    """Open a device of pyserial. Blocks."""
-    import serial
+class Lines(NamedTuple):
+    """The control lines of a port, from its opening on."""
 
-    remote = url.startswith("rfc2217://")
-    device: BlockingDevice = (
-        serial.serial_for_url(url, **options) if remote else serial.Serial(url, exclusive=True, **options)
-    )
-    return device
+    dtr: bool | None = None
+    """Whether DTR is high; None leaves that to pyserial, which raises it."""
+    rts: bool | None = None
+    """Whether RTS is high; None leaves that to pyserial, which raises it."""
+    rs485: bool = False
+    """Whether the driver raises RTS while it sends, and lowers it to receive."""
+
+
+def open_device(url: str, options: Mapping[str, object], lines: Lines) -> BlockingDevice:
+    """Open a device of pyserial. Blocks. The lines have their levels before anything is sent."""
+    import serial
+    from serial.rs485 import RS485Settings
+
+    device: Any
+    if url.startswith("rfc2217://"):
+        device = serial.serial_for_url(url, do_not_open=True, **options)
+    else:
+        device = serial.Serial(exclusive=True, **options)
+        device.port = url
+    if lines.dtr is not None:
+        device.dtr = lines.dtr
+    if lines.rts is not None:
+        device.rts = lines.rts
+    if lines.rs485:
+        device.rs485_mode = RS485Settings()
+    device.open()
+    opened: BlockingDevice = device
+    return opened
 
 
 def close_late(future: Future[BlockingDevice]) -> None:
@@ -130,6 +152,8 @@ def advice(error: Exception) -> str:
     if number is None:  # pyserial keeps the number of some errors only in the text
         found = re.search(r"\[Errno (\d+)\]", str(error))
         number = int(found[1]) if found else None
+    if "RS485" in str(error):  # pyserial raises ValueError("Failed to set RS485 mode: …")
+        return "its driver does not switch RS-485 by itself; leave out rs485=True if the converter finds the direction"
     match number:
         case errno.ENOENT | errno.ENODEV | errno.ENXIO:
             return "the port does not exist; is the device plugged in?"

@@ -22,6 +22,7 @@ from leadsman.adapters.adapter import Resource
 from leadsman.adapters.serial.connection import SerialConnection
 from leadsman.adapters.serial.framing import Framer, LineFramer
 from leadsman.adapters.serial.opening import (
+    Lines,
     advice,
     check_library,
     checked_url,
@@ -52,6 +53,14 @@ class SerialPort:
         stopbits: 1, 1.5 or 2.
         framer: separates messages; the default is lines.
         timeout: how long a read or a request waits for its message.
+        rtscts: hardware flow control: the device and this side pause each other by RTS and CTS.
+        xonxoff: software flow control, by the bytes 0x11 and 0x13, which no message may contain then.
+        dsrdtr: hardware flow control by DSR and DTR.
+        dtr: whether DTR is high from the opening on. None: pyserial raises it, which resets some boards. Optical heads
+            for meters may draw their power from DTR and RTS.
+        rts: the same for RTS.
+        rs485: the driver of the port raises RTS while it sends, for a converter to RS-485 that does not find the
+            direction by itself.
 
     Raises:
         InvalidValue, InvalidType: at construction.
@@ -67,6 +76,12 @@ class SerialPort:
         stopbits: float = 1,
         framer: Framer | None = None,
         timeout: Duration = 3.0,
+        rtscts: bool = False,
+        xonxoff: bool = False,
+        dsrdtr: bool = False,
+        dtr: bool | None = None,
+        rts: bool | None = None,
+        rs485: bool = False,
         retry_tokens: int | None = None,
     ) -> None:
         self.retry_tokens = retry_tokens
@@ -86,7 +101,10 @@ class SerialPort:
         self._framer = LineFramer() if framer is None else framer
         if not callable(getattr(self._framer, "find", None)):
             raise InvalidType(f"framer is {framer!r}; write LineFramer(), another framer, or an object with find()")
-        self._options = {"baudrate": baudrate, "bytesize": bytesize, "parity": parity, "stopbits": stopbits}
+        flow = {"rtscts": rtscts, "xonxoff": xonxoff, "dsrdtr": dsrdtr}
+        self._options = {"baudrate": baudrate, "bytesize": bytesize, "parity": parity, "stopbits": stopbits, **flow}
+        self._lines = Lines(dtr, rts, rs485)
+        _check_lines(self.url, flow, self._lines)
         self._timeout = positive_seconds(timeout, "timeout")
         self._lock = asyncio.Lock()
         self._worker = Worker(f"serial {self.url}")
@@ -238,7 +256,7 @@ class SerialPort:
             )  # checked in __init__
             return
         library()  # else a device would be open that nobody can use
-        future = self._worker.submit(open_device, self.url, self._options)
+        future = self._worker.submit(open_device, self.url, self._options, self._lines)
         try:
             device = await asyncio.wrap_future(future)
         except asyncio.CancelledError:
@@ -264,6 +282,25 @@ class SerialPort:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(1.0):
                     await connection.ended.wait()
+
+
+def _check_lines(url: str, flow: Mapping[str, object], lines: Lines) -> None:
+    """Check what a port shall do with its control lines. Raises `InvalidValue`, `InvalidType`."""
+    given = {**flow, **lines._asdict()}
+    for what, value in given.items():
+        if not isinstance(value, bool) and not (value is None and what in ("dtr", "rts")):
+            raise InvalidType(f"{what} is {value!r}; write True or False")
+    used = [what for what, value in given.items() if value or (value is False and what in ("dtr", "rts"))]
+    if used and url.startswith("socket://"):
+        raise InvalidValue(
+            f"{used[0]} is given for {url}, which carries bytes alone; write rfc2217://, if it knows that"
+        )
+    if lines.rs485 and url.startswith("rfc2217://"):
+        raise InvalidValue(f"rs485 is given for {url}; set the direction of its port at the gateway")
+    for line, movers in (("RTS", ("rtscts", "rts", "rs485")), ("DTR", ("dsrdtr", "dtr"))):
+        moving = [what for what in movers if what in used]
+        if len(moving) > 1:
+            raise InvalidValue(f"{' and '.join(moving)} both move {line}; leave one of them out")
 
 
 class Session:
