@@ -5,7 +5,7 @@ import random
 import time
 
 from benchmarks.rows import NONE, Row, note
-from leadsman.lease.lease import Terms
+from leadsman.nodes.lease.lease import Terms
 from leadsman.testing.lease_faults import Partition
 from leadsman_rigs.virtual_cluster import Drain, Life, Story, simulate
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from leadsman.cluster.shards import devices_of
-from leadsman.lease.lease import Terms
+from leadsman.nodes.cluster.shards import devices_of
+from leadsman.nodes.lease.lease import Terms
 from leadsman.testing.lease_faults import EngineAway, Fault, Partition, Pause
 from leadsman_rigs.virtual_cluster import Life, Story, simulate
 

@@ -9,8 +9,8 @@ import pytest
 from leadsman import App, CircuitBreaker, Context, Finds
 from leadsman.devices.shards import Shards
 from leadsman.errors import LeaseStoreRefused, Stopped
-from leadsman.lease.lease import Terms
 from leadsman.mqtt.topics import topic_matches
+from leadsman.nodes.lease.lease import Terms
 from leadsman.settings.sources import Where
 from leadsman.testing import MemoryBroker
 from leadsman.testing.lease_faults import ClockStep, EngineAway, Partition

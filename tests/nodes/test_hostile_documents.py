@@ -13,22 +13,22 @@ from tests.nodes.test_document import document
 
 from leadsman.cli.cluster import _document, _text
 from leadsman.cli.nodes import apps
-from leadsman.cluster.hearing import Hearings, key_of
 from leadsman.errors import TermsDiffer
-from leadsman.lease.jetstream import _read, _snapshot
-from leadsman.lease.jetstream_bucket import Bucket, Entry
-from leadsman.lease.lease import Lease, Member, Terms, read_member
-from leadsman.lease.postgres import _members
-from leadsman.lease.store import Snapshot
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import Topics, encode, is_topic
+from leadsman.nodes.cluster.hearing import Hearings, key_of
 from leadsman.nodes.document import LARGEST, encoded
+from leadsman.nodes.lease.jetstream import _read, _snapshot
+from leadsman.nodes.lease.jetstream_bucket import Bucket, Entry
+from leadsman.nodes.lease.lease import Lease, Member, Terms, read_member
+from leadsman.nodes.lease.postgres import _members
+from leadsman.nodes.lease.store import Snapshot
 from leadsman.nodes.others import Others
 from leadsman.nodes.requests import DrainDoor
-from leadsman.standby.lease import LARGEST_TOKEN, LONGEST_OWNER, LONGEST_TTL, decoded, is_online
-from leadsman.standby.machine import LeaseHeard, StatusHeard
-from leadsman.standby.observer import Observer
-from leadsman.standby.report import About, NodeReport, Situation
+from leadsman.nodes.standby.lease import LARGEST_TOKEN, LONGEST_OWNER, LONGEST_TTL, decoded, is_online
+from leadsman.nodes.standby.machine import LeaseHeard, StatusHeard
+from leadsman.nodes.standby.observer import Observer
+from leadsman.nodes.standby.report import About, NodeReport, Situation
 from leadsman.text import clean
 from leadsman.timing.clock import Clock
 from leadsman.wiring.heard import HeardDevices

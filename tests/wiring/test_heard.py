@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman import App, Context, Finds
-from leadsman.cluster.hearing import Hearings, key_of
-from leadsman.lease.lease import Lease, Member
-from leadsman.lease.store import Snapshot
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import Topics
+from leadsman.nodes.cluster.hearing import Hearings, key_of
+from leadsman.nodes.lease.lease import Lease, Member
+from leadsman.nodes.lease.store import Snapshot
 from leadsman.runtime.found_devices import Family, FoundDevices, Names
 from leadsman.settings.sources import Where
 from leadsman.testing.loop import VirtualLoop

@@ -155,7 +155,7 @@ class AdapterSection(TypedDict):
 
 
 class NodeSection(TypedDict):
-    """The node that is active, of several that share the app; see `leadsman.standby`."""
+    """The node that is active, of several that share the app; see `leadsman.nodes.standby`."""
 
     name: str
     token: int

@@ -436,15 +436,11 @@ class Setup:
                 self.endpoint = None  # the app itself may be bound there
 
     def check_installed(self) -> None:
-        """Check that the libraries that the adapters, the HTTP endpoint and the engine of the cluster need are
-        installed. Raises `NotInstalled` with a line for each that an adapter misses."""
+        """Check that the libraries that the adapters and the HTTP endpoint need are installed. Raises `NotInstalled`
+        with a line for each that an adapter misses."""
         check_installed(self.adapters)
         if self.endpoint is not None:
             check_found("HTTP endpoints", "uvicorn", "http", "uvicorn")
-        if self.cluster is not None:
-            from leadsman.lease.engines import load_engine
-
-            load_engine(self.cluster.engine)
 
     @property
     def idle_reason(self) -> str | None:

@@ -14,7 +14,7 @@ from leadsman.text import nearest
 ENGINES = ("nats", "tls", "postgresql", "postgres")
 """The schemes of the URLs of engines."""
 TTL = 15.0
-"""Seconds; see `leadsman.lease.lease.DEFAULT_TTL`."""
+"""Seconds; see `leadsman.nodes.lease.lease.DEFAULT_TTL`."""
 SHARDS, MOST_SHARDS = 256, 65_536
 """How many shards each set of labels has, by default and at most. Ten nodes share 256 of them evenly."""
 LONGEST_NODE = 64

@@ -68,7 +68,7 @@ def access_of(plan: Plan) -> Access:
     if hearing:
         others.append(topics.hears("+"))
     if shared:
-        from leadsman.standby.snapshots import filters_of  # only apps with a second node pay for it
+        from leadsman.nodes.standby.snapshots import filters_of  # only apps with a second node pay for it
 
         others += filters_of(topics)
     return Access(tuple(publish), (*filters.values(), *own.values(), *others, *elsewhere(plan)))

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from leadsman.discovery.registered import Described
     from leadsman.introspection.watching import Watching
     from leadsman.nodes.document import Brief
-    from leadsman.standby.member import Member, Ownership
+    from leadsman.nodes.standby.member import Member, Ownership
     from leadsman.wiring.cluster import Cluster
     from leadsman.wiring.discovery import Presence
 

@@ -11,13 +11,13 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from leadsman.adapters.managed import ManagedAdapter
-from leadsman.cluster.hearing import is_heard, key_of
-from leadsman.cluster.node import ClusterNode
-from leadsman.cluster.shards import Pool, missing_labels, pools_of, shard_of
 from leadsman.errors import LeaseStoreRefused, TermsDiffer
 from leadsman.event_bus import EventBus
-from leadsman.lease.engines import store_at
-from leadsman.lease.lease import Member, Terms
+from leadsman.nodes.cluster.hearing import is_heard, key_of
+from leadsman.nodes.cluster.node import ClusterNode
+from leadsman.nodes.cluster.shards import Pool, missing_labels, pools_of, shard_of
+from leadsman.nodes.lease.engines import store_at
+from leadsman.nodes.lease.lease import Member, Terms
 from leadsman.registration.sharing import bundles_of
 from leadsman.runtime.supervision import cancel, keep_running
 from leadsman.text import clean, counted, describe, log_fields
@@ -26,10 +26,10 @@ from leadsman.wiring.plan import is_everywhere
 
 if TYPE_CHECKING:
     from leadsman.devices.shards import Shards
-    from leadsman.lease.store import LeaseStore
     from leadsman.monitoring.strangers import Strangers
     from leadsman.mqtt.link import Link
-    from leadsman.standby.snapshots import Snapshots
+    from leadsman.nodes.lease.store import LeaseStore
+    from leadsman.nodes.standby.snapshots import Snapshots
     from leadsman.wiring.heard import HeardDevices
     from leadsman.wiring.plan import Plan
 
@@ -63,7 +63,7 @@ class Ownership(NamedTuple):
 
 
 class Cluster:
-    """This node: the `leadsman.cluster.node.Duties` of its shards, and the `leadsman.mqtt.fenced.Fences` of its
+    """This node: the `leadsman.nodes.cluster.node.Duties` of its shards, and the `leadsman.mqtt.fenced.Fences` of its
     messages.
 
     Args:
@@ -157,14 +157,14 @@ class Cluster:
 
     def share_state(self, link: "Link") -> "Snapshots":
         """Hear the failure state of all devices, which the node that has each of them retains."""
-        from leadsman.standby.snapshots import Snapshots  # only apps that keep their state pay for it
+        from leadsman.nodes.standby.snapshots import Snapshots  # only apps that keep their state pay for it
 
         snapshots = Snapshots(self._topics, self._clock.uptime)
         link.subscriptions.listeners |= dict.fromkeys(snapshots.topic_filters, snapshots.received)
         return snapshots
 
     async def begin(self, tokens: Mapping[str, int]) -> None:
-        """See `leadsman.cluster.node.Duties`."""
+        """See `leadsman.nodes.cluster.node.Duties`."""
         assert self._shards is not None  # it runs
         for key, token in tokens.items():
             if is_heard(key):
@@ -177,7 +177,8 @@ class Cluster:
         self._report("takes", tokens)
 
     async def end(self, keys: Collection[str]) -> None:
-        """See `leadsman.cluster.node.Duties`. What was read before is sent first, if the broker takes it in time."""
+        """See `leadsman.nodes.cluster.node.Duties`. What was read before is sent first, if the broker takes it in
+        time."""
         assert self._shards is not None  # it runs
         ttl = self.terms.ttl
         fenced = {key for key in keys if not self.node.allows(key)}
@@ -222,7 +223,7 @@ class Cluster:
         return heard or self._key_of.get(self.finders.get(device, device))
 
     def _heard(self, plan: "Plan", clock: Clock) -> "HeardDevices":
-        from leadsman.cluster.hearing import Hearings
+        from leadsman.nodes.cluster.hearing import Hearings
         from leadsman.wiring.heard import HeardDevices
 
         self.node.hearings = Hearings(self.member, self.terms.ttl)

@@ -5,13 +5,13 @@ import logging
 from collections import Counter
 from collections.abc import Iterable
 
-from leadsman.cluster.hearing import is_heard
-from leadsman.cluster.shards import Pool
-from leadsman.lease.lease import DRAINING
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
+from leadsman.nodes.cluster.hearing import is_heard
+from leadsman.nodes.cluster.shards import Pool
 from leadsman.nodes.document import LIFE, MOST_NAMED, MOST_SHARDS, Brief, Lacking, NodeDocument, State, encoded, named
+from leadsman.nodes.lease.lease import DRAINING
 from leadsman.nodes.requests import Drain, DrainDoor, Drained, told
 from leadsman.text import clean, log_fields
 from leadsman.timing.clock import Clock, rfc3339

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from leadsman.discovery.registered import Described
     from leadsman.introspection.watching import Watching
     from leadsman.nodes.document import Brief
-    from leadsman.standby.member import Ownership
-    from leadsman.standby.snapshots import Snapshots
+    from leadsman.nodes.standby.member import Ownership
+    from leadsman.nodes.standby.snapshots import Snapshots
     from leadsman.wiring.cluster import Cluster
     from leadsman.wiring.cluster_report import ClusterReport
 

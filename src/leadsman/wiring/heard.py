@@ -6,14 +6,14 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from leadsman.cluster.hearing import Hearings, is_heard, key_of
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics
+from leadsman.nodes.cluster.hearing import Hearings, is_heard, key_of
 
 if TYPE_CHECKING:
-    from leadsman.cluster.node import ClusterNode
     from leadsman.mqtt.link import Link
+    from leadsman.nodes.cluster.node import ClusterNode
     from leadsman.runtime.found_devices import FoundDevices
     from leadsman.timing.clock import Clock
 

@@ -18,6 +18,7 @@ from leadsman.text import log_fields
 from leadsman.timing.clock import system_clock
 
 if TYPE_CHECKING:
+    from leadsman.registration.setup import Setup
     from leadsman.settings.cluster import ClusterSettings
     from leadsman.settings.discovery import Discovery
     from leadsman.settings.endpoint import Endpoint
@@ -46,7 +47,7 @@ def load_modules(
     if discovery is not None:
         import_module("leadsman.wiring.discovery")
     if cluster is not None:
-        from leadsman.lease.engines import load_engine
+        from leadsman.nodes.lease.engines import load_engine
 
         import_module("leadsman.wiring.cluster")
         import_module("leadsman.wiring.cluster_report")
@@ -55,6 +56,16 @@ def load_modules(
     chosen(brokers.primary, brokers.primary.protocol)
     # Python loads it with the first name of a host, and remembers for ever that it failed for want of a descriptor.
     import_module("encodings.idna")
+
+
+def check_installed(setup: "Setup") -> None:
+    """Check that the libraries that an app needs are installed, that of the engine of a cluster included; see
+    `Setup.check_installed`, and `leadsman.nodes.lease.engines.load_engine` for what is raised."""
+    setup.check_installed()
+    if setup.cluster is not None:
+        from leadsman.nodes.lease.engines import load_engine
+
+        load_engine(setup.cluster.engine)
 
 
 def server(standby: "StandbySettings | None") -> Serve:

@@ -19,7 +19,7 @@ from leadsman.wiring.life import Life
 from leadsman.wiring.plan import Plan
 
 if TYPE_CHECKING:
-    from leadsman.standby.member import Member
+    from leadsman.nodes.standby.member import Member
 
 _CANCEL_GRACE, _FLUSH, _CLOSE = 0.4, 0.6, 0.3
 """Seconds, of the two that `leadsman.process` allows, for: handlers to end; the broker to take the remaining messages;

@@ -9,9 +9,9 @@ from typing import NamedTuple
 from leadsman.monitoring.sd_notify import Notifier
 from leadsman.monitoring.watchdog import PERIOD, HealthSummary, health_file, write_health
 from leadsman.mqtt.link import Access
+from leadsman.nodes.standby.machine import Ended, TakingOver
+from leadsman.nodes.standby.member import Member
 from leadsman.runtime.supervision import cancel
-from leadsman.standby.machine import Ended, TakingOver
-from leadsman.standby.member import Member
 from leadsman.text import clean, log_fields
 from leadsman.timing.clock import system_clock
 from leadsman.wiring.plan import Plan

@@ -10,10 +10,10 @@ import math
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, Self
 
-from leadsman.cluster.node import ClusterNode
-from leadsman.cluster.shards import devices_of, pools_of
-from leadsman.lease.lease import Lease, Member, Terms
-from leadsman.lease.store import Acquired, Snapshot
+from leadsman.nodes.cluster.node import ClusterNode
+from leadsman.nodes.cluster.shards import devices_of, pools_of
+from leadsman.nodes.lease.lease import Lease, Member, Terms
+from leadsman.nodes.lease.store import Acquired, Snapshot
 from leadsman.testing.lease_faults import Fault, Pause
 from leadsman.testing.leases import MemoryEngine, MemoryStore
 from leadsman.testing.loop import VirtualLoop
