@@ -330,7 +330,7 @@ class App(Registrar, Live):
                 return await server(self.setup.standby)(self.plan(given), brokers, self._stopping)
         finally:
             self._stopping.set()  # also on cancellation
-            self._stopping = self._live.ask_poll = None
+            self._stopping = None
 
     def plan(self, variables: Mapping[str, str]) -> "Plan":
         """Everything that is needed to run the app, once its settings are loaded; for the command line."""

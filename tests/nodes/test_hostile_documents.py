@@ -16,6 +16,7 @@ from leadsman.cli.nodes import apps
 from leadsman.errors import TermsDiffer
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import Topics, encode, is_topic
+from leadsman.nodes.cluster.heard_devices import HeardDevices
 from leadsman.nodes.cluster.hearing import Hearings, key_of
 from leadsman.nodes.document import LARGEST, encoded
 from leadsman.nodes.lease.jetstream import _read, _snapshot
@@ -31,7 +32,6 @@ from leadsman.nodes.standby.observer import Observer
 from leadsman.nodes.standby.report import About, NodeReport, Situation
 from leadsman.text import clean
 from leadsman.timing.clock import Clock
-from leadsman.wiring.heard import HeardDevices
 from leadsman_rigs.hostile import BOMBS, LIES, payloads, values
 
 TOPICS = Topics("house")

@@ -47,13 +47,8 @@ OPTIONAL = (
     "leadsman.runtime.subscriber",
     "leadsman.settings.outbox",
     "leadsman.spool",
-    "leadsman.wiring.turns",
-    "leadsman.monitoring.strangers",
-    "leadsman.mqtt.fenced",
     "leadsman.registration.sharing",
     "leadsman.settings.cluster",
-    "leadsman.wiring.cluster",
-    "leadsman.wiring.heard",
     "sqlite3",
 )
 

@@ -13,7 +13,7 @@ from leadsman.registration.telemetry import Telemetry
 from leadsman.runtime.other_topics import OtherTopics
 
 if TYPE_CHECKING:
-    from leadsman.nodes.standby.snapshots import Snapshots
+    from leadsman.nodes.snapshots import Snapshots
     from leadsman.runtime.context import Contexts
     from leadsman.runtime.persistence import ResilienceStore
 

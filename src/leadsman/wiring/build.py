@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from leadsman.devices.shards import Shards
     from leadsman.discovery.registered import Described
     from leadsman.introspection.watching import Watching
+    from leadsman.nodes.cluster.cluster import Cluster
     from leadsman.nodes.document import Brief
     from leadsman.nodes.standby.member import Member, Ownership
-    from leadsman.wiring.cluster import Cluster
     from leadsman.wiring.discovery import Presence
 
 _HAND_OVER = 0.9
@@ -362,7 +362,7 @@ def _core(
     )
     core = core._replace(described=described, cluster=cluster)
     if cluster is not None:
-        from leadsman.wiring.cluster_report import ClusterReport
+        from leadsman.nodes.cluster.report import ClusterReport
 
         report = ClusterReport(cluster, plan, link, clock)
         snapshots = cluster.share_state(link) if plan.keep_state else None
@@ -386,7 +386,7 @@ def _cluster(plan: Plan, clock: Clock) -> "Cluster | None":
     """This node of a cluster; None outside one."""
     if plan.cluster is None:
         return None
-    from leadsman.wiring.cluster import Cluster
+    from leadsman.nodes.cluster.cluster import Cluster
 
     return Cluster(plan, clock)
 
@@ -395,7 +395,7 @@ def _outbox(cluster: "Cluster | None") -> Outbox:
     """What waits for the broker."""
     if cluster is None:
         return Outbox()
-    from leadsman.mqtt.fenced import FencedOutbox
+    from leadsman.nodes.cluster.fenced_outbox import FencedOutbox
 
     return FencedOutbox(cluster)
 

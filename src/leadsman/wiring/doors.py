@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from leadsman.introspection.registry_publication import RegistryPublication
     from leadsman.introspection.request_queue import Handle, Refuse, RequestQueue
     from leadsman.introspection.service import Service
+    from leadsman.nodes.cluster.cluster import Cluster
     from leadsman.registration.injection import Handler
-    from leadsman.wiring.cluster import Cluster
 
 REGISTRY_DELAY = 1.0
 """Seconds from a connection, or from a change, to the registry: first readings go first."""

@@ -49,8 +49,8 @@ def load_modules(
     if cluster is not None:
         from leadsman.nodes.lease.engines import load_engine
 
-        import_module("leadsman.wiring.cluster")
-        import_module("leadsman.wiring.cluster_report")
+        import_module("leadsman.nodes.cluster.cluster")
+        import_module("leadsman.nodes.cluster.report")
         import_module("leadsman.devices.shards")
         load_engine(cluster.engine)
     chosen(brokers.primary, brokers.primary.protocol)
@@ -70,13 +70,13 @@ def check_installed(setup: "Setup") -> None:
 
 def server(standby: "StandbySettings | None") -> Serve:
     """What runs the app: on this node alone, or in turns with others."""
+    from leadsman.wiring.run import serve
+
     if standby is None:
-        from leadsman.wiring.run import serve
-
         return serve
-    from leadsman.wiring.turns import serve_in_turns  # only apps with a second node pay for it
+    from leadsman.nodes.standby.turns import serve_in_turns  # only apps with a second node pay for it
 
-    return serve_in_turns
+    return functools.partial(serve_in_turns, serve)
 
 
 def access(brokers: Brokers, given: Connector | None, *, dry_run: bool) -> Access:

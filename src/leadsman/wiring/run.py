@@ -51,6 +51,7 @@ async def serve(plan: Plan, access: Access, stopping: asyncio.Event, member: "Me
         Stopped: a handler with ``on_failure="stop"`` failed for good. Everything was ended in order before.
     """
     with contextlib.ExitStack() as resources:
+        resources.callback(plan.live.end)
         parts = await build(plan, access, stopping, resources, member=member)
         running = await run(parts.core, parts.life)
         return await stop(parts.core, parts.life, running)

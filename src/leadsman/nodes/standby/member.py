@@ -17,6 +17,7 @@ from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics
 from leadsman.nodes import document
 from leadsman.nodes.requests import Drain as DrainRequested
+from leadsman.nodes.snapshots import Snapshots
 from leadsman.nodes.standby.lease import encoded
 from leadsman.nodes.standby.machine import (
     Action,
@@ -47,7 +48,6 @@ from leadsman.nodes.standby.machine import (
 from leadsman.nodes.standby.observer import Observer
 from leadsman.nodes.standby.report import About, NodeReport, Situation
 from leadsman.nodes.standby.session import OwnedConnection, Relay
-from leadsman.nodes.standby.snapshots import Snapshots
 from leadsman.text import clean, log_fields
 from leadsman.timing.clock import Clock, rfc3339
 

@@ -21,9 +21,9 @@ from leadsman.mqtt.connection import Connect, Connection, Connector, Received
 from leadsman.mqtt.connection_state import ConnectionState
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics
+from leadsman.nodes.snapshots import Snapshots
 from leadsman.nodes.standby.lease import decoded, is_online
 from leadsman.nodes.standby.machine import Blind, Event, LeaseHeard, Observing, StatusHeard
-from leadsman.nodes.standby.snapshots import Snapshots
 from leadsman.text import clean, describe, log_fields
 from leadsman.timing.clock import Clock
 

@@ -12,7 +12,7 @@ from leadsman.mqtt.topics import Topics
 from leadsman.nodes.document import LIFE, Brief, Lacking, NodeDocument, State, brief, encoded, named
 from leadsman.nodes.others import Others
 from leadsman.nodes.requests import Drain, DrainDoor, Drained, told
-from leadsman.nodes.standby.snapshots import WORD
+from leadsman.nodes.snapshots import WORD
 from leadsman.text import clean, log_fields
 from leadsman.timing.clock import Clock, rfc3339
 

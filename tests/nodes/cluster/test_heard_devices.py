@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from leadsman import App, Context, Finds
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import Topics
+from leadsman.nodes.cluster.heard_devices import IN_ONE, HeardDevices, _pages
 from leadsman.nodes.cluster.hearing import Hearings, key_of
 from leadsman.nodes.lease.lease import Lease, Member
 from leadsman.nodes.lease.store import Snapshot
@@ -19,7 +20,6 @@ from leadsman.settings.sources import Where
 from leadsman.testing.loop import VirtualLoop
 from leadsman.timing.timers import Timers
 from leadsman.wiring.access import access_of
-from leadsman.wiring.heard import IN_ONE, HeardDevices, _pages
 from leadsman.wiring.plan import plan_of
 
 TTL = 9.0

@@ -1,8 +1,8 @@
-"""Notices a node that publishes below our prefix and is none of our cluster: two clusters with two engines would read
-every device twice. Imported only in a cluster.
+"""Detects nodes of another cluster below our prefix: two clusters with two engines would read every device twice.
+Imported only in a cluster.
 
-A node that starts is known to the engine before it says that it is online. So it is a stranger if it is online at two
-times, two TTLs apart, at which the engine does not have it. Nothing is concluded while the engine does not answer.
+A node that starts is known to the engine before it says that it is online. So it is a foreign one if it is online at
+two times, two TTLs apart, at which the engine does not have it. Nothing is concluded while the engine does not answer.
 """
 
 import json
@@ -16,20 +16,20 @@ from leadsman.mqtt.topics import NODES, Topics
 from leadsman.text import clean
 
 MOST = 256
-"""Strangers that are remembered."""
+"""Foreign nodes that are remembered."""
 APART = 2.0
-"""TTLs between two messages that prove a stranger."""
+"""TTLs between two messages that prove that a node is foreign."""
 
 
-class Strangers:
+class ForeignNodes:
     """Hears the status of all nodes.
 
     Args:
         topics: of the app.
         members: the names of the nodes that the engine has; None while it does not answer.
         ttl: seconds that a lease lasts.
-        link: its `conflict` is set while there is a stranger.
-        events: `PrefixShared` is emitted when one is noticed, and when it is gone.
+        link: its `conflict` is set while there is a foreign node.
+        events: `PrefixShared` is emitted when one is detected, and when it is gone.
         now: seconds of a clock that never goes back.
     """
 
@@ -51,7 +51,7 @@ class Strangers:
         self._events = events
         self._now = now
         self._seen: dict[str, float] = {}
-        self._said: str | None = None
+        self._reported: str | None = None
 
     def received(self, message: Received) -> None:
         """Take the status of a node."""
@@ -60,19 +60,19 @@ class Strangers:
             return
         if node in members or not _is_online(message.payload):
             self._seen.pop(node, None)
-            if node == self._said:
-                self._said = None
-                self._tell(None)
+            if node == self._reported:
+                self._reported = None
+                self._report(None)
         elif len(self._seen) < MOST or node in self._seen:
             since = self._seen.setdefault(node, self._now())
-            if self._said is None and self._now() - since >= APART * self._ttl:
-                self._said = node
-                self._tell(
+            if self._reported is None and self._now() - since >= APART * self._ttl:
+                self._reported = node
+                self._report(
                     f"the node {clean(node)!r} publishes below {self._prefix + '/'!r}, and our engine does not know it,"
                     " so it has another engine. Give all nodes the same engine, or another prefix"
                 )
 
-    def _tell(self, reason: str | None) -> None:
+    def _report(self, reason: str | None) -> None:
         self._link.conflict = reason
         self._events.emit(PrefixShared(reason))
 

@@ -8,15 +8,15 @@ from collections.abc import Iterable
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
+from leadsman.nodes.cluster.cluster import Cluster
 from leadsman.nodes.cluster.hearing import is_heard
 from leadsman.nodes.cluster.shards import Pool
 from leadsman.nodes.document import LIFE, MOST_NAMED, MOST_SHARDS, Brief, Lacking, NodeDocument, State, encoded, named
 from leadsman.nodes.lease.lease import DRAINING
 from leadsman.nodes.requests import Drain, DrainDoor, Drained, told
+from leadsman.nodes.shared_app import SharedApp
 from leadsman.text import clean, log_fields
 from leadsman.timing.clock import Clock, rfc3339
-from leadsman.wiring.cluster import Cluster
-from leadsman.wiring.plan import Plan
 
 LOOKS = 4
 """Times in a TTL that a node looks whether it has something new to say, as when another node has taken a shard."""
@@ -34,7 +34,7 @@ class ClusterReport:
         clock: of the node.
     """
 
-    def __init__(self, cluster: Cluster, plan: Plan, link: Link, clock: Clock) -> None:
+    def __init__(self, cluster: Cluster, plan: SharedApp, link: Link, clock: Clock) -> None:
         self._cluster = cluster
         self._node = cluster.member.node
         self._plan = plan

@@ -7,8 +7,8 @@ import logging
 import math
 import re
 import secrets
-from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, NamedTuple, cast
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from leadsman.adapters.managed import ManagedAdapter
 from leadsman.errors import LeaseStoreRefused, TermsDiffer
@@ -18,20 +18,20 @@ from leadsman.nodes.cluster.node import ClusterNode
 from leadsman.nodes.cluster.shards import Pool, missing_labels, pools_of, shard_of
 from leadsman.nodes.lease.engines import store_at
 from leadsman.nodes.lease.lease import Member, Terms
+from leadsman.nodes.shared_app import SharedApp
+from leadsman.registration.options import is_everywhere
 from leadsman.registration.sharing import bundles_of
+from leadsman.resilience.environment import Environment
 from leadsman.runtime.supervision import cancel, keep_running
 from leadsman.text import clean, counted, describe, log_fields
 from leadsman.timing.clock import Clock
-from leadsman.wiring.plan import is_everywhere
 
 if TYPE_CHECKING:
-    from leadsman.devices.shards import Shards
-    from leadsman.monitoring.strangers import Strangers
     from leadsman.mqtt.link import Link
+    from leadsman.nodes.cluster.foreign_nodes import ForeignNodes
+    from leadsman.nodes.cluster.heard_devices import HeardDevices
     from leadsman.nodes.lease.store import LeaseStore
-    from leadsman.nodes.standby.snapshots import Snapshots
-    from leadsman.wiring.heard import HeardDevices
-    from leadsman.wiring.plan import Plan
+    from leadsman.nodes.snapshots import Snapshots
 
 _STOP_AT, _FLUSH_AT = 0.1, 0.07
 """Parts of the TTL, and seconds at the most, for: the calls of a shard to end; the broker to take what was read before.
@@ -62,9 +62,30 @@ class Ownership(NamedTuple):
     devices: tuple[str, ...]
 
 
+class Shards(Protocol):
+    """Where the devices of the shards of this node are read."""
+
+    @property
+    def environment(self) -> Environment:
+        """That of the app, which stays while shards come and go."""
+        ...
+
+    def begin(self, key: str, names: Iterable[str], permitted: Callable[[], bool]) -> None:
+        """Begin to read the devices of a shard. `permitted` is asked before any of their timers rings."""
+        ...
+
+    async def stop(self, keys: Iterable[str], grace: float) -> int:
+        """End all that runs for these shards. Returns how many calls are alive after `grace` seconds."""
+        ...
+
+    def remove(self, keys: Iterable[str]) -> None:
+        """Forget the devices of these shards, whose polls have ended."""
+        ...
+
+
 class Cluster:
-    """This node: the `leadsman.nodes.cluster.node.Duties` of its shards, and the `leadsman.mqtt.fenced.Fences` of its
-    messages.
+    """This node: the `Duties` of its shards in `leadsman.nodes.cluster.node`, and the `Fences` of its messages in
+    `leadsman.nodes.cluster.fenced_outbox`.
 
     Args:
         plan: the app, with all its devices.
@@ -72,7 +93,7 @@ class Cluster:
         store: its access to the leases; None for the engine of the settings.
     """
 
-    def __init__(self, plan: "Plan", clock: Clock, store: "LeaseStore | None" = None) -> None:
+    def __init__(self, plan: SharedApp, clock: Clock, store: "LeaseStore | None" = None) -> None:
         settings = plan.cluster
         assert settings is not None  # who makes it has looked
         self.terms = Terms(cluster_name(plan.topics.prefix), settings.ttl, settings.shards)
@@ -114,7 +135,7 @@ class Cluster:
         self._task: asyncio.Task[None] | None = None
 
     def token(self, topic: str) -> int | None:
-        """See `leadsman.mqtt.fenced.Fences`."""
+        """See `leadsman.nodes.cluster.fenced_outbox.Fences`."""
         below = topic.startswith(f"{self._topics.prefix}/")
         device = self._topics.device_of(topic) if below else self.described_at(topic)
         if device is None:
@@ -143,9 +164,9 @@ class Cluster:
         lease = None if self.node.snapshot is None else self.node.snapshot.leases.get(key_of(device))
         return lease is not None and lease.owner != self.member.owner
 
-    def strangers(self, link: "Link", events: EventBus) -> "Strangers":
+    def strangers(self, link: "Link", events: EventBus) -> "ForeignNodes":
         """What notices nodes of another cluster below the same prefix."""
-        from leadsman.monitoring.strangers import Strangers
+        from leadsman.nodes.cluster.foreign_nodes import ForeignNodes
 
         def members() -> set[str] | None:
             node = self.node
@@ -153,11 +174,11 @@ class Cluster:
                 return None
             return {self.member.node, *(member.node for member in node.snapshot.members)}
 
-        return Strangers(self._topics, members, self.terms.ttl, link, events, self._clock.uptime)
+        return ForeignNodes(self._topics, members, self.terms.ttl, link, events, self._clock.uptime)
 
     def share_state(self, link: "Link") -> "Snapshots":
         """Hear the failure state of all devices, which the node that has each of them retains."""
-        from leadsman.nodes.standby.snapshots import Snapshots  # only apps that keep their state pay for it
+        from leadsman.nodes.snapshots import Snapshots  # only apps that keep their state pay for it
 
         snapshots = Snapshots(self._topics, self._clock.uptime)
         link.subscriptions.listeners |= dict.fromkeys(snapshots.topic_filters, snapshots.received)
@@ -222,14 +243,14 @@ class Cluster:
         heard = None if self.heard is None else self.heard.key(device)
         return heard or self._key_of.get(self.finders.get(device, device))
 
-    def _heard(self, plan: "Plan", clock: Clock) -> "HeardDevices":
+    def _heard(self, plan: SharedApp, clock: Clock) -> "HeardDevices":
+        from leadsman.nodes.cluster.heard_devices import HeardDevices
         from leadsman.nodes.cluster.hearing import Hearings
-        from leadsman.wiring.heard import HeardDevices
 
         self.node.hearings = Hearings(self.member, self.terms.ttl)
         return HeardDevices(self.node.hearings, self.node, plan.topics, clock)
 
-    async def run(self, shards: "Shards", link: "Link") -> None:
+    async def run(self, shards: Shards, link: "Link") -> None:
         """Be a node until cancelled.
 
         Raises:
@@ -247,7 +268,7 @@ class Cluster:
             for each in beside:
                 each.cancel()
 
-    def start(self, shards: "Shards", link: "Link", end_app: Callable[[str], None]) -> None:
+    def start(self, shards: Shards, link: "Link", end_app: Callable[[str], None]) -> None:
         """Begin to be a node. `end_app` is called with the reason if a person must fix something."""
 
         async def run() -> None:
@@ -265,7 +286,7 @@ class Cluster:
             if self._task is None or not await cancel([self._task], wait):
                 return
 
-    def adapters_here(self, plan: "Plan") -> tuple[ManagedAdapter, ...]:
+    def adapters_here(self, plan: SharedApp) -> tuple[ManagedAdapter, ...]:
         """The adapters that some handler may use on this node, and those that no handler asks for."""
         here, labels = set[int](), self.member.labels
         asked = set[int]()

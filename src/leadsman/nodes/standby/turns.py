@@ -4,18 +4,22 @@ import asyncio
 import contextlib
 import logging
 import time
-from typing import NamedTuple
+from collections.abc import Callable, Coroutine
+from typing import NamedTuple, TypeVar
 
 from leadsman.monitoring.sd_notify import Notifier
 from leadsman.monitoring.watchdog import PERIOD, HealthSummary, health_file, write_health
 from leadsman.mqtt.link import Access
+from leadsman.nodes.shared_app import SharedApp
 from leadsman.nodes.standby.machine import Ended, TakingOver
 from leadsman.nodes.standby.member import Member
 from leadsman.runtime.supervision import cancel
 from leadsman.text import clean, log_fields
 from leadsman.timing.clock import system_clock
-from leadsman.wiring.plan import Plan
-from leadsman.wiring.run import serve
+
+A = TypeVar("A", bound=SharedApp)
+Serve = Callable[[A, Access, asyncio.Event, Member], Coroutine[object, object, int]]
+"""Runs an app while this node owns it."""
 
 _CLOSE = 0.3
 """Seconds for the observation to end, and for its connection to close, each."""
@@ -27,9 +31,9 @@ class _Signs:
     """Shows the service manager and a container that a node that stands by is well. While it is active, the watchdog of
     the app does that."""
 
-    def __init__(self, plan: Plan) -> None:
-        self._notifier = Notifier.from_environment(plan.variables)
-        self._path = health_file(plan.variables)
+    def __init__(self, app: SharedApp) -> None:
+        self._notifier = Notifier.from_environment(app.variables)
+        self._path = health_file(app.variables)
         watchdog = None if self._notifier is None else self._notifier.watchdog
         self.period = PERIOD if watchdog is None else min(PERIOD, watchdog / 2)
         """Seconds between two signs."""
@@ -60,36 +64,41 @@ class _Turn(NamedTuple):
     """Shows that the node is well until it is active."""
 
 
-async def serve_in_turns(plan: Plan, access: Access, stopping: asyncio.Event) -> int:
+async def serve_in_turns(serve: Serve[A], app: A, access: Access, stopping: asyncio.Event) -> int:
     """Run an app on this node whenever it owns it, until `stopping` is set.
+
+    Args:
+        serve: runs the app until an event is set, and returns the number of calls that it left behind.
+        app: the app.
+        access: the broker, and how a connection to it is made.
+        stopping: is set when the process shall end.
 
     Returns:
         The number of calls that did not end and were left behind.
 
     Raises:
-        Stopped: see `leadsman.wiring.run.serve`. Another node takes over.
+        Stopped: as `serve`. Another node takes over.
     """
-    assert plan.standby is not None  # who calls this has looked
+    assert app.standby is not None  # the caller checks this
     clock = system_clock(asyncio.get_running_loop())
-    versions = plan.version, plan.leadsman
-    member = Member(plan.topics, plan.client_id, plan.standby.ttl, versions, access, clock)
-    member.report.devices = plan.devices
-    if plan.keep_state:
+    versions = app.version, app.leadsman
+    member = Member(app.topics, app.client_id, app.standby.ttl, versions, access, clock)
+    member.report.devices = app.devices
+    if app.keep_state:
         member.share_state()
     about = log_fields("standing by", node=member.name)
     what = "%s: this node, %s, shares the app with others, and takes over when none is active; its lease holds for %g s"
-    logger.info(what, plan.name, member.name, plan.standby.ttl, extra=about)
+    logger.info(what, app.name, member.name, app.standby.ttl, extra=about)
     observing = asyncio.get_running_loop().create_task(member.observer.run())
-    signs, left_behind = _Signs(plan), 0
+    signs, left_behind = _Signs(app), 0
     try:
         while await _turn_comes(member, stopping, signs):
             turn = _begin(member, stopping, signs)
             try:
-                left_behind += await serve(plan, member.access, turn.ending, member)
+                left_behind += await serve(app, member.access, turn.ending, member)
             finally:
                 turn.following.cancel()
                 turn.showing.cancel()
-                plan.live.ask_poll = None
             if stopping.is_set():
                 break
             member.feed(Ended())
