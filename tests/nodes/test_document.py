@@ -1,14 +1,19 @@
 """What the document of a node says, and what is read of one that anybody may have written."""
 
 import json
+import subprocess
+import sys
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from leadsman.nodes.document import LARGEST, MOST_BYTES, STATES, NodeDocument, brief, decoded, encoded, named, told
+from leadsman.nodes.brief import STATES, counts_text
+from leadsman.nodes.document import LARGEST, MOST_BYTES, NodeDocument, brief, decoded, encoded, named
 from leadsman.nodes.others import MOST, Others
 
+NOTHING = {"needs": [], "devices": 0}
 STATE = st.sampled_from(STATES)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 10) | st.floats(allow_nan=False) | st.text(max_size=5),
@@ -62,6 +67,49 @@ def test_a_document_that_somebody_has_changed_fits_the_schema_or_is_none(state, 
         assert brief(read)["node"] == "pi-1"
 
 
+@pytest.mark.parametrize(
+    ("kind", "changes", "read"),
+    [
+        ("standby", {"ttl_s": True}, {"ttl_s": 0.0}),
+        ("standby", {"ttl_s": 10**400}, {"ttl_s": 0.0}),
+        ("standby", {"ttl_s": float("nan")}, {"ttl_s": 0.0}),
+        ("standby", {"owner": ""}, {"owner": None}),
+        ("standby", {"token": None}, {"token": 0}),
+        ("standby", {"labels": None}, {"labels": []}),
+        ("standby", {"labels": ["ble", 1, None, "x" * 300]}, {"labels": ["ble", "x" * 200]}),
+        ("standby", {"version": "\ud800"}, {"version": "\ud800"}),
+        ("standby", {"device_count": 10**4299}, {"device_count": 2}),
+        ("standby", {"registered": -1}, {"registered": 2}),
+        ("standby", {"without_node": [1, {"needs": "ble", "devices": 2.5}]}, {"without_node": [NOTHING, NOTHING]}),
+        ("standby", {"handovers": []}, {"handovers": dict.fromkeys(["takeovers", "gained", "lost", "released"], 0)}),
+        ("cluster", {"engine": None}, {"engine": {"reachable": True, "unreachable_since": None}}),
+        ("cluster", {"shards": {"x" * 300: 1}}, {"shards": {"x" * 200: {"token": 0, "since": ""}}}),
+        ("cluster", {"shards": [], "shard_count": True}, {"shards": {}, "shard_count": 0}),
+        ("cluster", {"unowned": ["a", "b"], "unowned_count": 0}, {"unowned": ["a", "b"], "unowned_count": 2}),
+    ],
+)
+def test_a_field_that_is_wrong_says_nothing_one_that_is_long_is_cut_and_the_others_stay(kind, changes, read):
+    written = document("active", kind)
+    assert decoded("pi-1", json.dumps(written | changes).encode()) == written | read
+
+
+@pytest.mark.parametrize("kind", ["standby", "cluster"])
+def test_a_document_with_nothing_but_a_node_a_kind_and_a_state_is_read(kind):
+    read = decoded("pi-1", json.dumps({"node": "pi-1", "kind": kind, "state": "active"}).encode())
+    assert (read["devices"], read["device_count"], read["at"], "token" in read) == ([], 0, "", False)
+    for wrong in ({"state": []}, {"state": "odd"}, {"kind": {}}, {"node": None}):
+        assert decoded("pi-1", json.dumps(document("active", kind) | wrong).encode()) is None
+
+
+def test_an_app_without_other_nodes_answers_without_what_reads_documents_of_nodes():
+    code = (
+        "import sys, leadsman.introspection.service, leadsman.introspection.sections, leadsman.introspection.measures;"
+        "assert 'leadsman.nodes.brief' in sys.modules;"
+        "assert 'leadsman.nodes.document' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 @given(st.binary(max_size=40) | JSON.map(lambda found: json.dumps(found).encode()))
 def test_what_is_no_document_is_none(payload):
     assert decoded("pi-1", payload) is None
@@ -83,9 +131,9 @@ def test_the_names_of_devices_are_bounded_and_sorted(names, more):
 
 
 def test_numbers_of_nodes_are_told_in_words():
-    assert told({"standby": 2, "active": 1, "taking_over": 0, "odd": 4}) == "1 active, 2 standby"
-    assert told({"taking_over": 1}) == "1 taking over"
-    assert told(None) == told([1]) == told({"active": "one"}) == ""
+    assert counts_text({"standby": 2, "active": 1, "taking_over": 0, "odd": 4}) == "1 active, 2 standby"
+    assert counts_text({"taking_over": 1}) == "1 taking over"
+    assert counts_text(None) == counts_text([1]) == counts_text({"active": "one"}) == ""
 
 
 class Time:

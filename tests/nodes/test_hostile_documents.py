@@ -25,11 +25,13 @@ from leadsman.nodes.lease.lease import Lease, Member, Terms, read_member
 from leadsman.nodes.lease.postgres import _members
 from leadsman.nodes.lease.store import Snapshot
 from leadsman.nodes.others import Others
+from leadsman.nodes.report import About
 from leadsman.nodes.requests import DrainDoor
-from leadsman.nodes.standby.lease import LARGEST_TOKEN, LONGEST_OWNER, LONGEST_TTL, decoded, is_online
 from leadsman.nodes.standby.machine import LeaseHeard, StatusHeard
 from leadsman.nodes.standby.observer import Observer
-from leadsman.nodes.standby.report import About, NodeReport, Situation
+from leadsman.nodes.standby.renewal import LARGEST_TOKEN, LONGEST_OWNER, LONGEST_TTL, decoded
+from leadsman.nodes.standby.report import StandbyReport, Standing
+from leadsman.nodes.status import is_online
 from leadsman.text import clean
 from leadsman.timing.clock import Clock
 from leadsman_rigs.hostile import BOMBS, LIES, payloads, values
@@ -74,12 +76,12 @@ def test_a_lease_is_one_or_none_and_a_status_says_something_or_nothing(payload):
 
 
 def report(sent, asked):
-    return NodeReport(
-        About("pi-1", 3.0, "1", "0.1"),
+    return StandbyReport(
+        About("pi-1", "standby", 3.0, "1", "0.1"),
         TOPICS,
         CLOCK,
         sent.append,
-        lambda: Situation("standby", 1.0, "pi-2", None, 0),
+        lambda: Standing("standby", 1.0, "pi-2", None, 0),
         asked.append,
     )
 

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from leadsman.introspection.document import AdapterSection, AppSection, FieldTerms, Runtime
     from leadsman.introspection.watching import Watching
     from leadsman.monitoring.trace import Trace
-    from leadsman.nodes.document import Brief
-    from leadsman.nodes.standby.member import Ownership
+    from leadsman.nodes.brief import Brief
+    from leadsman.nodes.standby.node import Ownership
     from leadsman.runtime.found_devices import FoundDevices
     from leadsman.runtime.subscriber import Subscriber
 

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from leadsman.nodes.document import LIFE, Brief, NodeDocument, brief, decoded
+from leadsman.nodes.brief import Brief
+from leadsman.nodes.document import LIFE, NodeDocument, brief, decoded
 
 MOST = 256
 """Nodes that are kept."""

@@ -42,9 +42,10 @@ if TYPE_CHECKING:
     from leadsman.devices.shards import Shards
     from leadsman.discovery.registered import Described
     from leadsman.introspection.watching import Watching
+    from leadsman.nodes.brief import Brief
     from leadsman.nodes.cluster.cluster import Cluster
-    from leadsman.nodes.document import Brief
-    from leadsman.nodes.standby.member import Member, Ownership
+    from leadsman.nodes.standby.node import Ownership
+    from leadsman.nodes.standby.node import StandbyNode as Member
     from leadsman.wiring.discovery import Presence
 
 _HAND_OVER = 0.9

@@ -17,11 +17,11 @@ from leadsman.wiring.plan import Plan
 if TYPE_CHECKING:
     from leadsman.discovery.registered import Described
     from leadsman.introspection.watching import Watching
+    from leadsman.nodes.brief import Brief
     from leadsman.nodes.cluster.cluster import Cluster
     from leadsman.nodes.cluster.report import ClusterReport
-    from leadsman.nodes.document import Brief
     from leadsman.nodes.snapshots import Snapshots
-    from leadsman.nodes.standby.member import Ownership
+    from leadsman.nodes.standby.node import Ownership
 
 
 class Core(NamedTuple):

@@ -19,7 +19,7 @@ from leadsman.wiring.life import Life
 from leadsman.wiring.plan import Plan
 
 if TYPE_CHECKING:
-    from leadsman.nodes.standby.member import Member
+    from leadsman.nodes.standby.node import StandbyNode
 
 _CANCEL_GRACE, _FLUSH, _CLOSE = 0.4, 0.6, 0.3
 """Seconds, of the two that `leadsman.process` allows, for: handlers to end; the broker to take the remaining messages;
@@ -35,7 +35,7 @@ class Running(NamedTuple):
     lifespan: Lifespan
 
 
-async def serve(plan: Plan, access: Access, stopping: asyncio.Event, member: "Member | None" = None) -> int:
+async def serve(plan: Plan, access: Access, stopping: asyncio.Event, member: "StandbyNode | None" = None) -> int:
     """Run an app until `stopping` is set, then end it within two seconds.
 
     Args:

@@ -1,7 +1,6 @@
 """Nodes of one app, and a broker, in virtual time: the machine of `leadsman.nodes.standby.machine` with everything
 around it that matters, and nothing else."""
 
-from leadsman.nodes.standby.lease import Lease
 from leadsman.nodes.standby.machine import (
     Begin,
     Blind,
@@ -25,6 +24,7 @@ from leadsman.nodes.standby.machine import (
     may_connect,
     step,
 )
+from leadsman.nodes.standby.renewal import Renewal
 
 TICK = 0.5
 TTL = 6.0
@@ -276,7 +276,7 @@ class World:
 
 
 def lease(owner="n1", token=5, ttl=TTL, sent=0.0):
-    return Lease(owner, token, ttl, sent)
+    return Renewal(owner, token, ttl, sent)
 
 
 def apply(world, fault, number):

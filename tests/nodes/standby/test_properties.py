@@ -5,8 +5,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.nodes.standby.model import ENDS_AFTER, FAULTS, TICK, TTL, World, apply, lease
 
-from leadsman.nodes.standby.lease import LARGEST_TOKEN, LONGEST_TTL
 from leadsman.nodes.standby.machine import LONGEST_WAIT, MOST_TIMES
+from leadsman.nodes.standby.renewal import LARGEST_TOKEN, LONGEST_TTL
 
 schedules = st.lists(
     st.tuples(st.sampled_from(FAULTS), st.integers(0, 2), st.sampled_from([0.5, 1.0, 2.5, 5.0, 7.0, 12.0, 20.0])),

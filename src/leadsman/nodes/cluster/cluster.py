@@ -8,7 +8,7 @@ import math
 import re
 import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from leadsman.adapters.managed import ManagedAdapter
 from leadsman.errors import LeaseStoreRefused, TermsDiffer
@@ -16,6 +16,7 @@ from leadsman.event_bus import EventBus
 from leadsman.nodes.cluster.hearing import is_heard, key_of
 from leadsman.nodes.cluster.node import ClusterNode
 from leadsman.nodes.cluster.shards import Pool, missing_labels, pools_of, shard_of
+from leadsman.nodes.document import OwnedShard
 from leadsman.nodes.lease.engines import store_at
 from leadsman.nodes.lease.lease import Member, Terms
 from leadsman.nodes.shared_app import SharedApp
@@ -24,7 +25,7 @@ from leadsman.registration.sharing import bundles_of
 from leadsman.resilience.environment import Environment
 from leadsman.runtime.supervision import cancel, keep_running
 from leadsman.text import clean, counted, describe, log_fields
-from leadsman.timing.clock import Clock
+from leadsman.timing.clock import Clock, rfc3339
 
 if TYPE_CHECKING:
     from leadsman.mqtt.link import Link
@@ -50,16 +51,6 @@ SHOWN = 5
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 logger = logging.getLogger("leadsman")
-
-
-class Ownership(NamedTuple):
-    """A shard that is at work on this node."""
-
-    token: int
-    """The fencing token of its lease."""
-    since: float
-    """When its devices began to be read here, epoch seconds."""
-    devices: tuple[str, ...]
 
 
 class Shards(Protocol):
@@ -108,7 +99,7 @@ class Cluster:
         """The devices of each shard that has any, by its key; side jobs are among them."""
         self.pools = pools_of(set(found))
         """The shards that the same nodes can have."""
-        self.owned: dict[str, Ownership] = {}
+        self.owned: dict[str, OwnedShard] = {}
         """The shards at work on this node, by key."""
         self.missing: tuple[Pool, ...] = ()
         """The pools that nobody can read, since no node has all the labels that their devices need."""
@@ -155,7 +146,7 @@ class Cluster:
         """The fencing token under which this node may act for a device now; None if it may not. Ask before each act."""
         key = self._key_of.get(device)
         at_work = None if key is None else self.owned.get(key)
-        return None if key is None or at_work is None or not self.node.allows(key) else at_work.token
+        return None if key is None or at_work is None or not self.node.allows(key) else at_work["token"]
 
     def elsewhere(self, device: str, finder: str) -> bool:
         """Whether another node may have a device that this one has forgotten, and that `finder` had found here."""
@@ -190,9 +181,8 @@ class Cluster:
         for key, token in tokens.items():
             if is_heard(key):
                 continue
-            names = self.devices[key]
-            self.owned[key] = Ownership(token, self._clock.wall(), names)
-            self._shards.begin(key, names, functools.partial(self.node.allows, key))
+            self.owned[key] = {"token": token, "since": rfc3339(self._clock.wall())}
+            self._shards.begin(key, self.devices[key], functools.partial(self.node.allows, key))
         if self.heard is not None:
             self.heard.begin(tokens)
         self._report("takes", tokens)

@@ -5,7 +5,6 @@ A node that starts is known to the engine before it says that it is online. So i
 two times, two TTLs apart, at which the engine does not have it. Nothing is concluded while the engine does not answer.
 """
 
-import json
 from collections.abc import Callable, Collection
 
 from leadsman.event_bus import EventBus
@@ -13,6 +12,7 @@ from leadsman.events import PrefixShared
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.topics import NODES, Topics
+from leadsman.nodes.status import is_online
 from leadsman.text import clean
 
 MOST = 256
@@ -58,7 +58,7 @@ class ForeignNodes:
         node, members = message.topic.split("/")[-2], self._members()
         if message.retain or members is None:
             return
-        if node in members or not _is_online(message.payload):
+        if node in members or not is_online(message.payload):
             self._seen.pop(node, None)
             if node == self._reported:
                 self._reported = None
@@ -75,11 +75,3 @@ class ForeignNodes:
     def _report(self, reason: str | None) -> None:
         self._link.conflict = reason
         self._events.emit(PrefixShared(reason))
-
-
-def _is_online(payload: bytes) -> bool:
-    try:
-        found = json.loads(payload)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(found, dict) and found.get("state") == "online"

@@ -1,123 +1,83 @@
-"""What a node of a cluster says of itself, and what it can be asked. Imported only in a cluster."""
+"""What a node of a cluster says of itself."""
 
-import asyncio
-import logging
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link
-from leadsman.mqtt.message import Message
+from leadsman.nodes.brief import Brief, State
 from leadsman.nodes.cluster.cluster import Cluster
 from leadsman.nodes.cluster.hearing import is_heard
-from leadsman.nodes.cluster.shards import Pool
-from leadsman.nodes.document import LIFE, MOST_NAMED, MOST_SHARDS, Brief, Lacking, NodeDocument, State, encoded, named
+from leadsman.nodes.document import MOST_NAMED, MOST_SHARDS, Lacking, Situation, named
 from leadsman.nodes.lease.lease import DRAINING
-from leadsman.nodes.requests import Drain, DrainDoor, Drained, told
+from leadsman.nodes.report import About, NodeReport
+from leadsman.nodes.requests import Drain
 from leadsman.nodes.shared_app import SharedApp
-from leadsman.text import clean, log_fields
+from leadsman.text import clean
 from leadsman.timing.clock import Clock, rfc3339
 
 LOOKS = 4
 """Times in a TTL that a node looks whether it has something new to say, as when another node has taken a shard."""
 
-logger = logging.getLogger("leadsman")
 
-
-class ClusterReport:
-    """Publishes the document of this node, and takes requests to drain it.
+class ClusterReport(NodeReport):
+    """The report of a node of a cluster.
 
     Args:
         cluster: this node.
-        plan: the app, with all its devices.
+        app: the app, with all its devices.
         link: the connection to the broker, before it has subscribed.
         clock: of the node.
     """
 
-    def __init__(self, cluster: Cluster, plan: SharedApp, link: Link, clock: Clock) -> None:
+    def __init__(self, cluster: Cluster, app: SharedApp, link: Link, clock: Clock) -> None:
+        about = About(cluster.member.node, "cluster", cluster.terms.ttl, app.version, app.leadsman)
+        super().__init__(about, app.topics, clock, link.put, qos=1, looks=LOOKS)
         self._cluster = cluster
-        self._node = cluster.member.node
-        self._plan = plan
-        self._link = link
-        self._clock = clock
         self._state: State = "taking_over"
         self._since = clock.wall()
-        self._said: NodeDocument | None = None
-        self._said_at = 0.0
-        self._handle: asyncio.TimerHandle | None = None
-        self._door = DrainDoor(plan.topics, clock.wall, self._drained)
-        jobs = plan.jobs
+        jobs = app.jobs
         self._devices = {key: [each for each in names if each not in jobs] for key, names in cluster.devices.items()}
-        link.subscriptions.listeners[plan.topics.drain(self._node)] = self._asked
+        link.subscriptions.listeners[self.drain_topic] = self.asked
 
     def start(self) -> None:
         """Begin to say what the node is."""
-        self._cluster.on_change.append(self._look)
-        self._look()
+        self._cluster.on_change.append(self.look)
+        self.publish()
 
-    def goodbye(self) -> None:
-        """Remove the document; the node ends."""
-        if self._handle is not None:
-            self._handle.cancel()
-            self._cluster.on_change.remove(self._look)
-            self._link.put(Message(self._topic, b"", 1, retain=True, latest=True))
-
-    def briefs(self) -> list[Brief]:
-        """All nodes as the engine has them, this one included, by name."""
+    def others(self) -> Mapping[str, Brief]:
+        """See `NodeReport`. The nodes are those that the engine has."""
         snapshot = self._cluster.node.snapshot
-        found: dict[str, Brief] = {}
-        if snapshot is not None:
-            shards, devices = Counter[str](), Counter[str]()
-            for key, lease in snapshot.leases.items():
-                shards[lease.node] += 0 if is_heard(key) else 1
-                devices[lease.node] += 1 if is_heard(key) else len(self._devices.get(key, ()))
-            for member in snapshot.members:
-                found[member.node] = {
-                    "node": member.node,
-                    "state": "draining" if member.draining else "active",
-                    "labels": sorted(member.labels - {DRAINING}),
-                    "devices": devices[member.node],
-                    "shards": shards[member.node],
-                    "version": clean(member.version),
-                }
-        self._note(self._clock.wall())
-        found[self._node] = {
-            "node": self._node,
-            "state": self._state,
-            "since": rfc3339(self._since),
-            "labels": sorted(self._cluster.member.labels),
-            "devices": len(self._owned()),
-            "shards": len(self._cluster.owned),
-            "version": clean(self._plan.version),
-        }
-        return [each for _, each in sorted(found.items())]
-
-    def document(self) -> NodeDocument:
-        """What is published."""
-        cluster, clock = self._cluster, self._clock
-        node, holdings, now = cluster.node, cluster.node.holdings, clock.wall()
-        self._note(now)
-        devices = self._owned()
-        unowned = self._unowned()
-        lost = node.unreachable_since
+        if snapshot is None:
+            return {}
+        shards, devices = Counter[str](), Counter[str]()
+        for key, lease in snapshot.leases.items():
+            shards[lease.node] += 0 if is_heard(key) else 1
+            devices[lease.node] += 1 if is_heard(key) else len(self._devices.get(key, ()))
         return {
-            "node": self._node,
-            "kind": "cluster",
-            "state": self._state,
+            member.node: {
+                "node": member.node,
+                "state": "draining" if member.draining else "active",
+                "labels": sorted(member.labels - {DRAINING}),
+                "devices": devices[member.node],
+                "shards": shards[member.node],
+                "version": clean(member.version),
+            }
+            for member in snapshot.members
+        }
+
+    def situation(self) -> Situation:
+        """See `NodeReport`."""
+        cluster, clock, node = self._cluster, self._clock, self._cluster.node
+        state, devices, unowned, lost = self._noted_state(), self._owned(), self._unowned(), node.unreachable_since
+        return {
+            "state": state,
             "since": rfc3339(self._since),
-            "at": rfc3339(now),
-            "ttl_s": cluster.terms.ttl,
-            "version": clean(self._plan.version),
-            "leadsman": self._plan.leadsman,
             "labels": sorted(cluster.member.labels),
-            "shards": {
-                key: {"token": cluster.owned[key].token, "since": rfc3339(cluster.owned[key].since)}
-                for key in sorted(cluster.owned)[:MOST_SHARDS]
-            },
+            "shards": {key: cluster.owned[key] for key in sorted(cluster.owned)[:MOST_SHARDS]},
             "shard_count": len(cluster.owned),
             "engine": {
                 "reachable": lost is None,
-                "unreachable_since": None if lost is None else rfc3339(now - clock.uptime() + lost),
+                "unreachable_since": None if lost is None else rfc3339(clock.wall() - clock.uptime() + lost),
             },
             "devices": named(devices),
             "device_count": len(devices),
@@ -127,32 +87,24 @@ class ClusterReport:
             "members": sorted({each.node for each in node.snapshot.members} if node.snapshot else ())[:MOST_NAMED],
             "handovers": {
                 "takeovers": 0,
-                "gained": holdings.gained,
-                "lost": holdings.lost,
-                "released": holdings.released,
+                "gained": node.holdings.gained,
+                "lost": node.holdings.lost,
+                "released": node.holdings.released,
             },
             "without_node": self._without_node(),
         }
 
-    @property
-    def _topic(self) -> str:
-        return self._plan.topics.of_node(self._node)
+    def drain(self, request: Drain) -> tuple[State, list[Lacking]]:
+        """See `NodeReport`."""
+        node = self._cluster.node
+        before = node.member.draining
+        node.drain(request.draining)
+        if before != request.draining:  # else a flood of requests would cost a document each
+            self.look()
+        return self._noted_state(), self._without_node()
 
-    def _look(self) -> None:
-        """Publish the document if it is another one than before, or a TTL old."""
-        ttl = self._cluster.terms.ttl
-        if self._handle is not None:
-            self._handle.cancel()
-        self._handle = asyncio.get_running_loop().call_later(ttl / LOOKS, self._look)
-        document, now = self.document(), self._clock.monotonic()
-        said = self._said
-        if said is None or now >= self._said_at + ttl or document != {**said, "at": document["at"]}:
-            self._said, self._said_at = document, now
-            expires = now + LIFE * ttl
-            self._link.put(Message(self._topic, encoded(document), 1, retain=True, latest=True, expires=expires))
-
-    def _note(self, now: float) -> None:
-        """Note since when the node is what it is."""
+    def _noted_state(self) -> State:
+        """What the node is; it is noted since when."""
         node = self._cluster.node
         state: State = "active"
         if node.member.draining:
@@ -162,7 +114,8 @@ class ClusterReport:
         elif node.snapshot is None:
             state = "taking_over"
         if state != self._state:
-            self._state, self._since = state, now
+            self._state, self._since = state, self._clock.wall()
+        return state
 
     def _owned(self) -> set[str]:
         """The devices of this node, those that were found at run time included."""
@@ -171,10 +124,6 @@ class ClusterReport:
         heard = () if cluster.heard is None else cluster.heard.names(cluster.node.holdings.keys)
         return devices | {found for found, finder in cluster.finders.items() if finder in devices} | {*heard}
 
-    def _names(self, keys: Iterable[str]) -> list[str]:
-        """The devices of shards that this node knows of."""
-        return [name for key in keys for name in self._devices.get(key, ())]
-
     def _unowned(self) -> list[str]:
         """The devices of shards that no node had when the engine was last heard of."""
         snapshot = self._cluster.node.snapshot
@@ -182,29 +131,10 @@ class ClusterReport:
             return []
         return self._names(self._devices.keys() - snapshot.leases.keys() - self._cluster.owned.keys())
 
+    def _names(self, keys: Iterable[str]) -> list[str]:
+        """The devices of shards that this node knows of."""
+        return [name for key in keys for name in self._devices.get(key, ())]
+
     def _without_node(self) -> list[Lacking]:
-        pools: Iterable[Pool] = self._cluster.node.without_node()
-        found = ((pool.needs, len(self._names(pool.keys))) for pool in pools)
+        found = ((pool.needs, len(self._names(pool.keys))) for pool in self._cluster.node.without_node())
         return [{"needs": sorted(needs), "devices": devices} for needs, devices in found if devices]
-
-    def _asked(self, received: Received) -> None:
-        if (answer := self._door.answer(received)) is not None:
-            self._link.put(answer)
-
-    def _drained(self, request: Drain) -> Drained:
-        node = self._cluster.node
-        before = node.member.draining
-        node.drain(request.draining)
-        about = log_fields("drain", node=self._node, by=request.by)
-        logger.info("this node, %s, %s", self._node, told(request), extra=about)
-        if (
-            self._handle is not None and before != request.draining
-        ):  # else a flood of requests would cost a document each
-            self._look()
-        self._note(self._clock.wall())
-        return {
-            "node": self._node,
-            "draining": request.draining,
-            "state": self._state,
-            "without_node": self._without_node(),
-        }

@@ -32,7 +32,7 @@ from the moment when they *heard* it, which is later.
 import math
 from typing import NamedTuple
 
-from leadsman.nodes.standby.lease import LARGEST_TOKEN, Lease
+from leadsman.nodes.standby.renewal import LARGEST_TOKEN, Renewal
 
 RENEWALS = 3
 """Renewals in a TTL: two may be lost."""
@@ -72,7 +72,7 @@ class View(NamedTuple):
 
     since: float | None = None
     """Since when it observes without a break; None while it does not."""
-    lease: Lease | None = None
+    lease: Renewal | None = None
     """The latest lease; None if it is gone."""
     heard: float = -math.inf
     """When the lease changed last."""
@@ -147,7 +147,7 @@ class Blind(NamedTuple):
 class LeaseHeard(NamedTuple):
     """A message at the topic of the lease; None: it is gone."""
 
-    lease: Lease | None
+    lease: Renewal | None
 
 
 class StatusHeard(NamedTuple):
@@ -197,7 +197,7 @@ class Begin(NamedTuple):
 class Renew(NamedTuple):
     """Publish this lease on the connection with the id of the app."""
 
-    lease: Lease
+    lease: Renewal
 
 
 class Stop(NamedTuple):
@@ -350,12 +350,12 @@ def _owner(node: Node, state: TakingOver | Active, event: Event, moment: Moment)
     return node, ()
 
 
-def _beats(lease: Lease, token: int, owner: str) -> bool:
+def _beats(lease: Renewal, token: int, owner: str) -> bool:
     """Whether another node's lease counts more than ours. Of two that took over together, the name decides."""
     return (lease.token, lease.owner) > (token, owner)
 
 
-def _confirmed(node: Node, state: TakingOver | Active, lease: Lease, now: float) -> Step:
+def _confirmed(node: Node, state: TakingOver | Active, lease: Renewal, now: float) -> Step:
     """Our own lease came back."""
     until = lease.sent + node.rule.ttl
     if lease.token != state.token or lease.sent > now or until <= now:
@@ -371,7 +371,7 @@ def _renewed(node: Node, now: float) -> Step:
     if not isinstance(state, TakingOver | Active) or not may_connect(node, now):
         return node, ()
     state = state._replace(renew_at=now + rule.ttl / RENEWALS)
-    return node._replace(state=state), (Renew(Lease(rule.owner, state.token, rule.ttl, now)),)
+    return node._replace(state=state), (Renew(Renewal(rule.owner, state.token, rule.ttl, now)),)
 
 
 def _fenced(node: Node, reason: str, *, rest: bool) -> Step:

@@ -22,13 +22,14 @@ from leadsman.mqtt.connection_state import ConnectionState
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics
 from leadsman.nodes.snapshots import Snapshots
-from leadsman.nodes.standby.lease import decoded, is_online
 from leadsman.nodes.standby.machine import Blind, Event, LeaseHeard, Observing, StatusHeard
+from leadsman.nodes.standby.renewal import decoded
+from leadsman.nodes.status import is_online
 from leadsman.text import clean, describe, log_fields
 from leadsman.timing.clock import Clock
 
 if TYPE_CHECKING:
-    from leadsman.nodes.standby.report import NodeReport
+    from leadsman.nodes.standby.report import StandbyReport
 
 SETTLE = 0.25
 """Seconds from the last SUBACK until all that the broker retains is heard: brokers send it at once, but not in a
@@ -75,7 +76,7 @@ class Observer:
         self._reason: str | None = None
         self.snapshots: Snapshots | None = None
         """What keeps the failure state of the devices; None if it is not shared. Set it before `run`."""
-        self.report: NodeReport | None = None
+        self.report: StandbyReport | None = None
         """What tells and hears of the nodes. Set it before `run`."""
 
     async def run(self) -> None:
@@ -88,7 +89,7 @@ class Observer:
             if self._observing.is_set():
                 self._observing.clear()
                 if self.report is not None:
-                    self.report.others.forget()
+                    self.report.heard.forget()
                 self._feed(Blind())
             if self._connection is not None:
                 self._connection.abort()

@@ -12,13 +12,13 @@ from leadsman.monitoring.watchdog import PERIOD, HealthSummary, health_file, wri
 from leadsman.mqtt.link import Access
 from leadsman.nodes.shared_app import SharedApp
 from leadsman.nodes.standby.machine import Ended, TakingOver
-from leadsman.nodes.standby.member import Member
+from leadsman.nodes.standby.node import StandbyNode
 from leadsman.runtime.supervision import cancel
 from leadsman.text import clean, log_fields
 from leadsman.timing.clock import system_clock
 
 A = TypeVar("A", bound=SharedApp)
-Serve = Callable[[A, Access, asyncio.Event, Member], Coroutine[object, object, int]]
+Serve = Callable[[A, Access, asyncio.Event, StandbyNode], Coroutine[object, object, int]]
 """Runs an app while this node owns it."""
 
 _CLOSE = 0.3
@@ -82,53 +82,53 @@ async def serve_in_turns(serve: Serve[A], app: A, access: Access, stopping: asyn
     assert app.standby is not None  # the caller checks this
     clock = system_clock(asyncio.get_running_loop())
     versions = app.version, app.leadsman
-    member = Member(app.topics, app.client_id, app.standby.ttl, versions, access, clock)
-    member.report.devices = app.devices
+    node = StandbyNode(app.topics, app.client_id, app.standby.ttl, versions, access, clock)
+    node.report.devices = app.devices
     if app.keep_state:
-        member.share_state()
-    about = log_fields("standing by", node=member.name)
+        node.share_state()
+    about = log_fields("standing by", node=node.name)
     what = "%s: this node, %s, shares the app with others, and takes over when none is active; its lease holds for %g s"
-    logger.info(what, app.name, member.name, app.standby.ttl, extra=about)
-    observing = asyncio.get_running_loop().create_task(member.observer.run())
+    logger.info(what, app.name, node.name, app.standby.ttl, extra=about)
+    observing = asyncio.get_running_loop().create_task(node.observer.run())
     signs, left_behind = _Signs(app), 0
     try:
-        while await _turn_comes(member, stopping, signs):
-            turn = _begin(member, stopping, signs)
+        while await _turn_comes(node, stopping, signs):
+            turn = _begin(node, stopping, signs)
             try:
-                left_behind += await serve(app, member.access, turn.ending, member)
+                left_behind += await serve(app, node.access, turn.ending, node)
             finally:
                 turn.following.cancel()
                 turn.showing.cancel()
             if stopping.is_set():
                 break
-            member.feed(Ended())
+            node.feed(Ended())
         return left_behind
     finally:
         await cancel([observing], _CLOSE)
-        await member.close()
+        await node.close()
         signs.close()
 
 
-async def _turn_comes(member: Member, stopping: asyncio.Event, signs: _Signs) -> bool:
+async def _turn_comes(node: StandbyNode, stopping: asyncio.Event, signs: _Signs) -> bool:
     """Wait until this node takes over. False if the process is to stop."""
     while not stopping.is_set():
-        words = "stands by" if member.owner is None else f"stands by for {clean(member.owner)}"
-        signs.give("drains" if member.draining else words)
-        if await member.turn_or(stopping, signs.period):
+        words = "stands by" if node.owner is None else f"stands by for {clean(node.owner)}"
+        signs.give("drains" if node.draining else words)
+        if await node.turn_or(stopping, signs.period):
             return True
     return False
 
 
-def _begin(member: Member, stopping: asyncio.Event, signs: _Signs) -> _Turn:
+def _begin(node: StandbyNode, stopping: asyncio.Event, signs: _Signs) -> _Turn:
     ending = asyncio.Event()
-    member.begin(ending)
+    node.begin(ending)
 
     async def follow() -> None:
         await stopping.wait()
         ending.set()
 
     async def show() -> None:
-        while isinstance(member.state, TakingOver):  # for a TTL at most, which may be longer than WatchdogSec
+        while isinstance(node.state, TakingOver):  # for a TTL at most, which may be longer than WatchdogSec
             signs.give("takes over")
             await asyncio.sleep(signs.period)
 

@@ -15,10 +15,9 @@ from leadsman.mqtt.connection import Connect, Connection, ConnectionListener, Co
 from leadsman.mqtt.link import Access
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics
-from leadsman.nodes import document
-from leadsman.nodes.requests import Drain as DrainRequested
+from leadsman.nodes import brief
+from leadsman.nodes.report import About
 from leadsman.nodes.snapshots import Snapshots
-from leadsman.nodes.standby.lease import encoded
 from leadsman.nodes.standby.machine import (
     Action,
     Active,
@@ -46,7 +45,8 @@ from leadsman.nodes.standby.machine import (
     step,
 )
 from leadsman.nodes.standby.observer import Observer
-from leadsman.nodes.standby.report import About, NodeReport, Situation
+from leadsman.nodes.standby.renewal import encoded
+from leadsman.nodes.standby.report import StandbyReport, Standing
 from leadsman.nodes.standby.session import OwnedConnection, Relay
 from leadsman.text import clean, log_fields
 from leadsman.timing.clock import Clock, rfc3339
@@ -56,7 +56,7 @@ SHORTEST_WAIT = 0.001
 LONGEST_HOST = 40
 """Characters of the host in the name of a node."""
 
-_WORDS: Mapping[type[State], document.State] = {
+_WORDS: Mapping[type[State], brief.State] = {
     Standby: "standby",
     TakingOver: "taking_over",
     Active: "active",
@@ -85,8 +85,8 @@ class Ownership(NamedTuple):
     """How often this process took over, this time included."""
 
 
-class Member:
-    """This node.
+class StandbyNode:
+    """One node of a pair.
 
     Args:
         topics: of the app.
@@ -123,8 +123,8 @@ class Member:
         observed = f"{client_id}-standby-{self.name[-6:]}"
         connector = access.connector(primary)
         self.observer = Observer(observed, topics, connector, primary.protocol, self.feed, clock)
-        about = About(self.name, ttl, *versions)
-        self.report = NodeReport(about, topics, clock, self.observer.publish, self._situation, self._drain)
+        about = About(self.name, "standby", ttl, *versions)
+        self.report = StandbyReport(about, topics, clock, self.observer.publish, self._standing, self._drain)
         """What it says of itself, and knows of the others."""
         self.observer.report = self.report
 
@@ -174,7 +174,7 @@ class Member:
             self._changed.set()
             self._since = self._clock.uptime()
         if type(before) is not type(self.state) or draining != self._node.draining:
-            self.report.changed()
+            self.report.look()
         self._arm()
 
     async def turn_or(self, stopping: asyncio.Event, timeout: float) -> bool:
@@ -309,14 +309,14 @@ class Member:
             wait = max(SHORTEST_WAIT, due - self._clock.uptime())
             self._handle = self._loop.call_later(wait, self.feed, Tick())
 
-    def _drain(self, request: DrainRequested) -> None:
-        self.feed(Drain(request.draining))
+    def _drain(self, draining: bool) -> None:
+        self.feed(Drain(draining))
 
-    def _situation(self) -> Situation:
+    def _standing(self) -> Standing:
         state = self.state
         token = state.token if isinstance(state, TakingOver | Active) else None
         word = "draining" if self._node.draining else _WORDS[type(state)]
-        return Situation(word, self._since, self.owner, token, self._takeovers)
+        return Standing(word, self._since, self.owner, token, self._takeovers)
 
     def _moment(self) -> Moment:
         return Moment(self._clock.uptime(), random.random(), round(self._clock.wall() * 1000))

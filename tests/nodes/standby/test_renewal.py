@@ -4,13 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.nodes.standby.lease import LARGEST_TOKEN, LONGEST_TTL, Lease, decoded, encoded, is_online
+from leadsman.nodes.standby.renewal import LARGEST_TOKEN, LONGEST_TTL, Renewal, decoded, encoded
+from leadsman.nodes.status import is_online
 
 WRITTEN = {"owner": "pi-1", "token": 7, "ttl_s": 15.0, "sent": 12.5}
 
 
 def test_what_is_written_is_read():
-    lease = Lease("pi-1", 7, 15.0, 12.5)
+    lease = Renewal("pi-1", 7, 15.0, 12.5)
 
     assert decoded(encoded(lease, "2026-11-22T10:00:00.000Z")) == lease
 
@@ -31,6 +32,9 @@ def test_what_is_written_is_read():
         {"ttl_s": float("nan")},
         {"ttl_s": LONGEST_TTL + 1},
         {"sent": None},
+        {"sent": LARGEST_TOKEN + 1},
+        {"sent": -LARGEST_TOKEN - 1},
+        {"sent": 10**400},
         {"sent": float("nan")},
         {"sent": float("inf")},
     ],
