@@ -19,7 +19,6 @@ from pydantic import BeforeValidator, PlainValidator, TypeAdapter
 from typing_extensions import TypedDict
 
 from leadsman.mqtt.answers import Json
-from leadsman.mqtt.topics import encode
 from leadsman.nodes.brief import Brief, State
 
 LIFE = 3
@@ -105,8 +104,8 @@ class Lacking(TypedDict):
     devices: Count
 
 
-class Situation(TypedDict):
-    """What a node is at the moment, and what it owns."""
+class NodeState(TypedDict):
+    """What a node is at the moment, and what it owns: the part of its document that changes by itself."""
 
     state: State
     since: Text
@@ -142,7 +141,7 @@ class Situation(TypedDict):
     """The devices that no node of the cluster can poll, since none has these labels, or all that have them drain."""
 
 
-class NodeDocument(Situation):
+class NodeDocument(NodeState):
     """The message at ``{prefix}/nodes/{node}``. It is gone when the node has stopped, or its connection broke."""
 
     node: str
@@ -161,7 +160,7 @@ _OF_A_PAIR = frozenset({"owner", "token"})
 _OF_A_CLUSTER = frozenset({"shards", "shard_count", "engine", "unowned", "unowned_count", "members"})
 
 
-def named(names: Iterable[str]) -> list[str]:
+def fit(names: Iterable[str]) -> list[str]:
     """The names that a document has room for, sorted."""
     chosen: list[str] = []
     left = MOST_BYTES
@@ -171,11 +170,6 @@ def named(names: Iterable[str]) -> list[str]:
             break
         chosen.append(name)
     return chosen
-
-
-def encoded(document: NodeDocument) -> bytes:
-    """The document as it is published."""
-    return encode(document)
 
 
 def brief(document: NodeDocument) -> Brief:
@@ -193,7 +187,7 @@ def brief(document: NodeDocument) -> Brief:
     return found
 
 
-def decoded(node: str, payload: bytes) -> NodeDocument | None:
+def read_document(node: str, payload: bytes) -> NodeDocument | None:
     """Read the document of a node. None if it is none: a field that is missing or wrong makes it none only if it is
     the node, its kind or its state.
 

@@ -8,9 +8,9 @@ from typing import Literal, NamedTuple
 
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.topics import Topics
+from leadsman.mqtt.topics import Topics, encode
 from leadsman.nodes.brief import Brief, State
-from leadsman.nodes.document import LIFE, Lacking, NodeDocument, Situation, brief, encoded
+from leadsman.nodes.document import LIFE, Lacking, NodeDocument, NodeState, brief
 from leadsman.nodes.requests import Drain, DrainDoor, Drained
 from leadsman.text import clean, log_fields
 from leadsman.timing.clock import Clock, rfc3339
@@ -45,7 +45,7 @@ class NodeReport(ABC):
         clock: of the node.
         publish: sends a message, if there is a connection.
         qos: of the document.
-        looks: times in a TTL that the report looks whether the situation has changed without a call of `look`.
+        looks: times in a TTL that the report looks whether the node has changed without a call of `look`.
     """
 
     def __init__(
@@ -69,16 +69,16 @@ class NodeReport(ABC):
         self._qos = qos
         self._looks = looks
         self._door = DrainDoor(topics, clock.wall, self._drained)
-        self._published: Situation | None = None
+        self._published: NodeState | None = None
         self._published_at = 0.0
         self._handle: asyncio.TimerHandle | None = None
 
     @abstractmethod
-    def situation(self) -> Situation:
+    def state(self) -> NodeState:
         """What the node is at the moment."""
 
     @abstractmethod
-    def others(self) -> Mapping[str, Brief]:
+    def peers(self) -> Mapping[str, Brief]:
         """The other nodes, as far as they are known, by name."""
 
     @abstractmethod
@@ -88,16 +88,16 @@ class NodeReport(ABC):
 
     def publish(self) -> None:
         """Publish the document, and look for changes from now on."""
-        self._publish_now(self.situation())
+        self._publish_now(self.state())
 
     def look(self) -> None:
         """Publish the document if it is another one than before, or a TTL old. Nothing is said before the first call of
         `publish`."""
         if self._handle is None:
             return
-        situation, due = self.situation(), self._published_at + self._about.ttl - EARLY
-        if situation != self._published or self._clock.monotonic() >= due:
-            self._publish_now(situation)
+        state, due = self.state(), self._published_at + self._about.ttl - EARLY
+        if state != self._published or self._clock.monotonic() >= due:
+            self._publish_now(state)
         else:
             self._look_later()
 
@@ -115,14 +115,14 @@ class NodeReport(ABC):
 
     def briefs(self) -> list[Brief]:
         """All nodes, this one included, by name."""
-        found = {**self.others(), self._about.node: brief(self.document(self.situation()))}
+        found = {**self.peers(), self._about.node: brief(self.document(self.state()))}
         return [each for _, each in sorted(found.items())]
 
-    def document(self, situation: Situation) -> NodeDocument:
-        """What is published of a situation."""
+    def document(self, state: NodeState) -> NodeDocument:
+        """What is published of a state."""
         about = self._about
         return {
-            **situation,
+            **state,
             "node": about.node,
             "kind": about.kind,
             "at": rfc3339(self._clock.wall()),
@@ -131,10 +131,10 @@ class NodeReport(ABC):
             "leadsman": about.leadsman,
         }
 
-    def _publish_now(self, situation: Situation) -> None:
-        self._published, self._published_at = situation, self._clock.monotonic()
+    def _publish_now(self, state: NodeState) -> None:
+        self._published, self._published_at = state, self._clock.monotonic()
         self._look_later()
-        payload, expires = encoded(self.document(situation)), self._published_at + LIFE * self._about.ttl
+        payload, expires = encode(self.document(state)), self._published_at + LIFE * self._about.ttl
         self._publish(Message(self.topic, payload, self._qos, retain=True, latest=True, expires=expires))
 
     def _look_later(self) -> None:

@@ -103,11 +103,11 @@ class House:
             if level is None:
                 continue
             now, signal = engine.clock(name).uptime(), level + self.dice.uniform(-sensor.noise, sensor.noise)
-            if node.hearings.heard(sensor.name, signal, now):
+            if node.hearings.hear(sensor.name, signal, now):
                 node.look_again()
             key = key_of(sensor.name)
             if node.allows(key):
-                (lease,) = node.holdings.leases([key])
+                (lease,) = node.held.leases([key])
                 self.published.append(Published(loop.time(), sensor.name, name, lease.token))
 
     async def _report(self, engine, name, node):
@@ -124,7 +124,9 @@ class House:
         now = asyncio.get_running_loop().time()
         if (resumes := engine.script.resumes_at(name, now)) > now:
             asyncio.get_running_loop().call_later(resumes - now, self._told, engine, name, by, report)
-        elif (node := self.nodes.get(name)) is not None and node.hearings.told(by, report, engine.clock(name).uptime()):
+            return
+        node, now = self.nodes.get(name), engine.clock(name).uptime()
+        if node is not None and node.hearings.on_report(by, report, now):
             node.look_again()
 
     def _silent(self, node, now):

@@ -3,7 +3,7 @@ away. A schedule is a function of its dice, so that a bad one can be run again."
 
 from leadsman.nodes.lease.lease import Terms
 from leadsman.testing.lease_faults import ClockStep, EngineAway, Partition, Pause
-from leadsman_rigs.virtual_cluster import Life
+from leadsman_rigs.virtual_cluster import Run
 
 TERMS = Terms("house", ttl=15.0, shards=32)
 DEVICES = {f"meter-{number}": () for number in range(200)}
@@ -18,15 +18,15 @@ KINDS = ("kill", "end", "pause", "cut", "cut answers", "clock", "engine away", "
 
 
 def schedule(dice):
-    """The lives of the nodes, what goes wrong besides, and the seconds that it takes, as `simulate` wants them."""
-    at, end, lives, faults = QUIET, QUIET, [], []
+    """The runs of the nodes, what goes wrong besides, and the seconds that it takes, as `simulate` wants them."""
+    at, end, runs, faults = QUIET, QUIET, [], []
     starts = dict.fromkeys(NODES, 0.0)
 
     def restart(node, at, pause, *, killed):
         """End a node that runs by then, and start it again. Returns when."""
         if at <= starts[node]:
             return at
-        lives.append(Life(node, starts[node], at, killed=killed))
+        runs.append(Run(node, starts[node], at, killed=killed))
         starts[node] = at + pause
         return starts[node]
 
@@ -49,5 +49,5 @@ def schedule(dice):
                 until = restart(each, at + 10.0 * number, 5.0, killed=False)
         end = max(end, until)
         at += dice.uniform(*BETWEEN)
-    lives += [Life(node, start) for node, start in starts.items()]
-    return lives, faults, max(end, at) + QUIET
+    runs += [Run(node, start) for node, start in starts.items()]
+    return runs, faults, max(end, at) + QUIET

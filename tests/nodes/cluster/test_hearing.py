@@ -17,11 +17,11 @@ from leadsman.nodes.cluster.hearing import (
     Hearings,
     Other,
     gives,
-    heard,
+    hear,
     is_heard,
     key_of,
+    merge,
     takes_at,
-    told,
 )
 from leadsman.nodes.cluster.shards import pool_of
 from leadsman.nodes.lease.lease import Lease, Member, Terms, checked_keys
@@ -181,7 +181,7 @@ def test_reports_that_come_at_once_are_one():
     """As after a pause of the process, when its own advertisements are read later than the reports of the others."""
     known = Hearing(-60.0, 100.0, {"b": Other(-70.0, 99.0)}, owned_since=0.0)
     for _ in range(5):
-        known = told(known, "b", -40.0, 140.0, INTERVAL)
+        known = merge(known, "b", -40.0, 140.0, INTERVAL)
     assert known.others["b"].better == 1
     assert not gives(known, {"b"}, 140.0, TTL)
 
@@ -190,17 +190,17 @@ def test_reports_that_come_at_once_are_one():
 def test_an_average_stays_within_what_was_heard(signals):
     known = None
     for number, signal in enumerate(signals):
-        known = heard(known, signal, float(number))
+        known = hear(known, signal, float(number))
     assert min(signals) - 1e-9 <= known.signal <= max(signals) + 1e-9
     assert known.at == len(signals) - 1
 
 
 @given(st.lists(st.tuples(st.floats(UNHEARD, 0), st.floats(UNHEARD, 0)), min_size=1, max_size=20))
 def test_an_owner_gives_only_after_three_reports_in_a_row_that_are_better(pairs):
-    known, run = heard(None, pairs[0][0], 0.0)._replace(owned_since=-1e6), 0
+    known, run = hear(None, pairs[0][0], 0.0)._replace(owned_since=-1e6), 0
     for number, (own, other) in enumerate(pairs, 1):
         now = number * INTERVAL
-        known = told(known._replace(signal=own, at=now - 0.1), "b", other, now, INTERVAL)
+        known = merge(known._replace(signal=own, at=now - 0.1), "b", other, now, INTERVAL)
         run = run + 1 if other - own >= BETTER else 0
         assert gives(known, {"a", "b"}, now, TTL) == (run >= IN_A_ROW)
         assert not gives(known, {"a"}, now, TTL), "it is no member"
@@ -211,11 +211,11 @@ def test_an_owner_gives_only_after_three_reports_in_a_row_that_are_better(pairs)
 def test_in_20_000_reports_noise_of_5_db_is_never_taken_for_a_better_gateway():
     """With one advertisement for each report, as of a sensor that sends seldom. Without an average it happens."""
     dice = random.Random(1)
-    mine = yours = heard(None, -60.0, 0.0)
+    mine = yours = hear(None, -60.0, 0.0)
     for number in range(1, 20_001):
         now = number * INTERVAL
-        mine, yours = (heard(each, -60.0 + dice.uniform(-5.0, 5.0), now - 0.1) for each in (mine, yours))
-        mine = told(mine, "b", yours.signal, now, INTERVAL)._replace(owned_since=0.0)
+        mine, yours = (hear(each, -60.0 + dice.uniform(-5.0, 5.0), now - 0.1) for each in (mine, yours))
+        mine = merge(mine, "b", yours.signal, now, INTERVAL)._replace(owned_since=0.0)
         assert not gives(mine, {"a", "b"}, now, TTL)
 
 
@@ -241,29 +241,29 @@ class TestHearings:
         return self.hearings.plan(self.snapshot(*leases), nodes, held, now)
 
     def test_a_device_is_reported_when_it_was_heard(self):
-        self.hearings.heard("attic", -60.04, 0.0)
+        self.hearings.hear("attic", -60.04, 0.0)
         assert self.hearings.report() == {"attic": -60.0}
         assert self.hearings.report() == {}
 
     def test_what_others_hear_is_kept_only_for_what_this_node_hears_and_from_members(self):
-        self.hearings.heard("attic", -60.0, 0.0)
+        self.hearings.hear("attic", -60.0, 0.0)
         self.plan(0.0)
-        self.hearings.told("b", {"attic": -50.0, "cellar": -50.0}, 1.0)
-        self.hearings.told("nobody", {"attic": -50.0}, 1.0)
-        self.hearings.told("a", {"attic": -50.0}, 1.0)
+        self.hearings.on_report("b", {"attic": -50.0, "cellar": -50.0}, 1.0)
+        self.hearings.on_report("nobody", {"attic": -50.0}, 1.0)
+        self.hearings.on_report("a", {"attic": -50.0}, 1.0)
         assert set(self.hearings.of("attic").others) == {"b"}
         assert self.hearings.of("cellar") is None
         self.plan(2.0, nodes=["a"])
         assert self.hearings.of("attic").others == {}
 
     def test_a_device_that_is_forgotten_is_left_to_those_that_hear_it(self):
-        self.hearings.heard("attic", -60.0, 0.0)
+        self.hearings.hear("attic", -60.0, 0.0)
         self.plan(0.0)
-        self.hearings.told("b", {"attic": -50.0}, 1.0)
+        self.hearings.on_report("b", {"attic": -50.0}, 1.0)
         assert self.hearings.forget("attic", 2.0)
 
     def test_a_device_that_is_forgotten_is_given_back(self):
-        self.hearings.heard("attic", -60.0, 0.0)
+        self.hearings.hear("attic", -60.0, 0.0)
         assert self.plan(0.0).acquire == (key_of("attic"),)
         assert not self.hearings.forget("attic", 1.0)
         assert not self.hearings.forget("attic", 1.0)
@@ -272,34 +272,34 @@ class TestHearings:
         assert self.hearings.report() == {}
 
     def test_a_device_of_another_node_is_left_to_it(self):
-        self.hearings.heard("attic", -60.0, 0.0)
+        self.hearings.hear("attic", -60.0, 0.0)
         plan = self.plan(0.0, Lease(key_of("attic"), "b/1", 1, TTL))
         assert plan == ((), ())
         assert self.hearings.of("attic").elsewhere
         assert self.hearings.again_at == math.inf
 
     def test_a_node_that_takes_no_part_gives_all_back_and_takes_nothing(self):
-        self.hearings.heard("attic", -60.0, 0.0)
-        self.hearings.heard("cellar", -60.0, 0.0)
+        self.hearings.hear("attic", -60.0, 0.0)
+        self.hearings.hear("cellar", -60.0, 0.0)
         assert self.plan(0.0, held=[key_of("attic")], nodes=["b"]) == ((key_of("attic"),), ())
 
     def test_the_plan_is_asked_for_again_when_a_better_node_had_time_to_take_a_device(self):
-        self.hearings.heard("attic", -60.0, 0.0)
+        self.hearings.hear("attic", -60.0, 0.0)
         self.plan(0.0, Lease(key_of("attic"), "b/1", 1, TTL))
-        self.hearings.told("b", {"attic": -50.0}, 1.0)
-        self.hearings.heard("attic", -60.0, 2.0)
+        self.hearings.on_report("b", {"attic": -50.0}, 1.0)
+        self.hearings.hear("attic", -60.0, 2.0)
         assert self.plan(2.0) == ((), ())
         assert self.hearings.again_at == 2.0 + INTERVAL
-        self.hearings.heard("attic", -60.0, 4.9)
+        self.hearings.hear("attic", -60.0, 4.9)
         assert self.plan(2.0 + INTERVAL) == ((), (key_of("attic"),))
         assert self.hearings.again_at == math.inf
 
     def test_a_device_that_nobody_hears_any_more_is_kept(self):
-        self.hearings.heard("attic", -60.0, 0.0)
+        self.hearings.hear("attic", -60.0, 0.0)
         held = [key_of("attic")]
         assert all(self.plan(now, held=held) == ((), ()) for now in (1.0, 10.0, 1e6))
 
     @pytest.mark.parametrize("signal", [-1e9, 1e9])
     def test_a_signal_that_cannot_be_does_no_harm(self, signal):
-        self.hearings.heard("attic", signal, 0.0)
+        self.hearings.hear("attic", signal, 0.0)
         assert -127 <= self.hearings.report()["attic"] <= 20

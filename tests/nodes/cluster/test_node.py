@@ -90,7 +90,7 @@ def test_a_shard_that_was_lost_is_ended_although_the_node_is_cancelled_meanwhile
         task = asyncio.ensure_future(node.run())
         await asyncio.sleep(3.0)
         engine.delete("any.0")
-        while len(node.holdings.keys) == 4:
+        while len(node.held.keys) == 4:
             await asyncio.sleep(0.01)
         task.cancel()
         await asyncio.wait([task])
@@ -160,7 +160,7 @@ def test_what_a_node_could_not_end_is_polled_again_after_the_fault(loop):
         assert isinstance(task.exception(), OSError)
         task = asyncio.ensure_future(node.run())
         await asyncio.sleep(3.0)
-        polled, keys = set(duties.polled), node.holdings.keys
+        polled, keys = set(duties.polled), node.held.keys
         task.cancel()
         await asyncio.wait([task])
         return polled, keys

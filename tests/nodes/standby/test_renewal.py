@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.nodes.standby.renewal import LARGEST_TOKEN, LONGEST_TTL, Renewal, decoded, encoded
+from leadsman.nodes.standby.renewal import LARGEST_TOKEN, LONGEST_TTL, Renewal, read_renewal
 from leadsman.nodes.status import is_online
 
 WRITTEN = {"owner": "pi-1", "token": 7, "ttl_s": 15.0, "sent": 12.5}
@@ -13,7 +13,7 @@ WRITTEN = {"owner": "pi-1", "token": 7, "ttl_s": 15.0, "sent": 12.5}
 def test_what_is_written_is_read():
     lease = Renewal("pi-1", 7, 15.0, 12.5)
 
-    assert decoded(encoded(lease, "2026-11-22T10:00:00.000Z")) == lease
+    assert read_renewal(lease.encode("2026-11-22T10:00:00.000Z")) == lease
 
 
 @pytest.mark.parametrize(
@@ -40,18 +40,18 @@ def test_what_is_written_is_read():
     ],
 )
 def test_a_document_with_a_wrong_value_is_no_lease(change):
-    assert decoded(json.dumps(WRITTEN | change).encode()) is None
+    assert read_renewal(json.dumps(WRITTEN | change).encode()) is None
 
 
 @given(st.binary(max_size=60))
 def test_nothing_that_comes_raises(payload):
-    assert decoded(payload) is None
+    assert read_renewal(payload) is None
     assert is_online(payload) is None
 
 
 @pytest.mark.parametrize("payload", [b"[" * 100_000, b" " * 2000 + json.dumps(WRITTEN).encode(), b"[1]", b"\xff"])
 def test_a_document_that_is_too_long_or_too_deep_is_no_lease(payload):
-    assert decoded(payload) is None
+    assert read_renewal(payload) is None
 
 
 @pytest.mark.parametrize(

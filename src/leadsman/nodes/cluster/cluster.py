@@ -8,31 +8,29 @@ import math
 import re
 import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol, cast
 
 from leadsman.adapters.managed import ManagedAdapter
 from leadsman.errors import LeaseStoreRefused, TermsDiffer
 from leadsman.event_bus import EventBus
-from leadsman.nodes.cluster.hearing import is_heard, key_of
+from leadsman.mqtt.link import Link
+from leadsman.nodes.cluster.foreign_nodes import ForeignNodes
+from leadsman.nodes.cluster.heard_devices import HeardDevices
+from leadsman.nodes.cluster.hearing import Hearings, is_heard, key_of
 from leadsman.nodes.cluster.node import ClusterNode
 from leadsman.nodes.cluster.shards import Pool, missing_labels, pools_of, shard_of
 from leadsman.nodes.document import OwnedShard
 from leadsman.nodes.lease.engines import store_at
 from leadsman.nodes.lease.lease import Member, Terms
+from leadsman.nodes.lease.store import LeaseStore
 from leadsman.nodes.shared_app import SharedApp
+from leadsman.nodes.snapshots import Snapshots
 from leadsman.registration.options import is_everywhere
 from leadsman.registration.sharing import bundles_of
 from leadsman.resilience.environment import Environment
 from leadsman.runtime.supervision import cancel, keep_running
 from leadsman.text import clean, counted, describe, log_fields
 from leadsman.timing.clock import Clock, rfc3339
-
-if TYPE_CHECKING:
-    from leadsman.mqtt.link import Link
-    from leadsman.nodes.cluster.foreign_nodes import ForeignNodes
-    from leadsman.nodes.cluster.heard_devices import HeardDevices
-    from leadsman.nodes.lease.store import LeaseStore
-    from leadsman.nodes.snapshots import Snapshots
 
 _STOP_AT, _FLUSH_AT = 0.1, 0.07
 """Parts of the TTL, and seconds at the most, for: the calls of a shard to end; the broker to take what was read before.
@@ -79,19 +77,18 @@ class Cluster:
     `leadsman.nodes.cluster.fenced_outbox`.
 
     Args:
-        plan: the app, with all its devices.
+        app: the app, with all its devices.
         clock: of the node.
-        store: its access to the leases; None for the engine of the settings.
     """
 
-    def __init__(self, plan: SharedApp, clock: Clock, store: "LeaseStore | None" = None) -> None:
-        settings = plan.cluster
-        assert settings is not None  # who makes it has looked
-        self.terms = Terms(cluster_name(plan.topics.prefix), settings.ttl, settings.shards)
-        self.member = Member(settings.node, secrets.token_hex(8), settings.labels, plan.version)
+    def __init__(self, app: SharedApp, clock: Clock) -> None:
+        settings = app.cluster
+        assert settings is not None  # the caller checks this
+        self.terms = Terms(cluster_name(app.topics.prefix), settings.ttl, settings.shards)
+        self.member = Member(settings.node, secrets.token_hex(8), settings.labels, app.version)
         shards: dict[str, list[str]] = {}
         found = []
-        for bundle in bundles_of([each for each in plan.handlers if not is_everywhere(each)]):
+        for bundle in bundles_of([each for each in app.handlers if not is_everywhere(each)]):
             shard = shard_of(bundle.name, bundle.labels, settings.shards)
             found.append(shard)
             shards.setdefault(shard.key, []).extend(bundle.devices)
@@ -109,15 +106,15 @@ class Cluster:
         """Who has found each device that was found at run time."""
         self.described_at: Callable[[str], str | None] = lambda _: None
         """The device of a topic of discovery; None for other topics."""
-        opened = store or cast("LeaseStore", store_at(settings.engine, self.terms, self.member))
-        self.node = ClusterNode(opened, self.member, self.terms, self.pools, clock, self)
+        store = cast("LeaseStore", store_at(settings.engine, self.terms, self.member))
+        self.node = ClusterNode(store, self.member, self.terms, self.pools, clock, self)
         """What holds the leases."""
-        self.heard = self._heard(plan, clock) if any(map(is_everywhere, plan.readers)) else None
+        self.heard = self._heard(app, clock) if any(map(is_everywhere, app.readers)) else None
         """The devices that this node hears, and others may hear too; None where no handler is called everywhere."""
         self._clock = clock
         self._unread_at = -math.inf
-        self._topics = plan.topics
-        self._own = {*plan.residents} & {each.name for each in plan.readers}
+        self._topics = app.topics
+        self._own = {*app.residents} & {each.name for each in app.readers}
         """The handlers that are called on this node in any case, each a device of its own."""
         self._key_of = {name: key for key, names in self.devices.items() for name in names}
         self._shards: Shards | None = None
@@ -155,9 +152,8 @@ class Cluster:
         lease = None if self.node.snapshot is None else self.node.snapshot.leases.get(key_of(device))
         return lease is not None and lease.owner != self.member.owner
 
-    def strangers(self, link: "Link", events: EventBus) -> "ForeignNodes":
-        """What notices nodes of another cluster below the same prefix."""
-        from leadsman.nodes.cluster.foreign_nodes import ForeignNodes
+    def strangers(self, link: Link, events: EventBus) -> ForeignNodes:
+        """What detects nodes of another cluster below the same prefix."""
 
         def members() -> set[str] | None:
             node = self.node
@@ -167,10 +163,8 @@ class Cluster:
 
         return ForeignNodes(self._topics, members, self.terms.ttl, link, events, self._clock.uptime)
 
-    def share_state(self, link: "Link") -> "Snapshots":
+    def share_state(self, link: Link) -> Snapshots:
         """Hear the failure state of all devices, which the node that has each of them retains."""
-        from leadsman.nodes.snapshots import Snapshots  # only apps that keep their state pay for it
-
         snapshots = Snapshots(self._topics, self._clock.uptime)
         link.subscriptions.listeners |= dict.fromkeys(snapshots.topic_filters, snapshots.received)
         return snapshots
@@ -233,14 +227,11 @@ class Cluster:
         heard = None if self.heard is None else self.heard.key(device)
         return heard or self._key_of.get(self.finders.get(device, device))
 
-    def _heard(self, plan: SharedApp, clock: Clock) -> "HeardDevices":
-        from leadsman.nodes.cluster.heard_devices import HeardDevices
-        from leadsman.nodes.cluster.hearing import Hearings
-
+    def _heard(self, app: SharedApp, clock: Clock) -> HeardDevices:
         self.node.hearings = Hearings(self.member, self.terms.ttl)
-        return HeardDevices(self.node.hearings, self.node, plan.topics, clock)
+        return HeardDevices(self.node.hearings, self.node, app.topics, clock)
 
-    async def run(self, shards: Shards, link: "Link") -> None:
+    async def run(self, shards: Shards, link: Link) -> None:
         """Be a node until cancelled.
 
         Raises:
@@ -258,7 +249,7 @@ class Cluster:
             for each in beside:
                 each.cancel()
 
-    def start(self, shards: Shards, link: "Link", end_app: Callable[[str], None]) -> None:
+    def start(self, shards: Shards, link: Link, end_app: Callable[[str], None]) -> None:
         """Begin to be a node. `end_app` is called with the reason if a person must fix something."""
 
         async def run() -> None:
@@ -276,35 +267,35 @@ class Cluster:
             if self._task is None or not await cancel([self._task], wait):
                 return
 
-    def adapters_here(self, plan: SharedApp) -> tuple[ManagedAdapter, ...]:
+    def adapters_here(self, app: SharedApp) -> tuple[ManagedAdapter, ...]:
         """The adapters that some handler may use on this node, and those that no handler asks for."""
         here, labels = set[int](), self.member.labels
         asked = set[int]()
-        needed = {name: bundle.labels for bundle in bundles_of(plan.handlers) for name in bundle.devices}
-        for each in plan.handlers:
+        needed = {name: bundle.labels for bundle in bundles_of(app.handlers) for name in bundle.devices}
+        for each in app.handlers:
             adapters = {id(need) for _, need in each.needs if isinstance(need, ManagedAdapter)}
             asked |= adapters
             if needed[each.name] <= labels:
                 here |= adapters
-        return tuple(each for each in plan.adapters if id(each) in here or id(each) not in asked)
+        return tuple(each for each in app.adapters if id(each) in here or id(each) not in asked)
 
     async def _watch(self) -> None:
-        """Say when the engine is lost and back, and what nobody can read."""
+        """Log when the engine is lost and back, and what nobody can read."""
         known, unread = None, frozenset[str]()
         while True:
             snapshot = self.node.snapshot
             if snapshot is not None and snapshot.unread != unread:
-                self._name_unread(snapshot.unread - unread)
+                self._log_unread(snapshot.unread - unread)
                 unread = snapshot.unread
             if snapshot is not None and snapshot.members != known:
                 known = snapshot.members
                 self._look_for_labels()
                 self._changed()
-            self._say_whether_reached()
+            self._log_whether_reached()
             await asyncio.sleep(_LOOK_AT * self.terms.ttl)
 
-    def _name_unread(self, unread: Collection[str]) -> None:
-        """Say what the engine has that counts for nothing: a few of it, once for a minute at the most."""
+    def _log_unread(self, unread: Collection[str]) -> None:
+        """Log what the engine has that counts for nothing: a few of it, once for a minute at the most."""
         now = self._clock.monotonic()
         if not unread or now < self._unread_at:
             return
@@ -314,7 +305,7 @@ class Cluster:
         logger.warning(what, self.terms.cluster, _shown(sorted(unread)), extra=about)
 
     def _look_for_labels(self) -> None:
-        assert self.node.snapshot is not None  # who calls it has looked
+        assert self.node.snapshot is not None  # the caller checks this
         members = (self.member, *self.node.snapshot.members)
         missing = missing_labels(self.pools, (member.labels for member in members))
         if missing == self.missing:
@@ -328,7 +319,7 @@ class Cluster:
                 logger.warning(what, _shown(names), clean(labels), extra=about)
         self.missing = missing
 
-    def _say_whether_reached(self) -> None:
+    def _log_whether_reached(self) -> None:
         lost = self.node.unreachable_since is not None
         if lost is self._unreachable:
             return
@@ -352,8 +343,8 @@ class Cluster:
         self._changed()
 
     def _changed(self) -> None:
-        for tell in self.on_change:
-            tell()
+        for notify in self.on_change:
+            notify()
 
 
 def cluster_name(prefix: str) -> str:

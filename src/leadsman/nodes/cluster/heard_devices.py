@@ -1,26 +1,23 @@
 """The devices that this node of a cluster hears, and others may hear too: who has them, and what the nodes tell each
-other. Imported only where a handler is called everywhere."""
+other."""
 
 import asyncio
 import json
 from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from leadsman.mqtt.connection import Received
+from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics
 from leadsman.nodes.cluster.hearing import Hearings, is_heard, key_of
-
-if TYPE_CHECKING:
-    from leadsman.mqtt.link import Link
-    from leadsman.nodes.cluster.node import ClusterNode
-    from leadsman.runtime.found_devices import FoundDevices
-    from leadsman.timing.clock import Clock
+from leadsman.nodes.cluster.node import ClusterNode
+from leadsman.runtime.found_devices import FoundDevices
+from leadsman.timing.clock import Clock
 
 IN_ONE = 200
 """Devices in one message: 8 kB for those with names of 30 characters."""
 LONGEST = 65_536
-"""Bytes of a report that is read; a longer one is none of ours."""
+"""Bytes of a report; longer ones are ignored."""
 _MOST = 1000
 """dBm, to either side; what is not even near a signal is not one."""
 
@@ -35,7 +32,7 @@ class HeardDevices:
         clock: of the node.
     """
 
-    def __init__(self, hearings: Hearings, node: "ClusterNode", topics: Topics, clock: "Clock") -> None:
+    def __init__(self, hearings: Hearings, node: ClusterNode, topics: Topics, clock: Clock) -> None:
         self.filter = topics.hears("+")
         """The topic filter of the reports of all nodes."""
         self.patience = hearings.interval
@@ -57,7 +54,7 @@ class HeardDevices:
     def heard(self, name: str, signal: float | None) -> bool:
         """See `Owners`."""
         self._keys.setdefault(name, key_of(name))
-        if self._hearings.heard(name, 0.0 if signal is None else signal, self._clock.uptime()):
+        if self._hearings.hear(name, 0.0 if signal is None else signal, self._clock.uptime()):
             self._node.look_again()
         return self._keys[name] in self._at_work
 
@@ -118,10 +115,10 @@ class HeardDevices:
         """A node, which may be this one, has reported what it hears."""
         signals = _signals(message.payload)
         node = message.topic.split("/")[-2]
-        if self._hearings.told(node, signals, self._clock.uptime()):
+        if self._hearings.on_report(node, signals, self._clock.uptime()):
             self._node.look_again()
 
-    async def report(self, link: "Link") -> None:
+    async def report(self, link: Link) -> None:
         """Tell the other nodes what this one hears, until cancelled. A report is worth nothing after the next one."""
         while True:
             await asyncio.sleep(self._hearings.interval)

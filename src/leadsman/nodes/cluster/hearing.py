@@ -79,14 +79,14 @@ class Hearing(NamedTuple):
     """Whether another node has it."""
 
 
-def heard(known: Hearing | None, signal: float, now: float) -> Hearing:
+def hear(known: Hearing | None, signal: float, now: float) -> Hearing:
     """This node has heard a device, `signal` dBm strong."""
     if known is None:
         return Hearing(signal, now, {})
     return known._replace(signal=known.signal + WEIGHT * (signal - known.signal), at=now)
 
 
-def told(known: Hearing, node: str, signal: float, now: float, interval: float) -> Hearing:
+def merge(known: Hearing, node: str, signal: float, now: float, interval: float) -> Hearing:
     """Another node has reported a device, which it hears `signal` dBm strong.
 
     What this node hears counts only if it has heard the device since the other node's report before. Reports that come
@@ -152,7 +152,7 @@ class Hearings:
         """Seconds between two reports."""
         return REPORT_AT * self._ttl
 
-    def heard(self, device: str, signal: float, now: float) -> bool:
+    def hear(self, device: str, signal: float, now: float) -> bool:
         """This node has heard a device. Returns whether the plan should be asked for, as nobody may have the device.
 
         Args:
@@ -164,7 +164,7 @@ class Hearings:
         if key is None:
             key = self._devices[device] = key_of(device)
         before = self._known.get(key)
-        self._known[key] = heard(before, min(LOUDEST, max(UNHEARD, signal)), now)
+        self._known[key] = hear(before, min(LOUDEST, max(UNHEARD, signal)), now)
         self._unreported.add(device)
         return before is None or (before.free_since is not None and now - before.at > self.interval)
 
@@ -188,7 +188,7 @@ class Hearings:
         self._unreported.clear()
         return signals
 
-    def told(self, node: str, signals: Mapping[str, float], now: float) -> bool:
+    def on_report(self, node: str, signals: Mapping[str, float], now: float) -> bool:
         """Another node has reported what it hears. Returns whether the plan should be asked for, as that node hears a
         device better that this one has. What takes no part in the cluster is not listened to."""
         asked = False
@@ -197,7 +197,7 @@ class Hearings:
         for device, signal in signals.items():
             key = self._devices.get(device)
             if key is not None:
-                known = self._known[key] = told(self._known[key], node, signal, now, self.interval)
+                known = self._known[key] = merge(self._known[key], node, signal, now, self.interval)
                 asked = asked or (known.owned_since is not None and known.others[node].better >= IN_A_ROW)
         return asked
 

@@ -1,7 +1,7 @@
 """Keeps the part of one node: renews its leases, takes and releases shards, and stops what it may not do any more.
 
-Three tasks share the holdings. One watches the engine; one renews, releases and takes; one fences, since the other two
-may wait for an engine that does not answer. A node never tells another one anything.
+Three tasks share the leases that are held. One watches the engine; one renews, releases and takes; one fences, since
+the other two may wait for an engine that does not answer. A node never tells another one anything.
 """
 
 import asyncio
@@ -11,8 +11,8 @@ from typing import Protocol
 
 from leadsman.errors import LeaseError, LeaseStoreUnreachable
 from leadsman.nodes.cluster.hearing import Hearings, is_heard
-from leadsman.nodes.cluster.holdings import Holdings
-from leadsman.nodes.cluster.patience import Patience
+from leadsman.nodes.cluster.held_leases import HeldLeases
+from leadsman.nodes.cluster.leftover import LeftoverShards
 from leadsman.nodes.cluster.placement import Plan, plan, serving
 from leadsman.nodes.cluster.shards import Pool, missing_labels
 from leadsman.nodes.lease.fence import RENEW_AT
@@ -52,7 +52,7 @@ class ClusterNode:
     def __init__(
         self, store: LeaseStore, member: Member, terms: Terms, pools: Iterable[Pool], clock: Clock, duties: Duties
     ) -> None:
-        self.holdings = Holdings()
+        self.held = HeldLeases()
         self.hearings: Hearings | None = None
         """The devices that the node hears, whose leases it keeps besides those of its shards; None without any."""
         self.snapshot: Snapshot | None = None
@@ -76,7 +76,7 @@ class ClusterNode:
         self._changed = asyncio.Event()
         self._restated = False
         """Whether the node says something else of itself than the engine knows."""
-        self._patience = Patience(member, terms.ttl)
+        self._leftover = LeftoverShards(member, terms.ttl)
         self._at_rest: tuple[Snapshot, frozenset[str], frozenset[str]] | None = None
         """In which state the plan was to do nothing."""
 
@@ -91,7 +91,7 @@ class ClusterNode:
         if draining != self._member.draining:
             self._member = self._member.drained(draining)
             self._store.restate(self._member)
-            self._patience.restate(self._member)
+            self._leftover.restate(self._member)
             self._restated, self._at_rest = True, None
             self._changed.set()
 
@@ -104,7 +104,7 @@ class ClusterNode:
 
     def allows(self, key: str) -> bool:
         """Whether the node may poll and publish for a shard now. Ask before each poll and each publish."""
-        usable = self.holdings.usable(key, self._clock.uptime())
+        usable = self.held.usable(key, self._clock.uptime())
         if not usable and key in self._at_work:
             self._lapsed.add(key)
         return usable
@@ -175,16 +175,16 @@ class ClusterNode:
         """Stop what the node may not do any more, also while the engine does not answer."""
         while True:
             now = self._clock.uptime()
-            await self._end(self.holdings.unusable(now))
-            end = self.holdings.fence_at(now)
+            await self._end(self.held.unusable(now))
+            end = self.held.fence_at(now)
             await asyncio.sleep(RENEW_AT * self._ttl if end is None else max(0.0, end - self._clock.uptime()))
 
     async def _renew(self, now: float) -> None:
-        asked = self.holdings.leases()
+        asked = self.held.leases()
         renewed = await self._store.renew(asked)
-        lost = self.holdings.renew(renewed, asked, now)
+        lost = self.held.renew(renewed, asked, now)
         await self._end(lost | self._lapsed)
-        await self._begin(self.holdings.keys)
+        await self._begin(self.held.keys)
 
     async def _balance(self) -> None:
         """Release and take what the plan says. Without a snapshot there is none: a node that knows of no other one
@@ -195,18 +195,18 @@ class ClusterNode:
         release, acquire = self._planned(self.snapshot)
         if release:
             await self._end(release)
-            self._to_release += self.holdings.leases(release)
-            self.holdings.drop(release)
+            self._to_release += self.held.leases(release)
+            self.held.drop(release)
             await self._release()
         if acquire:
             asked_at = self._clock.uptime()
             answer = await self._store.acquire(acquire)
-            self.holdings.gain(answer.granted.values(), asked_at)
+            self.held.gain(answer.granted.values(), asked_at)
             await self._begin(answer.granted)
 
     def _planned(self, snapshot: Snapshot) -> Plan:
         """What to release and take now."""
-        keys, now = self.holdings.keys, self._clock.uptime()
+        keys, now = self.held.keys, self._clock.uptime()
         shards = self._of_shards(snapshot, frozenset(key for key in keys if not is_heard(key)), now)
         if self.hearings is None:
             return shards
@@ -215,7 +215,7 @@ class ClusterNode:
 
     def _of_shards(self, snapshot: Snapshot, held: frozenset[str], now: float) -> Plan:
         """Which shards to release and take. A plan is made only if the cluster or what the node has has changed."""
-        left_over = self._patience.look(snapshot, self._pools, held, now)
+        left_over = self._leftover.look(snapshot, self._pools, held, now)
         state = snapshot, held, left_over
         if self._at_rest == state:
             return Plan((), ())
@@ -235,7 +235,7 @@ class ClusterNode:
             begun = {key for key in keys if key not in self._at_work and self.allows(key)}
             if begun:
                 self._at_work |= begun
-                await self._duties.begin({lease.key: lease.token for lease in self.holdings.leases(begun)})
+                await self._duties.begin({lease.key: lease.token for lease in self.held.leases(begun)})
 
     async def _end(self, keys: Iterable[str]) -> None:
         async with self._turn:
@@ -247,8 +247,8 @@ class ClusterNode:
 
     async def _leave(self) -> None:
         await self._end(frozenset(self._at_work))  # those included that are lost already, and whose end was cancelled
-        self._to_release += self.holdings.leases()
-        self.holdings.drop(self.holdings.keys)
+        self._to_release += self.held.leases()
+        self.held.drop(self.held.keys)
         with suppress(LeaseError):  # they end by themselves
             await self._release()
 

@@ -7,7 +7,7 @@ from leadsman.mqtt.link import Link
 from leadsman.nodes.brief import Brief, State
 from leadsman.nodes.cluster.cluster import Cluster
 from leadsman.nodes.cluster.hearing import is_heard
-from leadsman.nodes.document import MOST_NAMED, MOST_SHARDS, Lacking, Situation, named
+from leadsman.nodes.document import MOST_NAMED, MOST_SHARDS, Lacking, NodeState, fit
 from leadsman.nodes.lease.lease import DRAINING
 from leadsman.nodes.report import About, NodeReport
 from leadsman.nodes.requests import Drain
@@ -44,7 +44,7 @@ class ClusterReport(NodeReport):
         self._cluster.on_change.append(self.look)
         self.publish()
 
-    def others(self) -> Mapping[str, Brief]:
+    def peers(self) -> Mapping[str, Brief]:
         """See `NodeReport`. The nodes are those that the engine has."""
         snapshot = self._cluster.node.snapshot
         if snapshot is None:
@@ -65,7 +65,7 @@ class ClusterReport(NodeReport):
             for member in snapshot.members
         }
 
-    def situation(self) -> Situation:
+    def state(self) -> NodeState:
         """See `NodeReport`."""
         cluster, clock, node = self._cluster, self._clock, self._cluster.node
         state, devices, unowned, lost = self._noted_state(), self._owned(), self._unowned(), node.unreachable_since
@@ -79,17 +79,17 @@ class ClusterReport(NodeReport):
                 "reachable": lost is None,
                 "unreachable_since": None if lost is None else rfc3339(clock.wall() - clock.uptime() + lost),
             },
-            "devices": named(devices),
+            "devices": fit(devices),
             "device_count": len(devices),
             "registered": sum(map(len, self._devices.values())),
-            "unowned": named(unowned),
+            "unowned": fit(unowned),
             "unowned_count": len(unowned),
             "members": sorted({each.node for each in node.snapshot.members} if node.snapshot else ())[:MOST_NAMED],
             "handovers": {
                 "takeovers": 0,
-                "gained": node.holdings.gained,
-                "lost": node.holdings.lost,
-                "released": node.holdings.released,
+                "gained": node.held.gained,
+                "lost": node.held.lost,
+                "released": node.held.released,
             },
             "without_node": self._without_node(),
         }
@@ -121,7 +121,7 @@ class ClusterReport(NodeReport):
         """The devices of this node, those that were found at run time included."""
         cluster = self._cluster
         devices = set(self._names(cluster.owned))
-        heard = () if cluster.heard is None else cluster.heard.names(cluster.node.holdings.keys)
+        heard = () if cluster.heard is None else cluster.heard.names(cluster.node.held.keys)
         return devices | {found for found, finder in cluster.finders.items() if finder in devices} | {*heard}
 
     def _unowned(self) -> list[str]:

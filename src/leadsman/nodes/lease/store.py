@@ -61,7 +61,7 @@ class LeaseStore(Protocol):
     async def acquire(self, keys: Iterable[str]) -> Acquired:
         """Take those of these keys that are free: those never leased, released, deleted or over.
 
-        A key that this run of the node has already is granted anew, with a greater token, and its former token is
+        A key that this run of the node has already is granted again, with a greater token, and its former token is
         void; so an `acquire` whose answer was lost can be made again. Another run of the same node is another owner,
         and waits like everybody else. Nothing is ever taken away from a live owner.
 

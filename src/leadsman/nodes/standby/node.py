@@ -45,8 +45,7 @@ from leadsman.nodes.standby.machine import (
     step,
 )
 from leadsman.nodes.standby.observer import Observer
-from leadsman.nodes.standby.renewal import encoded
-from leadsman.nodes.standby.report import StandbyReport, Standing
+from leadsman.nodes.standby.report import Role, StandbyReport
 from leadsman.nodes.standby.session import OwnedConnection, Relay
 from leadsman.text import clean, log_fields
 from leadsman.timing.clock import Clock, rfc3339
@@ -124,7 +123,7 @@ class StandbyNode:
         connector = access.connector(primary)
         self.observer = Observer(observed, topics, connector, primary.protocol, self.feed, clock)
         about = About(self.name, "standby", ttl, *versions)
-        self.report = StandbyReport(about, topics, clock, self.observer.publish, self._standing, self._drain)
+        self.report = StandbyReport(about, topics, clock, self.observer.publish, self._role, self._drain)
         """What it says of itself, and knows of the others."""
         self.observer.report = self.report
 
@@ -168,7 +167,7 @@ class StandbyNode:
         self._node, actions = step(self._node, event, self._moment())
         for action in actions:
             self._do(action)
-        self._say_for_whom()
+        self._log_owner()
         if type(before) is not type(self.state):
             self._report()
             self._changed.set()
@@ -262,9 +261,7 @@ class StandbyNode:
                 self._ending.set()
             case Renew(lease) if connection is not None:
                 wall, expires = self._clock.wall() + lease.ttl, self._clock.monotonic() + lease.ttl
-                self._publish(
-                    connection, Message(topic, encoded(lease, rfc3339(wall)), 0, retain=True, expires=expires)
-                )
+                self._publish(connection, Message(topic, lease.encode(rfc3339(wall)), 0, retain=True, expires=expires))
             case Release() if connection is not None:
                 self._publish(connection, Message(topic, b"", 0, retain=True))
 
@@ -275,7 +272,7 @@ class StandbyNode:
             about = log_fields("lease not published", node=self.name)
             logger.debug("%s: the lease was not published: %s", self._topics.prefix, clean(str(error)), extra=about)
 
-    def _say_for_whom(self) -> None:
+    def _log_owner(self) -> None:
         """Log whom this node stands by for, once for each owner."""
         if isinstance(self.state, Standby) and (owner := self.owner) not in (None, self.name, self._served):
             self._served = owner
@@ -312,11 +309,11 @@ class StandbyNode:
     def _drain(self, draining: bool) -> None:
         self.feed(Drain(draining))
 
-    def _standing(self) -> Standing:
+    def _role(self) -> Role:
         state = self.state
         token = state.token if isinstance(state, TakingOver | Active) else None
         word = "draining" if self._node.draining else _WORDS[type(state)]
-        return Standing(word, self._since, self.owner, token, self._takeovers)
+        return Role(word, self._since, self.owner, token, self._takeovers)
 
     def _moment(self) -> Moment:
         return Moment(self._clock.uptime(), random.random(), round(self._clock.wall() * 1000))

@@ -6,7 +6,6 @@ import contextlib
 import logging
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from leadsman.errors import (
     BrokerError,
@@ -23,13 +22,11 @@ from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics
 from leadsman.nodes.snapshots import Snapshots
 from leadsman.nodes.standby.machine import Blind, Event, LeaseHeard, Observing, StatusHeard
-from leadsman.nodes.standby.renewal import decoded
+from leadsman.nodes.standby.renewal import read_renewal
+from leadsman.nodes.standby.report import StandbyReport
 from leadsman.nodes.status import is_online
 from leadsman.text import clean, describe, log_fields
 from leadsman.timing.clock import Clock
-
-if TYPE_CHECKING:
-    from leadsman.nodes.standby.report import StandbyReport
 
 SETTLE = 0.25
 """Seconds from the last SUBACK until all that the broker retains is heard: brokers send it at once, but not in a
@@ -150,7 +147,7 @@ class Observer:
                 self.snapshots.received(message)
         elif not message.payload:
             self._feed(LeaseHeard(None))
-        elif (lease := decoded(message.payload)) is not None:
+        elif (lease := read_renewal(message.payload)) is not None:
             self._feed(LeaseHeard(lease))
 
     async def _live(self) -> tuple[float, str]:

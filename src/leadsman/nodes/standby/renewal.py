@@ -49,14 +49,13 @@ class Renewal(NamedTuple):
     """When it was written, seconds of the owner's own clock. It comes back to the owner as the proof that the broker
     has this renewal; for all others it only says that two documents differ."""
 
+    def encode(self, until: str) -> bytes:
+        """The document; `until` is for people who read it."""
+        owner, token, ttl, sent = self
+        return encode({"owner": owner, "token": token, "ttl_s": ttl, "sent": sent, "until": until})
 
-def encoded(renewal: Renewal, until: str) -> bytes:
-    """The document; `until` is for people who read it."""
-    owner, token, ttl, sent = renewal
-    return encode({"owner": owner, "token": token, "ttl_s": ttl, "sent": sent, "until": until})
 
-
-def decoded(payload: bytes) -> Renewal | None:
+def read_renewal(payload: bytes) -> Renewal | None:
     """Read a document. None if it is no lease."""
     try:
         found = json.loads(payload) if len(payload) <= LARGEST else None

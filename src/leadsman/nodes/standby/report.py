@@ -8,8 +8,8 @@ from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics
 from leadsman.nodes.brief import Brief, State
-from leadsman.nodes.document import Lacking, Situation, named
-from leadsman.nodes.others import Others
+from leadsman.nodes.document import Lacking, NodeState, fit
+from leadsman.nodes.peers import Peers
 from leadsman.nodes.report import About, NodeReport
 from leadsman.nodes.requests import Drain
 from leadsman.nodes.snapshots import WORD
@@ -20,7 +20,7 @@ CAPABLE = ("active", "standby", "taking_over")
 """The states of nodes that poll the devices, or would take over."""
 
 
-class Standing(NamedTuple):
+class Role(NamedTuple):
     """What the machine of the node is at the moment."""
 
     state: State
@@ -41,7 +41,7 @@ class StandbyReport(NodeReport):
         topics: of the app.
         clock: the clocks.
         publish: sends a message, if there is a connection.
-        standing: what the machine of the node is at the moment.
+        role: what the machine of the node is at the moment.
         drain: makes the node drain, or take part again.
     """
 
@@ -51,18 +51,18 @@ class StandbyReport(NodeReport):
         topics: Topics,
         clock: Clock,
         publish: Callable[[Message], None],
-        standing: Callable[[], Standing],
+        role: Callable[[], Role],
         drain: Callable[[bool], None],
     ) -> None:
         super().__init__(about, topics, clock, publish, qos=0)
         self.devices: Callable[[], Iterable[str]] = tuple
         """The devices of the app, which the owner polls."""
-        self.heard = Others(clock.uptime)
+        self.heard = Peers(clock.uptime)
         """The other nodes that are heard of."""
         self.topic_filters = (topics.of_node("+"), self.drain_topic)
         """What is heard."""
         self._above = topics.of_node("")
-        self._standing = standing
+        self._role = role
         self._drain = drain
 
     def takes(self, topic: str) -> bool:
@@ -78,32 +78,32 @@ class StandbyReport(NodeReport):
         elif not message.payload and self._handle is not None:
             self.publish()  # the will of a former connection of ours, or somebody has deleted it
 
-    def others(self) -> Mapping[str, Brief]:
+    def peers(self) -> Mapping[str, Brief]:
         """See `NodeReport`."""
         return self.heard.known()
 
-    def situation(self) -> Situation:
+    def state(self) -> NodeState:
         """See `NodeReport`."""
-        standing, clock = self._standing(), self._clock
+        role, clock = self._role(), self._clock
         registered = [*self.devices()]
-        devices = [] if standing.token is None else registered
-        situation: Situation = {
-            "state": standing.state,
-            "since": rfc3339(clock.wall() - clock.uptime() + standing.since),
-            "owner": None if standing.owner is None else clean(standing.owner),
+        devices = [] if role.token is None else registered
+        state: NodeState = {
+            "state": role.state,
+            "since": rfc3339(clock.wall() - clock.uptime() + role.since),
+            "owner": None if role.owner is None else clean(role.owner),
             "labels": [],
-            "devices": named(devices),
+            "devices": fit(devices),
             "device_count": len(devices),
             "registered": len(registered),
-            "handovers": {"takeovers": standing.takeovers, "gained": 0, "lost": 0, "released": 0},
+            "handovers": {"takeovers": role.takeovers, "gained": 0, "lost": 0, "released": 0},
             "without_node": [],
         }
-        if standing.token is not None:
-            situation["token"] = standing.token
-        return situation
+        if role.token is not None:
+            state["token"] = role.token
+        return state
 
     def drain(self, request: Drain) -> tuple[State, list[Lacking]]:
         """See `NodeReport`. No device has a node if no other one would take over."""
         self._drain(request.draining)
         left = request.draining and not any(each["state"] in CAPABLE for each in self.heard.known().values())
-        return self._standing().state, [{"needs": [], "devices": len([*self.devices()])}] if left else []
+        return self._role().state, [{"needs": [], "devices": len([*self.devices()])}] if left else []

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leadsman.nodes.cluster.leftover import LeftoverShards
 from leadsman.nodes.cluster.node import ClusterNode
-from leadsman.nodes.cluster.patience import Patience
 from leadsman.nodes.cluster.shards import Pool
 from leadsman.nodes.lease.lease import Lease, Member, Terms
 from leadsman.nodes.lease.store import Snapshot
@@ -24,7 +24,7 @@ def pool(keys, needs=()):
 
 
 def patient(name, labels=()):
-    return Patience(Member(name, "1", labels), TTL)
+    return LeftoverShards(Member(name, "1", labels), TTL)
 
 
 def of(*names, leases=()):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from leadsman.nodes.brief import Brief
-from leadsman.nodes.document import LIFE, NodeDocument, brief, decoded
+from leadsman.nodes.document import LIFE, NodeDocument, brief, read_document
 
 MOST = 256
 """Nodes that are kept."""
@@ -22,7 +22,7 @@ class _Heard(NamedTuple):
         return now < self.at + self.life
 
 
-class Others:
+class Peers:
     """Keeps what it hears of each node, until its document is gone or too old.
 
     Args:
@@ -36,7 +36,7 @@ class Others:
     def hear(self, node: str, payload: bytes) -> None:
         """Take the message at the topic of a node."""
         self._heard.pop(node, None)
-        document = decoded(node, payload)
+        document = read_document(node, payload)
         if document is None:
             return
         now = self._now()

@@ -1,4 +1,4 @@
-"""Shards that nobody takes: a pure answer to nodes that run different versions of an app.
+"""Shards that are left over, since nobody takes them: a pure answer to nodes that run different versions of an app.
 
 A quota is counted in the shards that a node knows. In a rolling upgrade the nodes know different ones, and then the
 quotas of all may be filled while a shard is free. A node that sees it free for longer than any takeover lasts takes
@@ -21,7 +21,7 @@ LONGEST = 16
 """TTLs after which what was left over counts by the quota again, at the most."""
 
 
-class Patience:
+class LeftoverShards:
     """What one node takes in addition to its quota.
 
     Args:
