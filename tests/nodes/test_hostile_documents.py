@@ -25,7 +25,7 @@ from leadsman.nodes.lease.lease import Lease, Member, Terms, read_member
 from leadsman.nodes.lease.postgres import _members
 from leadsman.nodes.lease.store import Snapshot
 from leadsman.nodes.peers import Peers
-from leadsman.nodes.report import About
+from leadsman.nodes.report import NodeIdentity
 from leadsman.nodes.requests import DrainDoor
 from leadsman.nodes.standby.machine import LeaseHeard, StatusHeard
 from leadsman.nodes.standby.observer import Observer
@@ -77,7 +77,7 @@ def test_a_lease_is_one_or_none_and_a_status_says_something_or_nothing(payload):
 
 def report(sent, asked):
     return StandbyReport(
-        About("pi-1", "standby", 3.0, "1", "0.1"),
+        NodeIdentity("pi-1", "standby", 3.0, "1", "0.1"),
         TOPICS,
         CLOCK,
         sent.append,
@@ -98,15 +98,15 @@ def test_a_standby_node_hears_the_others_whatever_one_of_them_says(payload, word
     fed, sent, asked = [], [], []
 
     async def hear():
-        observer = Observer("id", TOPICS, None, "5.0", fed.append, CLOCK)
-        observer.report = report(sent, asked)
+        heard = report(sent, asked)
+        observer = Observer("id", TOPICS, None, "5.0", fed.append, heard, CLOCK)
         observer.received(Received(f"house/{word}", payload, retain))
         observer.received(Received("house/nodes/pi-3", encode(document(node="pi-3")), True))
         observer.received(Received("house/lease", encode(LEASE), True))
         observer.received(Received("house/status", encode(STATUS), True))
-        observer.report.publish()
-        briefs = observer.report.briefs()
-        observer.report.goodbye()
+        heard.publish()
+        briefs = heard.briefs()
+        heard.goodbye()
         return briefs
 
     briefs = asyncio.run(hear())

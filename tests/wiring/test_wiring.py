@@ -48,7 +48,7 @@ OPTIONAL = (
     "leadsman.settings.outbox",
     "leadsman.spool",
     "leadsman.registration.sharing",
-    "leadsman.settings.cluster",
+    "leadsman.settings.nodes",
     "sqlite3",
 )
 

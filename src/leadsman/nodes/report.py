@@ -21,7 +21,7 @@ EARLY = 0.001
 logger = logging.getLogger("leadsman")
 
 
-class About(NamedTuple):
+class NodeIdentity(NamedTuple):
     """What does not change while the process runs."""
 
     node: str
@@ -40,7 +40,7 @@ class NodeReport(ABC):
     what the node is.
 
     Args:
-        about: the node.
+        identity: of the node.
         topics: of the app.
         clock: of the node.
         publish: sends a message, if there is a connection.
@@ -50,7 +50,7 @@ class NodeReport(ABC):
 
     def __init__(
         self,
-        about: About,
+        identity: NodeIdentity,
         topics: Topics,
         clock: Clock,
         publish: Callable[[Message], object],
@@ -58,11 +58,11 @@ class NodeReport(ABC):
         qos: int,
         looks: int = 1,
     ) -> None:
-        self.topic = topics.of_node(about.node)
+        self.topic = topics.of_node(identity.node)
         """Where the document is."""
-        self.drain_topic = topics.drain(about.node)
+        self.drain_topic = topics.drain(identity.node)
         """Where requests to drain are taken."""
-        self._about = about
+        self._identity = identity
         self._prefix = topics.prefix
         self._clock = clock
         self._publish = publish
@@ -95,7 +95,7 @@ class NodeReport(ABC):
         `publish`."""
         if self._handle is None:
             return
-        state, due = self.state(), self._published_at + self._about.ttl - EARLY
+        state, due = self.state(), self._published_at + self._identity.ttl - EARLY
         if state != self._published or self._clock.monotonic() >= due:
             self._publish_now(state)
         else:
@@ -115,35 +115,35 @@ class NodeReport(ABC):
 
     def briefs(self) -> list[Brief]:
         """All nodes, this one included, by name."""
-        found = {**self.peers(), self._about.node: brief(self.document(self.state()))}
+        found = {**self.peers(), self._identity.node: brief(self.document(self.state()))}
         return [each for _, each in sorted(found.items())]
 
     def document(self, state: NodeState) -> NodeDocument:
         """What is published of a state."""
-        about = self._about
+        identity = self._identity
         return {
             **state,
-            "node": about.node,
-            "kind": about.kind,
+            "node": identity.node,
+            "kind": identity.kind,
             "at": rfc3339(self._clock.wall()),
-            "ttl_s": about.ttl,
-            "version": clean(about.version),
-            "leadsman": about.leadsman,
+            "ttl_s": identity.ttl,
+            "version": clean(identity.version),
+            "leadsman": identity.leadsman,
         }
 
     def _publish_now(self, state: NodeState) -> None:
         self._published, self._published_at = state, self._clock.monotonic()
         self._look_later()
-        payload, expires = encode(self.document(state)), self._published_at + LIFE * self._about.ttl
+        payload, expires = encode(self.document(state)), self._published_at + LIFE * self._identity.ttl
         self._publish(Message(self.topic, payload, self._qos, retain=True, latest=True, expires=expires))
 
     def _look_later(self) -> None:
         if self._handle is not None:
             self._handle.cancel()
-        self._handle = asyncio.get_running_loop().call_later(self._about.ttl / self._looks, self.look)
+        self._handle = asyncio.get_running_loop().call_later(self._identity.ttl / self._looks, self.look)
 
     def _drained(self, request: Drain) -> Drained:
-        node = self._about.node
+        node = self._identity.node
         state, without_node = self.drain(request)
         about = log_fields("drain", node=node, by=request.by)
         logger.info("%s: this node, %s, %s", self._prefix, node, request.describe(), extra=about)

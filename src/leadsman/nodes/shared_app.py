@@ -10,8 +10,7 @@ if TYPE_CHECKING:
     from leadsman.registration.command import Command
     from leadsman.registration.source import Source
     from leadsman.registration.telemetry import Telemetry
-    from leadsman.settings.cluster import ClusterSettings
-    from leadsman.settings.standby import StandbySettings
+    from leadsman.settings.nodes import ClusterSettings, StandbySettings
 
 
 class SharedApp(Protocol):

@@ -25,13 +25,12 @@ from leadsman.text import log_fields, suggestion
 
 if TYPE_CHECKING:
     from leadsman.resilience.catalogue import Catalogue, Named
-    from leadsman.settings.cluster import ClusterSettings
     from leadsman.settings.endpoint import Endpoint
     from leadsman.settings.load import Loaded
+    from leadsman.settings.nodes import ClusterSettings, StandbySettings
     from leadsman.settings.outbox import OutboxSettings
     from leadsman.settings.rows import SettingRow
     from leadsman.settings.sources import Where
-    from leadsman.settings.standby import StandbySettings
 
 A = TypeVar("A")
 
@@ -301,7 +300,7 @@ class Setup:
 
     def _read_standby(self, loaded: "Loaded") -> None:
         if loaded.standby:
-            from leadsman.settings.standby import check_one_broker, standby_of
+            from leadsman.settings.nodes import check_one_broker, standby_of
 
             self.standby = standby_of(loaded.standby)
             if self.standby is not None and self._brokers is not None:
@@ -309,7 +308,7 @@ class Setup:
 
     def _read_cluster(self, loaded: "Loaded") -> None:
         if loaded.cluster:
-            from leadsman.settings.cluster import cluster_of
+            from leadsman.settings.nodes import cluster_of
 
             self.cluster = cluster_of(loaded.cluster)
             if self.cluster is None:

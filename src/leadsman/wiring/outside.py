@@ -19,10 +19,9 @@ from leadsman.timing.clock import system_clock
 
 if TYPE_CHECKING:
     from leadsman.registration.setup import Setup
-    from leadsman.settings.cluster import ClusterSettings
     from leadsman.settings.discovery import Discovery
     from leadsman.settings.endpoint import Endpoint
-    from leadsman.settings.standby import StandbySettings
+    from leadsman.settings.nodes import ClusterSettings, StandbySettings
     from leadsman.wiring.plan import Plan
 
 Serve = Callable[["Plan", Access, asyncio.Event], Coroutine[object, object, int]]

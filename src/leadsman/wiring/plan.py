@@ -22,11 +22,10 @@ if TYPE_CHECKING:
     from leadsman.registration.subscription import Subscription
     from leadsman.resilience.catalogue import Catalogue
     from leadsman.runtime.adapter_recovery import LastResort
-    from leadsman.settings.cluster import ClusterSettings
     from leadsman.settings.discovery import Discovery
     from leadsman.settings.endpoint import Endpoint
+    from leadsman.settings.nodes import ClusterSettings, StandbySettings
     from leadsman.settings.outbox import OutboxSettings
-    from leadsman.settings.standby import StandbySettings
 
 
 R = TypeVar("R", "Telemetry", "Source")

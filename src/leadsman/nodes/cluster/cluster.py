@@ -51,7 +51,7 @@ _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 logger = logging.getLogger("leadsman")
 
 
-class Shards(Protocol):
+class ShardHomes(Protocol):
     """Where the devices of the shards of this node are read."""
 
     @property
@@ -117,7 +117,7 @@ class Cluster:
         self._own = {*app.residents} & {each.name for each in app.readers}
         """The handlers that are called on this node in any case, each a device of its own."""
         self._key_of = {name: key for key, names in self.devices.items() for name in names}
-        self._shards: Shards | None = None
+        self._shards: ShardHomes | None = None
         self._link: Link | None = None
         self._unreachable = False
         self._task: asyncio.Task[None] | None = None
@@ -231,7 +231,7 @@ class Cluster:
         self.node.hearings = Hearings(self.member, self.terms.ttl)
         return HeardDevices(self.node.hearings, self.node, app.topics, clock)
 
-    async def run(self, shards: Shards, link: Link) -> None:
+    async def run(self, shards: ShardHomes, link: Link) -> None:
         """Be a node until cancelled.
 
         Raises:
@@ -249,7 +249,7 @@ class Cluster:
             for each in beside:
                 each.cancel()
 
-    def start(self, shards: Shards, link: Link, end_app: Callable[[str], None]) -> None:
+    def start(self, shards: ShardHomes, link: Link, end_app: Callable[[str], None]) -> None:
         """Begin to be a node. `end_app` is called with the reason if a person must fix something."""
 
         async def run() -> None:

@@ -9,7 +9,7 @@ from leadsman.nodes.cluster.cluster import Cluster
 from leadsman.nodes.cluster.hearing import is_heard
 from leadsman.nodes.document import MOST_NAMED, MOST_SHARDS, Lacking, NodeState, fit
 from leadsman.nodes.lease.lease import DRAINING
-from leadsman.nodes.report import About, NodeReport
+from leadsman.nodes.report import NodeIdentity, NodeReport
 from leadsman.nodes.requests import Drain
 from leadsman.nodes.shared_app import SharedApp
 from leadsman.text import clean
@@ -30,8 +30,8 @@ class ClusterReport(NodeReport):
     """
 
     def __init__(self, cluster: Cluster, app: SharedApp, link: Link, clock: Clock) -> None:
-        about = About(cluster.member.node, "cluster", cluster.terms.ttl, app.version, app.leadsman)
-        super().__init__(about, app.topics, clock, link.put, qos=1, looks=LOOKS)
+        identity = NodeIdentity(cluster.member.node, "cluster", cluster.terms.ttl, app.version, app.leadsman)
+        super().__init__(identity, app.topics, clock, link.put, qos=1, looks=LOOKS)
         self._cluster = cluster
         self._state: State = "taking_over"
         self._since = clock.wall()

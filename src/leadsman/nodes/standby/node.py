@@ -16,7 +16,7 @@ from leadsman.mqtt.link import Access
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics
 from leadsman.nodes import brief
-from leadsman.nodes.report import About
+from leadsman.nodes.report import NodeIdentity
 from leadsman.nodes.snapshots import Snapshots
 from leadsman.nodes.standby.machine import (
     Action,
@@ -118,14 +118,13 @@ class StandbyNode:
         self._connection: Connection | None = None
         self._ending = asyncio.Event()
         self._changed = asyncio.Event()
+        identity = NodeIdentity(self.name, "standby", ttl, *versions)
+        self.report = StandbyReport(identity, topics, clock, self._publish_beside, self._role, self._drain)
+        """What it says of itself, and knows of the others."""
         primary = access.brokers.primary
         observed = f"{client_id}-standby-{self.name[-6:]}"
         connector = access.connector(primary)
-        self.observer = Observer(observed, topics, connector, primary.protocol, self.feed, clock)
-        about = About(self.name, "standby", ttl, *versions)
-        self.report = StandbyReport(about, topics, clock, self.observer.publish, self._role, self._drain)
-        """What it says of itself, and knows of the others."""
-        self.observer.report = self.report
+        self.observer = Observer(observed, topics, connector, primary.protocol, self.feed, self.report, clock)
 
     def share_state(self) -> None:
         """Keep the failure state of the devices that the owner retains. Called before the observation begins."""
@@ -264,6 +263,10 @@ class StandbyNode:
                 self._publish(connection, Message(topic, lease.encode(rfc3339(wall)), 0, retain=True, expires=expires))
             case Release() if connection is not None:
                 self._publish(connection, Message(topic, b"", 0, retain=True))
+
+    def _publish_beside(self, message: Message) -> None:
+        """Publish on the connection that observes, if there is one."""
+        self.observer.publish(message)
 
     def _publish(self, connection: Connection, message: Message) -> None:
         try:

@@ -48,6 +48,7 @@ class Observer:
         connector: makes the connection.
         protocol: the MQTT version to try first.
         feed: takes what happens.
+        report: of this node; it hears the other nodes, too.
         clock: the clocks.
     """
 
@@ -58,12 +59,14 @@ class Observer:
         connector: Connector,
         protocol: str,
         feed: Callable[[Event], None],
+        report: StandbyReport,
         clock: Clock,
     ) -> None:
         self._client_id = client_id
         self._topics = topics
         self._connector = connector
         self._feed = feed
+        self._report = report
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._session = ConnectionState(protocol=protocol, first=protocol)
@@ -73,8 +76,6 @@ class Observer:
         self._reason: str | None = None
         self.snapshots: Snapshots | None = None
         """What keeps the failure state of the devices; None if it is not shared. Set it before `run`."""
-        self.report: StandbyReport | None = None
-        """What tells and hears of the nodes. Set it before `run`."""
 
     async def run(self) -> None:
         """Observe until cancelled."""
@@ -85,8 +86,7 @@ class Observer:
                 wait, reason = AGAIN, f"{type(error).__name__}: {describe(error)}"
             if self._observing.is_set():
                 self._observing.clear()
-                if self.report is not None:
-                    self.report.heard.forget()
+                self._report.heard.forget()
                 self._feed(Blind())
             if self._connection is not None:
                 self._connection.abort()
@@ -99,8 +99,7 @@ class Observer:
 
     async def close(self) -> None:
         """Disconnect. `run` must have been cancelled."""
-        if self.report is not None:
-            self.report.goodbye()
+        self._report.goodbye()
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
@@ -140,8 +139,8 @@ class Observer:
         """See `ConnectionListener`."""
         if message.topic == self._topics.status:
             self._feed(StatusHeard(is_online(message.payload)))
-        elif self.report is not None and self.report.takes(message.topic):
-            self.report.received(message)
+        elif self._report.takes(message.topic):
+            self._report.received(message)
         elif message.topic != self._topics.lease:
             if self.snapshots is not None:
                 self.snapshots.received(message)
@@ -154,7 +153,7 @@ class Observer:
         """One connection, to its end. Returns seconds to wait, and why it ended."""
         self._lost = self._loop.create_future()
         try:
-            will = None if self.report is None else self.report.topic  # its message removes the document
+            will = self._report.topic  # its message removes the document
             packet = Connect(self._client_id, self._session.protocol, will, b"", will_delay=0, session_expiry=0)
             self._connection = connection = await self._connector(packet, self)
             self._session = connection_state.connected(self._session, self._clock.monotonic())
@@ -167,8 +166,7 @@ class Observer:
                 self._reason = None
                 self._observing.set()
                 self._feed(Observing())
-                if self.report is not None:
-                    self.report.publish()
+                self._report.publish()
             reason = await self._lost
         except BrokerError as error:
             return self._failed(error), str(error)
@@ -178,7 +176,7 @@ class Observer:
     async def _subscribe_to_nodes(self, connection: Connection) -> None:
         """Nobody takes over because of what the nodes say, so a broker may refuse it."""
         try:
-            for topic in () if self.report is None else self.report.topic_filters:
+            for topic in self._report.topic_filters:
                 await connection.subscribe(topic)
         except SubscriptionRefused as error:
             about = log_fields("nodes not observed", reason=clean(str(error)))

@@ -10,7 +10,7 @@ from leadsman.mqtt.topics import Topics
 from leadsman.nodes.brief import Brief, State
 from leadsman.nodes.document import Lacking, NodeState, fit
 from leadsman.nodes.peers import Peers
-from leadsman.nodes.report import About, NodeReport
+from leadsman.nodes.report import NodeIdentity, NodeReport
 from leadsman.nodes.requests import Drain
 from leadsman.nodes.snapshots import WORD
 from leadsman.text import clean
@@ -37,7 +37,7 @@ class StandbyReport(NodeReport):
     """The report of a node of a pair. It hears the other nodes, too.
 
     Args:
-        about: the node.
+        identity: of the node.
         topics: of the app.
         clock: the clocks.
         publish: sends a message, if there is a connection.
@@ -47,14 +47,14 @@ class StandbyReport(NodeReport):
 
     def __init__(
         self,
-        about: About,
+        identity: NodeIdentity,
         topics: Topics,
         clock: Clock,
         publish: Callable[[Message], None],
         role: Callable[[], Role],
         drain: Callable[[bool], None],
     ) -> None:
-        super().__init__(about, topics, clock, publish, qos=0)
+        super().__init__(identity, topics, clock, publish, qos=0)
         self.devices: Callable[[], Iterable[str]] = tuple
         """The devices of the app, which the owner polls."""
         self.heard = Peers(clock.uptime)

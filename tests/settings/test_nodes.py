@@ -7,7 +7,7 @@ import pytest
 
 from leadsman import App
 from leadsman.errors import ConfigurationError
-from leadsman.settings.cluster import ClusterSettings
+from leadsman.settings.nodes import ClusterSettings
 from leadsman.settings.sources import Where
 
 ENGINE = "nats://localhost:4222"
