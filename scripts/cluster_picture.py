@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from leadsman.cluster.shards import devices_of
-from leadsman.lease.lease import Terms
+from leadsman.nodes.cluster.shards import devices_of
+from leadsman.nodes.lease.lease import Terms
 from leadsman.testing.lease_faults import EngineAway, Fault, Partition, Pause
-from leadsman_rigs.virtual_cluster import Life, Story, simulate
+from leadsman_rigs.virtual_cluster import History, Run, simulate
 
 TARGET = Path(__file__).parent.parent / "docs" / "pictures" / "cluster-day.svg"
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
@@ -69,28 +69,28 @@ EVENTS = (
 )
 
 
-def day() -> Story:
+def day() -> History:
     """Four nodes, of which one is killed, one is cut off, one is stopped, and all are restarted; ten minutes without
     the engine; and a fifth node for three hours."""
     kill, cut, stop, rolling, away, more, less = (event.at for event in EVENTS)
-    lives = [Life("n0", 0.0, kill), Life("n0", kill + 5 * MINUTE, rolling, killed=False)]
-    lives += [Life(f"n{number}", 0.0, rolling + number * MINUTE, killed=False) for number in (1, 2, 3)]
-    lives += [Life(f"n{number}", rolling + number * MINUTE + 5.0) for number in range(4)]
-    lives.append(Life("n4", more, less, killed=False))
+    runs = [Run("n0", 0.0, kill), Run("n0", kill + 5 * MINUTE, rolling, killed=False)]
+    runs += [Run(f"n{number}", 0.0, rolling + number * MINUTE, killed=False) for number in (1, 2, 3)]
+    runs += [Run(f"n{number}", rolling + number * MINUTE + 5.0) for number in range(4)]
+    runs.append(Run("n4", more, less, killed=False))
     faults: list[Fault] = [
         Partition("n1", cut, cut + 10 * MINUTE),
         Pause("n2", stop, stop + 2 * MINUTE),
         EngineAway(away, away + 10 * MINUTE),
     ]
-    return simulate(DEVICES, lives, TERMS, DAY, faults)
+    return simulate(DEVICES, runs, TERMS, DAY, faults)
 
 
-def gaps(story: Story) -> list[Gap]:
+def gaps(history: History) -> list[Gap]:
     """All of them, of the shards that have devices."""
     devices = {shard.key: len(names) for shard, names in devices_of(DEVICES, TERMS.shards).items()}
     free_since: dict[str, float] = {}
     found = []
-    for work in story.works:
+    for work in history.works:
         since = free_since.get(work.key, START)
         if work.start > since:
             found.append(Gap(work.key, since, work.start - since, devices[work.key]))
@@ -174,7 +174,7 @@ def _text(x: float, y: float, text: str, *, anchor: str = "start", size: int = 1
 
 
 if __name__ == "__main__":
-    story = day()
-    assert not story.overlaps()
-    TARGET.write_text(picture(gaps(story)), "utf-8")
+    history = day()
+    assert not history.overlaps()
+    TARGET.write_text(picture(gaps(history)), "utf-8")
     sys.stdout.write(f"wrote {TARGET}\n")

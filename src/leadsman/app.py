@@ -311,13 +311,18 @@ class App(Registrar, Live):
         """
         if self._stopping is not None:
             raise InvalidValue(f"the app {self.name!r} is running already")
-        from leadsman.wiring.outside import access, server, variables  # one that is only looked at does not pay for it
+        from leadsman.wiring.outside import (  # one that is only looked at does not pay for it
+            access,
+            check_installed,
+            server,
+            variables,
+        )
 
         self.load()
         if self.dry_run:
             what = "DRY RUN: twins instead of hardware, topics below %s, nothing retained"
             logger.warning(what, self.topics.prefix, extra=log_fields("dry run", prefix=self.topics.prefix))
-        self.setup.check_installed()
+        check_installed(self.setup)
         if (idle := self.setup.idle_reason) is not None:
             logger.warning("%s does nothing: %s", self.name, idle, extra=log_fields("idle"))
         self._stopping = asyncio.Event()
@@ -328,7 +333,7 @@ class App(Registrar, Live):
                 return await server(plan)(plan, brokers, self._stopping)
         finally:
             self._stopping.set()  # also on cancellation
-            self._stopping = self._live.ask_poll = None
+            self._stopping = None
 
     def plan(self, variables: Mapping[str, str]) -> "Plan":
         """Everything that is needed to run the app, once its settings are loaded; for the command line."""

@@ -10,13 +10,13 @@ from leadsman import App, CircuitBreaker, Context, Finds
 from leadsman.devices.shards import Shards
 from leadsman.doctor.access import access_of
 from leadsman.errors import LeaseStoreRefused, Stopped
-from leadsman.lease.lease import Terms
 from leadsman.mqtt.topics import topic_matches
+from leadsman.nodes.cluster.cluster import Cluster
+from leadsman.nodes.lease.lease import Terms
 from leadsman.settings.sources import Where
 from leadsman.testing import MemoryBroker
 from leadsman.testing.lease_faults import ClockStep, EngineAway, Partition
 from leadsman.testing.leases import MemoryEngine
-from leadsman.wiring.cluster import Cluster
 
 TTL = 6.0
 METERS = [f"meter-{number}" for number in range(12)]
@@ -82,7 +82,7 @@ class Clusters:
         self.loop, self.directory = loop, directory
         self.broker, self.faults, self.nodes = Broker(), [], {}
         self.engine = None
-        monkeypatch.setattr("leadsman.wiring.cluster.store_at", self.store)
+        monkeypatch.setattr("leadsman.nodes.cluster.cluster.store_at", self.store)
 
     def store(self, url, terms, member):
         if self.engine is None:
@@ -449,7 +449,7 @@ def test_credentials_that_may_not_write_end_the_app_with_the_reason(cluster, mon
         async def __aexit__(self, *exc_info):
             raise AssertionError("it was never entered")
 
-    monkeypatch.setattr("leadsman.wiring.cluster.store_at", lambda *_: Refusing())
+    monkeypatch.setattr("leadsman.nodes.cluster.cluster.store_at", lambda *_: Refusing())
     cluster.start("one")
     _, task = cluster.nodes.pop("one")
     with pytest.raises(Stopped, match="the user may not write to the bucket; permit it"):

@@ -182,9 +182,8 @@ def test_all_that_know_devices_know_the_same(tmp_path_factory, shared, steps):
         await house.end()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            "leadsman.wiring.cluster.store_at", lambda url, terms, member: MemoryEngine(terms).store(member, terms)
-        )
+        store = "leadsman.nodes.cluster.cluster.store_at"
+        patch.setattr(store, lambda url, terms, member: MemoryEngine(terms).store(member, terms))
         try:
             loop.run_until_complete(run())
         finally:

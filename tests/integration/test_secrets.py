@@ -25,9 +25,9 @@ from leadsman import App, Broker, CircuitBreaker, RetryRequested
 from leadsman.adapters.caldav import CalDav
 from leadsman.cli.main import main, run_command
 from leadsman.errors import ConnectionRefused, InvalidType, InvalidValue, LeadsmanError
-from leadsman.lease.engines import store_at
-from leadsman.lease.lease import Member, Terms
 from leadsman.monitoring.log_format import Journal, Json, Text
+from leadsman.nodes.lease.engines import store_at
+from leadsman.nodes.lease.lease import Member, Terms
 from leadsman.settings.sources import Where
 from leadsman.testing import Harness
 from leadsman.text import clean

@@ -8,7 +8,7 @@ import pytest
 from leadsman.introspection.measures import CIRCUITS, DROPPED, FAMILIES, NODES, OF_DEVICES, OF_THE_APP, Measures
 from leadsman.mqtt.outbox import Outbox
 from leadsman.mqtt.topic_queue import CAUSES, OnDisk
-from leadsman.nodes.document import STATES
+from leadsman.nodes.brief import STATES
 from leadsman.resilience import breaker
 
 

@@ -13,25 +13,27 @@ from tests.nodes.test_document import document
 
 from leadsman.cli.cluster import _document, _text
 from leadsman.cli.nodes import apps
-from leadsman.cluster.hearing import Hearings, key_of
 from leadsman.errors import TermsDiffer
-from leadsman.lease.jetstream import _read, _snapshot
-from leadsman.lease.jetstream_bucket import Bucket, Entry
-from leadsman.lease.lease import Lease, Member, Terms, read_member
-from leadsman.lease.postgres import _members
-from leadsman.lease.store import Snapshot
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import Topics, encode, is_topic
-from leadsman.nodes.document import LARGEST, encoded
-from leadsman.nodes.others import Others
+from leadsman.nodes.cluster.heard_devices import HeardDevices
+from leadsman.nodes.cluster.hearing import Hearings, key_of
+from leadsman.nodes.document import LARGEST
+from leadsman.nodes.lease.jetstream import _read, _snapshot
+from leadsman.nodes.lease.jetstream_bucket import Bucket, Entry
+from leadsman.nodes.lease.lease import Lease, Member, Terms, read_member
+from leadsman.nodes.lease.postgres import _members
+from leadsman.nodes.lease.store import Snapshot
+from leadsman.nodes.peers import Peers
+from leadsman.nodes.report import NodeIdentity
 from leadsman.nodes.requests import DrainDoor
-from leadsman.standby.lease import LARGEST_TOKEN, LONGEST_OWNER, LONGEST_TTL, decoded, is_online
-from leadsman.standby.machine import LeaseHeard, StatusHeard
-from leadsman.standby.observer import Observer
-from leadsman.standby.report import About, NodeReport, Situation
+from leadsman.nodes.standby.machine import LeaseHeard, StatusHeard
+from leadsman.nodes.standby.observer import Observer
+from leadsman.nodes.standby.renewal import LARGEST_TOKEN, LONGEST_OWNER, LONGEST_TTL, read_renewal
+from leadsman.nodes.standby.report import Role, StandbyReport
+from leadsman.nodes.status import is_online
 from leadsman.text import clean
 from leadsman.timing.clock import Clock
-from leadsman.wiring.heard import HeardDevices
 from leadsman_rigs.hostile import BOMBS, LIES, payloads, values
 
 TOPICS = Topics("house")
@@ -63,7 +65,7 @@ def bombs(*others):
 @given(payloads(LEASE, STATUS))
 @example(json.dumps({**LEASE, "token": 2**53}).encode())
 def test_a_lease_is_one_or_none_and_a_status_says_something_or_nothing(payload):
-    lease = decoded(payload)
+    lease = read_renewal(payload)
 
     assert is_online(payload) in (True, False, None)
     if lease is not None:
@@ -74,12 +76,12 @@ def test_a_lease_is_one_or_none_and_a_status_says_something_or_nothing(payload):
 
 
 def report(sent, asked):
-    return NodeReport(
-        About("pi-1", 3.0, "1", "0.1"),
+    return StandbyReport(
+        NodeIdentity("pi-1", "standby", 3.0, "1", "0.1"),
         TOPICS,
         CLOCK,
         sent.append,
-        lambda: Situation("standby", 1.0, "pi-2", None, 0),
+        lambda: Role("standby", 1.0, "pi-2", None, 0),
         asked.append,
     )
 
@@ -96,15 +98,15 @@ def test_a_standby_node_hears_the_others_whatever_one_of_them_says(payload, word
     fed, sent, asked = [], [], []
 
     async def hear():
-        observer = Observer("id", TOPICS, None, "5.0", fed.append, CLOCK)
-        observer.report = report(sent, asked)
+        heard = report(sent, asked)
+        observer = Observer("id", TOPICS, None, "5.0", fed.append, heard, CLOCK)
         observer.received(Received(f"house/{word}", payload, retain))
-        observer.received(Received("house/nodes/pi-3", encoded(document(node="pi-3")), True))
+        observer.received(Received("house/nodes/pi-3", encode(document(node="pi-3")), True))
         observer.received(Received("house/lease", encode(LEASE), True))
         observer.received(Received("house/status", encode(STATUS), True))
-        observer.report.publish()
-        briefs = observer.report.briefs()
-        observer.report.goodbye()
+        heard.publish()
+        briefs = heard.briefs()
+        heard.goodbye()
         return briefs
 
     briefs = asyncio.run(hear())
@@ -112,7 +114,7 @@ def test_a_standby_node_hears_the_others_whatever_one_of_them_says(payload, word
     assert {"pi-1", "pi-3"} <= {each["node"] for each in briefs}
     assert len(encode(briefs)) < LARGEST
     encode(sum(each.get("devices", 0) for each in briefs))
-    assert fed[-2:] == [LeaseHeard(decoded(encode(LEASE))), StatusHeard(True)]
+    assert fed[-2:] == [LeaseHeard(read_renewal(encode(LEASE))), StatusHeard(True)]
     for message in sent:
         assert is_topic(message.topic)
         assert message.payload == b"" or isinstance(json.loads(message.payload), dict)
@@ -141,11 +143,11 @@ def test_a_request_to_drain_is_done_or_refused_in_an_answer(payload, response_to
 @given(payloads(*NODES))
 @example(json.dumps(document(node="pi-2", device_count=10**4300 - 1)).encode())
 def test_what_is_kept_of_a_node_can_be_told_again_and_the_others_stay(payload):
-    others = Others(lambda: 1.0)
-    others.hear("pi-3", encoded(document(node="pi-3")))
+    others = Peers(lambda: 1.0)
+    others.hear("pi-3", encode(document(node="pi-3")))
     others.hear("pi-2", payload)
     others.hear("pi-5", payload.replace(b"pi-2", b"pi-5"))
-    others.hear("pi-4", encoded(document(node="pi-4")))
+    others.hear("pi-4", encode(document(node="pi-4")))
 
     known = others.known()
     assert {"pi-3", "pi-4"} <= known.keys()
@@ -158,7 +160,7 @@ def test_what_is_kept_of_a_node_can_be_told_again_and_the_others_stay(payload):
 def test_the_command_line_shows_the_other_nodes_whatever_one_of_them_says(payload, word):
     fine = document("active", "cluster", "pi-3", at="2026-11-22T20:01:00.000Z")
     (house,) = apps(
-        [Received(f"house/{word}", payload, True), Received("house/nodes/pi-3", encoded(fine), True)], CLOCK.wall()
+        [Received(f"house/{word}", payload, True), Received("house/nodes/pi-3", encode(fine), True)], CLOCK.wall()
     )
 
     assert "pi-3" in {each.node for each in house.nodes}
@@ -242,7 +244,7 @@ class Node:
 def test_a_report_of_what_a_node_hears_costs_only_itself(payload, node):
     hearings = Hearings(MEMBER, 3.0)
     heard = HeardDevices(hearings, Node(), Topics("house", node="pi-1"), CLOCK)
-    hearings.heard("t1", -70.0, 99.0)
+    hearings.hear("t1", -70.0, 99.0)
     hearings.plan(Snapshot({}, (MEMBER,)), {"pi-1": (), "pi-2": (), "pi-3": ()}, [key_of("t1")], 99.0)
 
     heard.received(Received(f"house/nodes/{node}/hears", payload, False))

@@ -49,16 +49,8 @@ OPTIONAL = (
     "leadsman.runtime.subscriber",
     "leadsman.settings.outbox",
     "leadsman.spool",
-    "leadsman.standby",
-    "leadsman.wiring.turns",
-    "leadsman.cluster",
-    "leadsman.lease",
-    "leadsman.monitoring.strangers",
-    "leadsman.mqtt.fenced",
     "leadsman.registration.sharing",
-    "leadsman.settings.cluster",
-    "leadsman.wiring.cluster",
-    "leadsman.wiring.heard",
+    "leadsman.settings.nodes",
     "sqlite3",
 )
 

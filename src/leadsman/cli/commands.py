@@ -67,6 +67,7 @@ def check(options: argparse.Namespace) -> int:
 
     from leadsman.cli.inspect import registrations, show, show_brokers, show_identity, show_plans, show_settings
     from leadsman.doctor.access import hidden_values_of
+    from leadsman.wiring.outside import check_installed
 
     app = _app_to_run(options)
     show_settings(app)
@@ -76,7 +77,7 @@ def check(options: argparse.Namespace) -> int:
     print()
     show(registrations(app), as_json=False)
     show_plans(app)
-    app.setup.check_installed()
+    check_installed(app.setup)
     check_files(app.brokers)
     if (idle := app.setup.idle_reason) is not None:
         if not (app.telemetries or app.sources or app.commands):

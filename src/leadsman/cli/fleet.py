@@ -17,7 +17,7 @@ from leadsman.introspection.why import OVERDUE, unanswered, why
 from leadsman.monitoring.health import WELL
 from leadsman.mqtt.answers import Json, object_in
 from leadsman.mqtt.connection import Received
-from leadsman.nodes.document import told
+from leadsman.nodes.brief import counts_text
 from leadsman.text import clean
 
 if TYPE_CHECKING:
@@ -360,7 +360,7 @@ class Fleet:
             str(mqtt.get("protocol") or ""),
             _count(mqtt.get("connects")),
             clean(str(mqtt.get("last_error") or "")),
-            told(status.get("nodes")),
+            counts_text(status.get("nodes")),
             len(app.devices),
         )
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from leadsman.introspection.situation import when
 from leadsman.mqtt.answers import Json, object_in
 from leadsman.mqtt.connection import Received
-from leadsman.nodes.document import LIFE, Lacking, NodeDocument, decoded
+from leadsman.nodes.document import LIFE, Lacking, NodeDocument, read_document
 
 OFFLINE, SILENT, LOST = "offline", "silent", "lost"
 """States besides those that a node says of itself: its status says that it is gone; its document is three TTL old; the
@@ -109,7 +109,7 @@ def _shared(prefix: str, heard: _Heard, now: float) -> Shared:
 
 def _shown(node: str, payload: bytes, status: Mapping[str, Json] | None, now: float) -> Shown | None:
     """None for what says nothing about a node."""
-    document = decoded(node, payload)
+    document = read_document(node, payload)
     gone = status is not None and status.get("state") == "offline"
     if document is None:
         return None if status is None else Shown(node, OFFLINE if gone else SILENT, None)

@@ -181,7 +181,7 @@ def prefix_of(brokers: Brokers, device: str | None) -> str:
 
 def _of_nodes(brokers: Brokers) -> Iterator[tuple[str, list[str]]]:
     """What the nodes of all apps with a prefix of one level have: the prefix, and the devices."""
-    from leadsman.nodes.document import decoded  # only a cluster needs it
+    from leadsman.nodes.document import read_document  # only a cluster needs it
 
     try:
         documents = retained(brokers, ("+/nodes/+", "+/status"))
@@ -189,7 +189,7 @@ def _of_nodes(brokers: Brokers) -> Iterator[tuple[str, list[str]]]:
         return  # this user may not know of them
     for topic, message in documents.items():
         prefix, *between, node = topic.split("/")
-        document = decoded(node, message.payload) if between == ["nodes"] else None
+        document = read_document(node, message.payload) if between == ["nodes"] else None
         if document is not None:
             yield prefix, document["devices"]
 

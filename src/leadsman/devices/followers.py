@@ -13,9 +13,9 @@ from leadsman.registration.telemetry import Telemetry
 from leadsman.runtime.other_topics import OtherTopics
 
 if TYPE_CHECKING:
+    from leadsman.nodes.snapshots import Snapshots
     from leadsman.runtime.context import Contexts
     from leadsman.runtime.persistence import ResilienceStore
-    from leadsman.standby.snapshots import Snapshots
 
 
 def ignore(device: Device) -> None:

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.mqtt.topics import Topics
 from leadsman.registration.injection import ContextDependency
-from leadsman.wiring.plan import Plan, is_everywhere
+from leadsman.registration.options import is_everywhere
+from leadsman.wiring.plan import Plan
 
 if TYPE_CHECKING:
     from leadsman.discovery.description import Convention
@@ -68,7 +69,7 @@ def access_of(plan: Plan) -> Access:
     if hearing:
         others.append(topics.hears("+"))
     if shared:
-        from leadsman.standby.snapshots import filters_of  # only apps with a second node pay for it
+        from leadsman.nodes.snapshots import filters_of  # only apps with a second node pay for it
 
         others += filters_of(topics)
     return Access(tuple(publish), (*filters.values(), *own.values(), *others, *elsewhere(plan)))

@@ -17,7 +17,7 @@ from leadsman.introspection.explanations import DeviceOutbox, Published
 from leadsman.introspection.ledger_document import DeviceLedger
 from leadsman.introspection.terms import BreakerTerms, DeliveryTerms
 from leadsman.mqtt.answers import Json
-from leadsman.nodes.document import Brief
+from leadsman.nodes.brief import Brief
 
 StatusWord = Literal["held", "isolated", "circuit_open", "deferred", "stale", "error", "starting", "ok"]
 """The status of a device: the first that applies; see `leadsman.monitoring.health`."""
@@ -155,7 +155,7 @@ class AdapterSection(TypedDict):
 
 
 class NodeSection(TypedDict):
-    """The node that is active, of several that share the app; see `leadsman.standby`."""
+    """The node that is active, of several that share the app; see `leadsman.nodes.standby`."""
 
     name: str
     token: int

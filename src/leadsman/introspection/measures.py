@@ -11,7 +11,7 @@ from leadsman.introspection.sections import Parts
 from leadsman.introspection.slot_counts import FINAL, SlotCounts
 from leadsman.monitoring.health import WELL, Counters, status
 from leadsman.mqtt.topic_queue import OnDisk
-from leadsman.nodes.document import STATES
+from leadsman.nodes.brief import STATES
 from leadsman.timing.clock import Clock
 
 NOTHING_STORED = OnDisk("ok", 0, 0, 0, 0)

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from leadsman.introspection.document import AdapterSection, AppSection, FieldTerms, Runtime
     from leadsman.introspection.watching import Watching
     from leadsman.monitoring.trace import Trace
-    from leadsman.nodes.document import Brief
+    from leadsman.nodes.brief import Brief
+    from leadsman.nodes.standby.node import Ownership
     from leadsman.runtime.found_devices import FoundDevices
     from leadsman.runtime.subscriber import Subscriber
-    from leadsman.standby.member import Ownership
 
 
 class Parts(NamedTuple):

@@ -1,28 +1,26 @@
 """The document of a node, retained at ``{prefix}/nodes/{node}``: what it is, and what it owns.
 
 Each node of an app that several share writes its own, at each change and once a TTL. With MQTT 5 a document ends three
-TTL after its node has written it last. Anybody who may publish there can write anything, so a document of another node
-is read field by field. Times are RFC 3339 in UTC, by the clock of the node.
+TTL after its node has written it last. Anybody who may publish there can write anything, so the types of the fields say
+how each is read: one that is missing or wrong gets a value that says nothing, and one that is too long is cut. Times
+are RFC 3339 in UTC, by the clock of the node.
 """
 
 import json
 from collections.abc import Iterable
+from functools import cache
 from typing import (
+    Annotated,
     Literal,
     NotRequired,  # pydantic wants this one before Python 3.12
-    get_args,
 )
 
+from pydantic import BeforeValidator, PlainValidator, TypeAdapter
 from typing_extensions import TypedDict
 
 from leadsman.mqtt.answers import Json
-from leadsman.mqtt.topics import encode
+from leadsman.nodes.brief import Brief, State
 
-State = Literal["active", "standby", "taking_over", "fenced", "draining"]
-"""``active``: it polls what it owns. ``standby``: it owns nothing, and would take over. ``taking_over``: it is about to
-be active. ``fenced``: it may not act, and stops what it did. ``draining``: it gives everything away, or has done so,
-and takes nothing."""
-STATES: tuple[State, ...] = get_args(State)
 LIFE = 3
 """TTL after which the broker forgets a document that is not written again (MQTT 5)."""
 MOST_NAMED = 2000
@@ -39,100 +37,130 @@ LARGEST_COUNT = 2**63 - 1
 """What is read of a number: an engine has tokens up to there, and Python writes no number of more than 4300 digits."""
 
 
+def _text(value: Json) -> str:
+    return value[:LONGEST] if isinstance(value, str) else ""
+
+
+def _list(value: Json) -> list[Json]:
+    return value[:MOST_NAMED] if isinstance(value, list) else []
+
+
+def _object(value: Json) -> dict[str, Json]:
+    return value if isinstance(value, dict) else {}
+
+
+Text = Annotated[str, PlainValidator(_text)]
+OptionalText = Annotated[str | None, PlainValidator(lambda value: _text(value) or None)]
+Texts = Annotated[
+    list[str], PlainValidator(lambda value: [each[:LONGEST] for each in _list(value) if isinstance(each, str)])
+]
+Count = Annotated[int, PlainValidator(lambda value: value if type(value) is int and 0 <= value <= LARGEST_COUNT else 0)]
+Seconds = Annotated[
+    float, PlainValidator(lambda value: float(value) if type(value) in (int, float) and 0 < value < 1e6 else 0.0)
+]
+Yes = Annotated[bool, PlainValidator(lambda value: value is not False)]
+"""True unless it is denied."""
+
+
+def _fields(*names: str) -> BeforeValidator:
+    """Reads an object with these fields; those that are missing are null."""
+    return BeforeValidator(lambda value: {name: _object(value).get(name) for name in names})
+
+
 class Handovers(TypedDict):
     """What happened to what the node owns, since its process began."""
 
-    takeovers: int
+    takeovers: Count
     """How often it took over the app. Of a node of a cluster, 0."""
-    gained: int
+    gained: Count
     """Shards that it got. Of a node of a standby pair, 0, as are the next two."""
-    lost: int
+    lost: Count
     """Shards that the engine took: a lease was over, or somebody deleted it."""
-    released: int
+    released: Count
     """Shards that it gave back."""
 
 
 class OwnedShard(TypedDict):
     """A shard that a node owns."""
 
-    token: int
+    token: Count
     """The fencing token of its lease."""
-    since: str
+    since: Text
     """When the node began to poll its devices."""
 
 
 class Engine(TypedDict):
     """What the node can say of the engine that has the leases."""
 
-    reachable: bool
-    unreachable_since: str | None
+    reachable: Yes
+    unreachable_since: OptionalText
 
 
 class Lacking(TypedDict):
     """Devices that no node can poll."""
 
-    needs: list[str]
+    needs: Texts
     """The labels that a node must have."""
-    devices: int
+    devices: Count
 
 
-class NodeDocument(TypedDict):
+class NodeState(TypedDict):
+    """What a node is at the moment, and what it owns: the part of its document that changes by itself."""
+
+    state: State
+    since: Text
+    """Since when it is in this state."""
+    owner: NotRequired[OptionalText]
+    """The node that the lease names; null if nobody owns the app. Left out in a cluster."""
+    token: NotRequired[Count]
+    """The fencing token of the owner. Left out in a cluster, and while the node does not own the app."""
+    labels: Texts
+    """What it has that others may lack, such as ``ble``."""
+    shards: NotRequired[
+        Annotated[
+            dict[Text, Annotated[OwnedShard, _fields("token", "since")]],
+            BeforeValidator(lambda value: dict([*_object(value).items()][:MOST_SHARDS])),
+        ]
+    ]
+    """The shards that it owns, the first 500 of them. Only in a cluster, as are the next two."""
+    shard_count: NotRequired[Count]
+    engine: NotRequired[Annotated[Engine, _fields("reachable", "unreachable_since")]]
+    devices: Texts
+    """Those that it owns, sorted: the first 2000, or as many as fit in 48 kB."""
+    device_count: Count
+    registered: Count
+    """The devices that the app registers, whoever owns them."""
+    unowned: NotRequired[Texts]
+    """The devices of shards that no node had when the node last heard of the engine: as many as there is room for, as
+    of `devices`. Only in a cluster, as is the next one."""
+    unowned_count: NotRequired[Count]
+    members: NotRequired[Texts]
+    """The nodes that the engine had as members then. Only in a cluster."""
+    handovers: Annotated[Handovers, _fields("takeovers", "gained", "lost", "released")]
+    without_node: Annotated[list[Annotated[Lacking, _fields("needs", "devices")]], BeforeValidator(_list)]
+    """The devices that no node of the cluster can poll, since none has these labels, or all that have them drain."""
+
+
+class NodeDocument(NodeState):
     """The message at ``{prefix}/nodes/{node}``. It is gone when the node has stopped, or its connection broke."""
 
     node: str
     kind: Literal["standby", "cluster"]
     """Whether one node at a time owns the whole app, or each some of its devices."""
-    state: State
-    since: str
-    """Since when it is in this state."""
-    at: str
+    at: Text
     """When it wrote this."""
-    ttl_s: float
+    ttl_s: Seconds
     """Seconds for which a lease holds."""
-    version: str
+    version: Text
     """Of the app."""
-    leadsman: str
-    owner: NotRequired[str | None]
-    """The node that the lease names; null if nobody owns the app. Left out in a cluster."""
-    token: NotRequired[int]
-    """The fencing token of the owner. Left out in a cluster, and while the node does not own the app."""
-    labels: list[str]
-    """What it has that others may lack, such as ``ble``."""
-    shards: NotRequired[dict[str, OwnedShard]]
-    """The shards that it owns, the first 500 of them. Only in a cluster, as are the next two."""
-    shard_count: NotRequired[int]
-    engine: NotRequired[Engine]
-    devices: list[str]
-    """Those that it owns, sorted: the first 2000, or as many as fit in 48 kB."""
-    device_count: int
-    registered: int
-    """The devices that the app registers, whoever owns them."""
-    unowned: NotRequired[list[str]]
-    """The devices of shards that no node had when the node last heard of the engine: as many as there is room for, as
-    of `devices`. Only in a cluster, as is the next one."""
-    unowned_count: NotRequired[int]
-    members: NotRequired[list[str]]
-    """The nodes that the engine had as members then. Only in a cluster."""
-    handovers: Handovers
-    without_node: list[Lacking]
-    """The devices that no node of the cluster can poll, since none has these labels, or all that have them drain."""
+    leadsman: Text
 
 
-class Brief(TypedDict):
-    """A node, as the other nodes know it."""
-
-    node: str
-    state: State
-    since: NotRequired[str]
-    labels: list[str]
-    devices: NotRequired[int]
-    """How many it owns. Left out where that is not known."""
-    shards: NotRequired[int]
-    """How many it owns. Only in a cluster."""
-    version: str
+_OF_A_PAIR = frozenset({"owner", "token"})
+_OF_A_CLUSTER = frozenset({"shards", "shard_count", "engine", "unowned", "unowned_count", "members"})
 
 
-def named(names: Iterable[str]) -> list[str]:
+def fit(names: Iterable[str]) -> list[str]:
     """The names that a document has room for, sorted."""
     chosen: list[str] = []
     left = MOST_BYTES
@@ -142,11 +170,6 @@ def named(names: Iterable[str]) -> list[str]:
             break
         chosen.append(name)
     return chosen
-
-
-def encoded(document: NodeDocument) -> bytes:
-    """The document as it is published."""
-    return encode(document)
 
 
 def brief(document: NodeDocument) -> Brief:
@@ -164,8 +187,9 @@ def brief(document: NodeDocument) -> Brief:
     return found
 
 
-def decoded(node: str, payload: bytes) -> NodeDocument | None:
-    """Read the document of a node. None if it is none. A field that is missing or wrong gets a value that says nothing.
+def read_document(node: str, payload: bytes) -> NodeDocument | None:
+    """Read the document of a node. None if it is none: a field that is missing or wrong makes it none only if it is
+    the node, its kind or its state.
 
     Args:
         node: the last level of the topic. A document that names another one is none.
@@ -173,86 +197,23 @@ def decoded(node: str, payload: bytes) -> NodeDocument | None:
     """
     try:
         found = json.loads(payload) if len(payload) <= LARGEST else None
-    except (ValueError, RecursionError):
+        if not isinstance(found, dict) or found.get("node") != node:
+            return None
+        absent = _OF_A_PAIR if found.get("kind") == "cluster" else _OF_A_CLUSTER | ({"token"} - found.keys())
+        fields = NodeDocument.__annotations__.keys() - absent
+        document = _documents().validate_python({name: found.get(name) for name in fields})
+    except (ValueError, RecursionError):  # ValidationError is a ValueError
         return None
-    if not isinstance(found, dict) or found.get("node") != node or found.get("state") not in STATES:
-        return None
-    if (kind := found.get("kind")) not in ("standby", "cluster"):
-        return None
-    devices, labels = _texts(found.get("devices")), _texts(found.get("labels"))
-    handovers = _object(found.get("handovers"))
-    document: NodeDocument = {
-        "node": node,
-        "kind": kind,
-        "state": found["state"],
-        "since": _text(found.get("since")),
-        "at": _text(found.get("at")),
-        "ttl_s": _seconds(found.get("ttl_s")),
-        "version": _text(found.get("version")),
-        "leadsman": _text(found.get("leadsman")),
-        "labels": labels,
-        "devices": devices,
-        "device_count": max(len(devices), _count(found.get("device_count"))),
-        "registered": max(len(devices), _count(found.get("registered"))),
-        "handovers": {
-            "takeovers": _count(handovers.get("takeovers")),
-            "gained": _count(handovers.get("gained")),
-            "lost": _count(handovers.get("lost")),
-            "released": _count(handovers.get("released")),
-        },
-        "without_node": [
-            {"needs": _texts(each.get("needs")), "devices": _count(each.get("devices"))}
-            for each in map(_object, _list(found.get("without_node")))
-        ],
-    }
-    if kind == "standby":
-        document["owner"] = _text(found.get("owner")) or None
-        if "token" in found:
-            document["token"] = _count(found["token"])
-        return document
-    shards = [(key[:LONGEST], _object(each)) for key, each in [*_object(found.get("shards")).items()][:MOST_SHARDS]]
-    document["shards"] = {
-        key: {"token": _count(each.get("token")), "since": _text(each.get("since"))} for key, each in shards
-    }
-    document["shard_count"] = max(len(shards), _count(found.get("shard_count")))
-    document["unowned"] = unowned = _texts(found.get("unowned"))
-    document["unowned_count"] = max(len(unowned), _count(found.get("unowned_count")))
-    document["members"] = _texts(found.get("members"))
-    engine = _object(found.get("engine"))
-    document["engine"] = {
-        "reachable": engine.get("reachable") is not False,
-        "unreachable_since": _text(engine.get("unreachable_since")) or None,
-    }
+    devices = len(document["devices"])
+    document["device_count"] = max(devices, document["device_count"])
+    document["registered"] = max(devices, document["registered"])
+    if document["kind"] == "cluster":
+        document["shard_count"] = max(len(document["shards"]), document["shard_count"])
+        document["unowned_count"] = max(len(document["unowned"]), document["unowned_count"])
     return document
 
 
-def told(counts: Json) -> str:
-    """How many nodes there are of each kind, as a heartbeat says it: ``1 active, 2 standby``. Empty for what is no such
-    count."""
-    found = _object(counts)
-    numbers = ((state, _count(found.get(state))) for state in STATES)
-    return ", ".join(f"{number} {state.replace('_', ' ')}" for state, number in numbers if number)
-
-
-def _object(value: Json) -> dict[str, Json]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: Json) -> list[Json]:
-    return value[:MOST_NAMED] if isinstance(value, list) else []
-
-
-def _text(value: Json) -> str:
-    return value[:LONGEST] if isinstance(value, str) else ""
-
-
-def _texts(value: Json) -> list[str]:
-    return [each[:LONGEST] for each in _list(value) if isinstance(each, str)]
-
-
-def _count(value: Json) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST_COUNT else 0
-
-
-def _seconds(value: Json) -> float:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e6 else 0.0
+@cache
+def _documents() -> TypeAdapter[NodeDocument]:
+    """What reads documents; it takes some milliseconds to make."""
+    return TypeAdapter(NodeDocument)

@@ -15,7 +15,8 @@ from leadsman.mqtt.answers import Json, RetainedRequests, answered
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics
-from leadsman.nodes.document import Lacking, State
+from leadsman.nodes.brief import State
+from leadsman.nodes.document import Lacking
 from leadsman.text import clean
 
 LONGEST_SENDER = 100
@@ -48,6 +49,12 @@ class Drain(NamedTuple):
     draining: bool
     by: str
 
+    def describe(self) -> str:
+        """The request, for the log."""
+        if self.draining:
+            return f"gives everything away, and takes nothing until undrain or a restart, asked by {self.by}"
+        return f"takes part again, asked by {self.by}"
+
 
 def drain_of(request: Json) -> Drain:
     """Read a request.
@@ -60,13 +67,6 @@ def drain_of(request: Json) -> Drain:
         raise PayloadError('send {"drain": true} to hand everything over, or {"drain": false} to take part again')
     by = request.get("by")
     return Drain(wanted, clean(by)[:LONGEST_SENDER] if isinstance(by, str) and by else "somebody")
-
-
-def told(request: Drain) -> str:
-    """What the log says of a request."""
-    if request.draining:
-        return f"gives everything away, and takes nothing until undrain or a restart, asked by {request.by}"
-    return f"takes part again, asked by {request.by}"
 
 
 class DrainDoor:

@@ -13,7 +13,7 @@ from leadsman.mqtt.message import Message
 from leadsman.wiring.core import Core
 
 if TYPE_CHECKING:
-    from leadsman.nodes.document import Brief
+    from leadsman.nodes.brief import Brief
 
 
 def join(core: Core) -> None:

@@ -11,7 +11,7 @@ from leadsman.runtime.persistence import ResilienceStore
 from leadsman.wiring.core import Core
 
 if TYPE_CHECKING:
-    from leadsman.standby.snapshots import Snapshots
+    from leadsman.nodes.snapshots import Snapshots
 
 _NONE: Mapping[str, str] = {}
 

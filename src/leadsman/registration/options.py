@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from leadsman.registration.finds import Finds
 
 LONGEST_LABEL = 128
-"""Characters of a label of a node; as `leadsman.settings.cluster.LONGEST_LABEL`."""
+"""Characters of a label of a node; as `leadsman.settings.nodes.LONGEST_LABEL`."""
 Options = Mapping[str, object]
 T = TypeVar("T")
 
@@ -124,3 +124,9 @@ def group_of(options: Options) -> str | None:
     if group is None or (isinstance(group, str) and group.strip()):
         return group
     raise (InvalidValue if isinstance(group, str) else InvalidType)(f"group is {group!r}; write a name such as 'bus'")
+
+
+def is_everywhere(registration: object) -> bool:
+    """Whether a handler is called on each node of a cluster that has its labels."""
+    finds = getattr(registration, "finds", None)
+    return finds is not None and finds.everywhere

@@ -25,13 +25,12 @@ from leadsman.text import log_fields, suggestion
 
 if TYPE_CHECKING:
     from leadsman.resilience.catalogue import Catalogue, Named
-    from leadsman.settings.cluster import ClusterSettings
     from leadsman.settings.endpoint import Endpoint
     from leadsman.settings.load import Loaded
+    from leadsman.settings.nodes import ClusterSettings, StandbySettings
     from leadsman.settings.outbox import OutboxSettings
     from leadsman.settings.rows import SettingRow
     from leadsman.settings.sources import Where
-    from leadsman.settings.standby import StandbySettings
 
 A = TypeVar("A")
 
@@ -301,7 +300,7 @@ class Setup:
 
     def _read_standby(self, loaded: "Loaded") -> None:
         if loaded.standby:
-            from leadsman.settings.standby import check_one_broker, standby_of
+            from leadsman.settings.nodes import check_one_broker, standby_of
 
             self.standby = standby_of(loaded.standby)
             if self.standby is not None and self._brokers is not None:
@@ -309,7 +308,7 @@ class Setup:
 
     def _read_cluster(self, loaded: "Loaded") -> None:
         if loaded.cluster:
-            from leadsman.settings.cluster import cluster_of
+            from leadsman.settings.nodes import cluster_of
 
             self.cluster = cluster_of(loaded.cluster)
             if self.cluster is None:
@@ -436,15 +435,11 @@ class Setup:
                 self.endpoint = None  # the app itself may be bound there
 
     def check_installed(self) -> None:
-        """Check that the libraries that the adapters, the HTTP endpoint and the engine of the cluster need are
-        installed. Raises `NotInstalled` with a line for each that an adapter misses."""
+        """Check that the libraries that the adapters and the HTTP endpoint need are installed. Raises `NotInstalled`
+        with a line for each that an adapter misses."""
         check_installed(self.adapters)
         if self.endpoint is not None:
             check_found("HTTP endpoints", "uvicorn", "http", "uvicorn")
-        if self.cluster is not None:
-            from leadsman.lease.engines import load_engine
-
-            load_engine(self.cluster.engine)
 
     @property
     def idle_reason(self) -> str | None:

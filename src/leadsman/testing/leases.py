@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import NamedTuple, Self, TypeVar
 
 from leadsman.errors import LeaseStoreUnreachable
-from leadsman.lease.lease import Lease, Member, Terms, checked_keys
-from leadsman.lease.store import Acquired, Snapshot
+from leadsman.nodes.lease.lease import Lease, Member, Terms, checked_keys
+from leadsman.nodes.lease.store import Acquired, Snapshot
 from leadsman.testing.lease_faults import Fault, Script
 from leadsman.timing.clock import Clock, system_clock
 

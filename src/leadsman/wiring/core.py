@@ -43,15 +43,15 @@ if TYPE_CHECKING:
     from leadsman.introspection.service import Service
     from leadsman.introspection.watching import Watching
     from leadsman.monitoring.trace import Trace
-    from leadsman.nodes.document import Brief
+    from leadsman.nodes.brief import Brief
+    from leadsman.nodes.snapshots import Snapshots
+    from leadsman.nodes.standby.node import Ownership
     from leadsman.runtime.commands import Dispatcher
     from leadsman.runtime.directory import StateDirectory
     from leadsman.runtime.found_devices import FoundDevices, Names
     from leadsman.runtime.own_requests import OwnRequests
     from leadsman.runtime.persistence import ResilienceStore
     from leadsman.runtime.subscriber import Subscriber
-    from leadsman.standby.member import Ownership
-    from leadsman.standby.snapshots import Snapshots
 
 
 class Node:

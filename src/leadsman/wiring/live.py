@@ -21,6 +21,10 @@ class LiveParts:
         self.trace: Trace | None = None
         """The trace of the running app or of its last run, once there is something in it."""
 
+    def end(self) -> None:
+        """The app runs no more. Its trace stays."""
+        self.ask_poll = None
+
 
 class Live:
     """The methods of `App` that are about the running app."""

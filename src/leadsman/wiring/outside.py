@@ -18,6 +18,7 @@ from leadsman.text import log_fields
 from leadsman.timing.clock import system_clock
 
 if TYPE_CHECKING:
+    from leadsman.registration.setup import Setup
     from leadsman.wiring.plan import Plan
 
 Serve = Callable[["Plan", Access, asyncio.Event], Coroutine[object, object, int]]
@@ -39,7 +40,7 @@ def load_modules(plan: "Plan") -> None:
         import_module("leadsman.http.server")
         import_module("leadsman.http.routes")
     if plan.cluster is not None:
-        from leadsman.lease.engines import load_engine
+        from leadsman.nodes.lease.engines import load_engine
 
         load_engine(plan.cluster.engine)
     chosen(plan.brokers.primary, plan.brokers.primary.protocol)
@@ -47,10 +48,20 @@ def load_modules(plan: "Plan") -> None:
     import_module("encodings.idna")
 
 
+def check_installed(setup: "Setup") -> None:
+    """Check that the libraries that an app needs are installed, that of the engine of a cluster included; see
+    `Setup.check_installed`, and `leadsman.nodes.lease.engines.load_engine` for what is raised."""
+    setup.check_installed()
+    if setup.cluster is not None:
+        from leadsman.nodes.lease.engines import load_engine
+
+        load_engine(setup.cluster.engine)
+
+
 def server(plan: "Plan") -> Serve:
     """What runs the app: on this node alone, in turns with others, or as a node of a cluster."""
     if plan.standby is not None:
-        where, name = "leadsman.wiring.turns", "serve_in_turns"
+        where, name = "leadsman.parts.standby", "serve_as_standby"
     elif plan.cluster is not None:
         where, name = "leadsman.parts.cluster", "serve_in_cluster"
     else:

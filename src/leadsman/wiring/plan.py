@@ -10,6 +10,7 @@ from leadsman._version import __version__
 from leadsman.adapters.managed import ManagedAdapter
 from leadsman.mqtt.brokers import Brokers
 from leadsman.mqtt.topics import Topics
+from leadsman.registration.options import is_everywhere
 from leadsman.registration.setup import Setup
 from leadsman.registration.telemetry import Telemetry
 from leadsman.resilience.environment import PolicyOverride
@@ -21,11 +22,10 @@ if TYPE_CHECKING:
     from leadsman.registration.subscription import Subscription
     from leadsman.resilience.catalogue import Catalogue
     from leadsman.runtime.adapter_recovery import LastResort
-    from leadsman.settings.cluster import ClusterSettings
     from leadsman.settings.discovery import Discovery
     from leadsman.settings.endpoint import Endpoint
+    from leadsman.settings.nodes import ClusterSettings, StandbySettings
     from leadsman.settings.outbox import OutboxSettings
-    from leadsman.settings.standby import StandbySettings
 
 
 R = TypeVar("R", "Telemetry", "Source")
@@ -154,12 +154,6 @@ class Plan(NamedTuple):
     def jobs(self) -> frozenset[str]:
         """The names of the side jobs that are enabled. They have no topics."""
         return frozenset(telemetry.name for telemetry in self.polled if telemetry.job)
-
-
-def is_everywhere(each: "Telemetry | Source | Command") -> bool:
-    """Whether a handler is called on each node of a cluster that has its labels."""
-    finds = getattr(each, "finds", None)
-    return finds is not None and finds.everywhere
 
 
 def _named(readers: Mapping[str, R], cluster: "ClusterSettings | None") -> Mapping[str, R]:

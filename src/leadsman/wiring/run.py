@@ -54,6 +54,7 @@ async def serve(
         Stopped: a handler with ``on_failure="stop"`` failed for good. Everything was ended in order before.
     """
     with contextlib.ExitStack() as resources:
+        resources.callback(plan.live.end)
         core = await build(plan, access, stopping, resources, node=node, parts=parts)
         return await stop(core, await run(core))
 

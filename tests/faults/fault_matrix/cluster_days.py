@@ -5,7 +5,7 @@
 
 import random
 
-from tests.cluster.schedules import DEVICES, NODES, TERMS, schedule
+from tests.nodes.cluster.schedules import DEVICES, NODES, TERMS, schedule
 
 from fault_matrix.row import P1, row
 from fault_matrix.stand import Stand
@@ -26,14 +26,14 @@ def cluster_schedules(stand: Stand) -> None:
     dice = random.Random(SEED)
     overlaps, late, sent, faults, falls, alone = 0, 0, 0, 0, 0, 0
     for _ in range(SCHEDULES):
-        lives, others, seconds = schedule(dice)
-        story = simulate(DEVICES, lives, TERMS, seconds, others, BEAT)
-        faults += len(lives) - len(NODES) + len(others)
-        overlaps += len(story.overlaps())
-        falls += len(story.token_falls())
-        late += len(story.sent_late())
-        sent += len(story.sent)
-        alone += TERMS.shards - sum(map(len, story.at_work(seconds - 0.01).values()))
+        runs, others, seconds = schedule(dice)
+        history = simulate(DEVICES, runs, TERMS, seconds, others, BEAT)
+        faults += len(runs) - len(NODES) + len(others)
+        overlaps += len(history.overlaps())
+        falls += len(history.token_falls())
+        late += len(history.sent_late())
+        sent += len(history.sent)
+        alone += TERMS.shards - sum(map(len, history.at_work(seconds - 0.01).values()))
     stand.figure("faults", faults, least=SCHEDULES)
     stand.figure("messages", sent, least=SCHEDULES)
     stand.figure("two nodes at one device", overlaps, "times", most=0)

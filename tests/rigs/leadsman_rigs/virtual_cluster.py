@@ -10,16 +10,16 @@ import math
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, Self
 
-from leadsman.cluster.node import ClusterNode
-from leadsman.cluster.shards import devices_of, pools_of
-from leadsman.lease.lease import Lease, Member, Terms
-from leadsman.lease.store import Acquired, Snapshot
+from leadsman.nodes.cluster.node import ClusterNode
+from leadsman.nodes.cluster.shards import devices_of, pools_of
+from leadsman.nodes.lease.lease import Lease, Member, Terms
+from leadsman.nodes.lease.store import Acquired, Snapshot
 from leadsman.testing.lease_faults import Fault, Pause
 from leadsman.testing.leases import MemoryEngine, MemoryStore
 from leadsman.testing.loop import VirtualLoop
 
 
-class Life(NamedTuple):
+class Run(NamedTuple):
     """One run of a node."""
 
     node: str
@@ -59,7 +59,7 @@ class Sent(NamedTuple):
     at: float
 
 
-class Story(NamedTuple):
+class History(NamedTuple):
     """What happened in a simulated cluster."""
 
     works: tuple[Work, ...]
@@ -113,17 +113,17 @@ _RESOLUTION = 1e-6
 
 def simulate(
     devices: Mapping[str, Collection[str]],
-    lives: Iterable[Life],
+    runs: Iterable[Run],
     terms: Terms,
     seconds: float,
     faults: Sequence[Fault | Drain] = (),
     beat: float = math.inf,
-) -> Story:
+) -> History:
     """Run a cluster in virtual time.
 
     Args:
         devices: what each device needs of its node, by its name.
-        lives: when which node runs.
+        runs: when which node runs.
         terms: the terms of the cluster.
         seconds: how long.
         faults: what goes wrong besides, and which node is drained; and when.
@@ -131,7 +131,7 @@ def simulate(
     """
     loop = VirtualLoop()
     try:
-        return loop.run_until_complete(_Cluster(devices, terms, faults, beat).run(lives, seconds))
+        return loop.run_until_complete(_Cluster(devices, terms, faults, beat).run(runs, seconds))
     finally:
         loop.close()
 
@@ -148,35 +148,35 @@ class _Cluster:
         self._works: list[Work] = []
         self._sent: list[Sent] = []
 
-    async def run(self, lives: Iterable[Life], seconds: float) -> Story:
+    async def run(self, runs: Iterable[Run], seconds: float) -> History:
         engine = MemoryEngine(self._terms, self._faults)
         async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(self._live(engine, life, number)) for number, life in enumerate(lives)]
+            running = [tasks.create_task(self._run(engine, run, number)) for number, run in enumerate(runs)]
             await asyncio.sleep(seconds)
             for task in running:
                 task.cancel()
         works = (part for work in self._works for part in self._awake(work))
-        return Story(tuple(sorted(works, key=lambda work: (work.key, work.start))), seconds, tuple(self._sent))
+        return History(tuple(sorted(works, key=lambda work: (work.key, work.start))), seconds, tuple(self._sent))
 
-    async def _live(self, engine: MemoryEngine, life: Life, number: int) -> None:
-        await asyncio.sleep(life.start)
-        duties = _Recorded(life.node, engine, self._works)
-        member = Member(life.node, str(number), life.labels)
+    async def _run(self, engine: MemoryEngine, run: Run, number: int) -> None:
+        await asyncio.sleep(run.start)
+        duties = _Recorded(run.node, engine, self._works)
+        member = Member(run.node, str(number), run.labels)
         store = _Process(engine.store(member))
-        node = ClusterNode(store, member, self._terms, self._pools, engine.clock(life.node), duties)
+        node = ClusterNode(store, member, self._terms, self._pools, engine.clock(run.node), duties)
         loop = asyncio.get_running_loop()
         for drain in self._drains:
-            if drain.node == life.node and drain.start >= life.start:
+            if drain.node == run.node and drain.start >= run.start:
                 loop.call_at(drain.start, node.drain, True)
                 if math.isfinite(drain.end):
                     loop.call_at(drain.end, node.drain, False)
         task = asyncio.ensure_future(node.run())
-        sender = asyncio.ensure_future(self._send(engine, life.node, node, duties))
+        sender = asyncio.ensure_future(self._send(engine, run.node, node, duties))
         try:
-            async with asyncio.timeout(life.end - life.start if math.isfinite(life.end) else None):
+            async with asyncio.timeout(run.end - run.start if math.isfinite(run.end) else None):
                 await asyncio.shield(task)
         except TimeoutError:
-            store.killed = life.killed
+            store.killed = run.killed
         finally:
             sender.cancel()
             task.cancel()

@@ -1,0 +1,41 @@
+"""A node, as the other nodes and the app itself know it: in the heartbeat, in introspection and in the metrics."""
+
+from typing import (
+    Literal,
+    NotRequired,  # pydantic wants this one before Python 3.12
+    get_args,
+)
+
+from typing_extensions import TypedDict
+
+from leadsman.mqtt.answers import Json
+
+State = Literal["active", "standby", "taking_over", "fenced", "draining"]
+"""``active``: it polls what it owns. ``standby``: it owns nothing, and would take over. ``taking_over``: it is about to
+be active. ``fenced``: it may not act, and stops what it did. ``draining``: it gives everything away, or has done so,
+and takes nothing."""
+STATES: tuple[State, ...] = get_args(State)
+
+
+class Brief(TypedDict):
+    """A node, as the other nodes know it."""
+
+    node: str
+    state: State
+    since: NotRequired[str]
+    labels: list[str]
+    devices: NotRequired[int]
+    """How many it owns. Left out where that is not known."""
+    shards: NotRequired[int]
+    """How many it owns. Only in a cluster."""
+    version: str
+
+
+def counts_text(counts: Json) -> str:
+    """How many nodes there are of each kind, as a heartbeat has it: ``1 active, 2 standby``. Empty for what is no such
+    count."""
+    found = counts if isinstance(counts, dict) else {}
+    numbers = ((state, found.get(state)) for state in STATES)
+    return ", ".join(
+        f"{number} {state.replace('_', ' ')}" for state, number in numbers if type(number) is int and 0 < number < 2**63
+    )

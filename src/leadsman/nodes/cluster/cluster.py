@@ -1,0 +1,362 @@
+"""This node of a cluster: what it does with its shards, and under which token. Imported only in a cluster."""
+
+import asyncio
+import functools
+import hashlib
+import logging
+import math
+import re
+import secrets
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Protocol, cast
+
+from leadsman.adapters.managed import ManagedAdapter
+from leadsman.errors import LeaseStoreRefused, TermsDiffer
+from leadsman.event_bus import EventBus
+from leadsman.mqtt.link import Link
+from leadsman.nodes.cluster.foreign_nodes import ForeignNodes
+from leadsman.nodes.cluster.heard_devices import HeardDevices
+from leadsman.nodes.cluster.hearing import Hearings, is_heard, key_of
+from leadsman.nodes.cluster.node import ClusterNode
+from leadsman.nodes.cluster.shards import Pool, missing_labels, pools_of, shard_of
+from leadsman.nodes.document import OwnedShard
+from leadsman.nodes.lease.engines import store_at
+from leadsman.nodes.lease.lease import Member, Terms
+from leadsman.nodes.lease.store import LeaseStore
+from leadsman.nodes.shared_app import SharedApp
+from leadsman.nodes.snapshots import Snapshots
+from leadsman.registration.options import is_everywhere
+from leadsman.registration.sharing import bundles_of
+from leadsman.resilience.environment import Environment
+from leadsman.runtime.supervision import cancel, keep_running
+from leadsman.text import clean, counted, describe, log_fields
+from leadsman.timing.clock import Clock, rfc3339
+
+_STOP_AT, _FLUSH_AT = 0.1, 0.07
+"""Parts of the TTL, and seconds at the most, for: the calls of a shard to end; the broker to take what was read before.
+Together less than the fifth of the TTL that remains of a lease when it is fenced."""
+RECALLED = "leases have ended, and readings of their devices were still under way"
+"""Why this node ends a connection."""
+_LONGEST = 0.4
+_LOOK = 0.02
+"""Seconds between two looks at the outbox."""
+_LOOK_AT = 0.125
+"""After this part of the TTL a node looks whether the engine answers, and whether a label is missing."""
+UNREAD_EVERY = 60.0
+"""Seconds between two lines about entries of the engine that cannot be read."""
+SHOWN = 5
+"""Devices that a log line names."""
+_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
+
+logger = logging.getLogger("leadsman")
+
+
+class ShardHomes(Protocol):
+    """Where the devices of the shards of this node are read."""
+
+    @property
+    def environment(self) -> Environment:
+        """That of the app, which stays while shards come and go."""
+        ...
+
+    def begin(self, key: str, names: Iterable[str], permitted: Callable[[], bool]) -> None:
+        """Begin to read the devices of a shard. `permitted` is asked before any of their timers rings."""
+        ...
+
+    async def stop(self, keys: Iterable[str], grace: float) -> int:
+        """End all that runs for these shards. Returns how many calls are alive after `grace` seconds."""
+        ...
+
+    def remove(self, keys: Iterable[str]) -> None:
+        """Forget the devices of these shards, whose polls have ended."""
+        ...
+
+
+class Cluster:
+    """This node: the `Duties` of its shards in `leadsman.nodes.cluster.node`, and the `Fences` of its messages in
+    `leadsman.nodes.cluster.fenced_outbox`.
+
+    Args:
+        app: the app, with all its devices.
+        clock: of the node.
+    """
+
+    def __init__(self, app: SharedApp, clock: Clock) -> None:
+        settings = app.cluster
+        assert settings is not None  # the caller checks this
+        self.terms = Terms(cluster_name(app.topics.prefix), settings.ttl, settings.shards)
+        self.member = Member(settings.node, secrets.token_hex(8), settings.labels, app.version)
+        shards: dict[str, list[str]] = {}
+        found = []
+        for bundle in bundles_of([each for each in app.handlers if not is_everywhere(each)]):
+            shard = shard_of(bundle.name, bundle.labels, settings.shards)
+            found.append(shard)
+            shards.setdefault(shard.key, []).extend(bundle.devices)
+        self.devices: Mapping[str, tuple[str, ...]] = {key: tuple(sorted(names)) for key, names in shards.items()}
+        """The devices of each shard that has any, by its key; side jobs are among them."""
+        self.pools = pools_of(set(found))
+        """The shards that the same nodes can have."""
+        self.owned: dict[str, OwnedShard] = {}
+        """The shards at work on this node, by key."""
+        self.missing: tuple[Pool, ...] = ()
+        """The pools that nobody can read, since no node has all the labels that their devices need."""
+        self.on_change: list[Callable[[], None]] = []
+        """Called when shards have come or gone here, when nodes have, and when the engine is lost or back."""
+        self.finders: Mapping[str, str] = {}
+        """Who has found each device that was found at run time."""
+        self.described_at: Callable[[str], str | None] = lambda _: None
+        """The device of a topic of discovery; None for other topics."""
+        store = cast("LeaseStore", store_at(settings.engine, self.terms, self.member))
+        self.node = ClusterNode(store, self.member, self.terms, self.pools, clock, self)
+        """What holds the leases."""
+        self.heard = self._heard(app, clock) if any(map(is_everywhere, app.readers)) else None
+        """The devices that this node hears, and others may hear too; None where no handler is called everywhere."""
+        self._clock = clock
+        self._unread_at = -math.inf
+        self._topics = app.topics
+        self._own = {*app.residents} & {each.name for each in app.readers}
+        """The handlers that are called on this node in any case, each a device of its own."""
+        self._key_of = {name: key for key, names in self.devices.items() for name in names}
+        self._shards: ShardHomes | None = None
+        self._link: Link | None = None
+        self._unreachable = False
+        self._task: asyncio.Task[None] | None = None
+
+    def token(self, topic: str) -> int | None:
+        """See `leadsman.nodes.cluster.fenced_outbox.Fences`."""
+        below = topic.startswith(f"{self._topics.prefix}/")
+        device = self._topics.device_of(topic) if below else self.described_at(topic)
+        if device is None:
+            return None
+        if self.heard is not None and (token := self.heard.token_of(device)) is not None:
+            return token
+        device = self.finders.get(device, device)
+        return self.token_of(device) or 0 if device in self._key_of else None
+
+    def has(self, device: str) -> bool:
+        """Whether this node answers for a device now: it may act for it, or is the only one that has it."""
+        if self.heard is not None and (device in self._own or self.heard.token_of(device) is not None):
+            return device in self._own or self.heard.has(device)
+        return self.token_of(self.finders.get(device, device)) is not None
+
+    def token_of(self, device: str) -> int | None:
+        """The fencing token under which this node may act for a device now; None if it may not. Ask before each act."""
+        key = self._key_of.get(device)
+        at_work = None if key is None else self.owned.get(key)
+        return None if key is None or at_work is None or not self.node.allows(key) else at_work["token"]
+
+    def elsewhere(self, device: str, finder: str) -> bool:
+        """Whether another node may have a device that this one has forgotten, and that `finder` had found here."""
+        if finder not in self._own:
+            return self.token_of(finder) is None
+        lease = None if self.node.snapshot is None else self.node.snapshot.leases.get(key_of(device))
+        return lease is not None and lease.owner != self.member.owner
+
+    def strangers(self, link: Link, events: EventBus) -> ForeignNodes:
+        """What detects nodes of another cluster below the same prefix."""
+
+        def members() -> set[str] | None:
+            node = self.node
+            if node.snapshot is None or node.unreachable_since is not None:
+                return None
+            return {self.member.node, *(member.node for member in node.snapshot.members)}
+
+        return ForeignNodes(self._topics, members, self.terms.ttl, link, events, self._clock.uptime)
+
+    def share_state(self, link: Link) -> Snapshots:
+        """Hear the failure state of all devices, which the node that has each of them retains."""
+        snapshots = Snapshots(self._topics, self._clock.uptime)
+        link.subscriptions.listeners |= dict.fromkeys(snapshots.topic_filters, snapshots.received)
+        return snapshots
+
+    async def begin(self, tokens: Mapping[str, int]) -> None:
+        """See `leadsman.nodes.cluster.node.Duties`."""
+        assert self._shards is not None  # it runs
+        for key, token in tokens.items():
+            if is_heard(key):
+                continue
+            self.owned[key] = {"token": token, "since": rfc3339(self._clock.wall())}
+            self._shards.begin(key, self.devices[key], functools.partial(self.node.allows, key))
+        if self.heard is not None:
+            self.heard.begin(tokens)
+        self._report("takes", tokens)
+
+    async def end(self, keys: Collection[str]) -> None:
+        """See `leadsman.nodes.cluster.node.Duties`. What was read before is sent first, if the broker takes it in
+        time."""
+        assert self._shards is not None  # it runs
+        ttl = self.terms.ttl
+        fenced = {key for key in keys if not self.node.allows(key)}
+        await self._shards.stop(keys, min(_LONGEST, _STOP_AT * ttl))
+        if self.heard is not None:
+            self.heard.stop(keys)
+        await self._flush(keys, min(_LONGEST, _FLUSH_AT * ttl))
+        for key in keys:
+            self.owned.pop(key, None)
+        self._shards.remove(keys)
+        self._recall(fenced)
+        self._report("gives up", keys)
+        if self.heard is not None:
+            self.heard.end(keys)
+
+    async def _flush(self, keys: Collection[str], timeout: float) -> None:
+        """Wait until the broker has what was published for the devices of these shards, as long as that may be sent."""
+        link = self._link
+        if link is None:
+            return
+        deadline = self._clock.monotonic() + timeout
+        mine = set(keys)
+        while link.up and self._clock.monotonic() < deadline and any(map(self.node.allows, keys)):
+            waiting = {self._key(self._topics.device_of(topic)) for topic in link.outbox.topics}
+            if not mine & waiting:
+                return
+            await asyncio.sleep(_LOOK)
+
+    def _recall(self, keys: Collection[str]) -> None:
+        """Take back what is under way for the devices of leases that are over: the system would send it when the
+        network is back, after what their next node has sent."""
+        link = self._link
+        if link is None or not link.up:
+            return
+        topics = (item.message.topic for item in link.outbox.flying if item.message.fence is not None)
+        if any(self._key(self._topics.device_of(topic)) in keys for topic in topics):
+            link.reset(RECALLED)
+
+    def _key(self, device: str) -> str | None:
+        """The key of the lease under which a device is published."""
+        heard = None if self.heard is None else self.heard.key(device)
+        return heard or self._key_of.get(self.finders.get(device, device))
+
+    def _heard(self, app: SharedApp, clock: Clock) -> HeardDevices:
+        self.node.hearings = Hearings(self.member, self.terms.ttl)
+        return HeardDevices(self.node.hearings, self.node, app.topics, clock)
+
+    async def run(self, shards: ShardHomes, link: Link) -> None:
+        """Be a node until cancelled.
+
+        Raises:
+            LeaseStoreRefused, TermsDiffer: a person must fix it. No device is polled any more.
+        """
+        self._shards, self._link = shards, link
+        loop = asyncio.get_running_loop()
+        parts = {"watching the cluster": self._watch}
+        if self.heard is not None:
+            parts["reporting what is heard"] = functools.partial(self.heard.report, link)
+        beside = [loop.create_task(keep_running(*part, shards.environment)) for part in parts.items()]
+        try:
+            await self.node.run()
+        finally:
+            for each in beside:
+                each.cancel()
+
+    def start(self, shards: ShardHomes, link: Link, end_app: Callable[[str], None]) -> None:
+        """Begin to be a node. `end_app` is called with the reason if a person must fix something."""
+
+        async def run() -> None:
+            try:
+                await self.run(shards, link)
+            except (LeaseStoreRefused, TermsDiffer) as error:
+                end_app(f"{type(error).__name__}: {describe(error)}")
+                await asyncio.Event().wait()  # until the app has ended
+
+        self._task = asyncio.get_running_loop().create_task(keep_running("the cluster", run, shards.environment))
+
+    async def stop(self, grace: float) -> None:
+        """Give all shards up, and wait at most `grace` seconds until that is done."""
+        for wait in (grace, _LOOK, _LOOK):  # the later ones if the engine does not answer: its leases end by themselves
+            if self._task is None or not await cancel([self._task], wait):
+                return
+
+    def adapters_here(self, app: SharedApp) -> tuple[ManagedAdapter, ...]:
+        """The adapters that some handler may use on this node, and those that no handler asks for."""
+        here, labels = set[int](), self.member.labels
+        asked = set[int]()
+        needed = {name: bundle.labels for bundle in bundles_of(app.handlers) for name in bundle.devices}
+        for each in app.handlers:
+            adapters = {id(need) for _, need in each.needs if isinstance(need, ManagedAdapter)}
+            asked |= adapters
+            if needed[each.name] <= labels:
+                here |= adapters
+        return tuple(each for each in app.adapters if id(each) in here or id(each) not in asked)
+
+    async def _watch(self) -> None:
+        """Log when the engine is lost and back, and what nobody can read."""
+        known, unread = None, frozenset[str]()
+        while True:
+            snapshot = self.node.snapshot
+            if snapshot is not None and snapshot.unread != unread:
+                self._log_unread(snapshot.unread - unread)
+                unread = snapshot.unread
+            if snapshot is not None and snapshot.members != known:
+                known = snapshot.members
+                self._look_for_labels()
+                self._changed()
+            self._log_whether_reached()
+            await asyncio.sleep(_LOOK_AT * self.terms.ttl)
+
+    def _log_unread(self, unread: Collection[str]) -> None:
+        """Log what the engine has that counts for nothing: a few of it, once for a minute at the most."""
+        now = self._clock.monotonic()
+        if not unread or now < self._unread_at:
+            return
+        self._unread_at = now + UNREAD_EVERY
+        about = log_fields("engine entry unread", entries=len(unread), cluster=self.terms.cluster)
+        what = "the engine of the cluster %s has entries that are no lease and no member: %s; delete them"
+        logger.warning(what, self.terms.cluster, _shown(sorted(unread)), extra=about)
+
+    def _look_for_labels(self) -> None:
+        assert self.node.snapshot is not None  # the caller checks this
+        members = (self.member, *self.node.snapshot.members)
+        missing = missing_labels(self.pools, (member.labels for member in members))
+        if missing == self.missing:
+            return
+        for pool in missing:
+            if pool not in self.missing:
+                names = [name for key in pool.keys for name in self.devices[key]]
+                labels = ", ".join(sorted(pool.needs))
+                about = log_fields("label missing", labels=labels, devices=len(names))
+                what = "no node has what %s needs: %s; start a node with these labels"
+                logger.warning(what, _shown(names), clean(labels), extra=about)
+        self.missing = missing
+
+    def _log_whether_reached(self) -> None:
+        lost = self.node.unreachable_since is not None
+        if lost is self._unreachable:
+            return
+        self._unreachable = lost
+        name, fields = self.terms.cluster, {"node": self.member.node, "cluster": self.terms.cluster}
+        if lost:
+            what = "the engine of the cluster %s does not answer; this node, %s, stops in %g s unless it does"
+            about = log_fields("engine lost", **fields)
+            logger.warning(what, name, self.member.node, 0.8 * self.terms.ttl, extra=about)
+        else:
+            about = log_fields("engine back", **fields)
+            logger.info("the engine of the cluster %s answers %s again", name, self.member.node, extra=about)
+        self._changed()
+
+    def _report(self, verb: str, keys: Collection[str]) -> None:
+        names = sorted(name for key in keys for name in self.devices.get(key, ()))
+        if self.heard is not None:
+            names += self.heard.names(keys)
+        about = log_fields("shards moved", node=self.member.node, devices=len(names))
+        logger.info("this node, %s, %s %s", self.member.node, verb, _shown(names), extra=about)
+        self._changed()
+
+    def _changed(self) -> None:
+        for notify in self.on_change:
+            notify()
+
+
+def cluster_name(prefix: str) -> str:
+    """The name of the cluster of an app at the engine: its topic prefix, as far as engines take its characters. So two
+    clusters never publish below one prefix by the same engine."""
+    name = _NOT_IN_A_NAME.sub("_", prefix)
+    if name == prefix and len(name) <= 48:
+        return name
+    return f"{name[:48]}-{hashlib.blake2b(prefix.encode(), digest_size=4).hexdigest()}"
+
+
+def _shown(names: Collection[str]) -> str:
+    listed = sorted(names)
+    more = f" and {len(listed) - SHOWN} more" if len(listed) > SHOWN else ""
+    return f"{counted(len(listed), 'device')}: {', '.join(map(clean, listed[:SHOWN]))}{more}"

@@ -1,0 +1,264 @@
+"""Keeps the part of one node: renews its leases, takes and releases shards, and stops what it may not do any more.
+
+Three tasks share the leases that are held. One watches the engine; one renews, releases and takes; one fences, since
+the other two may wait for an engine that does not answer. A node never tells another one anything.
+"""
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import aclosing, suppress
+from typing import Protocol
+
+from leadsman.errors import LeaseError, LeaseStoreUnreachable
+from leadsman.nodes.cluster.hearing import Hearings, is_heard
+from leadsman.nodes.cluster.held_leases import HeldLeases
+from leadsman.nodes.cluster.leftover import LeftoverShards
+from leadsman.nodes.cluster.placement import Plan, plan, serving
+from leadsman.nodes.cluster.shards import Pool, missing_labels
+from leadsman.nodes.lease.fence import RENEW_AT
+from leadsman.nodes.lease.lease import Lease, Member, Terms
+from leadsman.nodes.lease.store import LeaseStore, Snapshot
+from leadsman.timing.clock import Clock
+
+RETRY_AT = 0.05
+"""A node asks again after this part of the TTL when the engine did not answer: 0.75 s at 15 s."""
+
+
+class Duties(Protocol):
+    """What a node does with its shards."""
+
+    async def begin(self, tokens: Mapping[str, int]) -> None:
+        """Begin to poll the devices of these shards, and send what they publish with these fencing tokens. It must not
+        wait for a device: while it runs, the node stops nothing."""
+
+    async def end(self, keys: Collection[str]) -> None:
+        """Stop to poll the devices of these shards. When it returns, no poll of them runs, and none of their messages
+        will be sent. It must not take longer than a fifth of the TTL, which remains of a lease when it is fenced. After
+        an error or a cancellation it is called again with the same keys, and their leases are kept until it returns."""
+
+
+class ClusterNode:
+    """One node of a cluster.
+
+    Args:
+        store: its access to the leases.
+        member: the node.
+        terms: those of the cluster.
+        pools: of all shards that have devices, the same on all nodes that run the same registrations.
+        clock: of the node; the leases are timed by its `uptime`.
+        duties: what is done with the shards.
+    """
+
+    def __init__(
+        self, store: LeaseStore, member: Member, terms: Terms, pools: Iterable[Pool], clock: Clock, duties: Duties
+    ) -> None:
+        self.held = HeldLeases()
+        self.hearings: Hearings | None = None
+        """The devices that the node hears, whose leases it keeps besides those of its shards; None without any."""
+        self.snapshot: Snapshot | None = None
+        """The cluster as the engine had it last; None until it answered for the first time."""
+        self.unreachable_since: float | None = None
+        """When the engine first did not answer, in seconds of `Clock.uptime`; None while it does."""
+        self._store = store
+        self._member = member
+        self._ttl = terms.ttl
+        self._pools = tuple(pools)
+        self._clock = clock
+        self._duties = duties
+        self._at_work: set[str] = set()
+        self._lapsed: set[str] = set()
+        """Shards at work of which something was refused once. They are begun again, even if they were renewed at that
+        moment: what was refused may have been the last of its kind."""
+        self._to_release: list[Lease] = []
+        """Leases that the engine was asked to release, or will be. They are used no more, whatever it answers: it may
+        get a request late, after the node has given it up."""
+        self._turn = asyncio.Lock()
+        self._changed = asyncio.Event()
+        self._restated = False
+        """Whether the node says something else of itself than the engine knows."""
+        self._leftover = LeftoverShards(member, terms.ttl)
+        self._at_rest: tuple[Snapshot, frozenset[str], frozenset[str]] | None = None
+        """In which state the plan was to do nothing."""
+
+    @property
+    def member(self) -> Member:
+        """What this node says of itself."""
+        return self._member
+
+    def drain(self, draining: bool) -> None:
+        """Give everything away and take nothing, or take part again. The others know it with the next renewal, which
+        is made at once. It lasts as long as the process."""
+        if draining != self._member.draining:
+            self._member = self._member.drained(draining)
+            self._store.restate(self._member)
+            self._leftover.restate(self._member)
+            self._restated, self._at_rest = True, None
+            self._changed.set()
+
+    def without_node(self) -> tuple[Pool, ...]:
+        """The pools that no node polls: all nodes with the labels that their devices need are gone, or drain. Empty
+        until the engine has answered."""
+        if self.snapshot is None:
+            return ()
+        return missing_labels(self._pools, serving(self._member, self.snapshot.members).values())
+
+    def allows(self, key: str) -> bool:
+        """Whether the node may poll and publish for a shard now. Ask before each poll and each publish."""
+        usable = self.held.usable(key, self._clock.uptime())
+        if not usable and key in self._at_work:
+            self._lapsed.add(key)
+        return usable
+
+    def look_again(self) -> None:
+        """Make a plan soon, as what the node hears has changed."""
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Connect to the engine, and keep the part of the node until it is cancelled. Then all polls are stopped, and
+        the leases are released.
+
+        Raises:
+            LeaseStoreRefused, TermsDiffer: a person must fix it. The polls are stopped.
+        """
+        while True:
+            try:
+                async with self._store:
+                    await self._run()
+            except LeaseStoreUnreachable:
+                self._not_reached()
+            await asyncio.sleep(RETRY_AT * self._ttl)
+
+    async def _run(self) -> None:
+        try:
+            await self._end(frozenset(self._at_work))  # what an earlier run could not end is begun again
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._watch())
+                tasks.create_task(self._fence())
+                tasks.create_task(self._keep())
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None
+        finally:
+            await self._leave()
+
+    async def _watch(self) -> None:
+        """Know the cluster as it is."""
+        while True:
+            try:
+                async with aclosing(self._store.watch()) as snapshots:
+                    async for snapshot in snapshots:
+                        self.snapshot = snapshot
+                        self._changed.set()
+            except LeaseStoreUnreachable:
+                self._not_reached()
+            await asyncio.sleep(RETRY_AT * self._ttl)
+
+    async def _keep(self) -> None:
+        """Renew in time; release and take when the cluster has changed."""
+        renew_at = self._clock.uptime()
+        while True:
+            self._changed.clear()
+            try:
+                if (now := self._clock.uptime()) >= renew_at or self._restated:
+                    self._restated = False
+                    await self._renew(now)
+                    renew_at = now + RENEW_AT * self._ttl
+                await self._balance()
+                self.unreachable_since = None
+            except LeaseStoreUnreachable:
+                self._not_reached()
+                renew_at = self._clock.uptime()
+                await asyncio.sleep(RETRY_AT * self._ttl)
+                continue
+            await self._pause(renew_at if self.hearings is None else min(renew_at, self.hearings.again_at))
+
+    async def _fence(self) -> None:
+        """Stop what the node may not do any more, also while the engine does not answer."""
+        while True:
+            now = self._clock.uptime()
+            await self._end(self.held.unusable(now))
+            end = self.held.fence_at(now)
+            await asyncio.sleep(RENEW_AT * self._ttl if end is None else max(0.0, end - self._clock.uptime()))
+
+    async def _renew(self, now: float) -> None:
+        asked = self.held.leases()
+        renewed = await self._store.renew(asked)
+        lost = self.held.renew(renewed, asked, now)
+        await self._end(lost | self._lapsed)
+        await self._begin(self.held.keys)
+
+    async def _balance(self) -> None:
+        """Release and take what the plan says. Without a snapshot there is none: a node that knows of no other one
+        would take all."""
+        await self._release()
+        if self.snapshot is None:
+            return
+        release, acquire = self._planned(self.snapshot)
+        if release:
+            await self._end(release)
+            self._to_release += self.held.leases(release)
+            self.held.drop(release)
+            await self._release()
+        if acquire:
+            asked_at = self._clock.uptime()
+            answer = await self._store.acquire(acquire)
+            self.held.gain(answer.granted.values(), asked_at)
+            await self._begin(answer.granted)
+
+    def _planned(self, snapshot: Snapshot) -> Plan:
+        """What to release and take now."""
+        keys, now = self.held.keys, self._clock.uptime()
+        shards = self._of_shards(snapshot, frozenset(key for key in keys if not is_heard(key)), now)
+        if self.hearings is None:
+            return shards
+        devices = self.hearings.plan(snapshot, serving(self._member, snapshot.members), keys, now)
+        return Plan(shards.release + devices.release, shards.acquire + devices.acquire)
+
+    def _of_shards(self, snapshot: Snapshot, held: frozenset[str], now: float) -> Plan:
+        """Which shards to release and take. A plan is made only if the cluster or what the node has has changed."""
+        left_over = self._leftover.look(snapshot, self._pools, held, now)
+        state = snapshot, held, left_over
+        if self._at_rest == state:
+            return Plan((), ())
+        pools = [pool._replace(keys=tuple(key for key in pool.keys if key not in left_over)) for pool in self._pools]
+        release, acquire = plan(self._member, snapshot, pools if left_over else self._pools, held - left_over)
+        acquire += tuple(sorted(left_over - held))
+        self._at_rest = None if release or acquire else state
+        return Plan(release, acquire)
+
+    async def _release(self) -> None:
+        if self._to_release:
+            await self._store.release(self._to_release)
+            self._to_release.clear()
+
+    async def _begin(self, keys: Iterable[str]) -> None:
+        async with self._turn:
+            begun = {key for key in keys if key not in self._at_work and self.allows(key)}
+            if begun:
+                self._at_work |= begun
+                await self._duties.begin({lease.key: lease.token for lease in self.held.leases(begun)})
+
+    async def _end(self, keys: Iterable[str]) -> None:
+        async with self._turn:
+            ended = self._at_work.intersection(keys)
+            if ended:
+                await self._duties.end(ended)
+                self._at_work -= ended
+                self._lapsed -= ended
+
+    async def _leave(self) -> None:
+        await self._end(frozenset(self._at_work))  # those included that are lost already, and whose end was cancelled
+        self._to_release += self.held.leases()
+        self.held.drop(self.held.keys)
+        with suppress(LeaseError):  # they end by themselves
+            await self._release()
+
+    def _not_reached(self) -> None:
+        if self.unreachable_since is None:
+            self.unreachable_since = self._clock.uptime()
+
+    async def _pause(self, until: float) -> None:
+        try:
+            async with asyncio.timeout(max(0.0, until - self._clock.uptime())):
+                await self._changed.wait()
+        except TimeoutError:
+            pass

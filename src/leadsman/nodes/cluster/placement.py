@@ -1,0 +1,91 @@
+"""Which shards a node should have: a pure function of the members and the leases that an engine shows.
+
+Nodes do not talk to each other. Each has a quota, which is its part of the shards, and an order of preference, which is
+rendezvous hashing (Thaler and Ravishankar, "Using name-based mappings to increase hit rates", 1998). A node with too
+few shards takes free ones; a node with too many releases some. No node takes a shard that another one has. So a node
+that dies costs only its own shards a move, and one that comes gets no more than its part.
+"""
+
+import functools
+import hashlib
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from leadsman.nodes.cluster.shards import Pool
+from leadsman.nodes.lease.lease import Lease, Member
+from leadsman.nodes.lease.store import Snapshot
+
+
+class Plan(NamedTuple):
+    """What a node should do now. Both are in the order in which to do it."""
+
+    release: tuple[str, ...]
+    """Keys that it has and should give back, those that others prefer most first."""
+    acquire: tuple[str, ...]
+    """Keys that are free, and that it should take: as many as it lacks."""
+
+
+def plan(member: Member, snapshot: Snapshot, pools: Iterable[Pool], held: Collection[str]) -> Plan:
+    """What a node should release and take.
+
+    Args:
+        member: the node.
+        snapshot: the cluster as its engine has it. A node that is missing in it, such as this one, is added.
+        pools: of all shards that have devices.
+        held: the keys that the node has, or holds to be its own. They may differ from the snapshot, which is older.
+    """
+    labels = serving(member, snapshot.members)
+    unknown = set(held)
+    release: list[str] = []
+    acquire: list[str] = []
+    for pool in pools:
+        unknown.difference_update(pool.keys)
+        nodes = [node for node, has in labels.items() if pool.needs <= has]
+        mine = [key for key in pool.keys if key in held]
+        lacking = (quota_of(member.node, pool, nodes) if member.node in nodes else 0) - len(mine)
+        if lacking < 0:
+            mine.sort(key=lambda key: _preference(member.node, key, nodes), reverse=True)
+            release += mine[:-lacking]
+        elif lacking > 0:
+            free = [key for key in pool.keys if key not in held and _is_free(snapshot.leases, key, member)]
+            free.sort(key=lambda key: _preference(member.node, key, nodes))
+            acquire += free[:lacking]
+    return Plan((*sorted(unknown), *release), tuple(acquire))
+
+
+def quota_of(node: str, pool: Pool, nodes: Collection[str]) -> int:
+    """How many shards of a pool a node should have. The quotas of all nodes add up to the shards, and no two differ by
+    more than one. Which nodes have the additional ones depends on the pool, so that small pools do not all lie on the
+    same node."""
+    share, rest = divmod(len(pool.keys), len(nodes))
+    favoured = sorted(nodes, key=lambda name: score(pool.name, name), reverse=True)[:rest]
+    return share + (node in favoured)
+
+
+def serving(member: Member, members: Iterable[Member]) -> Mapping[str, frozenset[str]]:
+    """The labels of each node that takes part: one that drains has no quota. A node that restarts has two runs until
+    the membership of the first is over; it is one node, with what the later of the two has.
+
+    Args:
+        member: the node that asks. It counts as what it says now, since the engine may have an earlier word of it.
+        members: all nodes, as the engine has them.
+    """
+    nodes = {other.node: other for other in members} | {member.node: member}
+    return {name: node.labels for name, node in nodes.items() if not node.draining}
+
+
+@functools.lru_cache(maxsize=100_000)
+def score(key: str, node: str) -> int:
+    """The weight of a node for a key, which no other node or key influences: 64 bits."""
+    return int.from_bytes(hashlib.blake2b(f"{key}\0{node}".encode(), digest_size=8).digest(), "big")
+
+
+def _preference(node: str, key: str, nodes: Iterable[str]) -> tuple[int, int]:
+    """Less for a key that the node is the better for: how many nodes have a greater weight for it."""
+    own = score(key, node)
+    return sum(score(key, other) > own for other in nodes), -own
+
+
+def _is_free(leases: Mapping[str, Lease], key: str, member: Member) -> bool:
+    lease = leases.get(key)
+    return lease is None or lease.owner == member.owner

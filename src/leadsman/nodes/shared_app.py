@@ -1,0 +1,81 @@
+"""The app that several nodes share, as each of them sees it."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from leadsman.adapters.managed import ManagedAdapter
+from leadsman.mqtt.topics import Topics
+
+if TYPE_CHECKING:
+    from leadsman.registration.command import Command
+    from leadsman.registration.source import Source
+    from leadsman.registration.telemetry import Telemetry
+    from leadsman.settings.nodes import ClusterSettings, StandbySettings
+
+
+class SharedApp(Protocol):
+    """What is registered, and how the nodes share it. The plan of an app is one."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def version(self) -> str: ...
+
+    @property
+    def leadsman(self) -> str:
+        """The version of leadsman."""
+        ...
+
+    @property
+    def topics(self) -> Topics: ...
+
+    @property
+    def client_id(self) -> str: ...
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """Environment variables, which say where the health file and the service manager are."""
+        ...
+
+    @property
+    def keep_state(self) -> bool:
+        """Whether the failure state of devices is kept, and shared among the nodes."""
+        ...
+
+    @property
+    def standby(self) -> "StandbySettings | None":
+        """How a node of a pair is set; None outside a pair."""
+        ...
+
+    @property
+    def cluster(self) -> "ClusterSettings | None":
+        """How a node of a cluster is set; None outside a cluster."""
+        ...
+
+    @property
+    def adapters(self) -> tuple[ManagedAdapter, ...]: ...
+
+    @property
+    def handlers(self) -> "Sequence[Telemetry | Source | Command]":
+        """Everything that is enabled."""
+        ...
+
+    @property
+    def readers(self) -> "Sequence[Telemetry | Source]":
+        """The telemetries and sources that are enabled."""
+        ...
+
+    @property
+    def residents(self) -> Sequence[str]:
+        """The devices that do not come and go with shards."""
+        ...
+
+    @property
+    def jobs(self) -> frozenset[str]:
+        """The side jobs, which have no topics."""
+        ...
+
+    def devices(self) -> frozenset[str]:
+        """The devices that are enabled, without side jobs."""
+        ...

@@ -1,0 +1,328 @@
+"""One node of an app that several share: joins the machine of `leadsman.nodes.standby.machine` to the world."""
+
+import asyncio
+import functools
+import logging
+import random
+import secrets
+import socket
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from leadsman.errors import BrokerError
+from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.connection import Connect, Connection, ConnectionListener, Connector
+from leadsman.mqtt.link import Access
+from leadsman.mqtt.message import Message
+from leadsman.mqtt.topics import Topics
+from leadsman.nodes import brief
+from leadsman.nodes.report import NodeIdentity
+from leadsman.nodes.snapshots import Snapshots
+from leadsman.nodes.standby.machine import (
+    Action,
+    Active,
+    Begin,
+    Connected,
+    Disconnected,
+    Drain,
+    Ended,
+    Event,
+    Fenced,
+    Leave,
+    Moment,
+    Release,
+    Released,
+    Renew,
+    Rule,
+    Standby,
+    State,
+    Stop,
+    TakingOver,
+    Tick,
+    first,
+    may_connect,
+    next_at,
+    step,
+)
+from leadsman.nodes.standby.observer import Observer
+from leadsman.nodes.standby.report import Role, StandbyReport
+from leadsman.nodes.standby.session import OwnedConnection, Relay
+from leadsman.text import clean, log_fields
+from leadsman.timing.clock import Clock, rfc3339
+
+SHORTEST_WAIT = 0.001
+"""Seconds. The clock of the machine goes on while the host sleeps, that of the loop does not."""
+LONGEST_HOST = 40
+"""Characters of the host in the name of a node."""
+
+_WORDS: Mapping[type[State], brief.State] = {
+    Standby: "standby",
+    TakingOver: "taking_over",
+    Active: "active",
+    Fenced: "fenced",
+    Released: "standby",
+}
+"""What the node says that it is."""
+
+logger = logging.getLogger("leadsman")
+
+
+def node_name() -> str:
+    """A name for this process. Two machines may have one host name, as clones of a card have."""
+    return f"{clean(socket.gethostname())[:LONGEST_HOST]}-{secrets.token_hex(3)}"
+
+
+class Ownership(NamedTuple):
+    """What an app says of the node that owns it."""
+
+    name: str
+    token: int
+    """Grows with each takeover, by whichever node."""
+    since: str
+    """When this node took over, RFC 3339."""
+    takeovers: int
+    """How often this process took over, this time included."""
+
+
+class StandbyNode:
+    """One node of a pair.
+
+    Args:
+        topics: of the app.
+        client_id: of the app.
+        ttl: seconds for which a lease holds.
+        versions: of the app and of leadsman.
+        access: the broker, and how a connection to it is made.
+        clock: the clocks.
+    """
+
+    def __init__(
+        self, topics: Topics, client_id: str, ttl: float, versions: tuple[str, str], access: Access, clock: Clock
+    ) -> None:
+        self.name = node_name()
+        self.access = access._replace(connector=self._connector)
+        """How the link of the app reaches the broker: only while this node may use the id of the app."""
+        self._takeovers = 0
+        self._given = access
+        self._topics = topics
+        self._client_id = client_id
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._node = first(Rule(self.name, ttl), self._moment())
+        self._since = clock.uptime()
+        self._stays = False
+        """Whether the process goes on when the app has ended: after a fence or a drain."""
+        self._handle: asyncio.TimerHandle | None = None
+        self._served: str | None = None
+        self._relay: Relay | None = None
+        self._connection: Connection | None = None
+        self._ending = asyncio.Event()
+        self._changed = asyncio.Event()
+        identity = NodeIdentity(self.name, "standby", ttl, *versions)
+        self.report = StandbyReport(identity, topics, clock, self._publish_beside, self._role, self._drain)
+        """What it says of itself, and knows of the others."""
+        primary = access.brokers.primary
+        observed = f"{client_id}-standby-{self.name[-6:]}"
+        connector = access.connector(primary)
+        self.observer = Observer(observed, topics, connector, primary.protocol, self.feed, self.report, clock)
+
+    def share_state(self) -> None:
+        """Keep the failure state of the devices that the owner retains. Called before the observation begins."""
+        self.observer.snapshots = Snapshots(self._topics, self._clock.uptime)
+
+    @property
+    def state(self) -> State:
+        """What the node is."""
+        return self._node.state
+
+    @property
+    def owner(self) -> str | None:
+        """The node that the latest lease names; None if it is gone."""
+        lease = self._node.view.lease
+        return None if lease is None else lease.owner
+
+    @property
+    def draining(self) -> bool:
+        """Whether a person wants it to own nothing."""
+        return self._node.draining
+
+    @property
+    def leaving(self) -> bool:
+        """Whether the app ends for good, and not because of a fence or a drain."""
+        return not self._stays
+
+    @property
+    def ownership(self) -> Ownership | None:
+        """What the app says of this node; None if it does not take over, and is not active."""
+        state = self.state
+        if not isinstance(state, TakingOver | Active):
+            return None
+        since = rfc3339(self._clock.wall() - self._clock.uptime() + state.since)
+        return Ownership(self.name, state.token, since, self._takeovers)
+
+    def feed(self, event: Event) -> None:
+        """Take a step, and do what follows from it."""
+        before, draining = self.state, self._node.draining
+        self._node, actions = step(self._node, event, self._moment())
+        for action in actions:
+            self._do(action)
+        self._log_owner()
+        if type(before) is not type(self.state):
+            self._report()
+            self._changed.set()
+            self._since = self._clock.uptime()
+        if type(before) is not type(self.state) or draining != self._node.draining:
+            self.report.look()
+        self._arm()
+
+    async def turn_or(self, stopping: asyncio.Event, timeout: float) -> bool:
+        """Wait at most `timeout` seconds until it is this node's turn, or the process is to stop. Whether it is."""
+        await self._until(stopping, TakingOver, timeout)
+        if isinstance(self.state, Fenced):  # before the app began: nothing of it has to stop
+            self.feed(Ended())
+        return isinstance(self.state, TakingOver)
+
+    async def owner_or(self, stopping: asyncio.Event) -> None:
+        """Wait until this node is active, or the app is to stop."""
+        while not stopping.is_set() and not isinstance(self.state, Active):
+            await self._until(stopping, Active, None)
+
+    def begin(self, ending: asyncio.Event) -> None:
+        """The app starts. `ending` is set when it must stop."""
+        self._ending = ending
+        self._stays = isinstance(self.state, Fenced) or self._node.draining
+        if self._stays:  # meanwhile
+            ending.set()
+
+    def permitted(self) -> bool:
+        """Whether this node may act. A node that was frozen finds out here, before anything else happens."""
+        if may_connect(self._node, self._clock.uptime()):
+            return True
+        self.feed(Tick())
+        return False
+
+    def disconnected(self, relay: Relay, *, taken_over: bool) -> None:
+        """See `Holder`."""
+        if relay is self._relay:
+            self._relay = self._connection = None
+            self.feed(Disconnected(taken_over))
+
+    def leave(self) -> None:
+        """See `Holder`."""
+        if self._ending.is_set() and not isinstance(self.state, Fenced):
+            self.feed(Leave())
+
+    async def _until(self, stopping: asyncio.Event, kind: type[State], timeout: float | None) -> None:
+        self._changed.clear()
+        if isinstance(self.state, kind) or stopping.is_set():
+            return
+        waits = [asyncio.ensure_future(event.wait()) for event in (self._changed, stopping)]
+        await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+
+    def _connector(self, broker: Broker) -> Connector:
+        return functools.partial(self._connect, self._given.connector(broker))
+
+    async def _connect(self, connector: Connector, packet: Connect, listener: ConnectionListener) -> Connection:
+        """Connect for the app, once the lease was read and names no other node. Only the connection with the id of the
+        app says who owns it; one beside it, as the last will of discovery has, carries no lease."""
+        await self.observer.read_again()
+        if not self.permitted():
+            await self._loop.create_future()  # the app is being stopped
+        if packet.client_id != self._client_id:
+            return await self._connect_beside(connector, packet, listener)
+        relay = Relay(self, listener)
+        connection = await connector(packet, relay)
+        if not self.permitted():
+            connection.abort()
+            raise BrokerError("this node does not own the app any more")
+        owned = OwnedConnection(connection, self, relay)
+        if not relay.over:
+            self._relay, self._connection = relay, connection
+            self.feed(Connected())
+        return owned
+
+    async def _connect_beside(self, connector: Connector, packet: Connect, listener: ConnectionListener) -> Connection:
+        connection = await connector(packet, listener)
+        if not self.permitted():  # frozen meanwhile: its will would speak for the node that took over
+            await connection.close()
+            raise BrokerError("this node does not own the app any more")
+        return connection
+
+    def _do(self, action: Action) -> None:
+        connection, topic = self._connection, self._topics.lease
+        match action:
+            case Begin():
+                self._changed.set()
+            case Stop():
+                self._stays = True
+                self._ending.set()
+            case Renew(lease) if connection is not None:
+                wall, expires = self._clock.wall() + lease.ttl, self._clock.monotonic() + lease.ttl
+                self._publish(connection, Message(topic, lease.encode(rfc3339(wall)), 0, retain=True, expires=expires))
+            case Release() if connection is not None:
+                self._publish(connection, Message(topic, b"", 0, retain=True))
+
+    def _publish_beside(self, message: Message) -> None:
+        """Publish on the connection that observes, if there is one."""
+        self.observer.publish(message)
+
+    def _publish(self, connection: Connection, message: Message) -> None:
+        try:
+            connection.publish(message)
+        except BrokerError as error:  # the link sees that too, and the lease is published on the next connection
+            about = log_fields("lease not published", node=self.name)
+            logger.debug("%s: the lease was not published: %s", self._topics.prefix, clean(str(error)), extra=about)
+
+    def _log_owner(self) -> None:
+        """Log whom this node stands by for, once for each owner."""
+        if isinstance(self.state, Standby) and (owner := self.owner) not in (None, self.name, self._served):
+            self._served = owner
+            about = log_fields("standing by", node=self.name, owner=clean(owner))
+            what = "%s: this node, %s, stands by for %s"
+            logger.info(what, self._topics.prefix, self.name, clean(owner), extra=about)
+        elif isinstance(self.state, Active):
+            self._served = None
+
+    def _report(self) -> None:
+        prefix = self._topics.prefix
+        match self.state:
+            case TakingOver(token=token):
+                self._takeovers += 1
+                about = log_fields("taking over", node=self.name, token=token)
+                logger.info("%s: this node, %s, takes over with the token %d", prefix, self.name, token, extra=about)
+            case Active(token=token):
+                about = log_fields("active", node=self.name, token=token)
+                logger.info("%s: this node, %s, is active", prefix, self.name, extra=about)
+            case Fenced(reason=reason):
+                about = log_fields("fenced", node=self.name, reason=clean(reason))
+                what = "%s: this node, %s, stops polling, and stands by: %s"
+                logger.warning(what, prefix, self.name, clean(reason), extra=about)
+
+    def _arm(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        due = next_at(self._node)
+        if due < float("inf"):
+            wait = max(SHORTEST_WAIT, due - self._clock.uptime())
+            self._handle = self._loop.call_later(wait, self.feed, Tick())
+
+    def _drain(self, draining: bool) -> None:
+        self.feed(Drain(draining))
+
+    def _role(self) -> Role:
+        state = self.state
+        token = state.token if isinstance(state, TakingOver | Active) else None
+        word = "draining" if self._node.draining else _WORDS[type(state)]
+        return Role(word, self._since, self.owner, token, self._takeovers)
+
+    def _moment(self) -> Moment:
+        return Moment(self._clock.uptime(), random.random(), round(self._clock.wall() * 1000))
+
+    async def close(self) -> None:
+        """End the observation."""
+        if self._handle is not None:
+            self._handle.cancel()
+        await self.observer.close()

@@ -1,0 +1,109 @@
+"""What a node of a pair says of itself, on the connection on which it observes the others: also while it stands by, and
+has no other one."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from leadsman.mqtt.connection import Received
+from leadsman.mqtt.message import Message
+from leadsman.mqtt.topics import Topics
+from leadsman.nodes.brief import Brief, State
+from leadsman.nodes.document import Lacking, NodeState, fit
+from leadsman.nodes.peers import Peers
+from leadsman.nodes.report import NodeIdentity, NodeReport
+from leadsman.nodes.requests import Drain
+from leadsman.nodes.snapshots import WORD
+from leadsman.text import clean
+from leadsman.timing.clock import Clock, rfc3339
+
+CAPABLE = ("active", "standby", "taking_over")
+"""The states of nodes that poll the devices, or would take over."""
+
+
+class Role(NamedTuple):
+    """What the machine of the node is at the moment."""
+
+    state: State
+    since: float
+    """Since when, in seconds of `Clock.uptime`."""
+    owner: str | None
+    """The node that the lease names."""
+    token: int | None
+    """Of this node, while it owns the app."""
+    takeovers: int
+
+
+class StandbyReport(NodeReport):
+    """The report of a node of a pair. It hears the other nodes, too.
+
+    Args:
+        identity: of the node.
+        topics: of the app.
+        clock: the clocks.
+        publish: sends a message, if there is a connection.
+        role: what the machine of the node is at the moment.
+        drain: makes the node drain, or take part again.
+    """
+
+    def __init__(
+        self,
+        identity: NodeIdentity,
+        topics: Topics,
+        clock: Clock,
+        publish: Callable[[Message], None],
+        role: Callable[[], Role],
+        drain: Callable[[bool], None],
+    ) -> None:
+        super().__init__(identity, topics, clock, publish, qos=0)
+        self.devices: Callable[[], Iterable[str]] = tuple
+        """The devices of the app, which the owner polls."""
+        self.heard = Peers(clock.uptime)
+        """The other nodes that are heard of."""
+        self.topic_filters = (topics.of_node("+"), self.drain_topic)
+        """What is heard."""
+        self._above = topics.of_node("")
+        self._role = role
+        self._drain = drain
+
+    def takes(self, topic: str) -> bool:
+        """Whether a message is about nodes. A device may be called ``nodes``."""
+        return topic.startswith(self._above) and not topic.endswith(f"/{WORD}")
+
+    def received(self, message: Received) -> None:
+        """Take a message."""
+        if message.topic == self.drain_topic:
+            self.asked(message)
+        elif message.topic != self.topic:
+            self.heard.hear(message.topic.removeprefix(self._above), message.payload)
+        elif not message.payload and self._handle is not None:
+            self.publish()  # the will of a former connection of ours, or somebody has deleted it
+
+    def peers(self) -> Mapping[str, Brief]:
+        """See `NodeReport`."""
+        return self.heard.known()
+
+    def state(self) -> NodeState:
+        """See `NodeReport`."""
+        role, clock = self._role(), self._clock
+        registered = [*self.devices()]
+        devices = [] if role.token is None else registered
+        state: NodeState = {
+            "state": role.state,
+            "since": rfc3339(clock.wall() - clock.uptime() + role.since),
+            "owner": None if role.owner is None else clean(role.owner),
+            "labels": [],
+            "devices": fit(devices),
+            "device_count": len(devices),
+            "registered": len(registered),
+            "handovers": {"takeovers": role.takeovers, "gained": 0, "lost": 0, "released": 0},
+            "without_node": [],
+        }
+        if role.token is not None:
+            state["token"] = role.token
+        return state
+
+    def drain(self, request: Drain) -> tuple[State, list[Lacking]]:
+        """See `NodeReport`. No device has a node if no other one would take over."""
+        self._drain(request.draining)
+        left = request.draining and not any(each["state"] in CAPABLE for each in self.heard.known().values())
+        return self._role().state, [{"needs": [], "devices": len([*self.devices()])}] if left else []

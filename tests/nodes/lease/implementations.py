@@ -1,0 +1,88 @@
+"""Every implementation of `LeaseStore`, as the conformance suite and the state machine use it."""
+
+import asyncio
+from contextlib import contextmanager
+
+import nats
+import psycopg
+
+from leadsman.nodes.lease.jetstream import JetStreamStore
+from leadsman.nodes.lease.postgres import PostgresStore
+from leadsman.testing import VirtualLoop
+from leadsman.testing.leases import MemoryEngine
+from leadsman_rigs.nats_server import NatsServer
+from leadsman_rigs.postgres_server import PostgresServer
+
+
+class InMemory:
+    """In virtual time, so waiting costs nothing."""
+
+    real = False
+
+    def __init__(self):
+        self.engines = {}
+
+    def loop(self):
+        return VirtualLoop()
+
+    def store(self, terms, member):
+        return self.engines.setdefault(terms.cluster, MemoryEngine(terms, delay=0.0)).store(member, terms)
+
+    async def delete(self, terms, key):
+        self.engines[terms.cluster].delete(key)
+
+
+class OnJetStream:
+    real = True
+
+    def __init__(self, server):
+        self.server = server
+
+    def loop(self):
+        return asyncio.new_event_loop()
+
+    def store(self, terms, member):
+        return JetStreamStore(self.server.url, terms, member)
+
+    async def delete(self, terms, key):
+        client = await nats.connect(self.server.url)
+        bucket = await client.jetstream().key_value(f"leadsman-{terms.cluster}")
+        await bucket.delete(f"lease.{key}")
+        await client.close()
+
+
+class OnPostgres:
+    real = True
+
+    def __init__(self, server):
+        self.server = server
+
+    def loop(self):
+        return asyncio.new_event_loop()
+
+    def store(self, terms, member):
+        return PostgresStore(self.server.url(), terms, member)
+
+    async def delete(self, terms, key):
+        async with await psycopg.AsyncConnection.connect(self.server.url()) as connection:
+            await connection.execute("delete from leadsman.lease where cluster = %s and key = %s", (terms.cluster, key))
+
+
+@contextmanager
+def in_memory():
+    yield InMemory()
+
+
+@contextmanager
+def on_jetstream():
+    with NatsServer() as server:
+        yield OnJetStream(server)
+
+
+@contextmanager
+def on_postgres():
+    with PostgresServer() as server:
+        yield OnPostgres(server)
+
+
+IMPLEMENTATIONS = {"memory": in_memory, "jetstream": on_jetstream, "postgres": on_postgres}
