@@ -15,14 +15,7 @@ import pytest
 import yaml
 
 from leadsman import App
-from leadsman.cli import why
-from leadsman.cli.board import plain, text_of
-from leadsman.cli.commands import SOME_HELD
-from leadsman.cli.doctor import SOMETHING_FAILS
-from leadsman.cli.fleet import Fleet
-from leadsman.cli.main import EXIT_CODES, main
-from leadsman.cli.remote import Looked
-from leadsman.cli.simulate import ASSERTION_FAILED
+from leadsman.cli.exit_codes import EXIT_CODES
 from leadsman.introspection.document import StatusWord
 from leadsman.mqtt.connection import Received
 from leadsman.settings.sources import Where
@@ -172,8 +165,9 @@ def test_each_claim_of_the_threat_model_names_tests_that_exist():
 def test_every_exit_code_of_an_app_is_in_the_table_of_the_deployment():
     rows = re.findall(r"^\| (\d+) \|", Path("docs/how-to/deployment.md").read_text(), re.MULTILINE)
 
-    others = (SOME_HELD, SOMETHING_FAILS, ASSERTION_FAILED)
-    assert [int(code) for code in rows] == [code for code in EXIT_CODES if code not in others]
+    of_other_commands = [code for code, meaning in EXIT_CODES.items() if meaning.startswith("leadsman ")]
+    assert of_other_commands == [3, 4]
+    assert [int(code) for code in rows] == [code for code in EXIT_CODES if code not in of_other_commands]
 
 
 def script(name):
@@ -348,20 +342,15 @@ def shown_on_the_page_about_silent_devices():
 
 
 @pytest.mark.parametrize(("command", "shown"), shown_on_the_page_about_silent_devices())
-def test_the_answers_about_silent_devices_are_those_on_the_page(command, shown, silent_house, monkeypatch, capsys):
+def test_the_answers_about_silent_devices_are_those_on_the_page(command, shown, silent_house, monkeypatch, stage):
     answer, seen, wall = silent_house
     monkeypatch.setenv("TZ", "CET-1")
     time.tzset()
-    data = answer.json["data"]
-    if command.startswith("watch"):
-        fleet = Fleet(())
-        for message in (*seen.values(), Received(answer.topic, answer.payload, False)):
-            fleet.hear(message, wall)
-        printed = "\n".join(text_of(line, colour=False) for line in plain(fleet.apps(wall), fleet.rows(wall), 100))
-    else:
-        monkeypatch.setattr(why, "look", lambda *_: Looked(data, None, False, seen))
-        main(command.split())
-        printed = capsys.readouterr().out
+    monkeypatch.setenv("MQTT__HOST", "broker.lan")
+    monkeypatch.setattr("time.time", lambda: wall)
+    stage.keep(seen)
+    stage.answers("house/introspect", answer.json["data"])
+    printed = stage.run(*command.split()).out
 
     # The reading of the last moment is on its way, or waits a turn of the loop before Python 3.12.
     monkeypatch.delenv("TZ")

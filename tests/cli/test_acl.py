@@ -5,7 +5,7 @@ import re
 import pytest
 
 from leadsman import App, Context, Delivery, Discovery
-from leadsman.cli.acl import emqx, mosquitto
+from leadsman.cli.commands.acl import emqx, mosquitto
 from leadsman.cli.main import main
 from leadsman.errors import InvalidValue
 from leadsman.mqtt.topics import topic_matches

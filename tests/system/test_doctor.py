@@ -23,7 +23,7 @@ from leadsman import App
 from leadsman.adapters.caldav import CalDav
 from leadsman.adapters.serial import SerialPort
 from leadsman.cli.app_cli import command_line
-from leadsman.cli.doctor import lines
+from leadsman.cli.commands.doctor import lines
 from leadsman.doctor import bluetooth
 from leadsman.doctor.checks import findings
 from leadsman.doctor.examination import Examination

@@ -4,7 +4,7 @@ import json
 import time
 
 from leadsman import App
-from leadsman.cli.acl import mosquitto as access_list
+from leadsman.cli.commands.acl import mosquitto as access_list
 from leadsman.cli.main import main
 from leadsman.testing import Mosquitto
 from leadsman.wiring.access import access_of

@@ -4,14 +4,13 @@ Reading changes nothing. The document contains no secrets: adapters and handlers
 its address, and everything that a person wrote passes through `leadsman.text.clean`.
 """
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from leadsman.adapters.managed import ManagedAdapter
 from leadsman.introspection.delivery import after_reading, away, says_nothing
 from leadsman.introspection.registrations import Registrations, registered
-from leadsman.introspection.registry import About
+from leadsman.introspection.registry import About, app_section
 from leadsman.introspection.usual_state import State
 from leadsman.monitoring.health import HealthRecords, is_stale, status
 from leadsman.monitoring.heartbeat import deferred_reason, deferred_until, dropped_by, failure_of, under_way
@@ -278,18 +277,4 @@ def _adapter(adapter: ManagedAdapter) -> "AdapterSection":
         section["kind"] = kind
     if health := adapter.health:
         section["health"] = health
-    return section
-
-
-def app_section(about: About) -> "AppSection":
-    """The facts about an app that do not depend on whether it runs."""
-    section: AppSection = {
-        "name": about.name,
-        "version": clean(about.version),
-        "prefix": about.topics.prefix,
-        "leadsman": about.leadsman,
-        "python": sys.version.split()[0],
-    }
-    if about.topics.root is not None:
-        section["root"] = about.topics.root
     return section

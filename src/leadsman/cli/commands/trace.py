@@ -1,16 +1,23 @@
 """``leadsman trace``: prints rows of the trace, for a person or for a program."""
 
+import argparse
+import contextlib
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn, cast
 
+from leadsman.cli.answering import process
+from leadsman.cli.arguments import LIVE, ONLY_DEVICE, Command, argument, duration
 from leadsman.cli.colours import GREEN, RED, YELLOW
+from leadsman.cli.remote import any_version, ask, running_app
 from leadsman.cli.tables import filled, json_text, painted, say
 from leadsman.cli.times import local, zone
 from leadsman.errors import LeadsmanError
 from leadsman.resilience.verdict import REASONS
-from leadsman.text import clean
+from leadsman.text import clean, describe
+from leadsman.timing.clock import rfc3339
 from leadsman.timing.durations import human
 
 if TYPE_CHECKING:
@@ -19,6 +26,50 @@ if TYPE_CHECKING:
 
 FOLLOWING = 1.0
 """Seconds between two requests of ``--follow``."""
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show the trace of a running app, or of a state file."""
+    printer = Printer(options.outage, as_json=options.json)
+    if options.file is not None:
+        printer.print(_rows_of_file(options))
+        return 0
+    brokers, prefix = running_app(options)
+    topic = process(brokers, prefix, options.device or ()).introspect
+    request: Request = {"sections": ["app", "trace"], "after": 0}
+    if options.device:
+        request["devices"] = options.device
+    if options.since is not None:
+        request["since"] = time.time() - options.since
+
+    def answer(*, quiet: bool = True) -> "Introspection":
+        found: Introspection = ask(brokers, topic, request, options.timeout, quiet=quiet)
+        return found
+
+    with any_version():
+        first = answer(quiet=False)
+        printer.print(first["trace"])
+        if options.follow:
+            with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C ends it
+                follow(printer, request, first, answer)
+    return 0
+
+
+def _rows_of_file(options: argparse.Namespace) -> list["TraceRow"]:
+    """The rows of a state file."""
+    import sqlite3  # and all of it for this option alone
+
+    from leadsman.runtime.statefile import StateFile
+
+    if not options.file.is_file():
+        raise LeadsmanError(f"{options.file} does not exist; an app with keep_state=True writes such a file")
+    since = 0.0 if options.since is None else time.time() - options.since
+    try:
+        rows = list(StateFile(options.file).trace())
+    except (sqlite3.Error, OSError, ValueError) as error:
+        raise LeadsmanError(f"{options.file} cannot be read: {describe(error)}") from None
+    wanted = [row for row in rows if row["at"] >= since and row["handler"] in (options.device or [row["handler"]])]
+    return [cast("TraceRow", row | {"at": rfc3339(row["at"])}) for row in wanted]
 
 
 class Printer:
@@ -109,3 +160,30 @@ def _verdict(row: "TraceRow") -> str:
     if row.get("by"):
         return f"{reason}, by {row['by']}"
     return REASONS.get(reason, reason)
+
+
+COMMAND = Command(
+    run,
+    "Shows the latest rows of the trace: each failed call with the decision about it, each change of "
+    "a circuit, each adapter that was reopened, and the reading that ended the outage.",
+    (
+        "leadsman trace house:app --device boiler",
+        "leadsman trace --prefix house --follow",
+        "leadsman trace house:app --since 1h --json | jq -r .traceback",
+    ),
+    "",
+    (
+        *LIVE,
+        ONLY_DEVICE,
+        argument("--since", "only rows of this last period, such as 1h", type=duration, metavar="TIME"),
+        argument(
+            "--file",
+            "read the state file of an app with keep_state instead of asking the app",
+            type=Path,
+            metavar="FILE",
+        ),
+        argument("--outage", "only the outage with this id; each row has one in --json", metavar="ID"),
+        argument("--follow", "show new rows until Ctrl-C", action="store_true"),
+        argument("--json", "print one JSON object per row, with the traceback", action="store_true"),
+    ),
+)

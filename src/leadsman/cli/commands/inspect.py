@@ -1,8 +1,7 @@
-"""``leadsman inspect`` and ``leadsman check``: the registrations of an app, the state of a running one, and the origin
-of each setting."""
+"""``leadsman inspect``: the registrations of an app, or the state of a running one."""
 
+import argparse
 import json
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -11,19 +10,21 @@ from typing import TYPE_CHECKING, cast
 
 from leadsman import __version__
 from leadsman.app import App
-from leadsman.cli import gaps
+from leadsman.cli.answering import process
+from leadsman.cli.arguments import LIVE, ONLY_DEVICE, Command, argument
+from leadsman.cli.commands import gaps
+from leadsman.cli.commands.trace import Printer
+from leadsman.cli.remote import any_version, ask, running_app
 from leadsman.cli.tables import json_text, say, table
+from leadsman.cli.target import load_app
 from leadsman.cli.times import local, zone
-from leadsman.cli.trace import Printer
 from leadsman.errors import LeadsmanError
 from leadsman.introspection.registrations import Registrations, registered
-from leadsman.introspection.registry import About
-from leadsman.introspection.sections import app_section
+from leadsman.introspection.registry import About, app_section
+from leadsman.introspection.requests import ON_REQUEST, SECTIONS
 from leadsman.introspection.situation import span
-from leadsman.mqtt.connection_state import V311
-from leadsman.mqtt.topics import SURE_CLIENT_ID
 from leadsman.registration.injection import name_of
-from leadsman.text import clean, counted, describe, suggestion
+from leadsman.text import clean, counted, suggestion
 from leadsman.timing.clock import rfc3339
 from leadsman.timing.durations import human
 from leadsman.timing.schedule import zone_of
@@ -41,7 +42,29 @@ if TYPE_CHECKING:
         Registered,
         Runtime,
     )
+    from leadsman.introspection.exchange import Request
     from leadsman.introspection.terms import DeliveryTerms
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show the registrations of an app, or the state of a running one."""
+    if options.target is not None and not (options.live or options.prefix):
+        app = load_app(options)
+        show(selected(registrations(app), options.section, options.device), as_json=options.json)
+        if not (options.json or options.section or options.device):
+            show_plans(app)
+        return 0
+
+    brokers, prefix = running_app(options)
+    topic = process(brokers, prefix, options.device or ()).introspect
+    request: Request = {}
+    if options.section:
+        request["sections"] = options.section
+    if options.device:
+        request["devices"] = options.device
+    with any_version():
+        show(ask(brokers, topic, request, options.timeout), as_json=options.json)
+    return 0
 
 
 def registrations(app: App) -> "Introspection":
@@ -144,42 +167,6 @@ def _fields_table(devices: "Mapping[str, Mapping[str, FieldTerms]]") -> str:
         for field, terms in fields.items()
     ]
     return table(("device", "field", "name", "unit", "device class", "decimals"), rows)
-
-
-def show_settings(app: App) -> None:
-    """Print every setting with its origin."""
-    rows = [(row.path, row.value, row.origin) for row in app.setup.rows]
-    print(table(("setting", "value", "from"), rows) if rows else "The app has no settings.")
-
-
-def show_identity(app: App) -> None:
-    """Print how the broker and this machine know the app, and where that is set."""
-    origins = {row.path: row.origin for row in app.setup.rows}
-    prefix = origins.get("mqtt.topic_prefix", "the app")
-    instance = origins.get("mqtt.instance", "the instance that the app has" if app.setup.declaration.instance else "")
-    client = origins.get("mqtt.client_id", f"the prefix and {instance}" if instance else "the prefix")
-    state = "STATE_DIRECTORY" if os.environ.get("STATE_DIRECTORY") else "the name of the app and the prefix"
-    rows = [("topic prefix", app.topics.prefix, prefix), ("client id", app.client_id, client)]
-    try:
-        rows.append(("state", str(app.plan(os.environ).state_directory), state))
-    except RuntimeError as error:  # the user has no home directory
-        rows.append(("state", "kept in memory only", describe(error)))
-    print(table(("identity", "value", "from"), rows))
-    if any(each.protocol == V311 for each in app.brokers) and len(app.client_id.encode()) > SURE_CLIENT_ID:
-        known = f"a broker of MQTT 3.1.1 may refuse a client id of more than {SURE_CLIENT_ID} bytes"
-        print()
-        say(f"{known}; if this one does, write --client-id, or MQTT__CLIENT_ID")
-
-
-def show_brokers(app: App) -> None:
-    """Print the brokers in the order in which they are tried, and the client id."""
-    primary, *others = app.brokers
-    print()
-    say(f"broker {primary}, client id {app.client_id}")
-    for broker in others:
-        say(f"then   {broker}")
-    if app.brokers.follow_server_reference:
-        say("and where they send the app (Server Reference)")
 
 
 def _show_app(app: "AppSection") -> None:
@@ -366,3 +353,34 @@ def _next(text: str | None, now: datetime) -> str:
         return ""
     left = (datetime.fromisoformat(text) - now).total_seconds()
     return f"{local(text)}, in {human(max(1, round(left)))}" if left > 0 else local(text)
+
+
+COMMAND = Command(
+    run,
+    "Shows the registrations of an app from its module. With --live, asks the running app over MQTT, "
+    "at {prefix}/introspect.",
+    (
+        "leadsman inspect house:app",
+        "leadsman inspect house:app --live --device boiler",
+        "leadsman inspect --prefix house --mqtt mqtt://broker.lan --json",
+    ),
+    "",
+    (
+        *LIVE,
+        argument(
+            "--live",
+            "ask the running app (implied by --prefix, and if MODULE:APP is left out)",
+            action="store_true",
+        ),
+        argument(
+            "--section",
+            "app, mqtt, adapters, devices or jobs; of a running app also trace, words, ledger, recent or fields "
+            "(can be repeated)",
+            action="append",
+            metavar="NAME",
+            choices=(*SECTIONS, *ON_REQUEST),
+        ),
+        ONLY_DEVICE,
+        argument("--json", "print the JSON document", action="store_true"),
+    ),
+)

@@ -1,20 +1,26 @@
 """``leadsman watch``: the board of the devices of one app or of many, in a terminal, over MQTT."""
 
+import argparse
 import asyncio
 import contextlib
 import json
 import os
 import random
+import re
 import signal
 import sys
+import termios
 import time
+import tty
 import uuid
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Sequence
 from datetime import datetime
 
+from leadsman.cli.arguments import SETTINGS, TIMEOUT, Command, UsageError, argument
 from leadsman.cli.board import Head, View, plain, screen, text_of
+from leadsman.cli.commands.why import given
 from leadsman.cli.fleet import Fleet
-from leadsman.cli.remote import NO_SUBSCRIBERS, connected
+from leadsman.cli.remote import NO_SUBSCRIBERS, connected, known_brokers
 from leadsman.cli.tables import columns, json_text
 from leadsman.cli.times import zone
 from leadsman.errors import BrokerError, ConnectionRefused, LeadsmanError, SubscriptionRefused, TlsRefused
@@ -37,6 +43,37 @@ PLAIN_WIDTH = 100
 """Columns of a board that is no screen."""
 _UNSIZED = (80, 24)
 """Columns and lines of a terminal that does not know its size, such as a serial console."""
+KEYS = {
+    "\x1b[A": "up",
+    "\x1b[B": "down",
+    "\x1bOA": "up",
+    "\x1bOB": "down",
+    "\x1b[5~": "page-up",
+    "\x1b[6~": "page-down",
+    "\r": "enter",
+    "\n": "enter",
+    "\x7f": "backspace",
+    "\x08": "backspace",
+    "\x1b": "esc",
+    "\x03": "ctrl-c",
+}
+"""What terminals send (ECMA-48, xterm) for the keys that have names."""
+_KEY = re.compile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|O.)|.", re.DOTALL)
+"""What one key sends: a control sequence (ECMA-48 §5.4), a function key of xterm, or one character."""
+_ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l\x1b[2J", "\x1b[?25h\x1b[?1049l"
+"""The alternate screen, without a cursor."""
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show the board of the devices of one app or of many."""
+    for pattern in options.pattern:
+        levels = pattern.split("/")
+        if "#" in pattern or "" in levels or any("+" in level and level != "+" for level in levels):
+            raise UsageError(f"{clean(pattern)!r} is not a prefix; write one such as house, home/+ or 'g*'")
+    brokers = known_brokers(options)
+    more = given(None, options.config, options.set, options.mqtt).options
+    watch(brokers, options.pattern, options.timeout, once=options.once, as_json=options.json, options=more)
+    return 0
 
 
 def watch(
@@ -50,7 +87,7 @@ def watch(
         timeout: seconds for the first answers.
         once: print the board, and end.
         as_json: print JSON: one document with `once`, else one a line every few seconds.
-        options: what another command needs to reach the brokers; see `leadsman.cli.why.given`.
+        options: what another command needs to reach the brokers; see `leadsman.cli.commands.why.given`.
 
     Raises:
         BrokerError: the broker cannot be reached at the start, and there is no screen that could say so.
@@ -93,8 +130,6 @@ class Watcher:
 
     async def show(self) -> None:
         """Draw the board until it is left."""
-        from leadsman.cli.keys import full_screen
-
         loop = asyncio.get_running_loop()
         with full_screen() as draw:
             loop.add_reader(sys.stdin.fileno(), self._type)
@@ -296,8 +331,6 @@ class Watcher:
 
     def _type(self) -> None:
         """Take what was typed."""
-        from leadsman.cli.keys import keys_of
-
         typed = b""
         with contextlib.suppress(OSError):
             typed = os.read(sys.stdin.fileno(), 1024)
@@ -317,6 +350,38 @@ def after(error: BrokerError, session: ConnectionState, draw: float) -> tuple[Co
     if isinstance(error, TlsRefused) or (isinstance(error, ConnectionRefused) and error.code in CREDENTIALS):
         return misconfigured(session, draw)
     return ConnectionState(), RECONNECT
+
+
+def keys_of(text: str) -> list[str]:
+    """The keys in what a terminal sent: names of `KEYS`, or single characters. Keys without a meaning here, such as
+    F5, are left out."""
+    found = _KEY.findall(text)
+    return [KEYS.get(key, key) for key in found if key in KEYS or len(key) == 1]
+
+
+@contextlib.contextmanager
+def full_screen() -> Iterator[Callable[[Sequence[str]], None]]:
+    """Take the terminal, and give it back at the end, whatever happens. Yields a function that draws lines, which must
+    leave the last column free: there, a terminal clears the last character with the rest of the line."""
+    handle = sys.stdin.fileno()
+    before = termios.tcgetattr(handle)
+
+    def draw(lines: Sequence[str]) -> None:
+        write("\x1b[H" + "\r\n".join(f"{line}\x1b[K" for line in lines) + "\x1b[J")
+
+    def write(text: str) -> None:
+        rest = memoryview(text.encode(errors="replace"))
+        while rest:
+            rest = rest[os.write(sys.stdout.fileno(), rest) :]
+
+    try:
+        tty.setraw(handle)
+        write(_ENTER)
+        yield draw
+    finally:
+        with contextlib.suppress(OSError, termios.error):  # the terminal may be gone
+            termios.tcsetattr(handle, termios.TCSADRAIN, before)
+            write(_LEAVE)
 
 
 def _size() -> tuple[int, int]:
@@ -340,3 +405,30 @@ async def _running(done: asyncio.Event, *works: Coroutine[None, None, None]) -> 
     for end in ends:
         if isinstance(end, Exception):
             raise end
+
+
+COMMAND = Command(
+    run,
+    "Shows a board of the devices of all apps at the broker, or of the apps with the given prefixes: status, last "
+    "value, next poll and error of each device. Keys: q quits, arrows choose a device, Enter explains its "
+    "silence, s sorts, / filters, t hides devices without trouble. Without a terminal, it prints the board once.",
+    (
+        "leadsman watch",
+        "leadsman watch house garden",
+        "leadsman watch 'home/+' --mqtt mqtt://broker.lan",
+        "leadsman watch --once --json | jq '.devices[] | select(.status != \"ok\")'",
+    ),
+    "",
+    (
+        argument(
+            "pattern",
+            "prefixes of apps, such as house, 'g*' or 'home/+' (default: all of one level)",
+            nargs="*",
+            metavar="PREFIX",
+        ),
+        *SETTINGS,
+        TIMEOUT,
+        argument("--once", "print the board once", action="store_true"),
+        argument("--json", "print JSON: with --once one document, else one a line", action="store_true"),
+    ),
+)

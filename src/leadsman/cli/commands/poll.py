@@ -4,12 +4,10 @@ import argparse
 from typing import TYPE_CHECKING
 
 from leadsman.cli.answering import process
-from leadsman.cli.arguments import PREFIX, SETTINGS, Command, argument, device, duration
-from leadsman.cli.commands import app_or_device, running_app
+from leadsman.cli.arguments import PREFIX, SETTINGS, Command, UsageError, argument, device, duration
 from leadsman.cli.reading import describe
-from leadsman.cli.remote import any_version, ask
+from leadsman.cli.remote import any_version, app_or_device, ask, running_app
 from leadsman.cli.tables import json_text, say
-from leadsman.cli.target import UsageError
 from leadsman.errors import LeadsmanError
 from leadsman.mqtt.topics import Topics
 from leadsman.text import clean
@@ -21,7 +19,7 @@ FIRST = 5.0
 """Seconds for the answer whether there is such a device; the poll itself may take longer."""
 
 
-def poll(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Poll a device now, and print its reading."""
     name = app_or_device(options)
     if name is None:
@@ -57,10 +55,8 @@ def _not_polled(section: "DeviceSection | None") -> str:
     return "takes commands only, and gives no readings"
 
 
-POLL = Command(
-    "poll",
-    poll,
-    "poll a device now, and print what it reads",
+COMMAND = Command(
+    run,
     "Asks a running app to poll a device now, beside its schedule, and prints the reading, or why there is none. The "
     "reading is published even if the publish rule would not publish it. A device that is held, asked for a pause or "
     "has an open circuit is not polled. Without MODULE:APP and --prefix, the only app at the broker is asked, or the "

@@ -1,18 +1,24 @@
 """``leadsman gaps``: prints the ledgers of devices, for a person or for a program."""
 
+import argparse
+import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from leadsman.cli.answering import process
+from leadsman.cli.arguments import LIVE, ONLY_DEVICE, Command, UsageError, argument, duration
 from leadsman.cli.colours import GREEN, RED, YELLOW
+from leadsman.cli.remote import any_version, ask, running_app
 from leadsman.cli.tables import json_text, say, table
 from leadsman.cli.times import clock, local, zone
 from leadsman.monitoring.ledger import DISABLED, READ
-from leadsman.monitoring.ledger_state import KEPT as KEPT
+from leadsman.monitoring.ledger_state import KEPT
 from leadsman.text import clean, counted
 from leadsman.timing.durations import human
 
 if TYPE_CHECKING:
+    from leadsman.introspection.exchange import Request
     from leadsman.introspection.ledger_document import DeviceLedger, LedgerGap
 
 MOST = 100
@@ -21,6 +27,20 @@ LATELY = 3600.0
 """Seconds since the end of a gap that `ended_lately` names."""
 MOST_ENDED = 10
 """Gaps that it names."""
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show the ledgers of a running app."""
+    if options.since > KEPT:
+        raise UsageError(f"--since is {human(options.since)}, and an app keeps two days; write --since {human(KEPT)}")
+    brokers, prefix = running_app(options)
+    topic = process(brokers, prefix, options.device or ()).introspect
+    request: Request = {"sections": ["ledger"], "since": time.time() - options.since}
+    if options.device:
+        request["devices"] = options.device
+    with any_version():
+        show(ask(brokers, topic, request, options.timeout)["ledger"], as_json=options.json)
+    return 0
 
 
 def show(ledgers: Mapping[str, "DeviceLedger"], *, as_json: bool) -> None:
@@ -83,3 +103,28 @@ def _floored(share: float) -> str:
 def _gap(name: str, gap: "LedgerGap") -> Sequence[str]:
     length = human(round(gap["seconds"])) + (", not ended" if gap["until"] is None else "")
     return clean(name), local(gap["since"]), length, str(sum(gap["slots"].values()) or "–"), clean(gap["cause"])
+
+
+COMMAND = Command(
+    run,
+    "Shows the ledger of each device of a running app: how many of the slots of its schedule gave a "
+    "reading, also in per cent, what became of the others, and the gaps with their causes.",
+    (
+        "leadsman gaps house:app",
+        "leadsman gaps --prefix house --device boiler --since 1h",
+        "leadsman gaps house:app --json | jq '.boiler.availability'",
+    ),
+    "",
+    (
+        *LIVE,
+        ONLY_DEVICE,
+        argument(
+            "--since",
+            "this last period, at most the two days that are kept (default: 24h)",
+            type=duration,
+            metavar="TIME",
+            default=86_400.0,
+        ),
+        argument("--json", "print the JSON document", action="store_true"),
+    ),
+)

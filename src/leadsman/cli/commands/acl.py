@@ -1,11 +1,27 @@
 """``leadsman acl``: the access list of an app in the syntax of a broker."""
 
+import argparse
 import json
+import os
 
+from leadsman.cli.arguments import DISCOVERY, IDENTITY, TARGET, Command, argument
+from leadsman.cli.target import load_app
 from leadsman.errors import InvalidValue
-from leadsman.wiring.access import Access
+from leadsman.mqtt.topics import DOCTOR
+from leadsman.wiring.access import Access, access_of
 
 FORMATS = ("mosquitto", "emqx")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the access list of an app."""
+    app = load_app(options)
+    access, user, doctor = access_of(app.plan(os.environ)), app.brokers.primary.username, app.topics.of(DOCTOR, "#")
+    if options.format == "emqx":
+        print(emqx(app.name, user, app.client_id, access, doctor))
+    else:
+        print(mosquitto(app.name, user, access, doctor))
+    return 0
 
 
 def mosquitto(name: str, user: str | None, access: Access, doctor: str) -> str:
@@ -69,3 +85,21 @@ def _list(filters: tuple[str, ...]) -> str:
 def _quoted(text: str) -> str:
     """A string of Erlang, which escapes quotes and backslashes as JSON does."""
     return json.dumps(text, ensure_ascii=False)
+
+
+COMMAND = Command(
+    run,
+    "Prints what the app publishes and subscribes to, in the syntax of a broker, for the user name "
+    "of its settings. The command connects to no broker.",
+    (
+        "leadsman acl house:app >> /etc/mosquitto/acl",
+        "leadsman acl house:app --format emqx",
+    ),
+    "",
+    (
+        *TARGET,
+        *IDENTITY,
+        DISCOVERY,
+        argument("--format", "mosquitto or emqx (default: mosquitto)", choices=FORMATS, default=FORMATS[0]),
+    ),
+)

@@ -2,13 +2,12 @@
 
 import argparse
 
-from leadsman.cli.arguments import Command, argument, ends_after
-from leadsman.cli.target import UsageError
+from leadsman.cli.arguments import Command, UsageError, argument, ends_after
 from leadsman.extras import missing
 from leadsman.settings.discovery import CONVENTIONS
 
 
-def _demo(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Run the demo."""
     if options.cluster and (options.broker or options.discovery or options.duration):
         raise UsageError("--cluster has servers of its own, describes nothing, and ends by itself; write it alone")
@@ -25,10 +24,8 @@ def _demo(options: argparse.Namespace) -> int:
     return 0
 
 
-DEMO = Command(
-    "demo",
-    _demo,
-    "watch real readings arrive at a real broker, while things fail on purpose",
+COMMAND = Command(
+    run,
     "Publishes the sensors of this machine and a simulated serial meter to a broker, and shows what "
     "the app knows and what the broker has. On purpose, the broker is killed, and the meter sends "
     "garbage and disappears: watch the readings that wait, the circuit and the heartbeat. It serves "

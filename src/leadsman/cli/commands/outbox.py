@@ -3,13 +3,14 @@
 import argparse
 import base64
 import json
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leadsman.cli.arguments import OWN_PREFIX, SETTINGS, Command, argument
+from leadsman.cli.arguments import OWN_PREFIX, SETTINGS, Command, UsageError, argument
 from leadsman.cli.tables import json_text, say, table
-from leadsman.cli.target import UsageError
+from leadsman.cli.target import load_app
 from leadsman.errors import LeadsmanError, SpoolLocked
 from leadsman.text import clean, counted
 from leadsman.timing.clock import rfc3339
@@ -24,7 +25,7 @@ _SHOWN = 40
 """Characters of a payload in the table."""
 
 
-def outbox(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Show or change what waits in the file of an app."""
     from leadsman.spool.file import NAME
 
@@ -39,9 +40,7 @@ def outbox(options: argparse.Namespace) -> int:
 
 
 def _state_of(options: argparse.Namespace) -> Path:
-    from leadsman.cli.commands import state_of
-
-    return state_of(options)
+    return load_app(options).plan(os.environ).state_directory
 
 
 def _list(path: Path, options: argparse.Namespace) -> int:
@@ -180,10 +179,8 @@ def _letter(letter: "DeadLetter") -> dict[str, Any]:
     }
 
 
-OUTBOX = Command(
-    "outbox",
-    outbox,
-    "show the readings that wait for the broker, and send refused ones again",
+COMMAND = Command(
+    run,
     "Looks into the file in which readings of an app wait while the broker is away. A reading that "
     "the broker refuses for good becomes a dead letter: it is kept, the newest 1,000 of them, but "
     "not sent.\n"

@@ -1,11 +1,14 @@
 """``leadsman init``: writes a small app that works at once, from the templates beside this file."""
 
+import argparse
 import keyword
 import sys
 from importlib import resources
 from pathlib import Path
 from string import Template
 
+from leadsman.cli.arguments import Command, argument
+from leadsman.cli.tables import say
 from leadsman.errors import InvalidValue, LeadsmanError
 from leadsman.mqtt.topics import check_name
 from leadsman.settings.sources import variable_prefix
@@ -23,6 +26,22 @@ FILES = {
 
 
 MINIMAL = {"minimal.py.txt": "{name}.py"}
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write a new app."""
+    directory = options.directory or Path("." if options.minimal else options.name)
+    for path in write(options.name, directory, MINIMAL if options.minimal else FILES):
+        say(f"wrote {path}")
+    steps = [f"leadsman check {options.name}:app", f"leadsman run {options.name}:app"]
+    if directory != Path("."):
+        steps.insert(0, f"cd {directory}")
+    if not options.minimal:
+        steps.append('pip install -e ".[test]" && python -m pytest')
+    print("\nNext:")
+    for step in steps:
+        say(step, "  ")
+    return 0
 
 
 def write(name: str, directory: Path, files: dict[str, str] = FILES) -> list[Path]:
@@ -57,3 +76,20 @@ def write(name: str, directory: Path, files: dict[str, str] = FILES) -> list[Pat
     except OSError as error:
         raise LeadsmanError(f"{directory} cannot be written to: {error.strerror or error}") from None
     return list(targets.values())
+
+
+COMMAND = Command(
+    run,
+    "Writes a new directory with an app that works at once: it reads the disks of this machine. With "
+    "--minimal it writes one file of a few lines. No existing file is overwritten.",
+    (
+        "leadsman init house && cd house && leadsman run house:app",
+        "leadsman init sound --minimal && leadsman run sound:app",
+    ),
+    "",
+    (
+        argument("name", "the name of the app, its module and its directory: one word, such as house", metavar="NAME"),
+        argument("--minimal", "write NAME.py alone, with one device and no settings", action="store_true"),
+        argument("--directory", "where to write (default: ./NAME; with --minimal: .)", type=Path, metavar="DIR"),
+    ),
+)

@@ -1,17 +1,23 @@
 """``leadsman clean``: removes the retained topics that an app left at the broker. Only what its registry lists, and is
 proven to be its own, is removed, and nothing while the app is online."""
 
+import argparse
 import asyncio
+import os
 import uuid
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from leadsman.cli.remote import connected, retained
+from leadsman.cli.arguments import DISCOVERY, MAYBE_TARGET, Command, UsageError, argument, prefix
+from leadsman.cli.remote import connected, retained, running_app
 from leadsman.cli.tables import say
+from leadsman.cli.target import load_app
 from leadsman.doctor.visit import Visit
 from leadsman.errors import BrokerError, LeadsmanError, SubscriptionRefused
 from leadsman.introspection.ownership import in_order
-from leadsman.introspection.retained import APP, FORGETTING, Listed, no_longer
+from leadsman.introspection.registrations import Registrations
+from leadsman.introspection.registry import registry_entry
+from leadsman.introspection.retained import APP, FORGETTING, Listed, no_longer, retained_of
 from leadsman.mqtt.answers import Json, object_in
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.brokers import Brokers
@@ -19,11 +25,34 @@ from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
 from leadsman.text import clean as cleaned
 from leadsman.text import counted
+from leadsman.wiring.access import described_at, described_by
 
 AT_ONCE = 20
 """Messages that are sent before an acknowledgement is waited for. Brokers allow as many (MQTT 5 §3.2.2.3.3)."""
 NOT_AUTHORIZED = 0x87
 """PUBACK: not authorized (MQTT 5 §3.4.2.1)."""
+
+
+def run(options: argparse.Namespace) -> int:
+    """Remove the retained topics that an app left at the broker."""
+    if options.target is None:
+        if not (options.all and options.prefix):
+            raise UsageError("name the app, such as house:app; or remove a whole app: --prefix house --all")
+        brokers, prefix = running_app(options)
+        clean(brokers, Topics(prefix), None, None, dry_run=options.dry_run)
+        return 0
+    options.topic_prefix = options.prefix
+    app = load_app(options)
+    known = Registrations(app.telemetries, app.sources, app.commands)
+    plan = app.plan(os.environ)
+    convention, described = described_by(plan), described_at(plan)
+    health = convention is not None and convention.has_health
+    entries = {
+        name: registry_entry(app.topics, name, known.of(name), described.get(name, ()), health=health) for name in known
+    }
+    now = {name: retained_of(entry) for name, entry in entries.items() if entry is not None}
+    clean(app.brokers, app.topics, app.name, None if options.all else now, dry_run=options.dry_run)
+    return 0
 
 
 class Removal(NamedTuple):
@@ -208,3 +237,30 @@ async def _publish(visit: Visit, messages: list[Message]) -> None:
             if code >= 0x80:
                 why = "not authorized; add it to the access list" if code == NOT_AUTHORIZED else "see the broker's log"
                 raise BrokerError(f"the broker refuses to remove {message.topic} (0x{code:02x}): {why}")
+
+
+COMMAND = Command(
+    run,
+    "Compares the devices of an app with the registry that the broker keeps of it, and removes the "
+    "retained topics of devices that are gone. With --all, removes everything that the registry "
+    "lists, and the registry: for an app that is no longer used. Nothing else is touched. The app "
+    "must be offline; at each start it does this by itself.",
+    (
+        "leadsman clean house:app --dry-run",
+        "leadsman clean house:app",
+        "leadsman clean --prefix house --all --mqtt mqtt://broker.lan",
+    ),
+    "Exits with 0 if all is well, also if there is nothing to remove; 1 if the app is online, or the broker refuses.",
+    (
+        *MAYBE_TARGET,
+        argument(
+            "--prefix",
+            "the topic prefix: instead of the app's own, or, with --all, instead of MODULE:APP",
+            metavar="PREFIX",
+            type=prefix,
+        ),
+        DISCOVERY,
+        argument("--all", "remove everything that the app retains", action="store_true"),
+        argument("--dry-run", "only print what would be removed", action="store_true"),
+    ),
+)

@@ -1,5 +1,6 @@
 """``leadsman why``: asks a running app and its broker why a device is silent."""
 
+import argparse
 import re
 import shlex
 import time
@@ -9,8 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from leadsman.cli.answering import processes
-from leadsman.cli.gaps import LATELY, ended_lately
-from leadsman.cli.remote import look, prefix_of
+from leadsman.cli.arguments import PREFIX, SETTINGS, TIMEOUT, Command, argument, device
+from leadsman.cli.commands.gaps import LATELY, ended_lately
+from leadsman.cli.exit_codes import SOME_SILENT
+from leadsman.cli.remote import any_version, app_or_device, known_brokers, look, prefix_of, running_app
 from leadsman.cli.tables import filled, json_text, say, table
 from leadsman.cli.times import local, localised, zone
 from leadsman.errors import BrokerError, ConnectionRefused, SubscriptionRefused
@@ -28,8 +31,24 @@ if TYPE_CHECKING:
     from leadsman.introspection.document import Introspection
     from leadsman.introspection.explanations import Verdict
 
-
 LEFT_OUT = "; passwords and other secrets are left out of the command: add them as you gave them here"
+
+
+def run(options: argparse.Namespace) -> int:
+    """Explain why a device is silent, or list the devices that are."""
+    brokers: Brokers
+    prefix: str | None
+    name = app_or_device(options)
+    if options.target is None and options.prefix is None:
+        brokers, prefix = known_brokers(options), None
+    else:
+        brokers, prefix = running_app(options)
+    more = given(options.target, options.config, options.set, options.mqtt)
+    answers = verdicts(brokers, prefix, name, options.timeout, more.options)
+    for each in answers.verdicts if more.left_out else ():
+        each["advice"] += LEFT_OUT if "leadsman " in each["advice"] else ""
+    show(answers, name, as_json=options.json)
+    return SOME_SILENT if any(each["state"] == "broken" for each in answers.verdicts) else 0
 
 
 class Given(NamedTuple):
@@ -84,7 +103,8 @@ def verdicts(brokers: Brokers, prefix: str | None, device: str | None, timeout: 
     Raises:
         BrokerError: the app refuses to answer, and not because it does not know the device; or the broker refuses a
             subscription.
-        LeadsmanError: no node of the cluster has the device.
+        LeadsmanError: no node of the cluster has the device, or the app answers in a form that this version does not
+            know.
         UsageError: there is no such app, or there are several.
     """
     try:
@@ -126,11 +146,12 @@ def _verdicts_of(brokers: Brokers, topics: Topics, device: str | None, timeout: 
         kept = _retained(topics, name, found.seen)
         return Answers([unanswered(name, prefix, kept, reason, datetime.now(UTC))])
     document = cast("Introspection", found.data)
-    topics = Topics(prefix, document.get("app", {}).get("root"), node)
-    if device is not None:
-        return Answers([why(device, document, _retained(topics, device, found.seen), options)])
-    retained = {name: _retained(topics, name, found.seen) for name in document.get("devices", {})}
-    return Answers(silent(document, retained, options), _ended(document))
+    with any_version():
+        topics = Topics(prefix, document.get("app", {}).get("root"), node)
+        if device is not None:
+            return Answers([why(device, document, _retained(topics, device, found.seen), options)])
+        retained = {name: _retained(topics, name, found.seen) for name in document.get("devices", {})}
+        return Answers(silent(document, retained, options), _ended(document))
 
 
 def _ended(document: "Introspection") -> list[str]:
@@ -197,3 +218,33 @@ def _retained(topics: Topics, device: str, seen: Mapping[str, Received]) -> Reta
         None if state is None else state.taken_at,
         None if lease is None else object_in(lease.payload),
     )
+
+
+COMMAND = Command(
+    run,
+    "Walks the chain from the registration of a device to what the broker retains, and names the "
+    "first link that does not pass a reading on, with the evidence and one thing to do. Without "
+    "DEVICE, lists the silent devices. Without MODULE:APP and --prefix, asks the only app at the "
+    "broker, or the only one there that has the device.",
+    (
+        "leadsman why boiler",
+        "leadsman why boiler --prefix house",
+        "leadsman why house:app boiler",
+    ),
+    "Exits with 3 if a device is silent that should not be, or if the broker cannot be reached; with "
+    "1 if the app or the broker refuses to answer, else with 0.",
+    (
+        argument(
+            "named",
+            "the app, such as house:app, and the device (default: all that are silent)",
+            nargs="*",
+            metavar="[MODULE:APP] [DEVICE]",
+            type=device,
+        ),
+        argument("--app", "the app, instead of --prefix", dest="target", metavar="MODULE:APP"),
+        *SETTINGS,
+        PREFIX,
+        TIMEOUT,
+        argument("--json", "print the verdict as JSON; without DEVICE, a list", action="store_true"),
+    ),
+)
