@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 from leadsman.cli.commands.doctor import Progress, lines, of_replacement
-from leadsman.doctor.findings import Finding
+from leadsman.doctor.checks import Finding
 
 FOUND = [
     Finding("broker", "address", "ok", "it answers"),

@@ -12,7 +12,7 @@ import pytest
 from leadsman.cli.cells import cells
 from leadsman.cli.commands import COMMANDS, doctor
 from leadsman.cli.main import main
-from leadsman.doctor.findings import Finding
+from leadsman.doctor.checks import Finding
 from leadsman.spool.file import SpoolFile
 from leadsman.spool.row import Quota, Row
 from leadsman.timing.clock import rfc3339

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from leadsman import App, Discovery
 from leadsman.cli.commands.clean import everything, left_behind
 from leadsman.cli.fleet import Fleet
-from leadsman.doctor.topic_checks import _status
-from leadsman.doctor.topic_checks import left_behind as doctor_left_behind
+from leadsman.doctor.checks import _status
+from leadsman.doctor.checks import left_behind as doctor_left_behind
 from leadsman.introspection.retained import Listed
 from leadsman.monitoring.prefix_watch import PrefixWatch
 from leadsman.mqtt.connection import Received

@@ -16,10 +16,9 @@ from leadsman.cli.exit_codes import CHECK_FAILED
 from leadsman.cli.remote import running_app
 from leadsman.cli.tables import filled, json_text, painted
 from leadsman.cli.target import load_app
-from leadsman.doctor.checks import findings
+from leadsman.doctor.checks import Finding, findings, worst
 from leadsman.doctor.examination import Examination
 from leadsman.doctor.facts import Facts
-from leadsman.doctor.findings import Finding, worst
 from leadsman.doctor.subject import Subject, of_plan, of_prefix
 from leadsman.text import clean, counted
 
