@@ -7,8 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.cli.commands import command
-from leadsman.simulation.days import DAY, FLAKY, OUTAGES, QUIET, WEATHERS, plan_of
-from leadsman.simulation.faults import BROKER, Fault, FaultPlan, Luck, chance, merged
+from leadsman.simulation.days import (
+    BROKER,
+    DAY,
+    FLAKY,
+    OUTAGES,
+    QUIET,
+    WEATHERS,
+    Fault,
+    FaultPlan,
+    Luck,
+    chance,
+    merged,
+    plan_of,
+)
 
 SPANS = st.lists(
     st.tuples(st.integers(0, 1000), st.integers(1, 100)).map(lambda pair: (float(pair[0]), float(sum(pair)))),

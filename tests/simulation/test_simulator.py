@@ -24,13 +24,10 @@ from leadsman.adapters.serial import SerialPort
 from leadsman.errors import ConfigurationError, InvalidValue
 from leadsman.settings.sources import Where
 from leadsman.simulation import guard, seam
-from leadsman.simulation.days import FLAKY, OUTAGES, QUIET
-from leadsman.simulation.faults import BROKER
-from leadsman.simulation.figures import figures_of
-from leadsman.simulation.record import HELD, MISSED, SKIPPED
+from leadsman.simulation.days import BROKER, FLAKY, OUTAGES, QUIET
+from leadsman.simulation.outcome import HELD, MISSED, SKIPPED, figures_of
 from leadsman.simulation.seam import SimulationError
-from leadsman.simulation.short_link import ShortLink
-from leadsman.simulation.simulator import Wish, simulate, stage_of
+from leadsman.simulation.simulator import ShortLink, Wish, simulate, stage_of
 from leadsman.simulation.variant import AS_WRITTEN, variant_of
 from leadsman.testing import SerialTwin
 

@@ -16,10 +16,8 @@ from leadsman.errors import ConfigurationError, LeadsmanError
 from leadsman.monitoring.log_format import wants_colour
 from leadsman.simulation.advice import Compared, advice
 from leadsman.simulation.assertion import Condition, condition_of, figures_in, shown
-from leadsman.simulation.days import WEATHERS
-from leadsman.simulation.faults import BROKER
-from leadsman.simulation.figures import Figures
-from leadsman.simulation.outcome import Outcome, Stage, named
+from leadsman.simulation.days import BROKER, WEATHERS
+from leadsman.simulation.outcome import Figures, Outcome, Stage, named
 from leadsman.simulation.picture import picture
 from leadsman.simulation.strips import BLOCKS, Pen, strips
 from leadsman.simulation.variant import AS_WRITTEN, USUAL, Variant, variant_of
