@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 
 from leadsman import App, CircuitBreaker, Context, Finds, Router
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.introspection.registry_document import Registry
+from leadsman.introspection.document import Registry
 from leadsman.mqtt.topics import topic_matches
 from leadsman.testing import Harness, Scripted, fail
 from leadsman.wiring.access import access_of

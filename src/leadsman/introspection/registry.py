@@ -15,8 +15,7 @@ from leadsman.slices import Work
 from leadsman.text import clean
 
 if TYPE_CHECKING:
-    from leadsman.introspection.document import AppSection
-    from leadsman.introspection.registry_document import RegistryDevice, RegistryHead
+    from leadsman.introspection.document import AppSection, RegistryDevice, RegistryHead
 
 LIST_SLICE = 250
 """Devices of the registry, or rows of the trace, that are described in one turn of the loop."""

@@ -22,11 +22,10 @@ from leadsman.wiring.plan import OPERATIONS
 if TYPE_CHECKING:
     from leadsman.http.door import HttpDoor
     from leadsman.introspection.document import FieldTerms
-    from leadsman.introspection.mqtt_door import MqttDoor
+    from leadsman.introspection.mqtt_door import Handle, MqttDoor, Refuse, RequestQueue
     from leadsman.introspection.registrations import Registrations
     from leadsman.introspection.registry import About, Registry
     from leadsman.introspection.registry_publication import RegistryPublication
-    from leadsman.introspection.request_queue import Handle, Refuse, RequestQueue
     from leadsman.introspection.service import Service
     from leadsman.registration.injection import Handler
     from leadsman.wiring.cluster import Cluster
@@ -249,7 +248,7 @@ class Doors:
     @cached_property
     def _requests(self) -> "RequestQueue":
         """Where requests and commands wait for their turn."""
-        from leadsman.introspection.request_queue import RequestQueue
+        from leadsman.introspection.mqtt_door import RequestQueue
 
         core = self._core
         return RequestQueue(core.slices, core.environment.clock, core.link.outbox)

@@ -30,20 +30,20 @@ from leadsman.timing.durations import human
 from leadsman.timing.schedule import zone_of
 
 if TYPE_CHECKING:
-    from leadsman.introspection.connection_document import MqttSection
-    from leadsman.introspection.counters_document import Counters
     from leadsman.introspection.document import (
         AdapterSection,
         AppSection,
+        Counters,
+        DeliveryTerms,
         DeviceSection,
         FieldTerms,
         Introspection,
+        MqttSection,
         Recent,
         Registered,
         Runtime,
     )
     from leadsman.introspection.exchange import Request
-    from leadsman.introspection.terms import DeliveryTerms
 
 
 def run(options: argparse.Namespace) -> int:

@@ -28,8 +28,7 @@ from leadsman.mqtt.topics import Topics
 from leadsman.text import clean, counted, escaped, split_urls
 
 if TYPE_CHECKING:
-    from leadsman.introspection.document import Introspection
-    from leadsman.introspection.explanations import Verdict
+    from leadsman.introspection.document import Introspection, Verdict
 
 LEFT_OUT = "; passwords and other secrets are left out of the command: add them as you gave them here"
 
