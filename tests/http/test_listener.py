@@ -7,7 +7,7 @@ import stat
 import pytest
 
 from leadsman.errors import EndpointError
-from leadsman.http.listener import bind
+from leadsman.http.door import bind
 from leadsman.settings.endpoint import Endpoint
 
 
