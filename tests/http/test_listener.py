@@ -12,7 +12,7 @@ from leadsman.http.door import bind
 
 
 def test_a_port_that_the_system_chooses_is_bound():
-    with bind(endpoint(f"127.0.0.1:{0}")) as listener:
+    with bind(endpoint("127.0.0.1:0")) as listener:
         assert listener.getsockname()[1] > 0
 
 
@@ -27,7 +27,7 @@ def test_a_port_in_use_is_named_with_what_to_do():
 
 def test_an_address_of_another_machine_is_named_with_what_to_do():
     with pytest.raises(EndpointError, match="this machine has no such address"):
-        bind(endpoint(f"192.0.2.7:{8080}"))
+        bind(endpoint("192.0.2.7:8080", "0123456789abcdef"))
 
 
 def test_a_unix_socket_is_for_its_owner_and_group_and_replaces_one_that_was_left_behind(tmp_path):
