@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from pydantic import TypeAdapter
 
 from leadsman._version import __version__
-from leadsman.introspection import document, exchange, explanations, registry_document
+from leadsman.introspection import document, exchange
 
 FILE = Path(__file__).parent.parent / "src" / "leadsman" / "http" / "openapi.json"
 _PROBLEM = "application/problem+json"
@@ -87,11 +87,11 @@ OPERATIONS = (
         "get",
         "/why/{device}",
         "Why a device is silent: the first link that passes no reading on, and what to do.",
-        explanations.Verdict,
+        document.Verdict,
         ("device",),
         ("400", "404", "503"),
     ),
-    Operation("get", "/registry", "The devices that the app offers, with their topics.", registry_document.Registry),
+    Operation("get", "/registry", "The devices that the app offers, with their topics.", document.Registry),
     Operation(
         "get",
         "/events",

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from leadsman.cli.arguments import paragraphs
-from leadsman.cli.main import CODES, parser
+from leadsman.cli.exit_codes import CODES
+from leadsman.cli.main import parser
 
 TARGET = Path(__file__).parent.parent / "docs" / "reference" / "command-line.md"
 HEAD = """# Command line

@@ -1,19 +1,26 @@
 """The access list of an app, in the syntaxes of two brokers."""
 
 import re
+import sys
 
 import pytest
 
 from leadsman import App, Context, Delivery, Discovery
-from leadsman.cli.acl import emqx, mosquitto
 from leadsman.cli.main import main
 from leadsman.doctor.access import Access, access_of
-from leadsman.errors import InvalidValue
 from leadsman.mqtt.topics import topic_matches
 from leadsman.settings.sources import Where
 from leadsman.testing import Harness, Scripted
 
-ACCESS = Access(("house/status", "house/+/state"), ("house/+/set", "house/status"))
+APP = """
+from leadsman import App
+app = App("house")
+@app.source("scale")
+async def scale():
+    yield {}
+@app.command("lamp")
+async def lamp(payload: dict): ...
+"""
 
 
 def access(app):
@@ -129,44 +136,75 @@ def test_an_app_with_homie_and_without_commands_does_not_listen_for_values():
     assert not any(each.endswith("+/+/set") and each.startswith("homie") for each in access(app).subscribe)
 
 
-def test_the_lines_for_mosquitto_name_the_user_and_join_reading_and_writing():
-    text = mosquitto("house", "ann b", ACCESS, "house/doctor/#")
+@pytest.fixture
+def acl(tmp_path, monkeypatch, capsys):
+    """What `leadsman acl` prints of an app, and its exit code."""
 
-    assert [line for line in text.splitlines() if not line.startswith("#")] == [
-        "user ann b",
+    def acl(*arguments, user=None):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.delitem(sys.modules, "house_acl", raising=False)
+        (tmp_path / "house_acl.py").write_text(APP)
+        settings = [] if user is None else ["--set", f"mqtt.username={user}", "--set", "mqtt.password=x"]
+        code = main(["acl", "house_acl:app", "--mqtt", "mqtt://x", *settings, *arguments])
+        out, err = capsys.readouterr()
+        return code, out if code == 0 else err
+
+    return acl
+
+
+def house():
+    """The access of the same app."""
+    app = App("house")
+    app.add_source("scale", steady)
+    app.add_command("lamp", adjust)
+    return access(app)
+
+
+def test_the_lines_for_mosquitto_name_the_user_and_join_reading_and_writing(acl):
+    _, text = acl(user="ann b")
+
+    user, *topics = [line for line in text.splitlines() if not line.startswith("#")]
+    assert user == "user ann b"
+    assert topics == [
         "topic readwrite house/status",
-        "topic write house/+/state",
-        "topic read house/+/set",
+        "topic readwrite house/registry/#",
+        *(f"topic write {each}" for each in house().publish if each not in house().subscribe),
+        *(f"topic read {each}" for each in house().subscribe if each not in house().publish),
     ]
     assert "# topic readwrite house/doctor/#" in text
 
 
-def test_without_a_user_name_the_lines_say_where_they_belong():
-    text = mosquitto("house", None, ACCESS, "house/doctor/#")
+def test_without_a_user_name_the_lines_say_where_they_belong(acl):
+    _, text = acl()
 
     assert "\nuser" not in text
     assert "before the first line that begins with 'user'" in text
 
 
 @pytest.mark.parametrize("user", ["a\nuser root", " a", "a\r"])
-def test_a_user_name_that_would_change_the_list_is_refused(user):
-    with pytest.raises(InvalidValue, match="cannot be written in an access list of mosquitto; use another one"):
-        mosquitto("house", user, ACCESS, "house/doctor/#")
+def test_a_user_name_that_would_change_the_list_is_refused(acl, user):
+    code, error = acl(user=user)
+
+    assert code == 78
+    assert "cannot be written in an access list of mosquitto; use another one" in error
 
 
-def test_the_rules_for_emqx_allow_these_topics_and_forbid_the_rest():
-    text = emqx("house", 'a"b\\', "house", ACCESS, "house/doctor/#")
+def test_the_rules_for_emqx_allow_these_topics_and_forbid_the_rest(acl):
+    _, text = acl("--format", "emqx", user='a"b\\')
     rules = "\n".join(line for line in text.splitlines() if not line.startswith("%%"))
 
     who = '{username, "a\\"b\\\\"}'
     assert [rules.count(f"{{{rule}") for rule in (f"allow, {who}, publish", f"allow, {who}, subscribe")] == [1, 1]
     assert rules.endswith(f'{{deny, {who}, all, ["#", "$SYS/#"]}}.')
-    assert re.findall(r'"(house/[^"]+)"', rules) == [*ACCESS.publish, *ACCESS.subscribe]
+    assert re.findall(r'"(house/[^"]+)"', rules) == [*house().publish, *house().subscribe]
     assert rules.count("}.") == 3
 
 
-def test_without_a_user_name_emqx_knows_the_app_by_its_client_id():
-    assert '{allow, {clientid, "house-one"}, publish' in emqx("house", None, "house-one", ACCESS, "house/doctor/#")
+def test_without_a_user_name_emqx_knows_the_app_by_its_client_id(acl):
+    _, text = acl("--format", "emqx", "--client-id", "house-one")
+
+    assert '{allow, {clientid, "house-one"}, publish' in text
 
 
 @pytest.mark.parametrize("command", ["acl", "check"])

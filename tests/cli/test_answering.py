@@ -1,41 +1,38 @@
 """Which process of an app the commands ask."""
 
-import json
-
 import pytest
-
-from leadsman.cli import answering
-from leadsman.cli.target import UsageError
-from leadsman.errors import BrokerError, LeadsmanError
-from leadsman.mqtt.connection import Received
-
-BROKERS = "mqtt://broker.lan"
 
 
 def node(name, *devices, kind="cluster", status="online", prefix="house"):
     members = ["attic", "cellar", "hall"]
     document = {"node": name, "kind": kind, "state": "active", "devices": devices, "members": members}
-    found = {f"{prefix}/nodes/{name}": document, f"{prefix}/nodes/{name}/status": {"state": status}}
-    return {topic: Received(topic, json.dumps(payload).encode(), True) for topic, payload in found.items()}
+    return {f"{prefix}/nodes/{name}": document, f"{prefix}/nodes/{name}/status": {"state": status}}
 
 
 CLUSTER = node("attic", "hall", "door") | node("cellar", "boiler")
+DOCUMENT = {"app": {}, "devices": {}, "jobs": {}}
 
 
 @pytest.fixture
-def kept(monkeypatch):
-    def kept(found):
-        monkeypatch.setattr(answering, "retained", lambda brokers, filters: found)
+def asked(stage):
+    """What a command asks where a broker retains this."""
 
-    return kept
+    def asked(kept, command, *devices):
+        stage.keep(kept)
+        options = [word for each in devices for word in ("--device", each)]
+        for node in ("", "nodes/attic/", "nodes/cellar/", "nodes/hall/"):
+            stage.answers(f"house/{node}introspect", DOCUMENT)
+        stage.printed = stage.run(command, "--prefix", "house", "--mqtt", "mqtt://broker.lan", *options)
+        return [topic for topic, _ in stage.requests]
+
+    return asked
 
 
 @pytest.mark.parametrize(
-    ("found", "devices", "asked"),
+    ("found", "devices", "topics"),
     [
         (CLUSTER, ["boiler"], ["house/nodes/cellar/introspect"]),
         (CLUSTER, ["hall", "door"], ["house/nodes/attic/introspect"]),
-        (CLUSTER, [], ["house/nodes/attic/introspect", "house/nodes/cellar/introspect"]),
         (CLUSTER | node("hall", "boiler", status="offline"), ["boiler"], ["house/nodes/cellar/introspect"]),
         (node("pi-1", "boiler", kind="standby") | node("pi-2", kind="standby"), ["boiler"], ["house/introspect"]),
         (node("attic", "boiler", status="offline"), ["boiler"], ["house/introspect"]),
@@ -43,30 +40,30 @@ def kept(monkeypatch):
         ({}, [], ["house/introspect"]),
     ],
 )
-def test_the_node_that_has_the_devices_is_asked_or_all_or_the_app_where_there_is_no_cluster(
-    kept, found, devices, asked
-):
-    kept(found)
-    assert [each.introspect for each in answering.processes(BROKERS, "house", devices)] == asked
+def test_the_node_that_has_the_devices_is_asked_or_the_app_where_there_is_no_cluster(asked, found, devices, topics):
+    assert asked(found, "inspect", *devices) == topics
+
+
+def test_what_can_be_put_together_is_asked_of_all_nodes(asked, stage):
+    assert asked(CLUSTER, "held") == ["house/nodes/attic/introspect", "house/nodes/cellar/introspect"]
+    assert stage.printed.out == "No device is held.\n"
 
 
 @pytest.mark.parametrize("devices", [["boilr"], ["hall", "boiler"]])
-def test_devices_that_no_node_has_are_a_named_error(kept, devices):
-    kept(CLUSTER)
-    with pytest.raises(LeadsmanError, match="leadsman cluster status house says who has what"):
-        answering.process(BROKERS, "house", devices)
+def test_devices_that_no_node_has_are_a_named_error(asked, stage, devices):
+    assert asked(CLUSTER, "inspect", *devices) == []
+    assert stage.printed.code == 1
+    assert "leadsman cluster status house says who has what" in stage.printed.err
 
 
-def test_what_one_process_answers_needs_a_device_in_a_cluster(kept):
-    kept(CLUSTER)
-    with pytest.raises(UsageError, match="write --prefix house/nodes/attic or --prefix house/nodes/cellar, or name"):
-        answering.process(BROKERS, "house")
-    assert answering.process(BROKERS, "house", ["boiler"]).status == "house/nodes/cellar/status"
+def test_what_one_process_answers_needs_a_device_in_a_cluster(asked, stage):
+    assert asked(CLUSTER, "inspect") == []
+    assert stage.printed.code == 2
+    told = "write --prefix house/nodes/attic or --prefix house/nodes/cellar, or name a device"
+    assert told in stage.printed.err
 
 
-def test_where_the_nodes_may_not_be_read_the_app_is_asked(monkeypatch):
-    def refuse(brokers, filters):
-        raise BrokerError("refused")
+def test_where_the_nodes_may_not_be_read_the_app_is_asked(asked, stage):
+    stage.broker().refuse_subscriptions = {"house/nodes/+"}
 
-    monkeypatch.setattr(answering, "retained", refuse)
-    assert answering.process(BROKERS, "house").introspect == "house/introspect"
+    assert asked(CLUSTER, "inspect") == ["house/introspect"]

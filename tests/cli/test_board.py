@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from leadsman.cli.board import Head, View, plain, screen, text_of
 from leadsman.cli.cells import clip
+from leadsman.cli.commands.watch import keys_of
 from leadsman.cli.fleet import AppRow, Row
-from leadsman.cli.keys import keys_of
 
 HEAD = Head("mqtt://broker.lan:1883", "09:00:00Z", None)
 HOUSE = AppRow("house", "online", 3.0, 3600.0, 0, 0, "5.0", 1, "")

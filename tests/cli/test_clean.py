@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.cli.clean import everything, left_behind
+from leadsman.cli.commands.clean import everything, left_behind
 from leadsman.introspection.retained import RETAINED, Listed, retained_of
 from leadsman.mqtt.topics import Topics
 

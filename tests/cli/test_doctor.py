@@ -4,8 +4,8 @@ import io
 import subprocess
 import sys
 
-from leadsman.cli.doctor import Progress, lines, of_replacement
-from leadsman.doctor.findings import Finding
+from leadsman.cli.commands.doctor import Progress, lines, of_replacement
+from leadsman.doctor.checks import Finding
 
 FOUND = [
     Finding("broker", "address", "ok", "it answers"),
@@ -31,7 +31,7 @@ def test_findings_are_grouped_wrapped_and_counted(monkeypatch):
 STUBBORN = """
 import asyncio, contextlib, sys
 from leadsman.adapters.adapter import Resource
-from leadsman.cli.doctor import examine
+from leadsman.cli.commands.doctor import examine
 from leadsman.doctor import examination
 from leadsman.doctor.subject import Subject
 from leadsman.mqtt.broker import Broker

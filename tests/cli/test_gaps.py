@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from leadsman.cli.gaps import show
 from leadsman.cli.main import main
 
 GAP = {
@@ -14,6 +13,19 @@ GAP = {
     "cause": "failed: DeviceTimeout: no answer",
     "slots": {"failed": 5, "circuit_open": 15},
 }
+
+
+@pytest.fixture
+def show(stage):
+    """What `leadsman gaps` prints of these ledgers."""
+
+    def show(ledgers, *arguments):
+        stage.answers("house/introspect", {"ledger": ledgers})
+        found = stage.run("gaps", "--prefix", "house", "--mqtt", "mqtt://broker.lan", *arguments)
+        assert (found.code, found.err) == (0, "")
+        return found.out
+
+    return show
 
 
 def ledger(counts, gaps=(), availability=None):
@@ -32,10 +44,8 @@ BOILER = ledger({"published": 1410, "replayed": 10, "failed": 5, "circuit_open":
 ATTIC = ledger({"published": 1440}, [], 100.0)
 
 
-def test_it_shows_what_came_what_did_not_and_why(capsys):
-    show({"boiler": BOILER, "attic": ATTIC}, as_json=False)
-
-    devices, gaps = capsys.readouterr().out.strip().split("\n\n")
+def test_it_shows_what_came_what_did_not_and_why(show):
+    devices, gaps = show({"boiler": BOILER, "attic": ATTIC}).strip().split("\n\n")
     rows = [line.split("  ") for line in (*devices.splitlines()[2:], *gaps.splitlines()[2:])]
     assert [[cell.strip() for cell in row if cell.strip()] for row in rows] == [
         ["boiler", "98.61 %", "1440", "1420", "failed 5, circuit open 15"],
@@ -44,11 +54,11 @@ def test_it_shows_what_came_what_did_not_and_why(capsys):
     ]
 
 
-def test_the_table_says_from_which_hour_on_it_counts(capsys):
+def test_the_table_says_from_which_hour_on_it_counts(show):
     hours = [{"start": f"2026-04-08T{hour}:00:00.000Z", "slots": 60, "counts": {"published": 60}} for hour in (10, 11)]
-    show({"attic": ATTIC | {"hours": hours[1:]}, "boiler": BOILER | {"hours": hours}, "new": ATTIC}, as_json=False)
+    printed = show({"attic": ATTIC | {"hours": hours[1:]}, "boiler": BOILER | {"hours": hours}, "new": ATTIC})
 
-    assert capsys.readouterr().out.startswith("Polls that were due since 2026-04-08 10:00:00, UTC:\n\ndevice ")
+    assert printed.startswith("Polls that were due since 2026-04-08 10:00:00, UTC:\n\ndevice ")
 
 
 def test_more_than_an_app_keeps_cannot_be_asked_for(capsys):
@@ -67,40 +77,40 @@ def test_without_an_app_a_broker_that_is_away_is_named_first(capsys, command, tm
     assert "MODULE:APP" in advice
 
 
-def test_a_gap_that_has_not_ended_says_so_and_comes_first(capsys):
+def test_a_gap_that_has_not_ended_says_so_and_comes_first(show):
     ongoing = GAP | {"since": "2026-04-08T10:40:00.000Z", "until": None, "seconds": 61.2}
-    show({"boiler": ledger({"failed": 40}, [GAP, ongoing], 0.0)}, as_json=False)
+    printed = show({"boiler": ledger({"failed": 40}, [GAP, ongoing], 0.0)})
 
-    lines = capsys.readouterr().out.splitlines()
+    lines = printed.splitlines()
     assert "1m1s, not ended" in lines[-2]
     assert "10:00:05" in lines[-1]
 
 
-def test_nearly_all_is_not_all(capsys):
-    show({"boiler": ledger({"published": 100_000, "failed": 1}, [], 99.999)}, as_json=False)
-    assert "99.99 %" in capsys.readouterr().out
+def test_nearly_all_is_not_all(show):
+    printed = show({"boiler": ledger({"published": 100_000, "failed": 1}, [], 99.999)})
+    assert "99.99 %" in printed
 
 
-def test_a_source_has_no_slots_and_a_disabled_device_no_availability(capsys):
+def test_a_source_has_no_slots_and_a_disabled_device_no_availability(show):
     source = ledger({"published": 3}) | {"slots": 0}
-    show({"source": source, "off": ledger({"disabled": 60})}, as_json=False)
+    printed = show({"source": source, "off": ledger({"disabled": 60})})
 
-    lines = capsys.readouterr().out.splitlines()
+    lines = printed.splitlines()
     assert lines[2].split() == ["source", "–", "–", "3", "–"]
     assert lines[3].split() == ["off", "–", "60", "0", "disabled", "60"]
     assert lines[-1] == "There is no gap."
 
 
-def test_a_person_reads_the_latest_gaps_and_a_program_gets_all(capsys):
+def test_a_person_reads_the_latest_gaps_and_a_program_gets_all(show):
     gaps = [GAP | {"since": f"2026-04-08T10:{minute:02}:00.000Z"} for minute in range(60)]
     many = {"a": ledger({"failed": 60}, gaps, 0.0), "b": ledger({"failed": 60}, gaps, 0.0)}
 
-    show(many, as_json=False)
-    assert capsys.readouterr().out.splitlines()[-1].startswith("… and 20 earlier gaps")
-    show(many, as_json=True)
-    assert json.loads(capsys.readouterr().out) == many
+    printed = show(many)
+    assert printed.splitlines()[-1].startswith("… and 20 earlier gaps")
+    printed = show(many, "--json")
+    assert json.loads(printed) == many
 
 
-def test_words_of_devices_cannot_control_the_terminal(capsys):
-    show({"a\x1b[2J": ledger({"failed": 1}, [GAP | {"cause": "failed: \x1b]0;x\x07"}], 0.0)}, as_json=False)
-    assert "\x1b" not in capsys.readouterr().out
+def test_words_of_devices_cannot_control_the_terminal(show):
+    printed = show({"a\x1b[2J": ledger({"failed": 1}, [GAP | {"cause": "failed: \x1b]0;x\x07"}], 0.0)})
+    assert "\x1b" not in printed

@@ -1,16 +1,14 @@
 """What `leadsman inspect` shows to a person."""
 
 import re
+import sys
 from typing import get_type_hints
 
 import pytest
 
-from leadsman import App, Cron
-from leadsman.cli.inspect import show, show_identity, show_plans
-from leadsman.cli.main import COMMANDS
+from leadsman.cli.commands import command
+from leadsman.cli.main import main
 from leadsman.introspection.document import Introspection
-from leadsman.introspection.requests import ON_REQUEST, SECTIONS
-from leadsman.settings.sources import Where
 
 RUNTIME = {
     "status": "circuit_open",
@@ -56,38 +54,50 @@ def document(**runtime):
     }
 
 
-def test_it_shows_how_often_the_circuit_opened_and_how_long_it_is_until_the_next_probe(capsys):
-    show(document(), as_json=False)
+@pytest.fixture
+def show(stage):
+    """What `leadsman inspect` prints of a document of a running app."""
 
-    out = capsys.readouterr().out
+    def show(document):
+        stage.answers("house/introspect", document)
+        found = stage.run("inspect", "--prefix", "house", "--mqtt", "mqtt://broker.lan")
+        assert (found.code, found.err) == (0, "")
+        return found.out
+
+    return show
+
+
+def test_it_shows_how_often_the_circuit_opened_and_how_long_it_is_until_the_next_probe(show):
+    printed = show(document())
+
+    out = printed
     assert "open (opened 3 times)" in out
     assert "2026-04-08 10:02:00, in 1m18s" in out
 
 
-def test_names_and_words_of_an_app_cannot_drive_the_terminal(capsys):
+def test_names_and_words_of_an_app_cannot_drive_the_terminal(show):
     found = document(status="ok\x1b[2J", circuit="\x1b]0;x\x07")
     found["app"]["name"] = "house\x1b[2J"
     found["devices"]["\x1b[2J"] = found["devices"].pop("meter")
 
-    show(found, as_json=False)
+    printed = show(found)
 
-    assert "\x1b" not in capsys.readouterr().out
+    assert "\x1b" not in printed
 
 
-def test_a_poll_that_is_due_has_no_time_left(capsys):
-    show(document(next_due_at="2026-04-08T10:00:42.000Z", opens=1), as_json=False)
+def test_a_poll_that_is_due_has_no_time_left(show):
+    printed = show(document(next_due_at="2026-04-08T10:00:42.000Z", opens=1))
 
-    out = capsys.readouterr().out
+    out = printed
     assert "2026-04-08 10:00:42  OSError" in out
     assert "opened" not in out
 
 
 def test_each_section_of_a_running_app_can_be_chosen():
-    [inspect] = [command for command in COMMANDS if command.name == "inspect"]
-    [section] = [argument for argument in inspect.arguments if argument.flag == "--section"]
+    [section] = [argument for argument in command("inspect").arguments if argument.flag == "--section"]
 
-    assert set(section.options["choices"]) == {*SECTIONS, *ON_REQUEST} == set(get_type_hints(Introspection))
-    assert set(ON_REQUEST_ALONE) == set(ON_REQUEST)
+    assert set(section.options["choices"]) == set(get_type_hints(Introspection))
+    assert set(ON_REQUEST_ALONE) < set(section.options["choices"])
     assert all(name in section.help for name in section.options["choices"])
 
 
@@ -101,18 +111,35 @@ def test_each_section_of_a_running_app_can_be_chosen():
         ("fields", "meter   watts  Leistung  W     –             1"),
     ],
 )
-def test_a_section_that_a_request_must_name_is_shown_to_a_person(capsys, section, shown):
-    show({section: ON_REQUEST_ALONE[section]}, as_json=False)
+def test_a_section_that_a_request_must_name_is_shown_to_a_person(show, section, shown):
+    printed = show({section: ON_REQUEST_ALONE[section]})
 
-    assert shown in capsys.readouterr().out
+    assert shown in printed
 
 
-def identity(tmp_path, capsys, monkeypatch, *, app=None, url="mqtt://localhost", **environment):
-    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
-    app = app or App("meter")
-    app.load(Where({"MQTT__URL": url} | environment, tmp_path, None, {}, tmp_path / "secrets"))
-    show_identity(app)
-    return capsys.readouterr().out
+@pytest.fixture
+def check(tmp_path, monkeypatch, capsys):
+    """What `leadsman check` prints of an app."""
+
+    def check(code, **environment):
+        (tmp_path / "checked.py").write_text("from leadsman import App, Cron\n" + code)
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.delitem(sys.modules, "checked", raising=False)
+        monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        assert main(["check", "checked:app"]) == 0
+        return capsys.readouterr().out
+
+    return check
+
+
+METER = """
+app = App("meter")
+@app.telemetry("power", interval=1)
+async def power() -> dict[str, float]: return {"watts": 1.0}
+"""
 
 
 @pytest.mark.parametrize(
@@ -129,19 +156,20 @@ def identity(tmp_path, capsys, monkeypatch, *, app=None, url="mqtt://localhost",
         ({"MQTT__CLIENT_ID": "mine"}, [r"client id     mine +environment MQTT__CLIENT_ID\n"]),
     ],
 )
-def test_check_shows_prefix_client_id_and_state_with_their_origins(tmp_path, capsys, monkeypatch, environment, lines):
-    shown = identity(tmp_path, capsys, monkeypatch, **environment)
+def test_check_shows_prefix_client_id_and_state_with_their_origins(tmp_path, check, environment, lines):
+    shown = check(METER, **environment)
 
     assert [line for line in lines if re.search(line, shown) is None] == [], shown
     assert re.search(rf"state +{re.escape(str(tmp_path))} +STATE_DIRECTORY\n", shown)
 
 
-def test_check_says_that_a_broker_of_the_old_version_may_refuse_a_long_client_id(tmp_path, capsys, monkeypatch):
-    old, long = "mqtt://localhost?protocol=3.1.1", {"MQTT__CLIENT_ID": "x" * 24}
+@pytest.mark.parametrize(
+    ("protocol", "length", "said"), [("3.1.1", 24, True), ("5.0", 24, False), ("3.1.1", 23, False)]
+)
+def test_check_says_that_a_broker_of_the_old_version_may_refuse_a_long_client_id(check, protocol, length, said):
+    url = f"mqtt://localhost?protocol={protocol}"
 
-    assert "MQTT 3.1.1 may refuse" in identity(tmp_path, capsys, monkeypatch, url=old, **long)
-    assert "may refuse" not in identity(tmp_path, capsys, monkeypatch, **long)
-    assert "may refuse" not in identity(tmp_path, capsys, monkeypatch, url=old, MQTT__CLIENT_ID="x" * 23)
+    assert ("MQTT 3.1.1 may refuse" in check(METER, MQTT__URL=url, MQTT__CLIENT_ID="x" * length)) is said
 
 
 @pytest.mark.parametrize(
@@ -152,29 +180,28 @@ def test_check_says_that_a_broker_of_the_old_version_may_refuse_a_long_client_id
         ({"last_error": "a\x1b[2J"}, r"last error: a\x1b[2J"),
     ],
 )
-def test_the_health_of_an_adapter_is_shown_in_words_with_units(health, shown, capsys):
+def test_the_health_of_an_adapter_is_shown_in_words_with_units(health, shown, show):
     adapter = {"adapter": "SerialPort", "open": True, "error": None, "reopened": 1, "health": health}
 
-    show({"adapters": [adapter]}, as_json=False)
+    printed = show({"adapters": [adapter]})
 
-    assert capsys.readouterr().out == f"adapter SerialPort: open, reopened 1 time, {shown}\n"
+    assert printed == f"adapter SerialPort: open, reopened 1 time, {shown}\n"
 
 
-def test_check_says_when_a_cron_schedule_is_due_next_and_what_is_subscribed_to(capsys):
-    app = App("house")
-    begin = app.telemetry("bins", schedule=Cron("30 6 * * *", zone="Europe/Berlin", at_start=True))
-    rest = app.telemetry("meter", schedule="0 0 1 1 *")
-    for register in (begin, rest):
-        register(lambda: None)
-
-    @app.subscribe("tele/+/SENSOR")
-    def heard(payload: str) -> None: ...
-
-    show_plans(app)
-
-    lines = capsys.readouterr().out.splitlines()
-    assert re.fullmatch(
-        r"bins is polled at the start of the app, and then on \w+ \d{4}-\d\d-\d\d at 06:30 \(Europe/Berlin\)", lines[1]
+def test_check_says_when_a_cron_schedule_is_due_next_and_what_is_subscribed_to(check):
+    shown = check(
+        "app = App('house')\n"
+        "@app.telemetry('bins', schedule=Cron('30 6 * * *', zone='Europe/Berlin', at_start=True))\n"
+        "def bins() -> None: ...\n"
+        "@app.telemetry('meter', schedule='0 0 1 1 *')\n"
+        "def meter() -> None: ...\n"
+        "@app.subscribe('tele/+/SENSOR')\n"
+        "def heard(payload: str) -> None: ...\n"
     )
-    assert re.fullmatch(r"meter is polled next on \w+ \d{4}-01-01 at 00:00 \(the zone of this machine\)", lines[2])
-    assert re.fullmatch(r"messages at tele/\+/SENSOR go to .*heard", lines[3])
+
+    first, second, third = (line for line in shown.splitlines() if " is polled " in line or "messages at" in line)
+    assert re.fullmatch(
+        r"bins is polled at the start of the app, and then on \w+ \d{4}-\d\d-\d\d at 06:30 \(Europe/Berlin\)", first
+    )
+    assert re.fullmatch(r"meter is polled next on \w+ \d{4}-01-01 at 00:00 \(the zone of this machine\)", second)
+    assert re.fullmatch(r"messages at tele/\+/SENSOR go to .*heard", third)

@@ -1,15 +1,18 @@
 """The command line as a whole."""
 
+import json
 import re
 import shlex
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from leadsman import App
 from leadsman.cli.app_cli import command_line
-from leadsman.cli.cells import cells
-from leadsman.cli.main import COMMANDS, GROUPS, main, parser
+from leadsman.cli.commands import COMMANDS, GROUPS, command
+from leadsman.cli.main import main, parser
 
 
 def test_an_argument_that_a_command_does_not_have_is_refused_with_the_usage_of_that_command(capsys):
@@ -159,31 +162,62 @@ def test_a_flag_that_run_refuses_is_refused_by_check(capsys, empty):
 def test_each_command_is_in_one_group_of_the_help(capsys):
     grouped = [name for names in GROUPS.values() for name in names]
 
-    assert sorted(grouped) == sorted(command.name for command in COMMANDS)
+    assert sorted(grouped) == sorted(COMMANDS)
     listed = help_of([], capsys)
     for title, names in GROUPS.items():
         assert f"\n{title}:\n  {names[0]} " in listed
     assert listed.startswith("usage: leadsman [-h] [--version] COMMAND")
 
 
-@pytest.mark.parametrize("command", [None, *(command.name for command in COMMANDS)])
-def test_each_help_has_an_example_and_80_columns_on_any_terminal(command, capsys, monkeypatch):
+@pytest.mark.parametrize("name", [None, *COMMANDS])
+def test_each_help_has_an_example_and_80_columns_on_any_terminal(name, capsys, monkeypatch):
     shown = []
     for columns in ("40", "200"):
         monkeypatch.setenv("COLUMNS", columns)
-        shown.append(help_of([command] if command else [], capsys))
+        shown.append(help_of([name] if name else [], capsys))
 
     assert shown[0] == shown[1]
-    assert [line for line in shown[0].splitlines() if cells(line) > 80] == []
+    assert [line for line in shown[0].splitlines() if len(line) > 80] == []
     examples = shown[0].partition("\nexamples:\n")[2].partition("\n\n")[0]
-    assert f"leadsman {command or 'why'}" in examples
+    assert f"leadsman {name or 'why'}" in examples
 
 
 def test_each_example_is_a_command_line_that_is_understood():
-    for command in COMMANDS:
-        for example in command.examples:
+    for name in COMMANDS:
+        for example in command(name).examples:
             words = shlex.split(example.removeprefix("source <(").removesuffix(")"))
             while "leadsman" in words[:1]:
                 end = next((words.index(each) for each in ("&&", "|", ">", ">>") if each in words), len(words))
                 parser().parse_args(words[1:end])
                 words = words[end + 1 :]
+
+
+def test_each_command_has_a_row_in_the_table_and_a_file_or_a_room_of_its_own():
+    files = {path.stem for path in Path("src/leadsman/cli/commands").glob("[a-z]*.py")}
+
+    elsewhere = {name for name, entry in COMMANDS.items() if entry.module != f"leadsman.cli.commands.{name}"}
+    assert files == set(COMMANDS) - elsewhere
+    assert elsewhere == {"cluster", "demo"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "loaded"),
+    [
+        (["--help"], []),
+        (["--version"], []),
+        (["health", "--help"], ["leadsman.cli.commands.health"]),
+        (["simulate", "--help"], ["leadsman.cli.commands.simulate"]),
+        (["demo", "--help"], ["leadsman.demo", "leadsman.demo.command"]),
+    ],
+)
+def test_only_the_command_that_is_typed_is_imported(arguments, loaded):
+    code = (
+        "import atexit, json, sys; from leadsman.cli.main import main\n"
+        "kinds = 'leadsman.cli.commands.', 'leadsman.demo', 'leadsman.introspection.sections', 'pydantic'\n"
+        "found = lambda: [each for each in sorted(sys.modules) if each.startswith(kinds)]\n"
+        "atexit.register(lambda: json.dump(found(), sys.stderr))\n"
+        f"main({arguments})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+
+    assert (done.returncode, json.loads(done.stderr)) == (0, loaded)

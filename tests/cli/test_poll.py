@@ -2,37 +2,25 @@
 
 import pytest
 
-from leadsman.cli import poll, remote
 from leadsman.cli.main import main
-from leadsman.errors import BrokerError
-from leadsman.mqtt.topics import Topics
 
 READS = {"kind": "telemetry", "handler": "read", "needs": [], "enabled": True}
 TERMS = {"celsius": {"unit": "°C", "precision": 1}, "air.co2": {"unit": "ppm"}}
 
 
 @pytest.fixture
-def asked(monkeypatch, capsys):
+def asked(stage):
     """Polls a device of an app that gives this answer. Returns the exit code, what was asked, and what was printed."""
 
     def run(answer, *arguments, registered=(READS,), root=None):
-        topics = []
         about = {"app": {"root": root}, "fields": {"boiler": TERMS}, "devices": {}}
         if registered:
             about["devices"]["boiler"] = {"registrations": list(registered)}
-
-        def ask(brokers, topic, request, timeout, **options):
-            topics.append((topic, timeout))
-            if topic.endswith("/introspect"):
-                return about
-            if isinstance(answer, Exception):
-                raise answer
-            return answer
-
-        monkeypatch.setattr(poll, "ask", ask)
-        monkeypatch.setattr(poll, "process", lambda brokers, prefix, devices: Topics(prefix))
-        code = main(["poll", "boiler", "--prefix", "house", "--mqtt", "mqtt://broker.lan", *arguments])
-        return code, topics, capsys.readouterr()
+        stage.answers("house/introspect", about)
+        for topic in ("house/boiler/get", "house/get"):
+            stage.answers(topic, [{"data": None}] if answer is None else answer)
+        printed = stage.run("poll", "boiler", "--prefix", "house", "--mqtt", "mqtt://broker.lan", *arguments)
+        return printed.code, [topic for topic, _ in stage.requests], printed
 
     return run
 
@@ -41,7 +29,7 @@ def test_a_reading_is_printed_in_one_line_with_units_and_the_decimals_of_its_typ
     code, topics, printed = asked({"celsius": 21.5483, "air": {"co2": 812, "fan": None}, "door": "open", "ok": True})
 
     assert code == 0
-    assert topics == [("house/introspect", 5.0), ("house/boiler/get", 60.0)]
+    assert topics == ["house/introspect", "house/boiler/get"]
     assert printed.out == "boiler: celsius 21.5 °C, air.co2 812 ppm, air.fan null, door open, ok true\n"
 
 
@@ -57,12 +45,12 @@ def test_a_poll_that_gives_nothing_to_publish_says_so(asked):
 
 
 def test_the_topics_of_the_root_device_have_no_level_for_it(asked):
-    assert asked({"celsius": 1.0}, root="boiler")[1][1][0] == "house/get"
+    assert asked({"celsius": 1.0}, root="boiler")[1][1] == "house/get"
 
 
 @pytest.mark.parametrize("error", ["DeviceTimeout: no answer", "no answer at 'house/boiler/get': nobody listens there"])
 def test_why_there_is_no_reading_is_said_and_exits_with_1(asked, error):
-    code, _, printed = asked(BrokerError(error))
+    code, _, printed = asked(error)
 
     assert (code, printed.out, printed.err) == (1, "", f"leadsman: {error}\n")
 
@@ -78,7 +66,7 @@ def test_why_there_is_no_reading_is_said_and_exits_with_1(asked, error):
 def test_what_nobody_can_poll_is_not_asked(asked, registered, told):
     code, topics, printed = asked({}, registered=registered)
 
-    assert (code, [topic for topic, _ in topics]) == (1, ["house/introspect"])
+    assert (code, topics) == (1, ["house/introspect"])
     assert told in printed.err
 
 
@@ -92,8 +80,17 @@ def test_one_device_must_be_named(arguments, capsys):
     assert "device" in capsys.readouterr().err
 
 
-def test_the_app_is_found_by_the_device(monkeypatch, capsys):
-    monkeypatch.setattr(remote, "retained", lambda brokers, filters: {})
+def test_the_app_is_found_by_the_device(stage):
+    found = stage.run("poll", "boiler", "--mqtt", "mqtt://broker.lan")
 
-    assert main(["poll", "boiler", "--mqtt", "mqtt://broker.lan"]) == 2
-    assert "no app has published a registry" in capsys.readouterr().err
+    assert found.code == 2
+    assert "no app has published a registry" in found.err
+
+
+def test_an_app_that_does_not_answer_is_waited_for_as_long_as_is_said(stage):
+    found = stage.run("poll", "boiler", "--prefix", "house", "--mqtt", "mqtt://broker.lan", "--timeout", "20ms")
+
+    assert (found.code, "no answer at 'house/introspect' on mqtt://broker.lan:1883 within 0.02 s" in found.err) == (
+        1,
+        True,
+    )

@@ -2,12 +2,12 @@
 
 import io
 import json
+import re
 import sys
 from xml.etree import ElementTree
 
 import pytest
 
-from leadsman.cli import simulate
 from leadsman.cli.main import main
 
 HOUSE = """
@@ -155,26 +155,22 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize(("waited", "shown"), [(0.5, ""), (2.0, "simulating policy 1 of 2, retry=3: 50%")])
-def test_progress_is_shown_on_a_terminal_after_a_second_and_cleared_at_the_end(monkeypatch, waited, shown):
-    now = [0.0]
-    monkeypatch.setattr(simulate, "time", type("Time", (), {"monotonic": staticmethod(lambda: now[0])}))
-    monkeypatch.setattr(sys, "stderr", Terminal())
+@pytest.mark.slow
+def test_progress_is_shown_on_a_terminal_after_a_second_and_cleared_at_the_end(run, monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
 
-    with simulate.Progress(2) as progress:
-        now[0] = waited
-        progress.of("retry=3")(0.5)
-    written = sys.stderr.getvalue()
+    assert run("--policy", "retry=3", "--for", "20d")[0] == 0
 
-    assert shown in written
-    assert written == "" or written.endswith("\r\x1b[K")
+    written = terminal.getvalue()
+    assert re.search(r"\r\x1b\[Ksimulating policy [12] of 2, (as written|retry=3): \d+%", written)
+    assert written.endswith("\r\x1b[K")
 
 
-def test_no_progress_is_shown_elsewhere(monkeypatch):
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
-    monkeypatch.setattr(simulate, "PATIENCE", 0.0)
+def test_a_day_that_takes_no_second_shows_no_progress(run, monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
 
-    with simulate.Progress(1) as progress:
-        progress.of("retry=3")(0.5)
+    assert run("--policy", "never", "--for", "1h")[0] == 0
 
-    assert sys.stderr.getvalue() == ""
+    assert terminal.getvalue() == ""

@@ -4,21 +4,17 @@
 import io
 import json
 import re
+import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from leadsman.cli import answering, clean, doctor, poll, remote, watch, why
 from leadsman.cli.cells import cells
-from leadsman.cli.main import COMMANDS, main
-from leadsman.cli.why import Answers
-from leadsman.doctor.findings import Finding
-from leadsman.monitoring import watchdog
-from leadsman.mqtt.brokers import Brokers
-from leadsman.mqtt.connection import Received
-from leadsman.spool import backup
-from leadsman.spool.backup import View
+from leadsman.cli.commands import COMMANDS, doctor
+from leadsman.cli.main import main
+from leadsman.doctor.checks import Finding
+from leadsman.spool.file import SpoolFile
+from leadsman.spool.row import Quota, Row
 from leadsman.timing.clock import rfc3339
 
 EXPECTED = Path(__file__).parent / "at_80_columns"
@@ -43,10 +39,12 @@ def runtime(status="ok", **more):
     return {
         "status": status,
         "held": status == "held",
+        "stale": False,
         "circuit": "closed",
+        "opened_at": None,
         "opens": 0,
         "consecutive_failures": 0,
-        "counters": {"polls": 1440, "retried_polls": 3},
+        "counters": {"polls": 1440, "failed_polls": 2, "retried_polls": 3},
         "last_success_at": at(-20),
         "next_due_at": at(40),
         "failing_since": None,
@@ -61,7 +59,8 @@ FAILING = {
         circuit="open",
         opens=3,
         consecutive_failures=57,
-        counters={"polls": 12_880, "retried_polls": 412},
+        opened_at=at(-85_000),
+        counters={"polls": 12_880, "failed_polls": 500, "retried_polls": 412},
         last_success_at=at(-86_400),
         next_due_at=at(300),
         failing_since=at(-86_000),
@@ -151,20 +150,14 @@ DOCUMENT = {
     },
     "fields": {"Küche": {"temperature": {"unit": "°C", "device_class": "temperature", "precision": 1}}},
 }
-VERDICTS = [
-    {
-        "device": name,
-        "link": "circuit",
-        "state": "broken",
-        "summary": "its circuit is open: the device failed 57 polls in a row, and is only probed now and then",
-        "since": at(-86_000),
-        "cause": f"it fails with {UNAVAILABLE} for 23h53m; leadsman probes it every 5 min",
-        "evidence": [f"the last error was {UNAVAILABLE}", "the last value was 21.5 °C, 48 %, 812 ppm and 1013.2 hPa"],
-        "advice": f"plug the device in; then: leadsman circuit --prefix house --device '{name}' --action close",
-    }
-    for name in FAILING
-]
-ENDED = [f"{name} was silent 16:35:13 to 16:35:25 (12s): failed: {GARBLED}" for name in WELL[:3]]
+ENDED = {"since": at(-1500), "until": at(-1488), "seconds": 12.0, "cause": f"failed: {GARBLED}"}
+READS = {"kind": "telemetry", "handler": "read", "needs": ["SerialPort"], "enabled": True}
+SILENT = {
+    "app": DOCUMENT["app"],
+    "devices": {name: {"registrations": [READS], "runtime": each} for name, each in RUNTIMES.items()},
+    "jobs": {},
+    "ledger": {name: {"at": at(0), "gaps": [ENDED]} for name in WELL[:3]},
+}
 FOUND = [
     Finding("broker", "address", "ok", "mqtt://broker.wohnung.example.net:1883 answers, 4 ms away"),
     Finding(
@@ -216,10 +209,6 @@ for name in {names!r}:
 """
 
 
-def kept(topic, document):
-    return {topic: Received(topic, json.dumps(document).encode(), True)}
-
-
 REGISTRY = {
     "app": "house",
     "introspect": "house/introspect",
@@ -227,19 +216,6 @@ REGISTRY = {
 }
 STATUS = {"state": "online", "session": 7, "at": at(-3), "uptime_s": 90_061.0, "devices": RUNTIMES}
 STATUS |= {"mqtt": {"protocol": "5.0", "connects": 12, "outbox_messages": 1203, "last_error": "keep alive timeout"}}
-
-
-def board(*arguments, **options):
-    """Print the board, from messages instead of those of a broker."""
-    watcher = watch.Watcher(Brokers.of("mqtt://broker.lan"), ())
-    watcher._away_since = None
-    messages = kept("house/registry", REGISTRY) | kept("house/status", STATUS)
-    messages |= {
-        topic: each for name, value in VALUES.items() for topic, each in kept(f"house/{name}/state", value).items()
-    }
-    for message in messages.values():
-        watcher._fleet.hear(message, NOW)
-    watcher._print(as_json=False)
 
 
 ARGUMENTS = {
@@ -266,38 +242,46 @@ ARGUMENTS = {
 
 
 @pytest.fixture
-def printed(monkeypatch, capsys, tmp_path):
+def printed(monkeypatch, stage, tmp_path):
     """Types a command in a terminal with so many columns, and returns what it prints."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "house_80.py").write_text(APP.format(names=WELL), "utf-8")
+    (tmp_path / "health.json").write_text(
+        json.dumps({"at": time.monotonic(), "period": 10.0, "fresh": True, "words": f"house runs; {UNAVAILABLE}"})
+    )
+    spool = SpoolFile(tmp_path / "outbox.db", Quota(least_free=0))
+    spool.open()
+    spool.write([Row(1, 7, "house/Küche/state", b"21.5", 1, True, NOW, None, False)], (), [])
+    spool.close()
     monkeypatch.setenv("STATE_DIRECTORY", "/var/lib/house")
-    monkeypatch.setattr(watch, "time", SimpleNamespace(time=lambda: NOW))
-    monkeypatch.setattr(watch, "watch", board)
-    monkeypatch.setattr(why, "verdicts", lambda *arguments: Answers(VERDICTS, ENDED))
-    monkeypatch.setattr(remote, "ask", lambda *arguments, **options: DOCUMENT)
-    monkeypatch.setattr(poll, "ask", lambda brokers, topic, *_, **__: DOCUMENT if "introspect" in topic else READING)
-    monkeypatch.setattr(answering, "retained", lambda *arguments: {})
-    monkeypatch.setattr(remote, "retained", lambda *arguments: kept(f"house/nodes/{NODE['node']}", NODE))
-    monkeypatch.setattr(clean, "retained", lambda *arguments: kept("house/registry", REGISTRY))
+    monkeypatch.setattr("time.time", lambda: NOW)
     monkeypatch.setattr(doctor, "_facts", lambda subject: None)
     monkeypatch.setattr(doctor, "findings", lambda facts: FOUND)
-    monkeypatch.setattr(doctor.time, "monotonic", lambda: 0.0)
-    monkeypatch.setattr(backup, "look", lambda path: View(12, 3456, NOW, {}, ()))
-    monkeypatch.setattr(watchdog, "read_health", lambda path, now: (True, f"house runs; {UNAVAILABLE}"))
+    monkeypatch.setenv("MQTT__HOST", "broker.lan")
+    stage.keep({"house/registry": REGISTRY, "house/status": STATUS})
+    stage.keep({f"house/{name}/state": value for name, value in VALUES.items()})
+    stage.answers("house/Küche/get", READING)
+    for topic in ("hold", "release", "circuit"):
+        stage.answers(f"house/Wärmepumpe im Keller/{topic}/set", {"circuit": "isolated"})
 
     def run(command, width=80, *arguments):
         monkeypatch.setenv("COLUMNS", str(width))
-        main([command, *(arguments or ARGUMENTS[command])])
-        out, err = capsys.readouterr()
-        assert err == ""
-        return out
+        if command == "cluster":
+            stage.keep({f"house/nodes/{NODE['node']}": NODE, f"house/nodes/{NODE['node']}/status": {"state": "online"}})
+        answer = {"why": SILENT, "watch": [{"data": None}]}.get(command, DOCUMENT)
+        stage.answers("house/introspect", answer)
+        if command == "doctor":  # which asks nobody here, and says how long it took
+            monkeypatch.setattr("time.monotonic", lambda: 0.0)
+        found = stage.run(command, *(arguments or ARGUMENTS[command]))
+        assert found.err == ""
+        return found.out
 
     return run
 
 
 def test_each_command_that_prints_for_a_person_is_looked_at():
-    assert set(ARGUMENTS) | PROGRAMS | LOGS == {command.name for command in COMMANDS}
+    assert set(ARGUMENTS) | PROGRAMS | LOGS == set(COMMANDS)
 
 
 @pytest.mark.parametrize("command", ARGUMENTS)
@@ -319,11 +303,10 @@ def test_it_looks_so_on_80_columns(printed, command):
     assert found == file.read_text("utf-8")
 
 
-def test_the_device_that_is_asked_about_is_explained_within_80_columns(printed, monkeypatch):
-    monkeypatch.setattr(why, "verdicts", lambda *arguments: Answers(VERDICTS[:1]))
+def test_the_device_that_is_asked_about_is_explained_within_80_columns(printed):
+    lines = printed("why", 80, "Wärmepumpe im Keller", "--prefix", "house").splitlines()
 
-    lines = printed("why", 80, "boiler", "--prefix", "house").splitlines()
-
+    assert len(lines) > 5
     assert [line for line in lines if cells(line) > 80] == []
 
 

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from leadsman.cli import keys, watch
+from leadsman.cli.commands import watch
+from leadsman.cli.commands.watch import Watcher
 from leadsman.cli.main import main
-from leadsman.cli.watch import Watcher
 from leadsman.errors import BrokerError, ConnectionRefused, SubscriptionRefused, TlsRefused
 from leadsman.mqtt.brokers import Brokers
 from leadsman.mqtt.connection import Received
@@ -118,10 +118,10 @@ def test_a_terminal_that_is_gone_cannot_be_given_back_and_that_is_no_error(monke
 
     leader, follower = os.openpty()
     with open(follower, "r+b", buffering=0, closefd=True) as terminal:
-        monkeypatch.setattr(keys.sys, "stdin", terminal)
-        monkeypatch.setattr(keys.sys, "stdout", terminal)
-        with keys.full_screen():
-            monkeypatch.setattr(keys.termios, "tcsetattr", gone)
+        monkeypatch.setattr(watch.sys, "stdin", terminal)
+        monkeypatch.setattr(watch.sys, "stdout", terminal)
+        with watch.full_screen():
+            monkeypatch.setattr(watch.termios, "tcsetattr", gone)
     os.close(leader)
 
 

@@ -1,16 +1,12 @@
 """What `leadsman why` asks, and what it prints."""
 
 import json
-from pathlib import Path
 
 import pytest
 
-from leadsman.cli import remote, why
 from leadsman.cli.main import main
-from leadsman.cli.remote import Looked
-from leadsman.errors import BrokerError, ConnectionRefused, SubscriptionRefused
+from leadsman.errors import BrokerError
 from leadsman.mqtt.connection import Received
-from leadsman.mqtt.topics import Topics
 
 HELD = {
     "held": True,
@@ -42,18 +38,15 @@ def document(**devices):
 
 
 @pytest.fixture
-def ask(monkeypatch, capsys):
-    def asked(*arguments, finds):
-        def look(broker, topic, request, timeout, filters, status):
-            asked.request, asked.filters = request, (status, *filters)
-            if isinstance(finds, BrokerError):
-                raise finds
-            return finds
+def ask(stage):
+    """Ask an app that answers this: a document, an error as text, or nothing for None."""
 
-        monkeypatch.setattr(why, "look", look)
-        monkeypatch.setattr(why, "processes", lambda brokers, prefix, devices: [Topics(prefix)])
-        code = main(["why", *arguments, "--prefix", "house", "--mqtt", "mqtt://broker.lan"])
-        return code, capsys.readouterr().out
+    def asked(*arguments, finds, kept=()):
+        if finds is not None:
+            stage.answers("house/introspect", finds)
+        stage.keep(dict(kept))
+        found = stage.run("why", *arguments, "--prefix", "house", "--mqtt", "mqtt://broker.lan", "--timeout", "20ms")
+        return found.code, found.out
 
     return asked
 
@@ -62,47 +55,64 @@ OF_THE_APP = ("house/state", "house/availability", "house/lease")
 """Which device is the root, and whether nodes share the app, is known with the answer."""
 
 
-def test_one_device_is_explained_and_the_exit_code_says_that_it_is_broken(ask):
-    code, printed = ask("boiler", finds=Looked(document(boiler=HELD), None, False, {}))
+def test_one_device_is_explained_and_the_exit_code_says_that_it_is_broken(ask, stage):
+    code, printed = ask("boiler", finds=document(boiler=HELD))
 
     assert code == 3
-    assert ask.request == {"devices": ["boiler"]}
-    assert ask.filters == ("house/status", "house/boiler/state", "house/boiler/availability", *OF_THE_APP)
+    assert stage.requests == [("house/introspect", {"devices": ["boiler"]})]
+    read = ("house/status", "house/boiler/state", "house/boiler/availability", *OF_THE_APP)
+    assert set(read) <= set(stage.broker().filters)
     first, *_, last = printed.splitlines()
     assert first == 'boiler: it failed, and waits for a person, as on_failure="hold" says, since 2026-11-22 08:50:00'
     assert last == "To do: mend it, then: leadsman release --mqtt mqtt://broker.lan --prefix house --device boiler"
 
 
+LEFT_OUT = "; passwords and other secrets are left out of the command: add them as you gave them here"
+
+
 @pytest.mark.parametrize(
     ("arguments", "options", "left_out"),
     [
-        ((None, None, (), None), "", False),
-        (("house:app", Path("a b.toml"), ("x.y=1",), None), " house:app --config 'a b.toml' --set x.y=1", False),
-        ((object(), None, (), "mqtt://a,mqtts://b?ca=/c.pem"), " --mqtt 'mqtt://a,mqtts://b?ca=/c.pem'", False),
-        ((None, None, (), "mqtt://me:s3cret@a, mqtt://me:s3/c@ret@b:1"), " --mqtt mqtt://a,mqtt://b:1", True),
-        ((None, None, ("mqtt.password=s3cret", "mqtt.url=mqtt://me:s3cret@a"), None), "", True),
+        ((), "--mqtt mqtt://broker.lan", False),
+        (("--set", "x.y=1"), "--set x.y=1 --mqtt mqtt://broker.lan", False),
+        (("--mqtt", "mqtt://broker.lan,mqtt://b.lan"), "--mqtt mqtt://broker.lan,mqtt://b.lan", False),
+        (
+            ("--mqtt", "mqtt://me:s3cret@broker.lan, mqtt://me:s3@cret@b.lan:1"),
+            "--mqtt mqtt://broker.lan,mqtt://b.lan:1",
+            True,
+        ),
+        (("--set", "mqtt.password=s3cret"), "--mqtt mqtt://broker.lan", True),
+        (("--set", "mqtt.url=mqtt://me:s3cret@broker.lan"), "--mqtt mqtt://broker.lan", True),
     ],
 )
-def test_what_was_given_is_given_again_without_credentials(arguments, options, left_out):
-    assert why.given(*arguments) == (options, left_out)
+def test_what_was_given_is_given_again_without_credentials(stage, arguments, options, left_out):
+    stage.answers("house/introspect", document(boiler=HELD))
+    found = stage.run("why", "boiler", "--prefix", "house", "--mqtt", "mqtt://broker.lan", *arguments)
+
+    assert "s3" not in found.out
+    end = f"leadsman release {options} --prefix house --device boiler{LEFT_OUT * left_out}"
+    assert found.lines[-1] == f"To do: mend it, then: {end}"
 
 
-def test_advice_says_that_credentials_are_left_out_of_the_command(ask):
-    found = Looked(document(boiler=HELD), None, False, {})
-    _, printed = ask("boiler", "--set", "mqtt.password=s3cret", finds=found)
+def test_an_app_and_its_settings_file_are_given_again(stage, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "house_config.py").write_text("from leadsman import App\napp = App('house')\n")
+    (tmp_path / "a b.toml").write_text("[mqtt]\nhost = 'broker.lan'\n")
+    stage.answers("house/introspect", document(boiler=HELD))
 
-    assert "s3cret" not in printed
-    assert printed.splitlines()[-1].endswith("--device boiler" + why.LEFT_OUT)
+    found = stage.run("why", "house_config:app", "boiler", "--config", "a b.toml")
+
+    assert "leadsman release house_config:app --config 'a b.toml' --prefix house --device boiler" in found.lines[-1]
 
 
 def test_a_device_that_works_is_no_failure(ask):
-    code, printed = ask("attic", finds=Looked(document(attic=WORKS), None, False, {}))
+    code, printed = ask("attic", finds=document(attic=WORKS))
 
     assert (code, printed.splitlines()[0]) == (0, "attic: all is well: its readings arrive")
 
 
 def test_the_verdict_is_json_for_a_program(ask):
-    _, printed = ask("boiler", "--json", finds=Looked(document(boiler=HELD), None, False, {}))
+    _, printed = ask("boiler", "--json", finds=document(boiler=HELD))
 
     assert json.loads(printed)["link"] == "hold"
 
@@ -110,11 +120,11 @@ def test_the_verdict_is_json_for_a_program(ask):
 def test_what_the_broker_retains_is_evidence(ask):
     seen = {
         "house/attic/state": Received("house/attic/state", b'{"t":21}', True, taken_at="2026-11-22T08:50:00.000Z"),
-        "house/attic/availability": Received("house/attic/availability", b"offline", True),
-        "house/status": Received("house/status", b"no json", True),
+        "house/attic/availability": b"offline",
+        "house/status": b"no json",
     }
 
-    code, printed = ask("attic", finds=Looked(document(attic=WORKS), None, False, seen))
+    code, printed = ask("attic", finds=document(attic=WORKS), kept=seen)
 
     assert code == 3
     assert "the broker retains offline at house/attic/availability" in printed
@@ -123,28 +133,28 @@ def test_what_the_broker_retains_is_evidence(ask):
 def test_of_the_root_device_what_is_retained_without_its_level_counts(ask):
     known = document(attic=WORKS)
     known["app"]["root"] = "attic"
-    seen = {"house/availability": Received("house/availability", b"offline", True)}
+    seen = {"house/availability": b"offline"}
 
-    code, printed = ask("attic", finds=Looked(known, None, False, seen))
+    code, printed = ask("attic", finds=known, kept=seen)
 
     assert code == 3
     assert "the broker retains offline at house/availability" in printed
 
 
-def test_without_a_device_the_silent_ones_are_listed(ask):
-    code, printed = ask(finds=Looked(document(boiler=HELD, pump=HELD, attic=WORKS), None, False, {}))
+def test_without_a_device_the_silent_ones_are_listed(ask, stage):
+    code, printed = ask(finds=document(boiler=HELD, pump=HELD, attic=WORKS))
 
     assert code == 3
-    assert ask.filters == ("house/status", "house/+/state", "house/+/availability", *OF_THE_APP)
+    assert {"house/status", "house/+/state", "house/+/availability", *OF_THE_APP} <= set(stage.broker().filters)
     assert [line.split()[0] for line in printed.splitlines()[2:4]] == ["boiler", "pump"]
     end = "2 devices silent that should not be; leadsman why DEVICE has the evidence, and what to do."
     assert printed.splitlines()[-1] == end
 
 
 def test_one_silent_device_is_explained_at_once_and_none_is_said(ask):
-    assert "To do:" in ask(finds=Looked(document(boiler=HELD, attic=WORKS), None, False, {}))[1]
-    assert ask(finds=Looked(document(attic=WORKS), None, False, {})) == (0, "No device is silent.\n")
-    assert json.loads(ask("--json", finds=Looked(document(attic=WORKS), None, False, {}))[1]) == []
+    assert "To do:" in ask(finds=document(boiler=HELD, attic=WORKS))[1]
+    assert ask(finds=document(attic=WORKS)) == (0, "No device is silent.\n")
+    assert json.loads(ask("--json", finds=document(attic=WORKS))[1]) == []
 
 
 def ledger(*gaps, at="2026-11-22T17:00:00.000Z"):
@@ -154,19 +164,19 @@ def ledger(*gaps, at="2026-11-22T17:00:00.000Z"):
 GAP = ("2026-11-22T16:35:13.000Z", "2026-11-22T16:35:25.000Z", 12.0, "failed: DeviceUnavailable: gone\x1b[2J")
 
 
-def test_a_person_who_asks_about_all_devices_reads_which_silences_are_over(ask):
+def test_a_person_who_asks_about_all_devices_reads_which_silences_are_over(ask, stage):
     ledgers = {
         "attic": ledger(("2026-11-22T15:00:00.000Z", "2026-11-22T15:59:00.000Z", 3540.0, "long ago")),
         "meter": ledger(("2026-11-22T16:01:00.000Z", "2026-11-22T16:01:01.000Z", 1.0, "before"), GAP),
         "boiler": ledger(GAP, ("2026-11-22T16:50:00.000Z", None, 600.0, "still")),
         "new": ledger(),
     }
-    looked = Looked(document(attic=WORKS) | {"ledger": ledgers}, None, False, {})
+    looked = document(attic=WORKS) | {"ledger": ledgers}
 
     code, printed = ask(finds=looked)
 
     assert code == 0
-    assert {"devices", "ledger"} <= set(ask.request["sections"])
+    assert {"devices", "ledger"} <= set(stage.requests[0][1]["sections"])
     first, _, over, end = printed.splitlines()
     assert first == "No device is silent."
     assert over.startswith("meter was silent 16:35:13 to 16:35:25 (12s): failed: DeviceUnavailable: gone")
@@ -178,7 +188,7 @@ def test_a_person_who_asks_about_all_devices_reads_which_silences_are_over(ask):
 def test_of_many_silences_that_are_over_the_latest_are_named(ask):
     ledgers = {f"d{minute}": ledger((GAP[0], f"2026-11-22T16:{minute}:00.000Z", 1.0, "x")) for minute in range(36, 51)}
 
-    lines = ask(finds=Looked(document(attic=WORKS) | {"ledger": ledgers}, None, False, {}))[1].splitlines()
+    lines = ask(finds=document(attic=WORKS) | {"ledger": ledgers})[1].splitlines()
 
     assert [line.split()[0] for line in lines[2:]] == [*(f"d{each}" for each in range(50, 40, -1)), "…", "leadsman"]
     assert lines[-2] == "… and 5 further devices"
@@ -186,12 +196,12 @@ def test_of_many_silences_that_are_over_the_latest_are_named(ask):
 
 @pytest.mark.parametrize("odd", [None, {"x": {}}, {"x": ledger((1, 2, 3, 4))}, {"x": ledger(GAP, at="soon")}])
 def test_a_ledger_of_another_version_is_passed_over(ask, odd):
-    looked = Looked(document(attic=WORKS) | {"ledger": odd}, None, False, {})
+    looked = document(attic=WORKS) | {"ledger": odd}
     assert ask(finds=looked) == (0, "No device is silent.\n")
 
 
 def test_a_device_that_the_app_does_not_know_is_a_verdict(ask):
-    code, printed = ask("boilr", finds=Looked(None, "there is no device 'boilr'; did you mean 'boiler'?", True, {}))
+    code, printed = ask("boilr", finds="there is no device 'boilr'; did you mean 'boiler'?")
 
     assert code == 3
     assert "did you mean 'boiler'?" in printed
@@ -199,7 +209,7 @@ def test_a_device_that_the_app_does_not_know_is_a_verdict(ask):
 
 @pytest.mark.parametrize("device", [("boiler",), ()])
 def test_an_app_that_is_busy_does_not_lack_the_device(ask, device, capsys):
-    code, printed = ask(*device, finds=Looked(None, "4 answers are under way; ask again in a few seconds", True, {}))
+    code, printed = ask(*device, finds="4 answers are under way; ask again in a few seconds")
 
     assert (code, printed) == (1, "")
 
@@ -210,7 +220,7 @@ def test_a_document_of_another_version_is_a_verdict_that_names_what_is_missing(a
     found = document(boiler=runtime)
     del found["jobs"]
 
-    code, printed = ask(*([device] if device else []), finds=Looked(found, None, False, {}))
+    code, printed = ask(*([device] if device else []), finds=found)
 
     assert code == 3
     assert "its app answers in a form that this version of leadsman does not know" in printed
@@ -222,53 +232,64 @@ def test_nothing_that_an_app_answers_can_drive_the_terminal(ask):
     evil["app"]["prefix"] = "house\x1b[2J"
 
     for arguments in ((), ("boiler",)):
-        _, printed = ask(*arguments, finds=Looked(evil, None, False, {}))
+        _, printed = ask(*arguments, finds=evil)
         assert "\x1b" not in printed
         assert "\x9b" not in printed
 
 
 def test_an_app_that_does_not_answer_is_a_verdict(ask):
-    status = Received("house/status", b'{"state":"offline","session":1795334400000}', True)
+    status = {"state": "offline", "session": 1795334400000}
 
-    code, printed = ask("boiler", finds=Looked(None, "no answer", False, {"house/status": status}))
+    code, printed = ask("boiler", finds=None, kept={"house/status": status})
 
     assert code == 3
     assert printed.startswith("boiler: its app ended without a goodbye, or lost its network")
 
 
-def test_a_broker_that_cannot_be_reached_is_a_verdict(ask):
-    code, printed = ask(finds=BrokerError("cannot connect to mqtt://broker.lan: Connection refused"))
+def test_a_broker_that_cannot_be_reached_is_a_verdict(ask, stage):
+    stage.broker().refuse_connect = BrokerError("cannot connect to mqtt://broker.lan: Connection refused")
+
+    code, printed = ask(finds=None)
 
     assert code == 3
     assert printed.startswith("the broker cannot be reached from here\n  cannot connect")
 
 
 def registry(prefix, *devices, page=""):
-    topic = f"{prefix}/registry{page}"
-    return {topic: Received(topic, json.dumps({"devices": {each: {} for each in devices}}).encode(), True)}
+    return {f"{prefix}/registry{page}": {"devices": {each: {} for each in devices}}}
 
 
 def node(prefix, name, *devices):
-    document = {"node": name, "kind": "cluster", "state": "active", "devices": devices}
-    return {f"{prefix}/nodes/{name}": Received(f"{prefix}/nodes/{name}", json.dumps(document).encode(), True)}
+    document = {"node": name, "kind": "cluster", "state": "active", "devices": devices, "members": ["attic", "hall"]}
+    return {f"{prefix}/nodes/{name}": document, f"{prefix}/nodes/{name}/status": {"state": "online"}}
 
 
 @pytest.mark.parametrize(
-    ("device", "kept", "prefix"),
+    ("device", "kept", "asked"),
     [
-        (None, registry("house", "boiler"), "house"),
-        (None, node("house", "attic", "boiler") | node("house", "hall", "pump"), "house"),
-        ("pump", registry("garden", "boiler") | node("house", "attic") | node("house", "hall", "pump"), "house"),
-        ("pump", node("house", "attic", "pump") | {"x/nodes/a": Received("x/nodes/a", b"no json", True)}, "house"),
-        ("pump", registry("house", "boiler") | registry("garden", "pump"), "garden"),
-        ("pump", registry("house", "boiler") | registry("house", "pump", page="/2"), "house"),
-        ("pump", registry("garden", "pump") | {"x/registry": Received("x/registry", b"no json", True)}, "garden"),
+        (None, registry("house", "boiler"), ["house"]),
+        (
+            None,
+            node("house", "attic", "boiler") | node("house", "hall", "pump"),
+            ["house/nodes/attic", "house/nodes/hall"],
+        ),
+        (
+            "pump",
+            registry("garden", "boiler") | node("house", "attic") | node("house", "hall", "pump"),
+            ["house/nodes/hall"],
+        ),
+        ("pump", node("house", "attic", "pump") | {"x/nodes/a": b"no json"}, ["house/nodes/attic"]),
+        ("pump", registry("house", "boiler") | registry("garden", "pump"), ["garden"]),
+        ("pump", registry("house", "boiler") | registry("house", "pump", page="/2"), ["house"]),
+        ("pump", registry("garden", "pump") | {"x/registry": b"no json"}, ["garden"]),
     ],
 )
-def test_the_app_is_found_by_the_registries_at_the_broker(monkeypatch, device, kept, prefix):
-    monkeypatch.setattr(remote, "retained", lambda broker, filters: kept)
+def test_the_app_is_found_by_the_registries_at_the_broker(stage, device, kept, asked):
+    stage.keep(kept)
 
-    assert remote.prefix_of("mqtt://broker.lan", device) == prefix
+    stage.run("why", *([device] if device else []), "--mqtt", "mqtt://broker.lan", "--timeout", "10ms")
+
+    assert [topic for topic, _ in stage.requests] == [f"{each}/introspect" for each in asked]
 
 
 @pytest.mark.parametrize(
@@ -281,11 +302,13 @@ def test_the_app_is_found_by_the_registries_at_the_broker(monkeypatch, device, k
         ("boiler", registry("a", "boiler") | registry("b", "boiler"), "2 apps match"),
     ],
 )
-def test_an_app_that_cannot_be_found_by_them_must_be_named(monkeypatch, capsys, device, kept, hint):
-    monkeypatch.setattr(remote, "retained", lambda broker, filters: kept)
+def test_an_app_that_cannot_be_found_by_them_must_be_named(stage, device, kept, hint):
+    stage.keep(kept)
 
-    assert main(["why", *([device] if device else []), "--mqtt", "mqtt://broker.lan"]) == 2
-    assert hint in capsys.readouterr().err
+    found = stage.run("why", *([device] if device else []), "--mqtt", "mqtt://broker.lan")
+
+    assert found.code == 2
+    assert hint in found.err
 
 
 @pytest.mark.parametrize(
@@ -295,8 +318,10 @@ def test_an_app_that_cannot_be_found_by_them_must_be_named(monkeypatch, capsys, 
         (0x88, "the broker cannot be reached from here", "To do: start the broker, or "),
     ],
 )
-def test_a_broker_that_refuses_the_user_need_not_be_started(ask, code, summary, advice):
-    exit_code, printed = ask("boiler", finds=ConnectionRefused(code, "mqtt://broker.lan refused the connection"))
+def test_a_broker_that_refuses_the_user_need_not_be_started(ask, stage, code, summary, advice):
+    stage.broker().refuse_connect = code
+
+    exit_code, printed = ask("boiler", finds=None)
 
     first, *_, last = printed.splitlines()
     assert exit_code == 3
@@ -304,28 +329,31 @@ def test_a_broker_that_refuses_the_user_need_not_be_started(ask, code, summary, 
     assert last.startswith(advice)
 
 
-def test_without_a_prefix_a_broker_that_cannot_be_reached_is_the_same_verdict(monkeypatch, capsys):
-    def retained(broker, filters):
-        raise BrokerError("cannot connect")
+def test_without_a_prefix_a_broker_that_cannot_be_reached_is_the_same_verdict(stage):
+    stage.broker().refuse_connect = BrokerError("cannot connect")
 
-    monkeypatch.setattr(remote, "retained", retained)
-    code = main(["why", "boiler", "--mqtt", "mqtt://broker.lan"])
+    found = stage.run("why", "boiler", "--mqtt", "mqtt://broker.lan")
 
-    assert code == 3
-    assert capsys.readouterr().out.startswith("boiler: the broker cannot be reached from here\n  cannot connect\n")
+    assert found.code == 3
+    assert found.out.startswith("boiler: the broker cannot be reached from here\n  cannot connect\n")
 
 
-@pytest.mark.parametrize("prefix", [(), ("--prefix", "house")])
-def test_a_broker_that_refuses_a_subscription_can_be_reached(monkeypatch, capsys, prefix):
-    def refused(*arguments):
-        raise SubscriptionRefused("the broker refused the subscription: not authorized")
+def test_a_broker_that_refuses_a_subscription_can_be_reached(stage):
+    stage.broker().refuse_subscriptions = {"+/registry"}
 
-    monkeypatch.setattr(remote, "retained", refused)
-    monkeypatch.setattr(why, "look", refused)
-    code = main(["why", "boiler", *prefix, "--mqtt", "mqtt://broker.lan"])
+    found = stage.run("why", "boiler", "--mqtt", "mqtt://broker.lan")
 
-    assert code == 1
-    assert "refused the subscription" in capsys.readouterr().err
+    assert found.code == 1
+    assert "refused the subscription" in found.err
+
+
+def test_a_broker_that_refuses_the_subscription_to_the_answer_can_be_reached(stage):
+    stage.broker().refuse_subscriptions = {"house/introspect/response"}
+
+    found = stage.run("why", "boiler", "--prefix", "house", "--mqtt", "mqtt://broker.lan")
+
+    assert found.code == 1
+    assert "refused the subscription" in found.err
 
 
 @pytest.mark.parametrize(
@@ -349,18 +377,15 @@ def test_a_name_that_no_device_or_app_can_have_is_a_wrong_command_line(arguments
 
 
 @pytest.mark.parametrize("arguments", [("inspect",), ("gaps",), ("trace",), ("held",), ("hold", "--device", "boiler")])
-def test_without_an_app_the_only_one_at_the_broker_is_asked(monkeypatch, arguments):
-    asked = []
+def test_without_an_app_the_only_one_at_the_broker_is_asked(stage, arguments):
+    stage.keep(registry("house", "boiler"))
+    asked = "house/boiler/hold/set" if arguments[0] == "hold" else "house/introspect"
+    stage.answers(asked, "enough is known")
 
-    def ask(broker, topic, *rest, **more):
-        asked.append(topic)
-        raise BrokerError("enough is known")
+    found = stage.run(*arguments, "--mqtt", "mqtt://broker.lan")
 
-    monkeypatch.setattr(remote, "retained", lambda broker, filters: registry("house", "boiler"))
-    monkeypatch.setattr(remote, "ask", ask)
-
-    assert main([*arguments, "--mqtt", "mqtt://broker.lan"]) == 1
-    assert asked == ["house/boiler/hold/set" if arguments[0] == "hold" else "house/introspect"]
+    assert (found.code, found.err) == (1, "leadsman: enough is known\n")
+    assert [topic for topic, _ in stage.requests] == [asked]
 
 
 FAILS = WORKS | HELD | {"held": False, "status": "error", "last_error": "DeviceUnavailable: No route to host"}
@@ -368,7 +393,7 @@ FAILS = WORKS | HELD | {"held": False, "status": "error", "last_error": "DeviceU
 
 def test_the_cause_comes_first_and_lines_break_between_words_on_a_terminal(ask, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    code, printed = ask("boiler", finds=Looked(document(boiler=FAILS), None, False, {}))
+    code, printed = ask("boiler", finds=document(boiler=FAILS))
 
     assert code == 3
     first = printed.splitlines()[0]
@@ -377,31 +402,31 @@ def test_the_cause_comes_first_and_lines_break_between_words_on_a_terminal(ask, 
 
 
 def test_advice_with_names_that_have_spaces_can_be_pasted(ask):
-    _, printed = ask("hot water", finds=Looked(document(**{"hot water": HELD}), None, False, {}))
+    _, printed = ask("hot water", finds=document(**{"hot water": HELD}))
 
     assert "--device 'hot water'" in printed
 
 
 @pytest.mark.parametrize(
-    ("words", "target", "device"),
+    ("words", "asked"),
     [
-        (["house:app"], "house:app", None),
-        (["house:app", "boiler"], "house:app", "boiler"),
-        (["boiler"], None, "boiler"),
-        (["aa:bb:cc"], None, "aa:bb:cc"),
-        (["--prefix", "house", "a:b"], None, "a:b"),
-        (["--app", "house:app", "a:b"], "house:app", "a:b"),
+        ("lodge_why:app", ("lodge/introspect", None)),
+        ("lodge_why:app boiler", ("lodge/introspect", ["boiler"])),
+        ("boiler", ("house/introspect", ["boiler"])),
+        ("aa:bb:cc", ("house/introspect", ["aa:bb:cc"])),
+        ("--prefix garden a:b", ("garden/introspect", ["a:b"])),
+        ("--app lodge_why:app a:b", ("lodge/introspect", ["a:b"])),
     ],
 )
-def test_an_app_is_named_as_elsewhere(monkeypatch, words, target, device):
-    seen = []
-    for name in ("known_brokers", "running_app"):
-        found = None if name == "known_brokers" else (None, "house")
-        monkeypatch.setattr(f"leadsman.cli.commands.{name}", lambda options, found=found: seen.append(options) or found)
-    monkeypatch.setattr(why, "verdicts", lambda brokers, prefix, device, *more: seen.append(device) or why.Answers([]))
+def test_an_app_is_named_as_elsewhere(stage, tmp_path, monkeypatch, words, asked):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lodge_why.py").write_text("from leadsman import App\napp = App('lodge')\n")
+    stage.keep(registry("house", "boiler", "aa:bb:cc"))
 
-    assert main(["why", *words]) == 0
-    assert (seen[0].target, seen[1]) == (target, device)
+    stage.run("why", *words.split(), "--mqtt", "mqtt://broker.lan", "--timeout", "10ms")
+
+    ((topic, request),) = stage.requests
+    assert (topic, request.get("devices")) == asked
 
 
 def test_a_word_too_many_is_named(capsys):

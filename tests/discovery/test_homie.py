@@ -11,8 +11,7 @@ from pydantic import BaseModel, Field
 from leadsman import App, Delivery, Light, Sensor
 from leadsman.discovery import description
 from leadsman.discovery.description import AppDescription, Command, Condition, Device, Retained
-from leadsman.discovery.homie import Homie
-from leadsman.discovery.homie_values import datatype, payload_of, value_of
+from leadsman.discovery.homie import Homie, datatype, payload_of, value_of
 from leadsman.discovery.registered import Registered
 from leadsman.errors import InvalidValue, PayloadError
 from leadsman.mqtt.topics import Topics, topic_matches

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.adapters.adapter import Resource
-from leadsman.doctor.checks import CHECKS, findings
+from leadsman.doctor.checks import CHECKS, Finding, findings, left_behind, worst
 from leadsman.doctor.facts import (
     Answered,
     BluetoothFacts,
@@ -27,9 +27,7 @@ from leadsman.doctor.facts import (
     Takeover,
     Will,
 )
-from leadsman.doctor.findings import Finding, worst
 from leadsman.doctor.subject import Subject
-from leadsman.doctor.topic_checks import left_behind
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import ConnAck
 from leadsman.mqtt.topics import Topics

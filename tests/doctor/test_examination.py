@@ -2,12 +2,10 @@
 
 import asyncio
 import contextlib
-
-import pytest
+from pathlib import Path
 
 from leadsman.adapters.adapter import Resource
-from leadsman.doctor import calendars, examination, machine
-from leadsman.doctor.broker import BrokerExamination
+from leadsman.doctor import examination
 from leadsman.doctor.examination import Examination
 from leadsman.doctor.subject import Subject
 from leadsman.errors import PermanentError
@@ -15,91 +13,84 @@ from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.topics import Topics
 
 
-@pytest.fixture
-def subject(monkeypatch):
-    """An app whose broker is not looked at."""
-
-    async def nothing(self):
-        return None
-
-    monkeypatch.setattr(BrokerExamination, "run", nothing)
-    return Subject("house", Broker(), "house", Topics("house"), (), {})
+def subject(log_in=None):
+    """An app whose broker does not run, with a calendar if there is something to log in with."""
+    resources = () if log_in is None else (Resource("calendars", "https://cloud.example", log_in),)
+    return Subject("house", Broker("127.0.0.1", 1), "house", Topics("house"), (), {}, resources=resources)
 
 
-def test_what_is_examined_is_told(subject):
+def examined(subject):
+    return asyncio.run(Examination(subject, lambda text: None).run())
+
+
+def test_what_is_examined_is_told():
     told = []
 
-    asyncio.run(Examination(subject, told.append).run())
+    asyncio.run(Examination(subject(), told.append).run())
 
-    assert told == ["machine"]
+    assert told[0] == "machine"
+    assert all(each.startswith("broker: ") for each in told[1:])
 
 
-def test_a_collector_that_fails_does_not_end_the_others(subject, monkeypatch):
-    def broken(state):
-        raise RuntimeError("oh")
-
+def test_a_collector_that_fails_does_not_end_the_others():
     async def log_in():
         raise PermanentError("the server refuses")
 
-    monkeypatch.setattr(machine, "look", broken)
-    subject = subject._replace(resources=(Resource("calendars", "https://cloud.example", log_in),))
+    facts = examined(subject(log_in)._replace(state=Path("/\0")))
 
-    facts = asyncio.run(Examination(subject, lambda text: None).run())
-
-    assert facts.unfinished == {"machine": "RuntimeError: oh"}
+    assert facts.unfinished == {"machine": "ValueError: embedded null byte"}
     assert [each.fault for each in facts.calendars] == ["the server refuses"]
+    assert facts.broker.failure.kind == "address"
 
 
-def test_what_hangs_is_left_at_the_deadline_and_may_clean_up(subject, monkeypatch):
+def test_what_hangs_is_left_at_the_deadline_and_may_clean_up(monkeypatch):
     cleaned = []
 
-    async def hangs(self):
+    async def log_in():
         try:
             await asyncio.Event().wait()
         finally:
             await asyncio.sleep(0)
             cleaned.append(True)
 
-    monkeypatch.setattr(examination, "DEADLINE", 0.2)
-    monkeypatch.setattr(BrokerExamination, "run", hangs)
+    monkeypatch.setattr(examination, "DEADLINE", 0.5)
 
-    facts = asyncio.run(Examination(subject, lambda text: None).run())
+    facts = examined(subject(log_in))
 
-    assert set(facts.unfinished) == {"broker"}
+    assert set(facts.unfinished) == {"calendars"}
     assert cleaned == [True]
     assert facts.machine is not None
 
 
-def test_what_ignores_its_cancellation_is_left_behind(subject, monkeypatch):
-    over = asyncio.Event()
-
-    async def stubborn(self):
-        while not over.is_set():
-            with contextlib.suppress(asyncio.CancelledError):
-                await over.wait()
-
+def test_what_ignores_its_cancellation_is_left_behind(monkeypatch):
     async def examined():
-        found = Examination(subject, lambda text: None)
+        over = asyncio.Event()
+
+        async def log_in():
+            while not over.is_set():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await over.wait()
+
+        found = Examination(subject(log_in), lambda text: None)
         facts = await found.run()
         over.set()
         return facts, found.left_behind
 
-    monkeypatch.setattr(examination, "DEADLINE", 0.1)
+    monkeypatch.setattr(examination, "DEADLINE", 0.3)
     monkeypatch.setattr(examination, "CLEARING", 0.1)
-    monkeypatch.setattr(BrokerExamination, "run", stubborn)
 
     facts, left_behind = asyncio.run(examined())
 
-    assert set(facts.unfinished) == {"broker"}
+    assert set(facts.unfinished) == {"calendars"}
     assert left_behind
 
 
-def test_a_server_that_never_answers_is_a_finding(subject, monkeypatch):
+def test_a_server_that_never_answers_is_a_finding(monkeypatch):
     async def log_in():
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(calendars, "PATIENCE", 0.05)
+    monkeypatch.setattr(examination, "PATIENCE", 0.05)
 
-    found = asyncio.run(calendars.look(Resource("calendars", "https://cloud.example", log_in)))
+    (found,) = examined(subject(log_in)).calendars
 
     assert found.fault == "https://cloud.example did not answer within 0.05 s"

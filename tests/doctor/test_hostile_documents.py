@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.doctor.steps import _data, _live
-from leadsman.doctor.topic_checks import _status, left_behind
+from leadsman.doctor.broker import _data, _live
+from leadsman.doctor.checks import _status, left_behind
 from leadsman.mqtt.connection import Received
 
 HUGE = 10**400

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from leadsman.doctor import machine, serial
-from leadsman.doctor.bluetooth import switch
+from leadsman.doctor import machine
 
 
 def test_the_machine_is_read_without_a_state_directory():
-    found = machine.look(None)
+    found = machine.look_at_machine(None)
 
     assert found.state is None
     assert found.python.startswith("3.")
@@ -19,7 +18,7 @@ def test_the_machine_is_read_without_a_state_directory():
 
 
 def test_a_state_directory_that_is_not_there_is_not_made(tmp_path):
-    found = machine.look(tmp_path / "a" / "b")
+    found = machine.look_at_machine(tmp_path / "a" / "b")
 
     assert found.state == (tmp_path / "a" / "b", False, True, 0o700)
     assert list(tmp_path.iterdir()) == []
@@ -55,7 +54,7 @@ def test_a_radio_is_blocked_if_every_one_is(tmp_path, switches, expected):
         for name, value in (("type", kind), ("hard", hard), ("soft", soft)):
             (directory / name).write_text(value + "\n")
 
-    assert switch(tmp_path) == expected
+    assert machine.switch(tmp_path) == expected
 
 
 def test_the_programs_that_hold_a_port_are_named_and_others_are_not(tmp_path):
@@ -69,13 +68,13 @@ def test_the_programs_that_hold_a_port_are_named_and_others_are_not(tmp_path):
         (tmp_path / pid / "fd" / "3").symlink_to(target)
     (tmp_path / "14").mkdir()  # of another user
 
-    assert serial.holders("/dev/port", tmp_path) == ("gpsd (12)",)
+    assert machine.holders("/dev/port", tmp_path) == ("gpsd (12)",)
 
 
 def test_a_file_is_no_serial_port(tmp_path):
     (tmp_path / "file").write_text("")
 
-    assert not serial.look(str(tmp_path / "file"), Path("/nowhere")).device
+    assert not machine.look_at_port(str(tmp_path / "file"), Path("/nowhere")).device
 
 
 def test_a_gateway_without_an_address_is_named(monkeypatch):
@@ -84,9 +83,9 @@ def test_a_gateway_without_an_address_is_named(monkeypatch):
 
     monkeypatch.setattr(socket, "getaddrinfo", nobody)
 
-    assert serial.look("socket://gateway.lan:1").fault == "Name or service not known"
+    assert machine.look_at_port("socket://gateway.lan:1").fault == "Name or service not known"
 
 
 @pytest.mark.parametrize("url", ["socket://gateway.lan:modbus", "socket://gateway.lan:99999", "socket://[::1"])
 def test_an_address_that_cannot_be_one_is_a_finding(url):
-    assert serial.look(url).fault
+    assert machine.look_at_port(url).fault

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from leadsman.doctor import steps
+from leadsman.doctor import broker
 from leadsman.doctor.facts import Answered, BrokerFacts, Probe, Retained
 from leadsman.doctor.subject import Subject
 from leadsman.doctor.visit import MOST_BYTES, MOST_MESSAGES, NoAnswer, Visit, Visitor
@@ -37,7 +37,7 @@ def visits(monkeypatch):
     async def echoed(*arguments):
         return 0, True
 
-    monkeypatch.setattr(steps, "visit_of", visit_of)
+    monkeypatch.setattr(broker, "visit_of", visit_of)
     return made
 
 
@@ -68,9 +68,9 @@ def test_a_message_that_may_have_expired_before_the_look_proves_nothing(visits, 
         await asyncio.sleep(takes)
         return next(left)
 
-    monkeypatch.setattr(steps, "_keeps", keeps)
+    monkeypatch.setattr(broker, "_keeps", keeps)
 
-    assert run(steps.retained).get("retained") == expected
+    assert run(broker.retained).get("retained") == expected
     assert list(left) == []
 
 
@@ -78,11 +78,11 @@ def test_the_session_of_a_will_is_ended_although_its_connection_was_not_made_yet
     async def hangs(*arguments):
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(steps, "open_visit", hangs)
+    monkeypatch.setattr(broker, "open_visit", hangs)
 
     async def cancelled(*arguments):
         async with asyncio.timeout(1):
-            await steps.will(*arguments)
+            await broker.will(*arguments)
 
     with pytest.raises(TimeoutError):
         run(cancelled)
@@ -97,8 +97,8 @@ def listening(monkeypatch, **faults):
             raise faults[topic_filter]
         return Answered(None, 0, True), None
 
-    monkeypatch.setattr(steps, "_listened", listened)
-    return run(steps.subscriptions, SUBJECT._replace(filters={"set": "doctor/set", "get": "doctor/get"}))["filters"]
+    monkeypatch.setattr(broker, "_listened", listened)
+    return run(broker.subscriptions, SUBJECT._replace(filters={"set": "doctor/set", "get": "doctor/get"}))["filters"]
 
 
 @pytest.mark.parametrize("fault", [NoAnswer("no answer"), BrokerError("lost")])
@@ -118,8 +118,8 @@ def test_at_topics_of_others_the_doctor_subscribes_and_publishes_nothing(monkeyp
     async def visiting(visitor, step):
         yield Quiet()
 
-    monkeypatch.setattr(steps, "visit_of", visiting)
-    found = run(steps.subscriptions, SUBJECT._replace(elsewhere=("zigbee2mqtt/#", "price")))["filters"]
+    monkeypatch.setattr(broker, "visit_of", visiting)
+    found = run(broker.subscriptions, SUBJECT._replace(elsewhere=("zigbee2mqtt/#", "price")))["filters"]
 
     assert found == {"zigbee2mqtt/#": Answered(), "price": Answered("not authorized")}
 
@@ -158,9 +158,9 @@ def test_of_a_flood_of_retained_messages_so_many_are_kept_and_the_status_is_amon
     async def visit_of(visitor, step):
         yield Flooded(MOST_MESSAGES + 50)
 
-    monkeypatch.setattr(steps, "visit_of", visit_of)
+    monkeypatch.setattr(broker, "visit_of", visit_of)
 
-    found = run(steps.landscape, facts=facts)
+    found = run(broker.landscape, facts=facts)
 
     assert found["crowded"]
     assert len(found["kept"]) == MOST_MESSAGES
@@ -172,10 +172,10 @@ def test_a_broker_that_does_not_answer_without_a_flood_is_no_flood(monkeypatch):
     async def visit_of(visitor, step):
         yield Flooded(3)
 
-    monkeypatch.setattr(steps, "visit_of", visit_of)
+    monkeypatch.setattr(broker, "visit_of", visit_of)
 
     with pytest.raises(NoAnswer):
-        run(steps.landscape, facts=BrokerFacts(probe=Probe(0, True, False)))
+        run(broker.landscape, facts=BrokerFacts(probe=Probe(0, True, False)))
 
 
 def test_few_messages_that_are_large_are_a_flood_too():

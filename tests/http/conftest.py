@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import tempfile
 
 import httpx
 import pytest
@@ -90,6 +91,19 @@ async def serving(app=None, **settings):
         finally:
             app.stop()
             await running
+
+
+def endpoint(bind, token=None, hosts=()):
+    """The endpoint of an app with these settings."""
+    app = App("house")
+    settings = {"http.bind": bind} | ({"http.hosts": [*hosts]} if hosts else {})
+    with tempfile.NamedTemporaryFile("w+") as file:
+        if token is not None:
+            file.write(token)
+            file.flush()
+            settings["http.token_file"] = file.name
+        app.load(Where.nowhere(settings))
+    return app.setup.endpoint
 
 
 def streams():

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from leadsman.http.requests import DisconnectedError, HttpError, Request, Routes
+from leadsman.http.messages import DisconnectedError, HttpError, Request, Routes
 
 
 async def nobody(request):

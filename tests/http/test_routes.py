@@ -12,10 +12,9 @@ from typing_extensions import is_typeddict
 from leadsman.http import routes
 from leadsman.http.routes import static_files
 from leadsman.http.rules import PROTECTION
-from leadsman.introspection import document, exchange, explanations, ledger_document
-from leadsman.introspection.document import Introspection
+from leadsman.introspection import document, exchange, ledger_document
+from leadsman.introspection.document import Introspection, Registry
 from leadsman.introspection.exchange import Beat, By, Happening, HealthDocument, PollAnswer, Problem
-from leadsman.introspection.registry_document import Registry
 from leadsman.mqtt.answers import decode
 
 PAGE = Path(routes.__file__).with_name("page")
@@ -24,7 +23,6 @@ for each in (
     *vars(document).values(),
     *vars(exchange).values(),
     *vars(ledger_document).values(),
-    *vars(explanations).values(),
 ):
     if is_typeddict(each):
         each.__pydantic_config__ = ConfigDict(extra="forbid", strict=True)
@@ -56,10 +54,10 @@ def test_it_is_said_why_a_device_is_silent(run):
 
     door, boiler, unknown = run(ask)
 
-    assert strictly(explanations.Verdict, door.json())["device"] == "door"
+    assert strictly(document.Verdict, door.json())["device"] == "door"
     assert "stuck, password=***" in door.text
     assert "hunter2" not in door.text
-    assert strictly(explanations.Verdict, boiler.json()) != door.json()
+    assert strictly(document.Verdict, boiler.json()) != door.json()
     assert (unknown.status_code, "did you mean 'boiler'?" in unknown.text) == (404, True)
 
 

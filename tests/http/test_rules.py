@@ -3,13 +3,13 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.http.conftest import endpoint
 
 from leadsman.http.rules import Head, Rules, host_name
-from leadsman.settings.endpoint import Endpoint
 
 TOKEN = "0123456789abcdef"
-OPEN = Rules(Endpoint("127.0.0.1", 8080, None, frozenset({"house.example"})), {"Pi"}, {"/"})
-LOCKED = Rules(Endpoint("0.0.0.0", 8080, TOKEN), {"Pi"}, {"/"})
+OPEN = Rules(endpoint("127.0.0.1:8080", hosts=["house.example"]), {"Pi"}, {"/"})
+LOCKED = Rules(endpoint("0.0.0.0:8080", TOKEN), {"Pi"}, {"/"})
 
 
 def status(rules, method="GET", path="/introspect", host="localhost:8080", **headers):

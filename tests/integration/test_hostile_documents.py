@@ -3,7 +3,6 @@ raises anything but its named refusal, and what one document says costs only its
 
 import contextlib
 import json
-from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
@@ -11,17 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from leadsman import App, Discovery
-from leadsman.cli.clean import everything, left_behind
+from leadsman.cli.commands.clean import everything, left_behind
 from leadsman.cli.fleet import Fleet
-from leadsman.cli.gaps import ended_lately
-from leadsman.cli.gaps import show as show_gaps
-from leadsman.cli.remote import any_version
-from leadsman.cli.why import _retained, lines
-from leadsman.doctor.topic_checks import _status
-from leadsman.doctor.topic_checks import left_behind as doctor_left_behind
-from leadsman.errors import LeadsmanError
+from leadsman.doctor.checks import _status
+from leadsman.doctor.checks import left_behind as doctor_left_behind
 from leadsman.introspection.retained import Listed
-from leadsman.introspection.why import unanswered, why
 from leadsman.monitoring.prefix_watch import PrefixWatch
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import Topics, encode, is_topic
@@ -222,25 +215,31 @@ def test_the_board_is_drawn_whatever_is_published(payload, word):
     encode([str(each) for each in (*fleet.apps(2.0), *fleet.rows(2.0))]).decode(errors="surrogatepass")
 
 
-@given(payloads(ANSWER), payloads(STATUS), payloads({"t": 1}))
-def test_why_gives_a_verdict_or_says_that_the_answer_is_odd(answer, status, state):
-    seen = {
-        "house/status": Received("house/status", status, True),
-        "house/kitchen/state": Received("house/kitchen/state", state, True),
-    }
-    kept = _retained(TOPICS, "kitchen", seen)
-    with contextlib.suppress(LeadsmanError), any_version():
-        assert lines(why("kitchen", mapping(answer), kept, ""))
-    with contextlib.suppress(LeadsmanError), any_version():
-        assert lines(unanswered("kitchen", "house", kept, "", datetime.now(UTC)))
+AS_OFTEN = settings(max_examples=40, suppress_health_check=list(HealthCheck))
+HERE = ("--prefix", "house", "--mqtt", "mqtt://broker.lan", "--timeout", "1ms")
 
 
-@given(payloads({"kitchen": LEDGER, "attic": LEDGER}), st.booleans())
-def test_ledgers_are_shown_or_said_to_be_odd(payload, as_json):
-    with contextlib.suppress(LeadsmanError), any_version():
-        show_gaps(mapping(payload), as_json=as_json)
-    with contextlib.suppress(LeadsmanError), any_version():
-        ended_lately(mapping(payload))
+@AS_OFTEN
+@given(answer=payloads(ANSWER), status=payloads(STATUS), state=payloads({"t": 1}), answers=st.booleans())
+def test_why_gives_a_verdict_or_says_that_the_answer_is_odd(stage, answer, status, state, answers):
+    stage.keep({"house/status": status, "house/kitchen/state": state})
+    stage.answers("house/introspect", [{"data": mapping(answer)}] if answers else [])
+
+    for device in (["kitchen"], []):
+        found = stage.run("why", *device, *HERE)
+
+        assert found.code in (0, 1, 3)
+        assert found.out or found.err
+
+
+@AS_OFTEN
+@given(payload=payloads({"kitchen": LEDGER, "attic": LEDGER}), options=st.sampled_from([(), ("--json",)]))
+def test_ledgers_are_shown_or_said_to_be_odd(stage, payload, options):
+    stage.answers("house/introspect", [{"data": {**ANSWER, "ledger": mapping(payload)}}])
+
+    found = stage.run("gaps", *options, *HERE)
+    assert found.out or "use the version of the app here" in found.err
+    assert stage.run("why", *HERE).out
 
 
 @given(payloads(REGISTRY), payloads(STATUS), TEXT)

@@ -10,10 +10,9 @@ from typing_extensions import is_typeddict
 from leadsman import App, CircuitBreaker, Delivery, OnChange, Sensor
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.introspection import document, exchange
-from leadsman.introspection.document import DeviceError, Fault, Introspection, Status
+from leadsman.introspection.document import DeviceError, Fault, Introspection, Registry, Status
 from leadsman.introspection.exchange import Answer, CommandResult
 from leadsman.introspection.pages import ENVELOPE, LARGEST, merged
-from leadsman.introspection.registry_document import Registry
 from leadsman.introspection.retained import FIRST_AHEAD
 from leadsman.introspection.schema import schemas
 from leadsman.introspection.service import MOST_AT_ONCE

@@ -6,7 +6,7 @@ from typing import Annotated
 import pytest
 
 from leadsman import App, Context, FixedBackoff, execute_with_retry
-from leadsman.cli.inspect import registrations, show
+from leadsman.cli.commands.inspect import registrations, show
 from leadsman.errors import InvalidType, InvalidValue, SettingsError
 from leadsman.resilience.policy import immediate, never, periodic
 from leadsman.resilience.predicate import is_a, prop

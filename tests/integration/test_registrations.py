@@ -5,7 +5,7 @@ import json
 import pytest
 
 from leadsman import App, CircuitBreaker, Every, FixedBackoff, OnChange
-from leadsman.cli.inspect import registrations, show
+from leadsman.cli.commands.inspect import registrations, show
 from leadsman.resilience.policy import exponential, immediate
 from leadsman.resilience.predicate import is_a, prop
 from leadsman.settings.sources import Where

@@ -11,7 +11,6 @@ from pydantic import BaseModel, field_validator
 
 from leadsman import App, CircuitBreaker
 from leadsman.errors import ResultError
-from leadsman.registration.result import result_validator
 
 
 class Climate(BaseModel):
@@ -125,6 +124,13 @@ def test_a_command_is_answered_with_the_error(harness):
     assert running.states("d") == []
 
 
+def validator_of(handler):
+    """What checks each result of a handler."""
+    app = App("app")
+    app.add_telemetry("d", handler, interval=60)
+    return app.telemetries["d"].validate_result
+
+
 def test_a_validator_of_the_user_may_raise_anything():
     class Odd(BaseModel):
         t: float
@@ -137,7 +143,7 @@ def test_a_validator_of_the_user_may_raise_anything():
     def read() -> Odd: ...
 
     with pytest.raises(ResultError, match="a valid Odd: LookupError: no such zone"):
-        result_validator(read)({"t": 1})
+        validator_of(read)({"t": 1})
 
 
 def test_a_field_that_is_nan_is_left_out_as_from_a_dict(harness):
@@ -155,7 +161,7 @@ def test_every_dict_is_a_model_or_a_named_error(result):
     def read() -> Climate: ...
 
     try:
-        found = result_validator(read)(result)
+        found = validator_of(read)(result)
     except ResultError as error:
         found = error
 

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from leadsman.event_bus import EventBus
 from leadsman.events import PollDeferred, PollFailed, PollMissed, PollSkipped, ReadingTaken
-from leadsman.introspection.recent import KEPT, MOST_SERIES, RecentValues
-from leadsman.introspection.watching import Watching
+from leadsman.introspection.watching import KEPT, MOST_SERIES, RecentValues, Watching
 from leadsman.reading import Reading
 from leadsman.testing import VirtualLoop
 from leadsman.timing.clock import system_clock

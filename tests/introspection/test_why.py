@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 from typing_extensions import is_typeddict
 
-from leadsman.introspection.document import Introspection
-from leadsman.introspection.explanations import Link, Verdict
+from leadsman.introspection.document import Introspection, Link, Verdict
 from leadsman.introspection.situation import Retained
 from leadsman.introspection.why import OVERDUE, refused, silent, unanswered, why
 

@@ -3,15 +3,24 @@
 import pytest
 
 from leadsman import App, CircuitBreaker, Delivery, Every, OnChange
-from leadsman.introspection.words import sentences
 from leadsman.resilience.policy import immediate
+from leadsman.testing import Harness
 
 
 def said(**options):
     app = App("house")
     app.add_telemetry("meter", lambda: None, **({"interval": "2s"} | options))
-    app.load()
-    return sentences(app.setup.registry.telemetries["meter"])
+    return told(app)["meter"]
+
+
+def told(app):
+    """What a running app says in words, by device."""
+    with Harness(app) as harness:
+        harness.run("1s")
+        harness.broker.send("house/introspect", {"sections": ["words"]})
+        harness.run("1s")
+        (answer,) = harness.broker.messages("house/introspect/response")
+    return answer.json["data"]["words"]
 
 
 def test_a_device_with_few_options_is_said_in_a_few_sentences():
@@ -78,10 +87,6 @@ def test_a_source_and_a_command_say_what_they_do():
     @app.command("lamp", queue=3)
     def lamp(payload: str) -> None: ...
 
-    app.load()
-
-    registry = app.setup.registry
-    assert "After 1 min without a reading it is started again, unless it waits for messages." in sentences(
-        registry.sources["scale"]
-    )
-    assert "At most 3 may wait; then further ones are refused." in sentences(registry.commands["lamp"])
+    words = told(app)
+    assert "After 1 min without a reading it is started again, unless it waits for messages." in words["scale"]
+    assert "At most 3 may wait; then further ones are refused." in words["lamp"]

@@ -1,5 +1,8 @@
 """The section ``http`` of the settings: where the endpoint is, and who may use it."""
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,19 +10,21 @@ from pydantic import BaseModel
 
 from leadsman import App
 from leadsman.errors import ConfigurationError
-from leadsman.settings.endpoint import endpoint_of
 from leadsman.settings.load import load
-from leadsman.settings.sources import RANKS, Entry, Where
+from leadsman.settings.sources import Where
 
 TOKEN = "0123456789abcdef"
 
 
-def endpoint(rank="file", **values):
-    entries = {
-        key: Entry(("http", key), value, RANKS.index("secret" if key == "token" else rank), f"{rank} x")
-        for key, value in values.items()
-    }
-    return endpoint_of(entries)
+def endpoint(**values):
+    """The endpoint of an app with these settings, of which the token is in a file of secrets."""
+    app = App("house")
+    with TemporaryDirectory() as directory:
+        if "token" in values:
+            Path(directory, "HTTP__TOKEN").write_text(values.pop("token"))
+        flags = {f"http.{key}": value for key, value in values.items()}
+        app.load(Where({}, Path(directory), None, flags, Path(directory)))
+    return app.setup.endpoint
 
 
 @pytest.mark.parametrize(
@@ -108,28 +113,34 @@ def test_without_an_address_there_is_none():
     assert endpoint() is endpoint(bind="") is endpoint(token=TOKEN) is None
 
 
-def loaded(tmp_path, model=None, *, flags=None, file="", **environment):
+def where(tmp_path, *, flags=None, file="", **environment):
     (tmp_path / "leadsman.toml").write_text(file)
-    return load("house", model, Where(environment, tmp_path, None, flags or {}, tmp_path / "secrets"))
+    return Where(environment, tmp_path, None, flags or {}, tmp_path / "secrets")
+
+
+def setup(tmp_path, **options):
+    app = App("house")
+    app.load(where(tmp_path, **options))
+    return app.setup
 
 
 def test_it_is_read_from_a_file_from_variables_and_from_flags(tmp_path):
     file = '[http]\nbind = "127.0.0.1:1"\nhosts = ["house.lan"]'
 
-    assert str(endpoint_of(loaded(tmp_path, file=file).http)) == "http://127.0.0.1:1"
-    assert str(endpoint_of(loaded(tmp_path, file=file, HTTP__BIND="127.0.0.1:2").http)) == "http://127.0.0.1:2"
-    flagged = endpoint_of(loaded(tmp_path, file=file, HTTP__BIND="2", flags={"http.bind": "3"}).http)
+    assert str(setup(tmp_path, file=file).endpoint) == "http://127.0.0.1:1"
+    assert str(setup(tmp_path, file=file, HTTP__BIND="127.0.0.1:2").endpoint) == "http://127.0.0.1:2"
+    flagged = setup(tmp_path, file=file, HTTP__BIND="2", flags={"http.bind": "3"}).endpoint
     assert (str(flagged), flagged.flag, flagged.hosts) == ("http://127.0.0.1:3", True, {"house.lan"})
-    assert endpoint_of(loaded(tmp_path, HTTP__BIND="1", HTTP__HOSTS="a.lan, B.lan").http).hosts == {"a.lan", "b.lan"}
+    assert setup(tmp_path, HTTP__BIND="1", HTTP__HOSTS="a.lan, B.lan").endpoint.hosts == {"a.lan", "b.lan"}
 
 
 def test_a_token_comes_from_a_file_and_is_never_shown(tmp_path):
     secret = tmp_path / "token"
     secret.write_text(f"{TOKEN}\n")
-    by_variable = loaded(tmp_path, HTTP__BIND="0.0.0.0", HTTP__TOKEN_FILE=str(secret))
-    by_setting = loaded(tmp_path, file=f'[http]\nbind = "0.0.0.0"\ntoken_file = "{secret}"')
+    by_variable = setup(tmp_path, HTTP__BIND="0.0.0.0", HTTP__TOKEN_FILE=str(secret))
+    by_setting = setup(tmp_path, file=f'[http]\nbind = "0.0.0.0"\ntoken_file = "{secret}"')
 
-    assert endpoint_of(by_variable.http).token == endpoint_of(by_setting.http).token == TOKEN
+    assert by_variable.endpoint.token == by_setting.endpoint.token == TOKEN
     assert TOKEN not in str(by_variable.rows) + str(by_setting.rows)
 
 
@@ -143,16 +154,16 @@ def test_a_token_comes_from_a_file_and_is_never_shown(tmp_path):
 )
 def test_a_token_that_others_could_read_is_refused(tmp_path, file, environment, flags):
     with pytest.raises(ConfigurationError, match="a token belongs in a file") as wrong:
-        endpoint_of(loaded(tmp_path, file=file, flags=flags, **environment).http)
+        setup(tmp_path, file=file, flags=flags, **environment)
 
     assert TOKEN not in str(wrong.value)
 
 
 def test_a_wrong_key_is_named_with_what_was_meant(tmp_path):
     with pytest.raises(ConfigurationError, match=r"http.bnid: unknown .*; did you mean 'bind'"):
-        loaded(tmp_path, file='[http]\nbnid = "1"')
+        setup(tmp_path, file='[http]\nbnid = "1"')
     with pytest.raises(ConfigurationError, match=r"http: it must be a section; write \[http\] and bind"):
-        loaded(tmp_path, file="http = 1")
+        setup(tmp_path, file="http = 1")
 
 
 def test_a_section_of_the_apps_own_with_this_name_stays_its_own(tmp_path):
@@ -162,7 +173,7 @@ def test_a_section_of_the_apps_own_with_this_name_stays_its_own(tmp_path):
     class Settings(BaseModel):
         http: Http
 
-    found = loaded(tmp_path, Settings, file='[http]\nurl = "http://device"')
+    found = load("house", Settings, where(tmp_path, file='[http]\nurl = "http://device"'))
 
     assert (found.settings.http.url, found.http) == ("http://device", {})
 

@@ -13,8 +13,9 @@ from pydantic import BaseModel, Field, SecretStr
 from leadsman import App
 from leadsman.errors import InvalidValue, SettingsError
 from leadsman.settings.load import load
-from leadsman.settings.rows import MASK
 from leadsman.settings.sources import Where
+
+MASK = "********"
 
 
 class Boiler(BaseModel):

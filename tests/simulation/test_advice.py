@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.simulation.advice import Compared, advice
-from leadsman.simulation.figures import figures_of
+from leadsman.simulation.outcome import figures_of
 
 NONE = figures_of([])
 

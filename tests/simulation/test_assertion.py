@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from leadsman.errors import InvalidValue
 from leadsman.simulation.assertion import condition_of, figures_in, shown
-from leadsman.simulation.figures import DURATIONS, PERCENTAGES, Figures
+from leadsman.simulation.outcome import DURATIONS, PERCENTAGES, Figures
 from leadsman.timing.durations import human
 
 FIGURES = Figures(1440, 1400, 40, 97.2222, 12, 2.3, 60.0, 540.0, 700.5, 1400.0, 1600, 210, 3, 0)

@@ -10,10 +10,19 @@ from hypothesis import strategies as st
 
 from leadsman.simulation.columns import lanes_of
 from leadsman.simulation.days import OUTAGES, plan_of
-from leadsman.simulation.figures import figures_of
-from leadsman.simulation.outcome import WRITTEN, Outcome, Stage, brief, hours_between
+from leadsman.simulation.outcome import (
+    FAILED,
+    WRITTEN,
+    Lost,
+    Outcome,
+    Record,
+    Stage,
+    brief,
+    day_of,
+    figures_of,
+    hours_between,
+)
 from leadsman.simulation.picture import picture
-from leadsman.simulation.record import FAILED, Lost, Record, day_of
 from leadsman.simulation.strips import WIDTH, Pen, strips
 
 DAY = 86_400.0

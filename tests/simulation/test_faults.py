@@ -6,9 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.cli.main import DAYS
-from leadsman.simulation.days import DAY, FLAKY, OUTAGES, QUIET, WEATHERS, plan_of
-from leadsman.simulation.faults import BROKER, Fault, FaultPlan, Luck, chance, merged
+from leadsman.cli.commands import command
+from leadsman.simulation.days import (
+    BROKER,
+    DAY,
+    FLAKY,
+    OUTAGES,
+    QUIET,
+    WEATHERS,
+    Fault,
+    FaultPlan,
+    Luck,
+    chance,
+    merged,
+    plan_of,
+)
 
 SPANS = st.lists(
     st.tuples(st.integers(0, 1000), st.integers(1, 100)).map(lambda pair: (float(pair[0]), float(sum(pair)))),
@@ -84,7 +96,10 @@ def test_the_days_differ_as_their_names_say():
 
 
 def test_the_command_line_knows_all_days():
-    assert tuple(WEATHERS) == DAYS
+    (day,) = (each for each in command("simulate").arguments if each.flag == "--day")
+
+    assert day.options["choices"] == tuple(WEATHERS)
+    assert [name for name in WEATHERS if name not in day.help] == []
 
 
 @pytest.mark.parametrize(("wires", "count"), [(("a",), 2), (("a", "b"), 3), (("c",), 0)])

@@ -7,8 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.simulation.columns import columns_of, counted, covered
-from leadsman.simulation.figures import Figures, figures_of, percentile
-from leadsman.simulation.record import FAILED, MISSED, SKIPPED, Gap, Lost, Record, day_of, gaps_of, open_times
+from leadsman.simulation.outcome import (
+    FAILED,
+    MISSED,
+    SKIPPED,
+    Figures,
+    Gap,
+    Lost,
+    Record,
+    day_of,
+    figures_of,
+    gaps_of,
+    open_times,
+    percentile,
+)
 
 END = 1000.0
 TIMES = st.lists(st.integers(0, 999), unique=True, max_size=30).map(lambda times: tuple(map(float, sorted(times))))

@@ -17,8 +17,7 @@ from leadsman.mqtt.outbox import Outbox
 from leadsman.settings.sources import Where
 from leadsman.simulation import simulator
 from leadsman.simulation.days import DAY, FLAKY, Outages
-from leadsman.simulation.short_link import SHORT, ShortLink
-from leadsman.simulation.simulator import Wish, simulate, stage_of
+from leadsman.simulation.simulator import SHORT, ShortLink, Wish, simulate, stage_of
 from leadsman.simulation.variant import AS_WRITTEN
 from leadsman.testing import VirtualLoop
 from leadsman.testing.broker import ForgetfulBroker

@@ -12,8 +12,7 @@ from leadsman.errors import ConfigurationError, InvalidValue
 from leadsman.resilience.from_options import UNTIL_NEXT_POLL, from_options
 from leadsman.resilience.policy import exponential, never
 from leadsman.resilience.render import rendered
-from leadsman.simulation.flow import tree_of
-from leadsman.simulation.variant import ALONE, AS_WRITTEN, USUAL, WORDS, variant_of
+from leadsman.simulation.variant import ALONE, AS_WRITTEN, USUAL, WORDS, tree_of, variant_of
 
 TREES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),

@@ -14,7 +14,7 @@ import time
 import psutil
 import pytest
 
-from leadsman.demo.viewer import Viewer
+from leadsman.cli.viewer import Viewer
 from leadsman.errors import NotListening
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Connect
@@ -25,8 +25,8 @@ from leadsman_rigs.one_connection import Hooks
 LEADSMAN = [sys.executable, "-m", "leadsman"]
 APP = Connect("app", "5.0", None, b"")
 WITHOUT_MOSQUITTO = """\
-import leadsman.demo.broker
-leadsman.demo.broker.executable = lambda: None
+import leadsman.cli.own_broker
+leadsman.cli.own_broker.executable = lambda: None
 from leadsman.cli.main import main
 raise SystemExit(main(["demo", "--for", "4s"]))
 """

@@ -23,11 +23,10 @@ from leadsman import App
 from leadsman.adapters.caldav import CalDav
 from leadsman.adapters.serial import SerialPort
 from leadsman.cli.app_cli import command_line
-from leadsman.cli.doctor import lines
-from leadsman.doctor import bluetooth
-from leadsman.doctor.checks import findings
+from leadsman.cli.commands.doctor import lines
+from leadsman.doctor.checks import Finding, findings, worst
 from leadsman.doctor.examination import Examination
-from leadsman.doctor.findings import Finding, worst
+from leadsman.doctor.machine import look_at_radios
 from leadsman.doctor.subject import of_plan, of_prefix
 from leadsman.introspection.retained import FIRST_AHEAD
 from leadsman.mqtt.brokers import Brokers
@@ -188,9 +187,9 @@ def patient():
         patch.setattr("leadsman.doctor.broker.STEP", GENEROUS)
         patch.setattr("leadsman.doctor.broker.LONG_STEP", GENEROUS)
         patch.setattr("leadsman.doctor.broker.NEIGHBOUR", 1.0)
-        patch.setattr("leadsman.doctor.steps.PATIENCE", GENEROUS)
-        patch.setattr("leadsman.doctor.steps.OFFERING", GENEROUS)
-        for module in ("leadsman.doctor.visit", "leadsman.doctor.steps"):
+        patch.setattr("leadsman.doctor.broker.PATIENCE", GENEROUS)
+        patch.setattr("leadsman.doctor.broker.OFFERING", GENEROUS)
+        for module in ("leadsman.doctor.visit", "leadsman.doctor.broker"):
             patch.setattr(f"{module}.ANSWER", 5.0)
         for module in ("leadsman.mqtt.codec_client", "leadsman.mqtt.aiomqtt_client"):
             patch.setattr(f"{module}.CONNECT_TIMEOUT", GENEROUS)
@@ -390,7 +389,7 @@ def impatience(monkeypatch):
     """A function that shortens the times for a connection and for an answer, for a broker that is silent."""
 
     def shorten():
-        for module in ("leadsman.doctor.visit", "leadsman.doctor.steps"):
+        for module in ("leadsman.doctor.visit", "leadsman.doctor.broker"):
             monkeypatch.setattr(f"{module}.ANSWER", 1.0)
         for module in ("leadsman.mqtt.codec_client", "leadsman.mqtt.aiomqtt_client"):
             monkeypatch.setattr(f"{module}.CONNECT_TIMEOUT", 0.3)
@@ -576,9 +575,9 @@ def test_a_calendar_server_says_whether_it_takes_the_password(radicale):
 
 def test_bluez_says_whether_its_adapter_has_power(monkeypatch, tmp_path):
     with Air() as air:
-        powered = asyncio.run(bluetooth.look("", tmp_path))
+        powered = asyncio.run(look_at_radios("", tmp_path))
         air.call(air.daemon.power(False))
-        off = asyncio.run(bluetooth.look("hci0", tmp_path))
+        off = asyncio.run(look_at_radios("hci0", tmp_path))
 
     assert (powered.adapters, powered.fault) == ({"hci0": True}, None)
     assert off.adapters == {"hci0": False}
@@ -587,7 +586,7 @@ def test_bluez_says_whether_its_adapter_has_power(monkeypatch, tmp_path):
 def test_a_machine_without_d_bus_is_a_verdict(monkeypatch, tmp_path):
     monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", f"unix:path={tmp_path}/none")
 
-    found = asyncio.run(bluetooth.look("", tmp_path))
+    found = asyncio.run(look_at_radios("", tmp_path))
 
     assert "D-Bus does not answer" in found.fault
 

@@ -3,10 +3,7 @@
 import json
 import time
 
-from leadsman import App
-from leadsman.cli.acl import mosquitto as access_list
 from leadsman.cli.main import main
-from leadsman.doctor.access import access_of
 from leadsman.testing import Mosquitto
 from leadsman_rigs.homie import violations
 
@@ -147,13 +144,16 @@ def test_a_property_that_is_set_reaches_the_device_and_comes_back(mosquitto, lis
     assert tree(watching)["homie/5/sys-heater/values/mode"] == b"boost"
 
 
-def test_with_the_printed_access_list_an_app_that_is_killed_is_lost(listen, start_app, tmp_path):
-    house = App("sys", discovery="homie")
-    house.add_telemetry("kitchen", read, interval=1)
-    house.add_command("bell", ring)
-    house.load()
-    printed = access_list("sys", None, access_of(house.plan({"STATE_DIRECTORY": str(tmp_path)})), "sys/doctor/#")
-    (tmp_path / "acl").write_text(f"{printed}\ntopic read #\n")
+def test_with_the_printed_access_list_an_app_that_is_killed_is_lost(listen, start_app, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "homie_acl.py").write_text(
+        "from leadsman import App\napp = App('sys', discovery='homie')\n"
+        "@app.telemetry('kitchen', interval=1)\nasync def read() -> dict[str, float]: return {}\n"
+        "@app.command('bell')\nasync def ring() -> None: ...\n"
+    )
+    assert main(["acl", "homie_acl:app"]) == 0
+    (tmp_path / "acl").write_text(f"{capsys.readouterr().out}\ntopic read #\n")
     with Mosquitto(f"acl_file {tmp_path / 'acl'}\n") as broker:
         watching = listen(broker.port)
         app = start_app(devices("kitchen") + BELL, f"{broker.url}?protocol=3.1.1")  # which has no delay of a will

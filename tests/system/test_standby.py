@@ -2,17 +2,18 @@
 
 import itertools
 import json
+import os
 import re
 import signal
 import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from datetime import datetime
 
 import pytest
 
 from leadsman.cli.main import main
-from leadsman.cli.times import local, zone
 from leadsman_rigs.listener import Listener
 from leadsman_rigs.notify_socket import NotifySocket
 from leadsman_rigs.processes import HEADER, Process
@@ -228,8 +229,10 @@ def test_the_heartbeat_names_the_node_and_its_token(new_pair, mosquitto, listen)
         capture_output=True,
         text=True,
         check=True,
+        env=os.environ | {"TZ": "UTC"},
     )
-    since = f"active since {local(second['since'])} ({zone()})"
+    moment = datetime.fromisoformat(second["since"])
+    since = f"active since {moment:%Y-%m-%d %H:%M:%S} (UTC)"
     assert f"node {second['name']}: {since}, token {second['token']}, 1 takeover" in shown.stdout
 
 

@@ -3,9 +3,9 @@
 import time
 from collections.abc import Iterable, Sequence
 
+from leadsman.cli.arguments import UsageError
 from leadsman.cli.nodes import Shared, apps
 from leadsman.cli.remote import retained
-from leadsman.cli.target import UsageError
 from leadsman.errors import BrokerError, LeadsmanError
 from leadsman.mqtt.brokers import Brokers
 from leadsman.mqtt.topics import Topics

@@ -10,12 +10,19 @@ import asyncio
 import contextlib
 import os
 import signal
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from leadsman.app import App
+from leadsman.cli.arguments import OF_AN_APP, Parser, add, ends_after
+from leadsman.cli.commands import command
+from leadsman.cli.exit_codes import CODES
+from leadsman.cli.main import run_command
+from leadsman.cli.target import load_app
 from leadsman.errors import InvalidValue
+from leadsman.process import ended_by_sigterm
 from leadsman.text import escaped
 
 if TYPE_CHECKING:
@@ -34,10 +41,9 @@ def command_line(app: App, demo: Mapping[str, str] | None = None) -> Callable[[S
     """
 
     def main(arguments: Sequence[str] | None = None) -> int:
-        from leadsman.cli.main import run_command
-
         options = _parser(app).parse_args(arguments)
-        options.target, options.given = app, dict(demo or {}) if options.run is _demo else {}
+        options.run = _demo if options.mode == "demo" else command(options.mode).run
+        options.target, options.given = app, dict(demo or {}) if options.mode == "demo" else {}
         with _ending_after(options.duration):
             return run_command(options, app.name)
 
@@ -45,38 +51,34 @@ def command_line(app: App, demo: Mapping[str, str] | None = None) -> Callable[[S
 
 
 def _parser(app: App) -> argparse.ArgumentParser:
-    from leadsman.cli import commands
-    from leadsman.cli.arguments import OF_AN_APP, Parser, add, ends_after
-    from leadsman.cli.main import CODES
-
     parser = Parser(
         prog=app.name,
         description=f"Publishes readings to MQTT topics below {app.topics.prefix}/ until Ctrl-C or SIGTERM.",
         examples=(f"{app.name} --demo", f"{app.name} --check", f"{app.name} --mqtt mqtt://broker.lan"),
         notes=CODES,
     )
-    parser.set_defaults(run=commands.run)
+    parser.set_defaults(mode="run")
     parser.add_argument("--version", action="version", version=f"{app.name} {app.version}")
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument(
         "--demo",
-        dest="run",
+        dest="mode",
         action="store_const",
-        const=_demo,
+        const="demo",
         help="run without hardware and show what is published; needs mosquitto or leadsman[demo]",
     )
     mode.add_argument(
         "--check",
-        dest="run",
+        dest="mode",
         action="store_const",
-        const=commands.check,
+        const="check",
         help="check the app and its settings without running it",
     )
     mode.add_argument(
         "--doctor",
-        dest="run",
+        dest="mode",
         action="store_const",
-        const=commands.doctor,
+        const="doctor",
         help="examine the broker and this machine, and say what to mend",
     )
     parser.set_defaults(prefix=None, json=False)
@@ -85,21 +87,26 @@ def _parser(app: App) -> argparse.ArgumentParser:
 
 
 def _demo(options: argparse.Namespace) -> int:
-    """Run the app with twins on a broker of its own, and print every message."""
-    from leadsman.cli import commands
-    from leadsman.demo.broker import demo_broker
+    """Run the app with twins on a broker of its own, and print every message. What it stores is removed at the end."""
+    from leadsman.cli.own_broker import demo_broker, watching
 
     if options.mqtt is not None:
         raise InvalidValue("--demo starts a broker of its own; write --dry-run --mqtt URL to use another one")
     with demo_broker() as (options.mqtt, kind, _):
         print(f"The broker is {options.mqtt}, {kind}. Ctrl-C ends the demo.", flush=True)
         threading.Thread(target=lambda: asyncio.run(_view(options.mqtt)), name="viewer", daemon=True).start()
-        return commands.run_with_twins(options)
+        app = load_app(options)
+        app.setup.use_twins()
+        print(f"watch it with: {watching(app.brokers.primary, app.topics.prefix)}", flush=True)
+        with tempfile.TemporaryDirectory(prefix=f"{app.name}-demo-") as directory:
+            environment = {"STATE_DIRECTORY": directory}
+            app.run(log_level=options.log_level, log_format=options.log_format, environment=environment)
+    return 0
 
 
 async def _view(url: str) -> None:
     """Print the messages that the broker passes on, as any subscriber receives them."""
-    from leadsman.demo.viewer import Viewer
+    from leadsman.cli.viewer import Viewer
     from leadsman.mqtt.broker import Broker
 
     await Viewer(Broker.from_url(url), "leadsman-viewer", "#", _print).listen()
@@ -115,11 +122,9 @@ def _ending_after(seconds: float | None) -> Iterator[None]:
     if seconds is None:
         yield
         return
-    from leadsman.process import ended_by_sigterm  # the time may be over before the app runs
-
     timer = threading.Timer(seconds, lambda: os.kill(os.getpid(), signal.SIGTERM))
     timer.daemon = True
-    with ended_by_sigterm():
+    with ended_by_sigterm():  # the time may be over before the app runs
         timer.start()
         try:
             yield

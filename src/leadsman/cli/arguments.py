@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from leadsman.cli.cells import wrapped
-from leadsman.errors import InvalidValue
+from leadsman.errors import InvalidValue, LeadsmanError
 from leadsman.monitoring.log_format import FORMATS, LEVELS
 from leadsman.mqtt.topics import check_client_id, check_instance, check_name, check_prefix
 from leadsman.timing.durations import seconds
@@ -17,6 +17,10 @@ T = TypeVar("T")
 
 WIDTH = 80
 """Columns of each help, on any terminal."""
+
+
+class UsageError(LeadsmanError):
+    """The command line is wrong."""
 
 
 class Argument(NamedTuple):
@@ -39,12 +43,9 @@ def argument(flag: str, help: str, **options: Any) -> Argument:  # noqa: A002  #
 
 
 class Command(NamedTuple):
-    """One command of the command line."""
+    """A command: what it does, and what its help says."""
 
-    name: str
     run: Callable[[argparse.Namespace], int]
-    summary: str
-    """For the list of the commands."""
     description: str
     """Paragraphs of one line each."""
     examples: tuple[str, ...]

@@ -13,7 +13,7 @@ from leadsman.mqtt.topics import NODES
 from leadsman.text import counted, escaped
 
 if TYPE_CHECKING:
-    from leadsman.introspection.explanations import Verdict
+    from leadsman.introspection.document import Verdict
 
 Line = list[tuple[str, str]]
 """Pieces of text with their styles: names of `STYLES`, or empty."""

@@ -5,10 +5,10 @@ import argparse
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from leadsman.cli.arguments import SETTINGS, TIMEOUT, Command, argument, prefix
-from leadsman.cli.commands import SOME_FAIL, known_brokers, running_app, sender
+from leadsman.cli.arguments import SETTINGS, TIMEOUT, Command, UsageError, argument, prefix
+from leadsman.cli.exit_codes import WITHOUT_NODE
+from leadsman.cli.remote import known_brokers, running_app, sender
 from leadsman.cli.tables import filled, json_text, say, table
-from leadsman.cli.target import UsageError
 from leadsman.errors import LeadsmanError
 from leadsman.text import clean, counted, escaped, suggestion
 
@@ -55,7 +55,7 @@ def _status(options: argparse.Namespace) -> int:
     else:
         for number, each in enumerate(found):
             print("\n" * (number > 0) + _text(each))
-    return SOME_FAIL if any(each.unowned_count for each in found) else 0
+    return WITHOUT_NODE if any(each.unowned_count for each in found) else 0
 
 
 def _drain(options: argparse.Namespace) -> int:
@@ -75,14 +75,14 @@ def _drain(options: argparse.Namespace) -> int:
         say(f"{node}: gives everything away, and takes nothing; {again}")
         for each in left:
             say(f"no other node can poll {_needing(each)}")
-        return SOME_FAIL if left else 0
+        return WITHOUT_NODE if left else 0
 
 
 def _forget(options: argparse.Namespace) -> int:
     """Remove what a node that is gone for good left at the broker."""
     import asyncio
 
-    from leadsman.cli.clean import Removal, remove
+    from leadsman.cli.commands.clean import Removal, remove
     from leadsman.cli.remote import retained
     from leadsman.mqtt.brokers import Brokers
 
@@ -216,10 +216,8 @@ def _document(shared: "Shared") -> dict[str, object]:
     }
 
 
-CLUSTER = Command(
-    "cluster",
+COMMAND = Command(
     cluster,
-    "show the nodes that share an app, and drain one",
     "Shows which nodes share an app, with --standby or [cluster], and what each of them owns; and "
     "empties one before its machine is taken down. It asks the broker, where each node says what it "
     "is.\n"

@@ -21,8 +21,7 @@ from leadsman.nodes.brief import counts_text
 from leadsman.text import clean
 
 if TYPE_CHECKING:
-    from leadsman.introspection.document import Introspection
-    from leadsman.introspection.explanations import Verdict
+    from leadsman.introspection.document import Introspection, Verdict
 
 ANSWERED = 15.0
 """Seconds for which the answer of an app is newer than its heartbeat, if it is asked every few seconds."""

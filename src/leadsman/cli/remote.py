@@ -1,15 +1,21 @@
 """Sends a request to a running app over MQTT and waits for its answer, which carries the transaction of the request.
 The pages of a large answer are put together."""
 
+import argparse
 import asyncio
 import contextlib
+import getpass
 import json
+import os
+import re
+import socket
 import sys
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from leadsman.cli.target import UsageError
+from leadsman.cli.arguments import UsageError
+from leadsman.cli.target import load_app, sources_of
 from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, LeadsmanError, SubscriptionRefused
 from leadsman.introspection.pages import merged
 from leadsman.mqtt import client
@@ -18,7 +24,9 @@ from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.brokers import Brokers
 from leadsman.mqtt.connection import Connect, Connection, ConnectionListener, Received
 from leadsman.mqtt.connection_state import UNSUPPORTED_VERSION, V5, V311
+from leadsman.mqtt.from_settings import brokers_of
 from leadsman.mqtt.message import Message
+from leadsman.settings.load import load_broker
 from leadsman.text import clean, counted, suggestion
 from leadsman.timing.clock import system_clock
 
@@ -27,6 +35,8 @@ if TYPE_CHECKING:
 
 NO_SUBSCRIBERS = 0x10
 """PUBACK: nobody has subscribed to the topic (MQTT 5 §3.4.2.1). Not every broker says so."""
+_TARGET = re.compile(r"[\w./-]+:[A-Za-z_]\w*")
+"""An app, such as ``house:app``."""
 _PATIENCE = 1.0
 """Seconds after which a person who waits reads what the command waits for, and then how many pages have come."""
 
@@ -149,6 +159,49 @@ def _all(faults: Sequence[BrokerError]) -> BrokerError:
     error = BrokerError("; ".join(fault.without_hint() for fault in faults) + hints)
     error.hint = hints
     return error
+
+
+def running_app(options: argparse.Namespace) -> tuple[Brokers, str]:
+    """The brokers and the prefix of a running app. If neither the app nor a prefix is given, it is the only app at the
+    broker, or the only one there with the device."""
+    if options.target is not None:
+        app = load_app(options)
+        return app.brokers, options.prefix or app.topics.prefix
+    brokers = known_brokers(options)
+    if options.prefix is not None:
+        return brokers, options.prefix
+    devices = getattr(options, "device", None)
+    try:
+        return brokers, prefix_of(brokers, devices[0] if devices else None)
+    except BrokerError as error:
+        advice = "the app was looked for there; write --mqtt for another broker, or MODULE:APP, such as house:app"
+        raise BrokerError(f"{error.without_hint()}; {advice}") from None
+
+
+def known_brokers(options: argparse.Namespace) -> Brokers:
+    """The brokers of the settings, without an app."""
+    return brokers_of(load_broker(sources_of(options)))
+
+
+def app_or_device(options: argparse.Namespace) -> str | None:
+    """The device that is named, if any. The app before it becomes the target: a word with one colon, unless the app is
+    given by an option, since the name of a device may have one."""
+    words: list[str] = options.named
+    given = options.target is not None or options.prefix is not None
+    if words and not given and (len(words) > 1 or _TARGET.fullmatch(words[0])):
+        options.target = words.pop(0)
+    if len(words) > 1:
+        raise UsageError(f"{clean(words[1])!r} is one word too many; write one device, or none for all")
+    return words[0] if words else None
+
+
+def sender() -> str:
+    """The user who types this, for the log and the trace of the app."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a user without a name, as in some containers
+        user = str(os.getuid()) if hasattr(os, "getuid") else "somebody"
+    return f"{user}@{socket.gethostname()}"
 
 
 def prefix_of(brokers: Brokers, device: str | None) -> str:

@@ -1,5 +1,7 @@
-"""Imports the app that is given as ``module:app`` without running it, and explains each error on the way."""
+"""The app of the command line. Imports what is given as ``module:app`` without running it, and explains each error on
+the way."""
 
+import argparse
 import importlib
 import sys
 import traceback
@@ -7,13 +9,12 @@ from pathlib import Path
 from types import ModuleType
 
 from leadsman.app import App
+from leadsman.cli.arguments import UsageError
 from leadsman.errors import ConfigurationError, LeadsmanError
 from leadsman.process import only_looked_at
+from leadsman.settings.faults import IDENTITY_KEYS
+from leadsman.settings.sources import Where
 from leadsman.text import clean, describe, nearest, suggestion
-
-
-class UsageError(LeadsmanError):
-    """The command line is wrong."""
 
 
 class TargetError(LeadsmanError):
@@ -22,6 +23,43 @@ class TargetError(LeadsmanError):
 
 class NoModuleError(TargetError):
     """There is no module of that name."""
+
+
+def load_app(options: argparse.Namespace) -> App:
+    """The app of the command line, with its settings."""
+    app: App
+    try:
+        app = options.target if isinstance(options.target, App) else load_target(options.target)
+    except NoModuleError as error:
+        if ":" in options.target or not hasattr(options, "device"):
+            raise
+        raise NoModuleError(
+            f"{error}\na device of a running app is given as --device {clean(options.target)}"
+        ) from None
+    app.load(sources_of(options))
+    return app
+
+
+def sources_of(options: argparse.Namespace) -> Where:
+    """The sources of settings, those of the command line included."""
+    flags = dict(getattr(options, "given", {}))
+    for assignment in options.set:
+        key, equals, value = assignment.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"--set {assignment!r} is not an assignment; write --set boiler.port=/dev/ttyUSB0")
+        flags[key.strip()] = value
+    if getattr(options, "mqtt", None) is not None:
+        flags["mqtt.url"] = options.mqtt
+    if getattr(options, "http", None) is not None:
+        flags["http.bind"] = options.http
+    for key in IDENTITY_KEYS:
+        if getattr(options, key, None) is not None:
+            flags[f"mqtt.{key}"] = getattr(options, key)
+    if getattr(options, "discovery", None) is not None:
+        flags["discovery.convention"] = options.discovery
+    if getattr(options, "standby", False):
+        flags["standby.enabled"] = "true"
+    return Where.here(options.config, flags)
 
 
 def load_target(target: str) -> App:

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from leadsman.demo.broker import demo_broker
+from leadsman.cli.own_broker import demo_broker
+from leadsman.cli.viewer import Viewer
 from leadsman.demo.cluster_app import INTERVAL, METERS, PREFIX
 from leadsman.demo.cluster_board import ClusterBoard
 from leadsman.demo.nodes import INSTALL, NatsServer, Node, nats_executable, node_command
 from leadsman.demo.takeovers import Takeovers, described
 from leadsman.demo.terminal import say, show
-from leadsman.demo.viewer import Viewer
 from leadsman.errors import LeadsmanError
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Received

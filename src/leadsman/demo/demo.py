@@ -8,14 +8,14 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 
+from leadsman.cli.own_broker import demo_broker, watching
+from leadsman.cli.viewer import Viewer
 from leadsman.demo.app import PREFIX, demo_app
 from leadsman.demo.board import Board, BoardLog
-from leadsman.demo.broker import demo_broker, watching
 from leadsman.demo.faults import Faults
 from leadsman.demo.meter import Meter
 from leadsman.demo.page import ASK_EVERY, keep_asking, page_port
 from leadsman.demo.terminal import program, say, show
-from leadsman.demo.viewer import Viewer
 from leadsman.errors import LeadsmanError
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import CONNECT_TIMEOUT, Received

@@ -21,8 +21,7 @@ from leadsman.mqtt.topics import encode
 from leadsman.settings.discovery import APP, birth_topic, identifiers_of, own_filter
 
 if TYPE_CHECKING:
-    from leadsman.introspection.document import CircuitWord, StatusWord
-    from leadsman.introspection.health_document import DeviceHealth
+    from leadsman.introspection.document import CircuitWord, DeviceHealth, StatusWord
 
 Document = dict[str, Any]
 MOST = 4000

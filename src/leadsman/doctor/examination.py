@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from typing import Literal
 
 from leadsman.adapters.adapter import Resource
-from leadsman.doctor import bluetooth, calendars, machine, serial
 from leadsman.doctor.broker import BrokerExamination, Say
-from leadsman.doctor.facts import Facts
+from leadsman.doctor.facts import CalendarFacts, Facts
+from leadsman.doctor.machine import look_at_machine, look_at_port, look_at_radios
 from leadsman.doctor.subject import Subject
 from leadsman.mqtt.transport import in_thread
 from leadsman.text import describe
@@ -19,6 +19,8 @@ DEADLINE = 16.0
 CLEARING = 3.5
 """Seconds in which what is cancelled removes what it left at the broker. Code that ignores a cancellation, such as that
 of an adapter, is left behind."""
+PATIENCE = 8.0
+"""Seconds for one calendar server."""
 
 
 class Examination:
@@ -75,19 +77,32 @@ class Examination:
 
     async def _machine(self) -> None:
         self._say("machine")
-        found = await in_thread(functools.partial(machine.look, self._subject.state))
+        found = await in_thread(functools.partial(look_at_machine, self._subject.state))
         self.facts = self.facts._replace(machine=found)
 
     async def _serial(self) -> None:
         names = dict.fromkeys(each.name for each in self._resources("serial"))
-        found = await asyncio.gather(*(in_thread(functools.partial(serial.look, name)) for name in names))
+        found = await asyncio.gather(*(in_thread(functools.partial(look_at_port, name)) for name in names))
         self.facts = self.facts._replace(serial=tuple(found))
 
     async def _bluetooth(self) -> None:
         names = dict.fromkeys(each.name for each in self._resources("bluetooth"))
-        found = await asyncio.gather(*(bluetooth.look(name) for name in names))
+        found = await asyncio.gather(*(look_at_radios(name) for name in names))
         self.facts = self.facts._replace(bluetooth=tuple(found))
 
     async def _calendars(self) -> None:
-        found = await asyncio.gather(*(calendars.look(each) for each in self._resources("calendars")))
+        found = await asyncio.gather(*(_log_in(each) for each in self._resources("calendars")))
         self.facts = self.facts._replace(calendars=tuple(found))
+
+
+async def _log_in(resource: Resource) -> CalendarFacts:
+    """Log in at a calendar server, and read nothing but the names of the calendars."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            if resource.log_in is not None:
+                await resource.log_in()
+    except TimeoutError:
+        return CalendarFacts(resource, f"{resource.name} did not answer within {PATIENCE:g} s")
+    except Exception as error:  # whatever the adapter's library raises
+        return CalendarFacts(resource, describe(error))
+    return CalendarFacts(resource, None)

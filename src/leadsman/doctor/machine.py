@@ -1,17 +1,22 @@
-"""Collects facts about the machine. Its functions block, and change nothing."""
+"""Collects facts about the machine, its serial ports and its Bluetooth radios, and changes nothing. Functions that are
+not asynchronous block. Only this file imports dbus-fast, which comes with bleak."""
 
+import contextlib
 import ctypes
 import os
 import platform
 import shutil
+import socket
 import stat
 import time
 import warnings
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from leadsman._version import __version__
-from leadsman.doctor.facts import Disk, MachineFacts, StateFacts
-from leadsman.text import describe
+from leadsman.adapters.serial.opening import BY_ID, stable_name
+from leadsman.doctor.facts import BluetoothFacts, Disk, MachineFacts, SerialFacts, StateFacts
+from leadsman.text import clean, describe
 
 _UNSYNCHRONISED = 5
 """TIME_ERROR of adjtimex(2)."""
@@ -19,7 +24,7 @@ _TIMEX = 512
 """Bytes, more than ``struct timex`` has on any machine."""
 
 
-def look(state: Path | None) -> MachineFacts:
+def look_at_machine(state: Path | None) -> MachineFacts:
     """Look at the machine.
 
     Args:
@@ -84,3 +89,117 @@ def _synchronised() -> bool | None:
     except (OSError, AttributeError):
         return None
     return None if status < 0 else status != _UNSYNCHRONISED
+
+
+def look_at_port(url: str, processes: Path = Path("/proc")) -> SerialFacts:
+    """Look at a port.
+
+    Args:
+        url: a path, or the URL of a gateway.
+        processes: where the kernel lists processes.
+    """
+    if "://" in url:
+        return _gateway(url)
+    try:
+        found = os.stat(url)
+    except OSError:
+        present = sorted(str(each) for each in BY_ID.iterdir()) if BY_ID.is_dir() else []
+        return SerialFacts(url, exists=False, present=tuple(present))
+    return SerialFacts(
+        url,
+        device=stat.S_ISCHR(found.st_mode),
+        allowed=os.access(url, os.R_OK | os.W_OK),
+        group=_group(found.st_gid),
+        member=found.st_gid in (*os.getgroups(), os.getegid()),
+        stable=stable_name(url),
+        holders=holders(os.path.realpath(url), processes),
+    )
+
+
+def holders(path: str, processes: Path) -> tuple[str, ...]:
+    """The programs that have a file open, as far as this user may see: ``python3 (1234)``."""
+    found = []
+    for process in processes.glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if int(process.name) != os.getpid() and _holds(process, path):
+                found.append(f"{clean((process / 'comm').read_text().strip())} ({process.name})")
+    return tuple(sorted(found))
+
+
+def _holds(process: Path, path: str) -> bool:
+    for each in (process / "fd").iterdir():
+        with contextlib.suppress(OSError):  # closed meanwhile
+            if os.readlink(each) == path:
+                return True
+    return False
+
+
+def _group(number: int) -> str:
+    import grp  # not on Windows
+
+    try:
+        return grp.getgrgid(number).gr_name
+    except KeyError:
+        return str(number)
+
+
+def _gateway(url: str) -> SerialFacts:
+    try:
+        parts = urlsplit(url)
+        socket.getaddrinfo(parts.hostname, parts.port, type=socket.SOCK_STREAM)
+    except ValueError as error:  # a port or a name that cannot be one
+        return SerialFacts(url, fault=describe(error))
+    except OSError as error:
+        return SerialFacts(url, fault=error.strerror or describe(error))
+    return SerialFacts(url)
+
+
+_ADAPTER = "org.bluez.Adapter1"
+
+
+async def look_at_radios(wanted: str, rfkill: Path = Path("/sys/class/rfkill")) -> BluetoothFacts:
+    """Ask BlueZ for its adapters.
+
+    Args:
+        wanted: the name of the adapter that the app uses; empty for any.
+        rfkill: where the kernel lists its switches.
+    """
+    blocked = switch(rfkill)
+    try:
+        from dbus_fast import BusType, Message, MessageType
+        from dbus_fast.aio import MessageBus
+    except ImportError as error:
+        return BluetoothFacts(wanted, {}, f"D-Bus cannot be asked: {error.name} is not installed", blocked)
+    try:
+        bus = await MessageBus(bus_type=BusType.SYSTEM).connect()
+    except Exception as error:  # no socket, or nobody behind it
+        return BluetoothFacts(wanted, {}, f"D-Bus does not answer: {describe(error)}", blocked)
+    try:
+        request = Message(
+            destination="org.bluez",
+            path="/",
+            interface="org.freedesktop.DBus.ObjectManager",
+            member="GetManagedObjects",
+        )
+        reply = await bus.call(request)
+    finally:
+        bus.disconnect()
+    if reply.message_type is MessageType.ERROR:
+        return BluetoothFacts(wanted, {}, f"BlueZ does not answer: {reply.error_name}", blocked)
+    adapters = {
+        str(path).rpartition("/")[2]: bool(interfaces[_ADAPTER]["Powered"].value)
+        for path, interfaces in reply.body[0].items()
+        if _ADAPTER in interfaces
+    }
+    return BluetoothFacts(wanted, adapters, None, blocked)
+
+
+def switch(rfkill: Path) -> str | None:
+    """``hard`` or ``soft`` if every Bluetooth radio is blocked, else None."""
+    found = []
+    for each in sorted(rfkill.glob("rfkill*")):
+        with contextlib.suppress(OSError):
+            if (each / "type").read_text().strip() == "bluetooth":
+                states = {kind: (each / kind).read_text().strip() == "1" for kind in ("hard", "soft")}
+                found.append(next((kind for kind, on in states.items() if on), None))
+    return found[0] if found and None not in found else None

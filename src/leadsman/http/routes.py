@@ -10,8 +10,25 @@ from typing import NamedTuple
 
 from leadsman.errors import Busy, PayloadError, RequestRefused, UnknownDevice
 from leadsman.events import AppFault
-from leadsman.http.requests import Answer, DisconnectedError, Handler, HttpError, Request, Routes, header_of
-from leadsman.http.responses import NOT_MODIFIED, Exposition, Made, Message, Receive, Reply, Scope, Send, Stream, Text
+from leadsman.http.messages import (
+    NOT_MODIFIED,
+    Answer,
+    DisconnectedError,
+    Exposition,
+    Handler,
+    HttpError,
+    Made,
+    Message,
+    Receive,
+    Reply,
+    Request,
+    Routes,
+    Scope,
+    Send,
+    Stream,
+    Text,
+    header_of,
+)
 from leadsman.http.rules import PROTECTION, Head, Rules
 from leadsman.introspection.exchange import Problem
 from leadsman.introspection.happenings import Happenings

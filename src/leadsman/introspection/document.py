@@ -11,13 +11,293 @@ from typing import (
 
 from typing_extensions import TypedDict
 
-from leadsman.introspection.connection_document import MqttSection, StatusMqtt
-from leadsman.introspection.counters_document import Commands, Counters, Life
-from leadsman.introspection.explanations import DeviceOutbox, Published
 from leadsman.introspection.ledger_document import DeviceLedger
-from leadsman.introspection.terms import BreakerTerms, DeliveryTerms
 from leadsman.mqtt.answers import Json
 from leadsman.nodes.brief import Brief
+
+
+class BreakerTerms(TypedDict):
+    """The specification of a circuit breaker."""
+
+    threshold: int
+    recovery: float | str | None
+    window: int | None
+    slow: float | None
+    shared: str | None
+    probes: int
+    successes: int
+    ignore: list[str]
+    """Errors that are neutral: neither a success nor a failure."""
+
+
+class DeliveryTerms(TypedDict):
+    """How readings are published."""
+
+    qos: int
+    retain: bool
+    expiry: float | None
+    keep: Literal["all", "newest"]
+    """Which of the readings that wait for the broker arrive at the state topic: all of them, or the newest."""
+    history: float | None
+    """How long a reading at the history topic is wanted; None without such a topic."""
+
+
+class Counters(TypedDict):
+    """The counters of a device since the start of the app; see `leadsman.monitoring.totals`."""
+
+    polls: int
+    """Polls that ended."""
+    failed_polls: int
+    retried_polls: int
+    """Polls that succeeded after at least one failed call."""
+    calls: int
+    failed_calls: int
+    retries: int
+    opens: int
+    """Times at which the circuit opened; one more each time a probe fails."""
+    deferrals: int
+    """Polls that ended with a pause that the device asked for."""
+    missed_polls: int
+    published: int
+    """Readings that were handed to the outbox."""
+
+
+class Life(Counters):
+    """The counters of a device over all lives of the app."""
+
+    since: str
+    """When counting began."""
+
+
+class Commands(TypedDict):
+    """The commands of a device since the start of the app."""
+
+    done: int
+    """Executed, with those that failed."""
+    failed: int
+    refused: int
+    """Not executed: wrong, too late, or one too many."""
+    waiting: int
+    last_error: str | None
+    """Why the last one failed or was refused; null if it did what was asked."""
+
+
+class Subscribed(TypedDict):
+    """What became of the messages of one subscription since the start of the app."""
+
+    received: int
+    failed: int
+    """Messages whose payload was refused, or whose handler failed."""
+    dropped: int
+    """Messages that came faster than they were handled."""
+    waiting: int
+    received_at: str | None
+    """When the last one came."""
+    last_error: str | None
+    """Why the last message failed; null if it did not."""
+    device: str | None
+    """The device that they feed, as far as the registration says that."""
+
+
+Link = Literal[
+    "app",
+    "registration",
+    "enabled",
+    "hold",
+    "isolation",
+    "adapter",
+    "deferral",
+    "circuit",
+    "call",
+    "schedule",
+    "staleness",
+    "result",
+    "broker's answer",
+    "connection",
+    "outbox",
+    "publish rule",
+    "retention",
+    "expiry",
+    "availability",
+    "command",
+    "job",
+    "none",
+]
+"""The links of the chain from a device to a subscriber."""
+
+
+class Verdict(TypedDict):
+    """Why a device is silent: the first link of the chain that does not pass a reading on."""
+
+    device: str
+    link: Link
+    """``none`` if a reading passes all of them."""
+    state: Literal["ok", "intended", "broken"]
+    """``intended``: it is silent because the app, the device or a person wants it so."""
+    summary: str
+    since: str | None
+    """Since when the link has been so, as far as that is known."""
+    cause: NotRequired[str]
+    """Of a device that fails: its error, for how long, and how often leadsman tries it; one or two sentences."""
+    evidence: list[str]
+    """The facts that lead to the verdict, and the others that help; one line each."""
+    advice: str
+    """One thing to do."""
+
+
+class Away(TypedDict, total=False):
+    """The field of `MqttSection` about a connection that is lost."""
+
+    away_since: str
+
+
+class Compared(TypedDict):
+    """One field as the publish rule compared it; null where a reading lacks it."""
+
+    published: Json
+    read: Json
+
+
+class Published(TypedDict):
+    """What became of the readings of a device."""
+
+    published_at: str | None
+    """When the reading that was published last was taken."""
+    suppressed: int
+    """Readings since then that the publish rule did not publish."""
+    compared: NotRequired[dict[str, Compared]]
+    """If the publish rule did not publish the last reading: at most 20 of its fields."""
+
+
+class StoredReadings(TypedDict):
+    """Readings on disk. Left out as long as none had to be written since the start of the app."""
+
+    store: Literal["opening", "ok", "full", "locked", "memory"]
+    """``full``: the disk has no room, and what comes waits in memory. ``locked``: another process has the file.
+    ``memory``: it cannot be used."""
+    readings: int
+    """Those on disk that did not arrive."""
+    only: int
+    """Those of them that do not wait in memory as well."""
+    replayed: int
+    """Readings that were read back since the start."""
+    dead: int
+    """Readings since the start that the broker does not take. They are on disk, too."""
+    room: int | None
+    """Bytes that the disk takes before the oldest readings are deleted, or nothing is written any more; null if that is
+    not known."""
+
+
+class DeviceOutbox(TypedDict):
+    """The readings of a device that wait for the broker, at one of its topics."""
+
+    topic: str
+    """The state topic, or the history topic."""
+    messages: int
+    in_flight: int
+    topics_before: int | None
+    """Topics whose next message goes first; null if nothing of this one may be sent now, or if they are over 100."""
+    oldest: float | None
+    """The age of the oldest reading."""
+    paused_for: float | None
+    """Seconds until the topic is tried again, after the broker refused it."""
+    refused: str | None
+    """What the broker said of the topic, until it takes a message of it."""
+
+
+class DroppedBy(TypedDict, total=False):
+    """Messages that were dropped since the start, by cause; causes of none are left out."""
+
+    full: int
+    """The outbox was full; the oldest go first."""
+    expired: int
+    """They were older than their expiry, or than `max_age` of the outbox."""
+    too_large: int
+    """Too large for the outbox."""
+    refused: int
+    """The broker refused them for good, closed the connection on them, or has a limit that they exceed."""
+    damaged: int
+    """The file on the disk was damaged, or replaced."""
+    fenced: int
+    """Another node of the cluster may have had their device by the time they could be sent."""
+
+
+class OutboxSection(TypedDict):
+    """The messages that wait for the broker."""
+
+    messages: int
+    bytes: int
+    in_flight: int
+    delivered: int
+    dropped: int
+    dropped_by: DroppedBy
+    oldest: float | None
+    """The age of the oldest reading."""
+    on_disk: NotRequired[StoredReadings]
+
+
+class CandidateBroker(TypedDict):
+    """One of several brokers."""
+
+    broker: str
+    last_error: str | None
+    """Why it is not in use; null for the one that works, and for one that was never tried."""
+
+
+class Candidates(TypedDict, total=False):
+    """The brokers, if there are several, in the order in which they are tried."""
+
+    brokers: list[CandidateBroker]
+
+
+class MqttSection(Candidates):
+    """The connection to the broker."""
+
+    broker: str
+    """The address of the broker of the connection, or of the one that is tried next."""
+    client_id: str
+    connected: bool
+    away_since: NotRequired[str]
+    """When the connection failed; left out while it holds."""
+    protocol: str
+    client: str | None
+    session: int
+    connects: int
+    breaks: int
+    """Connections that ended, since the start."""
+    window: int
+    """Messages that may be in flight."""
+    limited_by: Literal["receive_maximum"] | None
+    """See `StatusMqtt`."""
+    last_error: str | None
+    outbox: OutboxSection
+    subscriptions: NotRequired[dict[str, Subscribed]]
+    """What became of the messages of other programs, by topic filter. Left out without any `@app.subscribe`."""
+
+
+class StatusMqtt(TypedDict):
+    """The connection to the broker in the heartbeat."""
+
+    broker: str
+    """Its address."""
+    protocol: str
+    client: str | None
+    connects: int
+    breaks: int
+    """Connections that ended, since the start."""
+    outbox_messages: int
+    outbox_bytes: int
+    on_disk: NotRequired[StoredReadings]
+    oldest_s: NotRequired[float]
+    """The age of the oldest reading that waits; left out if none does."""
+    dropped: int
+    dropped_by: DroppedBy
+    dropped_last_minute: int
+    limited_by: Literal["receive_maximum"] | None
+    """Not null while readings come faster than the broker takes them, because of its Receive Maximum (MQTT 5). Then the
+    newest go first."""
+    last_error: str | None
+
 
 StatusWord = Literal["held", "isolated", "circuit_open", "deferred", "stale", "error", "starting", "ok"]
 """The status of a device: the first that applies; see `leadsman.monitoring.health`."""
@@ -345,3 +625,55 @@ class Fault(TypedDict):
     type: str
     message: str
     at: str
+
+
+class DeviceHealth(TypedDict):
+    """How a device is."""
+
+    status: StatusWord
+    circuit: CircuitWord
+    consecutive_failures: int
+    last_success_at: str | None
+    """As it was when this was written. It alone is renewed once a minute."""
+
+
+class RegistryDevice(TypedDict):
+    """A device in the registry."""
+
+    kinds: list[Literal["telemetry", "source", "command"]]
+    topics: dict[str, str]
+    retained: list[Literal["state", "availability", "ledger", "health"]]
+    """Which of these topics the broker keeps."""
+    others: NotRequired[list[str]]
+    """Further retained topics of the device."""
+    found_by: NotRequired[str]
+    """The handler that has found the device at run time."""
+    enabled: NotRequired[Literal[False]]
+    """Present only if the device is not enabled: nothing is published but its availability, ``offline``."""
+
+
+class RegistryHead(TypedDict):
+    """What each page of the registry begins with."""
+
+    app: str
+    version: str
+    leadsman: str
+    client_id: str
+    introspect: str
+    status: str
+    root: NotRequired[str]
+    """The name of the root device, whose topics have no level for the device. Present only if there is one."""
+
+
+class Registry(RegistryHead):
+    """The message at ``{prefix}/registry``, for tools that search for apps. The devices of a large app are on several
+    pages; page 2 is at ``{prefix}/registry/2``."""
+
+    devices: dict[str, RegistryDevice]
+    others: NotRequired[list[str]]
+    """Retained topics that belong to no device, besides the status and this registry; also those of removed devices
+    that the broker has not forgotten yet."""
+    page: NotRequired[int]
+    """The number of this page, from 1. Left out if there is one page."""
+    pages: NotRequired[int]
+    """The number of pages. Pages with higher numbers are left from an earlier run."""

@@ -8,8 +8,7 @@ from typing import (
 
 from typing_extensions import TypedDict
 
-from leadsman.introspection.connection_document import MqttSection
-from leadsman.introspection.document import AppSection, CircuitWord
+from leadsman.introspection.document import AppSection, CircuitWord, MqttSection
 from leadsman.mqtt.answers import Json
 
 

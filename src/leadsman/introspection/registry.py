@@ -1,5 +1,6 @@
 """The registry: which devices an app offers, with their topics. It is made in slices."""
 
+import sys
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -14,7 +15,7 @@ from leadsman.slices import Work
 from leadsman.text import clean
 
 if TYPE_CHECKING:
-    from leadsman.introspection.registry_document import RegistryDevice, RegistryHead
+    from leadsman.introspection.document import AppSection, RegistryDevice, RegistryHead
 
 LIST_SLICE = 250
 """Devices of the registry, or rows of the trace, that are described in one turn of the loop."""
@@ -28,6 +29,20 @@ class About(NamedTuple):
     leadsman: str
     topics: Topics
     client_id: str
+
+
+def app_section(about: About) -> "AppSection":
+    """The facts about an app that do not depend on whether it runs."""
+    section: AppSection = {
+        "name": about.name,
+        "version": clean(about.version),
+        "prefix": about.topics.prefix,
+        "leadsman": about.leadsman,
+        "python": sys.version.split()[0],
+    }
+    if about.topics.root is not None:
+        section["root"] = about.topics.root
+    return section
 
 
 class Registry:

@@ -22,7 +22,7 @@ MOST_NEAR = 100
 """Names that are compared with a name that is wrong."""
 
 
-class Request(NamedTuple):
+class Query(NamedTuple):
     """A request that was understood."""
 
     sections: Sequence[str]
@@ -34,7 +34,7 @@ class Request(NamedTuple):
     since: float
 
 
-def understood(request: Json, known: Collection[str]) -> Request:
+def understood(request: Json, known: Collection[str]) -> Query:
     """Read a request to an app with these devices and side jobs.
 
     Raises:
@@ -44,7 +44,7 @@ def understood(request: Json, known: Collection[str]) -> Request:
     after, since = (0.0, 0.0) if request == "" else (_number(request, key) for key in ("after", "since"))
     asked = None if devices is None else frozenset(devices)
     names = [name for name in known if asked is None or name in asked]
-    return Request(sections, names, asked is not None, int(after), since)
+    return Query(sections, names, asked is not None, int(after), since)
 
 
 def action_of(request: Json) -> str:

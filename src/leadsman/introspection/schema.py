@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import PydanticUserError, TypeAdapter
 
-from leadsman.introspection import document, exchange, health_document, ledger_document, registry_document
+from leadsman.introspection import document, exchange, ledger_document
 from leadsman.mqtt.answers import Json
 from leadsman.mqtt.topics import Topics
 from leadsman.nodes import document as node_document
@@ -42,8 +42,8 @@ def schemas(
     found: Schema = {
         topics.status: schema_of(document.Status),
         topics.error: schema_of(document.Fault),
-        topics.registry: schema_of(registry_document.Registry),
-        f"{topics.registry}/+": schema_of(registry_document.Registry),
+        topics.registry: schema_of(document.Registry),
+        f"{topics.registry}/+": schema_of(document.Registry),
         topics.introspect: schema_of(exchange.Request) | {"direction": "in"},
         f"{topics.introspect}/response": schema_of(exchange.Answer)
         | {"description": "Its data is described by #introspection."},
@@ -61,7 +61,7 @@ def schemas(
             if each.delivery.history is not None:
                 found[topics.history(name)] = found[topics.state(name)]
             found[topics.availability(name)] = {"enum": ["online", "offline"]}
-            found[topics.of(name, "health")] = schema_of(health_document.DeviceHealth)
+            found[topics.of(name, "health")] = schema_of(document.DeviceHealth)
             error, where = schema_of(document.DeviceError), topics.device_error(name)
             found[where] = {"anyOf": [found[where], error]} if where in found else error  # the root device
             found[topics.of(name, "ledger")] = schema_of(ledger_document.DeviceLedger)
@@ -72,7 +72,7 @@ def schemas(
     for name, command in commands.items():
         found.setdefault(topics.state(name), returned(command.handler))
         found.setdefault(topics.availability(name), {"enum": ["online", "offline"]})
-        found.setdefault(topics.of(name, "health"), schema_of(health_document.DeviceHealth))
+        found.setdefault(topics.of(name, "health"), schema_of(document.DeviceHealth))
         payload = {} if command.payload is None else schema_of(command.annotation, mode="validation")
         found[topics.of(name, "set")] = payload | {"direction": "in"}
         found[topics.set_result(name)] = schema_of(exchange.CommandResult)

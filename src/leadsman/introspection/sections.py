@@ -4,37 +4,190 @@ Reading changes nothing. The document contains no secrets: adapters and handlers
 its address, and everything that a person wrote passes through `leadsman.text.clean`.
 """
 
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from leadsman.adapters.managed import ManagedAdapter
-from leadsman.introspection.delivery import after_reading, away, says_nothing
 from leadsman.introspection.registrations import Registrations, registered
-from leadsman.introspection.registry import About
-from leadsman.introspection.usual_state import State
-from leadsman.monitoring.health import HealthRecords, is_stale, status
+from leadsman.introspection.registry import About, app_section
+from leadsman.monitoring.health import NO_TROUBLE, Health, HealthRecords, is_stale, status
 from leadsman.monitoring.heartbeat import deferred_reason, deferred_until, dropped_by, failure_of, under_way
 from leadsman.monitoring.ledger_reports import LedgerReports
 from leadsman.monitoring.statuses import Statuses
+from leadsman.monitoring.totals import Totals
+from leadsman.mqtt.answers import Json
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.topics import encode
 from leadsman.registration.command import Command
 from leadsman.registration.injection import Handler
+from leadsman.resilience.environment import Snapshot
+from leadsman.runtime.publisher import Publication, StatePublisher
 from leadsman.runtime.runner import Answer, Runner, Runners
 from leadsman.text import clean
 from leadsman.timing.clock import Clock, rfc3339
 
 if TYPE_CHECKING:
-    from leadsman.introspection.connection_document import Candidates, DroppedBy, MqttSection, OutboxSection
-    from leadsman.introspection.counters_document import Subscribed
-    from leadsman.introspection.document import AdapterSection, AppSection, FieldTerms, Runtime
+    from leadsman.introspection.document import (
+        AdapterSection,
+        AppSection,
+        Away,
+        Candidates,
+        Compared,
+        DeviceOutbox,
+        DroppedBy,
+        FieldTerms,
+        MqttSection,
+        OutboxSection,
+        Published,
+        Runtime,
+        Subscribed,
+    )
     from leadsman.introspection.watching import Watching
     from leadsman.monitoring.trace import Trace
     from leadsman.nodes.brief import Brief
     from leadsman.nodes.standby.node import Ownership
     from leadsman.runtime.found_devices import FoundDevices
     from leadsman.runtime.subscriber import Subscriber
+
+_TEMPLATE = (
+    '{"status":"%s","stale":%s,"circuit":"%s","consecutive_failures":0,"attempts":%d,"opened_at":null,'
+    '"failing_since":null,"last_error":null,"last_success_at":%s,"retries":%d,"opens":%d,"last_duration":%s,'
+    '"next_due_at":%s,"deferred_until":null,"deferred_reason":null,"poll_under_way":null,"counters":{'
+    + ",".join(f'"{each}":%d' for each in Totals._fields)
+    + '},"held":false,"missed_polls":%d,"published":{"published_at":%s,"suppressed":%d}}'
+)
+
+
+class State(NamedTuple):
+    """What is known of a device."""
+
+    status: str
+    health: Health
+    snapshot: Snapshot
+    next_poll: float | None
+    """Epoch seconds."""
+    publisher: StatePublisher
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether the template has room for it."""
+        health, snapshot = self.health, self.snapshot
+        return (
+            health.trouble is NO_TROUBLE
+            and not health.held
+            and health.life is None
+            and snapshot.opened_at is None
+            and snapshot.deferred_until is None
+            and self.publisher.publication.refused is None
+        )
+
+    def text(self, now: float) -> bytes:
+        """It, at `now`, as the JSON of a `leadsman.introspection.document.Runtime`. It must be usual."""
+        health, snapshot, publication = self.health, self.snapshot, self.publisher.publication
+        read = _written(health.success_wall)
+        text = _TEMPLATE % (
+            self.status,
+            "true" if is_stale(health, now) else "false",
+            snapshot.circuit,
+            snapshot.attempts,
+            read,
+            snapshot.waits,
+            snapshot.opens,
+            "null" if health.duration is None else repr(round(health.duration, 6)),
+            _written(self.next_poll),
+            *health.totals(self.publisher.published),
+            health.counters.missed,
+            read if publication.at == health.success_wall else _written(publication.at),
+            publication.suppressed,
+        )
+        return text.encode()
+
+
+def _written(wall: float | None) -> str:
+    return "null" if wall is None else f'"{rfc3339(wall)}"'
+
+
+MOST_COMPARED = 20
+"""Fields of a reading that are compared in the document."""
+LONGEST_VALUE = 100
+"""Characters of a text in a comparison."""
+
+
+def after_reading(publisher: StatePublisher, link: Link, clock: Clock) -> dict[str, object]:
+    """The fields of `Runtime` about readings that were taken."""
+    found: dict[str, object] = {"published": published(publisher.publication)}
+    if (waiting := in_outbox(link, publisher.topics, clock)) is not None:
+        found["outbox"] = waiting
+    return found
+
+
+def away(link: Link, clock: Clock) -> "Away":
+    """The field of `MqttSection` about a connection that is lost."""
+    since = link.choice.away_since
+    if link.up or since is None:
+        return {}
+    return {"away_since": rfc3339(clock.wall() - clock.monotonic() + since)}
+
+
+def published(publication: Publication) -> "Published":
+    """What the publisher of a device did with its readings."""
+    found: Published = {
+        "published_at": None if publication.at is None else rfc3339(publication.at),
+        "suppressed": publication.suppressed,
+    }
+    if publication.last is not None and publication.refused is not None:
+        found["compared"] = compared(publication.last, publication.refused)
+    return found
+
+
+def compared(before: Mapping[str, Json], after: Mapping[str, Json]) -> "dict[str, Compared]":
+    """The numbers, texts and other values of two readings that a publish rule compared, at most `MOST_COMPARED`. Names
+    of nested fields have dots. Fields that differ come first."""
+    old, new = dict(_fields(before, "")), dict(_fields(after, ""))
+    names = sorted({**old, **new}, key=lambda name: old.get(name) == new.get(name))
+    return {name: {"published": _short(old.get(name)), "read": _short(new.get(name))} for name in names[:MOST_COMPARED]}
+
+
+def says_nothing(link: Link, topics: Sequence[str]) -> bool:
+    """Whether there is nothing to say of the topics of a device: no message of them waits, and the broker refused
+    none."""
+    return not any(topic in link.outbox or link.fault_of(topic) is not None for topic in topics)
+
+
+def in_outbox(link: Link, topics: Sequence[str], clock: Clock) -> "DeviceOutbox | None":
+    """Where the readings of a device are in the outbox, and what the broker said of them; None if there is nothing to
+    say. It is about one of their topics: one that the broker refuses, or else the first that has readings there."""
+    faults = {topic: fault for topic in topics if (fault := link.fault_of(topic)) is not None}
+    topic = next(iter((*faults, *(each for each in topics if each in link.outbox))), None)
+    if topic is None:
+        return None
+    standing = link.outbox.standing(topic)
+    until, since = standing.paused_until, standing.since
+    return {
+        "topic": topic,
+        "messages": standing.messages,
+        "in_flight": standing.in_flight,
+        "topics_before": standing.before,
+        "oldest": None if since is None else round(clock.uptime() - since, 3),
+        "paused_for": None if until is None else round(max(0.0, until - clock.monotonic()), 3),
+        "refused": faults.get(topic),
+    }
+
+
+def _fields(reading: Mapping[str, Json], path: str) -> Iterator[tuple[str, Json]]:
+    for name, value in reading.items():
+        if isinstance(value, Mapping):
+            yield from _fields(value, f"{path}{name}.")
+        else:
+            yield f"{path}{name}", value
+
+
+def _short(value: Json) -> Json:
+    """A value that is fit for a comparison by a person."""
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    text = value if isinstance(value, str) else str(value)
+    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
 
 
 class Parts(NamedTuple):
@@ -278,18 +431,4 @@ def _adapter(adapter: ManagedAdapter) -> "AdapterSection":
         section["kind"] = kind
     if health := adapter.health:
         section["health"] = health
-    return section
-
-
-def app_section(about: About) -> "AppSection":
-    """The facts about an app that do not depend on whether it runs."""
-    section: AppSection = {
-        "name": about.name,
-        "version": clean(about.version),
-        "prefix": about.topics.prefix,
-        "leadsman": about.leadsman,
-        "python": sys.version.split()[0],
-    }
-    if about.topics.root is not None:
-        section["root"] = about.topics.root
     return section

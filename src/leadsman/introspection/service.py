@@ -9,30 +9,94 @@ A large document is made in slices, each of which takes a millisecond or two. Re
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from leadsman.errors import Busy, PayloadError, RequestRefused, UnknownDevice
 from leadsman.events import CircuitRequested, DeviceHeld
-from leadsman.introspection.healthcheck import health_document
 from leadsman.introspection.measures import Measures
 from leadsman.introspection.pages import Document
 from leadsman.introspection.registrations import Registrations
 from leadsman.introspection.registry import LIST_SLICE, About, Registry
-from leadsman.introspection.requests import Request, hint, understood
+from leadsman.introspection.requests import Query, hint, understood
 from leadsman.introspection.sections import Parts, Sections
 from leadsman.introspection.slot_counts import SlotCounts
+from leadsman.monitoring.health import WELL
 from leadsman.mqtt.answers import Json
 from leadsman.reading import JsonObject, Reading
 from leadsman.resilience.environment import Environment
 from leadsman.runtime.runner import Reader
 from leadsman.slices import Work
-from leadsman.text import clean, explained
-from leadsman.timing.clock import rfc3339
+from leadsman.text import clean, counted, explained
+from leadsman.timing.clock import Clock, rfc3339
 
 if TYPE_CHECKING:
-    from leadsman.introspection.exchange import Beat, CircuitAnswer, HealthDocument, HeldAnswer
+    from leadsman.introspection.exchange import Beat, CircuitAnswer, HealthCheck, HealthDocument, HeldAnswer
     from leadsman.introspection.ledger_document import DeviceLedger
     from leadsman.monitoring.trace import TraceRow
+
+MOST_DEVICES = 32
+"""Devices in trouble that the document lists. It says how many there are."""
+
+
+def health_document(about: About, parts: Parts, clock: Clock) -> "HealthDocument":
+    """The health of an app now."""
+    now, at = clock.monotonic(), rfc3339(clock.wall())
+    statuses = parts.statuses
+    statuses.refresh(now)
+    troubled = [name for name in statuses.troubled if statuses.words[name] not in WELL]
+    checks = {"mqtt:connection": [_connection(parts, at)], "outbox:messages": [_outbox(parts, at)]}
+    for name in islice(troubled, MOST_DEVICES):
+        checks[f"{name}:status"] = [_device(parts, name, at)]
+    for file, error in parts.state_files.items():
+        checks[f"{clean(file)}:written"] = [
+            {"componentType": "datastore", "observedValue": False, "status": "warn", "time": at, "output": clean(error)}
+        ]
+    notes = [f"{counted(len(troubled), 'device')} of {len(statuses.words)} in trouble"] if troubled else []
+    fresh = statuses.is_fresh(now)
+    if not fresh:
+        notes.append("no device has fresh data")
+    warned = any(check["status"] != "pass" for each in checks.values() for check in each)
+    return {
+        "status": "fail" if not fresh else "warn" if warned else "pass",
+        "version": clean(about.version),
+        "releaseId": about.leadsman,
+        "serviceId": about.client_id,
+        "notes": notes,
+        "checks": checks,
+    }
+
+
+def _connection(parts: Parts, at: str) -> "HealthCheck":
+    check: HealthCheck = {
+        "componentType": "system",
+        "observedValue": parts.link.up,
+        "status": "pass" if parts.link.up and parts.link.last_error is None else "warn",
+        "time": at,
+    }
+    if parts.link.last_error is not None:
+        check["output"] = clean(parts.link.last_error)
+    return check
+
+
+def _outbox(parts: Parts, at: str) -> "HealthCheck":
+    return {
+        "componentType": "component",
+        "observedValue": parts.link.outbox.messages,
+        "observedUnit": "messages",
+        "status": "pass",
+        "time": at,
+    }
+
+
+def _device(parts: Parts, name: str, at: str) -> "HealthCheck":
+    word = parts.statuses.words[name]
+    check: HealthCheck = {"componentType": "component", "observedValue": word, "status": "warn", "time": at}
+    trouble = parts.records.entities[name].trouble
+    if trouble.error_type is not None:
+        check["output"] = clean(f"{trouble.error_type}: {trouble.error_message}")
+    return check
+
 
 SLICE = 20
 """Devices that are described in one turn of the loop."""
@@ -80,7 +144,7 @@ class Service:
 
     # Documents
 
-    def understood(self, value: Json) -> Request:
+    def understood(self, value: Json) -> Query:
         """The request in a decoded payload.
 
         Raises:
@@ -116,7 +180,7 @@ class Service:
         finally:
             self._under_way -= 1
 
-    def describe(self, request: Request, document: Document) -> Work:
+    def describe(self, request: Query, document: Document) -> Work:
         """Make the document that a request asks for, in slices."""
         sections, wanted = self._sections, request.sections
         if "app" in wanted:
@@ -206,7 +270,7 @@ class Service:
                 document.member(name, self._sections.device(name))
                 described += 1
 
-    def _trace(self, request: Request) -> "list[TraceRow]":
+    def _trace(self, request: Query) -> "list[TraceRow]":
         handlers = frozenset(request.names) if request.chosen else None
         return [row for trace in self._parts.traces for row in trace.rows(handlers, request.since, request.after)]
 

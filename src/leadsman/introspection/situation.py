@@ -17,9 +17,17 @@ from leadsman.text import clean, counted
 from leadsman.timing.durations import human
 
 if TYPE_CHECKING:
-    from leadsman.introspection.counters_document import Subscribed
-    from leadsman.introspection.document import AdapterSection, DeviceSection, Introspection, Registered, Runtime
-    from leadsman.introspection.explanations import Link, Published, Verdict
+    from leadsman.introspection.document import (
+        AdapterSection,
+        DeviceSection,
+        Introspection,
+        Link,
+        Published,
+        Registered,
+        Runtime,
+        Subscribed,
+        Verdict,
+    )
 
 READS = frozenset({"telemetry", "source", "periodic"})
 """Kinds of registrations that read a device by themselves."""

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from leadsman.simulation.figures import Figures
+from leadsman.simulation.outcome import Figures
 from leadsman.text import counted
 from leadsman.timing.durations import human
 

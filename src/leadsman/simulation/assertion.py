@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from leadsman.errors import InvalidValue
-from leadsman.simulation.figures import DURATIONS, PERCENTAGES, Figures
+from leadsman.simulation.outcome import DURATIONS, PERCENTAGES, Figures
 from leadsman.text import clean, nearest
 from leadsman.timing.durations import human, seconds
 

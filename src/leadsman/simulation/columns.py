@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from leadsman.simulation.faults import BROKER, merged
-from leadsman.simulation.outcome import Stage
-from leadsman.simulation.record import Day, Record
+from leadsman.simulation.days import BROKER, merged
+from leadsman.simulation.outcome import Day, Record, Stage
 
 Span = tuple[float, float]
 """Begin and end, in seconds since the start."""

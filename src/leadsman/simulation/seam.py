@@ -18,7 +18,7 @@ from leadsman.resilience.algebra import Policy, State
 from leadsman.resilience.backoff import Draw
 from leadsman.resilience.failure import Failure
 from leadsman.resilience.verdict import Verdict
-from leadsman.simulation.faults import Fault, FaultPlan, Luck
+from leadsman.simulation.days import Fault, FaultPlan, Luck
 from leadsman.simulation.guard import DEVICE, touched
 from leadsman.text import explained
 

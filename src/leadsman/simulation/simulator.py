@@ -9,7 +9,7 @@ import logging
 import random
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,19 +19,40 @@ from leadsman.adapters.managed import ManagedAdapter
 from leadsman.app import App
 from leadsman.errors import InvalidValue
 from leadsman.event_bus import Phase
+from leadsman.events import (
+    AttemptFailed,
+    CircuitMoved,
+    DeviceHeld,
+    Event,
+    MessageDropped,
+    PollDeferred,
+    PollFailed,
+    PollMissed,
+    PollSkipped,
+    ReadingTaken,
+)
 from leadsman.introspection.registrations import policy_text
-from leadsman.mqtt.link import Access
+from leadsman.mqtt.link import Access, Link
+from leadsman.mqtt.message import Message
 from leadsman.registration.setup import Setup
 from leadsman.registration.telemetry import Telemetry
 from leadsman.resilience.catalogue import CATALOGUE, Catalogue
 from leadsman.settings.sources import Where
-from leadsman.simulation.days import Weather, plan_of
-from leadsman.simulation.faults import BROKER, merged
-from leadsman.simulation.figures import figures_of
+from leadsman.simulation.days import BROKER, Weather, merged, plan_of
 from leadsman.simulation.guard import guarded, touched
-from leadsman.simulation.outcome import Outcome, Stage
-from leadsman.simulation.record import day_of
-from leadsman.simulation.recorder import Recorder
+from leadsman.simulation.outcome import (
+    DEFERRED,
+    FAILED,
+    HELD,
+    MISSED,
+    SKIPPED,
+    Lost,
+    Outcome,
+    Record,
+    Stage,
+    day_of,
+    figures_of,
+)
 from leadsman.simulation.seam import (
     Calls,
     Dice,
@@ -44,7 +65,6 @@ from leadsman.simulation.seam import (
     threaded,
     wires_of,
 )
-from leadsman.simulation.short_link import ShortLink
 from leadsman.simulation.variant import Variant
 from leadsman.tasks import in_the_next_turn
 from leadsman.testing.broker import ForgetfulBroker
@@ -54,6 +74,113 @@ from leadsman.timing.schedule import Cron, zone_of
 from leadsman.wiring.build import PARTS, build
 from leadsman.wiring.plan import plan_of as wiring_plan_of
 from leadsman.wiring.run import run, stop
+
+SHORT = 2**16
+"""Bytes. Whether a longer message is too large is left to the outbox."""
+
+
+class ShortLink(Link):
+    """A link through which a message arrives when it is put. Without a connection messages wait in the outbox, as they
+    do in every app, and so do those that are put before it is empty again."""
+
+    def put(self, message: Message) -> None:
+        """See `Link`."""
+        outbox = self.outbox
+        if outbox.messages or not self.up or message.size > SHORT:
+            super().put(message)
+            return
+        outbox.delivered += 1
+        if message.receipt is not None:
+            message.receipt.published += 1
+
+
+class _ToTheMillisecond(dict[float, float]):
+    """Moments, rounded. Each is rounded once: many devices are called, and read, at the same moment."""
+
+    def __missing__(self, at: float) -> float:
+        rounded = self[at] = round(at, 3)
+        return rounded
+
+
+class _Device:
+    """The record of one device while it grows."""
+
+    def __init__(self, interval: float | None, calls: Calls) -> None:
+        self.interval = interval
+        self.calls = calls
+        self.failures: list[float] = []
+        self.readings: list[float] = []
+        self.lost: list[Lost] = []
+        self.circuits: list[tuple[float, str]] = []
+        self.held_at: float | None = None
+
+
+class Recorder:
+    """Observes the events of an app.
+
+    Args:
+        devices: the simulated devices, with the calls that their seams count.
+        topics: the topics of their readings.
+        end: the length of the day, in seconds. What comes later is not recorded.
+    """
+
+    def __init__(self, devices: Mapping[str, tuple[Telemetry, Calls]], topics: frozenset[str], end: float) -> None:
+        self.dropped = 0
+        """Readings that the outbox dropped."""
+        self._devices = {name: _Device(telemetry.interval, calls) for name, (telemetry, calls) in devices.items()}
+        self._topics = topics
+        self._end = end
+
+    def observe(self, event: Event) -> None:
+        """Take one event."""
+        if event.at >= self._end:
+            return
+        if type(event) is ReadingTaken:  # most are, and a match of all kinds takes longer
+            device = self._devices[event.entity]
+            device.readings.append(event.at)
+            device.calls.under_way = None
+        elif isinstance(event, MessageDropped):
+            self.dropped += event.messages if event.topic in self._topics else 0
+        elif (failing := self._devices.get(getattr(event, "entity", ""))) is not None:
+            self._take(failing, event)
+
+    def _take(self, device: _Device, event: Event) -> None:
+        match event:
+            case AttemptFailed(requested=False):
+                began, device.calls.under_way = device.calls.under_way, None
+                device.failures.append(event.at if began is None else began)
+            case PollFailed():
+                device.lost.append(Lost(event.at, FAILED))
+            case PollSkipped():
+                device.lost.append(Lost(event.at, SKIPPED))
+            case PollMissed():
+                device.lost.append(Lost(event.at, MISSED, event.polls))
+            case PollDeferred():
+                later = 0 if device.interval is None else int(event.seconds / device.interval)
+                device.lost.append(Lost(event.at, DEFERRED, 1 + later))
+            case DeviceHeld():
+                device.held_at = event.at
+            case CircuitMoved():
+                device.circuits.append((event.at, event.state))
+
+    def records(self) -> tuple[Record, ...]:
+        """The records, in the order of the devices."""
+        moments = _ToTheMillisecond()
+        return tuple(self._record(name, device, moments) for name, device in self._devices.items())
+
+    def _record(self, name: str, device: _Device, moments: Mapping[float, float]) -> Record:
+        if device.held_at is not None and device.interval is not None:
+            slots = int((self._end - device.held_at) / device.interval)
+            device.lost += [Lost(device.held_at, HELD, slots)] if slots else []
+        return Record(
+            name,
+            tuple([moments[at] for at in device.calls.began if at < self._end]),
+            tuple(sorted([moments[at] for at in device.failures])),
+            tuple([moments[at] for at in device.readings]),
+            tuple(each._replace(at=moments[each.at]) for each in device.lost),
+            tuple((moments[at], state) for at, state in device.circuits),
+        )
+
 
 STEPS = 288
 """Parts of a day, between which progress is shown."""

@@ -25,11 +25,10 @@ Bomb = tuple[str, Callable[[], object]]
 
 def settings() -> Iterator[Bomb]:
     """Settings files."""
-    from leadsman.settings.documents import LARGEST
     from leadsman.settings.sources import Where, read_entries
 
     directory = Path(tempfile.mkdtemp())
-    fill = LARGEST - 100
+    fill = 256 * 1024 - 100  # a settings file has at most 256 KiB
 
     def file(name: str, content: str | bytes) -> Callable[[], object]:
         path = directory / name

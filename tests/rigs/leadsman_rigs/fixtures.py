@@ -155,3 +155,11 @@ def end(started):
         each.kill()
     for each in started:
         assert "Traceback" not in each.log, each.log
+
+
+@pytest.fixture
+def stage(monkeypatch, capsys):
+    """What a command of the command line finds at its brokers: `leadsman_rigs.stage.Stage`."""
+    from leadsman_rigs.stage import Stage  # the tests of apps do without
+
+    return Stage(monkeypatch, capsys)

@@ -1,0 +1,112 @@
+"""Brokers in memory, with an app that answers as a test says, for the commands of the command line."""
+
+import json
+from typing import NamedTuple
+
+from leadsman.cli.main import main
+from leadsman.mqtt.connection import Received
+from leadsman.mqtt.topics import topic_matches
+from leadsman.testing import MemoryBroker
+
+HOST = "broker.lan"
+URL = f"mqtt://{HOST}"
+
+
+class Printed(NamedTuple):
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self):
+        return self.out.splitlines()
+
+
+class Stage:
+    """What a command finds at its brokers, by host, and what it asks there. A broker answers nothing until a test says
+    what.
+
+    Args:
+        monkeypatch: puts the brokers in the place of the network.
+        capsys: reads what the command prints.
+    """
+
+    def __init__(self, monkeypatch, capsys):
+        self._capsys = capsys
+        self.brokers = {}
+        self.tried = []
+        """The hosts that the command connected to."""
+        self.requests = []
+        """What was asked, as (topic, request without its transaction)."""
+        monkeypatch.setattr("leadsman.mqtt.client.connect", self._connect)
+
+    def broker(self, host=HOST):
+        """The broker on a host."""
+        return self.brokers.setdefault(host, StageBroker(self))
+
+    async def _connect(self, broker, clock, packet, listener):
+        self.tried.append(broker.host)
+        return await self.broker(broker.host).connect(packet, listener)
+
+    def keep(self, kept, host=HOST):
+        """Have a broker retain messages: payloads, documents, or what a client receives, by topic."""
+        for topic, payload in kept.items():
+            data = json.dumps(payload).encode() if isinstance(payload, dict) else payload
+            self.broker(host).kept[topic] = data if isinstance(data, Received) else Received(topic, data, retain=True)
+
+    def answers(self, topic, answer, host=HOST):
+        """Have an app answer requests at a topic.
+
+        Args:
+            topic: of the requests.
+            answer: the data; the error as text; a list of whole answers; or a function that makes one of those of a
+                request.
+            host: of the broker.
+        """
+        self.broker(host).answers[topic] = answer
+
+    def run(self, *arguments):
+        """Type a command, and read what it prints."""
+        code = main(list(arguments))
+        return Printed(code, *self._capsys.readouterr())
+
+
+class StageBroker(MemoryBroker):
+    """A broker of a stage."""
+
+    def __init__(self, stage):
+        super().__init__()
+        self._stage = stage
+        self.kept = {}
+        self.answers = {}
+        self.filters = []
+        """What was subscribed to, in order."""
+
+    def hand_out(self, connection, topic_filter):
+        self.filters.append(topic_filter)
+        for topic, message in self.kept.items():
+            if topic_matches(topic_filter, topic):
+                connection.loop.call_soon(connection.listener.received, message)
+
+    def receive(self, connection, packet_id, message):
+        super().receive(connection, packet_id, message)
+        if message.retain:
+            return
+        request = json.loads(message.payload)
+        transaction = request.pop("transaction", None)
+        self._stage.requests.append((message.topic, request))
+        if message.topic not in self.answers:
+            return
+        found = self.answers[message.topic]
+        found = found(request) if callable(found) else found
+        whole = found if isinstance(found, list) else [{"data": found} if not isinstance(found, str) else _error(found)]
+        for each in whole:
+            answer = {"status": "ok", "error": None, "transaction": transaction, **each}
+            payload = json.dumps(answer).encode()
+            connection.listener.received(Received(f"{message.topic}/response", payload, retain=False))
+
+
+def _error(text):
+    return {"status": "error", "error": text, "data": None}
