@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 from leadsman._version import __version__
 from leadsman.app import App
 from leadsman.errors import DeviceTimeout, DeviceUnavailable, GarbledData, PermanentError, TransientError
-from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.brokers import Brokers
+from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import Delivery
 from leadsman.publish import Every, OnChange

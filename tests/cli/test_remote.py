@@ -6,7 +6,7 @@ import pytest
 
 from leadsman.cli import remote
 from leadsman.errors import BrokerError, LeadsmanError
-from leadsman.mqtt.brokers import Brokers
+from leadsman.mqtt.broker import Brokers
 from leadsman.mqtt.connection import Received
 
 

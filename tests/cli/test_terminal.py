@@ -15,7 +15,7 @@ from leadsman.cli.main import COMMANDS, main
 from leadsman.cli.why import Answers
 from leadsman.doctor.findings import Finding
 from leadsman.monitoring import watchdog
-from leadsman.mqtt.brokers import Brokers
+from leadsman.mqtt.broker import Brokers
 from leadsman.mqtt.connection import Received
 from leadsman.spool import backup
 from leadsman.spool.backup import View

@@ -3,8 +3,7 @@
 import pytest
 
 from leadsman.errors import ConfigurationError, InvalidValue, SettingsError
-from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.brokers import Brokers, check_files
+from leadsman.mqtt.broker import Broker, Brokers, check_files
 from leadsman.mqtt.from_settings import brokers_of
 from leadsman.settings.rows import shown
 from leadsman.settings.sources import Entry

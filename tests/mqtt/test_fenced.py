@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.mqtt.codec import publish
-from leadsman.mqtt.fenced import LOST, FencedOutbox
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.topic_queue import Dropped
+from leadsman.mqtt.outbox import LOST, Dropped, FencedOutbox
 
 
 class Tokens:

@@ -4,8 +4,7 @@ import pytest
 from pydantic import BaseModel
 
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.brokers import Brokers
+from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.topics import Topics
 from leadsman.registration.declaration import Declaration, declared_settings
 from leadsman.registration.registry import Registry

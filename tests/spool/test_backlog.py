@@ -6,9 +6,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.outbox import Outbox
-from leadsman.mqtt.retained import Retained
-from leadsman.mqtt.topic_queue import Dropped
+from leadsman.mqtt.outbox import Dropped, Outbox
+from leadsman.mqtt.send_window import Retained
 from leadsman.spool.backlog import DAMAGED, FEW, MOST_DEAD, REPLACED, Backlog
 from leadsman.spool.row import FULL, SUPERSEDED, Evicted, Row, TopicRows
 from leadsman.spool.tail import Times

@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 from leadsman.mqtt import client
-from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.brokers import Brokers
+from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.connection import ConnAck, Connect
 from leadsman.mqtt.message import Message
 from leadsman.testing import MemoryBroker, VirtualLoop
@@ -123,7 +122,7 @@ def test_a_dry_run_has_a_state_directory_of_its_own_which_is_removed_at_the_end(
 
 WITHOUT_FILES = """
 import os, resource
-from leadsman.mqtt.brokers import Brokers
+from leadsman.mqtt.broker import Brokers
 from leadsman.wiring.outside import load_modules
 
 load_modules(Brokers.of("mqtt://broker.lan"), None, None)

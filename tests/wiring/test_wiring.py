@@ -52,7 +52,7 @@ OPTIONAL = (
     "leadsman.cluster",
     "leadsman.lease",
     "leadsman.monitoring.strangers",
-    "leadsman.mqtt.fenced",
+    "leadsman.mqtt.outbox",
     "leadsman.registration.sharing",
     "leadsman.settings.cluster",
     "leadsman.wiring.cluster",

@@ -13,8 +13,7 @@ from leadsman.errors import BrokerError, LeadsmanError, SubscriptionRefused
 from leadsman.introspection.ownership import in_order
 from leadsman.introspection.retained import APP, FORGETTING, Listed, no_longer
 from leadsman.mqtt.answers import Json, object_in
-from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.brokers import Brokers
+from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
 from leadsman.text import clean as cleaned

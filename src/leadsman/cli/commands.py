@@ -13,7 +13,7 @@ from leadsman.app import App
 from leadsman.cli.tables import json_text, say, table
 from leadsman.cli.target import NoModuleError, UsageError, load_target
 from leadsman.errors import BrokerError, InvalidValue, LeadsmanError
-from leadsman.mqtt.brokers import Brokers, check_files
+from leadsman.mqtt.broker import Brokers, check_files
 from leadsman.mqtt.from_settings import brokers_of
 from leadsman.settings.faults import IDENTITY_KEYS
 from leadsman.settings.load import load_broker

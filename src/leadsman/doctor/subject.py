@@ -7,8 +7,7 @@ from typing import NamedTuple
 from leadsman.adapters.adapter import Resource
 from leadsman.adapters.managed import check_installed
 from leadsman.errors import NotInstalled
-from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.brokers import Brokers
+from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.topics import DOCTOR, Topics
 from leadsman.registration.injection import ContextDependency
 from leadsman.wiring.access import described_by, elsewhere

@@ -1,7 +1,7 @@
 """The readings that wait on disk only because newer ones of their topics went ahead of them. Pure."""
 
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.topic_queue import Dropped
+from leadsman.mqtt.outbox import Dropped
 from leadsman.spool.tail import Span, Tail
 
 NOBODY = Tail()

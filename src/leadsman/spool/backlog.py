@@ -13,9 +13,7 @@ The number of a reading is the number of its row, and they count upwards over al
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
-from leadsman.mqtt.outbox import Outbox
-from leadsman.mqtt.queues import BURST
-from leadsman.mqtt.topic_queue import NEVER, SETTLED, UNSTORED, Dropped, Item, OnDisk
+from leadsman.mqtt.outbox import BURST, NEVER, SETTLED, UNSTORED, Dropped, Item, OnDisk, Outbox
 from leadsman.spool.aside import Aside
 from leadsman.spool.eviction import FIRST_TIME
 from leadsman.spool.overtaken import Overtaken
@@ -61,7 +59,7 @@ class PageSize:
 
 
 class Backlog:
-    """The keeper of an outbox (`leadsman.mqtt.topic_queue.Keeper`).
+    """The keeper of an outbox (`leadsman.mqtt.outbox.Keeper`).
 
     Args:
         outbox: what it keeps.

@@ -10,7 +10,7 @@ not for each reading.
 
 from collections.abc import Iterable, Mapping
 
-from leadsman.mqtt.topic_queue import Item
+from leadsman.mqtt.outbox import Item
 from leadsman.spool.row import TopicRows
 
 

@@ -4,7 +4,7 @@ from collections import deque
 from typing import NamedTuple
 
 from leadsman.mqtt.message import Message, Receipt
-from leadsman.mqtt.topic_queue import Item
+from leadsman.mqtt.outbox import Item
 from leadsman.spool.eviction import FIRST_TIME
 from leadsman.spool.row import Row
 

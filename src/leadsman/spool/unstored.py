@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from leadsman.mqtt.topic_queue import Item, is_unstored
+from leadsman.mqtt.outbox import Item, is_unstored
 
 MOST_ROWS = 1000
 """Rows that are written at once: some milliseconds of work for the event loop."""

@@ -395,7 +395,7 @@ def _outbox(cluster: "Cluster | None") -> Outbox:
     """What waits for the broker."""
     if cluster is None:
         return Outbox()
-    from leadsman.mqtt.fenced import FencedOutbox
+    from leadsman.mqtt.outbox import FencedOutbox
 
     return FencedOutbox(cluster)
 

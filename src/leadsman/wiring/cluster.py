@@ -63,7 +63,7 @@ class Ownership(NamedTuple):
 
 
 class Cluster:
-    """This node: the `leadsman.cluster.node.Duties` of its shards, and the `leadsman.mqtt.fenced.Fences` of its
+    """This node: the `leadsman.cluster.node.Duties` of its shards, and the `leadsman.mqtt.outbox.Fences` of its
     messages.
 
     Args:
@@ -114,7 +114,7 @@ class Cluster:
         self._task: asyncio.Task[None] | None = None
 
     def token(self, topic: str) -> int | None:
-        """See `leadsman.mqtt.fenced.Fences`."""
+        """See `leadsman.mqtt.outbox.Fences`."""
         below = topic.startswith(f"{self._topics.prefix}/")
         device = self._topics.device_of(topic) if below else self.described_at(topic)
         if device is None:
