@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.spool.eviction import LEAST_STEP, Planner
-from leadsman.spool.index import Index, Stored
+from leadsman.spool.eviction import LEAST_STEP, Index, Planner, Stored
 from leadsman.spool.row import FULL, Quota, Row, size
 
 NOW = 1_800_000_000.0
