@@ -13,7 +13,7 @@ from leadsman.registration.router import Device, Router
 from leadsman.resilience.backoff import BackoffStrategy, ExponentialBackoff, FixedBackoff, LinearBackoff
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.failure import RetryRequested
-from leadsman.resilience.from_options import UNTIL_NEXT_POLL
+from leadsman.resilience.policy import UNTIL_NEXT_POLL
 from leadsman.sensor import Sensor
 from leadsman.timing.schedule import Cron
 

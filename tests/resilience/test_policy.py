@@ -11,15 +11,18 @@ from leadsman import CircuitBreaker
 from leadsman.errors import DeviceTimeout, GarbledData, InvalidType, InvalidValue, TransientError
 from leadsman.resilience.algebra import AndThen, CountBox
 from leadsman.resilience.backoff import ExponentialBackoff, FixedBackoff
+from leadsman.resilience.decision import as_state
 from leadsman.resilience.failure import Failure, RetryRequested, exception_types, matches
-from leadsman.resilience.from_options import ONCE, UNTIL_NEXT_POLL, from_options
 from leadsman.resilience.policy import (
+    ONCE,
+    UNTIL_NEXT_POLL,
     GiveUp,
     Policy,
     Retry,
     as_policy,
     exponential,
     fibonacci,
+    from_options,
     immediate,
     linear,
     never,
@@ -28,7 +31,6 @@ from leadsman.resilience.policy import (
     strategy,
 )
 from leadsman.resilience.predicate import is_a, prop
-from leadsman.resilience.streak import as_state
 
 ERROR = OSError("gone")
 STEADY = ExponentialBackoff(jitter=0)

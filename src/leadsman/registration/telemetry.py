@@ -33,7 +33,7 @@ from leadsman.resilience.backoff import BackoffStrategy
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.environment import GuardSpec
 from leadsman.resilience.failure import Property, exception_types
-from leadsman.resilience.from_options import DEFAULT_RETRY_ON, UNTIL_NEXT_POLL, Until, from_options
+from leadsman.resilience.policy import DEFAULT_RETRY_ON, UNTIL_NEXT_POLL, Until, from_options
 from leadsman.timing.durations import Duration, positive_seconds, seconds
 from leadsman.timing.schedule import Cron
 from leadsman.timing.spread import offset_of
