@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from leadsman.adapters.serial.opening import BY_ID, stable_name
+from leadsman.adapters.serial.port import BY_ID, stable_name
 from leadsman.doctor.facts import SerialFacts
 from leadsman.text import clean, describe
 

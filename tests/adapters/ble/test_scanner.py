@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from leadsman.adapters.ble.advertisement import MOST_KNOWN, Advertisement
-from leadsman.adapters.ble.scanner import FRESH, START_TIMEOUT, Scanner
+from leadsman.adapters.ble.radio import FRESH, START_TIMEOUT, Scanner
 from leadsman.errors import DeviceTimeout, DeviceUnavailable
 
 ADDRESS, OTHER = "AA:BB:CC:DD:EE:FF", "AA:BB:CC:DD:EE:00"

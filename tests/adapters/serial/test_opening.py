@@ -3,7 +3,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from leadsman.adapters.serial.opening import advice, checked_url, close_late, recommend_by_id
+from leadsman.adapters.serial.port import advice, checked_url, close_late, recommend_by_id
 from leadsman.errors import InvalidType, InvalidValue
 
 
