@@ -6,8 +6,7 @@ import logging
 import time
 from typing import NamedTuple
 
-from leadsman.monitoring.sd_notify import Notifier
-from leadsman.monitoring.watchdog import PERIOD, HealthSummary, health_file, write_health
+from leadsman.monitoring.watchdog import PERIOD, HealthSummary, Notifier, health_file, write_health
 from leadsman.mqtt.link import Access
 from leadsman.runtime.supervision import cancel
 from leadsman.standby.machine import Ended, TakingOver
