@@ -1,6 +1,7 @@
 """What survives a restart, with ``keep_state=True``; and what a file that is broken, read-only or full costs: a
 line."""
 
+import itertools
 import json
 import sqlite3
 import stat
@@ -282,6 +283,61 @@ def test_writes_are_bounded(harness, directory, monkeypatch, handler, most):
 
     assert 50 < len(written) <= most
     assert (directory / "resilience.db").stat().st_size < 4_000_000
+
+
+class Writes:
+    """An app with a device that fails each ten seconds, and one that works: when its state was written."""
+
+    def __init__(self, harness, directory, monkeypatch):
+        app, self.at, write = App("app", keep_state=True), [], StateFile.write
+        app.add_telemetry("dead", Scripted(fail(10_000)), interval="10s")
+        app.add_telemetry("well", Scripted(READING), interval="12h")
+        monkeypatch.setattr(StateFile, "write", lambda *given: (self.at.append(self.running.now), write(*given)))
+        self.running = harness(app, state_directory=directory)
+
+    def ask(self, request):
+        self.running.broker.send(f"app/{request}/set", b"")
+
+    def until(self, seconds):
+        """The seconds from now to each write, until so many seconds have passed."""
+        began = self.running.now
+        self.running.run(seconds)
+        return [at - began for at in self.at if at >= began]
+
+
+@pytest.fixture
+def writes(harness, directory, monkeypatch):
+    return Writes(harness, directory, monkeypatch)
+
+
+def test_a_first_change_is_written_soon_and_the_next_ones_after_waits_that_double(writes):
+    found = writes.until("59m")
+
+    assert found[0] == pytest.approx(0.25, abs=0.1)
+    waits = [after - before for before, after in itertools.pairwise(found)]
+    assert waits == pytest.approx([60, 120, 240, 480, 900, 900], abs=1)
+
+
+@pytest.mark.parametrize(("after", "written"), [(5, 55), (100, 0.25)])
+def test_a_hold_is_written_within_a_minute_whatever_else_changes(writes, after, written):
+    last = writes.until("80m")[-1]
+    wait = last + 900 + after - writes.running.now
+    writes.running.run(wait)
+
+    writes.ask("well/hold")
+
+    assert writes.until("2m")[0] == pytest.approx(written, abs=0.5)
+
+
+def test_after_a_quiet_time_the_waits_begin_again(writes):
+    writes.until("61m")
+    writes.ask("dead/hold")
+    writes.running.run("2m")
+    assert writes.until("30m") == []
+
+    writes.ask("dead/release")
+
+    assert writes.until("4m") == pytest.approx([0.25, 60.25, 180.25], abs=0.5)
 
 
 def test_keep_state_is_yes_or_no():
