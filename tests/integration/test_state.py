@@ -3,6 +3,7 @@ line."""
 
 import itertools
 import json
+import math
 import sqlite3
 import stat
 
@@ -382,6 +383,11 @@ def test_the_counters_go_on_over_restarts(life):
     assert counted(looked.runtime["life"]) == first | {"polls": 6, "calls": 10, "published": 6}
     assert looked.runtime["life"]["since"] == "2026-01-01T00:00:00.000Z"
 
+    life(Scripted(READING), 25, at=2000, **words, before_end=looked)
+
+    assert counted(looked.runtime["life"]) == first | {"polls": 9, "calls": 13, "published": 9}
+    assert looked.runtime["life"]["since"] == "2026-01-01T00:00:00.000Z"
+
 
 def test_openings_deferrals_and_missed_polls_are_counted(life):
     looked = Looked()
@@ -392,12 +398,28 @@ def test_openings_deferrals_and_missed_polls_are_counted(life):
     assert (counters["opens"], counters["deferrals"], counters["missed_polls"]) == (1, 1, 0)
 
 
-def test_counters_that_are_damaged_begin_again_and_cost_nothing_else(life, directory, caplog):
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda life: [],
+        lambda life: {},
+        lambda life: life | {"version": 99},
+        lambda life: {key: value for key, value in life.items() if key != "opens"},
+        lambda life: life | {"polls": -1},
+        lambda life: life | {"polls": True},
+        lambda life: life | {"polls": 1.5},
+        lambda life: life | {"polls": 2**53 + 1},
+        lambda life: life | {"polls": "9" * 5000},
+        lambda life: life | {"since": math.nan},
+        lambda life: life | {"since": None},
+    ],
+)
+def test_counters_that_are_damaged_begin_again_and_cost_nothing_else(life, directory, caplog, damage):
     life(Scripted(READING, fail(99)), 30, interval="10s")
     with sqlite3.connect(directory / "resilience.db") as database:
         ((document,),) = database.execute("SELECT document FROM handler").fetchall()
         broken = json.loads(document)
-        broken["life"]["version"] = 99
+        broken["life"] = damage(broken["life"])
         database.execute("UPDATE handler SET document = ?", (json.dumps(broken),))
     database.close()
 
@@ -406,8 +428,9 @@ def test_counters_that_are_damaged_begin_again_and_cost_nothing_else(life, direc
 
     assert looked.runtime["consecutive_failures"] > 2  # the outage goes on
     assert looked.runtime["life"]["polls"] == looked.runtime["counters"]["polls"]
-    assert "its counters in" in caplog.text
-    assert "the version 99" in caplog.text
+    (line,) = [record.getMessage() for record in caplog.records if "its counters in" in record.getMessage()]
+    assert ("the version 99" in line) is (broken["life"] == json.loads(document)["life"] | {"version": 99})
+    assert len(line) < 400
 
 
 def test_without_a_kept_state_there_is_one_life(harness):
