@@ -69,9 +69,7 @@ def test_an_abstract_notify_socket_and_one_that_is_gone_are_fine(mosquitto, star
     assert app.end()[0] == 0
 
 
-def test_the_handler_that_blocks_the_loop_is_named_with_the_stack_and_not_the_library_it_called(
-    mosquitto, listen, start_app
-):
+def test_the_handler_that_blocks_the_loop_is_named_with_the_stack(mosquitto, listen, start_app):
     app = start_app(BLOCKING, mosquitto.url)
     listen(mosquitto.port).wait_for("sys/slow/state")
 
