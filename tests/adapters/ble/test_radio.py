@@ -1,4 +1,4 @@
-"""When a radio scans, and which devices it knows, with a backend in memory."""
+"""When a radio scans, which devices it knows and which advertisements it passes on, with a backend in memory."""
 
 import asyncio
 import contextlib
@@ -6,7 +6,7 @@ import contextlib
 import pytest
 
 from leadsman.adapters.ble import Advertisement, BleRadio
-from leadsman.errors import DeviceTimeout, DeviceUnavailable
+from leadsman.errors import DeviceTimeout, DeviceUnavailable, InvalidType, InvalidValue
 
 ADDRESS, OTHER = "AA:BB:CC:DD:EE:FF", "AA:BB:CC:DD:EE:00"
 
@@ -204,3 +204,62 @@ def test_the_devices_of_a_whole_city_are_not_all_remembered(on, backend):
 
     assert on(scenario, backend) == 512
     assert backend.connected == [addresses[10]]
+
+
+def accepted(on, backend, heard, **conditions):
+    """Which of some advertisements, each with its time in seconds, a radio passes on."""
+
+    async def scenario(radio):
+        found = []
+        async with listening(radio, **conditions) as passed_on:
+            began = asyncio.get_running_loop().time()
+            for at, each in heard:
+                await asyncio.sleep(began + at - asyncio.get_running_loop().time())
+                backend.hear(each, "handle")
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+                found.append(bool(passed_on))
+                passed_on.clear()
+        return found
+
+    return on(scenario, backend)
+
+
+def test_at_most_one_of_a_device_in_the_time_that_is_asked_for(on, backend):
+    heard = [(at, advertisement()) for at in (0, 5, 9.9, 10, 15, 20)] + [(21, advertisement(OTHER))]
+
+    assert accepted(on, backend, heard, every=10) == [True, False, False, True, False, True, True]
+
+
+def test_only_what_differs_from_the_last_one_signal_strength_aside(on, backend):
+    first = advertisement()._replace(manufacturer={0x0334: b"a"})
+    stronger, later = first._replace(rssi=-40), first._replace(manufacturer={0x0334: b"b"})
+    heard = [(0, each) for each in (first, first, stronger, later, later, first, advertisement(OTHER))]
+
+    assert accepted(on, backend, heard, changed=True) == [True, False, False, True, False, True, True]
+
+
+def test_a_city_full_of_devices_is_forgotten_again(on, backend):
+    city = [(0, advertisement(str(number))) for number in range(1536)]
+    heard = [(0, advertisement()), (0, advertisement()), *city, city[-512], city[-1], (0, advertisement())]
+
+    found = accepted(on, backend, heard, changed=True)
+
+    assert found[:2] == [True, False]
+    assert all(found[2:-3])
+    assert found[-3:] == [False, False, True]
+
+
+def test_an_address_may_be_written_as_people_do(on, backend):
+    async def scenario(radio):
+        async with listening(radio):
+            backend.hear(advertisement(), "handle")
+        for address in (" aa-bb-cc-dd-ee-ff ", "aa:bb:cc:dd:ee:ff"):
+            await radio.connect(address)
+        for wrong, error in (("aa:bb", InvalidValue), ("gg:bb:cc:dd:ee:ff", InvalidValue), (5, InvalidType)):
+            with pytest.raises(error, match="not a Bluetooth address"):
+                await radio.connect(wrong)
+
+    on(scenario, backend)
+
+    assert backend.connected == ["handle", "handle"]
