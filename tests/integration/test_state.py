@@ -6,6 +6,7 @@ import json
 import math
 import sqlite3
 import stat
+from datetime import datetime
 
 import pytest
 
@@ -262,9 +263,17 @@ def test_a_disk_that_is_full_is_told_once_and_what_was_there_stays(life, directo
         lambda *_: (_ for _ in ()).throw(sqlite3.OperationalError("database or disk is full")),
     )
 
-    life(Scripted(READING), "2h", at=1600)
+    full = life(Scripted(READING), "2h", at=1600)
 
     assert caplog.text.count("disk is full") == 1
+    (fault,) = full.faults()
+    assert datetime.fromisoformat(fault.pop("at")).timestamp() >= START + 1600
+    assert fault == {
+        "event": "fault",
+        "where": f"the state file {directory}/resilience.db",
+        "type": "OperationalError",
+        "message": "database or disk is full",
+    }
 
 
 @pytest.mark.parametrize(
