@@ -6,9 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.outbox import Outbox
-from leadsman.mqtt.queues import MOST_BYTES, MOST_MESSAGES
-from leadsman.mqtt.topic_queue import Dropped, Item
+from leadsman.mqtt.outbox import MOST_BYTES, MOST_MESSAGES, Dropped, Item, Outbox
 
 _NUMBER = re.compile(rb'"n":\s*(\d+)')
 

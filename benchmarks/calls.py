@@ -18,8 +18,7 @@ from leadsman import CircuitBreaker
 from leadsman.event_bus import EventBus
 from leadsman.resilience.environment import Environment, GuardSpec
 from leadsman.resilience.failure import Failure
-from leadsman.resilience.from_options import from_options
-from leadsman.resilience.policy import exponential, immediate, periodic
+from leadsman.resilience.policy import exponential, from_options, immediate, periodic
 from leadsman.resilience.predicate import prop
 from leadsman.resilience.retry_loop import Execution
 from leadsman.timing.clock import system_clock

@@ -16,8 +16,18 @@ from tempfile import TemporaryDirectory
 
 from leadsman.cli.main import main
 from leadsman.resilience.failure import Failure
-from leadsman.resilience.from_options import UNTIL_NEXT_POLL, from_options
-from leadsman.resilience.policy import Policy, Retry, exponential, fibonacci, immediate, linear, periodic, sequence
+from leadsman.resilience.policy import (
+    UNTIL_NEXT_POLL,
+    Policy,
+    Retry,
+    exponential,
+    fibonacci,
+    from_options,
+    immediate,
+    linear,
+    periodic,
+    sequence,
+)
 
 TARGET = Path(__file__).parent.parent / "docs" / "pictures"
 WIDTH, HEIGHT, MARGIN = 640, 110, 14

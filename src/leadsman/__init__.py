@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from leadsman._version import __version__
 from leadsman.app import App
 from leadsman.errors import DeviceTimeout, DeviceUnavailable, GarbledData, PermanentError, TransientError
-from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.brokers import Brokers
+from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import Delivery
 from leadsman.publish import Every, OnChange
@@ -18,7 +17,7 @@ from leadsman.registration.router import Device, Router
 from leadsman.resilience.backoff import BackoffStrategy, ExponentialBackoff, FixedBackoff, LinearBackoff
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.failure import RetryRequested
-from leadsman.resilience.from_options import UNTIL_NEXT_POLL
+from leadsman.resilience.policy import UNTIL_NEXT_POLL
 from leadsman.sensor import Sensor
 from leadsman.timing.schedule import Cron
 

@@ -9,8 +9,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, cont
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.brokers import Brokers
+from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.connection import Connector
 from leadsman.mqtt.topics import Topics, check_instance, check_name
 from leadsman.redaction import Redaction

@@ -13,7 +13,7 @@ from leadsman.cli.commands import watch
 from leadsman.cli.commands.watch import Watcher
 from leadsman.cli.main import main
 from leadsman.errors import BrokerError, ConnectionRefused, SubscriptionRefused, TlsRefused
-from leadsman.mqtt.brokers import Brokers
+from leadsman.mqtt.broker import Brokers
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.connection_state import ConnectionState
 

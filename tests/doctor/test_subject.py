@@ -11,8 +11,7 @@ from leadsman.adapters.serial import SerialPort
 from leadsman.adapters.serial.modbus import Modbus
 from leadsman.adapters.serial.optolink import Optolink
 from leadsman.doctor.subject import of_plan, of_prefix
-from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.brokers import Brokers
+from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.testing import Harness
 
 

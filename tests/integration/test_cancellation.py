@@ -272,3 +272,26 @@ def test_a_handler_that_raises_generator_exit_fails_its_poll(harness):
     running.run("2m")
 
     assert running.errors("d")[0]["type"] == "GeneratorExit"
+
+
+def test_a_poll_that_swallows_its_cancellation_does_not_hold_up_the_end_of_the_app_and_is_counted(harness):
+    over = asyncio.Event()
+
+    async def stubborn():
+        while not over.is_set():
+            try:
+                await over.wait()
+            except asyncio.CancelledError:
+                continue
+
+    app = App("app")
+    app.add_telemetry("d", stubborn, interval=60)
+    app.add_telemetry("e", Scripted({"t": 1}), interval=60)
+    running = harness(app)
+    running.run(1)
+
+    running.stop()
+
+    assert running.left_behind == 1
+    over.set()
+    running.loop.run_until_complete(asyncio.sleep(1))

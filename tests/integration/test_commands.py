@@ -212,6 +212,21 @@ def test_a_retained_command_is_ignored(harness, caplog):
     assert caplog.text.count("retained") == 1
 
 
+def test_retained_commands_of_many_devices_are_a_hundred_lines(harness, caplog):
+    async def target(target: Target): ...
+
+    running = harness(app_with(target))
+    running.run(1)
+
+    for number in range(105):
+        for _ in range(2):
+            running.broker.send(f"app/d{number}/set", b"1", retain=True)
+    running.run(1)
+
+    assert caplog.text.count("retained") == 100
+    assert not any(each.topic.endswith("/set/result") for each in running.broker.log)
+
+
 def test_commands_of_one_device_are_made_in_order_one_at_a_time_and_others_meanwhile(harness):
     log = []
 
@@ -236,10 +251,37 @@ def test_commands_of_one_device_are_made_in_order_one_at_a_time_and_others_meanw
     assert log == [("begin", 1), ("quick", 3), ("end", 1), ("begin", 2), ("end", 2)]
 
 
+def counters(running, device="boiler"):
+    """What an app counts of the commands of a device."""
+    running.broker.send("app/introspect", {"sections": ["devices"]}, response_topic="app/answers")
+    running.run(0.1)
+    return answer(running)[-1]["data"]["devices"][device]["runtime"]["commands"]
+
+
+def test_commands_that_are_done_or_wait_are_counted(harness):
+    async def slow(seconds: int):
+        await asyncio.sleep(seconds)
+
+    running = harness(app_with(slow))
+    running.run(1)
+    for seconds in (b"5", b"1"):
+        running.broker.send("app/boiler/set", seconds)
+    running.run(1)
+
+    assert counters(running) == {"done": 0, "failed": 0, "refused": 0, "waiting": 1, "last_error": None}
+    running.run(3)
+    assert results(running) == []
+    running.run(1)
+    assert counters(running) == {"done": 1, "failed": 0, "refused": 0, "waiting": 0, "last_error": None}
+    running.run(1)
+    assert counters(running) == {"done": 2, "failed": 0, "refused": 0, "waiting": 0, "last_error": None}
+
+
 @pytest.mark.parametrize(
-    ("when_full", "made", "refused"), [("reject", [0, 1, 2], [3, 4]), ("drop-oldest", [0, 3, 4], [1, 2])]
+    ("when_full", "made", "refused", "why"),
+    [("reject", [0, 1, 2], [3, 4], "send it again"), ("drop-oldest", [0, 3, 4], [1, 2], "a newer command")],
 )
-def test_a_full_queue_refuses_by_its_policy_and_whoever_sent_it_is_told(harness, when_full, made, refused):
+def test_a_full_queue_refuses_by_its_policy_and_whoever_sent_it_is_told(harness, when_full, made, refused, why):
     done = []
 
     async def slow(command: dict):
@@ -255,6 +297,7 @@ def test_a_full_queue_refuses_by_its_policy_and_whoever_sent_it_is_told(harness,
 
     assert done == made
     assert [each["transaction"] for each in results(running) if each["status"] == "error"] == refused
+    assert all(why in each["error"] for each in results(running) if each["status"] == "error")
 
 
 def test_a_command_that_hangs_ends_at_its_timeout_and_the_next_one_is_made(harness):
@@ -300,28 +343,36 @@ def test_whoever_waits_for_an_answer_when_the_app_stops_gets_one(harness):
     ]
 
 
-def test_a_command_that_swallows_its_cancellation_is_answered_all_the_same(harness):
+def test_a_command_that_swallows_its_cancellation_is_answered_and_the_next_one_waits_for_its_end(harness):
+    over = asyncio.Event()
+
     async def stubborn(number: int):
-        while True:
+        while number == 1 and not over.is_set():
             try:
-                await asyncio.sleep(3600)
+                await over.wait()
             except asyncio.CancelledError:
-                if number == 2:
-                    raise
+                continue
 
     running = harness(app_with(stubborn, timeout="5s"))
     running.run(1)
 
     send(running, b"1")
-    running.run(20)
-
+    send(running, b"2")
+    running.run(60)
     assert [each["error"].split(":")[0] for each in results(running)] == ["Abandoned"]
 
+    running.at(running.now, over.set)
+    running.run(1)
+    assert [each["status"] for each in results(running)] == ["error", "ok"]
 
-@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()])
-def test_nothing_that_a_command_raises_ends_the_process(harness, error):
+
+@pytest.mark.parametrize(
+    "error", [OSError("gone"), SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), GeneratorExit()]
+)
+def test_nothing_that_a_command_raises_ends_the_process_and_the_next_one_is_made(harness, error):
     async def bad(number: int):
-        raise error
+        if number == 1:
+            raise error
 
     running = harness(app_with(bad))
     running.run(1)
@@ -329,7 +380,8 @@ def test_nothing_that_a_command_raises_ends_the_process(harness, error):
     send(running, b"1")
     send(running, b"2")
 
-    assert [each["status"] for each in results(running)] == ["error", "error"]
+    assert [each["status"] for each in results(running)] == ["error", "ok"]
+    assert (counters(running)["done"], counters(running)["failed"]) == (2, 1)
 
 
 def test_an_answer_goes_where_the_sender_wants_it_with_its_correlation_data(harness):
@@ -392,7 +444,7 @@ def test_correlation_data_without_end_is_not_sent_back(harness):
     assert len(results(running)) == 1
 
 
-def test_a_command_for_nobody_is_told_in_the_log_only(harness, caplog):
+def test_a_command_for_nobody_is_told_in_the_log_and_to_whoever_wants_an_answer(harness, caplog):
     async def target(number: int): ...
 
     running = harness(app_with(target))
@@ -403,6 +455,11 @@ def test_a_command_for_nobody_is_told_in_the_log_only(harness, caplog):
 
     assert not any(each.topic.startswith("app/attic") for each in running.broker.log)
     assert "there is no command for the device 'attic'" in caplog.text
+
+    running.broker.send("app/attic/set", b"1", response_topic="app/answers")
+    running.run(1)
+    assert [each["status"] for each in answer(running)] == ["error"]
+    assert not any(each.topic.startswith("app/attic") for each in running.broker.log)
 
 
 def test_a_plain_function_may_be_a_command_and_take_no_payload(harness):
@@ -499,16 +556,17 @@ def test_an_empty_message_without_a_value_of_another_kind_is_named_too(harness):
 def test_commands_that_come_faster_than_answers_can_go_are_executed_or_refused_and_counted_and_readings_go_on(harness):
     executed, sent = [], 20_000
 
-    async def take(number: int):
-        executed.append(number)
+    async def take(command: dict):
+        executed.append(command["number"])
 
     app = app_with(take)
     app.add_telemetry("meter", lambda: {"n": running.now}, interval=1)
     running = harness(app)
     running.run(5)
     running.broker.freeze()
-    for number in range(sent):
-        running.broker.send("app/boiler/set", str(number).encode())
+    for number in range(sent - 1):
+        running.broker.send("app/boiler/set", {"number": number, "transaction": number})
+    running.broker.send("app/boiler/set", b"{")
     running.run(8)
     running.broker.thaw()
     running.run(60)
@@ -521,6 +579,9 @@ def test_commands_that_come_faster_than_answers_can_go_are_executed_or_refused_a
     assert (commands["done"], commands["refused"]) == (len(executed), sent - len(executed))
     told = [each["error"] for each in results(running) if each["error"]]
     assert all("ask again in a few seconds" in error for error in told)
+    refused = [each.get("transaction") for each in results(running) if each["error"]]
+    assert refused.count(None) <= 1
+    assert not set(refused) & set(executed)
     polled = [state["n"] for state in running.states("meter")]
     assert len(set(polled)) >= 73
 

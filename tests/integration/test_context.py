@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from leadsman import App, Context, FixedBackoff
-from leadsman.errors import InvalidValue, ResultError
+from leadsman.errors import InvalidType, InvalidValue, ResultError
 
 READING = {"t": 21.5}
 
@@ -127,6 +127,52 @@ def test_the_log_of_a_handler_names_its_device(harness, caplog):
     harness(app).run(1)
 
     assert "d: read 5 bytes" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("when", "now", "expected"),
+    [
+        ("06:30", "2026-01-01T00:00Z", "2026-01-01T05:30Z"),
+        ("06:30", "2026-01-01T05:30Z", "2026-01-02T05:30Z"),
+        ("06:30", "2026-07-01T00:00Z", "2026-07-01T04:30Z"),
+        ("02:30", "2026-03-28T22:00Z", "2026-03-29T01:30Z"),  # leapt over: 03:30 summer time
+        ("02:30", "2026-10-24T22:00Z", "2026-10-25T00:30Z"),  # comes twice: the first
+        ("06:00", "2026-03-28T12:00Z", "2026-03-29T04:00Z"),
+    ],
+)
+def test_times_of_day_are_met_on_days_when_the_clock_changes(harness, when, now, expected):
+    woke = []
+    app = App("app")
+
+    @app.periodic("d", interval="48h", timeout=None)
+    async def read(context: Context):
+        await context.sleep_until(when, "Europe/Berlin")
+        woke.append(asyncio.get_running_loop().wall_time())
+
+    running = harness(app)
+    running.loop.step_wall(datetime.fromisoformat(now).timestamp() - running.loop.wall_time())
+    running.run("30h")
+
+    assert woke == [pytest.approx(datetime.fromisoformat(expected).timestamp(), abs=0.1)]
+
+
+@pytest.mark.parametrize(
+    ("when", "error"),
+    [("6 o'clock", InvalidValue), (datetime(2026, 1, 1), InvalidValue), (5, InvalidType), (None, InvalidType)],
+)
+def test_times_that_make_no_sense_are_refused(harness, when, error):
+    raised = []
+    app = App("app")
+
+    @app.periodic("d", interval="48h")
+    async def read(context: Context):
+        with pytest.raises(error) as caught:
+            await context.sleep_until(when)
+        raised.append(caught.type)
+
+    harness(app).run(1)
+
+    assert raised == [error]
 
 
 @pytest.mark.parametrize(("step", "woken_at"), [(3 * 3600, 2.5), (-3600, 6.5)])

@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel
 
 from leadsman import App, Context
-from leadsman.adapters.serial.port import SerialPort
+from leadsman.adapters.serial import SerialPort
 from leadsman.errors import InvalidValue
 from leadsman.testing import Harness, MemoryBroker, SerialTwin, VirtualLoop
 

@@ -87,6 +87,21 @@ def test_a_person_holds_a_device_that_works_and_releases_it(harness, caplog):
     assert app.statuses("d")[-1] == "ok"
 
 
+def test_a_source_is_not_held(harness):
+    async def stream():
+        yield READING
+        await asyncio.sleep(3600)
+
+    app = App("app")
+    app.add_source("d", stream)
+    running = harness(app)
+    running.run(1)
+
+    assert "is a source, which cannot be held" in answered(running, "app/d/hold/set")["error"]
+    assert answered(running, "app/d/release/set")["error"] == "d is not held"
+    assert running.statuses("d")[-1] == "ok"
+
+
 def test_a_request_to_release_nobody_is_answered_with_an_error(harness):
     app = harness(app_with(Scripted(READING)))
     app.run("1s")

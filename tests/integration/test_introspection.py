@@ -1,3 +1,4 @@
+import asyncio
 import functools
 import json
 from typing import Annotated
@@ -207,6 +208,35 @@ def test_the_title_of_a_device_is_told_and_its_topics_have_its_name(harness):
 
     assert answer["data"]["devices"]["bath"]["registrations"][0]["title"] == "Bad"
     assert running.states("bath") != []
+
+
+def test_a_poll_a_source_and_a_command_are_described_in_the_same_words(harness):
+    async def read():
+        return READING
+
+    async def stream():
+        yield READING
+        await asyncio.sleep(3600)
+
+    app = App("house")
+    app.add_telemetry("poll", read, interval=10)
+    app.add_command("poll", read)
+    app.add_source("source", stream)
+    app.add_command("valve", read)
+    running = harness(app)
+    running.run(1)
+
+    devices = asked(running, {"sections": ["devices"]})["data"]["devices"]
+    assert {name: [each["kind"] for each in device["registrations"]] for name, device in devices.items()} == {
+        "poll": ["telemetry", "command"],
+        "source": ["source"],
+        "valve": ["command"],
+    }
+    found = {name: device["runtime"] for name, device in devices.items()}
+    assert {(each["circuit"], each["attempts"], each["held"]) for each in found.values()} == {("closed", 0, False)}
+    assert [name for name, each in found.items() if each["next_due_at"] is not None] == ["poll"]
+    assert [name for name, each in found.items() if "restarts" in each] == ["source"]
+    assert [name for name, each in found.items() if "commands" in each] == ["poll", "valve"]
 
 
 def test_sections_and_devices_can_be_chosen(harness):

@@ -3,6 +3,7 @@ log."""
 
 import asyncio
 import contextlib
+import itertools
 import json
 import logging
 
@@ -325,6 +326,46 @@ def test_a_device_whose_polls_succeed_only_after_retries_is_named_and_named_agai
         "d: no longer flaky: 2 of its last 20 polls needed retries",
     ]
     assert running.errors("d") == []
+
+
+@pytest.fixture
+def flakiness(harness, caplog):
+    """The numbers of the polls after which a device is reported as flaky or as steady again, by whether each poll
+    needed a retry."""
+    caplog.set_level(logging.INFO)
+
+    def flakiness(retried, seconds=60):
+        steps = [step for needed in retried for step in [OSError("no answer")] * needed + [READING]]
+        running, found = harness(app_with(Scripted(*steps), interval=seconds, retry=1, backoff=FixedBackoff(1))), []
+        running.run(5)
+        for number in range(1, len(retried) + 1):
+            for text, word in (("d: no longer flaky", "steady"), ("d: flaky", "flaky")):
+                found += [(number, word)] * (text in caplog.text)
+            caplog.clear()
+            running.run(seconds)
+        return found
+
+    return flakiness
+
+
+def test_a_device_is_flaky_once_half_of_its_last_polls_needed_retries(flakiness):
+    assert flakiness([True, False] * 20)[0] == (19, "flaky")
+
+
+def test_it_is_flaky_until_nearly_none_does(flakiness):
+    assert flakiness([True] * 10 + [False] * 20) == [(10, "flaky"), (28, "steady")]
+
+
+def test_a_device_that_needs_a_retry_at_every_third_poll_is_not_flaky(flakiness):
+    assert flakiness([True, False, False] * 100) == []
+
+
+def test_one_that_changes_its_mind_is_reported_once_an_hour(flakiness):
+    found = flakiness(([True] * 10 + [False] * 20) * 20, seconds=10)
+
+    flaky = [number for number, word in found if word == "flaky"]
+    assert all(after - before >= 360 for before, after in itertools.pairwise(flaky))
+    assert len(flaky) >= 1
 
 
 def test_a_device_that_needs_a_retry_now_and_then_is_not_flaky(harness, caplog):

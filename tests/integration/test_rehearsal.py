@@ -4,7 +4,7 @@ import pytest
 from pydantic import BaseModel
 
 from leadsman import App
-from leadsman.adapters.serial.port import SerialPort
+from leadsman.adapters.serial import SerialPort
 from leadsman.cli.app_cli import command_line
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.testing import Harness, SerialTwin

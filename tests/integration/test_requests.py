@@ -188,7 +188,9 @@ def test_a_command_is_made_once_even_when_its_handler_asks_for_more(harness):
     running.run("1m")
 
     assert len(calls) == 1
-    assert "busy" in running.broker.messages("app/d/set/result")[0].json["error"]
+    (result,) = running.broker.messages("app/d/set/result")
+    assert "busy" in result.json["error"]
+    assert "asked for another attempt" in result.json["error"]
 
 
 def test_a_budget_ends_the_retries_of_an_outage_but_not_its_polls(harness):

@@ -5,8 +5,7 @@ import socket
 import pytest
 
 from leadsman import App
-from leadsman.monitoring.sd_notify import Notifier
-from leadsman.monitoring.watchdog import HEALTH_FILE, OVERDUE, PERIOD, health_file, read_health
+from leadsman.monitoring.watchdog import HEALTH_FILE, OVERDUE, PERIOD, Notifier, health_file, read_health
 from leadsman.testing import Outages, Scripted, fail
 
 READING = {"t": 21.5}

@@ -62,6 +62,23 @@ def test_a_source_that_fails_is_started_again_with_backoff_and_the_outage_told(h
     assert running.states("meter") == [{"n": 1}]
 
 
+@pytest.mark.parametrize("error", [OSError("gone"), SystemExit(3), asyncio.CancelledError()])
+def test_whatever_a_source_raises_it_is_started_again_and_that_is_counted(harness, error):
+    async def failing():
+        if False:
+            yield
+        raise error
+
+    running = harness(app_with(failing, backoff=FixedBackoff(1, jitter=0)))
+    running.run(2.5)
+
+    assert {each["type"] for each in running.errors("meter")} == {type(error).__name__}
+    running.broker.send("app/introspect", {"sections": ["devices"]}, response_topic="app/answers")
+    running.run(0.1)
+    runtime = running.broker.messages("app/answers")[-1].json["data"]["devices"]["meter"]["runtime"]
+    assert (runtime["restarts"], runtime["counters"]["failed_polls"]) == (2, 3)
+
+
 def test_a_source_that_ends_is_started_again(harness):
     starts = []
 
@@ -295,6 +312,7 @@ def test_stopping_closes_the_generator(harness):
 
     assert ended == [1]
     assert running.stopped_in < 2
+    assert running.errors("meter") == []
 
 
 def test_what_is_no_async_generator_is_refused_with_what_to_write():

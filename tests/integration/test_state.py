@@ -1,9 +1,12 @@
 """What survives a restart, with ``keep_state=True``; and what a file that is broken, read-only or full costs: a
 line."""
 
+import itertools
 import json
+import math
 import sqlite3
 import stat
+from datetime import datetime
 
 import pytest
 
@@ -260,9 +263,17 @@ def test_a_disk_that_is_full_is_told_once_and_what_was_there_stays(life, directo
         lambda *_: (_ for _ in ()).throw(sqlite3.OperationalError("database or disk is full")),
     )
 
-    life(Scripted(READING), "2h", at=1600)
+    full = life(Scripted(READING), "2h", at=1600)
 
     assert caplog.text.count("disk is full") == 1
+    (fault,) = full.faults()
+    assert datetime.fromisoformat(fault.pop("at")).timestamp() >= START + 1600
+    assert fault == {
+        "event": "fault",
+        "where": f"the state file {directory}/resilience.db",
+        "type": "OperationalError",
+        "message": "database or disk is full",
+    }
 
 
 @pytest.mark.parametrize(
@@ -282,6 +293,61 @@ def test_writes_are_bounded(harness, directory, monkeypatch, handler, most):
 
     assert 50 < len(written) <= most
     assert (directory / "resilience.db").stat().st_size < 4_000_000
+
+
+class Writes:
+    """An app with a device that fails each ten seconds, and one that works: when its state was written."""
+
+    def __init__(self, harness, directory, monkeypatch):
+        app, self.at, write = App("app", keep_state=True), [], StateFile.write
+        app.add_telemetry("dead", Scripted(fail(10_000)), interval="10s")
+        app.add_telemetry("well", Scripted(READING), interval="12h")
+        monkeypatch.setattr(StateFile, "write", lambda *given: (self.at.append(self.running.now), write(*given)))
+        self.running = harness(app, state_directory=directory)
+
+    def ask(self, request):
+        self.running.broker.send(f"app/{request}/set", b"")
+
+    def until(self, seconds):
+        """The seconds from now to each write, until so many seconds have passed."""
+        began = self.running.now
+        self.running.run(seconds)
+        return [at - began for at in self.at if at >= began]
+
+
+@pytest.fixture
+def writes(harness, directory, monkeypatch):
+    return Writes(harness, directory, monkeypatch)
+
+
+def test_a_first_change_is_written_soon_and_the_next_ones_after_waits_that_double(writes):
+    found = writes.until("59m")
+
+    assert found[0] == pytest.approx(0.25, abs=0.1)
+    waits = [after - before for before, after in itertools.pairwise(found)]
+    assert waits == pytest.approx([60, 120, 240, 480, 900, 900], abs=1)
+
+
+@pytest.mark.parametrize(("after", "written"), [(5, 55), (100, 0.25)])
+def test_a_hold_is_written_within_a_minute_whatever_else_changes(writes, after, written):
+    last = writes.until("80m")[-1]
+    wait = last + 900 + after - writes.running.now
+    writes.running.run(wait)
+
+    writes.ask("well/hold")
+
+    assert writes.until("2m")[0] == pytest.approx(written, abs=0.5)
+
+
+def test_after_a_quiet_time_the_waits_begin_again(writes):
+    writes.until("61m")
+    writes.ask("dead/hold")
+    writes.running.run("2m")
+    assert writes.until("30m") == []
+
+    writes.ask("dead/release")
+
+    assert writes.until("4m") == pytest.approx([0.25, 60.25, 180.25], abs=0.5)
 
 
 def test_keep_state_is_yes_or_no():
@@ -326,6 +392,11 @@ def test_the_counters_go_on_over_restarts(life):
     assert counted(looked.runtime["life"]) == first | {"polls": 6, "calls": 10, "published": 6}
     assert looked.runtime["life"]["since"] == "2026-01-01T00:00:00.000Z"
 
+    life(Scripted(READING), 25, at=2000, **words, before_end=looked)
+
+    assert counted(looked.runtime["life"]) == first | {"polls": 9, "calls": 13, "published": 9}
+    assert looked.runtime["life"]["since"] == "2026-01-01T00:00:00.000Z"
+
 
 def test_openings_deferrals_and_missed_polls_are_counted(life):
     looked = Looked()
@@ -336,12 +407,28 @@ def test_openings_deferrals_and_missed_polls_are_counted(life):
     assert (counters["opens"], counters["deferrals"], counters["missed_polls"]) == (1, 1, 0)
 
 
-def test_counters_that_are_damaged_begin_again_and_cost_nothing_else(life, directory, caplog):
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda life: [],
+        lambda life: {},
+        lambda life: life | {"version": 99},
+        lambda life: {key: value for key, value in life.items() if key != "opens"},
+        lambda life: life | {"polls": -1},
+        lambda life: life | {"polls": True},
+        lambda life: life | {"polls": 1.5},
+        lambda life: life | {"polls": 2**53 + 1},
+        lambda life: life | {"polls": "9" * 5000},
+        lambda life: life | {"since": math.nan},
+        lambda life: life | {"since": None},
+    ],
+)
+def test_counters_that_are_damaged_begin_again_and_cost_nothing_else(life, directory, caplog, damage):
     life(Scripted(READING, fail(99)), 30, interval="10s")
     with sqlite3.connect(directory / "resilience.db") as database:
         ((document,),) = database.execute("SELECT document FROM handler").fetchall()
         broken = json.loads(document)
-        broken["life"]["version"] = 99
+        broken["life"] = damage(broken["life"])
         database.execute("UPDATE handler SET document = ?", (json.dumps(broken),))
     database.close()
 
@@ -350,8 +437,9 @@ def test_counters_that_are_damaged_begin_again_and_cost_nothing_else(life, direc
 
     assert looked.runtime["consecutive_failures"] > 2  # the outage goes on
     assert looked.runtime["life"]["polls"] == looked.runtime["counters"]["polls"]
-    assert "its counters in" in caplog.text
-    assert "the version 99" in caplog.text
+    (line,) = [record.getMessage() for record in caplog.records if "its counters in" in record.getMessage()]
+    assert ("the version 99" in line) is (broken["life"] == json.loads(document)["life"] | {"version": 99})
+    assert len(line) < 400
 
 
 def test_without_a_kept_state_there_is_one_life(harness):

@@ -4,7 +4,6 @@ import pytest
 
 from leadsman import App
 from leadsman.errors import DeviceTimeout, InvalidType
-from leadsman.runtime.adapter_recovery import FIRST
 from leadsman.testing import Outages, Scripted
 
 READING = {"t": 21.5}
@@ -59,7 +58,7 @@ def test_an_adapter_is_reopened_after_failed_polls_in_a_row(harness, caplog):
     stick = Stick()
     running = harness(app_with(stick))
 
-    running.run(FIRST * 10 + 5)
+    running.run("35s")
 
     assert (stick.opens, stick.closes) == (2, 1)
     assert running.states("d")

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from leadsman.introspection.sections import LONGEST_VALUE, MOST_COMPARED, away, compared, in_outbox, published
-from leadsman.mqtt.topic_queue import Standing
+from leadsman.mqtt.outbox import Standing
 from leadsman.runtime.publisher import Publication
 from leadsman.timing.clock import Clock
 

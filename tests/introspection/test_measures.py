@@ -6,8 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from leadsman.introspection.measures import CIRCUITS, DROPPED, FAMILIES, NODES, OF_DEVICES, OF_THE_APP, Measures
-from leadsman.mqtt.outbox import Outbox
-from leadsman.mqtt.topic_queue import CAUSES, OnDisk
+from leadsman.mqtt.outbox import CAUSES, OnDisk, Outbox
 from leadsman.nodes.brief import STATES
 from leadsman.resilience import breaker
 

@@ -3,15 +3,18 @@
 from types import SimpleNamespace
 
 from leadsman.events import ReadingTaken
-from leadsman.monitoring.availability import MOST_WAITING, PAUSE, SLICE, Availability
 from leadsman.monitoring.health import HealthRecords
+from leadsman.monitoring.heartbeat import Heartbeat
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.topics import Topics
+from leadsman.timing.clock import Clock
+
+SLICE = 100
 
 
 class Link:
     def __init__(self):
-        self.connects, self.sent, self.outbox = 1, [], SimpleNamespace(messages=0)
+        self.connects, self.sent, self.outbox, self.up = 1, [], SimpleNamespace(messages=0), False
 
     def put(self, message):
         assert (message.qos, message.retain, message.latest) == (1, True, True)
@@ -38,13 +41,15 @@ def house(devices, jobs=()):
         statuses=statuses,
         link=link,
         works=kept.works,
-        availability=Availability(Topics("house"), statuses, link, kept),
+        heartbeat=Heartbeat(
+            Topics("house"), {}, 30.0, statuses, link, Clock(lambda: 0.0, lambda: 0.0), kept, look=lambda name: None
+        ),
     )
 
 
 def test_ten_thousand_devices_are_announced_in_slices():
     app = house([f"d{number}" for number in range(10_000)])
-    app.availability.announce()
+    app.heartbeat.announce()
     (work,) = app.works
     said = []
     for pause in work:
@@ -57,17 +62,17 @@ def test_ten_thousand_devices_are_announced_in_slices():
 
 def test_an_announcement_goes_slowly_while_the_outbox_is_full():
     app = house([f"d{number}" for number in range(SLICE + 1)])
-    app.link.outbox.messages = MOST_WAITING + 1
-    app.availability.announce()
+    app.link.outbox.messages = 1001
+    app.heartbeat.announce()
 
-    assert list(app.works[0]) == [PAUSE]
+    assert list(app.works[0]) == [0.1]
     assert len(app.link.sent) == SLICE + 1
 
 
 def test_each_device_is_announced_as_it_is_when_its_turn_comes():
     names = [f"d{number}" for number in range(SLICE + 1)]
     app = house(names)
-    app.availability.announce()
+    app.heartbeat.announce()
     next(app.works[0])
     for name in names[:-1]:
         app.records(ReadingTaken(name, 50.0, 50.0, 0.1))
@@ -81,7 +86,7 @@ def test_each_device_is_announced_as_it_is_when_its_turn_comes():
 
 def test_an_announcement_ends_when_the_next_connection_begins_one():
     app = house([f"d{number}" for number in range(3 * SLICE)])
-    app.availability.announce()
+    app.heartbeat.announce()
     next(app.works[0])
     app.link.connects += 1
 
@@ -91,8 +96,8 @@ def test_an_announcement_ends_when_the_next_connection_begins_one():
 
 def test_a_side_job_has_no_availability():
     app = house(["attic"], jobs=["cleanup"])
-    app.availability.announce()
+    app.heartbeat.announce()
     list(app.works[0])
-    app.availability.say("cleanup")
+    app.heartbeat.changed("cleanup")
 
     assert app.link.sent == [("house/attic/availability", b"online")]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.broker_choice import (
     MOST_HOPS,
     RETURN,
@@ -19,7 +19,6 @@ from leadsman.mqtt.broker_choice import (
     named_by,
     return_wait,
 )
-from leadsman.mqtt.brokers import Brokers
 from leadsman.mqtt.connection_state import PATIENT, failed, not_listening
 from leadsman.mqtt.connection_state import connected as accepted
 

@@ -1,13 +1,14 @@
 """A list of brokers: how it is written, and what is wrong with it."""
 
+import json
+
 import pytest
 
+from leadsman import App
 from leadsman.errors import ConfigurationError, InvalidValue, SettingsError
-from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.brokers import Brokers, check_files
-from leadsman.mqtt.from_settings import brokers_of
-from leadsman.settings.load import load
-from leadsman.settings.sources import Entry, Where
+from leadsman.mqtt.broker import Broker, Brokers, check_files
+from leadsman.settings.rows import shown
+from leadsman.settings.sources import Where
 
 BOTH = [Broker("a"), Broker("b", 1884)]
 
@@ -76,46 +77,56 @@ def test_no_password_is_shown():
     assert "hunter2" not in f"{found} {found!r}"
 
 
-def entries(**values):
-    return {key: Entry(("mqtt", key), value, 1, "leadsman.toml") for key, value in values.items()}
+@pytest.fixture
+def brokers_of(tmp_path):
+    """The brokers of an app with these keys in the section ``mqtt`` of its settings file."""
+
+    def brokers_of(**values):
+        (tmp_path / "leadsman.toml").write_text(
+            "[mqtt]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
+        )
+        app = App("house")
+        app.load(Where({}, tmp_path, secrets=tmp_path))
+        return app.brokers
+
+    return brokers_of
 
 
-def test_the_credentials_of_the_settings_join_each_url_that_has_none():
-    found = brokers_of(entries(url=["mqtt://a", "mqtt://u:q@b"], username="ann", password="p"))
+def test_the_credentials_of_the_settings_join_each_url_that_has_none(brokers_of):
+    found = brokers_of(url=["mqtt://a", "mqtt://u:q@b"], username="ann", password="p")
 
     assert [(each.username, each.password) for each in found] == [("ann", "p"), ("u", "q")]
 
 
-def test_each_fault_of_a_list_in_the_settings_has_its_origin():
+def test_each_fault_of_a_list_in_the_settings_has_its_origin(brokers_of):
     with pytest.raises(SettingsError) as caught:
-        brokers_of(entries(url=["a", "mqtt://b", "mqtt://"]))
+        brokers_of(url=["a", "mqtt://b", "mqtt://"])
     first, second = str(caught.value).splitlines()
     assert first.startswith("broker 1 of 3: ")
     assert second.startswith("broker 3 of 3: ")
-    assert first.endswith("(from leadsman.toml)")
-    assert second.endswith("(from leadsman.toml)")
+    assert first.endswith("/leadsman.toml)")
+    assert second.endswith("/leadsman.toml)")
 
 
-def test_a_broker_that_is_listed_twice_is_reported_with_its_origin():
-    with pytest.raises(InvalidValue, match=r"broker 2 of 2 is mqtt://a:1883 again; .*\(from leadsman.toml\)"):
-        brokers_of(entries(url=["mqtt://a", "mqtt://a"]))
+def test_a_broker_that_is_listed_twice_is_reported_with_its_origin(brokers_of):
+    with pytest.raises(InvalidValue, match=r"broker 2 of 2 is mqtt://a:1883 again; .*\(from .*/leadsman.toml\)"):
+        brokers_of(url=["mqtt://a", "mqtt://a"])
 
 
 @pytest.mark.parametrize(("value", "follows"), [(True, True), ("true", True), ("no", False), (False, False)])
-def test_server_references_are_followed_only_if_the_settings_say_so(value, follows):
-    assert brokers_of(entries(url="mqtt://a", follow_server_reference=value)).follow_server_reference is follows
-    assert not brokers_of(entries(url="mqtt://a")).follow_server_reference
+def test_server_references_are_followed_only_if_the_settings_say_so(brokers_of, value, follows):
+    assert brokers_of(url="mqtt://a", follow_server_reference=value).follow_server_reference is follows
+    assert not brokers_of(url="mqtt://a").follow_server_reference
 
 
-def test_a_wrong_word_for_following_says_what_to_write():
+def test_a_wrong_word_for_following_says_what_to_write(brokers_of):
     with pytest.raises(InvalidValue, match="mqtt.follow_server_reference is 'perhaps'; write true or false"):
-        brokers_of(entries(follow_server_reference="perhaps"))
+        brokers_of(follow_server_reference="perhaps")
 
 
 @pytest.mark.parametrize("value", ["mqtt://u:hunter2@a,mqtt://u:hunter2@b", ["mqtt://u:hunter2@a", "mqtt://b"]])
 def test_the_settings_show_each_url_without_its_password(value):
-    (row,) = load("house", None, Where.nowhere({"mqtt.url": value})).rows
-    text = row.value
+    text = shown("mqtt.url", value)
 
     assert "hunter2" not in text
     assert "@a" in text

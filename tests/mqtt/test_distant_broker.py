@@ -6,8 +6,7 @@ from collections import deque
 import pytest
 
 from leadsman.event_bus import EventBus
-from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.brokers import Brokers
+from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.connection import ConnAck
 from leadsman.mqtt.connection_state import V5, V311
 from leadsman.mqtt.link import Access, ClientIdentity, Link

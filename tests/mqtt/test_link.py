@@ -8,8 +8,7 @@ import pytest
 from leadsman.errors import BrokerError
 from leadsman.event_bus import EventBus
 from leadsman.events import AppFault, LinkDown, LinkUp, MessageDropped, MessageRefused, SubscriptionFailed
-from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.brokers import Brokers
+from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.connection import ConnAck
 from leadsman.mqtt.link import GOODBYE_TO_FROZEN, Access, ClientIdentity, Link
 from leadsman.mqtt.message import Message

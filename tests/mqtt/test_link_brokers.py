@@ -9,9 +9,8 @@ from leadsman.errors import ConnectionRefused
 from leadsman.event_bus import EventBus
 from leadsman.events import LinkDown, LinkUp, MessageDropped
 from leadsman.mqtt import broker_choice
-from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.broker_choice import RETURN
-from leadsman.mqtt.brokers import Brokers
 from leadsman.mqtt.connection import ConnAck
 from leadsman.mqtt.link import BACK, Access, ClientIdentity, Link
 from leadsman.mqtt.message import Message

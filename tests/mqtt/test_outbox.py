@@ -5,9 +5,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.outbox import Outbox
-from leadsman.mqtt.retained import Retained
-from leadsman.mqtt.topic_queue import COPY, MOST_BEFORE, Dropped, Item, Standing
+from leadsman.mqtt.outbox import COPY, MOST_BEFORE, Dropped, Item, Outbox, Standing
+from leadsman.mqtt.send_window import Retained
 
 
 def message(topic="t", number=0, **words):

@@ -9,8 +9,7 @@ import pytest
 
 from leadsman.mqtt import outbox as place
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.outbox import Outbox
-from leadsman.mqtt.topic_queue import NEVER
+from leadsman.mqtt.outbox import NEVER, Outbox
 from leadsman.spool.backlog import Backlog
 
 FEW, MANY = 10, 10_000

@@ -6,7 +6,7 @@ import pytest
 
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
-from leadsman.mqtt.overdue import AT_ONCE, PUBACK_TIMEOUT, Overdue
+from leadsman.mqtt.send_window import AT_ONCE, PUBACK_TIMEOUT, Overdue
 from leadsman.timing.clock import system_clock
 
 AFTER = 0.25

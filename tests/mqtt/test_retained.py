@@ -2,7 +2,7 @@ import pytest
 
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
-from leadsman.mqtt.retained import Retained
+from leadsman.mqtt.send_window import Retained
 
 LATER = 60.0
 

@@ -6,7 +6,7 @@ from leadsman.errors import BrokerError, SubscriptionRefused
 from leadsman.event_bus import EventBus
 from leadsman.events import AppFault, SubscriptionFailed
 from leadsman.mqtt.connection import Received
-from leadsman.mqtt.subscriptions import LEFT_OUT_FOR, Subscriptions
+from leadsman.mqtt.link import LEFT_OUT_FOR, Subscriptions
 from leadsman.timing.clock import Clock
 
 

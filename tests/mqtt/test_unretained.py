@@ -1,8 +1,8 @@
 import asyncio
 
+from leadsman.mqtt.client import unretained
 from leadsman.mqtt.connection import Connect
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.unretained import unretained
 from leadsman.testing import MemoryBroker
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.mqtt.websocket import BINARY, CLOSE, CONTINUATION, PING, PONG, FrameError, FrameReader
+from leadsman.mqtt.aiomqtt_client import BINARY, CLOSE, CONTINUATION, PING, PONG, FrameError, FrameReader
 
 
 def frame(opcode, content, final=True):

@@ -6,8 +6,7 @@ import pytest
 from leadsman import App, CircuitBreaker, Cron, Delivery, ExponentialBackoff, Finds, FixedBackoff, OnChange
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
 from leadsman.registration.telemetry import TelemetryOptions
-from leadsman.resilience.from_options import DEFAULT_RETRY_ON, UNTIL_NEXT_POLL, from_options
-from leadsman.resilience.policy import exponential
+from leadsman.resilience.policy import DEFAULT_RETRY_ON, UNTIL_NEXT_POLL, exponential, from_options
 
 
 async def read():

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 from tests.resilience.callers import raised
 
-from leadsman.resilience.bus_lock import BusLock, in_turn
+from leadsman.resilience.guards import BusLock, in_turn
 
 
 @pytest.fixture

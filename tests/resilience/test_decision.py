@@ -1,11 +1,10 @@
 import math
 
-from leadsman.resilience.decision import decide, given_up
+from leadsman.resilience.decision import FailureStreak, decide, given_up
 from leadsman.resilience.failure import Failure, RetryRequested
 from leadsman.resilience.policy import GiveUp, Retry, exponential, immediate, never, periodic
 from leadsman.resilience.predicate import is_a
 from leadsman.resilience.sharing import RetryTokenBucket
-from leadsman.resilience.streak import FailureStreak
 
 NOW = 1000.0
 

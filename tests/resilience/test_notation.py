@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.resilience.algebra import Jitter
 from leadsman.resilience.notation import policy_of, predicate_of
 from leadsman.resilience.policy import (
     exponential,
@@ -39,7 +38,7 @@ POLICIES = {
     "addDelay: {delay: 1s, inner: immediate}": immediate().plus(1),
     "retryAfter: {inner: immediate}": immediate().obey_retry_after(),
     "jitter: {factor: 0.15, inner: immediate}": immediate().jitter(0.15),
-    "jitter: {inner: {periodic: 5s}, mode: full, cap: 9s}": Jitter(0.2, periodic(5), "full", 9),
+    "jitter: {inner: {periodic: 5s}, mode: full, cap: 9s}": periodic(5).jitter(mode="full", cap=9),
     "filteredOn: {predicate: false, inner: immediate}": immediate().only_when(False),
     "andThen: [immediate, never]": immediate() >> never(),
     "union: [immediate, never, {periodic: 1s}]": immediate() | never() | periodic(1),

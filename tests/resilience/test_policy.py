@@ -9,17 +9,19 @@ from hypothesis import strategies as st
 
 from leadsman import CircuitBreaker
 from leadsman.errors import DeviceTimeout, GarbledData, InvalidType, InvalidValue, TransientError
-from leadsman.resilience.algebra import AndThen, CountBox
 from leadsman.resilience.backoff import ExponentialBackoff, FixedBackoff
+from leadsman.resilience.decision import as_state
 from leadsman.resilience.failure import Failure, RetryRequested, exception_types, matches
-from leadsman.resilience.from_options import ONCE, UNTIL_NEXT_POLL, from_options
 from leadsman.resilience.policy import (
+    ONCE,
+    UNTIL_NEXT_POLL,
     GiveUp,
     Policy,
     Retry,
     as_policy,
     exponential,
     fibonacci,
+    from_options,
     immediate,
     linear,
     never,
@@ -28,7 +30,6 @@ from leadsman.resilience.policy import (
     strategy,
 )
 from leadsman.resilience.predicate import is_a, prop
-from leadsman.resilience.streak import as_state
 
 ERROR = OSError("gone")
 STEADY = ExponentialBackoff(jitter=0)
@@ -76,7 +77,7 @@ def test_the_algebra_says_what_the_words_say():
 
 
 def test_the_state_of_the_words_is_a_small_tuple_of_scopes_and_counts():
-    policy = CountBox(3, exponential("2s"))
+    policy = exponential("2s").max_retries(3)
     state = policy.start()
     for cycle in (0, 0, 0, 0, 1):
         state, _ = policy.step(state, Failure(ERROR, cycle=cycle), middle)
@@ -499,6 +500,6 @@ def test_an_exponential_never_decreases_and_never_exceeds_its_cap(attempt, facto
 
 
 def test_a_tree_of_ten_nodes_is_the_fold_of_its_parts():
-    tree = functools.reduce(AndThen, [periodic(n).max_retries(1) for n in (1, 2, 3)])
+    tree = functools.reduce(operator.rshift, [periodic(n).max_retries(1) for n in (1, 2, 3)])
 
     assert waits(tree, 4) == [1, 2, 3, None]

@@ -6,10 +6,9 @@ from tests.resilience.test_policy import TREES
 
 from leadsman import ExponentialBackoff, FixedBackoff
 from leadsman.resilience.catalogue import FAMILIES, Catalogue, Lookup
-from leadsman.resilience.notation import policy_of, predicate_of
+from leadsman.resilience.notation import condition_of, policy_of, predicate_of, rendered, text_of
 from leadsman.resilience.policy import exponential, fibonacci, immediate, linear, never, periodic, sequence, strategy
 from leadsman.resilience.predicate import is_a, prop
-from leadsman.resilience.render import condition_of, rendered, text_of
 
 
 class Golden:

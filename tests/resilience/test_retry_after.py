@@ -1,7 +1,6 @@
 import email.utils
 import json
 from datetime import UTC, datetime
-from types import SimpleNamespace
 from urllib.error import HTTPError
 
 import httpx
@@ -10,30 +9,51 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leadsman import App
-from leadsman.resilience.retry_after import LONGEST_PAUSE, pause_of, seconds_of
+from leadsman.resilience.failure import Failure
+from leadsman.resilience.policy import never
 from leadsman.testing import Harness
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC).timestamp()
 TIMES = st.integers(0, 4_000_000_000)
 RFC_850 = "%A, %d-%b-%y %H:%M:%S GMT"
 ASCTIME = "%a %b %e %H:%M:%S %Y"
+DAY = 86_400.0
+
+
+class Refused(Exception):
+    """An answer with these headers."""
+
+    status = 503
+
+    def __init__(self, headers):
+        self.headers = headers
+
+
+def pause_of(error, wall=NOW):
+    """The seconds that a policy waits at least after an error, by a clock that says `wall`."""
+    return never().obey_retry_after().pause(Failure(error, wall=wall))
+
+
+def seconds_of(value, date, wall):
+    """The pause after an answer with this header and this date."""
+    return pause_of(Refused({"Retry-After": value, **({} if date is None else {"Date": date})}), wall)
 
 
 @given(st.integers(0, 10**12))
 def test_seconds_are_obeyed_up_to_a_day(seconds):
-    assert seconds_of(f" {seconds} ", None, NOW) == min(seconds, LONGEST_PAUSE)
+    assert seconds_of(f" {seconds} ", None, NOW) == min(seconds, DAY)
 
 
 @given(st.integers(-100_000, 200_000), TIMES)
 def test_a_date_is_compared_with_the_date_of_the_answer_and_not_with_our_clock(ahead, wall):
     asked, answered = (email.utils.formatdate(each, usegmt=True) for each in (NOW + ahead, NOW))
 
-    assert seconds_of(asked, answered, wall) == min(max(0, ahead), LONGEST_PAUSE)
+    assert seconds_of(asked, answered, wall) == min(max(0, ahead), DAY)
 
 
 @given(st.integers(-100_000, 200_000), st.sampled_from([None, "yesterday", ""]))
 def test_without_a_date_of_the_answer_our_clock_counts(ahead, date):
-    assert seconds_of(email.utils.formatdate(NOW + ahead, usegmt=True), date, NOW) == min(max(0, ahead), LONGEST_PAUSE)
+    assert seconds_of(email.utils.formatdate(NOW + ahead, usegmt=True), date, NOW) == min(max(0, ahead), DAY)
 
 
 @pytest.mark.parametrize("form", [RFC_850, ASCTIME])
@@ -50,12 +70,12 @@ def test_the_two_old_forms_of_a_date_are_read_too(form):
 def test_any_header_is_a_pause_within_a_day_or_none(value, date):
     found = seconds_of(value, date, NOW)
 
-    assert found is None or 0 <= found <= LONGEST_PAUSE
+    assert found is None or 0 <= found <= DAY
 
 
 @pytest.mark.parametrize("status", [400, 404, 408, 500, 502])
 def test_other_answers_ask_for_no_pause(status):
-    assert pause_of(error_of(status, {"Retry-After": "7"}), status, NOW) is None
+    assert pause_of(error_of(status, {"Retry-After": "7"})) is None
 
 
 def error_of(status, headers, **content):
@@ -68,12 +88,12 @@ def error_of(status, headers, **content):
     [
         error_of(503, {"retry-after": "7"}),
         HTTPError("http://meter", 503, "busy", {"Retry-After": "7"}, None),
-        SimpleNamespace(status=503, headers={"retry-after": b"7"}),
+        Refused({"retry-after": b"7"}),
     ],
     ids=["httpx", "urllib", "a plain dict"],
 )
 def test_the_header_is_found_where_each_library_keeps_it(error):
-    assert pause_of(error, 503, NOW) == 7
+    assert pause_of(error) == 7
 
 
 def calls_of(answers, interval="1m", **options):

@@ -3,9 +3,9 @@ import json
 import pytest
 
 from leadsman import ExponentialBackoff
+from leadsman.resilience.decision import FailureStreak, streak_from_json
 from leadsman.resilience.failure import Failure
 from leadsman.resilience.policy import exponential, periodic, strategy
-from leadsman.resilience.streak import FailureStreak, streak_from_json
 
 POLICY = exponential("2s").max_retries(3)
 

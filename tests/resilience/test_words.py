@@ -1,11 +1,38 @@
-"""Policies in plain English."""
+"""Policies in plain English, as an app says them."""
 
 import pytest
 
+from leadsman import UNTIL_NEXT_POLL, App
 from leadsman.resilience.backoff import ExponentialBackoff, FibonacciBackoff, FixedBackoff, LinearBackoff
 from leadsman.resilience.policy import exponential, immediate, never, periodic, sequence
 from leadsman.resilience.predicate import Prop, is_a
-from leadsman.resilience.words import condition_in_words, policy_in_words, waits_in_words
+
+
+@pytest.fixture
+def sentences(harness):
+    """What an app says of its only device."""
+
+    def sentences(app):
+        running = harness(app)
+        running.run(0.1)
+        running.broker.send("house/introspect", {"sections": ["words"]}, response_topic="house/answers")
+        running.run(0.1)
+        return running.broker.messages("house/answers")[-1].json["data"]["words"]["meter"]
+
+    return sentences
+
+
+@pytest.fixture
+def of_policy(sentences):
+    """What an app says of a policy."""
+
+    def of_policy(policy):
+        app = App("house")
+        app.add_telemetry("meter", lambda: None, interval="1h", policy=policy)
+        (found,) = [each for each in sentences(app) if each.startswith("A call that fails is repeated: ")]
+        return found.removeprefix("A call that fails is repeated: ").removesuffix(".")
+
+    return of_policy
 
 
 class Mine:
@@ -26,8 +53,15 @@ class Mine:
         (Mine(), None, "after the waits of test_words.Mine"),
     ],
 )
-def test_waits_are_named_until_they_no_longer_grow(strategy, count, text):
-    assert waits_in_words(strategy, count).replace(f"{Mine.__module__}.", "test_words.") == text
+def test_waits_are_named_until_they_no_longer_grow(sentences, strategy, count, text):
+    app = App("house")
+    retry = UNTIL_NEXT_POLL if count is None else count
+    app.add_telemetry("meter", lambda: None, interval="1h", retry=retry, backoff=strategy)
+
+    said = [each.replace(f"{Mine.__module__}.", "test_words.") for each in sentences(app)]
+
+    often = "until the next poll" if count is None else "once" if count == 1 else f"up to {count} times"
+    assert f"A call that fails is repeated {often}, {text}." in said
 
 
 @pytest.mark.parametrize(
@@ -48,8 +82,8 @@ def test_waits_are_named_until_they_no_longer_grow(strategy, count, text):
         (periodic("10s").jitter(mode="full"), "after 10 s each time, spread by chance (full)"),
     ],
 )
-def test_a_policy_is_said_as_one_sentence(policy, text):
-    assert policy_in_words(policy) == text
+def test_a_policy_is_said_as_one_sentence(of_policy, policy, text):
+    assert of_policy(policy) == text
 
 
 @pytest.mark.parametrize(
@@ -62,5 +96,7 @@ def test_a_policy_is_said_as_one_sentence(policy, text):
         (Prop("error-message").contains("busy"), "error-message contains busy"),
     ],
 )
-def test_a_predicate_says_which_errors_it_matches(predicate, text):
-    assert condition_in_words(predicate) == text
+def test_a_predicate_says_which_errors_it_matches(of_policy, predicate, text):
+    policy = periodic("1m").only_when(predicate).plus("1s")
+
+    assert of_policy(policy) == f"after 1 min each time, if {text}, each 1 s later"

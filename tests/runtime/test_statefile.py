@@ -5,12 +5,10 @@ import resource
 import shutil
 import sqlite3
 from contextlib import closing, contextmanager
-from itertools import pairwise
 
 import pytest
 
 from leadsman.monitoring.trace import TraceRow
-from leadsman.runtime.persistence import CEILING, FLOOR, SOON, Pace
 from leadsman.runtime.statefile import ROW_BYTES, StateFile, is_locked
 
 
@@ -218,37 +216,3 @@ def test_the_file_keeps_a_bounded_number_of_rows(path, file, monkeypatch):
         file.write({}, rows(40, None), 0.0)
 
     assert 100 <= len(list(file.trace())) <= 150
-
-
-def test_a_first_change_is_written_soon_and_the_next_ones_after_waits_that_double():
-    pace, now, at = Pace(), 0.0, []
-    for _ in range(8):
-        now = pace.due(now, urgent=False)
-        pace.wrote(now)
-        at.append(now)
-
-    assert at[0] == SOON
-    assert [round(b - a) for a, b in pairwise(at)] == [60, 120, 240, 480, 900, 900, 900]
-
-
-def test_a_hold_is_written_within_a_minute_whatever_else_changes():
-    pace, now = Pace(), 0.0
-    for _ in range(8):
-        now = pace.due(now, urgent=False)
-        pace.wrote(now)
-
-    assert pace.due(now + 5, urgent=True) == now + FLOOR
-    assert pace.due(now + 100, urgent=True) == now + 100 + SOON
-
-
-def test_after_a_quiet_time_the_waits_begin_again():
-    pace, now = Pace(), 0.0
-    for _ in range(8):
-        now = pace.due(now, urgent=False)
-        pace.wrote(now)
-
-    later = pace.due(now + 2 * CEILING, urgent=False)
-    pace.wrote(later)
-
-    assert later == now + 2 * CEILING + SOON
-    assert pace.due(later, urgent=False) == later + FLOOR

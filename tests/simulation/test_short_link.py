@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from leadsman import App
 from leadsman.event_bus import EventBus
 from leadsman.events import MessageDropped
-from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.brokers import Brokers
+from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.link import Access, ClientIdentity, Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from leadsman import App, CircuitBreaker
 from leadsman.errors import ConfigurationError, InvalidValue
-from leadsman.resilience.from_options import UNTIL_NEXT_POLL, from_options
-from leadsman.resilience.policy import exponential, never
-from leadsman.resilience.render import rendered
+from leadsman.resilience.notation import rendered
+from leadsman.resilience.policy import UNTIL_NEXT_POLL, exponential, from_options, never
 from leadsman.simulation.variant import ALONE, AS_WRITTEN, USUAL, WORDS, tree_of, variant_of
 
 TREES = st.recursive(

@@ -6,13 +6,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.outbox import Outbox
-from leadsman.mqtt.retained import Retained
-from leadsman.mqtt.topic_queue import Dropped
-from leadsman.spool.backlog import DAMAGED, FEW, MOST_DEAD, REPLACED, Backlog
+from leadsman.mqtt.outbox import Dropped, Outbox
+from leadsman.mqtt.send_window import Retained
+from leadsman.spool.backlog import DAMAGED, FEW, MOST_DEAD, MOST_ROWS, REPLACED, Backlog, Times
 from leadsman.spool.row import FULL, SUPERSEDED, Evicted, Row, TopicRows
-from leadsman.spool.tail import Times
-from leadsman.spool.unstored import MOST_ROWS
 
 NOW = Times(1_800_000_000.0, 100.0)
 WINDOW = 20

@@ -1,5 +1,6 @@
 """Files that are damaged in every way: they are put aside, never deleted, and what can be read goes on."""
 
+import os
 import random
 import sqlite3
 import struct
@@ -7,10 +8,8 @@ from contextlib import closing
 
 import pytest
 
-from leadsman.spool import quarantine
 from leadsman.spool.database import PAGE
 from leadsman.spool.file import SpoolFile
-from leadsman.spool.pages import Pages
 from leadsman.spool.row import DAMAGED, Quota
 
 ROWS = 400
@@ -260,7 +259,7 @@ def test_a_kill_in_the_middle_of_a_replacement_costs_nothing(
         if len(calls) == 2 + renames:  # the first one follows the opening
             raise killed
 
-    monkeypatch.setattr(quarantine, "sync_directory", sync)
+    monkeypatch.setattr(os, "fsync", sync)
     with pytest.raises(RuntimeError):
         open_spool()
     monkeypatch.undo()
@@ -297,27 +296,28 @@ def test_no_damage_stops_the_spool_or_invents_a_row(stored, open_spool, rows, ro
     assert found[-1] == row(ROWS + 1)
 
 
-def test_values_that_have_no_bytes_in_a_page_are_read(tmp_path):
-    with closing(sqlite3.connect(tmp_path / "file", isolation_level=None)) as database:
-        database.execute(f"PRAGMA page_size = {PAGE}")
-        database.execute("CREATE TABLE numbers (a, b, c, d)")
-        database.execute("INSERT INTO numbers VALUES (NULL, 0, 1, 2)")
-    reader = Pages(tmp_path / "file", PAGE)
+def test_values_that_have_no_bytes_in_a_page_are_salvaged(path, open_spool, row, everything):
+    """NULL, 0 and 1."""
+    rows = [row(1, run=0, taken_at=0.0), row(2, run=1, taken_at=1.0), row(3, run=2, taken_at=2.0)]
+    open_spool().write(rows, ())
+    open_spool().close()
+    overwrite(path, 0, b"x" * 100)
 
-    assert [None, 0, 1, 2] in [record for _, record in reader.records()]
-    reader.close()
+    spool = open_spool()
+
+    assert (everything(spool), spool.found.salvaged) == (rows, 3)
 
 
-def test_garbage_in_pages_is_no_row_and_no_error(tmp_path):
+def test_garbage_in_pages_is_no_row_and_no_error(path, open_spool, everything):
     dice = random.Random(3)
-    for _ in range(200):
-        pages = [b"\x0d" + dice.randbytes(2) + struct.pack(">H", 30) + dice.randbytes(PAGE - 5) for _ in range(3)]
-        (tmp_path / "file").write_bytes(b"".join(pages))
-        reader = Pages(tmp_path / "file", PAGE)
-        for key, record in reader.records():
-            assert isinstance(key, int)
-            assert len(record) <= 32
-        reader.close()
+    path.parent.mkdir()
+    for _ in range(20):
+        pages = [b"\x0d" + dice.randbytes(2) + struct.pack(">H", 30) + dice.randbytes(PAGE - 5) for _ in range(30)]
+        path.write_bytes(b"".join(pages))
+        spool = open_spool()
+        assert (everything(spool), spool.dead_letters(), spool.found.salvaged) == ([], [], 0)
+        assert spool.found.quarantined is not None
+        spool.close()
 
 
 def test_a_spool_that_cannot_be_salvaged_for_want_of_space_stays_where_it_is(stored, rows, monkeypatch, asides):

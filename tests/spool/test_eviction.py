@@ -1,85 +1,93 @@
-"""The plan of a write, without a file."""
+"""What a file of limited size keeps."""
 
-from hypothesis import given
+import itertools
+
+import pytest
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from leadsman.spool.eviction import LEAST_STEP, Planner
-from leadsman.spool.index import Index, Stored
-from leadsman.spool.row import FULL, Quota, Row, size
+from leadsman.spool.file import SpoolFile
+from leadsman.spool.row import FULL, Quota, size
 
-NOW = 1_800_000_000.0
-
-
-def stored(count, payload=940, topic="a"):
-    index = Index()
-    rows = [Stored(number, topic, size(topic, payload)) for number in range(1, count + 1)]
-    index.count(topic, count, count * payload, count, None)
-    return index, rows
+ROW = size("a", 940)
+STEP = 64 * 1024
+"""Bytes that are evicted at once, at the least."""
 
 
-def new(number, payload=b"x" * 940, topic="a"):
-    return Row(number, 1, topic, payload, 1, False, NOW, None, False)
+@pytest.fixture
+def filled(open_spool, row):
+    """A file with rows of one size, and room for no further one."""
+
+    def filled(count):
+        spool = open_spool(Quota(most_bytes=count * ROW, least_free=0))
+        spool.write([row(number, topic="a", payload=bytes(940)) for number in range(1, count + 1)], ())
+        return spool
+
+    return filled
 
 
-def plan(index, rows, quota, add):
-    planner = Planner(index, quota, NOW, add, (), frozenset())
-    planner.evict(iter(rows))
-    return planner
+def searches(spool):
+    """The questions for the oldest rows, as they are asked."""
+    asked = []
+    spool._database.set_trace_callback(lambda text: asked.append(text) if "ORDER BY id LIMIT 500" in text else None)
+    return asked
 
 
-def test_as_much_is_evicted_at_once_as_frees_pages():
-    index, rows = stored(5000)
-    quota = Quota(most_bytes=index.bytes)
+def test_as_much_is_evicted_at_once_as_frees_pages(filled, row):
+    (evicted,) = filled(5000).write([row(5001, topic="a", payload=bytes(940))], ())
 
-    (evicted,) = plan(index, rows, quota, [new(5001)]).evicted()
-
-    step = evicted.rows * rows[0].size
     assert evicted.reason == FULL
     assert evicted.ids == list(range(1, evicted.rows + 1))
-    assert LEAST_STEP <= step <= LEAST_STEP + 2 * rows[0].size
+    assert STEP <= evicted.rows * ROW <= STEP + 2 * ROW
 
 
-def test_of_a_large_quota_one_per_cent_is_evicted():
-    index, rows = stored(30_000)
+def test_of_a_large_quota_one_per_cent_is_evicted(filled, row):
+    (evicted,) = filled(30_000).write([row(30_001, topic="a", payload=bytes(940))], ())
 
-    (evicted,) = plan(index, rows, Quota(most_bytes=index.bytes), [new(30_001)]).evicted()
-
-    assert index.bytes // 100 <= evicted.rows * rows[0].size < index.bytes // 90
+    assert 30_000 * ROW // 100 <= evicted.rows * ROW < 30_000 * ROW // 90
 
 
-def test_the_oldest_rows_are_read_only_as_far_as_needed():
-    index, rows = stored(5000)
-    reader = iter(rows)
+def test_the_oldest_rows_are_read_only_as_far_as_needed(filled, row):
+    spool = filled(5000)
+    asked = searches(spool)
 
-    (evicted,) = plan(index, reader, Quota(most_bytes=index.bytes), [new(5001)]).evicted()
+    (evicted,) = spool.write([row(5001, topic="a", payload=bytes(940))], ())
 
-    assert len(list(reader)) >= 5000 - evicted.rows - 2
-
-
-def test_nothing_is_read_below_the_quota():
-    index, rows = stored(10)
-
-    planner = plan(index, (1 / 0 for _ in rows), Quota(), [new(11)])
-
-    assert planner.evicted() == []
-    assert planner.changes().added == [new(11)]
+    assert evicted.rows < 500
+    assert len(asked) == 1
 
 
-def test_rows_that_are_all_the_newest_of_their_topics_stay_beyond_the_quota():
-    index, rows = Index(), [Stored(number, f"t{number}", size(f"t{number}", 100)) for number in range(1, 30)]
-    for row in rows:
-        index.count(row.topic, 1, 100, row.id, None)
+def test_nothing_is_read_below_the_quota(open_spool, row, everything):
+    spool = open_spool(Quota(least_free=0))
+    spool.write([row(number) for number in range(1, 11)], ())
+    asked = searches(spool)
 
-    assert plan(index, rows, Quota(most_bytes=1000), [new(99, topic="u")]).evicted() == []
+    assert spool.write([row(11)], ()) == []
+    assert asked == []
+    assert everything(spool)[-1] == row(11)
+
+
+def test_rows_that_are_all_the_newest_of_their_topics_stay_beyond_the_quota(open_spool, row):
+    spool = open_spool(Quota(most_bytes=1000, least_free=0))
+
+    assert spool.write([row(number, topic=f"t{number}", payload=bytes(100)) for number in range(1, 30)], ()) == []
+    assert spool.write([row(99, topic="u")], ()) == []
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 400)), max_size=60), st.integers(100, 20_000))
-def test_what_is_kept_fits_unless_only_the_newest_are_left(history, most):
-    rows = [new(number, bytes(length), topic) for number, (topic, length) in enumerate(history, 1)]
-    newest = {row.topic: row.id for row in rows}
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50, deadline=None)
+def test_what_is_kept_fits_unless_only_the_newest_are_left(tmp_path, row, everything, history, most):
+    rows = [row(number, topic, bytes(length)) for number, (topic, length) in enumerate(history, 1)]
+    newest = {each.topic: each.id for each in rows}
+    spool = SpoolFile(tmp_path / f"{next(FILES)}.db", Quota(most_bytes=most, least_free=0), lambda: 1_800_000_000.0)
+    spool.open()
 
-    kept = plan(Index(), (), Quota(most_bytes=most), rows).changes().added
+    spool.write(rows, ())
 
-    assert set(newest.values()) <= {row.id for row in kept}
-    fits = sum(size(row.topic, len(row.payload)) for row in kept) <= most
-    assert fits or len(kept) == len(newest)
+    kept = everything(spool)
+    spool.close()
+    assert set(newest.values()) <= {each.id for each in kept}
+    assert sum(size(each.topic, len(each.payload)) for each in kept) <= most or len(kept) == len(newest)
+
+
+FILES = itertools.count()

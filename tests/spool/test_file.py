@@ -1,5 +1,6 @@
 """The file of the spool: what is written is read again, by this process and by the next one."""
 
+import fcntl
 import gc
 import os
 import sqlite3
@@ -10,12 +11,10 @@ from contextlib import closing
 import pytest
 
 from leadsman.errors import SpoolFull, SpoolLocked, SpoolReplaced, SpoolUnavailable
-from leadsman.spool import database, dead, queries
-from leadsman.spool.dead import MOST
+from leadsman.spool import database
+from leadsman.spool import file as spool_file
 from leadsman.spool.file import LOOK, SpoolFile
-from leadsman.spool.lock import Lock
-from leadsman.spool.records import INSERT, columns
-from leadsman.spool.row import EXPIRED, FULL, SUPERSEDED, Evicted, Quota, TopicRows, crc, size
+from leadsman.spool.row import EXPIRED, FULL, INSERT, SUPERSEDED, Evicted, Quota, TopicRows, columns, crc, size
 
 NOW = 1_800_000_000.0
 
@@ -219,8 +218,14 @@ def test_the_topics_are_listed_before_the_rows_are_counted(path, row, monkeypatc
     spool.open()
     spool.write([row(1, topic="a"), row(2, topic="b"), row(3, topic="a")], ())
     spool.close()
-    counts, found = queries.count, list[object]()
-    monkeypatch.setattr(queries, "count", lambda database: (found.append("counted"), counts(database))[1])
+    connect, found = spool_file.connect, list[object]()
+
+    def traced(path):
+        database = connect(path)
+        database.set_trace_callback(lambda statement: found.append("counted") if "count(*)" in statement else None)
+        return database
+
+    monkeypatch.setattr(spool_file, "connect", traced)
 
     spool.open(found.append)
     spool.close()
@@ -429,17 +434,16 @@ def test_a_refused_row_is_a_dead_letter_that_can_be_sent_again(open_spool, row, 
 
 
 def test_the_newest_thousand_dead_letters_are_kept(spool, row):
-    spool.write((), (), [(row(number, payload=b""), "no") for number in range(1, MOST + 6)])
+    spool.write((), (), [(row(number, payload=b""), "no") for number in range(1, 1006)])
 
     kept = spool.dead_letters()
 
-    assert [kept[0].row.id, kept[-1].row.id, len(kept)] == [6, MOST + 5, MOST]
+    assert [kept[0].row.id, kept[-1].row.id, len(kept)] == [6, 1005, 1000]
 
 
-def test_dead_letters_are_limited_in_bytes_too(spool, row, monkeypatch):
-    monkeypatch.setattr(dead, "MOST_BYTES", 8000)
+def test_dead_letters_are_limited_to_eight_mebibytes_too(spool, row):
     for number in range(1, 5):
-        spool.write((), (), [(row(number, payload=b"x" * 3000), "no")])
+        spool.write((), (), [(row(number, payload=bytes(3_000_000)), "no")])
 
     assert [each.row.id for each in spool.dead_letters()] == [3, 4]
 
@@ -471,15 +475,13 @@ def test_a_lock_or_a_log_that_is_deleted_while_open_costs_no_row(path, spool, ro
 def test_a_lock_that_is_deleted_and_taken_by_another_process_is_not_taken_back(path, spool, row):
     spool.write([row(1)], ())
     path.with_name("outbox.db.lock").unlink()
-    other = Lock(path)
-    other.acquire()
 
-    with pytest.raises(SpoolReplaced):
-        spool.write([row(2)], ())
-    with pytest.raises(SpoolLocked):
-        spool.open()
-
-    other.release()
+    with path.with_name("outbox.db.lock").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with pytest.raises(SpoolReplaced):
+            spool.write([row(2)], ())
+        with pytest.raises(SpoolLocked):
+            spool.open()
 
 
 def test_a_file_that_another_process_changed_after_its_lock_was_deleted_is_looked_at_anew(path, spool, row, clock):

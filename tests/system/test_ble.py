@@ -8,9 +8,8 @@ from types import SimpleNamespace
 import pytest
 from bumble.att import ATT_Error, ErrorCode
 
-from leadsman.adapters.ble import bthome
+from leadsman.adapters.ble import BleRadio, bthome
 from leadsman.adapters.ble.gatt import STANDARD, uuid_of
-from leadsman.adapters.ble.radio import BleRadio
 from leadsman.errors import (
     DeviceTimeout,
     DeviceUnavailable,

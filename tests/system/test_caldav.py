@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import psutil
 import pytest
 
-from leadsman.adapters.caldav.calendar import CalDav
+from leadsman.adapters.caldav import CalDav
 from leadsman.errors import (
     DeviceTimeout,
     DeviceUnavailable,

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from leadsman.event_bus import EventBus
-from leadsman.mqtt.brokers import Brokers
+from leadsman.mqtt.broker import Brokers
 from leadsman.mqtt.client import connect
 from leadsman.mqtt.connection_state import V5, V311
 from leadsman.mqtt.link import Access, ClientIdentity, Link

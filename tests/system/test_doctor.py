@@ -29,7 +29,7 @@ from leadsman.doctor.examination import Examination
 from leadsman.doctor.machine import look_at_radios
 from leadsman.doctor.subject import of_plan, of_prefix
 from leadsman.introspection.retained import FIRST_AHEAD
-from leadsman.mqtt.brokers import Brokers
+from leadsman.mqtt.broker import Brokers
 from leadsman.mqtt.connection import Received
 from leadsman.testing import Mosquitto
 from leadsman.testing.mosquitto import free_port

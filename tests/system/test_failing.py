@@ -46,7 +46,7 @@ def answering(device):
 
 
 METER = """
-from leadsman.adapters.serial.port import SerialPort
+from leadsman.adapters.serial import SerialPort
 app = App("sys", mqtt=os.environ["URL"], adapters=(SerialPort({path!r}, timeout=0.5),))
 
 @app.telemetry("meter", interval=2, retry=2, backoff=FixedBackoff(0.3), circuit_breaker=CircuitBreaker(2))

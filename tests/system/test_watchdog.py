@@ -18,10 +18,23 @@ async def dead():
 
 
 BLOCKING = """
+import subprocess
+
+
 @app.telemetry("slow", interval=60)
 async def read_the_bus_without_await():
-    time.sleep(2.5)
+    subprocess.run(["sleep", "2.5"])
     return {"t": 1}
+"""
+CALLBACK = """
+def read_the_bus_later():
+    time.sleep(2.5)
+    asyncio.get_running_loop().call_soon(app.stop)
+
+
+@app.telemetry("d", interval=60)
+async def d():
+    asyncio.get_running_loop().call_later(0.5, read_the_bus_later)
 """
 
 
@@ -56,7 +69,7 @@ def test_an_abstract_notify_socket_and_one_that_is_gone_are_fine(mosquitto, star
     assert app.end()[0] == 0
 
 
-def test_who_blocks_the_loop_is_named_with_the_stack(mosquitto, listen, start_app):
+def test_the_handler_that_blocks_the_loop_is_named_with_the_stack(mosquitto, listen, start_app):
     app = start_app(BLOCKING, mosquitto.url)
     listen(mosquitto.port).wait_for("sys/slow/state")
 
@@ -64,6 +77,13 @@ def test_who_blocks_the_loop_is_named_with_the_stack(mosquitto, listen, start_ap
     assert "by read_the_bus_without_await (<string>:" in app.log
     assert app.log.count("has been blocked") == 1
     assert 'File "<string>"' in app.log
+
+
+def test_a_callback_that_blocks_the_loop_is_named(mosquitto, start_app):
+    app = start_app(CALLBACK, mosquitto.url)
+    app.process.wait(60)
+
+    assert "by read_the_bus_later (<string>:" in app.log
 
 
 def test_a_process_that_was_stopped_blames_nobody(mosquitto, listen, start_app):

@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel
 
 from leadsman import App, Context, Device, execute_with_retry
-from leadsman.adapters.serial.port import SerialPort
+from leadsman.adapters.serial import SerialPort
 from leadsman.errors import InvalidValue, SettingsError
 from leadsman.testing import Harness, Scripted, SerialTwin, fail
 

@@ -33,8 +33,8 @@ from leadsman import (
     execute_with_retry,
     retrying,
 )
+from leadsman.adapters.serial import SerialPort
 from leadsman.adapters.serial.framing import DelimiterFramer, FixedFramer, LengthPrefixedFramer, LineFramer
-from leadsman.adapters.serial.port import SerialPort
 from leadsman.resilience.policy import exponential, immediate, sequence
 from leadsman.resilience.predicate import is_a, prop
 from leadsman.testing import Harness, Outages, Scripted, SerialTwin, fail, hang

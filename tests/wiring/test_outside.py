@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 from leadsman.mqtt import client
-from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.brokers import Brokers
+from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.connection import ConnAck, Connect
 from leadsman.mqtt.message import Message
 from leadsman.testing import MemoryBroker, VirtualLoop

@@ -7,7 +7,7 @@ from leadsman.cli.arguments import UsageError
 from leadsman.cli.nodes import Shared, apps
 from leadsman.cli.remote import retained
 from leadsman.errors import BrokerError, LeadsmanError
-from leadsman.mqtt.brokers import Brokers
+from leadsman.mqtt.broker import Brokers
 from leadsman.mqtt.topics import Topics
 from leadsman.text import clean
 

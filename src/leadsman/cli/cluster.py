@@ -14,7 +14,7 @@ from leadsman.text import clean, counted, escaped, suggestion
 
 if TYPE_CHECKING:
     from leadsman.cli.nodes import Shared, Shown
-    from leadsman.mqtt.brokers import Brokers
+    from leadsman.mqtt.broker import Brokers
     from leadsman.nodes.document import Lacking
 
 ACTIONS = ("status", "drain", "undrain", "forget")
@@ -84,7 +84,7 @@ def _forget(options: argparse.Namespace) -> int:
 
     from leadsman.cli.commands.clean import Removal, remove
     from leadsman.cli.remote import retained
-    from leadsman.mqtt.brokers import Brokers
+    from leadsman.mqtt.broker import Brokers
 
     where, node = _where(options), str(options.item)
     app, shown = _app_of(node, where)

@@ -20,8 +20,7 @@ from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, Lead
 from leadsman.introspection.pages import merged
 from leadsman.mqtt import client
 from leadsman.mqtt.answers import object_in
-from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.brokers import Brokers
+from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.connection import Connect, Connection, ConnectionListener, Received
 from leadsman.mqtt.connection_state import UNSUPPORTED_VERSION, V5, V311
 from leadsman.mqtt.from_settings import brokers_of

@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from leadsman._version import __version__
-from leadsman.adapters.serial.opening import BY_ID, stable_name
+from leadsman.adapters.serial.port import BY_ID, stable_name
 from leadsman.doctor.facts import BluetoothFacts, Disk, MachineFacts, SerialFacts, StateFacts
 from leadsman.text import clean, describe
 

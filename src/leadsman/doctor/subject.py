@@ -8,8 +8,7 @@ from leadsman.adapters.adapter import Resource
 from leadsman.adapters.managed import check_installed
 from leadsman.doctor.access import described_by, elsewhere
 from leadsman.errors import NotInstalled
-from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.brokers import Brokers
+from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.topics import DOCTOR, Topics
 from leadsman.registration.injection import ContextDependency
 from leadsman.wiring.plan import Plan

@@ -469,7 +469,7 @@ class AppSection(TypedDict):
 
 
 class TraceRow(TypedDict):
-    """One row of the trace; see `leadsman.monitoring.trace.Row`."""
+    """One row of the trace; see `leadsman.monitoring.trace.TraceRow`."""
 
     number: int
     at: str

@@ -10,7 +10,7 @@ from leadsman.introspection.registry import About
 from leadsman.introspection.sections import Parts
 from leadsman.introspection.slot_counts import FINAL, SlotCounts
 from leadsman.monitoring.health import WELL, Counters, status
-from leadsman.mqtt.topic_queue import OnDisk
+from leadsman.mqtt.outbox import OnDisk
 from leadsman.nodes.brief import STATES
 from leadsman.timing.clock import Clock
 

@@ -13,8 +13,7 @@ from leadsman.registration.telemetry import Telemetry
 from leadsman.resilience.algebra import Budget, CountBox, FilteredOn, Policy, TimeBox
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.environment import GuardSpec
-from leadsman.resilience.from_options import UNTIL_NEXT_POLL
-from leadsman.resilience.policy import Waits
+from leadsman.resilience.policy import UNTIL_NEXT_POLL, Waits
 from leadsman.resilience.predicate import Constant, IsA
 from leadsman.text import clean
 from leadsman.timing.durations import human
@@ -169,7 +168,7 @@ def _retries(policy: Policy) -> dict[str, object]:
                 limits[option], policy = policy.limit, policy.inner
         if isinstance(policy, Waits) and policy.scope == "outage":
             return limits | {"backoff": _shown(policy.strategy)}
-    from leadsman.resilience.render import rendered  # only for policies that the options cannot express
+    from leadsman.resilience.notation import rendered  # only for policies that the options cannot express
 
     return {"policy": rendered(whole)}
 

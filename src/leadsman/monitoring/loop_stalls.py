@@ -23,8 +23,10 @@ STALL = 1.0
 """Seconds without a beat after which a stall is reported. All polls are late by that much."""
 LOG_AGAIN = 60.0
 """Seconds between two log lines about stalls."""
-_OURS = str(Path(__file__).parent)
+_OURS = str(Path(__file__).parents[1])
 _STANDARD = str(Path(asyncio.__file__).parent.parent)
+_EVENTS = str(Path(asyncio.__file__).parent / "events.py")
+"""Where the loop calls what is due."""
 
 logger = logging.getLogger("leadsman")
 
@@ -89,7 +91,7 @@ class StallWatch:
 def _blocking(frame: FrameType) -> str:
     """The name and place of the handler: the outermost function that leadsman called, else the innermost function."""
     chosen, at = frame, frame
-    while at.f_back is not None:
+    while at.f_back is not None and at.f_code.co_filename != _EVENTS:  # what the loop calls, and nothing around it
         caller = at.f_back.f_code.co_filename
         if caller.startswith(_OURS) and not at.f_code.co_filename.startswith((_OURS, _STANDARD + os.sep + "asyncio")):
             chosen = at

@@ -23,8 +23,7 @@ import math
 import re
 from typing import NamedTuple
 
-from leadsman.mqtt.broker import PORTS, Broker
-from leadsman.mqtt.brokers import Brokers, same
+from leadsman.mqtt.broker import PORTS, Broker, Brokers, same
 from leadsman.mqtt.connection_state import QUICK, ConnectionState
 
 MOST_HOPS = 3

@@ -14,9 +14,10 @@ from types import ModuleType
 from leadsman.errors import ConnectionRefused
 from leadsman.mqtt import transport
 from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.connection import Connect, Connection, ConnectionListener
+from leadsman.mqtt.connection import Connect, Connection, ConnectionListener, Connector
 from leadsman.mqtt.connection_state import V5
 from leadsman.mqtt.diagnosis import QOS_NOT_SUPPORTED, RETAIN_NOT_SUPPORTED
+from leadsman.mqtt.message import Message
 from leadsman.timing.clock import Clock
 
 _AIOMQTT, _CODEC = "leadsman.mqtt.aiomqtt_client", "leadsman.mqtt.codec_client"
@@ -74,3 +75,37 @@ def _import(name: str) -> ModuleType:
     module = importlib.import_module(name)
     _imported.add(name)
     return module
+
+
+# Connections that retain nothing, for dry runs: their messages are gone when they end.
+
+
+def unretained(connect: Connector) -> Connector:
+    """As `connect`, but the broker keeps neither messages nor the will."""
+
+    async def connected(packet: Connect, listener: ConnectionListener) -> Connection:
+        return _Unretained(await connect(packet._replace(will_retained=False), listener))
+
+    return connected
+
+
+class _Unretained:
+    def __init__(self, connection: Connection) -> None:
+        self.connack = connection.connack
+        self.client = connection.client
+        self.subscribe = connection.subscribe
+        self.close = connection.close
+        self.abort = connection.abort
+        self.reset = connection.reset
+        self._connection = connection
+
+    @property
+    def urgent(self) -> bool:
+        return self._connection.urgent
+
+    @urgent.setter
+    def urgent(self, urgent: bool) -> None:
+        self._connection.urgent = urgent
+
+    def publish(self, message: Message) -> int:
+        return self._connection.publish(message._replace(retain=False))

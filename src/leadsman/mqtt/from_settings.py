@@ -3,8 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from leadsman.errors import ConfigurationError, InvalidValue, raise_together
-from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.brokers import Brokers, check_setting, read_urls
+from leadsman.mqtt.broker import Broker, Brokers, check_setting, read_urls
 from leadsman.settings.faults import IDENTITY_KEYS
 from leadsman.settings.sources import Entry
 

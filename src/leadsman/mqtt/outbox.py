@@ -10,20 +10,349 @@ A `Keeper` stores readings that wait, and those for which the memory has no room
 While the connection is slower than the readings come, the newest reading of each topic may go ahead of the older ones,
 see `prefer_newest`.
 
+The oldest message of all is found without a search: each is listed in the order in which it came, readings apart from
+what may not wait on disk only. No list is walked for one message: what is passed over once leaves its list, until that
+which stood in its way has gone.
+
 What is done with one message takes amortised O(log n) steps, however many wait, and of whichever kind they are. Pure:
 `now` is passed in, and dropped messages are returned to the caller.
 """
 
-from collections import OrderedDict
+import heapq
+from bisect import bisect_left
+from collections import OrderedDict, deque
 from collections.abc import Iterable
+from heapq import merge
+from itertools import chain
+from typing import Literal, NamedTuple, Protocol, get_args
 
-from leadsman.mqtt.message import Message
-from leadsman.mqtt.queues import RESERVE, Queues, never_arrives
-from leadsman.mqtt.topic_queue import SETTLED, UNSTORED, Dropped, Item, Keeper, TopicQueue, copy_of, is_unstored
+from leadsman.mqtt.message import LARGEST, Message
+
+SETTLED = Message("", b"")
+"""Stands in an `Item` whose message was delivered or dropped, so that its bytes are free."""
+UNSTORED, NEVER, COPY = 0, -1, -2
+"""In place of the row of an item: it has none yet; it shall have none; it is sent again, and arrived before."""
+
+SHARE = 16
+"""Messages that come back are put in their places one by one, each found by bisection, while they are fewer than one in
+so many of those that wait; else all are merged."""
+MOST_BEFORE = 100
+"""Topics that are counted to find the place of one of them: introspection asks for the place of each device."""
+
+Cause = Literal["full", "expired", "too_large", "refused", "damaged", "fenced"]
+"""Why a message will never arrive: the outbox is full; it is too old; it is larger than the outbox takes; the broker
+does not take it; the file on the disk was damaged or replaced; another node has the device by now."""
+CAUSES: tuple[Cause, ...] = get_args(Cause)
 
 
-class Outbox(Queues):
+class Dropped(NamedTuple):
+    """So many `messages` of `topic` were dropped because of `reason`."""
+
+    topic: str
+    messages: int
+    reason: str
+
+
+class Standing(NamedTuple):
+    """Where the messages of one topic are in the outbox."""
+
+    messages: int
+    """Those in flight included."""
+    in_flight: int
+    before: int | None
+    """Topics whose next message goes first. None if nothing of this topic may be sent now, or if more than
+    `MOST_BEFORE` topics go first."""
+    since: float | None
+    """When its oldest reading was taken, in seconds as `Outbox.oldest`."""
+    paused_until: float | None
+    """Nothing of it is sent before, monotonic seconds."""
+
+
+class Item:
+    """A message in the outbox."""
+
+    __slots__ = ("listed", "message", "number", "row", "size", "unretained")
+
+    def __init__(self, number: int, message: Message, size: int) -> None:
+        self.number = number
+        """Its place in the order in which messages were put."""
+        self.message = message
+        self.size = size
+        """See `Message.size`."""
+        self.listed = True
+        """Whether the outbox finds it when it makes room."""
+        self.row = 0
+        """The number of its row on disk, `UNSTORED`, `NEVER` or `COPY`. A number that is not its own is that of an
+        older reading whose place it took."""
+        self.unretained = False
+        """Whether it was handed out to be sent without the retain flag, because a newer reading of its topic waits."""
+
+
+def copy_of(number: int, message: Message) -> Item:
+    """A message that is sent again, arrived before, and is never stored."""
+    copy = Item(number, message._replace(receipt=None), message.size)
+    copy.row = COPY
+    return copy
+
+
+def is_unstored(item: Item) -> bool:
+    """Whether an item is a reading that is to be written, and was not."""
+    return item.row != item.number and item.row >= UNSTORED and item.message.taken_at is not None
+
+
+class OnDisk(NamedTuple):
+    """What a keeper has on disk."""
+
+    store: Literal["opening", "ok", "full", "locked", "memory"]
+    """``full``: only reading works. ``locked``: another process has the file. ``memory``: it cannot be used."""
+    readings: int
+    """Those that did not arrive."""
+    only: int
+    """Those of them that do not wait in memory as well."""
+    replayed: int
+    """Readings that were read back since the start."""
+    dead: int
+    """Readings since the start that the broker does not take."""
+    room: int | None = None
+    """Bytes that the disk takes before the oldest readings are deleted, or nothing is written any more; None if that is
+    not known."""
+
+
+class Keeper(Protocol):
+    """Keeps the readings of an outbox on disk. Those of a topic that are on disk only are older than what it holds of
+    the topic in memory."""
+
+    @property
+    def works(self) -> bool:
+        """Whether rows can be written."""
+        ...
+
+    @property
+    def in_order(self) -> bool:
+        """Whether readings that are on disk only must be sent before newer ones of their topics."""
+        ...
+
+    @property
+    def oldest(self) -> float | None:
+        """When the oldest of the readings that are on disk only was taken, epoch seconds; None if that is not known."""
+        ...
+
+    @property
+    def on_disk(self) -> OnDisk:
+        """What is on disk."""
+        ...
+
+    @property
+    def held(self) -> Iterable[Item]:
+        """Readings that wait in memory until they are written, and are not offered to the broker before."""
+        ...
+
+    @property
+    def heads(self) -> Iterable[Item]:
+        """The oldest of those, of each topic."""
+        ...
+
+    def holds(self, topic: str) -> bool:
+        """Whether older readings of a topic are on disk only, or may be."""
+        ...
+
+    def readings(self, topic: str) -> int:
+        """How many readings of a topic are held, or on disk only."""
+        ...
+
+    def follow(self, topic: str, number: int) -> bool:
+        """Whether newer readings of a topic than this one, which waited in memory, are held, or on disk only."""
+        ...
+
+    def takes(self, topic: str, *, full: bool) -> bool:
+        """Whether a new reading is not to be sent before it was on disk only. `full`: the memory has no room."""
+        ...
+
+    def hold(self, item: Item) -> list[Dropped]:
+        """Keep a reading for which `takes` is true. Returns what was dropped for it."""
+        ...
+
+    def waits(self, item: Item) -> None:
+        """A reading waits in memory, and has no row."""
+        ...
+
+    def sets_aside(self, item: Item) -> bool:
+        """Let a reading that waits in memory wait on disk only, while newer ones of its topic are sent. Returns whether
+        that is so now: it needs a row."""
+        ...
+
+    def waiting(self, number: int) -> bool:
+        """Whether a reading that waits, with this number or a lower one, has no row."""
+        ...
+
+    def bury(self, item: Item, why: str) -> None:
+        """Keep a reading that the broker does not take among the dead letters."""
+        ...
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether readings may be on disk."""
+        ...
+
+    def arrived(self, topic: str, number: int) -> None:
+        """The broker has a reading, and keeps it."""
+        ...
+
+    def settled(self, row: int) -> None:
+        """A row is of no use any more: its reading arrived or was dropped."""
+        ...
+
+
+class TopicQueue:
+    """The messages of a topic that wait, and what is known of those in flight."""
+
+    __slots__ = ("ahead", "arrived", "behind", "in_flight", "kept", "newest", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: deque[Item] = deque()
+        """In order, the oldest first."""
+        self.behind: list[Item] = []
+        """Those of them that could wait on disk only, if the oldest could."""
+        self.in_flight = 0
+        self.ahead: tuple[int, Message] | None = None
+        """The number and the message of the newest one that went ahead of older ones that still wait."""
+        self.arrived: tuple[int, Message] | None = None
+        """The number and the message of the newest one that arrived while others were in flight or waited. Those in
+        flight may come back, and may be older."""
+        self.kept = 0
+        """The number of the newest of those that the broker keeps."""
+        self.newest: tuple[int, Message] | None = None
+        """The same of the newest one that was handed out; None if it came back or was dropped."""
+
+    def forget(self) -> None:
+        """Nothing waits, and nothing is in flight."""
+        self.ahead = self.arrived = self.newest = None
+        self.kept = 0
+        if self.behind:
+            self.behind.clear()
+
+    @property
+    def oldest(self) -> Item | None:
+        """The oldest that did not arrive before."""
+        return next((item for item in self.waiting if item.row != COPY), None)
+
+    def hand_out(self, item: Item) -> Item | None:
+        """An item is handed out, and others wait or went ahead. Returns a copy that must be sent again, or None.
+
+        If a newer message went ahead of it, the item is sent without the retain flag, since the broker keeps the newest
+        reading of a topic. After the last such item the newest message is sent again, so that a subscriber receives it
+        last. The copy has the number of that message: readings that come back from disk after it may be newer.
+        """
+        self.went_ahead(item)
+        if self.ahead is None:
+            return None
+        number, newest = self.ahead
+        if item.number < number:
+            item.message = item.message._replace(retain=False)
+            if not self.waiting:
+                self.ahead = None
+                return copy_of(number, newest)
+        elif item.number > number:
+            self.ahead = None
+        return None
+
+    def went_ahead(self, item: Item) -> None:
+        """An item was handed out, or arrived, while older ones may still wait."""
+        if self.newest is None or self.newest[0] < item.number:
+            self.newest = item.number, item.message
+        older = bool(self.waiting) and self.waiting[0].number < item.number
+        if older and (self.ahead is None or self.ahead[0] < self.newest[0]):
+            self.ahead = self.newest
+
+    def note_arrival(self, item: Item) -> None:
+        """An item arrived, and others of the topic did not."""
+        if self.arrived is None or self.arrived[0] < item.number:
+            self.arrived = item.number, item.message
+        if item.message.retain and not item.unretained and item.number > self.kept:
+            self.kept = item.number
+
+    def fell_back(self, item: Item) -> None:
+        """An item that may have gone ahead is not with the broker."""
+        if self.newest is not None and self.newest[0] == item.number:
+            self.newest = None
+        if self.ahead is not None and self.ahead[0] == item.number:
+            self.ahead = None
+
+    def take_back(self, items: list[Item]) -> None:
+        """Put items that were in flight back in their places. They are in order."""
+        waiting = self.waiting
+        for item in items:
+            self.fell_back(item)
+        if not (waiting and items) or items[-1].number <= waiting[0].number:
+            waiting.extendleft(reversed(items))
+        elif len(items) * SHARE < len(waiting):
+            for item in items:
+                waiting.insert(bisect_left(waiting, item.number, key=_number), item)
+        else:
+            self.waiting = deque(merge(items, waiting, key=_number))
+        self.in_flight -= len(items)
+        arrived = self.arrived
+        older = arrived is not None and self.waiting[0].number < arrived[0]
+        if arrived is not None and older and (self.ahead is None or self.ahead[0] < arrived[0]):
+            self.ahead = arrived
+
+
+def _number(item: Item) -> int:
+    return item.number
+
+
+MOST_MESSAGES = 10_000
+MOST_BYTES = 8 * 2**20
+"""Half a week of one reading a minute from one device, or eleven hours of fifteen; whichever bound comes first."""
+RESERVE = 0.1
+"""The part of the bounds that readings leave free where they can wait on disk: status and availability cannot."""
+ANSWERS = 8
+"""Answers take one part in so many of the bounds. One more is dropped, since others decide how many requests come."""
+BURST = 2
+"""The bounds of the memory may be exceeded so many times by readings that are about to be written."""
+
+
+class Outbox:
     """Messages on their way: `put`, `take`, then `accept`, `refuse` or `drop`; `lost` after a broken connection."""
+
+    def __init__(self, most_messages: int = MOST_MESSAGES, most_bytes: int = MOST_BYTES) -> None:
+        self._most_messages = most_messages
+        self._most_bytes = most_bytes
+        self._largest = min(most_bytes // 8, LARGEST)
+        self._queues: dict[str, TopicQueue] = {}
+        self._spare: TopicQueue | None = None
+        """One that is used again: where the broker answers at once, a topic has a queue for the time of one message."""
+        self._ready: OrderedDict[str, None] = OrderedDict()
+        self._fresh: OrderedDict[str, None] = OrderedDict()
+        self._newest_first = False
+        self._flying: dict[Item, None] = {}
+        self._order: deque[Item] = deque()
+        """What may not be set aside, in the order in which it came."""
+        self._readings: deque[Item] = deque()
+        """What may be."""
+        self._number = 0
+        self.renumbered = 0
+        """What was added to the numbers since the start."""
+        self._late = 0
+        self._keeper: Keeper | None = None
+        self._arrived: dict[str, int] = {}
+        """The number of the newest message that arrived, of topics of which only the latest counts."""
+        self._one_at_a_time: set[str] = set()
+        self.paused: dict[str, float] = {}
+        """Topics of which nothing is offered, and until when, monotonic seconds."""
+        self._ends: list[tuple[float, str]] = []
+        """A heap of the ends of pauses, and of some that are over or were made longer."""
+        self._unpaused = 0
+        """Topics of which something is left, and that do not pause."""
+        self.bytes = 0
+        """Bytes held, see `Message.size`."""
+        self.messages = 0
+        """Messages held, those in flight included."""
+        self._answers = self._answer_bytes = 0
+        self.drops: dict[Cause, int] = dict.fromkeys(CAUSES, 0)
+        """Messages dropped since the start, by cause."""
+        self.delivered = 0
+        """Messages accepted since the start."""
 
     def put(self, message: Message) -> list[Dropped]:
         """Keep a message until it is accepted. Returns the messages that were dropped for it, or the message itself
@@ -360,3 +689,365 @@ class Outbox(Queues):
             else:
                 self._remove_queue(message.topic)
         return message
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self._queues or (self._keeper is not None and self._keeper.holds(topic))
+
+    @property
+    def dropped(self) -> int:
+        """Messages dropped since the start."""
+        return sum(self.drops.values())
+
+    @property
+    def on_disk(self) -> OnDisk | None:
+        """What is on disk; None as long as nothing had to be written."""
+        return None if self._keeper is None else self._keeper.on_disk
+
+    @property
+    def number(self) -> int:
+        """The number of the message that was put last; they count upwards."""
+        return self._number
+
+    @property
+    def in_flight(self) -> int:
+        """Messages handed out by `take` and not settled yet."""
+        return len(self._flying)
+
+    @property
+    def unkept(self) -> int:
+        """Readings that did not arrive, and are not on disk. All messages are looked at."""
+        waiting = chain.from_iterable(queue.waiting for queue in self._queues.values())
+        held = () if self._keeper is None else self._keeper.held
+        items = chain(waiting, self._flying, held)
+        return sum(item.row not in (item.number, COPY) and item.message.taken_at is not None for item in items)
+
+    @property
+    def ready(self) -> bool:
+        """Whether `take` has something to hand out, unless it has expired."""
+        return bool(self._ready)
+
+    def oldest(self, offset: float) -> float | None:
+        """When the oldest undelivered reading was taken, seconds of `leadsman.timing.clock.Clock.uptime`, which is
+        never set. `offset` is `Clock.offset`, for readings on disk: they have the time of the wall clock only."""
+        keeper = self._keeper
+        heads = [head.message for queue in self._queues.values() if (head := queue.oldest) is not None]
+        heads += [item.message for item in self._flying if item.row != COPY]
+        heads += [item.message for item in keeper.heads] if keeper is not None else []
+        times = ((head.taken_at, head.clock_offset) for head in heads)
+        taken = [at - offset for at, offset in times if at is not None and offset is not None]
+        if keeper is not None and keeper.oldest is not None:
+            taken.append(keeper.oldest - offset)
+        return min(taken, default=None)
+
+    def is_full(self, reserve: float = 0.0) -> bool:
+        """Whether the bounds are reached, less this part of them."""
+        part = 1 - reserve
+        return self.messages > self._most_messages * part or self.bytes > self._most_bytes * part
+
+    def stores(self, topic: str) -> bool:
+        """Whether the next message of a topic has a row on disk."""
+        queue = self._queues.get(topic)
+        return queue is not None and bool(queue.waiting) and queue.waiting[0].row > UNSTORED
+
+    @property
+    def expects_answers(self) -> bool:
+        """Whether less than half of the room for answers is taken."""
+        most_messages, most_bytes = self._most_messages / ANSWERS, self._most_bytes / ANSWERS
+        return self._answers <= most_messages / 2 and self._answer_bytes <= most_bytes / 2
+
+    def _has_answers(self, size: int) -> bool:
+        """Whether there is no room for one more answer, of so many bytes."""
+        most_messages, most_bytes = self._most_messages / ANSWERS, self._most_bytes / ANSWERS
+        return self._answers >= max(1.0, most_messages) or self._answer_bytes + size > most_bytes
+
+    def _count(self, message: Message, size: int) -> None:
+        """Count a message that expires."""
+        if message.is_answer:
+            self._answers += 1
+            self._answer_bytes += size
+
+    def standing(self, topic: str) -> Standing:
+        """Where the messages of a topic are."""
+        queue, until = self._queues.get(topic), self.paused.get(topic)
+        held = 0 if self._keeper is None else self._keeper.readings(topic)
+        if queue is None:
+            return Standing(held, 0, None, None, until)
+        order = self._fresh if topic in self._fresh else self._ready
+        turns = zip(range(MOST_BEFORE + 1), order, strict=False)
+        before = next((number for number, each in turns if each == topic), None) if topic in order else None
+        head, since = queue.oldest, None
+        if head is not None and head.message.taken_at is not None and head.message.clock_offset is not None:
+            since = head.message.taken_at - head.message.clock_offset
+        return Standing(len(queue.waiting) + queue.in_flight + held, queue.in_flight, before, since, until)
+
+    def admit(self, item: Item) -> None:
+        """Let an item take its place behind the others of its topic, or that of an older one if only the latest
+        counts."""
+        message = item.message
+        topic = message.topic
+        if message.latest and item.number < self._arrived.get(topic, 0):
+            self._supersede(item)
+            return
+        queue = self._queue(topic)
+        if queue.waiting:
+            if message.latest and queue.waiting[-1].message.latest:
+                if self._merge(queue, item):
+                    self._listed_in(item).append(item)
+                return
+            self._list(queue.waiting[-1])
+        queue.waiting.append(item)
+        self._listed_in(item).append(item)
+        if topic not in self._ready:
+            self._offer(topic, queue)
+        if self._newest_first and topic in self._ready:
+            self._fresh[topic] = None
+
+    def pause(self, topic: str, until: float) -> None:
+        """Offer nothing of `topic` before `until`, monotonic seconds."""
+        self._ready.pop(topic, None)
+        self._fresh.pop(topic, None)
+        if topic not in self.paused and topic in self._queues:
+            self._unpaused -= 1
+        self.paused[topic] = until
+        heapq.heappush(self._ends, (until, topic))
+        if len(self._ends) > 2 * len(self.paused) + 64:  # as many were ended early since the last time
+            self._ends = [(end, each) for each, end in self.paused.items()]
+            heapq.heapify(self._ends)
+
+    @property
+    def only_paused(self) -> bool:
+        """Whether all messages that are left belong to topics that pause."""
+        return not self._unpaused
+
+    def is_paused(self, topic: str) -> bool:
+        """Whether nothing of `topic` is offered now."""
+        return topic in self.paused
+
+    def resume(self, now: float) -> float | None:
+        """Let topics go on whose pause is over. Returns when the next pause ends, or None."""
+        while (first := self._next_pause()) is not None and first[0] <= now:
+            self.end_pause(first[1])
+        return None if first is None else first[0]
+
+    def resume_next(self) -> None:
+        """Let the topic go on whose pause ends first."""
+        first = self._next_pause()
+        if first is not None:
+            self.end_pause(first[1])
+
+    def _next_pause(self) -> tuple[float, str] | None:
+        """The end of the pause that ends first, and its topic."""
+        ends = self._ends
+        while ends and self.paused.get(ends[0][1]) != ends[0][0]:
+            heapq.heappop(ends)
+        return ends[0] if ends else None
+
+    def end_pause(self, topic: str) -> None:
+        """Let a topic go on that pauses."""
+        del self.paused[topic]
+        queue = self._queues.get(topic)
+        if queue is not None:
+            self._unpaused += 1
+            self._offer(topic, queue)
+            if self._newest_first and topic in self._ready:
+                self._fresh[topic] = None
+
+    def prefer(self, topic: str) -> None:
+        """Let `topic` go before all other topics."""
+        if topic in self._ready:
+            self._ready.move_to_end(topic, last=False)
+
+    def defer(self, topic: str) -> None:
+        """Let all other topics go before `topic`."""
+        if topic in self._ready:
+            self._ready.move_to_end(topic)
+
+    def _queue(self, topic: str) -> TopicQueue:
+        """The queue of a topic, which is made if there is none."""
+        queue = self._queues.get(topic)
+        if queue is None:
+            queue, self._spare = self._spare or TopicQueue(), None
+            self._queues[topic] = queue
+            self._unpaused += topic not in self.paused
+        return queue
+
+    def _remove_queue(self, topic: str) -> None:
+        """Nothing of a topic is left."""
+        self._spare = queue = self._queues.pop(topic)
+        queue.forget()
+        self._unpaused -= topic not in self.paused
+
+    def _offer(self, topic: str, queue: TopicQueue) -> None:
+        """Offer a topic if something of it may be sent now, and forget it if nothing of it is left."""
+        if queue.waiting and topic not in self.paused and not (queue.in_flight and topic in self._one_at_a_time):
+            self._ready.setdefault(topic)
+            return
+        self._ready.pop(topic, None)
+        self._fresh.pop(topic, None)
+        if not queue.waiting and not queue.in_flight:
+            self._remove_queue(topic)
+
+    def _lose(self, item: Item, cause: Cause, why: str) -> list[Dropped]:
+        """Count a message that is to be forgotten, and return it, unless it arrived before."""
+        if item.row == COPY:
+            return []
+        self.drops[cause] += 1
+        return [Dropped(item.message.topic, 1, why)]
+
+    def _forget(self, item: Item, *, arrived: bool = False) -> None:
+        message = item.message
+        if not arrived:
+            never_arrives(message)
+        elif (receipt := message.receipt) is not None:
+            if item.number <= self._late:
+                receipt.replayed += 1
+            else:
+                receipt.published += 1
+        if item.row > 0 and self._keeper is not None:
+            self._keeper.settled(item.row)
+        if message.expires is not None and message.is_answer:
+            self._answers -= 1
+            self._answer_bytes -= item.size
+        self.messages -= 1
+        self.bytes -= item.size
+        item.message = SETTLED
+        if not item.listed:
+            return
+        order, readings = self._order, self._readings
+        while order and order[0].message is SETTLED:
+            order.popleft()
+        while readings and readings[0].message is SETTLED:
+            readings.popleft()
+        if len(order) + len(readings) > 2 * self.messages + 64:  # as many were settled since the last time
+            self._order = deque(each for each in order if each.message is not SETTLED)
+            self._readings = deque(each for each in readings if each.message is not SETTLED)
+
+    def take_place(self, older: Item, newer: Item) -> None:
+        """Put the message of `newer` in the place of that of `older`. It has the row of the older one until it is
+        written, so that the one or the other is on disk at any time."""
+        _is_replaced(older.message)
+        self.messages -= 1
+        self.bytes -= older.size
+        older.number, older.message, older.size, newer.message = newer.number, newer.message, newer.size, SETTLED
+        if older.row < UNSTORED:
+            older.row = UNSTORED
+
+    def _merge(self, queue: TopicQueue, item: Item) -> bool:
+        """Of the item that waits last and this one, keep the newer. Only the latest counts of both. Returns whether
+        this one waits now, in place of the other."""
+        last = queue.waiting[-1]
+        if item.number < last.number:
+            self._supersede(item)
+            return False
+        if item.row == UNSTORED:
+            self.take_place(last, item)
+            if self._keeper is not None and is_unstored(last):
+                self._keeper.waits(last)
+            return False
+        queue.waiting[-1] = item
+        self._supersede(last)
+        return True
+
+    def _supersede(self, item: Item) -> None:
+        """Forget a message, since there is a newer one."""
+        _is_replaced(item.message)
+        item.message = item.message._replace(receipt=None)
+        self._forget(item)
+
+    def _listed_in(self, item: Item) -> deque[Item]:
+        """The list in which `_set_aside` or `_evict` finds an item."""
+        return self._order if item.message.taken_at is None else self._readings
+
+    def _list(self, item: Item) -> None:
+        """Let `_set_aside` and `_evict` find an item that was passed over."""
+        if not item.listed:
+            item.listed = True
+            self._listed_in(item).appendleft(item)
+
+    def _pop_oldest(self, queue: TopicQueue) -> Item:
+        """Take the oldest message that waits. What it stood in the way of is listed again, one at a time."""
+        oldest = queue.waiting.popleft()
+        if queue.behind:
+            self._list_next(queue)
+        return oldest
+
+    def _list_next(self, queue: TopicQueue) -> None:
+        while queue.behind:
+            item = queue.behind.pop()
+            if item.message is not SETTLED and item not in self._flying:
+                self._list(item)
+                return
+
+    def _make_room(self) -> list[Dropped]:
+        """Keep the bounds. While the newest readings go first, the oldest wait on disk only. Readings that are about to
+        be written may exceed the bounds."""
+        keeper = self._keeper
+        if keeper is None or not keeper.works:
+            return self._evict(1) if self.is_full() else []
+        if self._newest_first:
+            self._set_aside(keeper)
+        return self._evict(BURST) if self.is_full(1 - BURST) else []
+
+    def _set_aside(self, keeper: Keeper) -> None:
+        """Let the oldest readings wait on disk only, until the reserve is free again. The newest of a topic waits
+        in memory. Those after the first one without a row have none either."""
+        while self._readings and self.is_full(1 - 0.99 * (1 - RESERVE)):
+            item = self._readings.popleft()
+            item.listed = False
+            if item.message is SETTLED or item in self._flying:
+                continue
+            queue = self._queues[item.message.topic]
+            if item is queue.waiting[-1]:
+                continue
+            oldest = queue.waiting[0]
+            if keeper.sets_aside(oldest):
+                self._pop_oldest(queue)
+                if oldest is not item:
+                    self._list(item)
+            elif oldest.row >= UNSTORED and oldest.message.taken_at is not None and not oldest.message.latest:
+                self._list(item)
+                return
+            elif oldest is item:  # it never may wait on disk only
+                item.listed = True
+                self._order.appendleft(item)
+            else:
+                queue.behind.append(item)
+
+    def _evict(self, times: int) -> list[Dropped]:
+        """Make room for a hundredth of the bounds, or of so many times the bounds, oldest first. What is in flight, and
+        the newest of a topic, are passed over, and listed again when they are neither."""
+        counts: dict[str, int] = {}
+        while (self._order or self._readings) and self.is_full(1 - 0.99 * times):
+            item = self._next_listed()
+            item.listed = False
+            if item.message is SETTLED or item in self._flying:
+                continue
+            topic = item.message.topic
+            queue = self._queues[topic]
+            if item is queue.waiting[-1]:
+                continue
+            oldest = self._pop_oldest(queue)
+            if oldest is not item:
+                self._list(item)
+            for _, count, _ in self._lose(oldest, "full", "outbox full"):
+                counts[topic] = counts.get(topic, 0) + count
+            self._forget(oldest)
+        return [Dropped(topic, count, "outbox full") for topic, count in counts.items()]
+
+    def _next_listed(self) -> Item:
+        """Take the first of both lists that came first."""
+        order, readings = self._order, self._readings
+        if not readings or (order and order[0].number < readings[0].number):
+            return order.popleft()
+        return readings.popleft()
+
+
+def _is_replaced(message: Message) -> None:
+    if message.receipt is not None:
+        message.receipt.replaced()
+
+
+def never_arrives(message: Message) -> None:
+    """A message will never arrive."""
+    if message.receipt is not None and message.taken_at is not None and message.clock_offset is not None:
+        message.receipt.dropped(message.taken_at - message.clock_offset)

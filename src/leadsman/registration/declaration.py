@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from leadsman.adapters.adapter import Adapter
 from leadsman.errors import InvalidType
-from leadsman.mqtt.brokers import Brokers
+from leadsman.mqtt.broker import Brokers
 from leadsman.mqtt.topics import Topics
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from leadsman.adapters.managed import check_installed, managed_adapters, replace_by_twins
 from leadsman.errors import ConfigurationError, InvalidValue, SettingsError, raise_together
 from leadsman.extras import check_found
-from leadsman.mqtt.brokers import Brokers
+from leadsman.mqtt.broker import Brokers
 from leadsman.mqtt.topics import Topics, check_client_id, check_instance, check_prefix
 from leadsman.redaction import Public, Secret
 from leadsman.registration.declaration import AdapterSource, Declaration, declared_discovery

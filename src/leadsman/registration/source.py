@@ -25,7 +25,7 @@ from leadsman.registration.result import ValidateResult, result_validator
 from leadsman.resilience.backoff import BackoffStrategy
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.environment import GuardSpec
-from leadsman.resilience.from_options import from_options
+from leadsman.resilience.policy import from_options
 from leadsman.timing.durations import Duration, positive_seconds
 
 if TYPE_CHECKING:

@@ -33,10 +33,10 @@ from leadsman.resilience.backoff import BackoffStrategy
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.environment import GuardSpec
 from leadsman.resilience.failure import Property, exception_types
-from leadsman.resilience.from_options import DEFAULT_RETRY_ON, UNTIL_NEXT_POLL, Until, from_options
+from leadsman.resilience.policy import DEFAULT_RETRY_ON, UNTIL_NEXT_POLL, Until, from_options
 from leadsman.timing.durations import Duration, positive_seconds, seconds
 from leadsman.timing.schedule import Cron
-from leadsman.timing.spread import offset_of
+from leadsman.timing.slots import offset_of
 
 if TYPE_CHECKING:
     from leadsman.registration.finds import Finds
@@ -140,7 +140,7 @@ class Telemetry(NamedTuple):
     delivery: Delivery
     group: str | None
     spread: float | None
-    """Seconds; None for the default, see `leadsman.timing.spread`."""
+    """Seconds; None for the default, see `leadsman.timing.slots`."""
     stale_after: float
     offline_on_error: bool
     throttle: float

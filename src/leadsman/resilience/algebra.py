@@ -3,18 +3,69 @@
 `leadsman.resilience.policy` has the leaves and explains the language. The methods of `Policy` name every class here.
 """
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.resilience.backoff import LONGEST, BackoffStrategy, Draw
+from leadsman.resilience.backoff import LONGEST, BackoffStrategy, Draw, jittered
 from leadsman.resilience.failure import Failure, RetryRequested, Scope, as_scope
-from leadsman.resilience.jitter import MODES, decorrelated
 from leadsman.resilience.numbers import fraction_of, whole
 from leadsman.resilience.predicate import Predicate, predicate
 from leadsman.resilience.retry_after import pause_of
 from leadsman.resilience.verdict import GiveUp, Retry, Verdict
 from leadsman.timing.durations import Duration, seconds
 from leadsman.value import Value
+
+_DECORRELATED_CAP = 60.0
+
+
+class Mode(NamedTuple):
+    """One mode of jitter. Times are seconds; `u` is uniform in [0, 1)."""
+
+    spread: Callable[[float, float, float, float], float]
+    """The wait to take for a wait, a fraction, a cap and u."""
+    cap: Callable[[float, float, float], float]
+    """The cap if none is given: for the longest wait inside, the cap of `symmetric` jitter inside, and a fraction."""
+
+
+def _add(wait: float, fraction: float, cap: float, u: float) -> float:
+    low = min(wait, cap)
+    return low + (min(wait * (1 + fraction), cap) - low) * u
+
+
+def decorrelated(wait: float, cap: float, before: float, u: float) -> float:
+    """The wait to take after the wait `before`, which is 0 at first. It is the only mode that remembers one."""
+    low = min(wait, cap)
+    return low + max(0.0, min(3 * (before or low), cap) - low) * u
+
+
+MODES: Mapping[str, Mode] = {
+    "symmetric": Mode(jittered, lambda _, symmetric, __: symmetric),
+    "add": Mode(_add, lambda longest, _, fraction: min(longest * (1 + fraction), LONGEST)),
+    "full": Mode(lambda wait, _, cap, u: min(wait, cap) * u, lambda longest, _, __: longest),
+    "equal": Mode(lambda wait, _, cap, u: min(wait, cap) * (0.5 + u / 2), lambda longest, _, __: longest),
+    "decorrelated": Mode(lambda wait, _, cap, u: decorrelated(wait, cap, 0.0, u), lambda _, __, ___: _DECORRELATED_CAP),
+}
+"""The modes of jitter: how a wait is spread by chance, and how long it may become.
+
+================  =======================================  ===========================================================
+mode              drawn from, within [0, cap]              the cap, if none is given
+================  =======================================  ===========================================================
+``symmetric``     d·(1 - fraction) to d·(1 + fraction)     that of the policy inside, if it was given one; else
+                                                           `fraction` more than its longest wait
+``add``           d to d·(1 + fraction)                    `fraction` more than the longest wait inside
+``full``          0 to d                                   the longest wait inside
+``equal``         d/2 to d                                 the longest wait inside
+``decorrelated``  d to three times the wait before, at     60 s
+                  first to three times d
+================  =======================================  ===========================================================
+
+``full``, ``equal`` and ``decorrelated`` are those of M. Brooker, "Exponential Backoff And Jitter", AWS Architecture
+Blog, 2015.
+
+The first wait of ``decorrelated`` is in the table; those after it depend on the one before.
+"""
+
 
 State = Any
 """None, a number, or a nested tuple of them: what a policy remembers."""
@@ -261,7 +312,7 @@ class AddDelay(_Shape):
 
 
 class Jitter(_Wrapper):
-    """Spreads waits by chance, as a mode of `leadsman.resilience.jitter` says, up to `ceiling` seconds.
+    """Spreads waits by chance, as a mode of `leadsman.resilience.algebra` says, up to `ceiling` seconds.
 
     `exponential` keeps its cap; ``periodic(10)`` is spread from 8 to 12 s. ``decorrelated`` remembers the last wait."""
 

@@ -17,9 +17,8 @@ from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, Perma
 from leadsman.resilience.algebra import Policy, State, as_policy
 from leadsman.resilience.backoff import DEFAULT_BACKOFF, BackoffStrategy, Draw
 from leadsman.resilience.failure import Failure, Property
-from leadsman.resilience.from_options import DEFAULT_RETRY_ON
 from leadsman.resilience.notation import duration_of, policy_of, predicate_of
-from leadsman.resilience.policy import exponential, immediate, never
+from leadsman.resilience.policy import DEFAULT_RETRY_ON, exponential, immediate, never
 from leadsman.resilience.predicate import Constant, Predicate, is_a, predicate, prop, settled
 from leadsman.resilience.verdict import GiveUp, Verdict
 from leadsman.settings.sources import KNOBS

@@ -21,10 +21,10 @@ from leadsman.resilience.breaker import (
     Outcome,
     Permit,
 )
+from leadsman.resilience.decision import Document
 from leadsman.resilience.environment import Caller, Environment, Snapshot
 from leadsman.resilience.failure import RetryRequested, matches
 from leadsman.resilience.sharing import SharedCircuit
-from leadsman.resilience.streak import Document
 
 PASS = Permit(0, 0, probe=False)
 """The permit of a circuit that has never moved."""

@@ -9,7 +9,7 @@ from leadsman.event_bus import EventBus
 from leadsman.resilience.algebra import Policy
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.failure import Property
-from leadsman.resilience.from_options import ONCE
+from leadsman.resilience.policy import ONCE
 from leadsman.timing.clock import Clock
 from leadsman.timing.timers import Timers
 

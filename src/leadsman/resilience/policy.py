@@ -27,11 +27,14 @@ of ``|`` and of ``>>`` and absorbs ``&``; ``immediate()`` is the unit of ``&``; 
 Pure: `draw` gives uniform numbers in [0, 1), and a step with the same arguments has the same result.
 """
 
-from collections.abc import Sequence
-from typing import Literal
+import functools
+import math
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from typing import Final, Literal
 
-from leadsman.errors import InvalidValue
-from leadsman.resilience.algebra import CountBox, Policy, State, as_policy
+from leadsman.errors import InvalidValue, TransientError
+from leadsman.resilience.algebra import Budget, CountBox, FilteredOn, Policy, State, TimeBox, as_policy
 from leadsman.resilience.backoff import (
     DEFAULT_BACKOFF,
     LONGEST,
@@ -47,6 +50,7 @@ from leadsman.resilience.backoff import (
     wait_of,
 )
 from leadsman.resilience.failure import SHORTEST_REQUEST, Failure, RetryRequested, Scope, as_scope
+from leadsman.resilience.predicate import IsA
 from leadsman.resilience.verdict import GiveUp, Retry, Verdict
 from leadsman.timing.durations import Duration
 
@@ -192,3 +196,53 @@ def _requested(failure: Failure, delay: float) -> Retry:
     request = failure.request
     given = None if request is None else request.delay
     return Retry(max(SHORTEST_REQUEST, delay) if given is None else given)
+
+
+# Converts the retry options of a decorator, ``retry``, ``retry_on``, ``backoff``, ``budget`` and ``within``, into one
+# policy.
+
+DEFAULT_RETRY_ON: tuple[type[Exception], ...] = (OSError, TransientError)
+"""The errors that are retried by default, together with the adapter's `transient_errors`. `TimeoutError` is an
+`OSError`."""
+
+
+class Until(Enum):
+    """The type of `UNTIL_NEXT_POLL`."""
+
+    NEXT_POLL = "until the next poll"
+
+
+UNTIL_NEXT_POLL: Final = Until.NEXT_POLL
+"""For ``retry``: retry as often as the backoff allows until the next poll is due, whatever the interval."""
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(
+    retries: int | Until, kinds: tuple[type[Exception], ...], backoff: BackoffStrategy, budget: float, within: float
+) -> Policy:
+    inner: Policy = Waits(backoff, "outage")
+    if math.isfinite(budget):
+        inner = Budget(budget, inner)
+    if math.isfinite(within):
+        inner = TimeBox(within, inner)
+    inner = FilteredOn(IsA(*kinds), inner)
+    return inner if isinstance(retries, Until) else CountBox(retries, inner)
+
+
+def from_options(
+    retries: int | Until = 0,
+    kinds: Iterable[type[Exception]] = DEFAULT_RETRY_ON,
+    backoff: BackoffStrategy = DEFAULT_BACKOFF,
+    budget: float = math.inf,
+    within: float = math.inf,
+) -> Policy:
+    """Convert the retry options of a decorator into a policy. Equal options return the same object, so that a thousand
+    devices share one."""
+    try:
+        return _compiled(retries, tuple(kinds), backoff, budget, within)  # type: ignore[arg-type]  # see below
+    except TypeError:  # somebody's strategy that is no key
+        return _compiled.__wrapped__(retries, tuple(kinds), backoff, budget, within)
+
+
+ONCE = from_options()
+"""No retries."""

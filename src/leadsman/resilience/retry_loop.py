@@ -27,15 +27,13 @@ from leadsman.resilience import scope
 from leadsman.resilience.algebra import Policy
 from leadsman.resilience.backoff import wait_of
 from leadsman.resilience.breaker import Outcome, Permit, unchanging
-from leadsman.resilience.bus_lock import BusLock
 from leadsman.resilience.circuit_guard import PASS, CircuitGuard
 from leadsman.resilience.deadline import GRACE
-from leadsman.resilience.decision import Decision, decide, given_up
+from leadsman.resilience.decision import Decision, Document, FailureStreak, decide, given_up, streak_from_json
 from leadsman.resilience.environment import Caller, Environment, GuardSpec, Snapshot
 from leadsman.resilience.failure import Failure, RetryRequested, sifted
-from leadsman.resilience.guards import SlowWatch, ThreadGuard, guarded
+from leadsman.resilience.guards import BusLock, SlowWatch, ThreadGuard, guarded
 from leadsman.resilience.sharing import NO_SHARED_GUARDS, SharedGuards
-from leadsman.resilience.streak import Document, FailureStreak, streak_from_json
 from leadsman.resilience.verdict import GiveUp, Verdict
 from leadsman.tasks import forget_cancellations
 

@@ -9,7 +9,7 @@ from leadsman.adapters.managed import ManagedAdapter
 from leadsman.errors import DeviceUnavailable, ResultError
 from leadsman.registration.injection import Dependencies, Handler, bound, closed_coroutine
 from leadsman.resilience.breaker import CircuitBreaker
-from leadsman.resilience.bus_lock import BusLock
+from leadsman.resilience.guards import BusLock
 from leadsman.resilience.sharing import NO_SHARED_GUARDS, RetryTokenBucket, SharedCircuit, SharedGuards
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from leadsman.registration.source import Source
 from leadsman.registration.telemetry import Telemetry
 from leadsman.resilience.backoff import DEFAULT_BACKOFF
 from leadsman.resilience.environment import GuardSpec
-from leadsman.resilience.from_options import from_options
+from leadsman.resilience.policy import from_options
 from leadsman.runtime.sources import SourceRunner
 from leadsman.text import clean, counted, log_fields
 from leadsman.timing.durations import human

@@ -13,7 +13,7 @@ from leadsman.runtime.poll_runner import PollContext, PollRunner
 from leadsman.runtime.publisher import PublisherContext, PublishQueue
 from leadsman.runtime.runner import Answer
 from leadsman.text import clean
-from leadsman.timing.spread import shifts
+from leadsman.timing.slots import shifts
 
 
 class Poller:

@@ -13,8 +13,8 @@ from leadsman.errors import ConfigurationError, InvalidValue
 from leadsman.registration.telemetry import RETRYING, Telemetry, TelemetryOptions, with_options
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.catalogue import Catalogue
-from leadsman.resilience.from_options import UNTIL_NEXT_POLL
 from leadsman.resilience.notation import policy_of
+from leadsman.resilience.policy import UNTIL_NEXT_POLL
 from leadsman.simulation.outcome import WRITTEN
 from leadsman.text import clean, suggestion
 

@@ -5,23 +5,342 @@ readings of its topic that are on disk only, a new reading is held until it is w
 Rows come back in the order of their numbers, a page at a time, as the outbox has room. So the readings of a topic keep
 their order, and a topic without rows on disk sends at once.
 
-While the newest readings go first, it is the oldest in memory that wait on disk only (`leadsman.spool.aside`).
+While the newest readings go first, it is the oldest in memory that wait on disk only (`Aside`).
 
 The number of a reading is the number of its row, and they count upwards over all lives of the app.
 """
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from leadsman.mqtt.outbox import Outbox
-from leadsman.mqtt.queues import BURST
-from leadsman.mqtt.topic_queue import NEVER, SETTLED, UNSTORED, Dropped, Item, OnDisk
-from leadsman.spool.aside import Aside
+from leadsman.mqtt.message import Message, Receipt
+from leadsman.mqtt.outbox import BURST, NEVER, SETTLED, UNSTORED, Dropped, Item, OnDisk, Outbox, is_unstored
 from leadsman.spool.eviction import FIRST_TIME
-from leadsman.spool.overtaken import Overtaken
 from leadsman.spool.row import EXPIRED, FULL, SUPERSEDED, Evicted, Row, TopicRows
-from leadsman.spool.tail import Tail, Times, item_of, row_of
-from leadsman.spool.unstored import Unstored
+
+# What is known of the readings of a topic that are on disk only.
+
+STEP = 0.5
+"""Seconds. A difference between wall clock and uptime that changes by less was not set."""
+
+
+class Times(NamedTuple):
+    """The clocks of one moment."""
+
+    wall: float
+    """Epoch seconds."""
+    monotonic: float
+
+
+class Span:
+    """Readings in a row that one receipt counts, and that were taken while the wall clock was set to one offset."""
+
+    __slots__ = ("first", "last", "last_taken_at", "offset", "read", "receipt", "rows", "taken_at")
+
+    def __init__(self, number: int, message: Message) -> None:
+        self.first = self.last = number
+        self.read = 0
+        """The number of the last one that came back."""
+        self.rows = 1
+        """Those of them that did not come back and were not deleted."""
+        self.receipt: Receipt | None = message.receipt
+        self.offset = message.clock_offset
+        self.taken_at = self.last_taken_at = message.taken_at
+
+    def goes_on_with(self, message: Message) -> bool:
+        """Whether a further reading belongs to it."""
+        if message.receipt is not self.receipt or message.clock_offset is None or self.offset is None:
+            return False
+        return abs(message.clock_offset - self.offset) < STEP
+
+    def goes_on(self, number: int, message: Message) -> None:
+        """Add a further reading."""
+        self.rows += 1
+        if number > self.last:
+            self.last, self.last_taken_at = number, message.taken_at
+
+    def dropped(self, number: int) -> None:
+        """One of these readings will never arrive. The time that the receipt learns is right for the first and the last
+        of them; the others have that of the first."""
+        self.rows -= 1
+        self._drop(self.last_taken_at if number == self.last else self.taken_at, 1)
+
+    def lost(self) -> None:
+        """What did not come back will never arrive. The receipt learns of all of them."""
+        rows, self.rows = self.rows, 0
+        newest = 1 if rows and self.read < self.last else 0
+        if rows > newest:
+            self._drop(self.taken_at, rows - newest)
+        if newest:
+            self._drop(self.last_taken_at, 1)
+
+    def _drop(self, taken_at: float | None, readings: int) -> None:
+        if self.receipt is not None and taken_at is not None and self.offset is not None:
+            self.receipt.dropped(taken_at - self.offset, readings)
+
+    def replaced(self) -> None:
+        """A newer reading took the place of one of these."""
+        self.rows -= 1
+        if self.receipt is not None:
+            self.receipt.replaced()
+
+
+class Tail:
+    """The newest readings of a topic: `rows` are on disk only, and those that are `held` come after them. The spans are
+    in the order of their first numbers."""
+
+    __slots__ = ("held", "rows", "spans")
+
+    def __init__(self, rows: int = 0) -> None:
+        self.rows = rows
+        self.held: deque[Item] = deque()
+        self.spans: deque[Span] = deque()
+
+    def put(self, number: int, message: Message) -> None:
+        """A further reading is on disk only: the newest as a rule. After a broken connection it may be an older one."""
+        self.rows += 1
+        place = len(self.spans)
+        while place and self.spans[place - 1].first > number:
+            place -= 1
+        before = self.spans[place - 1] if place else None
+        if before is not None and before.goes_on_with(message):
+            before.goes_on(number, message)
+        else:
+            self.spans.insert(place, Span(number, message))
+
+    def span_of(self, number: int) -> Span | None:
+        """The span of a reading that is deleted."""
+        return next((span for span in self.spans if span.first <= number <= span.last), None)
+
+    def read(self, number: int) -> Span | None:
+        """The span of a reading that comes back. They come in order: what did not come back of those before is lost."""
+        while self.spans and self.spans[0].last < number:
+            self.spans.popleft().lost()
+        if not self.spans or self.spans[0].first > number:
+            return None
+        span = self.spans[0]
+        span.rows -= 1
+        span.read = number
+        return span
+
+    def lost(self) -> None:
+        """No more rows can be read."""
+        for span in self.spans:
+            span.lost()
+        self.spans.clear()
+
+
+def row_of(item: Item, run: int, now: Times) -> Row:
+    """The row of a reading of the process with the number `run`."""
+    topic, payload, qos, retain, taken_at, expires, latest, *_ = item.message
+    expires_at = None if expires is None or now.wall < FIRST_TIME else now.wall + expires - now.monotonic
+    return Row(item.number, run, topic, payload, qos, retain, taken_at or 0.0, expires_at, latest)
+
+
+def item_of(row: Row, span: Span | None, now: Times, *, retain: bool) -> Item:
+    """The reading of a row that comes back. `span`: what is known of it."""
+    expires = None if row.expires_at is None else now.monotonic + row.expires_at - now.wall
+    offset, receipt = (None, None) if span is None else (span.offset, span.receipt)
+    times = (row.taken_at, expires, row.latest, None, offset, receipt)
+    message = Message(row.topic, row.payload, row.qos, row.retain and retain, *times, replayed=True)
+    item = Item(row.id, message, message.size)
+    item.row = row.id
+    return item
+
+
+# The readings of an outbox that are to be written.
+
+MOST_ROWS = 1000
+"""Rows that are written at once: some milliseconds of work for the event loop."""
+
+
+class Unstored:
+    """Readings that wait and have no row. Some of them arrived, or were written, since they were added."""
+
+    def __init__(self) -> None:
+        self._items: list[Item] = []
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def add(self, item: Item) -> None:
+        """A reading is to be written."""
+        self._items.append(item)
+
+    def tidy(self, messages: int) -> None:
+        """Forget what need not be written any more, if that is most of it. `messages` wait in the outbox."""
+        if len(self._items) > 2 * messages + 64:  # as many arrived, or have a row, since the last time
+            self._items = [each for each in dict.fromkeys(self._items) if is_unstored(each)]
+
+    def waiting(self, number: int) -> bool:
+        """Whether there is one with this number or a lower one."""
+        return any(item.number <= number and is_unstored(item) for item in self._items)
+
+    def batch(self, number: int, flying: Iterable[Item]) -> list[Item]:
+        """Take the readings to be written, up to this number, in order, those in flight included: `MOST_ROWS` at the
+        most."""
+        unstored = dict.fromkeys(item for item in self._items if is_unstored(item))
+        unstored |= dict.fromkeys(item for item in flying if is_unstored(item))
+        ripe = sorted((item for item in unstored if item.number <= number), key=lambda item: item.number)[:MOST_ROWS]
+        for item in ripe:
+            item.row = item.number
+            del unstored[item]
+        self._items = list(unstored)
+        return ripe
+
+
+# Which readings on disk were overtaken: the broker has a newer one of their topic, and shall keep that.
+#
+# A row is deleted when its reading arrived, and a reading that arrives at once never has one. So the rows of a topic do
+# not tell the next life of the app that a newer reading arrived before them. The file has a number for that: rows of
+# the topic up to this number are sent without the retain flag.
+#
+# The number is needed while the topic has rows, and none of them is newer. It is written once for each such moment, and
+# not for each reading.
+
+
+class Overtaken:
+    """The numbers of one app."""
+
+    def __init__(self) -> None:
+        self.counted = False
+        """Whether it is known what is in the file."""
+        self._newest: dict[str, int] = {}
+        """The largest row of each topic that has rows, or had some."""
+        self._numbers: dict[str, int] = {}
+        self._due: dict[str, int] = {}
+        self.before = 0
+        """Rows of any topic up to this number may have been overtaken: the file was replaced while the app ran."""
+
+    def __len__(self) -> int:
+        """How many numbers are to be written."""
+        return len(self._due)
+
+    def number(self, topic: str) -> int:
+        """Rows of a topic up to this number were overtaken."""
+        return max(self.before, self._numbers.get(topic, 0))
+
+    def newest(self, topic: str) -> int:
+        """The largest row of a topic that is or was on disk since it was last without rows, or a larger one; else 0."""
+        return self._newest.get(topic, 0)
+
+    def arrived(self, topic: str, number: int) -> bool:
+        """The broker keeps a reading. Returns whether its number is to be written now."""
+        if not self.counted:
+            self._numbers[topic] = max(number, self._numbers.get(topic, 0))
+            return False
+        newest = self._newest.get(topic)
+        if newest is None or number < newest or self._numbers.get(topic, 0) >= newest:
+            return False
+        self._numbers[topic] = self._due[topic] = number
+        return True
+
+    def writes(self, batch: Iterable[Item]) -> None:
+        """Rows of these readings are about to be written."""
+        for item in batch:
+            topic = item.message.topic
+            self._newest[topic] = max(item.row, self._newest.get(topic, 0))
+
+    def begin(self, topics: Mapping[str, TopicRows]) -> None:
+        """The file has these rows."""
+        known, self.counted = self._numbers, True
+        self._newest = {topic: rows.newest for topic, rows in topics.items()}
+        self._numbers = {topic: max(known.get(topic, 0), rows.overtaken) for topic, rows in topics.items()}
+        self._due = {
+            topic: number
+            for topic, number in self._numbers.items()
+            if number > topics[topic].overtaken and number >= topics[topic].newest
+        }
+
+    def renumber(self, by: int) -> None:
+        """The numbers of this life become so much larger, since the rows in the file are not of this life."""
+        self._numbers = {} if self.counted else {topic: number + by for topic, number in self._numbers.items()}
+        self._due.clear()
+
+    def take(self) -> dict[str, int]:
+        """Take the numbers to be written, by topic."""
+        due, self._due = self._due, {}
+        return due
+
+    def failed(self, numbers: Mapping[str, int]) -> None:
+        """These were not written."""
+        self._due = {**numbers, **self._due}
+
+    def clear(self) -> None:
+        """Nothing is on disk."""
+        self._newest.clear()
+        self._numbers.clear()
+        self._due.clear()
+
+
+# The readings that wait on disk only because newer ones of their topics went ahead of them.
+
+NOBODY = Tail()
+"""Stands for the readings of a topic that has none here."""
+
+
+class Aside:
+    """Readings that were set aside. They are older than those of their topic in memory, and come back in order."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        """How many they are."""
+        self._tails: dict[str, Tail] = {}
+        self._began: int | None = None
+
+    def readings(self, topic: str) -> int:
+        """Those of one topic."""
+        return self._tails.get(topic, NOBODY).rows
+
+    def put(self, row: int, message: Message) -> None:
+        """Set a reading aside."""
+        self._tails.setdefault(message.topic, Tail()).put(row, message)
+        self.rows += 1
+        self._began = min(row, row if self._began is None else self._began)
+
+    def began(self) -> int | None:
+        """The first row that was set aside since the last call, which a page that was asked for earlier may lack."""
+        began, self._began = self._began, None
+        return began
+
+    def span_of(self, topic: str, row: int) -> Span | None:
+        """The span of a reading that was set aside and did not come back."""
+        span = self._tails.get(topic, NOBODY).span_of(row)
+        return span if span is not None and row > span.read else None
+
+    def read(self, topic: str, row: int) -> Span | None:
+        """A reading comes back. They come in order: what did not come back of those before is lost."""
+        self._less(topic)
+        tail = self._tails[topic]
+        span = tail.read(row)
+        if not tail.rows:
+            del self._tails[topic]
+        return span
+
+    def deleted(self, topic: str) -> None:
+        """A reading was deleted from the disk. Its span knows that."""
+        self._less(topic)
+        if not self._tails[topic].rows:
+            del self._tails[topic]
+
+    def clear(self) -> None:
+        """Nothing is known of them any more."""
+        self.rows, self._began = 0, None
+        self._tails.clear()
+
+    def lost(self, why: str) -> list[Dropped]:
+        """They cannot be read any more."""
+        lost = [Dropped(topic, tail.rows, why) for topic, tail in self._tails.items()]
+        for tail in self._tails.values():
+            tail.lost()
+        self.clear()
+        return lost
+
+    def _less(self, topic: str) -> None:
+        self._tails[topic].rows -= 1
+        self.rows -= 1
+
 
 MOST_DEAD = 1000
 """Dead letters that wait to be written, at the most: as many as the file keeps. The newest are kept."""
@@ -61,7 +380,7 @@ class PageSize:
 
 
 class Backlog:
-    """The keeper of an outbox (`leadsman.mqtt.topic_queue.Keeper`).
+    """The keeper of an outbox (`leadsman.mqtt.outbox.Keeper`).
 
     Args:
         outbox: what it keeps.

@@ -18,11 +18,9 @@ from leadsman.errors import SpoolError, SpoolFull, SpoolLocked, SpoolReplaced, S
 from leadsman.event_bus import EventBus
 from leadsman.events import Event, LinkUp, MessageDropped, StateFailed, StateWritten
 from leadsman.mqtt.link import Link
-from leadsman.mqtt.topic_queue import Dropped, Item
-from leadsman.spool.backlog import Backlog, Store
+from leadsman.mqtt.outbox import Dropped, Item
+from leadsman.spool.backlog import MOST_ROWS, Backlog, Store, Times
 from leadsman.spool.row import Evicted, Found, Quota, Row, TopicRows
-from leadsman.spool.tail import Times
-from leadsman.spool.unstored import MOST_ROWS
 from leadsman.text import counted, describe, log_fields
 from leadsman.threads import Worker
 from leadsman.timing.clock import Clock

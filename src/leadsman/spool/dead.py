@@ -5,8 +5,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 
 from leadsman.spool.database import Work
-from leadsman.spool.records import INSERT, INSERT_DEAD, columns, dead_columns, dead_letter
-from leadsman.spool.row import DeadLetter, Row
+from leadsman.spool.row import INSERT, INSERT_DEAD, DeadLetter, Row, columns, dead_columns, dead_letter
 
 MOST = 1_000
 """Dead letters that are kept: the newest."""

@@ -22,11 +22,22 @@ from leadsman.spool.database import (
     transact,
     translated,
 )
-from leadsman.spool.eviction import Planner
-from leadsman.spool.index import Changes, Index
+from leadsman.spool.eviction import Changes, Index, Planner
 from leadsman.spool.lock import Lock
-from leadsman.spool.records import INSERT, NOTE, columns
-from leadsman.spool.row import DAMAGED, MIB, MOST_ID, DeadLetter, Evicted, Found, Quota, Row, TopicRows
+from leadsman.spool.row import (
+    DAMAGED,
+    INSERT,
+    MIB,
+    MOST_ID,
+    NOTE,
+    DeadLetter,
+    Evicted,
+    Found,
+    Quota,
+    Row,
+    TopicRows,
+    columns,
+)
 from leadsman.spool.salvage import salvage
 from leadsman.text import describe, log_fields
 

@@ -8,10 +8,8 @@ from typing import Any
 from leadsman.mqtt.message import LARGEST
 from leadsman.own_file import Damage
 from leadsman.spool.database import COLUMNS
-from leadsman.spool.eviction import FIRST_TIME, Aged
-from leadsman.spool.index import Index, Stored
-from leadsman.spool.records import row_of
-from leadsman.spool.row import MOST_ID, Quota, Row, size
+from leadsman.spool.eviction import FIRST_TIME, Aged, Index, Stored
+from leadsman.spool.row import MOST_ID, Quota, Row, row_of, size
 
 MOST_TOPICS = 1_000_000
 _MANY = 500

@@ -10,8 +10,18 @@ from typing import NamedTuple
 from leadsman.spool.database import PAGE, Work, connect, prepare, transact
 from leadsman.spool.dead import MOST, bury
 from leadsman.spool.pages import Pages, Record
-from leadsman.spool.records import INSERT_DEAD, NOTE, columns, dead_columns, dead_letter, row_of
-from leadsman.spool.row import DAMAGED, MOST_ID, DeadLetter, Row
+from leadsman.spool.row import (
+    DAMAGED,
+    INSERT_DEAD,
+    MOST_ID,
+    NOTE,
+    DeadLetter,
+    Row,
+    columns,
+    dead_columns,
+    dead_letter,
+    row_of,
+)
 
 _KEEP = "INSERT OR IGNORE INTO outbox VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _BATCH = 2_000

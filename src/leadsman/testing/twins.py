@@ -12,8 +12,7 @@ from leadsman.adapters.ble.advertisement import Advertisement, checked_address
 from leadsman.adapters.ble.backend import AdvertisementListener, Backend, GattConnection
 from leadsman.adapters.ble.gatt import uuid_of
 from leadsman.adapters.ble.radio import BleRadio
-from leadsman.adapters.serial.connection import SerialConnection
-from leadsman.adapters.serial.port import SerialPort
+from leadsman.adapters.serial.port import SerialConnection, SerialPort
 from leadsman.errors import DeviceUnavailable, PermanentError
 
 ADVERTISING_INTERVAL = 0.2

@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.brokers import Brokers
+from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.connection import ConnAck, Connect, Connection, ConnectionListener, Connector
 from leadsman.mqtt.link import Access
 from leadsman.text import log_fields
@@ -89,7 +88,7 @@ def connector(broker: Broker, given: Connector | None, *, dry_run: bool) -> Conn
     connect = _client(broker) if given is None else given
     if not dry_run:
         return connect
-    from leadsman.mqtt.unretained import unretained
+    from leadsman.mqtt.client import unretained
 
     return unretained(connect)
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from leadsman._version import __version__
 from leadsman.adapters.managed import ManagedAdapter
-from leadsman.mqtt.brokers import Brokers
+from leadsman.mqtt.broker import Brokers
 from leadsman.mqtt.topics import Topics
 from leadsman.registration.options import is_everywhere
 from leadsman.registration.setup import Setup

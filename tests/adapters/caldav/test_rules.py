@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.adapters.caldav.rules import check, check_zone
+from leadsman.adapters.caldav.sieve import check, check_zone
 from leadsman.errors import GarbledData
 
 START, END, DAYS = date(2026, 10, 1), date(2026, 11, 6), 14

@@ -2,8 +2,8 @@ import asyncio
 
 import pytest
 
-from leadsman.adapters.serial.connection import MOST_UNREAD, MOST_UNREAD_BYTES, SerialConnection
 from leadsman.adapters.serial.framing import FixedFramer, LineFramer
+from leadsman.adapters.serial.port import MOST_UNREAD, MOST_UNREAD_BYTES, SerialConnection
 from leadsman.errors import DeviceTimeout, DeviceUnavailable
 from leadsman.testing import SerialTwin
 

@@ -3,10 +3,10 @@ import struct
 
 import pytest
 
+from leadsman.adapters.serial import SerialPort
 from leadsman.adapters.serial.checksums import crc16_modbus
 from leadsman.adapters.serial.metering import ModbusRtuFramer
 from leadsman.adapters.serial.modbus import Modbus
-from leadsman.adapters.serial.port import SerialPort
 from leadsman.errors import DeviceTimeout, GarbledData, InvalidType, InvalidValue, PermanentError, TransientError
 from leadsman.testing import SerialTwin, garbage
 

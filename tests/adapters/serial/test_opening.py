@@ -3,8 +3,15 @@ from concurrent.futures import Future
 
 import pytest
 
-from leadsman.adapters.serial import SerialPort
-from leadsman.adapters.serial.opening import Lines, advice, checked_url, close_late, open_device, recommend_by_id
+from leadsman.adapters.serial.port import (
+    Lines,
+    SerialPort,
+    advice,
+    checked_url,
+    close_late,
+    open_device,
+    recommend_by_id,
+)
 from leadsman.errors import InvalidType, InvalidValue
 
 

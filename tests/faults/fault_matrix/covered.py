@@ -168,14 +168,14 @@ covered(
     P1,
     "advertisements of a whole city",
     "few devices are remembered",
-    "tests/adapters/ble/test_scanner.py::test_the_devices_of_a_whole_city_are_not_all_remembered",
+    "tests/adapters/ble/test_radio.py::test_the_devices_of_a_whole_city_are_not_all_remembered",
 )
 covered(
     "49",
     P1,
     "a handler that blocks the event loop",
     "is named with its line within a second",
-    f"{SYSTEM}/test_watchdog.py::test_who_blocks_the_loop_is_named_with_the_stack",
+    f"{SYSTEM}/test_watchdog.py::test_the_handler_that_blocks_the_loop_is_named_with_the_stack",
     f"{SYSTEM}/test_watchdog.py::test_the_watchdog_is_not_fed_while_no_data_is_fresh",
 )
 covered(

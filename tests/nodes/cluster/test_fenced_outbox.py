@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from leadsman.mqtt.codec import publish
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.topic_queue import Dropped
+from leadsman.mqtt.outbox import Dropped
 from leadsman.nodes.cluster.fenced_outbox import LOST, FencedOutbox
 
 

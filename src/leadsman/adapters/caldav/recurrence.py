@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator
 from datetime import date, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, NamedTuple
 
-from leadsman.adapters.caldav.rules import MOST, Rule, check
-from leadsman.adapters.caldav.sieve import sifted
+from leadsman.adapters.caldav.sieve import MOST, Rule, check, sifted
 from leadsman.errors import GarbledData
 from leadsman.extras import missing
 from leadsman.text import clean, describe, log_fields

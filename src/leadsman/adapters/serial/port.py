@@ -12,30 +12,296 @@ retry of the handler repeats them.
 
 import asyncio
 import contextlib
+import errno
+import functools
+import logging
+import os
+import re
 import struct
 import time
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from typing import Self
+from concurrent.futures import Future
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple, Protocol, Self, cast
 from urllib.parse import urlsplit
 
 from leadsman.adapters.adapter import Resource
-from leadsman.adapters.serial.connection import SerialConnection
-from leadsman.adapters.serial.framing import Framer, LineFramer
-from leadsman.adapters.serial.opening import (
-    Lines,
-    advice,
-    check_library,
-    checked_url,
-    close_late,
-    connect,
-    library,
-    open_device,
-    recommend_by_id,
-)
-from leadsman.adapters.serial.rfc2217 import ThreadedTransport
+from leadsman.adapters.serial.framing import Framer, LineFramer, Stream
+from leadsman.adapters.serial.rfc2217 import BlockingDevice, ThreadedTransport
 from leadsman.errors import DeviceTimeout, DeviceUnavailable, InvalidType, InvalidValue, LeadsmanError
+from leadsman.extras import check_found, missing
+from leadsman.text import log_fields
 from leadsman.threads import Worker
 from leadsman.timing.durations import Duration, human, positive_seconds
+
+# One opened port: it collects the received bytes into messages until the device goes away.
+
+MOST_UNREAD = 64
+"""Messages kept for a reader that is late; the oldest are dropped first."""
+MOST_UNREAD_BYTES = 4096
+"""Short messages are kept in larger numbers, up to this many bytes."""
+
+
+class Transport(Protocol):
+    """The part of an asyncio transport that a connection uses."""
+
+    def write(self, data: bytes) -> None:
+        """Send bytes."""
+        ...
+
+    def get_write_buffer_size(self) -> int:
+        """Bytes that the device has not taken."""
+        ...
+
+    def is_closing(self) -> bool:
+        """Whether it is closed, or about to be."""
+        ...
+
+    def abort(self) -> None:
+        """Close at once."""
+        ...
+
+
+class SerialConnection(asyncio.Protocol):
+    """One opened port.
+
+    Args:
+        url: the name of the port in errors.
+        framer: separates messages.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, url: str, framer: Framer, clock: Callable[[], float] = time.monotonic) -> None:
+        self.stream = Stream(framer)
+        self.unread: deque[bytes] = deque(maxlen=max(MOST_UNREAD, MOST_UNREAD_BYTES // framer.max_size))
+        self.made = asyncio.Event()
+        self.ended = asyncio.Event()
+        self.lost: str | None = None
+        """Why the connection ended, or None."""
+        self.heard_at: float | None = None
+        """When the last bytes arrived, seconds of the clock; None if none did."""
+        self._url = url
+        self._news = asyncio.Event()
+        self._clock = clock
+        self._transport: Transport
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that the device has not taken."""
+        return self._transport.get_write_buffer_size()
+
+    def write(self, data: bytes) -> None:
+        """Send bytes."""
+        self._transport.write(data)
+
+    async def next_message(self, timeout: float) -> bytes:
+        """Return the oldest unread message, or wait for one.
+
+        Raises:
+            DeviceTimeout: none arrived within `timeout` seconds.
+            DeviceUnavailable: the connection ended.
+        """
+        noise = self.stream.discarded
+        try:
+            async with asyncio.timeout(timeout):
+                while not self.unread:
+                    if self.lost is not None:
+                        raise DeviceUnavailable(f"{self._url} went away: {self.lost}")
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError as error:
+            received = self.stream.discarded - noise + self.stream.waiting
+            hint = (
+                f"; {received} bytes arrived, but no complete message; check the baud rate and the framer"
+                if received
+                else ""
+            )
+            raise DeviceTimeout(f"no message from {self._url} within {human(timeout)}{hint}") from error
+        return self.unread.popleft()
+
+    async def discard(self) -> None:
+        """Discard unread input, including the bytes that wait in the kernel."""
+        await asyncio.sleep(0)  # lets them arrive
+        self.unread.clear()
+        self.stream.reset()
+
+    def close(self) -> None:
+        """Close the port; `ended` is set when it is done. Raises nothing, also if the device is gone."""
+        if self._transport.is_closing() and not self.unsent:  # it has noticed by itself, and must not close twice
+            return
+        device = getattr(self._transport, "serial", None)
+        if device is not None:
+            with contextlib.suppress(Exception):  # OSError, and termios.error, which is none
+                device.reset_output_buffer()  # else closing waits, on the event loop, for a device that does not read
+        self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(Transport, transport)
+        self.made.set()
+
+    def data_received(self, data: bytes) -> None:
+        self.heard_at = self._clock()
+        messages = self.stream.feed(data)
+        if messages:
+            self.unread.extend(messages)
+            self._news.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost = "closed" if exc is None else str(exc)
+        self._news.set()
+        self.ended.set()
+
+
+# Opens devices with pyserial, which blocks, and says in errors what a person can do.
+
+_NEEDS = ("serial ports", "pyserial-asyncio", "serial")
+"""What needs which library, and the extra that installs it."""
+
+BY_ID = Path("/dev/serial/by-id")
+"""Where udev names ports after their devices."""
+
+logger = logging.getLogger("leadsman")
+
+
+def checked_url(url: object) -> str:
+    """Check the name of a port. Raises `InvalidType`, `InvalidValue`."""
+    if not isinstance(url, str):
+        raise InvalidType(f"the port is {url!r}; write a path such as '/dev/serial/by-id/…' or 'socket://host:port'")
+    if "://" not in url:
+        if not url.strip() or "\0" in url:
+            raise InvalidValue(f"the port is {url!r}; write a path such as '/dev/serial/by-id/…'")
+        return url
+    try:
+        parts = urlsplit(url)
+        complete = parts.scheme in ("socket", "rfc2217") and parts.hostname and parts.port
+    except ValueError:
+        complete = None
+    if not complete:
+        raise InvalidValue(
+            f"the port is {url!r}; write a path, or 'socket://host:port' or 'rfc2217://host:port' for a network gateway"
+        )
+    return url
+
+
+def recommend_by_id(url: str) -> None:
+    """Log a more stable name for a port such as ``/dev/ttyUSB0``: its number changes when the device is plugged in
+    again."""
+    name = stable_name(url)
+    if name is None:
+        return
+    logger.warning(
+        "%s may name another device after the next start or replug; write %s instead",
+        url,
+        name,
+        extra=log_fields("port may change", port=url),
+    )
+
+
+def stable_name(url: str) -> str | None:
+    """The name to write instead of one that changes, such as ``/dev/ttyUSB0``; None if the name stays."""
+    if not re.fullmatch(r"/dev/tty(USB|ACM)\d+", url):
+        return None
+    names = [str(link) for link in BY_ID.iterdir() if os.path.realpath(link) == url] if BY_ID.is_dir() else []
+    return names[0] if names else f"the name in {BY_ID}"
+
+
+def check_library() -> None:
+    """Check that the library is installed, without loading it. Raises `NotInstalled`."""
+    check_found(*_NEEDS, "serial_asyncio_fast", "serial_asyncio")
+
+
+def library() -> ModuleType:
+    """The library that connects an opened device with the event loop. Raises `NotInstalled`."""
+    try:
+        import serial_asyncio_fast as found
+    except ImportError:
+        try:
+            import serial_asyncio as found
+        except ImportError as error:
+            raise missing(*_NEEDS) from error
+    module: ModuleType = found
+    return module
+
+
+def connect(protocol: asyncio.Protocol, device: BlockingDevice) -> None:
+    """Connect an opened device with the event loop. Raises `NotInstalled`."""
+    _transport(library())(asyncio.get_running_loop(), protocol, device)
+
+
+@functools.cache
+def _transport(module: ModuleType) -> type:
+    """The transport of the library, which logs no traceback when a device is unplugged while bytes are sent to it."""
+
+    base: Any = module.SerialTransport
+
+    class Transport(base):  # type: ignore[misc]  # the library has no types
+        def _fatal_error(self, exc: BaseException, message: str = "") -> None:
+            self._abort(exc)  # `connection_lost` gets the error
+
+    return Transport
+
+
+class Lines(NamedTuple):
+    """The control lines of a port, from its opening on."""
+
+    dtr: bool | None = None
+    """Whether DTR is high; None leaves that to pyserial, which raises it."""
+    rts: bool | None = None
+    """Whether RTS is high; None leaves that to pyserial, which raises it."""
+    rs485: bool = False
+    """Whether the driver raises RTS while it sends, and lowers it to receive."""
+
+
+def open_device(url: str, options: Mapping[str, object], lines: Lines) -> BlockingDevice:
+    """Open a device of pyserial. Blocks. The lines have their levels before anything is sent."""
+    import serial
+    from serial.rs485 import RS485Settings
+
+    device: Any
+    if url.startswith("rfc2217://"):
+        device = serial.serial_for_url(url, do_not_open=True, **options)
+    else:
+        device = serial.Serial(exclusive=True, **options)
+        device.port = url
+    if lines.dtr is not None:
+        device.dtr = lines.dtr
+    if lines.rts is not None:
+        device.rts = lines.rts
+    if lines.rs485:
+        device.rs485_mode = RS485Settings()
+    device.open()
+    opened: BlockingDevice = device
+    return opened
+
+
+def close_late(future: Future[BlockingDevice]) -> None:
+    """Close a device that opened after its caller had given up."""
+    if not future.cancelled() and future.exception() is None:
+        with contextlib.suppress(Exception):  # the device may be gone
+            future.result().close()
+
+
+def advice(error: Exception) -> str:
+    """What a person can do about an error of opening."""
+    number = getattr(error, "errno", None)
+    if number is None:  # pyserial keeps the number of some errors only in the text
+        found = re.search(r"\[Errno (\d+)\]", str(error))
+        number = int(found[1]) if found else None
+    if "RS485" in str(error):  # pyserial raises ValueError("Failed to set RS485 mode: …")
+        return "its driver does not switch RS-485 by itself; leave out rs485=True if the converter finds the direction"
+    match number:
+        case errno.ENOENT | errno.ENODEV | errno.ENXIO:
+            return "the port does not exist; is the device plugged in?"
+        case errno.EACCES | errno.EPERM:
+            return "permission denied; add the user to the group that owns it, on Debian: usermod -aG dialout USER"
+        case errno.EAGAIN | errno.EBUSY:
+            return "another program has it open; stop that program first"
+    if not isinstance(error, OSError) and error.args[:1] == (errno.EINVAL,):  # termios.error is no OSError
+        return "it does not take these settings; check baudrate, bytesize, parity and stopbits"
+    return str(error)
+
 
 OPEN_TIMEOUT = 5.0
 """The longest time in seconds for opening; a USB adapter that hangs can take for ever."""

@@ -10,7 +10,7 @@ from leadsman.cli.commands.run import app_to_run
 from leadsman.cli.tables import say, table
 from leadsman.doctor.access import hidden_values_of
 from leadsman.errors import InvalidValue
-from leadsman.mqtt.brokers import check_files
+from leadsman.mqtt.broker import check_files
 from leadsman.mqtt.connection_state import V311
 from leadsman.mqtt.topics import SURE_CLIENT_ID
 from leadsman.text import describe

@@ -20,8 +20,7 @@ from leadsman.introspection.registrations import Registrations
 from leadsman.introspection.registry import registry_entry
 from leadsman.introspection.retained import APP, FORGETTING, Listed, no_longer, retained_of
 from leadsman.mqtt.answers import Json, object_in
-from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.brokers import Brokers
+from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
 from leadsman.text import clean as cleaned

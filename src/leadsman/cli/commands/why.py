@@ -21,7 +21,7 @@ from leadsman.introspection.requests import SECTIONS
 from leadsman.introspection.situation import Retained
 from leadsman.introspection.why import locked_out, refused, silent, unanswered, why
 from leadsman.mqtt.answers import object_in
-from leadsman.mqtt.brokers import Brokers
+from leadsman.mqtt.broker import Brokers
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.connection_state import CREDENTIALS
 from leadsman.mqtt.topics import Topics

@@ -7,8 +7,7 @@ A process that was frozen finds out here that another node has its devices, befo
 from typing import Protocol
 
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.outbox import Outbox
-from leadsman.mqtt.topic_queue import Dropped, Item
+from leadsman.mqtt.outbox import Dropped, Item, Outbox
 
 LOST = "another node may have the device by now"
 """Why a message is dropped."""

@@ -7,8 +7,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import NamedTuple, TypeVar
 
-from leadsman.monitoring.sd_notify import Notifier
-from leadsman.monitoring.watchdog import PERIOD, HealthSummary, health_file, write_health
+from leadsman.monitoring.watchdog import PERIOD, HealthSummary, Notifier, health_file, write_health
 from leadsman.mqtt.link import Access
 from leadsman.nodes.shared_app import SharedApp
 from leadsman.nodes.standby.machine import Ended, TakingOver

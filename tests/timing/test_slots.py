@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.timing.slots import BATCH, FINE
-from leadsman.timing.spread import GAP, LONGEST, offset_of, shifts
+from leadsman.timing.slots import BATCH, FINE, GAP, LONGEST, offset_of, shifts
 
 
 def devices(count, interval):
