@@ -1,5 +1,5 @@
-"""The types of the documents that an app publishes, of the requests that it takes, and of its answers. The schema of every topic is made from them
-(`leadsman.introspection.schema`).
+"""The types of the documents that an app publishes, of the requests that it takes, and of its answers. The schema of
+every topic is made from them (`leadsman.introspection.schema`).
 
 Times are RFC 3339 in UTC; durations and ages are seconds.
 """
