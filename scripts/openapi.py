@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from pydantic import TypeAdapter
 
 from leadsman._version import __version__
-from leadsman.introspection import document, exchange
+from leadsman.introspection import document
 
 FILE = Path(__file__).parent.parent / "src" / "leadsman" / "http" / "openapi.json"
 _PROBLEM = "application/problem+json"
@@ -96,18 +96,18 @@ OPERATIONS = (
         "get",
         "/events",
         "What happens, as server-sent events: a happening each, a beat every 5 s, and a reset where some were lost.",
-        exchange.Happening | exchange.Beat | exchange.Reset,
+        document.Happening | document.Beat | document.Reset,
         ("Last-Event-ID",),
         ("503",),
         "text/event-stream",
     ),
-    Operation("get", "/livez", "Whether the process answers.", exchange.Probe, public=True),
-    Operation("get", "/readyz", "Whether the app polls its devices.", exchange.Probe, failing=True, public=True),
+    Operation("get", "/livez", "Whether the process answers.", document.Probe, public=True),
+    Operation("get", "/readyz", "Whether the app polls its devices.", document.Probe, failing=True, public=True),
     Operation(
         "get",
         "/healthz",
         "The health of the app.",
-        exchange.HealthDocument,
+        document.HealthDocument,
         media_type="application/health+json",
         failing=True,
     ),
@@ -124,7 +124,7 @@ OPERATIONS = (
         "post",
         "/devices/{device}/poll",
         "Poll a device now, and wait for the reading.",
-        exchange.PollAnswer,
+        document.PollAnswer,
         ("device",),
         ("400", "404", "408", "409", "413", "415", "502", "504"),
     ),
@@ -138,11 +138,11 @@ OPERATIONS = (
             ("400", "404", "408", "409", "413", "415"),
         )
         for action, summary, kind in (
-            ("hold", "Stop polling a device until somebody releases it.", exchange.HeldAnswer),
-            ("release", "Poll a held device again, as if nothing had failed.", exchange.HeldAnswer),
-            ("isolate", "Leave a device alone: isolate its circuit.", exchange.CircuitAnswer),
-            ("close", "Close the circuit of a device, and reset its counters.", exchange.CircuitAnswer),
-            ("disable", "Disable the circuit of a device: poll it whatever fails.", exchange.CircuitAnswer),
+            ("hold", "Stop polling a device until somebody releases it.", document.HeldAnswer),
+            ("release", "Poll a held device again, as if nothing had failed.", document.HeldAnswer),
+            ("isolate", "Leave a device alone: isolate its circuit.", document.CircuitAnswer),
+            ("close", "Close the circuit of a device, and reset its counters.", document.CircuitAnswer),
+            ("disable", "Disable the circuit of a device: poll it whatever fails.", document.CircuitAnswer),
         )
     ),
 )
@@ -167,7 +167,7 @@ _PARAMETERS = {
 
 def openapi() -> dict[str, Any]:
     """The OpenAPI document."""
-    kinds = [each.kind for each in OPERATIONS if each.kind is not None] + [exchange.Problem, exchange.By]
+    kinds = [each.kind for each in OPERATIONS if each.kind is not None] + [document.Problem, document.By]
     schemas, definitions = TypeAdapter.json_schemas(
         [(kind, "serialization", TypeAdapter(kind)) for kind in kinds],
         ref_template="#/components/schemas/{model}",
@@ -201,14 +201,14 @@ def _operation(each: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
         {"503": answer | {"description": "It is not."}} if each.failing else {}
     )
     refusals = [*each.refusals, "421", *(() if each.public else ("401", "403"))]
-    problem = {_PROBLEM: {"schema": schemas[repr(exchange.Problem)]}}
+    problem = {_PROBLEM: {"schema": schemas[repr(document.Problem)]}}
     for status in sorted(refusals):
         responses[status] = {"description": _WHY[status], "content": problem}
     found: dict[str, Any] = {"summary": each.summary, "responses": responses}
     if each.parameters:
         found["parameters"] = [_parameter(name) for name in each.parameters]
     if each.method == "post":
-        found["requestBody"] = {"content": {"application/json": {"schema": schemas[repr(exchange.By)]}}}
+        found["requestBody"] = {"content": {"application/json": {"schema": schemas[repr(document.By)]}}}
     if each.public:
         found["security"] = []
     return found

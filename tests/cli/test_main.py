@@ -197,7 +197,7 @@ def test_each_command_has_a_row_in_the_table_and_a_file_or_a_room_of_its_own():
 
     elsewhere = {name for name, entry in COMMANDS.items() if entry.module != f"leadsman.cli.commands.{name}"}
     assert files == set(COMMANDS) - elsewhere
-    assert elsewhere == {"cluster", "demo"}
+    assert elsewhere == {"demo"}
 
 
 @pytest.mark.parametrize(

@@ -12,16 +12,23 @@ from typing_extensions import is_typeddict
 from leadsman.http import routes
 from leadsman.http.routes import static_files
 from leadsman.http.rules import PROTECTION
-from leadsman.introspection import document, exchange, ledger_document
-from leadsman.introspection.document import Introspection, Registry
-from leadsman.introspection.exchange import Beat, By, Happening, HealthDocument, PollAnswer, Problem
+from leadsman.introspection import document, ledger_document
+from leadsman.introspection.document import (
+    Beat,
+    By,
+    Happening,
+    HealthDocument,
+    Introspection,
+    PollAnswer,
+    Problem,
+    Registry,
+)
 from leadsman.mqtt.answers import decode
 
 PAGE = Path(routes.__file__).with_name("page")
 
 for each in (
     *vars(document).values(),
-    *vars(exchange).values(),
     *vars(ledger_document).values(),
 ):
     if is_typeddict(each):

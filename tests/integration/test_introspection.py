@@ -10,9 +10,8 @@ from typing_extensions import is_typeddict
 
 from leadsman import App, CircuitBreaker, Delivery, OnChange, Sensor
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.introspection import document, exchange
-from leadsman.introspection.document import DeviceError, Fault, Introspection, Registry, Status
-from leadsman.introspection.exchange import Answer, CommandResult
+from leadsman.introspection import document
+from leadsman.introspection.document import Answer, CommandResult, DeviceError, Fault, Introspection, Registry, Status
 from leadsman.introspection.pages import ENVELOPE, LARGEST, merged
 from leadsman.introspection.retained import FIRST_AHEAD
 from leadsman.introspection.schema import schemas
@@ -61,7 +60,7 @@ def asked(running, payload=b"", topic="house/introspect/response", at="house/int
     return running.broker.messages(topic)[-1].json
 
 
-for each in (*vars(document).values(), *vars(exchange).values()):
+for each in vars(document).values():
     if is_typeddict(each):
         each.__pydantic_config__ = ConfigDict(extra="forbid", strict=True)
 

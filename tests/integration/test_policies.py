@@ -1,17 +1,18 @@
 """Policies with names: from the code, the settings and the environment, and for a while."""
 
 import itertools
+import json
 from typing import Annotated
 
 import pytest
 
 from leadsman import App, Context, FixedBackoff, execute_with_retry
-from leadsman.cli.commands.inspect import registrations, show
 from leadsman.errors import InvalidType, InvalidValue, SettingsError
 from leadsman.resilience.policy import immediate, never, periodic
 from leadsman.resilience.predicate import is_a, prop
 from leadsman.settings.sources import Where
 from leadsman.testing import Scripted, fail
+from leadsman_rigs.stage import inspected
 
 READING = {"t": 21.5}
 
@@ -124,10 +125,9 @@ def test_documents_name_the_policies_that_can_apply_to_a_handler(harness, capsys
     running = harness(app)
     running.run("24m")
 
-    devices = registrations(app)["devices"]
+    devices = json.loads(inspected(app, capsys, "--json"))["devices"]
     found = {name: device["registrations"][0] for name, device in devices.items()}
-    show(registrations(app), as_json=False)
-    rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.split()}
+    rows = {line.split()[0]: line for line in inspected(app, capsys).splitlines() if line.split()}
 
     assert (found["d"]["policy_name"], "policy_where" in found["d"]) == ("radio", False)
     assert ("policy_name" in found["h"], found["h"]["retry"]) == (False, 0)

@@ -5,11 +5,10 @@ import json
 import pytest
 
 from leadsman import App, CircuitBreaker, Every, FixedBackoff, OnChange
-from leadsman.cli.commands.inspect import registrations, show
 from leadsman.resilience.policy import exponential, immediate
 from leadsman.resilience.predicate import is_a, prop
-from leadsman.settings.sources import Where
 from leadsman.testing import Scripted, fail
+from leadsman_rigs.stage import inspected
 
 
 def app_of(**words):
@@ -18,11 +17,9 @@ def app_of(**words):
     return app
 
 
-def cells(capsys, app, where=None):
+def cells(capsys, app):
     """What the table says of the first device, by the heads of its columns."""
-    app.load(where)
-    show(registrations(app), as_json=False)
-    _, _, heads, rule, row, *_ = capsys.readouterr().out.splitlines()
+    _, _, heads, rule, row, *_ = inspected(app, capsys).splitlines()
     starts = [place for place in range(len(rule)) if rule[place] == "-" and (place == 0 or rule[place - 1] == " ")]
     ends = [*starts[1:], None]
     return {heads[a:b].strip(): row[a:b].strip() for a, b in zip(starts, ends, strict=True)}
@@ -46,12 +43,14 @@ def test_a_table_shows_retries_as_they_are_written(capsys, words, shown):
     assert cells(capsys, app_of(**words))["retries"] == shown
 
 
-def test_a_table_names_the_policies_of_the_settings_that_a_handler_takes(capsys, tmp_path):
+def test_a_table_names_the_policies_of_the_settings_that_a_handler_takes(capsys, tmp_path, monkeypatch):
     asked = "predicate: {propEq: {property: errno, value: 5}}"
     policies = f"{{rest: never, other: never, radio: {{priority: 5, {asked}, policy: immediate}}}}"
     (tmp_path / "leadsman.yaml").write_text(f"retry: {{policy: {policies}}}")
 
-    shown = cells(capsys, app_of(), Where({}, tmp_path, secrets=tmp_path))["retries"]
+    monkeypatch.chdir(tmp_path)
+
+    shown = cells(capsys, app_of())["retries"]
 
     assert shown == "radio where errno is 5, other"  # "rest" comes after a policy that takes every error
 
@@ -64,7 +63,7 @@ def test_a_source_is_restarted_whatever_becomes_of_it(capsys):
         yield {}
 
     assert cells(capsys, app)["retries"] == "restarted"
-    told = registrations(app)["devices"]["s"]["registrations"][0]
+    told = json.loads(inspected(app, capsys, "--json"))["devices"]["s"]["registrations"][0]
     assert told["backoff"] == "FixedBackoff(delay=5.0, max_delay=None, jitter=0.2)"
     assert "retry" not in told
 
@@ -93,11 +92,13 @@ def test_a_column_that_says_nothing_of_any_device_is_left_out(capsys):
         ((OnChange(2) | Every(n=9)) & Every("1m"), "(OnChange(2) | Every(n=9)) & Every('1m')"),
     ],
 )
-def test_a_publish_rule_is_shown_as_it_is_written(rule, shown):
-    assert registrations(app_of(publish=rule))["devices"]["d"]["registrations"][0]["publish"] == shown
+def test_a_publish_rule_is_shown_as_it_is_written(rule, shown, capsys):
+    found = json.loads(inspected(app_of(publish=rule), capsys, "--json"))["devices"]["d"]
+
+    assert found["registrations"][0]["publish"] == shown
 
 
-def test_no_document_shows_a_policy_as_python_shows_its_objects(harness):
+def test_no_document_shows_a_policy_as_python_shows_its_objects(harness, capsys):
     app = app_of(
         policy=exponential().only_when(is_a(OSError) | (prop("errno") == 5)),
         circuit_breaker=CircuitBreaker(ignore=ValueError),
@@ -106,7 +107,7 @@ def test_no_document_shows_a_policy_as_python_shows_its_objects(harness):
     running = harness(app)
     running.run("1m")
 
-    told = registrations(app)["devices"]
+    told = json.loads(inspected(app, capsys, "--json"))["devices"]
     (row, *_) = running.app.trace("failing")
 
     assert told["d"]["registrations"][0]["circuit_breaker"]["ignore"] == ["ValueError"]

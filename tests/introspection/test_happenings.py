@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ConfigDict, TypeAdapter
 
 from leadsman import events
-from leadsman.introspection.exchange import Happening
+from leadsman.introspection.document import Happening
 from leadsman.introspection.happenings import (
     KEPT,
     KEPT_BYTES,

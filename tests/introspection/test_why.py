@@ -12,8 +12,7 @@ from pydantic import TypeAdapter
 from typing_extensions import is_typeddict
 
 from leadsman.introspection.document import Introspection, Link, Verdict
-from leadsman.introspection.situation import Retained
-from leadsman.introspection.why import OVERDUE, refused, silent, unanswered, why
+from leadsman.introspection.why import OVERDUE, Retained, refused, silent, unanswered, why
 
 DOCUMENT, VERDICT = TypeAdapter(Introspection), TypeAdapter(Verdict)
 START = "2026-11-22T08:00:00.000Z"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nats.js.api import StreamConfig, StreamInfo
 from tests.nodes.test_document import document
 
-from leadsman.cli.cluster import _document, _text
+from leadsman.cli.commands.cluster import _document, _text
 from leadsman.cli.nodes import apps
 from leadsman.errors import TermsDiffer
 from leadsman.mqtt.connection import Received

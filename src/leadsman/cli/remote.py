@@ -30,7 +30,7 @@ from leadsman.text import clean, counted, suggestion
 from leadsman.timing.clock import system_clock
 
 if TYPE_CHECKING:
-    from leadsman.introspection.exchange import Answer
+    from leadsman.introspection.document import Answer
 
 NO_SUBSCRIBERS = 0x10
 """PUBACK: nobody has subscribed to the topic (MQTT 5 §3.4.2.1). Not every broker says so."""

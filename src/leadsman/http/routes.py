@@ -30,7 +30,7 @@ from leadsman.http.messages import (
     header_of,
 )
 from leadsman.http.rules import PROTECTION, Head, Rules
-from leadsman.introspection.exchange import Problem
+from leadsman.introspection.document import Problem
 from leadsman.introspection.happenings import Happenings
 from leadsman.introspection.measures import Measures
 from leadsman.introspection.pages import Whole

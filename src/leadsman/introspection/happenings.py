@@ -16,7 +16,7 @@ from leadsman.text import clean, describe
 from leadsman.timing.clock import rfc3339
 
 if TYPE_CHECKING:
-    from leadsman.introspection.exchange import Happening
+    from leadsman.introspection.document import Happening
 
 KEPT = 1000
 """Happenings that are kept."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import PydanticUserError, TypeAdapter
 
-from leadsman.introspection import document, exchange, ledger_document
+from leadsman.introspection import document, ledger_document
 from leadsman.mqtt.answers import Json
 from leadsman.mqtt.topics import Topics
 from leadsman.nodes import document as node_document
@@ -44,8 +44,8 @@ def schemas(
         topics.error: schema_of(document.Fault),
         topics.registry: schema_of(document.Registry),
         f"{topics.registry}/+": schema_of(document.Registry),
-        topics.introspect: schema_of(exchange.Request) | {"direction": "in"},
-        f"{topics.introspect}/response": schema_of(exchange.Answer)
+        topics.introspect: schema_of(document.Request) | {"direction": "in"},
+        f"{topics.introspect}/response": schema_of(document.Answer)
         | {"description": "Its data is described by #introspection."},
         "#introspection": schema_of(document.Introspection),
     }
@@ -53,7 +53,7 @@ def schemas(
         drain = topics.drain("+")
         found[topics.of_node("+")] = schema_of(node_document.NodeDocument)
         found[drain] = schema_of(node_requests.DrainRequest) | {"direction": "in"}
-        found[f"{drain}/response"] = schema_of(exchange.Answer) | {"description": "Its data is described by #drained."}
+        found[f"{drain}/response"] = schema_of(document.Answer) | {"description": "Its data is described by #drained."}
         found["#drained"] = schema_of(node_requests.Drained)
     for name, each in read.items():
         if not getattr(each, "job", False):
@@ -65,17 +65,17 @@ def schemas(
             error, where = schema_of(document.DeviceError), topics.device_error(name)
             found[where] = {"anyOf": [found[where], error]} if where in found else error  # the root device
             found[topics.of(name, "ledger")] = schema_of(ledger_document.DeviceLedger)
-            found[topics.of(name, "circuit/set")] = schema_of(exchange.CircuitRequest) | {"direction": "in"}
+            found[topics.of(name, "circuit/set")] = schema_of(document.CircuitRequest) | {"direction": "in"}
             if isinstance(each, Telemetry):
                 for word in ("get", "hold/set", "release/set"):
-                    found[topics.of(name, word)] = schema_of(exchange.Plain) | {"direction": "in"}
+                    found[topics.of(name, word)] = schema_of(document.Plain) | {"direction": "in"}
     for name, command in commands.items():
         found.setdefault(topics.state(name), returned(command.handler))
         found.setdefault(topics.availability(name), {"enum": ["online", "offline"]})
         found.setdefault(topics.of(name, "health"), schema_of(document.DeviceHealth))
         payload = {} if command.payload is None else schema_of(command.annotation, mode="validation")
         found[topics.of(name, "set")] = payload | {"direction": "in"}
-        found[topics.set_result(name)] = schema_of(exchange.CommandResult)
+        found[topics.set_result(name)] = schema_of(document.CommandResult)
     return {"$schema": DIALECT, "topics": found}
 
 

@@ -31,7 +31,7 @@ from leadsman.text import clean, counted, explained
 from leadsman.timing.clock import Clock, rfc3339
 
 if TYPE_CHECKING:
-    from leadsman.introspection.exchange import Beat, CircuitAnswer, HealthCheck, HealthDocument, HeldAnswer
+    from leadsman.introspection.document import Beat, CircuitAnswer, HealthCheck, HealthDocument, HeldAnswer
     from leadsman.introspection.ledger_document import DeviceLedger
     from leadsman.monitoring.trace import TraceRow
 

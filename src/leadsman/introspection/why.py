@@ -8,7 +8,8 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from leadsman._version import __version__
-from leadsman.introspection.situation import Retained, Situation, span, value, when
+from leadsman.introspection.situation import Retained as Retained
+from leadsman.introspection.situation import Situation, span, value, when
 from leadsman.monitoring.health import GOODBYE
 from leadsman.mqtt.answers import Json
 from leadsman.text import clean, counted, nearest

@@ -3,13 +3,21 @@
 import json
 from typing import NamedTuple
 
-from leadsman.cli.main import main
+from leadsman.cli.main import main, parser, run_command
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import topic_matches
 from leadsman.testing import MemoryBroker
 
 HOST = "broker.lan"
 URL = f"mqtt://{HOST}"
+
+
+def inspected(app, capsys, *arguments):
+    """What `leadsman inspect` prints of an app that is not in a module."""
+    options = parser(["inspect"]).parse_args(["inspect", "app", *arguments])
+    options.target = app
+    assert run_command(options, "leadsman") == 0
+    return capsys.readouterr().out
 
 
 class Printed(NamedTuple):

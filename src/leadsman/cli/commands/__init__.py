@@ -35,7 +35,7 @@ COMMANDS = {
     "outbox": Entry(
         "leadsman.cli.commands.outbox", "show the readings that wait for the broker, and send refused ones again"
     ),
-    "cluster": Entry("leadsman.cli.cluster", "show the nodes that share an app, and drain one"),
+    "cluster": Entry("leadsman.cli.commands.cluster", "show the nodes that share an app, and drain one"),
     "clean": Entry("leadsman.cli.commands.clean", "remove the retained topics that an app left at the broker"),
     "acl": Entry("leadsman.cli.commands.acl", "print the access list that an app needs"),
     "simulate": Entry(

@@ -18,7 +18,7 @@ from leadsman.text import clean, counted
 from leadsman.timing.durations import human
 
 if TYPE_CHECKING:
-    from leadsman.introspection.exchange import Request
+    from leadsman.introspection.document import Request
     from leadsman.introspection.ledger_document import DeviceLedger, LedgerGap
 
 MOST = 100

@@ -12,8 +12,7 @@ from leadsman.cli.times import local, zone
 from leadsman.text import clean
 
 if TYPE_CHECKING:
-    from leadsman.introspection.document import Introspection
-    from leadsman.introspection.exchange import Request
+    from leadsman.introspection.document import Introspection, Request
 
 
 def run(options: argparse.Namespace) -> int:

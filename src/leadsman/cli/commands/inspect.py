@@ -41,9 +41,9 @@ if TYPE_CHECKING:
         MqttSection,
         Recent,
         Registered,
+        Request,
         Runtime,
     )
-    from leadsman.introspection.exchange import Request
 
 
 def run(options: argparse.Namespace) -> int:

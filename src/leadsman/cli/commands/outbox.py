@@ -6,19 +6,17 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from leadsman.cli.arguments import OWN_PREFIX, SETTINGS, Command, UsageError, argument
 from leadsman.cli.tables import json_text, say, table
 from leadsman.cli.target import load_app
 from leadsman.errors import LeadsmanError, SpoolLocked
+from leadsman.spool.backup import View, backup, look, restore
+from leadsman.spool.file import NAME, SpoolFile
+from leadsman.spool.row import DeadLetter, Quota
 from leadsman.text import clean, counted
 from leadsman.timing.clock import rfc3339
-
-if TYPE_CHECKING:
-    from leadsman.spool.backup import View
-    from leadsman.spool.file import SpoolFile
-    from leadsman.spool.row import DeadLetter
 
 ACTIONS = ("list", "resend", "drop", "backup", "restore")
 _SHOWN = 40
@@ -27,8 +25,6 @@ _SHOWN = 40
 
 def run(options: argparse.Namespace) -> int:
     """Show or change what waits in the file of an app."""
-    from leadsman.spool.file import NAME
-
     if (options.target is None) == (options.state_directory is None):
         raise UsageError("name the app with --app MODULE:APP, or its directory with --state-directory DIR")
     path = (options.state_directory or _state_of(options)) / NAME
@@ -44,8 +40,6 @@ def _state_of(options: argparse.Namespace) -> Path:
 
 
 def _list(path: Path, options: argparse.Namespace) -> int:
-    from leadsman.spool.backup import look
-
     if options.item or options.all:
         raise UsageError("list shows everything; write no numbers and no --all")
     found = look(path)
@@ -77,10 +71,7 @@ def _change(path: Path, options: argparse.Namespace) -> int:
     return 0
 
 
-def _opened(path: Path) -> "SpoolFile":
-    from leadsman.spool.file import SpoolFile
-    from leadsman.spool.row import Quota
-
+def _opened(path: Path) -> SpoolFile:
     spool = SpoolFile(path, Quota())
     try:
         spool.open()
@@ -89,7 +80,7 @@ def _opened(path: Path) -> "SpoolFile":
     return spool
 
 
-def _wanted(spool: "SpoolFile", options: argparse.Namespace) -> list[int]:
+def _wanted(spool: SpoolFile, options: argparse.Namespace) -> list[int]:
     """The dead letters that are meant. All of them does not mean sending damaged bytes."""
     letters = {each.number: each for each in spool.dead_letters()}
     if options.all:
@@ -101,8 +92,6 @@ def _wanted(spool: "SpoolFile", options: argparse.Namespace) -> list[int]:
 
 
 def _copy(path: Path, options: argparse.Namespace) -> int:
-    from leadsman.spool.backup import backup, restore
-
     if len(options.item) != 1 or options.all:
         raise UsageError(f"write one file: outbox {options.action} outbox-copy.db")
     file = Path(options.item[0])
@@ -129,7 +118,7 @@ def _tell(document: dict[str, Any], text: str, options: argparse.Namespace) -> N
         say(text)
 
 
-def _summary(found: "View") -> str:
+def _summary(found: View) -> str:
     if not found.rows:
         waiting = "no reading waits"
     else:
@@ -140,7 +129,7 @@ def _summary(found: "View") -> str:
     return f"{waiting}; {counted(len(found.dead), 'dead letter')}"
 
 
-def _cells(letter: "DeadLetter") -> tuple[str, ...]:
+def _cells(letter: DeadLetter) -> tuple[str, ...]:
     row = letter.row
     payload = row.payload[:_SHOWN].decode(errors="replace")
     return str(letter.number), _time(letter.died_at), row.topic, str(len(row.payload)), payload, clean(letter.why)
@@ -154,13 +143,13 @@ def _time(wall: float) -> str:
         return "unknown"
 
 
-def _document(found: "View") -> dict[str, Any]:
+def _document(found: View) -> dict[str, Any]:
     oldest = None if found.oldest_taken_at is None else _time(found.oldest_taken_at)
     waiting = {"rows": found.rows, "bytes": found.bytes, "oldest_taken_at": oldest, "topics": found.topics}
     return {"waiting": waiting, "dead": [_letter(each) for each in found.dead]}
 
 
-def _letter(letter: "DeadLetter") -> dict[str, Any]:
+def _letter(letter: DeadLetter) -> dict[str, Any]:
     row = letter.row
     try:
         payload: dict[str, Any] = {"payload": row.payload.decode()}

@@ -21,8 +21,7 @@ from leadsman.timing.clock import rfc3339
 from leadsman.timing.durations import human
 
 if TYPE_CHECKING:
-    from leadsman.introspection.document import Introspection, TraceRow
-    from leadsman.introspection.exchange import Request
+    from leadsman.introspection.document import Introspection, Request, TraceRow
 
 FOLLOWING = 1.0
 """Seconds between two requests of ``--follow``."""

@@ -2,20 +2,21 @@
 the broker, and needs no credentials of the engine."""
 
 import argparse
+import asyncio
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from leadsman.cli.arguments import SETTINGS, TIMEOUT, Command, UsageError, argument, prefix
+from leadsman.cli.commands.clean import Removal, remove
 from leadsman.cli.exit_codes import WITHOUT_NODE
-from leadsman.cli.remote import known_brokers, running_app, sender
+from leadsman.cli.nodes import SILENT, Shared, Shown, apps, filters_of
+from leadsman.cli.remote import any_version, ask, known_brokers, retained, running_app, sender
 from leadsman.cli.tables import filled, json_text, say, table
+from leadsman.cli.times import local, zone
 from leadsman.errors import LeadsmanError
+from leadsman.mqtt.broker import Brokers
+from leadsman.nodes.document import Lacking
 from leadsman.text import clean, counted, escaped, suggestion
-
-if TYPE_CHECKING:
-    from leadsman.cli.nodes import Shared, Shown
-    from leadsman.mqtt.broker import Brokers
-    from leadsman.nodes.document import Lacking
 
 ACTIONS = ("status", "drain", "undrain", "forget")
 _NAMED = 20
@@ -25,12 +26,12 @@ _NAMED = 20
 class _Where(NamedTuple):
     """Where the nodes are looked for."""
 
-    brokers: "Brokers"
+    brokers: Brokers
     prefix: str | None
     """None: at all prefixes of one level."""
 
 
-def cluster(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Show the nodes of an app, drain one, or forget one."""
     if options.action == "status":
         return _status(options)
@@ -59,8 +60,6 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def _drain(options: argparse.Namespace) -> int:
-    from leadsman.cli.remote import any_version, ask
-
     where, node = _where(options), str(options.item)
     app, _ = _app_of(node, where)
     draining = options.action == "drain"
@@ -80,12 +79,6 @@ def _drain(options: argparse.Namespace) -> int:
 
 def _forget(options: argparse.Namespace) -> int:
     """Remove what a node that is gone for good left at the broker."""
-    import asyncio
-
-    from leadsman.cli.commands.clean import Removal, remove
-    from leadsman.cli.remote import retained
-    from leadsman.mqtt.broker import Brokers
-
     where, node = _where(options), str(options.item)
     app, shown = _app_of(node, where)
     if shown.is_here:
@@ -99,7 +92,7 @@ def _forget(options: argparse.Namespace) -> int:
     return 0
 
 
-def _app_of(node: str, where: _Where) -> "tuple[str, Shown]":
+def _app_of(node: str, where: _Where) -> tuple[str, Shown]:
     """The prefix of the app that has a node, and the node.
 
     Raises:
@@ -123,16 +116,13 @@ def _where(options: argparse.Namespace) -> _Where:
     return _Where(*running_app(options))
 
 
-def _found(where: _Where) -> "list[Shared]":
+def _found(where: _Where) -> list[Shared]:
     """The apps with nodes there.
 
     Raises:
         BrokerError: the broker cannot be reached.
         LeadsmanError: there is none.
     """
-    from leadsman.cli.nodes import apps, filters_of
-    from leadsman.cli.remote import retained
-
     filters = filters_of(where.prefix or "+")
     seen = retained(where.brokers, [*filters, filters[-1]])
     found = apps(seen.values(), time.time())
@@ -143,11 +133,8 @@ def _found(where: _Where) -> "list[Shared]":
     return [each for each in found if where.prefix in (None, each.prefix)]
 
 
-def _text(shared: "Shared") -> str:
+def _text(shared: Shared) -> str:
     """One app for a person."""
-    from leadsman.cli.nodes import SILENT
-    from leadsman.cli.times import zone
-
     here = sum(each.is_here for each in shared.nodes)
     head = f"{shared.prefix}: {here} of {counted(len(shared.nodes), 'node')}, {counted(shared.registered, 'device')}"
     heads = ("node", "state", f"since ({zone()})", "owns", "labels", "hand-overs", "version")
@@ -167,9 +154,7 @@ def _text(shared: "Shared") -> str:
     return "\n".join(lines + [""] * bool(notes) + [filled(escaped(each), further="  ") for each in notes])
 
 
-def _cells(shown: "Shown") -> tuple[str, ...]:
-    from leadsman.cli.times import local
-
+def _cells(shown: Shown) -> tuple[str, ...]:
     document, state = shown.document, shown.state.replace("_", " ")
     if document is None:
         return shown.node, state, "", "", "", "", ""
@@ -187,23 +172,21 @@ def _cells(shown: "Shown") -> tuple[str, ...]:
     return shown.node, state, local(document["since"]), owns, labels, told, document["version"]
 
 
-def _cut_off(shown: "Shown") -> str:
+def _cut_off(shown: Shown) -> str:
     """Since when a node does not reach the engine; empty if it does."""
-    from leadsman.cli.times import local
-
     engine = {} if shown.document is None else shown.document.get("engine", {})
     if not shown.is_here or engine.get("reachable", True):
         return ""
     return local(engine.get("unreachable_since")) or "a time that it does not say"
 
 
-def _needing(lacking: "Lacking") -> str:
+def _needing(lacking: Lacking) -> str:
     """Devices by what they need."""
     devices, needs = counted(lacking["devices"], "device"), lacking["needs"]
     return f"{devices} that {'needs' if lacking['devices'] == 1 else 'need'} {', '.join(needs)}" if needs else devices
 
 
-def _document(shared: "Shared") -> dict[str, object]:
+def _document(shared: Shared) -> dict[str, object]:
     nodes = [{**(each.document or {}), "node": each.node, "state": each.state} for each in shared.nodes]
     return {
         "nodes": nodes,
@@ -217,7 +200,7 @@ def _document(shared: "Shared") -> dict[str, object]:
 
 
 COMMAND = Command(
-    cluster,
+    run,
     "Shows which nodes share an app, with --standby or [cluster], and what each of them owns; and "
     "empties one before its machine is taken down. It asks the broker, where each node says what it "
     "is.\n"
