@@ -37,7 +37,7 @@ def _exact(sent: object) -> object:
 
 
 class Renewal(NamedTuple):
-    """What the owner of an app says of itself, each time that it renews its lease."""
+    """A lease, as its owner renews it."""
 
     owner: Annotated[str, Strict(), AfterValidator(_owner)]
     """The name of the node. Each process has another one."""
@@ -47,7 +47,7 @@ class Renewal(NamedTuple):
     """Seconds for which the lease holds after `sent`."""
     sent: Annotated[float, BeforeValidator(_exact), Field(strict=True)]
     """When it was written, seconds of the owner's own clock. It comes back to the owner as the proof that the broker
-    has this renewal; for all others it only says that two documents differ."""
+    has this renewal; for the others it only makes two documents differ."""
 
     def encode(self, until: str) -> bytes:
         """The document; `until` is for people who read it."""
