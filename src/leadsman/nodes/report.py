@@ -9,8 +9,8 @@ from typing import Literal, NamedTuple
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
-from leadsman.nodes.brief import Brief, State
-from leadsman.nodes.document import LIFE, Lacking, NodeDocument, NodeState, brief
+from leadsman.nodes.brief import LIFE, Brief, State
+from leadsman.nodes.document import Lacking, NodeDocument, NodeState, brief
 from leadsman.nodes.requests import Drain, DrainDoor, Drained
 from leadsman.text import clean, log_fields
 from leadsman.timing.clock import Clock, rfc3339

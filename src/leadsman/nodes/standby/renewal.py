@@ -6,7 +6,6 @@ compared with a clock of another machine: `Renewal.sent` is of the owner's own c
 """
 
 import json
-from functools import cache
 from typing import Annotated, NamedTuple
 
 from pydantic import AfterValidator, BeforeValidator, Field, Strict, TypeAdapter
@@ -55,18 +54,15 @@ class Renewal(NamedTuple):
         return encode({"owner": owner, "token": token, "ttl_s": ttl, "sent": sent, "until": until})
 
 
+_RENEWALS = TypeAdapter(Renewal)
+
+
 def read_renewal(payload: bytes) -> Renewal | None:
     """Read a document. None if it is no lease."""
     try:
         found = json.loads(payload) if len(payload) <= LARGEST else None
         if not isinstance(found, dict):
             return None
-        return _renewals().validate_python([found.get(name) for name in ("owner", "token", "ttl_s", "sent")])
+        return _RENEWALS.validate_python([found.get(name) for name in ("owner", "token", "ttl_s", "sent")])
     except (ValueError, RecursionError):  # a ValidationError is a ValueError
         return None
-
-
-@cache
-def _renewals() -> TypeAdapter[Renewal]:
-    """What reads documents."""
-    return TypeAdapter(Renewal)
