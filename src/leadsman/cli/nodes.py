@@ -3,12 +3,15 @@ of each app out. Pure."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.introspection.situation import when
 from leadsman.mqtt.answers import Json, object_in
 from leadsman.mqtt.connection import Received
-from leadsman.nodes.document import LIFE, Lacking, NodeDocument, read_document
+from leadsman.nodes.brief import LIFE
+
+if TYPE_CHECKING:
+    from leadsman.nodes.document import Lacking, NodeDocument
 
 OFFLINE, SILENT, LOST = "offline", "silent", "lost"
 """States besides those that a node says of itself: its status says that it is gone; its document is three TTL old; the
@@ -22,7 +25,7 @@ class Shown(NamedTuple):
 
     node: str
     state: str
-    document: NodeDocument | None
+    document: "NodeDocument | None"
     """None of a node of which only the status is there."""
 
     @property
@@ -42,7 +45,7 @@ class Shared(NamedTuple):
     unowned: tuple[str, ...]
     """The devices that no node owns, sorted, as far as their names are known."""
     unowned_count: int
-    lacking: tuple[Lacking, ...]
+    lacking: "tuple[Lacking, ...]"
     """The labels that no node has, and how many devices need them."""
 
 
@@ -109,7 +112,11 @@ def _shared(prefix: str, heard: _Heard, now: float) -> Shared:
 
 def _shown(node: str, payload: bytes, status: Mapping[str, Json] | None, now: float) -> Shown | None:
     """None for what says nothing about a node."""
-    document = read_document(node, payload)
+    document = None
+    if payload:
+        from leadsman.nodes.document import read_document  # only where nodes share an app: it imports pydantic
+
+        document = read_document(node, payload)
     gone = status is not None and status.get("state") == "offline"
     if document is None:
         return None if status is None else Shown(node, OFFLINE if gone else SILENT, None)
@@ -149,7 +156,7 @@ def _without_former_owners(nodes: tuple[Shown, ...]) -> tuple[Shown, ...]:
     return tuple(each._replace(state=LOST) if is_former(each) else each for each in nodes)
 
 
-def _is_old(document: NodeDocument, now: float) -> bool:
+def _is_old(document: "NodeDocument", now: float) -> bool:
     """Whether its node has not written it again for so long that a broker of MQTT 5 would have forgotten it. The clocks
     of both machines must agree for that; a document from the future is not old."""
     at: datetime | None = when(document["at"])
@@ -164,7 +171,7 @@ def _devices(page: Mapping[str, Json] | None) -> list[str]:
     return [name for name, entry in devices.items() if not (isinstance(entry, dict) and entry.get("enabled") is False)]
 
 
-def _unowned(here: list[NodeDocument], known: frozenset[str], registered: int) -> tuple[tuple[str, ...], int]:
+def _unowned(here: "list[NodeDocument]", known: frozenset[str], registered: int) -> tuple[tuple[str, ...], int]:
     """The devices that no node owns, and how many they are.
 
     A document that is a moment older says that a shard is free which another node has taken since; so what some node
@@ -186,12 +193,12 @@ def _unowned(here: list[NodeDocument], known: frozenset[str], registered: int) -
     return (), max(0, registered - sum(each["device_count"] for each in here))
 
 
-def _has_more(document: NodeDocument) -> bool:
+def _has_more(document: "NodeDocument") -> bool:
     """Whether a document has no room for the names of all devices that no node owns."""
     return len(document.get("unowned", ())) < document.get("unowned_count", 0)
 
 
-def _lacking(here: list[NodeDocument]) -> tuple[Lacking, ...]:
+def _lacking(here: "list[NodeDocument]") -> "tuple[Lacking, ...]":
     """What the nodes say that nobody can poll, each set of labels once."""
     found: dict[tuple[str, ...], int] = {}
     for document in here:

@@ -1,1 +1,1 @@
-"""What the nodes of one app say of themselves, retained at the broker, and what people ask of them."""
+"""Several machines that share one app: a pair, of which one acts, or a cluster, which divides the devices."""

@@ -16,6 +16,9 @@ be active. ``fenced``: it may not act, and stops what it did. ``draining``: it g
 and takes nothing."""
 STATES: tuple[State, ...] = get_args(State)
 
+LIFE = 3
+"""TTL after which the broker forgets the document of a node that is not written again (MQTT 5)."""
+
 
 class Brief(TypedDict):
     """A node, as the other nodes know it."""

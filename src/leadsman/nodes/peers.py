@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from leadsman.nodes.brief import Brief
-from leadsman.nodes.document import LIFE, NodeDocument, brief, read_document
+from leadsman.nodes.brief import LIFE, Brief
+from leadsman.nodes.document import NodeDocument, brief, read_document
 
 MOST = 256
 """Nodes that are kept."""

@@ -1,4 +1,4 @@
-"""What a node that shares an app says of itself at the broker, and how it is asked to drain."""
+"""Publishes the document of a node that shares an app, and takes requests to drain it."""
 
 import asyncio
 import logging
@@ -9,8 +9,8 @@ from typing import Literal, NamedTuple
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
-from leadsman.nodes.brief import Brief, State
-from leadsman.nodes.document import LIFE, Lacking, NodeDocument, NodeState, brief
+from leadsman.nodes.brief import LIFE, Brief, State
+from leadsman.nodes.document import Lacking, NodeDocument, NodeState, brief
 from leadsman.nodes.requests import Drain, DrainDoor, Drained
 from leadsman.text import clean, log_fields
 from leadsman.timing.clock import Clock, rfc3339
@@ -36,8 +36,8 @@ class NodeIdentity(NamedTuple):
 
 
 class NodeReport(ABC):
-    """Publishes the document of a node at each change and once a TTL, and takes requests to drain it. Subclasses say
-    what the node is.
+    """Publishes the document of a node at each change and once a TTL, and takes requests to drain it. Subclasses know
+    the state of the node.
 
     Args:
         identity: of the node.
@@ -91,8 +91,8 @@ class NodeReport(ABC):
         self._publish_now(self.state())
 
     def look(self) -> None:
-        """Publish the document if it is another one than before, or a TTL old. Nothing is said before the first call of
-        `publish`."""
+        """Publish the document if it is another one than before, or a TTL old. Nothing is published before the first
+        call of `publish`."""
         if self._handle is None:
             return
         state, due = self.state(), self._published_at + self._identity.ttl - EARLY

@@ -25,7 +25,6 @@ class SharedApp(Protocol):
     @property
     def leadsman(self) -> str:
         """The version of leadsman."""
-        ...
 
     @property
     def topics(self) -> Topics: ...
@@ -36,22 +35,18 @@ class SharedApp(Protocol):
     @property
     def variables(self) -> Mapping[str, str]:
         """Environment variables, which say where the health file and the service manager are."""
-        ...
 
     @property
     def keep_state(self) -> bool:
         """Whether the failure state of devices is kept, and shared among the nodes."""
-        ...
 
     @property
     def standby(self) -> "StandbySettings | None":
         """How a node of a pair is set; None outside a pair."""
-        ...
 
     @property
     def cluster(self) -> "ClusterSettings | None":
         """How a node of a cluster is set; None outside a cluster."""
-        ...
 
     @property
     def adapters(self) -> tuple[ManagedAdapter, ...]: ...
@@ -59,23 +54,18 @@ class SharedApp(Protocol):
     @property
     def handlers(self) -> "Sequence[Telemetry | Source | Command]":
         """Everything that is enabled."""
-        ...
 
     @property
     def readers(self) -> "Sequence[Telemetry | Source]":
         """The telemetries and sources that are enabled."""
-        ...
 
     @property
     def residents(self) -> Sequence[str]:
         """The devices that do not come and go with shards."""
-        ...
 
     @property
     def jobs(self) -> frozenset[str]:
         """The side jobs, which have no topics."""
-        ...
 
     def devices(self) -> frozenset[str]:
         """The devices that are enabled, without side jobs."""
-        ...

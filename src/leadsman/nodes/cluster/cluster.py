@@ -57,19 +57,15 @@ class ShardHomes(Protocol):
     @property
     def environment(self) -> Environment:
         """That of the app, which stays while shards come and go."""
-        ...
 
     def begin(self, key: str, names: Iterable[str], permitted: Callable[[], bool]) -> None:
         """Begin to read the devices of a shard. `permitted` is asked before any of their timers rings."""
-        ...
 
     async def stop(self, keys: Iterable[str], grace: float) -> int:
         """End all that runs for these shards. Returns how many calls are alive after `grace` seconds."""
-        ...
 
     def remove(self, keys: Iterable[str]) -> None:
         """Forget the devices of these shards, whose polls have ended."""
-        ...
 
 
 class Cluster:

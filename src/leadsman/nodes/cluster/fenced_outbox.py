@@ -19,7 +19,6 @@ class Fences(Protocol):
     def token(self, topic: str) -> int | None:
         """The fencing token for a topic of a device; 0 if this node may not act for it now. None for a topic of no
         device, which any node may publish to."""
-        ...
 
 
 class FencedOutbox(Outbox):

@@ -135,10 +135,10 @@ def _pages(signals: Mapping[str, float]) -> Iterator[bytes]:
 
 
 def _signals(payload: bytes) -> dict[str, float]:
-    """What a report says, as far as it says anything."""
+    """The signals in a report; those that are none are left out."""
     try:
         devices = json.loads(payload)["devices"] if len(payload) <= LONGEST else {}
-        said = devices.items()
+        signals = devices.items()
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return {}
-    return {name: signal for name, signal in said if type(signal) in (int, float) and abs(signal) <= _MOST}
+    return {name: signal for name, signal in signals if type(signal) in (int, float) and abs(signal) <= _MOST}

@@ -50,12 +50,12 @@ def is_heard(key: str) -> bool:
 
 
 class Other(NamedTuple):
-    """What another node said last of a device."""
+    """The latest report of another node about a device."""
 
     signal: float
     """dBm, on average."""
     at: float
-    """When it said so, in seconds of this node's clock."""
+    """When it came, in seconds of this node's clock."""
     better: int = 0
     """In how many reports in a row it was better by `BETTER`."""
     since: float = -math.inf

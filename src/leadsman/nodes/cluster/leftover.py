@@ -41,7 +41,7 @@ class LeftoverShards:
         """When they are over."""
 
     def restate(self, member: Member) -> None:
-        """This node says something else of itself. One that drains takes nothing, and waits from now on when it takes
+        """This node has changed. One that drains takes nothing, and waits from now on when it takes
         part again: what was free meanwhile is not left over."""
         self._member = member
         self._free_since.clear()

@@ -75,14 +75,14 @@ class ClusterNode:
         self._turn = asyncio.Lock()
         self._changed = asyncio.Event()
         self._restated = False
-        """Whether the node says something else of itself than the engine knows."""
+        """Whether the node has changed since the engine knew it last."""
         self._leftover = LeftoverShards(member, terms.ttl)
         self._at_rest: tuple[Snapshot, frozenset[str], frozenset[str]] | None = None
         """In which state the plan was to do nothing."""
 
     @property
     def member(self) -> Member:
-        """What this node says of itself."""
+        """This run of the node, as the engine has it."""
         return self._member
 
     def drain(self, draining: bool) -> None:

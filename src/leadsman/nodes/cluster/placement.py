@@ -67,7 +67,7 @@ def serving(member: Member, members: Iterable[Member]) -> Mapping[str, frozenset
     the membership of the first is over; it is one node, with what the later of the two has.
 
     Args:
-        member: the node that asks. It counts as what it says now, since the engine may have an earlier word of it.
+        member: the node that asks. It counts as it is now, since the engine may have an earlier state of it.
         members: all nodes, as the engine has them.
     """
     nodes = {other.node: other for other in members} | {member.node: member}

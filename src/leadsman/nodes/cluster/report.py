@@ -1,4 +1,4 @@
-"""What a node of a cluster says of itself."""
+"""The report of a node of a cluster."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping

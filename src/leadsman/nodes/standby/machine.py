@@ -1,7 +1,7 @@
 """Which node of an app may act, as a machine.
 
-The broker is the arbiter: it allows one session for a client id, so whoever connects with the id of the app ends the
-session of whoever had it, and that one cannot publish any more. The lease says when to do so, and when a node that
+The broker is the arbiter: it allows one session for a client id, so a node that connects with the id of the app ends
+the session of the node that had it, which cannot publish any more. The lease says when to do so, and when a node that
 hears nothing must stop on its own.
 
 =============  =======================================================================
@@ -245,12 +245,12 @@ def next_at(node: Node) -> float:
 
 def step(node: Node, event: Event, moment: Moment) -> Step:
     """What an event makes of a node, and what it has to do."""
-    before, node = node.view.lease, node._replace(view=_seen(node.view, event, moment.now))
+    before, node = node.view.lease, node._replace(view=_observe(node.view, event, moment.now))
     if isinstance(event, LeaseHeard) and event.lease is not None and event.lease == before:
         event = Tick()  # the broker has sent once more what it retains
     match node.state, event:
         case _, Drain(draining=draining) if draining != node.draining:
-            return _drained(node._replace(draining=draining), moment)
+            return _drain(node._replace(draining=draining), moment)
         case ((Released() | TakingOver() | Active()), Ended()):
             return node._replace(state=_standing_by(node.rule, moment, rest=False)), ()
         case Standby() | TakingOver(), Leave():
@@ -269,8 +269,8 @@ def step(node: Node, event: Event, moment: Moment) -> Step:
     return node, ()
 
 
-def _drained(node: Node, moment: Moment) -> Step:
-    """The owner stops the app, which gives the lease back; whoever stands by is asked when it may take over. A drain
+def _drain(node: Node, moment: Moment) -> Step:
+    """The owner stops the app, which gives the lease back; a node that stands by looks when it may take over. A drain
     that is undone while the app stops counts from then on."""
     match node.state:
         case TakingOver() | Active() if node.draining:
@@ -280,7 +280,7 @@ def _drained(node: Node, moment: Moment) -> Step:
     return node, ()
 
 
-def _seen(view: View, event: Event, now: float) -> View:
+def _observe(view: View, event: Event, now: float) -> View:
     match event:
         case Observing():
             return view._replace(since=now)
@@ -320,7 +320,7 @@ def _standby(node: Node, state: Standby, event: Event, moment: Moment) -> Step:
     if node.draining or moment.now < _take_over_at(node, state):
         return node, ()
     token = max(node.view.top + 1, moment.stamp)
-    if token > LARGEST_TOKEN:  # somebody else has written one that nothing can follow
+    if token > LARGEST_TOKEN:  # another client has written one that nothing can follow
         token = moment.stamp
     return node._replace(state=TakingOver(token, moment.now)), (Begin(token),)
 
@@ -329,24 +329,24 @@ def _owner(node: Node, state: TakingOver | Active, event: Event, moment: Moment)
     rule, now = node.rule, moment.now
     match event:
         case Disconnected(taken_over=True):
-            return _fenced(node, "the broker gave the session to another client", rest=True)
+            return _fence(node, "the broker gave the session to another client", rest=True)
         case Disconnected():
             return node._replace(state=state._replace(connected=False)), ()
         case Connected():
-            return _renewed(node._replace(state=state._replace(connected=True)), now)
+            return _renew(node._replace(state=state._replace(connected=True)), now)
         case LeaseHeard(lease=lease) if lease is not None and lease.owner == rule.owner:
-            return _confirmed(node, state, lease, now)
+            return _confirm(node, state, lease, now)
         case LeaseHeard(lease=lease) if lease is not None:
             if _beats(lease, state.token, rule.owner) or (isinstance(state, TakingOver) and not state.connected):
-                return _fenced(node, f"{lease.owner} has taken over", rest=False)
+                return _fence(node, f"{lease.owner} has taken over", rest=False)
         case LeaseHeard() if state.connected:
-            return _renewed(node, now)  # somebody has deleted it
+            return _renew(node, now)  # a client has deleted it
     if isinstance(state, Active) and now >= state.until:
-        return _fenced(node, f"the broker has confirmed no lease for {rule.ttl:g} s", rest=False)
+        return _fence(node, f"the broker has confirmed no lease for {rule.ttl:g} s", rest=False)
     if isinstance(state, TakingOver) and now >= state.since + rule.ttl:
-        return _fenced(node, f"the broker has not returned the lease within {rule.ttl:g} s", rest=True)
+        return _fence(node, f"the broker has not returned the lease within {rule.ttl:g} s", rest=True)
     if state.connected and now >= state.renew_at:
-        return _renewed(node, now)
+        return _renew(node, now)
     return node, ()
 
 
@@ -355,7 +355,7 @@ def _beats(lease: Renewal, token: int, owner: str) -> bool:
     return (lease.token, lease.owner) > (token, owner)
 
 
-def _confirmed(node: Node, state: TakingOver | Active, lease: Renewal, now: float) -> Step:
+def _confirm(node: Node, state: TakingOver | Active, lease: Renewal, now: float) -> Step:
     """Our own lease came back."""
     until = lease.sent + node.rule.ttl
     if lease.token != state.token or lease.sent > now or until <= now:
@@ -366,7 +366,7 @@ def _confirmed(node: Node, state: TakingOver | Active, lease: Renewal, now: floa
     return node._replace(state=active), ()
 
 
-def _renewed(node: Node, now: float) -> Step:
+def _renew(node: Node, now: float) -> Step:
     rule, state = node.rule, node.state
     if not isinstance(state, TakingOver | Active) or not may_connect(node, now):
         return node, ()
@@ -374,5 +374,5 @@ def _renewed(node: Node, now: float) -> Step:
     return node._replace(state=state), (Renew(Renewal(rule.owner, state.token, rule.ttl, now)),)
 
 
-def _fenced(node: Node, reason: str, *, rest: bool) -> Step:
+def _fence(node: Node, reason: str, *, rest: bool) -> Step:
     return node._replace(state=Fenced(reason, rest)), (Stop(reason),)

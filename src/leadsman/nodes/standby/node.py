@@ -62,7 +62,7 @@ _WORDS: Mapping[type[State], brief.State] = {
     Fenced: "fenced",
     Released: "standby",
 }
-"""What the node says that it is."""
+"""The states as the document of the node has them."""
 
 logger = logging.getLogger("leadsman")
 
@@ -73,7 +73,7 @@ def node_name() -> str:
 
 
 class Ownership(NamedTuple):
-    """What an app says of the node that owns it."""
+    """The node that owns the app, as heartbeat and introspection have it."""
 
     name: str
     token: int
@@ -120,7 +120,7 @@ class StandbyNode:
         self._changed = asyncio.Event()
         identity = NodeIdentity(self.name, "standby", ttl, *versions)
         self.report = StandbyReport(identity, topics, clock, self._publish_beside, self._role, self._drain)
-        """What it says of itself, and knows of the others."""
+        """Of this node; it knows the others."""
         primary = access.brokers.primary
         observed = f"{client_id}-standby-{self.name[-6:]}"
         connector = access.connector(primary)
@@ -153,7 +153,7 @@ class StandbyNode:
 
     @property
     def ownership(self) -> Ownership | None:
-        """What the app says of this node; None if it does not take over, and is not active."""
+        """This node as owner; None if it does not take over, and is not active."""
         state = self.state
         if not isinstance(state, TakingOver | Active):
             return None

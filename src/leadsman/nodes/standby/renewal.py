@@ -6,7 +6,6 @@ compared with a clock of another machine: `Renewal.sent` is of the owner's own c
 """
 
 import json
-from functools import cache
 from typing import Annotated, NamedTuple
 
 from pydantic import AfterValidator, BeforeValidator, Field, Strict, TypeAdapter
@@ -37,7 +36,7 @@ def _exact(sent: object) -> object:
 
 
 class Renewal(NamedTuple):
-    """What the owner of an app says of itself, each time that it renews its lease."""
+    """A lease, as its owner renews it."""
 
     owner: Annotated[str, Strict(), AfterValidator(_owner)]
     """The name of the node. Each process has another one."""
@@ -47,12 +46,15 @@ class Renewal(NamedTuple):
     """Seconds for which the lease holds after `sent`."""
     sent: Annotated[float, BeforeValidator(_exact), Field(strict=True)]
     """When it was written, seconds of the owner's own clock. It comes back to the owner as the proof that the broker
-    has this renewal; for all others it only says that two documents differ."""
+    has this renewal; for the others it only makes two documents differ."""
 
     def encode(self, until: str) -> bytes:
         """The document; `until` is for people who read it."""
         owner, token, ttl, sent = self
         return encode({"owner": owner, "token": token, "ttl_s": ttl, "sent": sent, "until": until})
+
+
+_RENEWALS = TypeAdapter(Renewal)
 
 
 def read_renewal(payload: bytes) -> Renewal | None:
@@ -61,12 +63,6 @@ def read_renewal(payload: bytes) -> Renewal | None:
         found = json.loads(payload) if len(payload) <= LARGEST else None
         if not isinstance(found, dict):
             return None
-        return _renewals().validate_python([found.get(name) for name in ("owner", "token", "ttl_s", "sent")])
+        return _RENEWALS.validate_python([found.get(name) for name in ("owner", "token", "ttl_s", "sent")])
     except (ValueError, RecursionError):  # a ValidationError is a ValueError
         return None
-
-
-@cache
-def _renewals() -> TypeAdapter[Renewal]:
-    """What reads documents."""
-    return TypeAdapter(Renewal)

@@ -1,5 +1,5 @@
-"""What a node of a pair says of itself, on the connection on which it observes the others: also while it stands by, and
-has no other one."""
+"""The report of a node of a pair. It goes through the connection on which the node observes the others, since a node
+that stands by has no other one."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
@@ -76,7 +76,7 @@ class StandbyReport(NodeReport):
         elif message.topic != self.topic:
             self.heard.hear(message.topic.removeprefix(self._above), message.payload)
         elif not message.payload and self._handle is not None:
-            self.publish()  # the will of a former connection of ours, or somebody has deleted it
+            self.publish()  # the will of a former connection of ours, or a client has deleted it
 
     def peers(self) -> Mapping[str, Brief]:
         """See `NodeReport`."""

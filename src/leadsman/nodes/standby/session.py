@@ -14,15 +14,12 @@ class Holder(Protocol):
 
     def permitted(self) -> bool:
         """Whether it may use the session now."""
-        ...
 
     def disconnected(self, relay: "Relay", *, taken_over: bool) -> None:
         """The connection was lost."""
-        ...
 
     def leave(self) -> None:
         """The connection is about to be closed."""
-        ...
 
 
 class Relay:

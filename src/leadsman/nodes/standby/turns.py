@@ -37,12 +37,12 @@ class _Signs:
         self.period = PERIOD if watchdog is None else min(PERIOD, watchdog / 2)
         """Seconds between two signs."""
 
-    def give(self, words: str) -> None:
+    def give(self, text: str) -> None:
         if self._notifier is not None:
-            self._notifier.send("READY=1", f"STATUS={words}", "WATCHDOG=1")
+            self._notifier.send("READY=1", f"STATUS={text}", "WATCHDOG=1")
         if self._path is not None:
             with contextlib.suppress(OSError):  # the app reports it as soon as it is active
-                write_health(self._path, HealthSummary(time.monotonic(), self.period, True, words))
+                write_health(self._path, HealthSummary(time.monotonic(), self.period, True, text))
 
     def close(self) -> None:
         if self._notifier is not None:
@@ -111,8 +111,8 @@ async def serve_in_turns(serve: Serve[A], app: A, access: Access, stopping: asyn
 async def _turn_comes(node: StandbyNode, stopping: asyncio.Event, signs: _Signs) -> bool:
     """Wait until this node takes over. False if the process is to stop."""
     while not stopping.is_set():
-        words = "stands by" if node.owner is None else f"stands by for {clean(node.owner)}"
-        signs.give("drains" if node.draining else words)
+        text = "stands by" if node.owner is None else f"stands by for {clean(node.owner)}"
+        signs.give("drains" if node.draining else text)
         if await node.turn_or(stopping, signs.period):
             return True
     return False
