@@ -78,6 +78,11 @@ class Observer:
         self.report: NodeReport | None = None
         """What tells and hears of the nodes. Set it before `run`."""
 
+    @property
+    def blind(self) -> str | None:
+        """Why the lease is not observed just now; None if it is."""
+        return None if self._observing.is_set() else self._reason or "it has not been read yet"
+
     async def run(self) -> None:
         """Observe until cancelled."""
         while True:
