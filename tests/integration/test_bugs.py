@@ -46,6 +46,12 @@ def subscribe(app):
         bug()
 
 
+def fed_by_messages(app):
+    @app.subscribe("other/topic", device="d")
+    async def other(x: int) -> dict[str, int]:
+        return bug()
+
+
 def plain_command(app):
     @app.command("d")
     def set_it(x: int) -> None:
@@ -95,6 +101,24 @@ def wedged_adapter(app):
     return app
 
 
+def opening_adapter(app):
+    app = App("app", adapters=(Typo(),))
+
+    @app.telemetry("d", interval="5s")
+    async def poll(typo: Typo) -> dict[str, int]:
+        return {"t": 1}
+
+    return app
+
+
+class Typo:
+    async def __aenter__(self):
+        bug()
+
+    async def __aexit__(self, *exc_info):
+        pass
+
+
 class Stick:
     async def __aenter__(self):
         return self
@@ -109,11 +133,13 @@ KINDS = {
     "source": source,
     "command": command,
     "subscribe": subscribe,
+    "subscribe, for a device": fed_by_messages,
     "plain command": plain_command,
     "lifespan": lifespan,
     "on_failure": on_failure,
     "publish rule": publish_rule,
     "on_wedged_adapter": wedged_adapter,
+    "an adapter that opens": opening_adapter,
 }
 NO_KIND = {"register"}
 """Methods that register a handler of any of these kinds."""

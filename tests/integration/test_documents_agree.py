@@ -11,8 +11,8 @@ from leadsman.testing import Harness, Scripted, fail, hang
 READING = {"t": 21.5}
 BEFORE_STALE = {HELD, ISOLATED, CIRCUIT_OPEN, DEFERRED, STALE}
 """The statuses that a stale device may have: they stand before staleness, or are it."""
-TOLD = 1.1
-"""Seconds within which a change by time is told, and a slot of the timers."""
+TOLD = 1.001
+"""Seconds within which a change by time is told, and what floats round."""
 
 
 def pause(seconds):

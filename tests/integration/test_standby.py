@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import json
 import logging
 
@@ -236,6 +237,26 @@ def test_a_broker_that_is_away_longer_than_the_ttl_stops_the_polls_until_it_is_b
     run(3)
 
     assert len(node.polls) > polled
+
+
+@pytest.mark.parametrize("away", [0.3, 0.6, 2.0])
+def test_a_broker_that_comes_and_goes_is_no_second_client_and_costs_no_takeover(start, run, broker, caplog, away):
+    owner = start(broker)
+    run(5)
+    other = start(broker)
+    run(15)
+
+    for _ in range(8):
+        broker.stop()
+        run(away)
+        broker.start()
+        run(3)
+    run(10)
+
+    assert "another client" not in caplog.text
+    assert "stops polling" not in caplog.text
+    assert max(after - before for before, after in itertools.pairwise(owner.polls)) < 1.5
+    assert (owner.entered, other.entered) == (1, 0)
 
 
 def test_garbage_at_the_lease_changes_nothing(start, run, broker):

@@ -1,4 +1,5 @@
 import asyncio
+import inspect
 
 import pytest
 
@@ -127,6 +128,19 @@ def test_an_adapter_that_fails_its_probe_is_reopened(harness):
 
     assert stick.opens == 2
     assert running.states("d")
+
+
+def test_what_a_probe_raises_is_logged_with_its_place(harness, caplog):
+    class Typo(Probed):
+        async def probe(self):
+            return self.radio
+
+    harness(app_with(Typo())).run("1m")
+
+    (line,) = [each for each in caplog.messages if "failed polls in a row" in each]
+    place = f"test_wedged.py:{inspect.getsourcelines(Typo.probe)[1] + 1}"
+    assert line.startswith("Typo: 3 failed polls in a row; it is closed and opened again; its probe: AttributeError: ")
+    assert line.endswith(f"({place})")
 
 
 def test_one_dead_device_of_several_is_no_fault_of_the_bus(harness):

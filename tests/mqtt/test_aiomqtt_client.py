@@ -1,6 +1,5 @@
 import asyncio
 import contextlib
-import socket
 import threading
 import time
 
@@ -13,6 +12,7 @@ from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import ConnAck, Connect
 from leadsman.mqtt.message import Message
 from leadsman.timing.clock import Clock
+from leadsman_rigs.byte_broker import CONNACK, ByteBroker, Line
 
 
 class Client:
@@ -63,24 +63,26 @@ def test_an_acknowledgement_that_nothing_asked_for_puts_no_traceback_into_the_lo
     assert caplog.records == []
 
 
+@pytest.mark.parametrize("scheme", ["mqtt", "ws"])
+@pytest.mark.parametrize("protocol", ["3.1.1", "5.0"])
 @pytest.mark.parametrize("forgotten", [False, True])
-def test_what_is_unsent_at_a_reset_is_not_sent(forgotten):
-    over, received = threading.Event(), []
+def test_what_is_unsent_at_a_reset_is_not_sent(scheme, protocol, forgotten):
+    over, read, received = threading.Event(), threading.Event(), []
 
-    def serve(server):
-        peer, _ = server.accept()
-        with peer:
-            peer.recv(1024)
-            peer.sendall(b"\x20\x02\x00\x00")  # CONNACK of MQTT 3.1.1
-            over.wait(30)
-            with contextlib.suppress(ConnectionResetError):
-                while data := peer.recv(1 << 20):
-                    received.append(len(data))
+    def serve(peer):
+        Line(peer, scheme, CONNACK[protocol])
+        over.wait(30)
+        with contextlib.suppress(ConnectionResetError):
+            while data := peer.sock.recv(1 << 20):
+                received.append(len(data))
+        read.set()
 
-    async def publish(port):
-        broker = Broker("127.0.0.1", port)
+    async def publish(url):
         connection = await connect(
-            broker, Clock(time.monotonic, time.time), Connect("me", "3.1.1", None, b""), Listener()
+            Broker.from_url(url.replace("mqtt", scheme)),
+            Clock(time.monotonic, time.time),
+            Connect("me", protocol, None, b""),
+            Listener(),
         )
         written = 0
         for _ in range(20):
@@ -90,12 +92,10 @@ def test_what_is_unsent_at_a_reset_is_not_sent(forgotten):
         connection.reset() if forgotten else connection.abort()
         return written
 
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        thread = threading.Thread(target=serve, args=[server])
-        thread.start()
-        written = asyncio.run(publish(server.getsockname()[1]))
+    with ByteBroker(serve) as server:
+        written = asyncio.run(publish(server.url))
         over.set()
-        thread.join(30)
+        assert read.wait(30)
 
     assert sum(received) < written
     assert (sum(received) < 1 << 20) is forgotten  # what had left this side before is with the other one

@@ -1,9 +1,6 @@
 """A broker that sends more than an app takes, to the client for MQTT 3.1.1 and WebSockets: nothing of it is kept."""
 
 import asyncio
-import base64
-import hashlib
-import struct
 
 import pytest
 
@@ -12,45 +9,14 @@ from leadsman.mqtt import aiomqtt_client
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import LARGEST_PACKET, Connect
 from leadsman.timing.clock import system_clock
-from leadsman_rigs.byte_broker import ByteBroker
+from leadsman_rigs.byte_broker import CONNACK, ByteBroker, Line
 from leadsman_rigs.one_connection import Hooks
 
-CONNACK = {"3.1.1": b"\x20\x02\x00\x00", "5.0": b"\x20\x03\x00\x00\x00"}
 HUGE = 100 * 2**20
 """Bytes that a broker tries to send."""
 MOST = 16 * 2**20
 """Bytes that it may get rid of until it notices: what two systems keep on the way."""
 WAYS = [("mqtt", "3.1.1"), ("mqtt", "5.0"), ("ws", "3.1.1"), ("ws", "5.0")]
-
-
-class Line:
-    """A connection as a broker has it, over TCP or a WebSocket."""
-
-    def __init__(self, peer, scheme, greeting=b""):
-        self.sock, self.sent = peer.sock, 0
-        self._frame = scheme == "ws"
-        if self._frame:
-            head = b""
-            while not head.endswith(b"\r\n\r\n"):
-                head += self.sock.recv(1)
-            key = next(each for each in head.split(b"\r\n") if each.lower().startswith(b"sec-websocket-key: "))[19:]
-            accept = base64.b64encode(hashlib.sha1(key + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest())
-            self.sock.sendall(
-                b"HTTP/1.1 101 x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: "
-                + accept
-                + b"\r\nSec-WebSocket-Protocol: mqtt\r\n\r\n"
-            )
-        self.sock.recv(1000)  # CONNECT
-        self.send(greeting)
-
-    def send(self, packet, claimed=0):
-        """Send a packet; one that is claimed to be longer is filled up with zeros."""
-        length = max(len(packet), claimed)
-        self.sock.sendall((b"\x82\x7f" + struct.pack("!Q", length) if self._frame else b"") + packet)
-        left = length - len(packet)
-        while left:
-            left -= self.sock.send(bytes(min(left, 2**16)))
-            self.sent = length - left
 
 
 def fixed(kind, length):

@@ -64,7 +64,10 @@ class ManagedAdapter:
                 return {}
             return {str(name): plain(value, str(name)) for name, value in self.adapter.health.items()}
         except Exception as error:  # a user's property may raise; introspection must show the rest
-            return {"fault": f"{type(error).__name__}: {describe(error)}"}
+            from leadsman.places import place_of
+
+            place = place_of(error)
+            return {"fault": f"{type(error).__name__}: {describe(error)}" + (f" ({place})" if place else "")}
 
     @property
     def transient_errors(self) -> tuple[type[Exception], ...]:
@@ -89,6 +92,11 @@ class ManagedAdapter:
         except Exception:  # a user's property may raise; introspection must show the rest
             return None
         return None if resource is None else resource.kind
+
+    @property
+    def supports_probe(self) -> bool:
+        """Whether the adapter can check itself."""
+        return isinstance(self.adapter, SupportsProbe)
 
     @property
     def supports_reset(self) -> bool:
@@ -144,17 +152,16 @@ class ManagedAdapter:
         self._reopening.set()
         return True
 
-    async def probe(self) -> bool:
-        """Whether `probe` reports that the adapter works. False for an adapter without `probe`."""
+    async def probe(self) -> BaseException | None:
+        """None if `probe` reports that the adapter works, else what it raised: it does not work then, whatever that is.
+        An adapter that has no `probe`, or is not open, does not work either."""
         if not isinstance(self.adapter, SupportsProbe) or not self._is_open:
-            return False
+            return DeviceUnavailable("it is not open" if self.supports_probe else "it has no probe")
         try:
             async with asyncio.timeout(PROBE_TIMEOUT):
-                return (
-                    await outcome_in_own_task(self.adapter.probe)
-                ).error is None  # it is not well, whatever it raises
-        except TimeoutError:
-            return False
+                return (await outcome_in_own_task(self.adapter.probe)).error
+        except TimeoutError as late:
+            return late
 
     async def _shut(self, environment: Environment) -> None:
         self._is_open, self._error = False, DeviceUnavailable("it is being opened again")

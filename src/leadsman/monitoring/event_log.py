@@ -34,7 +34,7 @@ from leadsman.events import (
     SubscriptionFailed,
 )
 from leadsman.log_lines import Lines, left_out_before, others
-from leadsman.monitoring.bugs import Tracebacks, placed
+from leadsman.monitoring.bugs import Tracebacks, is_bug, placed
 from leadsman.resilience.verdict import REASONS
 from leadsman.text import clean, counted, describe, log_fields
 from leadsman.timing.durations import human
@@ -193,10 +193,11 @@ class Log:
                 logger.debug("%s was %s", adapter, how, extra=log_fields(f"adapter {how}", adapter=adapter))
             case AdapterFailed(adapter=adapter, error=error):
                 wait = human(round(event.retry_in, 1))
+                why = placed(error) if is_bug(error) else describe(error)
+                text = f"{adapter} cannot be opened: {why}; next attempt in {wait}"
+                text = "\n".join([text, *self._tracebacks.lines(f"opening {adapter}", error)])
                 about = log_fields("adapter failed", adapter=adapter, error_type=type(error).__name__)
-                logger.warning(
-                    "%s cannot be opened: %s; next attempt in %s", adapter, describe(error), wait, extra=about
-                )
+                logger.warning("%s", text, extra=about)
             case StateFailed(file=file, error=error):
                 about = log_fields("state failed", file=file, error_type=type(error).__name__)
                 logger.warning(

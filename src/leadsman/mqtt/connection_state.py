@@ -11,7 +11,9 @@ bad credentials, not    5, 10, 20 s, then every 60 s: a person mends it, and wai
 authorised, certificate it; but some brokers ban impatient clients
 version not supported   the other version, at once; after both, as host silent
 connections that end    5 s, doubling to 60 s: another client has the same client id.
-within seconds          From the third on, or at once with the reason code 0x8E
+within seconds          From the fourth on, or at once with the reason code 0x8E.
+                        After the third 0.02–0.05 s: a broker that went away is
+                        still away then, and refuses the attempt
 … with messages in      as cut; 0.1–0.8 s when others got through: it is a message
 flight                  that the broker closes on, see `leadsman.mqtt.suspects`
 no CONNACK at all       the other version the third time; where this one has worked
@@ -47,9 +49,12 @@ NO_CONNACK, NO_CONNACK_CONFIRMED = 2, 4
 """Connections in a row without a CONNACK before the other version is tried: at first, and if this one has worked."""
 DAY = 86400.0
 """Seconds until 5.0 is tried again where 3.1.1 works: brokers are upgraded."""
-SHORT_LIVED = 3
-"""So many connections that end within seconds of CONNACK with nothing in flight mean another client with our id: each
-connection of one client takes the session of the other over."""
+SHORT_LIVED = 4
+"""So many connections that end within seconds of CONNACK with nothing in flight, and no attempt that fails in between,
+mean another client with our id: each connection of one client takes the session of the other over."""
+PROOF = (0.02, 0.05)
+"""Seconds: the range of the wait before the last of them. A twin hinders no attempt, however early; a broker that comes
+and goes does."""
 IN_USE = (5.0, 60.0)
 """Seconds: the first and the longest wait then, drawn apart so that the two clients do not meet at every turn."""
 CREDENTIALS = frozenset({0x86, 0x87, 0x8C})
@@ -160,6 +165,8 @@ def failed(
     session = _version_after(session, now, lived=lived, no_connack=no_connack)
     if short_lived and client_id_in_use(session):
         return session, _in_use_wait(session, draw)
+    if short_lived and session.short_lived == SHORT_LIVED - 1:
+        return session, PROOF[0] + (PROOF[1] - PROOF[0]) * draw
     if now - since < FIRST_MINUTE:
         low, high = TOGETHER if lasted else QUICK
         return session._replace(failures=0), low + (high - low) * draw

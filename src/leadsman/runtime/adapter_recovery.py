@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from leadsman.adapters.managed import ManagedAdapter
 from leadsman.errors import TransientError
 from leadsman.events import AppFault, AttemptFailed, Event, PollFailed, ReadingTaken, long_failing
+from leadsman.monitoring.bugs import placed
 from leadsman.registration.injection import Dependencies
 from leadsman.resilience.environment import Environment
 from leadsman.text import log_fields
@@ -82,19 +83,23 @@ class AdapterRecovery:
     async def _escalate(self, escalation: Escalation) -> None:
         """Take the next step, unless the adapter works."""
         adapter, failures = escalation.adapter, escalation.failures
-        if await adapter.probe():
+        error = await adapter.probe()
+        if error is None:
             return
+        probed = f"; its probe: {placed(error)}" if adapter.supports_probe else ""
         steps = ["reopen", *(["reset"] if adapter.supports_reset else []), *(["hook"] if self._last_resort else [])]
         step = steps[escalation.step % len(steps)]
         escalation.step += 1
         if step == "hook":
-            await self._call_hook(adapter, failures)
+            await self._call_hook(adapter, failures, probed)
         elif adapter.reopen(with_reset=step == "reset"):
-            _warn(failures, "%s: %d failed polls in a row; it is %s", adapter.label, failures, _DONE[step])
+            text = "%s: %d failed polls in a row; it is %s%s"
+            _warn(failures, text, adapter.label, failures, _DONE[step], probed)
 
-    async def _call_hook(self, adapter: ManagedAdapter, failures: int) -> None:
+    async def _call_hook(self, adapter: ManagedAdapter, failures: int, probed: str) -> None:
         assert self._last_resort is not None  # otherwise there is no such step
-        _warn(failures, "%s: %d failed polls in a row; the last resort is called", adapter.label, failures)
+        text = "%s: %d failed polls in a row; the last resort is called%s"
+        _warn(failures, text, adapter.label, failures, probed)
         try:
             async with asyncio.timeout(HOOK_TIMEOUT):
                 await self._last_resort(adapter.label, failures)

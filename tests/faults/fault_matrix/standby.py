@@ -124,7 +124,7 @@ def forged_lease(stand: Stand) -> None:
 
 def publishes(stand: Stand, job: Job) -> bool:
     """Whether a reading of this node came."""
-    since = min(polls(job))
+    since = min(polls(job), default=time.time())
     states = [payload for topic, payload in list(stand.heard) if topic.endswith("/state")]
     return any(json.loads(payload)["at"] >= since for payload in states)
 

@@ -16,6 +16,7 @@ from leadsman.nodes.lease.jetstream import JetStreamStore
 from leadsman.nodes.lease.jetstream_bucket import OPENING, in_batches
 from leadsman.nodes.lease.lease import Member, Terms
 from leadsman_rigs.nats_server import NatsServer, nats_cluster
+from leadsman_rigs.proxy import Proxy
 
 pytestmark = pytest.mark.system
 
@@ -319,6 +320,22 @@ def test_a_url_that_cannot_be_read_is_refused_with_an_example(url):
     with pytest.raises(InvalidValue, match="write nats://one:4222,nats://two:4222") as refused:
         store(url)
     assert "secret" not in str(refused.value)
+
+
+def test_a_server_far_away_is_used_since_the_answer_to_an_earlier_attempt_counts(server):
+    """There and back takes 1.2 s, and a request is sent again after 1 s."""
+    terms = Terms("house", ttl=15.0, shards=8)
+
+    async def scenario():
+        with Proxy(server.port) as road:
+            road.up.delay = road.down.delay = 0.6
+            async with store(f"nats://127.0.0.1:{road.port}", terms=terms) as a:
+                lease = (await a.acquire(["k"])).granted["k"]
+                assert await a.renew([lease]) == {"k": lease}
+            async with store(server.url, "b", terms) as b:
+                assert (await b.acquire(["k"])).granted == {}
+
+    asyncio.run(scenario())
 
 
 def test_requests_that_are_given_up_before_they_begin_are_never_made():

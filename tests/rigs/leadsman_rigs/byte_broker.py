@@ -3,7 +3,9 @@
 Each connection runs a function of its `Peer` in a thread, and ends with it.
 """
 
+import base64
 import contextlib
+import hashlib
 import socket
 import struct
 import threading
@@ -12,6 +14,8 @@ import time
 import mqtt5
 
 AT_LEAST_ONCE = mqtt5.QoS.AT_LEAST_ONCE
+CONNACK = {"3.1.1": b"\x20\x02\x00\x00", "5.0": b"\x20\x03\x00\x00\x00"}
+"""What accepts a connection, in each version of MQTT."""
 
 
 class Gone(Exception):
@@ -150,3 +154,33 @@ class ByteBroker:
             pass
         except Exception as error:
             self.faults.append(error)
+
+
+class Line:
+    """A connection as a broker has it, over TCP or a WebSocket."""
+
+    def __init__(self, peer, scheme, greeting=b""):
+        self.sock, self.sent = peer.sock, 0
+        self._frame = scheme == "ws"
+        if self._frame:
+            head = b""
+            while not head.endswith(b"\r\n\r\n"):
+                head += self.sock.recv(1)
+            key = next(each for each in head.split(b"\r\n") if each.lower().startswith(b"sec-websocket-key: "))[19:]
+            accept = base64.b64encode(hashlib.sha1(key + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest())
+            self.sock.sendall(
+                b"HTTP/1.1 101 x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: "
+                + accept
+                + b"\r\nSec-WebSocket-Protocol: mqtt\r\n\r\n"
+            )
+        self.sock.recv(1000)  # CONNECT
+        self.send(greeting)
+
+    def send(self, packet, claimed=0):
+        """Send a packet; one that is claimed to be longer is filled up with zeros."""
+        length = max(len(packet), claimed)
+        self.sock.sendall((b"\x82\x7f" + struct.pack("!Q", length) if self._frame else b"") + packet)
+        left = length - len(packet)
+        while left:
+            left -= self.sock.send(bytes(min(left, 2**16)))
+            self.sent = length - left

@@ -9,7 +9,7 @@ import socket
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from leadsman.errors import BrokerError
+from leadsman.errors import BrokerError, NotListening
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Connect, Connection, ConnectionListener, Connector
 from leadsman.mqtt.link import Access
@@ -226,7 +226,13 @@ class StandbyNode:
 
     async def _connect(self, connector: Connector, packet: Connect, listener: ConnectionListener) -> Connection:
         """Connect for the app, once the lease was read and names no other node. Only the connection with the id of the
-        app says who owns it; one beside it, as the last will of discovery has, carries no lease."""
+        app says who owns it; one beside it, as the last will of discovery has, carries no lease.
+
+        While the lease is not observed, the app's attempts fail at once. That tells the link that the broker is away,
+        and that no second client ends its connections; a wait until it is back would not.
+        """
+        if packet.client_id == self._client_id and (why := self.observer.blind) is not None:
+            raise NotListening(why)
         await self.observer.read_again()
         if not self.permitted():
             await self._loop.create_future()  # the app is being stopped

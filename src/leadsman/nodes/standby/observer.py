@@ -77,6 +77,11 @@ class Observer:
         self.snapshots: Snapshots | None = None
         """What keeps the failure state of the devices; None if it is not shared. Set it before `run`."""
 
+    @property
+    def blind(self) -> str | None:
+        """Why the lease is not observed just now; None if it is."""
+        return None if self._observing.is_set() else self._reason or "it has not been read yet"
+
     async def run(self) -> None:
         """Observe until cancelled."""
         while True:
