@@ -14,6 +14,7 @@ from leadsman.mqtt.topic_queue import (
     CAUSES,
     COPY,
     MOST_BEFORE,
+    NEVER,
     SETTLED,
     UNSTORED,
     Cause,
@@ -326,7 +327,7 @@ class Queues:
         this one waits now, in place of the other."""
         last = queue.waiting[-1]
         if item.number < last.number:
-            self._supersede(item)
+            self._supersede(item, last)
             return False
         if item.row == UNSTORED:
             self.take_place(last, item)
@@ -334,13 +335,16 @@ class Queues:
                 self._keeper.waits(last)
             return False
         queue.waiting[-1] = item
-        self._supersede(last)
+        self._supersede(last, item)
         return True
 
-    def _supersede(self, item: Item) -> None:
-        """Forget a message, since there is a newer one."""
+    def _supersede(self, item: Item, newer: Item | None = None) -> None:
+        """Forget a message, since a newer one arrived, or `newer` waits."""
         _is_replaced(item.message)
         item.message = item.message._replace(receipt=None)
+        if newer is not None and item.row > UNSTORED and self._keeper is not None:
+            row, item.row = item.row, NEVER
+            self._keeper.superseded(row, newer)
         self._forget(item)
 
     def _listed_in(self, item: Item) -> deque[Item]:

@@ -182,6 +182,11 @@ class Keeper(Protocol):
         """A row is of no use any more: its reading arrived or was dropped."""
         ...
 
+    def superseded(self, row: int, newer: Item) -> None:
+        """The reading of a row is not sent any more, since a newer one of its topic waits. The row stays until that one
+        is on disk or arrived."""
+        ...
+
 
 class TopicQueue:
     """The messages of a topic that wait, and what is known of those in flight."""
