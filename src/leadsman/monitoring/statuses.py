@@ -106,8 +106,8 @@ class Statuses:
         return all(word in WELL for word, number in self.counts.items() if number)
 
     def is_fresh(self, now: float) -> bool:
-        """Whether some device has fresh data, or all of them wait on purpose: the app shows a sign of life. Devices that
-        never become stale prove nothing, and are left out."""
+        """Whether some device has fresh data, or all wait on purpose: the app shows a sign of life. Devices that never
+        become stale prove nothing, and are left out."""
         devices = {
             name: health
             for name, health in self.records.items()
