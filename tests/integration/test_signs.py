@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from leadsman import App
+from leadsman import App, RetryRequested
 from leadsman.monitoring.watchdog import HEALTH_FILE, OVERDUE, PERIOD, Notifier, health_file, read_health
 from leadsman.testing import Outages, Scripted, fail
 
@@ -92,6 +92,37 @@ def test_the_watchdog_is_fed_twice_per_period_while_any_data_is_fresh(harness, m
     assert set(fed[1:12]) == {5}
     assert set(fed[20:59]) == {0}  # a minute after the last reading
     assert set(fed[62:]) == {5}
+
+
+WAITING = [(fail(10_000), {"on_failure": "hold"}), (fail(10_000, RetryRequested("1d")), {})]
+
+
+@pytest.mark.parametrize(("step", "options"), WAITING, ids=["held", "deferred"])
+def test_the_watchdog_is_not_fed_because_one_device_of_two_waits_on_purpose(
+    harness, manager, environment, step, options
+):
+    environment["WATCHDOG_USEC"] = "4000000"
+    app = app_with(d=Outages(READING, [("2m", "10m")]))
+    app.add_telemetry("waits", Scripted(step), interval=10, stale_after="1m", **options)
+    running = harness(app)
+
+    fed = [fed_within_ten_seconds(running, manager) for _ in range(90)]
+
+    assert set(fed[1:12]) == {5}
+    assert set(fed[20:59]) == {0}
+    assert set(fed[62:]) == {5}
+
+
+@pytest.mark.parametrize(("step", "options"), WAITING, ids=["held", "deferred"])
+def test_the_watchdog_is_fed_while_all_devices_wait_on_purpose(harness, manager, environment, step, options):
+    environment["WATCHDOG_USEC"] = "4000000"
+    app = App("app")
+    app.add_telemetry("waits", Scripted(step), interval=10, stale_after="1m", **options)
+    running = harness(app)
+
+    fed = [fed_within_ten_seconds(running, manager) for _ in range(30)]
+
+    assert set(fed[1:]) == {5}
 
 
 def test_an_app_of_commands_only_has_nothing_to_be_stale(harness, manager, environment):

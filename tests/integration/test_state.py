@@ -131,6 +131,14 @@ def test_a_deferral_holds(life):
     assert again.calls[0] == pytest.approx(1200, abs=61)
 
 
+def test_a_device_that_asked_for_a_pause_is_deferred_after_a_restart_too_and_not_stale(life):
+    life(Scripted(fail(99, RetryRequested("30m"))), "10s", interval="1m", stale_after="2m")
+
+    running = life(Scripted(READING), "30m", at=600, interval="1m", stale_after="2m")
+
+    assert list(dict.fromkeys(running.statuses("d"))) == ["deferred", "ok"]
+
+
 def test_a_held_device_is_still_held_and_can_be_released(life):
     life(Scripted(fail(99)), "10s", interval="1m", on_failure="hold")
     again = Scripted(READING)

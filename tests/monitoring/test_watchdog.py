@@ -1,10 +1,11 @@
 """What the watchdog says of an app: whether any data is fresh, and a summary in one line."""
 
+import math
 from types import SimpleNamespace
 
 import pytest
 
-from leadsman.events import CircuitMoved, DeviceHeld, PollFailed, ReadingTaken
+from leadsman.events import CircuitMoved, DeviceHeld, DeviceLeft, PollDeferred, PollFailed, ReadingTaken
 from leadsman.monitoring.health import HealthRecords
 from leadsman.monitoring.statuses import Statuses
 from leadsman.monitoring.watchdog import Watchdog
@@ -15,15 +16,17 @@ STALE_AFTER = 100.0
 class Watched:
     """A watchdog over devices that were read at 0 s."""
 
-    def __init__(self, *devices, jobs=(), commands=()):
+    def __init__(self, *devices, jobs=(), commands=(), never_stale=()):
         self.records = HealthRecords()
         for name in (*devices, *jobs):
             self.records.register(name, STALE_AFTER, 0.0)
+        for name in never_stale:
+            self.records.register(name, math.inf, 0.0)
         for name in commands:
             self.records.register_idle(name, 0.0)
         self.statuses = Statuses(self.records, 0.0, frozenset(jobs))
         self.watchdog = Watchdog({}, self.statuses, SimpleNamespace(up=True), None)
-        for name in (*devices, *jobs):
+        for name in (*devices, *jobs, *never_stale):
             self.see(ReadingTaken(name, 0.0, 0.0, 0.1))
 
     def see(self, event):
@@ -71,12 +74,51 @@ def test_staleness_is_seen_even_if_the_statuses_are_late():
     assert not watched.watchdog.look(STALE_AFTER + 1)[0]
 
 
-@pytest.mark.parametrize("event", [DeviceHeld("attic", "", 1.0, 1.0), CircuitMoved("attic", "isolated", 0, 1.0, 1.0)])
-def test_a_device_that_waits_for_a_person_is_no_reason_for_a_restart(event):
+WAITS = {
+    "held": DeviceHeld("attic", "", 1.0, 1.0),
+    "isolated": CircuitMoved("attic", "isolated", 0, 1.0, 1.0),
+    "deferred": PollDeferred("attic", 20 * STALE_AFTER, "sleeps", 1.0, 1.0),
+    "left": DeviceLeft("attic", "its battery is low", 1.0, 1.0),
+}
+
+
+@pytest.mark.parametrize("event", WAITS.values(), ids=WAITS)
+def test_a_device_that_waits_on_purpose_is_no_reason_for_a_restart(event):
     watched = Watched("attic")
     watched.see(event)
 
     assert watched.look(10 * STALE_AFTER)[0]
+
+
+@pytest.mark.parametrize("event", WAITS.values(), ids=WAITS)
+def test_a_device_that_waits_on_purpose_is_no_sign_of_life_for_the_others(event):
+    watched = Watched("attic", "cellar", "hall")
+    watched.see(event)
+
+    assert watched.look(STALE_AFTER)[0]
+    assert not watched.look(STALE_AFTER + 1)[0]
+    watched.see(ReadingTaken("hall", STALE_AFTER + 2, 1.0, 0.1))
+    assert watched.look(STALE_AFTER + 3)[0]
+
+
+def test_nothing_is_wrong_when_all_devices_wait_on_purpose_for_several_reasons():
+    watched = Watched("attic", "cellar")
+    watched.see(DeviceHeld("attic", "", 1.0, 1.0))
+    watched.see(PollDeferred("cellar", 5 * STALE_AFTER, "sleeps", 1.0, 1.0))
+
+    assert watched.look(6 * STALE_AFTER)[0]
+    assert not watched.look(6 * STALE_AFTER + 2)[0]  # the pause is over, and no reading came
+
+
+def test_a_device_that_never_becomes_stale_is_no_sign_of_life_for_the_others():
+    watched = Watched("attic", never_stale=["door"])
+
+    assert watched.look(STALE_AFTER)[0]
+    assert not watched.look(STALE_AFTER + 1)[0]
+
+
+def test_an_app_whose_devices_never_become_stale_is_well():
+    assert Watched(never_stale=["door"]).look(1e6) == (True, "1 of 1 device ok; connected")
 
 
 def test_side_jobs_and_devices_of_commands_do_not_count():

@@ -128,6 +128,12 @@ class Life:
         else:
             self.backlog.failed(batch, delete, overtaken=overtaken)
 
+    def end_write_on_a_full_disk(self, batch, rows, delete, overtaken):
+        """Nothing can be added. Rows of no use are deleted all the same."""
+        evicted = self.disk.write([], delete, overtaken) if rows and (delete or overtaken) else []
+        self.dropped += self.backlog.written([], evicted)
+        self.backlog.failed(batch, delete, overtaken=overtaken)
+
     def page(self):
         wanted = self.backlog.wanted(WINDOW)
         if wanted:
@@ -984,6 +990,69 @@ class TestNewest:
         life.commit()
         assert (life.payloads(), disk.rows) == ([b"2"], {})
 
+    def test_a_row_that_comes_back_stays_on_disk_until_the_newer_reading_in_memory_is_written(self, life, disk):
+        self.put(life, b"1")
+        life.commit()
+        after = Life(disk, run=2)
+        after.open()
+        self.put(after, b"2")
+        after.backlog.give_up()  # the file cannot be used for a while
+        after.backlog.begin(disk.by_topic(), None)
+        after.page()
+        after.end_write(*after.begin_write(after.outbox.number - 1), works=True)
+
+        assert [row.payload for row in disk.rows.values()] == [b"1"]
+        after.commit()
+        assert [row.payload for row in disk.rows.values()] == [b"2"]
+        after.drain()
+        assert (after.payloads(), disk.rows, after.backlog.kept) == ([b"2"], {}, 0)
+
+    def break_while_a_newer_one_is_written(self, life):
+        """The older one, which is on disk, was in flight."""
+        self.put(life, b"1")
+        life.commit()
+        life.send()
+        self.put(life, b"2")
+        write = life.begin_write(life.outbox.number)
+        life.outbox.lost()
+        return write
+
+    def test_a_row_that_was_in_flight_stays_on_disk_until_the_newer_one_is_written(self, life, disk):
+        write = self.break_while_a_newer_one_is_written(life)
+        assert life.backlog.to_delete() == []
+        life.end_write(*write, works=False)
+        life.end_write_on_a_full_disk(*life.begin_write(life.outbox.number))
+
+        assert [row.payload for row in disk.rows.values()] == [b"1"]
+        life.commit()
+        assert [row.payload for row in disk.rows.values()] == [b"2"]
+        life.drain()
+        assert (life.payloads(), disk.rows, life.backlog.kept) == ([b"1", b"2"], {}, 0)
+
+    @pytest.mark.parametrize("works", [True, False])
+    def test_a_row_that_was_in_flight_is_deleted_when_the_newer_one_arrived_while_it_is_written(
+        self, life, disk, works
+    ):
+        write = self.break_while_a_newer_one_is_written(life)
+        life.deliver()
+        life.end_write(*write, works)
+        life.commit()
+
+        assert (life.payloads(), disk.rows, life.backlog.kept) == ([b"1", b"2"], {}, 0)
+
+    @pytest.mark.parametrize("works", [True, False])
+    def test_a_row_is_not_expected_on_disk_if_it_was_written_together_with_the_newer_one(self, life, disk, works):
+        self.put(life, b"1")
+        life.send()
+        self.put(life, b"2")
+        write = life.begin_write(life.outbox.number)
+        life.outbox.lost()
+        life.end_write(*write, works)
+        life.commit()
+
+        assert [row.payload for row in disk.rows.values()] == [b"2"]
+        assert life.backlog.kept == 1
+
     def test_a_reading_that_arrives_while_it_is_written_leaves_no_older_row_behind(self, life, disk):
         self.put(life, b"1")
         life.commit()
@@ -1229,6 +1298,12 @@ class Lives(RuleBasedStateMachine):
         if write is not None:
             self.life.end_write(*write, works)
 
+    @precondition(lambda self: self.write is not None)
+    @rule()
+    def disk_is_full(self):
+        write, self.write = self.write, None
+        self.life.end_write_on_a_full_disk(*write)
+
     @precondition(lambda self: self.durable and self.opened and self.write is None)
     @rule()
     def page(self):
@@ -1321,6 +1396,24 @@ class Lives(RuleBasedStateMachine):
         for topic in {*"abc"} - self.disordered:
             first = list(dict.fromkeys(number for _, each, number in sorted(self.arrived) if each == topic))
             assert first == sorted(first)
+
+
+def test_a_row_that_comes_back_after_the_file_failed_is_not_deleted_for_a_reading_in_memory():
+    """A run that the machine found. The row was deleted before the newer reading was written."""
+    lives = Lives()
+    lives.begin(most=8, quota=15)
+    lives.put(topic="n", count=1, fast=False)
+    lives.kill(opens=False)
+    lives.file_is_open()
+    lives.put(topic="n", count=1, fast=False)
+    lives.the_newest_that_was_accepted_is_on_disk_or_arrived()
+    lives.file_cannot_be_used()
+    lives.file_is_open()
+    lives.page()
+    lives.begin_write(later=1)
+    lives.end_write(works=True)
+    lives.the_newest_that_was_accepted_is_on_disk_or_arrived()
+    lives.teardown()
 
 
 class MemoryLives(Lives):

@@ -106,9 +106,15 @@ class Statuses:
         return all(word in WELL for word, number in self.counts.items() if number)
 
     def is_fresh(self, now: float) -> bool:
-        """Whether some device has fresh data, or none can have any: the app shows a sign of life."""
-        polled = [name for name, health in self.records.items() if name not in self.jobs and health.polled]
-        return not polled or any(self.words[name] in QUIET or not is_stale(self.records[name], now) for name in polled)
+        """Whether some device has fresh data, or all wait on purpose: the app shows a sign of life. Devices that never
+        become stale prove nothing, and are left out."""
+        devices = {
+            name: health
+            for name, health in self.records.items()
+            if name not in self.jobs and health.polled and health.stale_after < math.inf
+        }
+        fresh = any(not is_stale(health, now) for health in devices.values())
+        return fresh or all(self.words[name] in QUIET for name in devices)
 
     @property
     def next_at(self) -> float:

@@ -2,8 +2,9 @@
 fresh.
 
 A running process does not prove that it works: an app may be up for days with a radio that hangs. So the watchdog is
-fed, and the health file says ``fresh``, only while at least one device is not stale. An app whose only device is
-switched off is then restarted now and then, once per `stale_after`. That is the price for never missing data for days.
+fed, and the health file says ``fresh``, only while at least one device is not stale, or all of them wait on purpose. A
+device that waits is no sign of life for the others. An app whose only device is switched off is then restarted now and
+then, once per `stale_after`. That is the price for never missing data for days.
 """
 
 import contextlib
@@ -110,7 +111,7 @@ class Watchdog:
             self._write(self._path, HealthSummary(now, self._period, fresh, words))
 
     def look(self, now: float) -> tuple[bool, str]:
-        """Whether any data is fresh, and a summary of the app in one line."""
+        """Whether the app shows a sign of life (`Statuses.is_fresh`), and a summary of it in one line."""
         self._statuses.refresh(now)
         devices, records, words = self._devices, self._statuses.records, self._statuses.words
         jobs, troubled = self._statuses.jobs, self._statuses.troubled

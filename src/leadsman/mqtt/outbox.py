@@ -202,6 +202,11 @@ class Keeper(Protocol):
         """A row is of no use any more: its reading arrived or was dropped."""
         ...
 
+    def superseded(self, row: int, newer: Item) -> None:
+        """The reading of a row is not sent any more, since a newer one of its topic waits. The row stays until that one
+        is on disk or arrived."""
+        ...
+
 
 class TopicQueue:
     """The messages of a topic that wait, and what is known of those in flight."""
@@ -937,7 +942,7 @@ class Outbox:
         this one waits now, in place of the other."""
         last = queue.waiting[-1]
         if item.number < last.number:
-            self._supersede(item)
+            self._supersede(item, last)
             return False
         if item.row == UNSTORED:
             self.take_place(last, item)
@@ -945,13 +950,16 @@ class Outbox:
                 self._keeper.waits(last)
             return False
         queue.waiting[-1] = item
-        self._supersede(last)
+        self._supersede(last, item)
         return True
 
-    def _supersede(self, item: Item) -> None:
-        """Forget a message, since there is a newer one."""
+    def _supersede(self, item: Item, newer: Item | None = None) -> None:
+        """Forget a message, since a newer one arrived, or `newer` waits."""
         _is_replaced(item.message)
         item.message = item.message._replace(receipt=None)
+        if newer is not None and item.row > UNSTORED and self._keeper is not None:
+            row, item.row = item.row, NEVER
+            self._keeper.superseded(row, newer)
         self._forget(item)
 
     def _listed_in(self, item: Item) -> deque[Item]:

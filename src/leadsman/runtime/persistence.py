@@ -369,7 +369,8 @@ class ResilienceStore:
                 extra=log_fields("state damaged", name, error_type=type(error).__name__),
             )
         pending = reader.execution.restore(known.execution, away)
-        records.restore(name, circuit=reader.execution.snapshot().circuit)
+        snapshot = reader.execution.snapshot()
+        records.restore(name, circuit=snapshot.circuit)
         if known.streak_wall is not None:
             self.outages[name] = known.streak_wall
         if known.success is not None:
@@ -384,6 +385,9 @@ class ResilienceStore:
             outages.restore(name, Outage(began, since, now, kind, message, frozenset({kind}), failures))
             self._outages[name] = SavedOutage(since, failures, kind, message, began)
             self._failing.add(name)
+        if snapshot.deferred_until is not None:
+            trouble = records.entities[name].trouble._replace(deferred_until=snapshot.deferred_until)
+            records.restore(name, trouble=trouble)
         return pending
 
     def observe(self, event: Event) -> None:

@@ -545,6 +545,16 @@ class Backlog:
             self.outdated = not (self.readings(topic) or self._outbox.stores(topic))
         self._wake()
 
+    def superseded(self, row: int, newer: Item) -> None:
+        """See `Keeper`. A newer reading that is being written needs the row in case that fails."""
+        is_written = newer.row < UNSTORED or self._stored.get(newer.row) is newer
+        if is_written or row not in self._stored:
+            self.settled(row)
+            return
+        self._stored[row] = newer
+        if newer.row == UNSTORED:
+            newer.row = row
+
     def list_topics(self, topics: Collection[str]) -> None:
         """Only these topics may have rows on disk, as far as it is known before `begin`: the others go on. Nothing is
         written before `begin` in any case."""
