@@ -12,10 +12,11 @@ from typing_extensions import is_typeddict
 from leadsman.http import routes
 from leadsman.http.routes import static_files
 from leadsman.http.rules import PROTECTION
-from leadsman.introspection import document, exchange, explanations, ledger_document
+from leadsman.introspection import document, exchange, explanations
 from leadsman.introspection.document import Introspection
 from leadsman.introspection.exchange import Beat, By, Happening, HealthDocument, PollAnswer, Problem
 from leadsman.introspection.registry_document import Registry
+from leadsman.ledger import document as ledger_document
 from leadsman.mqtt.answers import decode
 
 PAGE = Path(routes.__file__).with_name("page")

@@ -147,7 +147,9 @@ class House:
         yield "readers", optional.runners.readers, read
         yield "polls", core.roster.polls, polled
         yield "commands", optional.runners.commands, {name for name, kind in kinds.items() if kind in TAKEN}
-        ledgers = [name for name in [*KINDS, *kinds, "spare", "attic", "garden", "cellar"] if name in core.ledgers]
+        ledgers = [
+            name for name in [*KINDS, *kinds, "spare", "attic", "garden", "cellar"] if name in core.ledgers.ledgers
+        ]
         yield "ledgers", ledgers, {name for name in kinds if name in read or name == "spare"}
         status = json.loads(self.broker.retained[self.plan.topics.status].payload)
         yield "heartbeat", status["devices"], enabled - jobs

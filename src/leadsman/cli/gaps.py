@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from leadsman.cli.colours import GREEN, RED, YELLOW
 from leadsman.cli.tables import json_text, say, table
 from leadsman.cli.times import clock, local, zone
-from leadsman.monitoring.ledger import DISABLED, READ
-from leadsman.monitoring.ledger_state import KEPT as KEPT
+from leadsman.ledger.ledger import DISABLED, READ
+from leadsman.ledger.saved import KEPT as KEPT
 from leadsman.text import clean, counted
 from leadsman.timing.durations import human
 
 if TYPE_CHECKING:
-    from leadsman.introspection.ledger_document import DeviceLedger, LedgerGap
+    from leadsman.ledger.document import DeviceLedger, LedgerGap
 
 MOST = 100
 """Gaps that a person reads; a program gets all."""

@@ -14,8 +14,8 @@ from typing_extensions import TypedDict
 from leadsman.introspection.connection_document import MqttSection, StatusMqtt
 from leadsman.introspection.counters_document import Commands, Counters, Life
 from leadsman.introspection.explanations import DeviceOutbox, Published
-from leadsman.introspection.ledger_document import DeviceLedger
 from leadsman.introspection.terms import BreakerTerms, DeliveryTerms
+from leadsman.ledger.document import DeviceLedger
 from leadsman.mqtt.answers import Json
 from leadsman.nodes.document import Brief
 

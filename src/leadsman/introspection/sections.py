@@ -13,9 +13,9 @@ from leadsman.introspection.delivery import after_reading, away, says_nothing
 from leadsman.introspection.registrations import Registrations, registered
 from leadsman.introspection.registry import About
 from leadsman.introspection.usual_state import State
+from leadsman.ledger.ledgers import Ledgers
 from leadsman.monitoring.health import HealthRecords, is_stale, status
 from leadsman.monitoring.heartbeat import deferred_reason, deferred_until, dropped_by, failure_of, under_way
-from leadsman.monitoring.ledger_reports import LedgerReports
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.topics import encode
@@ -41,7 +41,7 @@ class Parts(NamedTuple):
     """The parts of a running app that are described, and that requests are about."""
 
     records: HealthRecords
-    ledgers: LedgerReports
+    ledgers: Ledgers
     link: Link
     runners: Runners
     poll: Callable[[str, Answer], None]

@@ -13,11 +13,11 @@ from leadsman.devices import followers
 from leadsman.devices.roster import Follower, Phase, Roster
 from leadsman.event_bus import EventBus
 from leadsman.event_bus import Phase as EventPhase
+from leadsman.ledger.reports import LedgerReports
 from leadsman.log_lines import Lines
 from leadsman.monitoring.event_log import Log, on_reading
 from leadsman.monitoring.health import HealthRecords
 from leadsman.monitoring.heartbeat import Heartbeat, will
-from leadsman.monitoring.ledger_reports import LedgerReports
 from leadsman.monitoring.outage_reports import OutageReporter
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.link import Access, ClientIdentity, Link
@@ -251,7 +251,7 @@ def _subscribe_reports(events: EventBus, parts: Parts, outages: OutageReporter, 
     events.subscribe(outages.observe)
     events.subscribe(log.observe, readings=False)
     events.subscribe(doors.observe, readings=False)
-    events.subscribe(core.ledgers.observe, readings=False)
+    core.ledgers.subscribe(events)
     events.subscribe(optional.trace, EventPhase.TRACE)
 
 
@@ -344,7 +344,7 @@ def _core(
     slices, records, roster = Slices(loop, events.emit), HealthRecords(), Roster()
     ledgers = LedgerReports(plan.topics, link, environment, slices)
     roster.follow(Phase.HEALTH, followers.health(records))
-    roster.follow(Phase.HEALTH, followers.ledgers(ledgers))
+    roster.follow(Phase.HEALTH, followers.ledgers(ledgers.ledgers))
     end_app = _end_app(fatal, stopping)
     core = Core(
         plan,

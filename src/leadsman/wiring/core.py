@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.devices.roster import Roster
+from leadsman.ledger.reports import LedgerReports
 from leadsman.monitoring.health import HealthRecords
-from leadsman.monitoring.ledger_reports import LedgerReports
 from leadsman.mqtt.link import Link
 from leadsman.resilience.environment import Environment
 from leadsman.runtime.calls import SharedResources

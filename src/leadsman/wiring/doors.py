@@ -300,7 +300,7 @@ class Doors:
         core, plan, optional = self._core, self._core.plan, self._optional
         parts = Parts(
             records=core.records,
-            ledgers=core.ledgers,
+            ledgers=core.ledgers.ledgers,
             link=core.link,
             runners=optional.runners,
             poll=functools.partial(ask, core.roster.polls),
