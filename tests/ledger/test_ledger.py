@@ -121,6 +121,19 @@ def test_what_waits_and_what_is_under_way_is_counted_in_the_period_of_its_slot(s
     assert BUFFERED not in total(after)
 
 
+def test_a_poll_that_ends_in_the_next_period_is_counted_in_that_in_which_it_came_due():
+    poll = Poll()
+    ledger = Ledger(1000.0, poll)
+    poll.due = 7.0  # monotonic seconds
+    ledger.begin(1010.0, 10.0)
+    ledger.begin(1020.0, 20.0)
+    assert [each.slots for each in ledger.periods()] == [1, 0, 0]
+
+    ledger.receipt(7.0).suppressed += 1
+    poll.due = 20.0
+    assert [(each.slots, each.by) for each in ledger.periods()] == [(1, {SUPPRESSED: 1}), (0, {}), (1, {})]
+
+
 @given(STEPS, st.sampled_from([0.25, 1.0]))
 def test_a_gap_begins_with_a_slot_without_a_reading_and_ends_with_the_next_reading(steps, tick):
     ledger, *_ = played(steps, tick)
