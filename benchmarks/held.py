@@ -6,10 +6,10 @@ import json
 import linecache
 import signal
 import sys
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from benchmarks.account import Account
-from leadsman.monitoring.ledger import Ledger
+from leadsman.ledger.ledger import Ledger
 
 
 class Held(NamedTuple):
@@ -61,8 +61,8 @@ def answer(account: Account) -> None:
     ledgers: list[Ledger] = []
     begin = Ledger.__init__
 
-    def followed_begin(ledger: Ledger, start: float) -> None:
-        begin(ledger, start)
+    def followed_begin(ledger: Ledger, *arguments: Any) -> None:
+        begin(ledger, *arguments)
         ledgers.append(ledger)
 
     def show(*_: object) -> None:

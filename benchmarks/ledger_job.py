@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from leadsman import App, CircuitBreaker, FixedBackoff, OnChange, RetryRequested
-from leadsman.monitoring.ledger_reports import LedgerReports
+from leadsman.ledger.reports import LedgerReports
 from leadsman.mqtt.answers import Json
 
 READ, NOTHING, HUGE, SLOW, FAIL, HANG, PAUSE = ".0HSFTP"
@@ -123,7 +123,7 @@ def main(port: int) -> None:
 
     def stop_and_keep(reports: LedgerReports) -> None:
         stop(reports)
-        ledgers.update((name, reports.document(name)) for name in handlers)
+        ledgers.update((name, reports.ledgers.document(name)) for name in handlers)
 
     LedgerReports.stop = stop_and_keep  # type: ignore[method-assign,assignment]
     app.run()

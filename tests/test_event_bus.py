@@ -3,7 +3,15 @@
 import logging
 
 from leadsman.event_bus import EventBus, Phase
-from leadsman.events import AppFault, DeviceHeld, LinkSettled, MessageDropped, PollMissed, ReadingTaken
+from leadsman.events import (
+    AppFault,
+    DeviceHeld,
+    LinkSettled,
+    MessageDropped,
+    PollMissed,
+    PollWithoutReading,
+    ReadingTaken,
+)
 from leadsman.timing.clock import Clock
 
 CAUSE = PollMissed("d", 1, at=1.0, wall=2.0)
@@ -116,3 +124,27 @@ def test_readings_reach_only_the_observers_that_want_them_and_in_the_order_of_th
     bus.emit(CAUSE)
 
     assert heard == [Phase.HEALTH, Phase.TRACE, Phase.HEALTH, "busy", Phase.TRACE]
+
+
+def test_an_observer_of_one_type_is_called_with_nothing_else_and_in_its_phase():
+    heard = []
+    bus = EventBus(CLOCK)
+    bus.subscribe(lambda event: heard.append("all"))
+    bus.emit(CAUSE)
+    bus.subscribe_to(PollMissed, heard.append, Phase.HEALTH)
+    bus.emit(EFFECT)
+    bus.emit(CAUSE)
+
+    assert heard == ["all", "all", CAUSE, "all"]
+
+
+def test_polls_without_a_reading_reach_only_the_observers_that_name_them():
+    heard, named = [], []
+    bus = EventBus(CLOCK)
+    bus.subscribe(heard.append)
+    bus.subscribe_to(PollWithoutReading, named.append)
+
+    bus.emit(PollWithoutReading("d", "held", "until a person releases the device", 7.0))
+
+    assert heard == []
+    assert named == [PollWithoutReading("d", "held", "until a person releases the device", 7.0, 1, 10.0, 1_000.0)]

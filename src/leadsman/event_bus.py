@@ -8,10 +8,12 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from enum import IntEnum
+from typing import NamedTuple, TypeVar, cast
 
-from leadsman.events import Event, ReadingTaken
+from leadsman.events import Event, PollWithoutReading, ReadingTaken
 from leadsman.timing.clock import Clock
 
+E = TypeVar("E", bound=Event)
 Observer = Callable[[Event], None]
 """Takes an event. It must be quick and must not raise. If it raises, that is logged, and the others still get it."""
 
@@ -31,46 +33,63 @@ class Phase(IntEnum):
     """What changes something because of the event, such as the recovery of an adapter."""
 
 
+class _Subscription(NamedTuple):
+    phase: Phase
+    observer: Observer
+    wants: Callable[[type], bool]
+    """Whether the observer is called with events of a type."""
+
+
 class EventBus:
     """Delivers each event to every observer. `clock` stamps the events."""
 
-    __slots__ = ("_clock", "_emitting", "_observers", "_of_readings", "_subscriptions", "_waiting")
+    __slots__ = ("_clock", "_emitting", "_observers", "_subscriptions", "_waiting")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._subscriptions: list[tuple[Phase, Observer, bool]] = []
-        self._observers: list[Observer] = []
-        self._of_readings: list[Observer] = []
+        self._subscriptions: list[_Subscription] = []
+        self._observers: dict[type, list[Observer]] = {}  # of the types that have been emitted
         self._waiting: deque[Event] = deque()
         self._emitting = False
 
     def subscribe(self, observer: Observer, phase: Phase = Phase.REPORT, *, readings: bool = True) -> None:
-        """Call `observer` with every event from now on, after the observers of earlier phases. With `readings` False,
-        it is not called with `ReadingTaken`, the most frequent event."""
-        self._subscriptions.append((phase, observer, readings))
-        self._subscriptions.sort(key=lambda each: each[0])  # stable, so that the order within a phase stays
-        self._observers = [observer for _, observer, _ in self._subscriptions]
-        self._of_readings = [observer for _, observer, wanted in self._subscriptions if wanted]
+        """Call `observer` with every event from now on, after the observers of earlier phases. `PollWithoutReading` is
+        not among them. With `readings` False, it is not called with `ReadingTaken`, the most frequent event, either."""
+        frequent = {PollWithoutReading} if readings else {PollWithoutReading, ReadingTaken}
+        self._add(_Subscription(phase, observer, lambda kind: kind not in frequent))
+
+    def subscribe_to(self, kind: type[E], observer: Callable[[E], None], phase: Phase = Phase.REPORT) -> None:
+        """Call `observer` with the events of one type."""
+        self._add(_Subscription(phase, cast("Observer", observer), lambda each: each is kind))
+
+    def _add(self, subscription: _Subscription) -> None:
+        self._subscriptions.append(subscription)
+        self._subscriptions.sort(key=lambda each: each.phase)  # stable, so that the order within a phase stays
+        self._observers.clear()
 
     def emit(self, event: Event) -> None:
         """Stamp the event, unless it has a time already, and call all observers. While they are called, further
         events wait. Never raises."""
         if not event.wall:
             event = event._replace(at=self._clock.monotonic(), wall=self._clock.wall())
+        self._waiting.append(event)
         if self._emitting:
-            self._waiting.append(event)
             return
         self._emitting = True
         try:
-            self._carry(event)
             while self._waiting:
-                self._carry(self._waiting.popleft())
+                event = self._waiting.popleft()
+                observers = self._observers.get(type(event))
+                for observer in self._observers_of(type(event)) if observers is None else observers:
+                    try:
+                        observer(event)
+                    except Exception:
+                        logging.getLogger("leadsman").exception("An observer failed at %s", type(event).__name__)
         finally:
             self._emitting = False
 
-    def _carry(self, event: Event) -> None:
-        for observer in self._of_readings if type(event) is ReadingTaken else self._observers:
-            try:
-                observer(event)
-            except Exception:
-                logging.getLogger("leadsman").exception("An observer failed at %s", type(event).__name__)
+    def _observers_of(self, kind: type[Event]) -> list[Observer]:
+        """Those that are called with events of a type, in their order. They are found once."""
+        found = [each.observer for each in self._subscriptions if each.wants(kind)]
+        self._observers[kind] = found
+        return found

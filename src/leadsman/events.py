@@ -4,7 +4,7 @@ All carry `at` (monotonic seconds) and `wall` (epoch seconds). Whoever emits an 
 stamps it. Only `ReadingTaken` brings the time of its reading, and it is published with that.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 UNSTAMPED = 0.0
 """The time of an event that has not been emitted. Nothing of ours happened in 1970."""
@@ -77,6 +77,8 @@ class PollFailed(NamedTuple):
     at: float = UNSTAMPED
     wall: float = UNSTAMPED
     duration: float = 0.0
+    due: float | None = None
+    """When it came due by the schedule, monotonic seconds; None if it was requested, or there is no schedule."""
 
     @property
     def began(self) -> float:
@@ -90,11 +92,12 @@ class PollFailed(NamedTuple):
 
 
 class PollSkipped(NamedTuple):
-    """A poll was due, but was skipped because the circuit is open."""
+    """A poll was due, but was skipped because the circuit is open, or a person has isolated it."""
 
     entity: str
     at: float = UNSTAMPED
     wall: float = UNSTAMPED
+    isolated: bool = False
 
 
 class PollDeferred(NamedTuple):
@@ -103,6 +106,27 @@ class PollDeferred(NamedTuple):
     entity: str
     seconds: float
     reason: str | None
+    at: float = UNSTAMPED
+    wall: float = UNSTAMPED
+    due: float | None = None
+    """See `PollFailed`."""
+
+
+Unread = Literal["held", "missed", "starting", "deferred", "circuit_open"]
+"""Why a poll gives no reading, and has not failed: the device is held; an earlier poll still runs, or the app is late
+or stops; the app does not poll yet; the device asked for a pause or said goodbye; a person isolated its circuit."""
+
+
+class PollWithoutReading(NamedTuple):
+    """`polls` polls of the schedule, the first of which came due at `due`, monotonic seconds, gave no reading, and no
+    other event says so at once. They did not begin, or ended without an error. `cause` says more; it is empty if a
+    timer rang late. Only observers that name it receive it, since an app that is late has one for each reading."""
+
+    entity: str
+    why: Unread
+    cause: str
+    due: float
+    polls: int = 1
     at: float = UNSTAMPED
     wall: float = UNSTAMPED
 
@@ -335,6 +359,7 @@ Event = (
     | PollFailed
     | PollSkipped
     | PollDeferred
+    | PollWithoutReading
     | DeviceLeft
     | DeviceHeld
     | DeviceReleased

@@ -12,7 +12,7 @@ from typing_extensions import is_typeddict
 from leadsman.http import routes
 from leadsman.http.routes import static_files
 from leadsman.http.rules import PROTECTION
-from leadsman.introspection import document, ledger_document
+from leadsman.introspection import document
 from leadsman.introspection.document import (
     Beat,
     By,
@@ -23,6 +23,7 @@ from leadsman.introspection.document import (
     Problem,
     Registry,
 )
+from leadsman.ledger import document as ledger_document
 from leadsman.mqtt.answers import decode
 
 PAGE = Path(routes.__file__).with_name("page")

@@ -315,6 +315,24 @@ def test_a_source_has_readings_and_gaps_and_no_slots(harness):
     assert (second["cause"], second["seconds"]) == ("DeviceUnavailable: gone", pytest.approx(120, abs=5))
 
 
+def test_one_reading_of_a_source_that_cannot_be_published_is_no_gap(harness):
+    app = App("app")
+
+    @app.source("s", silence=None)
+    async def feed():
+        for value in (1, object(), 2):
+            yield {"n": value}
+            await asyncio.sleep(10)
+        await asyncio.Event().wait()
+
+    running = harness(app)
+    running.run(60)
+
+    assert [error["type"] for error in running.errors("s")] == ["ResultError"] * 2  # the second says that it is over
+    ledger = asked(running, "s")["s"]
+    assert (ledger["counts"], ledger["gaps"]) == ({"published": 2}, [])
+
+
 def test_the_message_is_retained_each_hour_and_after_a_gap_has_ended(harness):
     app = App("app")
     app.add_telemetry("d", Outages({"n": 1}, [(600, 900)]), interval=60)

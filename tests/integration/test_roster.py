@@ -150,7 +150,7 @@ class House:
         yield "readers", core.runners.readers, read
         yield "polls", core.roster.polls, polled
         yield "commands", core.runners.commands, {name for name, kind in kinds.items() if kind in TAKEN}
-        ledgers = [name for name in NAMES if name in core.ledgers]
+        ledgers = [name for name in NAMES if name in core.ledgers.ledgers]
         yield "ledgers", ledgers, {name for name in kinds if name in read or name == "spare"}
         status = json.loads(self.broker.retained[self.plan.topics.status].payload)
         yield "heartbeat", status["devices"], enabled - jobs

@@ -40,7 +40,7 @@ def measured(on_disk=None, current=0, nodes=None):
     link = SimpleNamespace(outbox=outbox, up=True, connects=3, breaks=2, choice=SimpleNamespace(current=current))
     clock = SimpleNamespace(wall=lambda: 1000.0, monotonic=lambda: 5.0, uptime=lambda: 5.0, offset=lambda: 995.0)
     about = SimpleNamespace(name="house", version="1", leadsman="1")
-    found = Measures(about, SimpleNamespace(link=link, watching=None, nodes=nodes), {}, clock, 0.0).of_the_app()
+    found = Measures(about, SimpleNamespace(link=link, watching=None, nodes=nodes), clock, 0.0).of_the_app()
     assert set(found) == set(OF_THE_APP)
     return found, {family.name: samples[0].value for family, samples in found.items() if samples}
 

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from leadsman.event_bus import EventBus
+from leadsman.events import PollWithoutReading
 from leadsman.mqtt.topics import Topics
 from leadsman.resilience.environment import Environment
 from leadsman.runtime.calls import SharedResources
@@ -24,6 +25,7 @@ class Bench:
         self.messages, self.events = [], []
         bus = EventBus(self.clock)
         bus.subscribe(self.events.append)
+        bus.subscribe_to(PollWithoutReading, self.events.append)
         self.stopping = asyncio.Event()
         self.environment = Environment(Timers(loop, bus.emit), self.clock, bus, [], self.stopping)
         self.context = PublisherContext(self.environment, Topics("app"), self.messages.append)

@@ -5,7 +5,7 @@ import pytest
 
 from leadsman import OnChange
 from leadsman.events import AppFault, FieldsLeftOut
-from leadsman.monitoring.ledger import DROPPED, PUBLISHED, SUPPRESSED, Ledger
+from leadsman.ledger.ledger import DROPPED, PUBLISHED, SUPPRESSED, Ledger
 from leadsman.mqtt.message import STANDARD, Delivery
 from leadsman.mqtt.outbox import Outbox
 from leadsman.reading import Reading
@@ -77,9 +77,9 @@ class TestAccepted:
             outbox.put(message)
 
         to = StatePublisher("d", OnChange(), STANDARD, bench.context._replace(send=send))
-        ledger.comparison = to.comparison
+        to.receipts, ledger.comparison = ledger, to.comparison
         for at, value in enumerate(values):
-            to.publish(reading({"t": value}, at=float(at)), ledger.period)
+            to.publish(reading({"t": value}, at=float(at)), float(at))
         return [sent["t"] for sent in bench.sent("app/d/state")]
 
     def test_a_reading_that_waits_is_compared_with(self, bench, ledger):
@@ -94,11 +94,10 @@ class TestAccepted:
     def test_a_reading_that_the_broker_refused_for_good_is_not_compared_with(self, bench, ledger, slot):
         outbox = Outbox()
         to = StatePublisher("d", OnChange(), STANDARD, bench.context._replace(send=outbox.put))
-        ledger.comparison = to.comparison
-        period = ledger.period if slot else None
+        to.receipts, ledger.comparison = ledger, to.comparison
         arrived = []
         for at, (value, accepted) in enumerate([(20, True), (25, False), (20, True), (25, True), (25, True)]):
-            to.publish(reading({"t": value}, at=float(at)), period)
+            to.publish(reading({"t": value}, at=float(at)), float(at) if slot else None)
             item, _ = outbox.take(0.0)
             if item is not None:
                 message = item.message
@@ -127,8 +126,9 @@ class TestHistory:
     def test_a_reading_is_counted_once_when_its_history_arrived(self, bench):
         ledger, outbox = Ledger(0.0), Outbox()
         to = StatePublisher("d", None, Delivery(history="1h"), bench.context._replace(send=outbox.put))
+        to.receipts = ledger
         for at in range(3):
-            to.publish(reading({"t": at}, at=float(at)), ledger.period)
+            to.publish(reading({"t": at}, at=float(at)), float(at))
         while (item := outbox.take(0.0)[0]) is not None:
             outbox.accept(item)
 
@@ -138,10 +138,10 @@ class TestHistory:
         ledger, outbox = Ledger(0.0), Outbox()
         bench = bench.context._replace(send=outbox.put)
         to = StatePublisher("d", OnChange(), Delivery(expiry="1m", history="1h"), bench)
-        ledger.comparison = to.comparison
+        to.receipts, ledger.comparison = ledger, to.comparison
         states = []
         for at in (0.0, 1000.0, 1000.0, 1000.0):  # the first reading waited
-            to.publish(reading({"t": 1}, at=0.0 if at == 0.0 else 990.0), ledger.period)
+            to.publish(reading({"t": 1}, at=0.0 if at == 0.0 else 990.0), at)
             while (item := outbox.take(1000.0)[0]) is not None:
                 states.append(outbox.accept(item).topic)
 
@@ -152,8 +152,9 @@ class TestHistory:
 def test_a_reading_whose_place_a_newer_one_takes_is_counted_as_suppressed(bench):
     ledger, outbox = Ledger(0.0), Outbox()
     to = StatePublisher("d", None, Delivery(keep="newest"), bench.context._replace(send=outbox.put))
+    to.receipts = ledger
     for at in range(3):
-        to.publish(reading({"t": at}, at=float(at)), ledger.period)
+        to.publish(reading({"t": at}, at=float(at)), float(at))
     outbox.accept(outbox.take(0.0)[0])
 
     assert ledger.period.counts().by == {PUBLISHED: 1, SUPPRESSED: 2}
@@ -202,7 +203,8 @@ def test_a_reading_that_is_lost_by_a_fault_is_counted_once(bench, fields):
 
     ledger = Ledger(0.0)
     to = StatePublisher("d", None, STANDARD, bench.context._replace(send=send))
-    to.try_publish(reading(fields), ledger.period)
+    to.receipts = ledger
+    to.try_publish(reading(fields), 0.0)
 
     assert ledger.period.counts().by == {DROPPED: 1}
 

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from leadsman.devices.roster import Departure, Device, Follower
+from leadsman.ledger.ledgers import Ledgers, Schedule
 from leadsman.monitoring.health import HealthRecords
 from leadsman.monitoring.heartbeat import Heartbeat
-from leadsman.monitoring.ledger_reports import LedgerReports, Schedule
 from leadsman.monitoring.outage_reports import OutageReporter
 from leadsman.monitoring.statuses import Statuses
 from leadsman.registration.telemetry import Telemetry
@@ -49,21 +49,22 @@ def health(records: HealthRecords) -> Follower:
     return Follower(join, leave)
 
 
-def ledgers(reports: LedgerReports) -> Follower:
-    """The ledgers. A telemetry that is not enabled has one, too."""
+def ledgers(kept: Ledgers) -> Follower:
+    """The ledgers, which give the receipts of the readings. A telemetry that is not enabled has one, too."""
 
     def join(device: Device) -> None:
         reader, schedule = device.reader, Schedule()
         if isinstance(reader, Telemetry):
             schedule = Schedule(reader.interval, reader.cron)
-        if device.runner is not None:
-            reports.add(device.name, device.runner.ledger, schedule, job=device.job)
+        if reader is not None and device.runner is not None:
+            publisher, poll = device.runner.publisher, device.poll
+            ledger = kept.add(device.name, schedule, poll, job=device.job, silence=reader.stale_after)
+            publisher.receipts, ledger.comparison = ledger, publisher.comparison
         elif isinstance(reader, Telemetry):
-            reports.add_disabled(device.name, schedule, job=device.job)
+            kept.add_disabled(device.name, schedule, job=device.job)
 
     def leave(device: Device, why: Departure) -> None:
-        if device.name in reports:
-            reports.remove(device.name)
+        kept.remove(device.name)
 
     return Follower(join, leave)
 

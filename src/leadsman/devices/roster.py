@@ -47,6 +47,12 @@ class Device(NamedTuple):
         return isinstance(self.reader, Telemetry) and self.reader.job
 
     @property
+    def poll(self) -> "PollRunner | None":
+        """What polls it; None if it is a source, or nothing reads it."""
+        runner: PollRunner | None = self.runner if isinstance(self.reader, Telemetry) else None  # type: ignore[assignment]
+        return runner
+
+    @property
     def registrations(self) -> "list[Telemetry | Source | Command]":
         """What is registered for it. What reads it comes first."""
         return [each for each in (self.reader, self.command) if each is not None]
@@ -95,7 +101,7 @@ class Roster(Mapping[str, Device]):
         self._last_first: list[Follower] = []
         self.readers: Mapping[str, Reader] = View(self._devices, lambda device: device.runner)
         """What runs the telemetries and sources that are enabled."""
-        self.polls: Mapping[str, PollRunner] = View(self._devices, _poll)
+        self.polls: Mapping[str, PollRunner] = View(self._devices, lambda device: device.poll)
         """What runs the telemetries that are enabled, side jobs included."""
         self.queues: Mapping[str, CommandQueue] = View(self._devices, lambda device: device.queue)
         """What runs the commands that are enabled."""
@@ -164,8 +170,3 @@ class View(Mapping[str, T]):
 
     def __bool__(self) -> bool:
         return any(True for _ in self)
-
-
-def _poll(device: Device) -> "PollRunner | None":
-    runner: PollRunner | None = device.runner if isinstance(device.reader, Telemetry) else None  # type: ignore[assignment]
-    return runner

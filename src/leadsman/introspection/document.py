@@ -11,7 +11,7 @@ from typing import (
 
 from typing_extensions import TypedDict
 
-from leadsman.introspection.ledger_document import DeviceLedger
+from leadsman.ledger.document import DeviceLedger
 from leadsman.mqtt.answers import Json
 from leadsman.nodes.brief import Brief
 

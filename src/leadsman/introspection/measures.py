@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from leadsman.introspection.registry import About
 from leadsman.introspection.sections import Parts
-from leadsman.introspection.slot_counts import FINAL, SlotCounts
+from leadsman.ledger.ledgers import FINAL
 from leadsman.monitoring.health import WELL, Counters, status
 from leadsman.mqtt.outbox import OnDisk
 from leadsman.nodes.brief import STATES
@@ -102,15 +102,13 @@ class Measures:
     Args:
         about: the identity of the app.
         parts: its parts.
-        slots: counts the slots of its devices.
         clock: its clock.
         started: when it started, monotonic seconds.
     """
 
-    def __init__(self, about: About, parts: Parts, slots: SlotCounts, clock: Clock, started: float) -> None:
+    def __init__(self, about: About, parts: Parts, clock: Clock, started: float) -> None:
         self._about = about
         self._parts = parts
-        self._slots = slots
         self._clock = clock
         self._started = started
         self._readers: dict[Family, Callable[[str], Iterator[Sample]]] = {
@@ -192,10 +190,10 @@ class Measures:
 
     def _dispositions(self, name: str) -> Iterator[Sample]:
         """Those that no slot had are left out: a thousand devices would have twelve thousand of them."""
-        if name in self._slots:
-            counts = self._slots.look(name).since_start
+        if self._parts.ledgers.has_slots(name):
+            counts = self._parts.ledgers.slots_since_start(name)
             yield from (Sample((name, word), float(counts[word])) for word in FINAL if word in counts)
 
     def _availability(self, name: str) -> Iterator[Sample]:
-        if name in self._slots:
-            yield from self._one(name, self._slots.look(name).availability)
+        if self._parts.ledgers.has_slots(name):
+            yield from self._one(name, self._parts.ledgers.availability(name))

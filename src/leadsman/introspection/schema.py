@@ -7,7 +7,8 @@ from typing import Any
 
 from pydantic import PydanticUserError, TypeAdapter
 
-from leadsman.introspection import document, ledger_document
+from leadsman.introspection import document
+from leadsman.ledger.document import DeviceLedger
 from leadsman.mqtt.answers import Json
 from leadsman.mqtt.topics import Topics
 from leadsman.nodes import document as node_document
@@ -64,7 +65,7 @@ def schemas(
             found[topics.of(name, "health")] = schema_of(document.DeviceHealth)
             error, where = schema_of(document.DeviceError), topics.device_error(name)
             found[where] = {"anyOf": [found[where], error]} if where in found else error  # the root device
-            found[topics.of(name, "ledger")] = schema_of(ledger_document.DeviceLedger)
+            found[topics.of(name, "ledger")] = schema_of(DeviceLedger)
             found[topics.of(name, "circuit/set")] = schema_of(document.CircuitRequest) | {"direction": "in"}
             if isinstance(each, Telemetry):
                 for word in ("get", "hold/set", "release/set"):

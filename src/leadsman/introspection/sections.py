@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from leadsman.adapters.managed import ManagedAdapter
 from leadsman.introspection.registrations import Registrations, registered
 from leadsman.introspection.registry import About, app_section
+from leadsman.ledger.ledgers import Ledgers
 from leadsman.monitoring.health import NO_TROUBLE, Health, HealthRecords, is_stale, status
 from leadsman.monitoring.heartbeat import deferred_reason, deferred_until, dropped_by, failure_of, under_way
-from leadsman.monitoring.ledger_reports import LedgerReports
 from leadsman.monitoring.statuses import Statuses
 from leadsman.monitoring.totals import Totals
 from leadsman.mqtt.answers import Json
@@ -194,7 +194,7 @@ class Parts(NamedTuple):
     """The parts of a running app that are described, and that requests are about."""
 
     records: HealthRecords
-    ledgers: LedgerReports
+    ledgers: Ledgers
     link: Link
     runners: Runners
     poll: Callable[[str, Answer], None]

@@ -20,7 +20,6 @@ from leadsman.introspection.registrations import Registrations
 from leadsman.introspection.registry import LIST_SLICE, About, Registry
 from leadsman.introspection.requests import Query, hint, understood
 from leadsman.introspection.sections import Parts, Sections
-from leadsman.introspection.slot_counts import SlotCounts
 from leadsman.monitoring.health import WELL
 from leadsman.mqtt.answers import Json
 from leadsman.reading import JsonObject, Reading
@@ -32,7 +31,7 @@ from leadsman.timing.clock import Clock, rfc3339
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import Beat, CircuitAnswer, HealthCheck, HealthDocument, HeldAnswer
-    from leadsman.introspection.ledger_document import DeviceLedger
+    from leadsman.ledger.document import DeviceLedger
     from leadsman.monitoring.trace import TraceRow
 
 MOST_DEVICES = 32
@@ -139,7 +138,6 @@ class Service:
         self._parts = parts
         self._environment = environment
         self._sections = Sections(about, registrations, parts, environment.clock, environment.timers.origin)
-        self._slots = SlotCounts(parts.ledgers)
         self._under_way = 0
 
     # Documents
@@ -249,7 +247,7 @@ class Service:
     def measures(self) -> Measures:
         """What is measured."""
         environment = self._environment
-        return Measures(self._about, self._parts, self._slots, environment.clock, environment.timers.origin)
+        return Measures(self._about, self._parts, environment.clock, environment.timers.origin)
 
     @property
     def ready(self) -> bool:

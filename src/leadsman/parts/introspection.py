@@ -114,7 +114,7 @@ class Introspection:
         core = self._core
         parts = Parts(
             records=core.records,
-            ledgers=core.ledgers,
+            ledgers=core.ledgers.ledgers,
             link=core.link,
             runners=core.runners,
             poll=functools.partial(ask, core.roster.polls),

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from leadsman.events import DeviceLeft
 from leadsman.monitoring.health import GOODBYE
-from leadsman.monitoring.ledger import Ledger
 from leadsman.resilience.environment import Environment
 
 
@@ -21,13 +20,12 @@ class Goodbye(NamedTuple):
 
     @property
     def cause(self) -> str:
-        """Why there is no reading, for the ledger and for those who ask."""
+        """Why there is no reading, for those who ask."""
         return f"{GOODBYE}: {self.reason}"
 
 
-def say_goodbye(name: str, reason: str, ledger: Ledger, environment: Environment) -> Goodbye:
-    """Report that a device has said goodbye: a gap begins."""
+def say_goodbye(name: str, reason: str, environment: Environment) -> Goodbye:
+    """Report that a device has said goodbye."""
     goodbye = Goodbye(reason, environment.clock.monotonic())
-    ledger.silent(goodbye.cause, environment.clock.uptime())
     environment.events.emit(DeviceLeft(name, reason))
     return goodbye

@@ -31,8 +31,8 @@ from leadsman.events import (
     PollFailed,
     ReadingTaken,
 )
+from leadsman.ledger.saved import Row
 from leadsman.monitoring.health import Health, HealthRecords, Trouble
-from leadsman.monitoring.ledger_state import Row
 from leadsman.monitoring.outage import Outage
 from leadsman.monitoring.outage_reports import OutageReporter
 from leadsman.monitoring.totals import Life, life_of

@@ -23,19 +23,9 @@ from leadsman.events import (
     PollFailed,
     PollMissed,
     PollSkipped,
+    PollWithoutReading,
     ReadingTaken,
-)
-from leadsman.monitoring.ledger import (
-    CIRCUIT_OPEN,
-    DEFERRED,
-    FAILED,
-    HELD,
-    LATE,
-    MISSED,
-    STARTING,
-    TIMED_OUT,
-    Ledger,
-    Period,
+    Unread,
 )
 from leadsman.reading import JsonObject, Reading, reading_of
 from leadsman.registration.injection import bound
@@ -50,7 +40,6 @@ from leadsman.runtime.poll_schedule import schedule_of
 from leadsman.runtime.publisher import PublisherContext, PublishQueue, StatePublisher, publisher_of
 from leadsman.runtime.runner import Answer
 from leadsman.tasks import begun, outcome, user_error
-from leadsman.text import describe
 from leadsman.timing.durations import human
 
 MOST_REQUESTS = 16
@@ -206,9 +195,8 @@ class PollRunner:
         "_pause_end",
         "_polling_since",
         "_requests",
-        "_slot",
+        "due",
         "execution",
-        "ledger",
         "publisher",
         "schedule",
         "task",
@@ -221,10 +209,9 @@ class PollRunner:
         self.publisher = publisher_of(telemetry.name, telemetry.publish, telemetry.delivery, context.publishing)
         self.task: asyncio.Task[None] | None = None
         """The poll under way."""
-        self.ledger = Ledger(context.environment.clock.uptime())
-        """What became of the slots of the schedule."""
-        self.ledger.comparison = self.publisher.comparison
-        self._slot: Period | None = None  # the period of the slot whose poll is under way
+        self.due: float | None = None
+        """When the poll under way came due by the schedule, monotonic seconds; None if none is under way, or it was
+        requested."""
         self._began = self._polling_since = math.inf
         self._context = context
         self._goodbye: Goodbye | None = None
@@ -281,37 +268,41 @@ class PollRunner:
         if missed or self._missed is not None:
             self._report_missed(missed, now)
         if missed:
-            self._passed_over(missed, now)
+            since = self.schedule.missed_since(missed)
+            if since <= self._polling_since:
+                self._without_reading(now, "starting", "the app did not poll yet", since, missed)
+            else:
+                self._without_reading(now, "missed", "", since, missed)
         if not is_due:
             return
-        period = self.ledger.period
-        period.slots += 1
         if execution.circuit.held:
-            self._lost(period, HELD, "until a person releases the device", now)
+            self._without_reading(now, "held", "until a person releases the device", now)
         elif self.busy:
             cause = (
                 "the poll before still ran" if self.task is not None else "the thread of an earlier call is still busy"
             )
             self._report_missed(1, now, cause)
-            self._lost(period, MISSED, cause, now)
+            self._without_reading(now, "missed", cause, now)
             execution.horizon = self._horizon(now)  # retries of the poll under way go on in place of this one
         elif execution.admit():
-            self._slot = period
+            self.due = now
             self._start(self.cycle(self._horizon(now)))
+        elif now < execution.circuit.deferred_until:
+            self._without_reading(now, "deferred", "the device asked for a pause", now)
         else:
-            self._refused(period, now)
+            environment.events.emit(PollSkipped(self.name, isolated=execution.circuit.isolated))
 
-    def _passed_over(self, missed: int, now: float) -> None:
-        """Count polls that were due before the one that is due now."""
-        since, ledger, interval = self.schedule.missed_since(missed), self.ledger, self.telemetry.interval
-        disposition, cause = MISSED, LATE
-        if since <= self._polling_since:
-            disposition, cause = STARTING, "the app did not poll yet"
-        elif interval is not None and interval < REPORT_EACH and ledger.gap is None:
-            ledger.late(self._context.environment.clock.uptime() - now + since, missed)
-            return
-        ledger.period.slots += missed
-        self._lost(ledger.period, disposition, cause, since, missed)
+    def _without_reading(self, now: float, why: Unread, cause: str, due: float, polls: int = 1) -> None:
+        """Report polls that give no reading, the first of which came due at `due`, monotonic seconds."""
+        environment = self._context.environment
+        wall = environment.clock.wall()
+        environment.events.emit(PollWithoutReading(self.telemetry.name, why, cause, due, polls, now, wall))
+
+    def _ended_without_reading(self, why: Unread, cause: str) -> None:
+        """Report that the poll under way gives no reading, unless it was requested."""
+        due, self.due = self.due, None
+        if due is not None:
+            self._without_reading(self._context.environment.clock.monotonic(), why, cause, due)
 
     def _report_missed(self, polls: int, now: float, cause: str = "") -> None:
         """Count missed polls, and report those that are to be reported now: once the app stops, all of them."""
@@ -323,26 +314,6 @@ class PollRunner:
             environment.events.emit(PollMissed(self.telemetry.name, reported, cause=cause))
         elif not polls and missed.over(now):
             self._missed = None
-
-    def _refused(self, period: Period, now: float) -> None:
-        """Report a poll that the guards do not admit."""
-        circuit = self.execution.circuit
-        if now < circuit.deferred_until:
-            self._lost(period, DEFERRED, "the device asked for a pause", now)
-        else:
-            self._context.environment.events.emit(PollSkipped(self.telemetry.name))
-            self._lost(period, CIRCUIT_OPEN, "isolated by hand" if circuit.isolated else "after failures", now)
-
-    def _lost(self, period: Period, disposition: str, cause: str, since: float, slots: int = 1) -> None:
-        """Count slots without a reading, the first of which came due at `since`, monotonic seconds."""
-        clock = self._context.environment.clock
-        self.ledger.lost(period, disposition, cause, clock.uptime() - clock.monotonic() + since, slots)
-
-    def _without_reading(self, disposition: str, cause: str) -> None:
-        """Count the slot of the poll under way, which gives no reading, unless a person asked for the poll."""
-        period, self._slot = self._slot, None
-        if period is not None:
-            self._lost(period, disposition, cause, self._began)
 
     def _start(self, poll: Coroutine[Any, Any, None]) -> None:
         """Start a poll that is due. One of a handler that works begins at once, since most end without a wait; others
@@ -442,7 +413,7 @@ class PollRunner:
 
     def leave(self, reason: str) -> None:
         """See `Reader`. It is polled as before, so that its return is noticed."""
-        self._goodbye = say_goodbye(self.name, reason, self.ledger, self._context.environment)
+        self._goodbye = say_goodbye(self.name, reason, self._context.environment)
 
     def release(self, by: str) -> bool:
         """See `Reader`. The first poll follows at once."""
@@ -460,7 +431,7 @@ class PollRunner:
         """The app has stopped: report what is not reported yet, and answer the requests that still wait."""
         if self._missed is not None:
             self._report_missed(0, math.inf)
-        self._without_reading(MISSED, "the app stopped")
+        self._ended_without_reading("missed", "the app stopped")
         self._answer(DeviceUnavailable("the app stopped before the poll ended"))
 
     def retries(self) -> int:
@@ -500,23 +471,21 @@ class PollRunner:
         clock = self._context.environment.clock
         at, wall = (clock.monotonic(), clock.wall()) if reading is None else (reading.at, reading.wall)
         self._context.environment.events.emit(ReadingTaken(self.telemetry.name, at, wall, at - self._began))
-        if self.ledger.gap is not None:
-            self.ledger.heard(clock.uptime())
-        period = self._slot
+        due = self.due
         if self._requests is not None and self._requests.answers:
             if reading is not None:
-                self.publisher.publish(reading, period, always=True)  # whatever the publish rule says
+                self.publisher.publish(reading, due, always=True)  # whatever the publish rule says
             self._answer(reading)
         elif reading is not None:
-            self._context.queue.add(self.publisher, reading, period)
-        self._slot = None
-        if reading is None and period is not None:
-            period.suppressed += 1
+            self._context.queue.add(self.publisher, reading, due)
+        self.due = None
+        if reading is None and due is not None:
+            self.publisher.pass_over(due)
 
     def _heard_after(self, goodbye: Goodbye, reading: Reading | None) -> None:
         """A poll has ended without an error after the device said goodbye, or in the poll in which it does."""
         if reading is None:
-            self._without_reading(DEFERRED, goodbye.cause)
+            self._ended_without_reading("deferred", goodbye.cause)
             self._answer(DeviceUnavailable(goodbye.cause))
             return
         self._goodbye = None
@@ -528,7 +497,7 @@ class PollRunner:
         if isinstance(error, Abandoned):
             return  # reported when it was abandoned
         if self.execution.circuit.isolated:
-            self._without_reading(CIRCUIT_OPEN, "isolated by hand")
+            self._ended_without_reading("circuit_open", "isolated by hand")
             self._answer(DeviceUnavailable("the circuit was isolated by hand; close it to continue"))
         elif isinstance(error, RetryRequested) and self.execution.gave_up not in ("budget", "time"):
             self._deferred(error)
@@ -542,19 +511,18 @@ class PollRunner:
         """Report that the device asked for a later poll. That is not a failure."""
         self._answer(DeviceUnavailable(f"the handler asked for another attempt: {request}"))
         environment = self._context.environment
-        self._without_reading(DEFERRED, str(request.reason or "the device asked for a pause"))
+        due, self.due = self.due, None
         seconds = max(0.0, self.execution.circuit.deferred_until - environment.clock.monotonic())
-        environment.events.emit(PollDeferred(self.name, seconds, request.reason))
+        environment.events.emit(PollDeferred(self.name, seconds, request.reason, due=due))
         self._await_pause_end()
 
     def abandoned(self, error: BaseException) -> None:
         """Report a poll that failed for good, or a call that does not end."""
-        failed = TIMED_OUT if isinstance(error, TimeoutError) else FAILED
-        self._without_reading(failed, f"{type(error).__name__}: {describe(error)}")
+        due, self.due = self.due, None
         self._answer(error)
         environment = self._context.environment
         emit, took = environment.events.emit, environment.clock.monotonic() - self._began
-        emit(PollFailed(self.name, error, self.execution.attempts, duration=took))
+        emit(PollFailed(self.name, error, self.execution.attempts, duration=took, due=due))
         if self.telemetry.on_failure == "hold":
             self.hold()
             emit(DeviceHeld(self.name))

@@ -3,10 +3,9 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from leadsman.events import AppFault, FieldsLeftOut
-from leadsman.monitoring.ledger import Period
 from leadsman.mqtt.message import Delivery, Message, Receipt
 from leadsman.mqtt.topics import Topics, encode, encode_fields
 from leadsman.publish import Fields, LastPublished, PublishRule
@@ -20,6 +19,23 @@ from leadsman.timing.clock import rfc3339
 Send = Callable[[Message], None]
 
 logger = logging.getLogger("leadsman")
+
+
+class ReadingReceipt(Receipt, Protocol):
+    """Counts what becomes of readings."""
+
+    sent: int
+    """Readings that were handed to the outbox."""
+    suppressed: int
+    """Polls whose reading the publish rule kept back, or that had nothing to publish."""
+
+
+class Receipts(Protocol):
+    """Gives the receipts of the readings of a device."""
+
+    def receipt(self, due: float) -> ReadingReceipt:
+        """The receipt of the reading whose poll came due at `due`, monotonic seconds."""
+        ...
 
 
 class PublisherContext(NamedTuple):
@@ -63,6 +79,7 @@ class StatePublisher:
         "_topic",
         "comparison",
         "published",
+        "receipts",
     )
 
     def __init__(self, name: str, rule: PublishRule | None, delivery: Delivery, context: PublisherContext) -> None:
@@ -73,6 +90,8 @@ class StatePublisher:
         self._history = None if delivery.history is None else context.topics.history(name)
         self.comparison = None if rule is None else Comparison()
         """What the publish rule compares with. It must learn which readings never arrive."""
+        self.receipts: Receipts | None = None
+        """Gives the receipts of its readings; None where nobody counts them."""
         self._published_wall: float | None = None
         self._refused: Fields | None = None
         self._left_out: tuple[str, ...] = ()
@@ -84,25 +103,26 @@ class StatePublisher:
         """Where its readings go: the state topic, and the history topic if it has one."""
         return (self._topic,) if self._history is None else (self._topic, self._history)
 
-    def publish(self, reading: Reading, period: Period | None = None, *, always: bool = False) -> None:
-        """Publish a reading if the publish rule asks for it, or unconditionally with `always`. It is counted in
-        `period`, unless that is None, because it belongs to no slot of the schedule."""
+    def publish(self, reading: Reading, due: float | None = None, *, always: bool = False) -> None:
+        """Publish a reading if the publish rule asks for it, or unconditionally with `always`. Its poll came due at
+        `due`, monotonic seconds. With None it was not due, and the reading is not counted."""
         if self._context.on_reading is not None:
             self._context.on_reading(reading)
         if reading.left_out != self._left_out:
             if reading.left_out:
                 self._context.environment.events.emit(FieldsLeftOut(reading.entity, reading.left_out))
             self._left_out = reading.left_out
-        comparison = self.comparison
+        comparison, receipts = self.comparison, self.receipts
+        receipt = None if due is None or receipts is None else receipts.receipt(due)
         if comparison is not None and self._rule is not None and not always:
             last = comparison.last
             if last is not None and not self._wants(self._rule, last, reading):
                 comparison.passed_over(last)
                 self._refused = reading.fields
-                if period is not None:
-                    period.suppressed += 1
+                if receipt is not None:
+                    receipt.suppressed += 1
                 return
-        message = self._message(reading, period or comparison)
+        message = self._message(reading, receipt or comparison)
         if comparison is not None:
             taken = reading.wall - (message.clock_offset or 0.0)  # as the outbox computes it
             comparison.accepted(reading.fields, reading.at, taken)
@@ -113,8 +133,13 @@ class StatePublisher:
             message = message._replace(receipt=comparison)
         self._context.send(message)
         self.published += 1
-        if period is not None:
-            period.sent += 1  # not before: who catches an error counts the reading then
+        if receipt is not None:
+            receipt.sent += 1  # not before: who catches an error counts the reading then
+
+    def pass_over(self, due: float) -> None:
+        """The poll that came due at `due`, monotonic seconds, has nothing to publish."""
+        if self.receipts is not None:
+            self.receipts.receipt(due).suppressed += 1
 
     @property
     def publication(self) -> Publication:
@@ -123,15 +148,16 @@ class StatePublisher:
         suppressed, fields = (0, None) if last is None else (last.since, last.fields)
         return Publication(self._published_wall, suppressed, fields, self._refused)
 
-    def try_publish(self, reading: Reading, period: Period | None = None) -> None:
+    def try_publish(self, reading: Reading, due: float | None = None) -> None:
         """Publish a reading as `publish` does. A fault of ours is reported: this reading is lost, and the others are
         not."""
         try:
-            self.publish(reading, period)
+            self.publish(reading, due)
         except Exception as error:
-            if period is not None:
-                period.sent += 1
-                period.dropped(self._context.environment.clock.uptime())
+            if due is not None and self.receipts is not None:
+                receipt = self.receipts.receipt(due)
+                receipt.sent += 1
+                receipt.dropped(self._context.environment.clock.uptime())
             self._context.environment.events.emit(AppFault(f"publishing {reading.entity}", error))
 
     def _message(self, reading: Reading, receipt: Receipt | None) -> Message:
@@ -145,7 +171,7 @@ class StatePublisher:
         return Message(self._topic, payload, qos, retain, wall, expires, latest, None, offset, receipt)
 
     def _to_history(self, topic: str, reading: Reading, message: Message) -> Message:
-        """The message for the history topic. It is the one that the period counts, since all readings go there."""
+        """The message for the history topic. It is the one that is counted, since all readings go there."""
         expires = reading.at + (self._delivery.history or 0.0)
         return message._replace(topic=topic, retain=False, expires=expires, latest=False)
 
@@ -162,9 +188,9 @@ class LoggedPublisher(StatePublisher):
 
     __slots__ = ()
 
-    def publish(self, reading: Reading, period: Period | None = None, *, always: bool = False) -> None:
+    def publish(self, reading: Reading, due: float | None = None, *, always: bool = False) -> None:
         """See `StatePublisher`."""
-        super().publish(reading, period, always=always)
+        super().publish(reading, due, always=always)
         fields = reading.fields
         last = None if self.comparison is None else self.comparison.last
         published = self._rule is None or (last is not None and last.fields is fields)
@@ -186,10 +212,10 @@ class ForwardingPublisher(StatePublisher):
 
     __slots__ = ()
 
-    def publish(self, reading: Reading, period: Period | None = None, *, always: bool = False) -> None:
+    def publish(self, reading: Reading, due: float | None = None, *, always: bool = False) -> None:
         """See `StatePublisher`."""
         before = self.published
-        super().publish(reading, period, always=always)
+        super().publish(reading, due, always=always)
         if self.published != before and self._context.on_published is not None:
             self._context.on_published(reading)
 
@@ -217,15 +243,15 @@ class PublishQueue:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._waiting: list[tuple[StatePublisher, Reading, Period | None]] = []
+        self._waiting: list[tuple[StatePublisher, Reading, float | None]] = []
 
-    def add(self, publisher: StatePublisher, reading: Reading, period: Period | None = None) -> None:
-        """Publish a reading soon."""
-        self._waiting.append((publisher, reading, period))
+    def add(self, publisher: StatePublisher, reading: Reading, due: float | None = None) -> None:
+        """Publish a reading soon; see `StatePublisher.publish`."""
+        self._waiting.append((publisher, reading, due))
         if len(self._waiting) == 1:
             self._loop.call_soon(self._publish)
 
     def _publish(self) -> None:
         waiting, self._waiting = self._waiting, []
-        for publisher, reading, period in waiting:
-            publisher.try_publish(reading, period)
+        for publisher, reading, due in waiting:
+            publisher.try_publish(reading, due)

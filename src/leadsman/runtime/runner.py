@@ -7,7 +7,6 @@ is.
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from leadsman.monitoring.ledger import Ledger
 from leadsman.reading import JsonObject, Reading
 from leadsman.resilience.environment import Snapshot
 from leadsman.resilience.retry_loop import Execution
@@ -53,11 +52,6 @@ class Reader(Runner, Protocol):
     @property
     def execution(self) -> Execution[object]:
         """Makes its calls, under their guards."""
-        ...
-
-    @property
-    def ledger(self) -> Ledger:
-        """What became of the slots of its schedule."""
         ...
 
     def hold(self) -> bool:

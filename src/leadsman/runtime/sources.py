@@ -15,7 +15,6 @@ from leadsman.adapters.managed import adapter_names
 from leadsman.buffer import waits
 from leadsman.errors import Abandoned, DeviceTimeout, DeviceUnavailable, ResultError
 from leadsman.events import PollFailed, PollSkipped, ReadingTaken
-from leadsman.monitoring.ledger import Ledger
 from leadsman.reading import JsonObject, reading_of
 from leadsman.registration.injection import bound
 from leadsman.registration.source import Source
@@ -29,7 +28,6 @@ from leadsman.runtime.calls import SharedResources
 from leadsman.runtime.goodbye import say_goodbye
 from leadsman.runtime.publisher import PublisherContext, publisher_of
 from leadsman.tasks import Outcome, begin, end
-from leadsman.text import describe
 from leadsman.timing.durations import human
 
 _AT_A_STRETCH = 50
@@ -48,7 +46,6 @@ class SourceRunner:
         "execution",
         "failures",
         "heard_at",
-        "ledger",
         "publisher",
         "restarts",
         "source",
@@ -73,9 +70,6 @@ class SourceRunner:
         """Runs begun after the first."""
         self.heard_at = -math.inf
         """When the last reading arrived, monotonic seconds."""
-        self.ledger = Ledger(context.environment.clock.uptime())
-        """What became of the readings. A source has no schedule, so it has no slots."""
-        self.ledger.comparison = self.publisher.comparison
         self._context = context
         self._run: asyncio.Task[Outcome[None]] | None = None
         self._isolated = False
@@ -104,7 +98,7 @@ class SourceRunner:
 
     def leave(self, reason: str) -> None:
         """See `Reader`. Its generator goes on, so that its return is noticed."""
-        say_goodbye(self.name, reason, self.ledger, self._context.environment)
+        say_goodbye(self.name, reason, self._context.environment)
 
     def release(self, by: str) -> bool:
         """See `Reader`. A source is never held."""
@@ -138,7 +132,6 @@ class SourceRunner:
             else:
                 self.failures += 1
                 environment.events.emit(PollSkipped(name))
-                self.ledger.silent("circuit open", environment.clock.uptime())
             await environment.timers.sleep(self.execution.wait(max(1, self.failures)))
             self.restarts += 1
 
@@ -189,25 +182,15 @@ class SourceRunner:
             return
         clock = environment.clock
         at, wall = (clock.monotonic(), clock.wall()) if reading is None else (reading.at, reading.wall)
-        if self.ledger.gap is not None or at - self.heard_at > self.source.stale_after:
-            self._heard_again(at)
         self.heard_at = at
         self._silence.heard(at)
         self.failures = 0
         self.execution.succeed()
         environment.events.emit(ReadingTaken(name, at, wall, 0.0))
         if reading is not None:
-            self.publisher.try_publish(reading, self.ledger.period)
+            self.publisher.try_publish(reading, at)
         else:
-            self.ledger.period.suppressed += 1
-
-    def _heard_again(self, at: float) -> None:
-        """A gap ends: the source had failed, or nothing was heard for longer than `stale_after`."""
-        clock = self._context.environment.clock
-        ahead = clock.uptime() - clock.monotonic()
-        if math.isfinite(self.heard_at):
-            self.ledger.silent("nothing was heard", self.heard_at + self.source.stale_after + ahead)
-        self.ledger.heard(at + ahead)
+            self.publisher.pass_over(at)
 
     def _failed(self, error: BaseException) -> None:
         self.failures += 1
@@ -215,5 +198,4 @@ class SourceRunner:
             self._report(error)
 
     def _report(self, error: BaseException) -> None:
-        self.ledger.silent(f"{type(error).__name__}: {describe(error)}", self._context.environment.clock.uptime())
         self._context.environment.events.emit(PollFailed(self.source.name, error, 1))

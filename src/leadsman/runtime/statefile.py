@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from leadsman.monitoring.ledger_state import HEAD, HOUR, KEPT
+from leadsman.ledger.saved import HEAD, HOUR, KEPT
 from leadsman.monitoring.trace import ROWS as ROWS_IN_MEMORY
 from leadsman.monitoring.trace import TraceRow
 from leadsman.own_file import BESIDE, Damage, admit, create, is_damage, is_strange, set_aside

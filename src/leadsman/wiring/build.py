@@ -67,13 +67,15 @@ class Part(NamedTuple):
     """The function of the module that takes the `Core`, and follows what it needs of it. It may be a coroutine
     function."""
     reports: bool = False
-    """Whether it reports to people or programs. A simulated day leaves such parts out, since nobody would read them."""
+    """Whether it reports to people, to programs or to the next life of the app. A simulated day leaves such parts out,
+    since nobody would read them."""
 
 
 PARTS = (
-    # Before the devices: what takes their readings, and the other nodes that share the app.
+    # Before the devices: what takes their readings, what counts them, and the other nodes that share the app.
     Part("leadsman.parts.http", _has_endpoint, "watch", reports=True),
     Part("leadsman.parts.discovery", _is_described, "describe", reports=True),
+    Part("leadsman.parts.ledger", reports=True),
     Part("leadsman.parts.node", join="attach"),
     # The devices, and what their handlers use.
     Part("leadsman.parts.devices"),
@@ -82,9 +84,8 @@ PARTS = (
     Part("leadsman.parts.state_directory", _uses_directory),
     Part("leadsman.parts.contexts", _has_contexts),
     # What survives the app. What reports of the devices comes later, and finds them as they were.
-    Part("leadsman.parts.ledger", reports=True),
     Part("leadsman.parts.disk", _is_durable, reports=True),
-    Part("leadsman.parts.saved_state", _keeps_state),
+    Part("leadsman.parts.saved_state", _keeps_state, reports=True),
     # What observes the devices.
     Part("leadsman.parts.heartbeat", reports=True),
     Part("leadsman.parts.log", reports=True),

@@ -17,7 +17,6 @@ from leadsman.events import StateFailed, StateWritten
 from leadsman.log_lines import Lines
 from leadsman.monitoring.health import HealthRecords
 from leadsman.monitoring.heartbeat import Heartbeat, will
-from leadsman.monitoring.ledger_reports import LedgerReports
 from leadsman.monitoring.outage_reports import OutageReporter
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.link import Access, ClientIdentity
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from leadsman.introspection.registry import Registry
     from leadsman.introspection.service import Service
     from leadsman.introspection.watching import Watching
+    from leadsman.ledger.reports import LedgerReports
     from leadsman.monitoring.trace import Trace
     from leadsman.nodes.brief import Brief
     from leadsman.nodes.snapshots import Snapshots
@@ -121,6 +121,8 @@ class Core:
         node: this process, among those that share the app.
     """
 
+    ledgers: "LedgerReports"
+    """What became of each poll that was due."""
     statuses: Statuses
     """How the devices are. Made once their state is restored."""
     heartbeat: Heartbeat
@@ -160,14 +162,12 @@ class Core:
         self.runners = Runners(self.roster.readers, self.roster.queues)
         """What runs their handlers."""
         self.records = HealthRecords()
-        self.ledgers = LedgerReports(plan.topics, self.link, self.environment, self.slices)
         self.log_lines = Lines()
         """Bounds the lines about what others cause."""
         self.outages = OutageReporter(
             plan.topics, self.link.put, self.records, self.log_lines, self._declared_errors, plan.jobs
         )
         self.roster.follow(Phase.HEALTH, followers.health(self.records))
-        self.roster.follow(Phase.HEALTH, followers.ledgers(self.ledgers))
 
         self.polling = False
         """Whether the devices are polled; set when the first polls start."""

@@ -12,14 +12,14 @@ from leadsman.cli.colours import GREEN, RED, YELLOW
 from leadsman.cli.remote import any_version, ask, running_app
 from leadsman.cli.tables import json_text, say, table
 from leadsman.cli.times import clock, local, zone
-from leadsman.monitoring.ledger import DISABLED, READ
-from leadsman.monitoring.ledger_state import KEPT
+from leadsman.ledger.ledger import DISABLED, READ
+from leadsman.ledger.saved import KEPT
 from leadsman.text import clean, counted
 from leadsman.timing.durations import human
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import Request
-    from leadsman.introspection.ledger_document import DeviceLedger, LedgerGap
+    from leadsman.ledger.document import DeviceLedger, LedgerGap
 
 MOST = 100
 """Gaps that a person reads; a program gets all."""

@@ -19,7 +19,7 @@ Disposition = Literal[
     "starting",
     "disabled",
 ]
-"""What became of a slot of the schedule; see `leadsman.monitoring.ledger`."""
+"""What became of a slot of the schedule; see `leadsman.ledger.ledger`."""
 
 
 class LedgerHour(TypedDict):

@@ -1,12 +1,13 @@
 """The ledger in the state file: what was written comes back, and the time between is accounted for."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.monitoring.ledger import (
+from leadsman.ledger.ledger import (
     BUFFERED,
     DISPOSITIONS,
     DROPPED,
@@ -17,7 +18,7 @@ from leadsman.monitoring.ledger import (
     Ledger,
     total,
 )
-from leadsman.monitoring.ledger_state import KILLED, NOT_RUNNING, Now, Row, restore, rows
+from leadsman.ledger.saved import KILLED, NOT_RUNNING, Now, Row, restore, rows
 from leadsman.timing.schedule import Cron, slots_between
 
 WALL = 1_700_000_000.0
@@ -38,7 +39,6 @@ def saved(ledger, uptime, *, stopped=True):
 def test_a_restart_keeps_the_sum_and_counts_what_was_missed(counts, away, interval):
     before = Ledger(0.0)
     for word, count in counts.items():
-        before.period.slots += count
         before.period.add(word, count)
         before.period.sent += count if word == DROPPED else 0
     found = saved(before, 3000.0)
@@ -61,7 +61,6 @@ def test_the_time_between_is_a_gap_that_says_whether_the_app_had_stopped():
 def test_a_gap_that_had_not_ended_goes_on():
     before = Ledger(0.0)
     before.lost(before.period, FAILED, "gone", 30.0)
-    before.period.slots += 1
 
     after = Ledger(5.0)
     restore(after, saved(before, 60.0), Now(5.0, WALL + 660.0), every(60))
@@ -78,7 +77,7 @@ def test_a_short_restart_is_no_gap():
 
 def test_what_waited_for_the_broker_when_the_app_was_killed_is_dropped_once():
     before = Ledger(0.0)
-    before.period.slots = before.period.sent = 3
+    before.period.sent = 3
     before.period.published += 1
     found = saved(before, 60.0, stopped=False)
 
@@ -95,7 +94,7 @@ def test_what_waited_for_the_broker_when_the_app_was_killed_is_dropped_once():
 
 def test_what_waited_on_disk_when_the_app_was_killed_is_replayed():
     before = Ledger(0.0)
-    before.period.slots = before.period.sent = 3
+    before.period.sent = 3
     before.period.published += 1
 
     after = Ledger(5.0)
@@ -106,8 +105,7 @@ def test_what_waited_on_disk_when_the_app_was_killed_is_replayed():
 
 
 def test_a_poll_under_way_when_the_app_was_killed_is_missed():
-    before = Ledger(0.0)
-    before.period.slots = 1
+    before = Ledger(0.0, SimpleNamespace(due=30.0))
     after = Ledger(5.0)
     restore(after, saved(before, 60.0, stopped=False), Now(5.0, WALL + 65.0), every(600))
     assert total(after.periods()) == {MISSED: 1}

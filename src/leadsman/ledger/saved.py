@@ -7,7 +7,7 @@ ledger was written. Times in the rows are epoch seconds.
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from leadsman.monitoring.ledger import (
+from leadsman.ledger.ledger import (
     BUFFERED,
     DISPOSITIONS,
     DROPPED,

@@ -27,14 +27,13 @@ gaps of their own. Gaps of nothing but missed polls that have the same cause, an
 are one gap: an app that is late at every other poll of a device with a short interval has one gap, which counts all
 slots, and not as many as push the other gaps out.
 
-Pure. All times are seconds of `leadsman.timing.clock.Clock.uptime`, which is never set.
+Pure. All times are seconds of `leadsman.timing.clock.Clock.uptime`, which is never set, unless it says otherwise.
 """
 
-import struct
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
-
-from leadsman.monitoring import leb128
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from leadsman.mqtt.message import Receipt
@@ -59,10 +58,25 @@ ONE_DELAY = 1.0
 longer mostly have a gap for each delay."""
 LATE = "the app was late"
 """The cause of polls that were missed because a timer rang late."""
-_START = struct.Struct("<d")
-"""A closed period begins with its start. Its slots and the counts follow."""
-_GAP = struct.Struct("<ddB")
-"""A closed gap begins with its two ends and the length of its counts in bytes. The counts follow, then the cause."""
+
+
+class Polled(Protocol):
+    """What polls a device by a schedule."""
+
+    @property
+    def due(self) -> float | None:
+        """When the poll under way came due by the schedule, monotonic seconds; None if none is under way, or it was
+        requested."""
+        ...
+
+
+class NeverPolled:
+    """Stands for what polls a device that is not enabled."""
+
+    due = None
+
+
+NEVER_POLLED = NeverPolled()
 
 
 class Gap(NamedTuple):
@@ -89,20 +103,19 @@ class Counts(NamedTuple):
 
 
 class Period:
-    """Counts the slots that come due in one period. Polls and the outbox add to it directly, since a reading may cost
-    no more than that."""
+    """Counts what became of the slots that came due in one period. It is the receipt of their readings: whoever
+    publishes and delivers these adds to it directly, since a reading may cost no more than that."""
 
-    __slots__ = ("_ledger", "_others", "published", "replayed", "sent", "slots", "start", "suppressed")
+    __slots__ = ("_ledger", "_others", "opened", "published", "replayed", "sent", "start", "suppressed")
 
-    def __init__(self, start: float, ledger: "Ledger") -> None:
+    def __init__(self, start: float, opened: float, ledger: "Ledger") -> None:
         self.start = start
-        self.slots = 0
-        """Slots that came due."""
-        self.sent = 0
-        """Readings that were handed to the outbox."""
+        self.opened = opened
+        """The same moment, monotonic seconds; minus infinity for the first period of the app."""
+        self.sent = self.suppressed = 0
+        """See `leadsman.runtime.publisher.ReadingReceipt`."""
         self.published = self.replayed = 0
         """See `leadsman.mqtt.message.Receipt`."""
-        self.suppressed = 0
         self._others: dict[str, int] | None = None
         self._ledger = ledger
 
@@ -112,34 +125,29 @@ class Period:
         dropped = 0 if self._others is None else self._others.get(DROPPED, 0)
         return self.sent - self.published - self.replayed - dropped
 
-    @property
-    def settled(self) -> bool:
-        """Whether nothing is open: no reading waits, and no poll is under way."""
-        others = 0 if self._others is None else sum(self._others.values()) - self._others.get(DROPPED, 0)
-        return not self.waiting and self.slots <= self.sent + self.suppressed + others
-
     def add(self, disposition: str, slots: int) -> None:
         """Count slots without a reading."""
         others = self._others = self._others or {}
         others[disposition] = others.get(disposition, 0) + slots
 
     def dropped(self, at: float, messages: int = 1) -> None:
-        """Readings that were taken at `at`, or since, will never arrive. See `leadsman.mqtt.message.Receipt`."""
+        """See `leadsman.mqtt.message.Receipt`."""
         self.add(DROPPED, messages)
         self._ledger.dropped(at, messages)
 
     def replaced(self) -> None:
-        """A newer reading took the place of one that waited. See `leadsman.mqtt.message.Receipt`."""
+        """See `leadsman.mqtt.message.Receipt`."""
         self.sent -= 1
         self.suppressed += 1
         if self._ledger.comparison is not None:
             self._ledger.comparison.replaced()
 
-    def counts(self) -> Counts:
-        """The counts at this moment."""
+    def counts(self, under_way: int = 0) -> Counts:
+        """The counts at this moment. `under_way`: slots whose poll is under way."""
         by = {PUBLISHED: self.published, REPLAYED: self.replayed, SUPPRESSED: self.suppressed, BUFFERED: self.waiting}
-        by |= self._others or {}
-        return Counts(self.start, self.slots, {word: count for word, count in by.items() if count})
+        by = {word: count for word, count in (by | (self._others or {})).items() if count}
+        slots = 0 if self._ledger.poll is None else sum(by.values()) + under_way
+        return Counts(self.start, slots, by)
 
 
 _LATE_CAUSE = f"{MISSED}: {LATE}"
@@ -163,19 +171,45 @@ class _Late:
 
 
 class Ledger:
-    """The ledger of one device. `start` is now."""
+    """The ledger of one device.
 
-    __slots__ = ("_closed", "_delays", "_drops", "_late", "_past", "comparison", "gap", "news", "on_news", "period")
+    Args:
+        start: now.
+        poll: polls the device; None for a source, which has no slots.
+        on_news: called when a gap ends.
+    """
 
-    def __init__(self, start: float) -> None:
-        self.period = Period(start, self)
+    __slots__ = (
+        "_asked",
+        "_closed",
+        "_delays",
+        "_drops",
+        "_ended",
+        "_late",
+        "_past",
+        "_read",
+        "comparison",
+        "gap",
+        "news",
+        "on_news",
+        "period",
+        "poll",
+    )
+
+    def __init__(
+        self,
+        start: float,
+        poll: Polled | None = NEVER_POLLED,
+        on_news: Callable[[], None] | None = None,
+    ) -> None:
+        self.poll = poll
+        self.period = Period(start, -math.inf, self)
         """The current period."""
         self.gap: Gap | None = None
         """The gap that has not ended."""
         self.news = False
         """Whether a gap has ended since this was set to False."""
-        self.on_news: Callable[[], None] | None = None
-        """Called when a gap ends."""
+        self.on_news = on_news
         self.comparison: Receipt | None = None
         """Learns of readings that will never arrive, too; None if nobody compares readings."""
         self._late: _Late | None = None
@@ -183,6 +217,14 @@ class Ledger:
         self._closed: tuple[bytes, ...] = ()
         self._drops: Gap | None = None  # the gap of readings that were dropped, while no other gap has ended since
         self._delays: Gap | None = None  # the gap of missed polls that has ended last, likewise
+        self._ended: dict[str, int] | None = None  # the slots of this run in periods that do not change any more
+        self._read = self._asked = 0  # those that count for the availability, in periods that are kept as bytes
+
+    def receipt(self, due: float) -> Period:
+        """The receipt of the reading of a slot that came due at `due`, monotonic seconds: its period, or the current
+        one if that does not change any more."""
+        period = self.period
+        return period if due >= period.opened else self._before(due)
 
     def lost(self, period: Period, disposition: str, cause: str, since: float, slots: int = 1) -> None:
         """Slots of `period`, the first of which came due at `since`, gave no reading."""
@@ -259,14 +301,17 @@ class Ledger:
         if self._drops is not None:
             self._drops = self._drops._replace(cause=f"{DROPPED}: {cause}"[:LONGEST_CAUSE])
 
-    def begin(self, start: float) -> None:
-        """Begin a period."""
+    def begin(self, start: float, opened: float) -> None:
+        """Begin a period: `start` is now, and `opened` the same moment in monotonic seconds. The one before stays open
+        until the next, since a reading of it may be about to be published."""
         self._enter_late()
-        past = (*self._past, self.period)[-PERIODS:]
-        self._past = tuple(
-            _packed(each.counts()) if isinstance(each, Period) and each.settled else each for each in past
+        under_way = self._under_way
+        past = tuple(
+            self._close(each) if isinstance(each, Period) and not each.waiting and each is not under_way else each
+            for each in self._past
         )
-        self.period = Period(start, self)
+        self._keep_periods((*past, self.period))
+        self.period = Period(start, opened, self)
 
     def end(self, at: float, cause: str) -> None:
         """The app ends: what the broker does not have is lost."""
@@ -277,7 +322,7 @@ class Ledger:
 
     def remember(self, counts: Counts) -> None:
         """Add a period of an earlier run. They come in order, before anything else."""
-        self._past = (*self._past, _packed(counts))[-PERIODS:]
+        self._keep_periods((*self._past, self._kept(counts)))
 
     def remember_gap(self, gap: Gap) -> None:
         """Add a gap of an earlier run. The one that has not ended comes last."""
@@ -288,19 +333,75 @@ class Ledger:
 
     def open_periods(self) -> list[Counts]:
         """The periods that may have changed since the last `begin`, the oldest first."""
-        return [period.counts() for period in self._open()]
+        under_way = self._under_way
+        return [each.counts(each is under_way) for each in self._open()]
 
     def periods(self) -> Iterator[Counts]:
         """The periods, the oldest first."""
         self._enter_late()
-        for past in self._past:
-            yield past.counts() if isinstance(past, Period) else _unpacked(past)
-        yield self.period.counts()
+        under_way = self._under_way
+        for each in (*self._past, self.period):
+            yield each.counts(each is under_way) if isinstance(each, Period) else _counts(each)
+
+    def slots_since_start(self) -> dict[str, int]:
+        """The slots since the start of the app, by disposition, those that the ledger has forgotten included. Those
+        that wait for the broker are left out, so no number ever falls."""
+        found = _sum([self._ended or {}, *(each.by for each in self.open_periods())])
+        found.pop(BUFFERED, None)
+        return found
+
+    def availability(self) -> float | None:
+        """See `availability`: that of all periods that are kept."""
+        by = total(self.open_periods())
+        read, asked = self._read + _read(by), self._asked + _asked(by)
+        return 100.0 * read / asked if asked else None
 
     def gaps(self) -> list[Gap]:
         """The gaps, in the order in which they ended; one that has not ended is the last."""
         self._enter_late()
-        return [*map(_unpacked_gap, self._closed), *self._latest(), *(() if self.gap is None else (self.gap,))]
+        return [
+            *(Gap(*json.loads(each)) for each in self._closed),
+            *self._latest(),
+            *(() if self.gap is None else (self.gap,)),
+        ]
+
+    @property
+    def _under_way(self) -> Period | None:
+        """The period of the slot whose poll is under way."""
+        due = None if self.poll is None else self.poll.due
+        return None if due is None else self.receipt(due)
+
+    def _before(self, due: float) -> Period:
+        """See `receipt`."""
+        past = (each for each in reversed(self._past) if isinstance(each, Period) and each.opened <= due)
+        return next(past, self.period)
+
+    def _close(self, period: Period) -> bytes:
+        """A period in which nothing changes any more."""
+        counts = period.counts()
+        self._ended = _sum([self._ended or {}, counts.by])
+        return self._kept(counts)
+
+    def _kept(self, counts: Counts) -> bytes:
+        self._read += _read(counts.by)
+        self._asked += _asked(counts.by)
+        return _packed(counts)
+
+    def _keep_periods(self, past: tuple[bytes | Period, ...]) -> None:
+        """Keep the latest of these."""
+        for each in past[:-PERIODS]:
+            self._forget(each)
+        self._past = past[-PERIODS:]
+
+    def _forget(self, past: bytes | Period) -> None:
+        """Two days are over. What may still change has its numbers of now among those since the start."""
+        if isinstance(past, Period):
+            self._ended = _sum([self._ended or {}, past.counts().by])
+            self._ended.pop(BUFFERED, None)
+        else:
+            by = _counts(past).by
+            self._read -= _read(by)
+            self._asked -= _asked(by)
 
     def _open(self) -> list[Period]:
         """The periods in which something may change."""
@@ -316,7 +417,6 @@ class Ledger:
         late, self._late = self._late, None
         if late is None:
             return
-        self.period.slots += late.slots
         self.period.add(MISSED, late.slots)
         ended = late.slots
         if self.gap is _NOT_ENTERED:
@@ -337,7 +437,7 @@ class Ledger:
 
     def _keep(self, *gaps: Gap) -> None:
         """Keep the latest gaps, and then these. None of them changes any more."""
-        self._closed = (*self._closed, *map(_packed_gap, (*self._latest(), *gaps)))[-MOST_GAPS:]
+        self._closed = (*self._closed, *map(_packed, (*self._latest(), *gaps)))[-MOST_GAPS:]
         self._drops = self._delays = None
 
     def _tell(self) -> None:
@@ -353,48 +453,37 @@ def availability(by: Mapping[str, int]) -> float | None:
     Args:
         by: slots by disposition.
     """
-    slots = sum(by.values()) - by.get(DISABLED, 0)
-    return 100.0 * sum(by.get(word, 0) for word in READ) / slots if slots else None
+    asked = _asked(by)
+    return 100.0 * _read(by) / asked if asked else None
 
 
-def total(periods: Iterator[Counts] | list[Counts]) -> dict[str, int]:
+def total(periods: Iterable[Counts]) -> dict[str, int]:
     """The counts of several periods together."""
+    return _sum(each.by for each in periods)
+
+
+def _sum(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     found: dict[str, int] = {}
-    for _, _, by in periods:
+    for by in counts:
         for word, count in by.items():
             found[word] = found.get(word, 0) + count
     return found
 
 
-def _packed(counts: Counts) -> bytes:
-    return _START.pack(counts.start) + leb128.encode(counts.slots, *_numbers(counts.by))
+def _read(by: Mapping[str, int]) -> int:
+    """The slots that gave a reading."""
+    return sum(by.get(word, 0) for word in READ)
 
 
-def _unpacked(packed: bytes) -> Counts:
-    (start,) = _START.unpack_from(packed)
-    slots, *numbers = leb128.decode(packed[_START.size :])
-    return Counts(start, slots, _by(numbers))
+def _asked(by: Mapping[str, int]) -> int:
+    """The slots of an enabled device."""
+    return sum(by.values()) - by.get(DISABLED, 0)
 
 
-def _packed_gap(gap: Gap) -> bytes:
-    """A gap that has ended."""
-    counts = leb128.encode(*_numbers(gap.slots))
-    return _GAP.pack(gap.since, gap.until, len(counts)) + counts + gap.cause.encode(errors="backslashreplace")
+def _packed(ended: Counts | Gap) -> bytes:
+    """What does not change any more takes a fourth of the memory as JSON."""
+    return json.dumps(ended, separators=(",", ":")).encode()
 
 
-def _unpacked_gap(packed: bytes) -> Gap:
-    since, until, length = _GAP.unpack_from(packed)
-    end = _GAP.size + length
-    return Gap(since, until, packed[end:].decode(), _by(leb128.decode(packed[_GAP.size : end])))
-
-
-def _numbers(by: Mapping[str, int]) -> Iterator[int]:
-    """Each disposition, by its place in `DISPOSITIONS`, and how many slots have it."""
-    for word, count in by.items():
-        yield from (DISPOSITIONS.index(word), count)
-
-
-def _by(numbers: list[int]) -> dict[str, int]:
-    """The opposite of `_numbers`, without those that no slot has."""
-    pairs = zip(numbers[::2], numbers[1::2], strict=True)
-    return {DISPOSITIONS[place]: count for place, count in pairs if count}
+def _counts(packed: bytes) -> Counts:
+    return Counts(*json.loads(packed))

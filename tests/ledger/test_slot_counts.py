@@ -1,15 +1,25 @@
 """The slots of a device as counters: they never fall, whatever the ledger forgets."""
 
 from collections import Counter, deque
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.introspection.slot_counts import FINAL, SlotCounts
-from leadsman.monitoring import ledger as module
-from leadsman.monitoring.ledger import BUFFERED, DISABLED, DISPOSITIONS, FAILED, MISSED, PUBLISHED, Counts, Ledger
+from leadsman.ledger import ledger as module
+from leadsman.ledger.ledger import (
+    BUFFERED,
+    DISABLED,
+    DISPOSITIONS,
+    FAILED,
+    MISSED,
+    PUBLISHED,
+    Counts,
+    Ledger,
+    availability,
+    total,
+)
+from leadsman.ledger.ledgers import FINAL
 
 HOUR = 3600.0
 KEPT = 3
@@ -22,11 +32,9 @@ class Device:
     def __init__(self):
         self.hour, self.expected, self.waiting = 0, Counter(), deque()
         self.ledger = Ledger(0.0)
-        self.counts = SlotCounts(SimpleNamespace(ledger=lambda name: self.ledger, started=0.0))
         self.before = Counter()
 
     def read(self):
-        self.ledger.period.slots += 1
         self.ledger.period.sent += 1
         self.waiting.append((self.ledger.period, self.hour))
 
@@ -38,16 +46,15 @@ class Device:
                 self.expected[PUBLISHED] += 1
 
     def fail(self):
-        self.ledger.period.slots += 1
         self.ledger.lost(self.ledger.period, FAILED, "away", self.hour * HOUR)
         self.expected[FAILED] += 1
 
     def next_hour(self):
         self.hour += 1
-        self.ledger.begin(self.hour * HOUR)
+        self.ledger.begin(self.hour * HOUR, self.hour * HOUR)
 
     def look(self):
-        found = Counter(self.counts.look("d").since_start)
+        found = Counter(self.ledger.slots_since_start())
         assert all(found[word] >= count for word, count in self.before.items())
         self.before = found
         return found
@@ -82,11 +89,26 @@ def test_the_availability_is_that_of_the_ledger_with_earlier_runs_and_the_counte
     device.ledger.remember(Counts(-HOUR, 4, {PUBLISHED: 1, MISSED: 2, DISABLED: 1}))
     device.read()
 
-    assert device.counts.look("d") == ({}, 0.5)
+    assert (device.ledger.slots_since_start(), device.ledger.availability()) == ({}, 50.0)
     device.deliver()
-    assert device.counts.look("d") == ({PUBLISHED: 1}, 0.5)
+    assert (device.ledger.slots_since_start(), device.ledger.availability()) == ({PUBLISHED: 1}, 50.0)
     device.next_hour()
-    assert device.counts.look("d") == ({PUBLISHED: 1}, 0.5)
+    assert (device.ledger.slots_since_start(), device.ledger.availability()) == ({PUBLISHED: 1}, 50.0)
+
+
+WORDS = st.dictionaries(st.sampled_from(DISPOSITIONS), st.integers(1, 9), max_size=4)
+
+
+@given(st.lists(WORDS, max_size=KEPT + 2), STEPS)
+def test_the_availability_is_that_of_all_periods_that_are_kept(earlier, steps):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "PERIODS", KEPT)
+        device = Device()
+        for number, by in enumerate(earlier):
+            device.ledger.remember(Counts((number - 9) * HOUR, sum(by.values()), by))
+        for step in ["look", *steps]:
+            getattr(device, step)()
+            assert device.ledger.availability() == availability(total(device.ledger.periods()))
 
 
 def test_a_device_that_had_no_slot_for_two_days_keeps_its_counters_and_has_no_availability():
@@ -97,7 +119,7 @@ def test_a_device_that_had_no_slot_for_two_days_keeps_its_counters_and_has_no_av
         device.next_hour()
         device.look()
 
-    assert device.counts.look("d") == ({FAILED: 1}, None)
+    assert (device.ledger.slots_since_start(), device.ledger.availability()) == ({FAILED: 1}, None)
 
 
 def test_each_disposition_is_counted_but_that_of_readings_that_wait():
