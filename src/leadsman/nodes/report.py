@@ -11,7 +11,7 @@ from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
 from leadsman.nodes.brief import LIFE, Brief, State
 from leadsman.nodes.document import Lacking, NodeDocument, NodeState, brief
-from leadsman.nodes.requests import Drain, DrainDoor, Drained
+from leadsman.nodes.requests import DrainDoor, Drained, DrainOrder
 from leadsman.text import clean, log_fields
 from leadsman.timing.clock import Clock, rfc3339
 
@@ -82,7 +82,7 @@ class NodeReport(ABC):
         """The other nodes, as far as they are known, by name."""
 
     @abstractmethod
-    def drain(self, request: Drain) -> tuple[State, list[Lacking]]:
+    def drain(self, draining: bool) -> tuple[State, list[Lacking]]:
         """Drain, or take part again. Returns what the node is now, and the devices that have no node as long as it
         drains."""
 
@@ -142,9 +142,9 @@ class NodeReport(ABC):
             self._handle.cancel()
         self._handle = asyncio.get_running_loop().call_later(self._identity.ttl / self._looks, self.look)
 
-    def _drained(self, request: Drain) -> Drained:
+    def _drained(self, request: DrainOrder) -> Drained:
         node = self._identity.node
-        state, without_node = self.drain(request)
+        state, without_node = self.drain(request.draining)
         about = log_fields("drain", node=node, by=request.by)
         logger.info("%s: this node, %s, %s", self._prefix, node, request.describe(), extra=about)
         return {"node": node, "draining": request.draining, "state": state, "without_node": without_node}

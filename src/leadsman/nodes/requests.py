@@ -43,7 +43,7 @@ class Drained(TypedDict):
     """The devices that no node polls as long as this one drains, by what they need of a node."""
 
 
-class Drain(NamedTuple):
+class DrainOrder(NamedTuple):
     """What a request asks for."""
 
     draining: bool
@@ -56,7 +56,7 @@ class Drain(NamedTuple):
         return f"takes part again, asked by {self.by}"
 
 
-def drain_of(request: Json) -> Drain:
+def drain_of(request: Json) -> DrainOrder:
     """Read a request.
 
     Raises:
@@ -66,7 +66,7 @@ def drain_of(request: Json) -> Drain:
     if not isinstance(wanted, bool):
         raise PayloadError('send {"drain": true} to hand everything over, or {"drain": false} to take part again')
     by = request.get("by")
-    return Drain(wanted, clean(by)[:LONGEST_SENDER] if isinstance(by, str) and by else "somebody")
+    return DrainOrder(wanted, clean(by)[:LONGEST_SENDER] if isinstance(by, str) and by else "somebody")
 
 
 class DrainDoor:
@@ -78,7 +78,7 @@ class DrainDoor:
         drain: does what is asked.
     """
 
-    def __init__(self, topics: Topics, wall: Callable[[], float], drain: Callable[[Drain], Drained]) -> None:
+    def __init__(self, topics: Topics, wall: Callable[[], float], drain: Callable[[DrainOrder], Drained]) -> None:
         self._topics = topics
         self._wall = wall
         self._drain = drain

@@ -10,7 +10,6 @@ from leadsman.nodes.cluster.hearing import is_heard
 from leadsman.nodes.document import MOST_NAMED, MOST_SHARDS, Lacking, NodeState, fit
 from leadsman.nodes.lease.lease import DRAINING
 from leadsman.nodes.report import NodeIdentity, NodeReport
-from leadsman.nodes.requests import Drain
 from leadsman.nodes.shared_app import SharedApp
 from leadsman.text import clean
 from leadsman.timing.clock import Clock, rfc3339
@@ -94,12 +93,12 @@ class ClusterReport(NodeReport):
             "without_node": self._without_node(),
         }
 
-    def drain(self, request: Drain) -> tuple[State, list[Lacking]]:
+    def drain(self, draining: bool) -> tuple[State, list[Lacking]]:
         """See `NodeReport`."""
         node = self._cluster.node
         before = node.member.draining
-        node.drain(request.draining)
-        if before != request.draining:  # else a flood of requests would cost a document each
+        node.drain(draining)
+        if before != draining:  # else a flood of requests would cost a document each
             self.look()
         return self._noted_state(), self._without_node()
 

@@ -14,9 +14,9 @@ from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Connect, Connection, ConnectionListener, Connector
 from leadsman.mqtt.link import Access
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.topics import Topics
 from leadsman.nodes import brief
 from leadsman.nodes.report import NodeIdentity
+from leadsman.nodes.shared_app import SharedApp
 from leadsman.nodes.snapshots import Snapshots
 from leadsman.nodes.standby.machine import (
     Action,
@@ -88,24 +88,21 @@ class StandbyNode:
     """One node of a pair.
 
     Args:
-        topics: of the app.
-        client_id: of the app.
-        ttl: seconds for which a lease holds.
-        versions: of the app and of leadsman.
+        app: the app.
         access: the broker, and how a connection to it is made.
         clock: the clocks.
     """
 
-    def __init__(
-        self, topics: Topics, client_id: str, ttl: float, versions: tuple[str, str], access: Access, clock: Clock
-    ) -> None:
+    def __init__(self, app: SharedApp, access: Access, clock: Clock) -> None:
+        assert app.standby is not None  # the caller checks this
+        topics, ttl = app.topics, app.standby.ttl
         self.name = node_name()
         self.access = access._replace(connector=self._connector)
         """How the link of the app reaches the broker: only while this node may use the id of the app."""
         self._takeovers = 0
         self._given = access
         self._topics = topics
-        self._client_id = client_id
+        self._client_id = app.client_id
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._node = first(Rule(self.name, ttl), self._moment())
@@ -118,17 +115,16 @@ class StandbyNode:
         self._connection: Connection | None = None
         self._ending = asyncio.Event()
         self._changed = asyncio.Event()
-        identity = NodeIdentity(self.name, "standby", ttl, *versions)
+        identity = NodeIdentity(self.name, "standby", ttl, app.version, app.leadsman)
         self.report = StandbyReport(identity, topics, clock, self._publish_beside, self._role, self._drain)
         """Of this node; it knows the others."""
+        self.report.devices = app.devices
         primary = access.brokers.primary
-        observed = f"{client_id}-standby-{self.name[-6:]}"
+        observed = f"{app.client_id}-standby-{self.name[-6:]}"
         connector = access.connector(primary)
         self.observer = Observer(observed, topics, connector, primary.protocol, self.feed, self.report, clock)
-
-    def share_state(self) -> None:
-        """Keep the failure state of the devices that the owner retains. Called before the observation begins."""
-        self.observer.snapshots = Snapshots(self._topics, self._clock.uptime)
+        if app.keep_state:
+            self.observer.snapshots = Snapshots(topics, clock.uptime)
 
     @property
     def state(self) -> State:

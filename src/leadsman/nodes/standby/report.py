@@ -11,7 +11,6 @@ from leadsman.nodes.brief import Brief, State
 from leadsman.nodes.document import Lacking, NodeState, fit
 from leadsman.nodes.peers import Peers
 from leadsman.nodes.report import NodeIdentity, NodeReport
-from leadsman.nodes.requests import Drain
 from leadsman.nodes.snapshots import WORD
 from leadsman.text import clean
 from leadsman.timing.clock import Clock, rfc3339
@@ -102,8 +101,8 @@ class StandbyReport(NodeReport):
             state["token"] = role.token
         return state
 
-    def drain(self, request: Drain) -> tuple[State, list[Lacking]]:
+    def drain(self, draining: bool) -> tuple[State, list[Lacking]]:
         """See `NodeReport`. No device has a node if no other one would take over."""
-        self._drain(request.draining)
-        left = request.draining and not any(each["state"] in CAPABLE for each in self.heard.known().values())
+        self._drain(draining)
+        left = draining and not any(each["state"] in CAPABLE for each in self.heard.known().values())
         return self._role().state, [{"needs": [], "devices": len([*self.devices()])}] if left else []

@@ -79,12 +79,7 @@ async def serve_in_turns(serve: Serve[A], app: A, access: Access, stopping: asyn
         Stopped: as `serve`. Another node takes over.
     """
     assert app.standby is not None  # the caller checks this
-    clock = system_clock(asyncio.get_running_loop())
-    versions = app.version, app.leadsman
-    node = StandbyNode(app.topics, app.client_id, app.standby.ttl, versions, access, clock)
-    node.report.devices = app.devices
-    if app.keep_state:
-        node.share_state()
+    node = StandbyNode(app, access, system_clock(asyncio.get_running_loop()))
     about = log_fields("standing by", node=node.name)
     what = "%s: this node, %s, shares the app with others, and takes over when none is active; its lease holds for %g s"
     logger.info(what, app.name, node.name, app.standby.ttl, extra=about)
