@@ -52,7 +52,6 @@ OPTIONAL = (
     "leadsman.cluster",
     "leadsman.lease",
     "leadsman.monitoring.strangers",
-    "leadsman.mqtt.outbox",
     "leadsman.registration.sharing",
     "leadsman.settings.cluster",
     "leadsman.wiring.cluster",
