@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from leadsman.log_lines import left_out_before, others
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics
@@ -81,6 +82,7 @@ class NodeReport:
         self._publish = publish
         self._situation = situation
         self._drain = drain
+        self._lines = others()
         self._door = DrainDoor(topics, clock.wall, self._drained)
         self._loop = asyncio.get_running_loop()
         self._handle: asyncio.TimerHandle | None = None
@@ -154,8 +156,11 @@ class NodeReport:
 
     def _drained(self, request: Drain) -> Drained:
         self._drain(request)
-        about = log_fields("drain", node=self._about.node, by=request.by)
-        logger.info("%s: this node, %s, %s", self._topics.prefix, self._about.node, told(request), extra=about)
+        left_out = self._lines.left_out("drain", self._clock.monotonic())
+        if left_out is not None:
+            prefix, node, more = self._topics.prefix, self._about.node, left_out_before(left_out)
+            about = log_fields("drain", node=node, by=request.by)
+            logger.info("%s: this node, %s, %s%s", prefix, node, told(request), more, extra=about)
         left = self._left() if request.draining else []
         return {
             "node": self._about.node,

@@ -7,7 +7,10 @@ from collections.abc import Iterable
 
 from leadsman.cluster.hearing import is_heard
 from leadsman.cluster.shards import Pool
+from leadsman.errors import Busy, PayloadError
 from leadsman.lease.lease import DRAINING
+from leadsman.log_lines import left_out_before, others
+from leadsman.mqtt.answers import EXPIRY
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
@@ -30,7 +33,7 @@ class ClusterReport:
     Args:
         cluster: this node.
         plan: the app, with all its devices.
-        link: the connection to the broker, before it has subscribed.
+        link: the connection to the broker.
         clock: of the node.
     """
 
@@ -45,10 +48,12 @@ class ClusterReport:
         self._said: NodeDocument | None = None
         self._said_at = 0.0
         self._handle: asyncio.TimerHandle | None = None
+        self._lines = others()
         self._door = DrainDoor(plan.topics, clock.wall, self._drained)
         jobs = plan.jobs
         self._devices = {key: [each for each in names if each not in jobs] for key, names in cluster.devices.items()}
-        link.subscriptions.listeners[plan.topics.drain(self._node)] = self._asked
+        self.requests = plan.topics.drain(self._node)
+        """The topic of the requests. They come in as all requests do."""
 
     def start(self) -> None:
         """Begin to say what the node is."""
@@ -187,16 +192,26 @@ class ClusterReport:
         found = ((pool.needs, len(self._names(pool.keys))) for pool in pools)
         return [{"needs": sorted(needs), "devices": devices} for needs, devices in found if devices]
 
-    def _asked(self, received: Received) -> None:
+    def handle(self, received: Received) -> None:
+        """Carry a request out, and answer it."""
         if (answer := self._door.answer(received)) is not None:
-            self._link.put(answer)
+            self._send(answer)
+
+    def refuse(self, received: Received, error: Busy | PayloadError) -> None:
+        """Answer a request whose turn does not come."""
+        self._send(self._door.refusal(received, error))
+
+    def _send(self, answer: Message) -> None:
+        self._link.put(answer._replace(expires=self._clock.monotonic() + EXPIRY))
 
     def _drained(self, request: Drain) -> Drained:
         node = self._cluster.node
         before = node.member.draining
         node.drain(request.draining)
-        about = log_fields("drain", node=self._node, by=request.by)
-        logger.info("this node, %s, %s", self._node, told(request), extra=about)
+        left_out = self._lines.left_out("drain", self._clock.monotonic())
+        if left_out is not None:
+            about, more = log_fields("drain", node=self._node, by=request.by), left_out_before(left_out)
+            logger.info("this node, %s, %s%s", self._node, told(request), more, extra=about)
         if (
             self._handle is not None and before != request.draining
         ):  # else a flood of requests would cost a document each

@@ -30,13 +30,14 @@ if TYPE_CHECKING:
     from leadsman.introspection.service import Service
     from leadsman.registration.injection import Handler
     from leadsman.wiring.cluster import Cluster
+    from leadsman.wiring.cluster_report import ClusterReport
 
 REGISTRY_DELAY = 1.0
 """Seconds from a connection, or from a change, to the registry: first readings go first."""
 KNOWN = 2.0
 """Seconds from the first connection until what an earlier run listed has come, or is not waited for any more."""
-MOST_KEPT = 1000
-"""Pages of an earlier registry that are read; 10,000 devices need about 30."""
+MOST_KEPT, MOST_KEPT_BYTES = 1000, 8 * 2**20
+"""Pages of an earlier registry that are read, and their bytes; 10,000 devices need about 30 of 120 kB."""
 
 
 def _without_probes(topics: Topics, listener: Callable[[Received], None]) -> Callable[[Received], None]:
@@ -66,6 +67,7 @@ class Doors:
         self._statuses = statuses
         self._state_files = state_files
         self._kept: dict[str, bytes] = {}
+        self._kept_bytes = 0
         self._due = self._publishing = self._begun = False
         self.polling = False
         """Whether the devices are polled; set when the first polls start."""
@@ -87,6 +89,9 @@ class Doors:
             if request != "introspect" and self._core.cluster is not None:
                 listener = self._only_here(self._core.cluster, listener)
             listeners[topic_filter] = _without_probes(plan.topics, listener)
+        report = self._core.cluster_report
+        if report is not None:
+            listeners[report.requests] = functools.partial(self._on_drain, report)
 
     def _only_here(self, cluster: "Cluster", listener: Callable[[Received], None]) -> Callable[[Received], None]:
         """The listener, for the devices of this node. What is for another one is answered by its node."""
@@ -122,8 +127,10 @@ class Doors:
         core.link.held = True
 
     def _on_registry(self, received: Received) -> None:
-        if received.retain and received.payload and len(self._kept) < MOST_KEPT:
-            self._kept[received.topic] = received.payload
+        topic, payload = received.topic, received.payload
+        size = self._kept_bytes - len(self._kept.get(topic, b"")) + len(payload)
+        if received.retain and payload and len(self._kept) < MOST_KEPT and size <= MOST_KEPT_BYTES:
+            self._kept[topic], self._kept_bytes = payload, size
 
     def _on_answer(self, topic_filter: str) -> None:
         """The broker has answered a subscription. What it keeps of an earlier one has come by then."""
@@ -253,6 +260,9 @@ class Doors:
 
         core = self._core
         return RequestQueue(core.slices, core.environment.clock, core.link.outbox)
+
+    def _on_drain(self, report: "ClusterReport", received: Received) -> None:
+        self.add(received, report.handle, report.refuse)
 
     def _on_introspect(self, received: Received) -> None:
         self._mqtt.on_introspect(received)
