@@ -27,6 +27,7 @@ from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import Topics, encode, is_topic
 from leadsman.testing import Harness, Scripted
 from leadsman.wiring.discovery import convention_of, registered_of
+from leadsman_rigs.examples import examples
 from leadsman_rigs.hostile import BOMBS, LIES, payloads
 
 CONVENTIONS = ("homeassistant", "homie")
@@ -182,7 +183,7 @@ def test_a_bomb_in_one_place_costs_only_its_own_device(convention, bomb):
 
 
 @pytest.mark.parametrize("convention", CONVENTIONS)
-@settings(max_examples=25, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_lies_in_all_places_cost_no_reading(convention, data):
     kept = KEPT[convention]
@@ -197,7 +198,7 @@ def test_lies_in_all_places_cost_no_reading(convention, data):
     assert set(json.loads(retained["house/registry"])["devices"]) == {"kitchen", "attic"}
 
 
-@settings(max_examples=25, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), suppress_health_check=list(HealthCheck))
 @given(payloads(STATUS))
 def test_the_status_of_another_app_is_named_or_passed_over(payload):
     said = []

@@ -10,6 +10,7 @@ from leadsman.resilience.notation import policy_of, predicate_of
 from leadsman.resilience.policy import exponential, fibonacci, immediate, linear, never, periodic, sequence, strategy
 from leadsman.resilience.predicate import is_a, prop
 from leadsman.resilience.render import condition_of, rendered, text_of
+from leadsman_rigs.examples import examples
 
 
 class Golden:
@@ -61,7 +62,7 @@ def test_a_predicate_is_shown_as_a_file_would_say_it(predicate):
     assert predicate_of(yaml.safe_load(text_of(condition_of(predicate))), "x") == predicate
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(TREES)
 def test_what_is_shown_can_be_read_and_is_shown_the_same_again(tree):
     text = rendered(tree.jitter(0.5))
