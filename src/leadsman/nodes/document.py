@@ -210,7 +210,7 @@ def decoded(node: str, payload: bytes) -> NodeDocument | None:
         if "token" in found:
             document["token"] = _count(found["token"])
         return document
-    shards = [(key[:LONGEST], _object(each)) for key, each in [*_object(found.get("shards")).items()][:MOST_SHARDS]]
+    shards = [(_text(key), _object(each)) for key, each in [*_object(found.get("shards")).items()][:MOST_SHARDS]]
     document["shards"] = {
         key: {"token": _count(each.get("token")), "since": _text(each.get("since"))} for key, each in shards
     }
@@ -243,11 +243,12 @@ def _list(value: Json) -> list[Json]:
 
 
 def _text(value: Json) -> str:
-    return value[:LONGEST] if isinstance(value, str) else ""
+    """Text that UTF-8 can carry: JSON may have half a surrogate pair, which nobody could be told again."""
+    return value[:LONGEST].encode(errors="replace").decode() if isinstance(value, str) else ""
 
 
 def _texts(value: Json) -> list[str]:
-    return [each[:LONGEST] for each in _list(value) if isinstance(each, str)]
+    return [_text(each) for each in _list(value) if isinstance(each, str)]
 
 
 def _count(value: Json) -> int:
