@@ -15,6 +15,7 @@ from leadsman.discovery.homie import Homie, datatype, payload_of, value_of
 from leadsman.discovery.registered import Registered
 from leadsman.errors import InvalidValue, PayloadError
 from leadsman.mqtt.topics import Topics, topic_matches
+from leadsman_rigs.examples import examples
 from leadsman_rigs.homie import FLOAT, INTEGER, violations
 
 KITCHEN = "homie/5/house-kitchen"
@@ -403,7 +404,7 @@ devices = st.builds(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(devices, st.lists(plain, min_size=5, max_size=5))
 def test_whatever_a_device_is_its_tree_follows_the_convention(device, given_values):
     homie = convention(["kitchen"], lambda _: device)

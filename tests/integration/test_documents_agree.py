@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from leadsman import App, CircuitBreaker, RetryRequested
 from leadsman.monitoring.health import CIRCUIT_OPEN, DEFERRED, ERROR, HELD, ISOLATED, STALE
 from leadsman.testing import Harness, Scripted, fail, hang
+from leadsman_rigs.examples import examples
 
 READING = {"t": 21.5}
 BEFORE_STALE = {HELD, ISOLATED, CIRCUIT_OPEN, DEFERRED, STALE}
@@ -60,7 +61,7 @@ def check(report, name):
         assert report["deferred_until"] is not None, (name, report)
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(st.lists(devices, min_size=1, max_size=3), st.lists(seconds, max_size=6))
 def test_documents_agree_with_themselves(found, asked):
     app = App("house", discovery="homeassistant")
@@ -81,7 +82,7 @@ def test_documents_agree_with_themselves(found, asked):
                 check(report, name)
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(seconds, seconds, seconds)
 def test_what_time_alone_makes_stale_is_told_within_a_second(stale_after, interval, other):
     app = App("house", discovery="homeassistant")

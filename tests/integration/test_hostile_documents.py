@@ -20,6 +20,7 @@ from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import Topics, encode, is_topic
 from leadsman.parts.discovery import convention_of, registered_of
 from leadsman.testing import Harness, Scripted
+from leadsman_rigs.examples import examples
 from leadsman_rigs.hostile import BOMBS, LIES, payloads
 
 CONVENTIONS = ("homeassistant", "homie")
@@ -175,7 +176,7 @@ def test_a_bomb_in_one_place_costs_only_its_own_device(convention, bomb):
 
 
 @pytest.mark.parametrize("convention", CONVENTIONS)
-@settings(max_examples=25, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_lies_in_all_places_cost_no_reading(convention, data):
     kept = KEPT[convention]
@@ -190,7 +191,7 @@ def test_lies_in_all_places_cost_no_reading(convention, data):
     assert set(json.loads(retained["house/registry"])["devices"]) == {"kitchen", "attic"}
 
 
-@settings(max_examples=25, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), suppress_health_check=list(HealthCheck))
 @given(payloads(STATUS))
 def test_the_status_of_another_app_is_named_or_passed_over(payload):
     said = []
@@ -215,7 +216,7 @@ def test_the_board_is_drawn_whatever_is_published(payload, word):
     encode([str(each) for each in (*fleet.apps(2.0), *fleet.rows(2.0))]).decode(errors="surrogatepass")
 
 
-AS_OFTEN = settings(max_examples=40, suppress_health_check=list(HealthCheck))
+AS_OFTEN = settings(max_examples=examples(40), suppress_health_check=list(HealthCheck))
 HERE = ("--prefix", "house", "--mqtt", "mqtt://broker.lan", "--timeout", "1ms")
 
 

@@ -13,6 +13,7 @@ from leadsman import UNTIL_NEXT_POLL, App, CircuitBreaker, Context, Cron, FixedB
 from leadsman.introspection.why import why
 from leadsman.testing import Harness, Scripted, fail, hang
 from leadsman.testing.loop import START
+from leadsman_rigs.examples import examples
 
 READING = {"t": 21.5}
 
@@ -186,7 +187,7 @@ def test_the_documents_name_the_pause_until_its_poll_has_ended(harness):
     assert (report["status"], report["deferred_reason"]) == ("deferred", "HTTP 429")
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(
     st.floats(1, 60).map(lambda number: round(number, 1)),
     st.lists(st.none() | st.floats(0.5, 100).map(lambda number: round(number, 1)), min_size=1, max_size=6),

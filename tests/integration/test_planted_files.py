@@ -183,7 +183,7 @@ def rows_of(table):
     return st.tuples(st.just(table), st.lists(st.tuples(*[VALUES] * INSERTS[table][1]), min_size=1, max_size=3))
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(7200)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(planted=st.lists(st.sampled_from(sorted(INSERTS)).flatmap(rows_of), max_size=4))
 def test_rows_of_any_kind_cost_no_poll_and_no_reading_of_ours(tmp_path_factory, planted):

@@ -22,6 +22,7 @@ from leadsman.timing.clock import system_clock
 from leadsman.wiring.build import build
 from leadsman.wiring.plan import plan_of
 from leadsman.wiring.run import Running, stop
+from leadsman_rigs.examples import examples
 
 READ, TAKEN = {"telemetry", "both", "job", "source", "found", "resident", "finder"}, {"command", "both"}
 KINDS = {
@@ -166,7 +167,7 @@ class House:
         )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(shared=st.booleans(), steps=st.lists(STEP, max_size=12))
 def test_all_that_know_devices_know_the_same(tmp_path_factory, shared, steps):
     loop = VirtualLoop()

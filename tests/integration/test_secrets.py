@@ -17,6 +17,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from pydantic import BaseModel, SecretBytes, SecretStr, field_validator, model_validator
 from tests.http.conftest import serving
 
@@ -31,6 +33,7 @@ from leadsman.nodes.lease.lease import Member, Terms
 from leadsman.settings.sources import Where
 from leadsman.testing import Harness
 from leadsman.text import clean
+from leadsman_rigs.examples import examples
 
 TERMS = Terms("house")
 MEMBER = Member("one", "run")
@@ -125,8 +128,10 @@ def logs():
         logger.removeHandler(handler)
 
 
-@pytest.mark.parametrize("secret", [KEYED, LEVEL, BROKER, CALENDARS])
-def test_no_outlet_has_the_value_of_a_secret_whatever_repeats_it(secret, logs, tmp_path):
+def outlets(secret, given, logs, directory):
+    """All that leaves an app in which each kind of code repeats a secret: messages, files and the log, by their
+    names."""
+
     class Door:
         async def __aenter__(self):
             raise OSError(said(secret))
@@ -172,7 +177,7 @@ def test_no_outlet_has_the_value_of_a_secret_whatever_repeats_it(secret, logs, t
         raise RuntimeError(said(secret))
 
     found = []
-    with Harness(app, settings=GIVEN, state_directory=tmp_path) as harness:
+    with Harness(app, settings=given, state_directory=directory) as harness:
         harness.run("15s")
         harness.broker.send("house/command/set", b"{}")
         harness.broker.send("other/topic", b'"x"')
@@ -188,11 +193,27 @@ def test_no_outlet_has_the_value_of_a_secret_whatever_repeats_it(secret, logs, t
         harness.broker.send("house/introspect", b"{}")
         harness.run("1m")
         found += [(message.topic, message.payload.decode()) for message in harness.broker.log]
-    found += [(path.name, path.read_bytes().decode("latin-1")) for path in Path(tmp_path).rglob("*") if path.is_file()]
-    found += [("log", handler.stream.getvalue()) for handler in logs]
+    found += [(path.name, path.read_bytes().decode("latin-1")) for path in Path(directory).rglob("*") if path.is_file()]
+    return [*found, *(("log", handler.stream.getvalue()) for handler in logs)]
+
+
+@pytest.mark.parametrize("secret", [KEYED, LEVEL, BROKER, CALENDARS])
+def test_no_outlet_has_the_value_of_a_secret_whatever_repeats_it(secret, logs, tmp_path):
+    found = outlets(secret, GIVEN, logs, tmp_path)
 
     assert "***" in dict(found)["log"]
     assert {topic for topic, _ in found} >= {"house/poll/error", "house/bug/error", "house/introspect/response"}
+    assert [(where, text[:3000]) for where, text in found if holds(text, secret)] == []
+
+
+@settings(max_examples=examples(3), suppress_health_check=list(HealthCheck))
+@given(st.text(min_size=12, max_size=40).filter(lambda text: "*" not in text and len({*text[:-2]}) > 7))
+def test_no_outlet_has_the_value_of_any_secret(logs, tmp_path_factory, secret):
+    for handler in logs:
+        handler.stream = io.StringIO()
+    found = outlets(secret, {"by_site": {"roof": secret}}, logs, tmp_path_factory.mktemp("state"))
+
+    assert "***" in dict(found)["log"]
     assert [(where, text[:3000]) for where, text in found if holds(text, secret)] == []
 
 

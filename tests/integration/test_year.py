@@ -32,6 +32,7 @@ from leadsman.monitoring.health import OFFLINE
 from leadsman.runtime.poll_runner import PollContext
 from leadsman.testing import Harness
 from leadsman.timing.schedule import CLOCK_SET_BACK, CLOCK_SET_FORWARD
+from leadsman_rigs.examples import examples
 
 pytestmark = pytest.mark.slow
 
@@ -378,7 +379,7 @@ def test_a_year_loses_no_point_of_a_schedule_and_hangs_nothing(hang_is_seen, mon
     assert {event.entity for event in scenario.events if type(event) is ReadingTaken} == set(scenario.due)
 
 
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(st.integers(0, 2**32), st.sampled_from(CHANGES))
 def test_no_change_of_the_clock_loses_a_point_of_a_schedule(seed, day):
     scenario = Scenario(seed, datetime(*day, tzinfo=UTC) - timedelta(hours=30), 3 * DAY, 5, 2)

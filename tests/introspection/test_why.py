@@ -13,6 +13,7 @@ from typing_extensions import is_typeddict
 
 from leadsman.introspection.document import Introspection, Link, Verdict
 from leadsman.introspection.why import OVERDUE, Retained, refused, silent, unanswered, why
+from leadsman_rigs.examples import examples
 
 DOCUMENT, VERDICT = TypeAdapter(Introspection), TypeAdapter(Verdict)
 START = "2026-11-22T08:00:00.000Z"
@@ -649,7 +650,7 @@ def values_of(kind):
 
 
 @pytest.mark.slow
-@settings(max_examples=100, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(100), suppress_health_check=list(HealthCheck))
 @given(
     document=values_of(Introspection),
     status=st.none() | st.dictionaries(st.sampled_from(["state", "session", "at", "devices"]), JSON),
@@ -670,7 +671,7 @@ def test_any_document_gives_exactly_one_verdict(document, status, others):
     VERDICT.validate_python(unanswered("x", "house", retained, "no answer", AT), strict=True)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     state=st.sampled_from(list(SITUATIONS)),
     more=st.fixed_dictionaries(

@@ -6,11 +6,14 @@ Steps are counted, not seconds: lines of leadsman that are executed, each turn o
 import sys
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from leadsman.mqtt import outbox as place
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import NEVER, Outbox
 from leadsman.spool.backlog import Backlog
+from leadsman_rigs.examples import examples
 
 FEW, MANY = 10, 10_000
 ROUNDS = 100
@@ -64,7 +67,7 @@ class Case:
     def _heads(self, count):
         """What may not wait on disk only, and comes before readings."""
         for number in range(count):
-            message = Message(self._topic(number), b"", retain=True, taken_at=1.0)
+            message = Message(self.topic_of(number), b"", retain=True, taken_at=1.0)
             if self.kind == "behind a copy":
                 self.outbox.repeat(0, message)
             else:
@@ -79,7 +82,7 @@ class Case:
         while batch := self.backlog.batch(self.outbox.number):
             self.backlog.written(batch, [])
 
-    def _topic(self, number):
+    def topic_of(self, number):
         return f"t{number}" if self.apart else "t"
 
     def put(self, **fields):
@@ -95,7 +98,7 @@ class Case:
             "errors": {"retain": True},
             "events": {"qos": 0},
         }[self.kind]
-        self.outbox.put(Message(self._topic(self.number), b"%d" % self.number, **fields))
+        self.outbox.put(Message(self.topic_of(self.number), b"%d" % self.number, **fields))
         self.number += 1
 
     def takes(self, most):
@@ -200,6 +203,56 @@ def expire(case):
         case.outbox.accept(item)
 
 
+def look_at_what_is_next(case):
+    outbox, topic = case.outbox, case.topic_of(case.number)
+    outbox.standing(topic)
+    outbox.stores(topic)
+    outbox.is_paused(topic)
+    outbox.kept_by_broker(topic)
+    outbox.sendable(20)
+    assert outbox.expects_answers in (True, False)
+    assert outbox.in_flight <= outbox.messages
+    assert outbox.number > 0
+    assert outbox.dropped >= 0
+    assert outbox.on_disk is not None
+
+
+def let_another_one_go_first(case):
+    for item in case.takes(1):
+        case.outbox.back(item)
+        case.outbox.prefer(item.message.topic)
+        case.outbox.defer(item.message.topic)
+
+
+def end_the_next_pause(case):
+    for item in case.takes(1):
+        case.outbox.back(item)
+        case.outbox.pause(item.message.topic, case.now + 10)
+    case.outbox.resume_next()
+    case.outbox.trust(case.topic_of(0))
+
+
+def repeat_one_that_the_broker_forgot(case):
+    case.number += 1
+    case.outbox.repeat(0, Message(f"again{case.number}", b"", retain=True))
+
+
+def hear_of_a_newer_one(case):
+    case.number += 1
+    case.outbox.overtook(case.topic_of(case.number), case.outbox.number)
+
+
+def write_one_and_deliver_it(case):
+    case.outbox.put(Message("another", b"", retain=True, taken_at=1.0))
+    batch = case.backlog.batch(case.outbox.number)
+    case.backlog.written(batch, [])
+    case.backlog.to_delete()
+    case.backlog.overtaken()
+    case.backlog.wanted(20)
+    for item in case.takes(1):
+        case.outbox.accept(item)
+
+
 OPERATIONS = (
     put,
     put_a_reading,
@@ -218,7 +271,24 @@ OPERATIONS = (
     refuse_while_many_are_in_flight,
     pause_one_more,
     go_on_while_many_pause,
+    look_at_what_is_next,
+    let_another_one_go_first,
+    end_the_next_pause,
+    repeat_one_that_the_broker_forgot,
+    hear_of_a_newer_one,
+    write_one_and_deliver_it,
 )
+NOT_OF_ONE_MESSAGE = {
+    "connected_again": "once for each connection",
+    "prefer_newest": "once as an overload begins, and as it ends",
+    "keep": "once, when the file is open",
+    "renumber": "once, when the file was counted",
+    "topics": "once for each connection",
+    "unkept": "at the end of the app",
+    "oldest": "in the heartbeat, and when somebody asks",
+    "bring_back_older": "a page of rows at once",
+}
+"""What is not counted, and why."""
 
 
 def let_many_fly(case):
@@ -230,7 +300,18 @@ def pause_many(case):
         pause_one_more(case)
 
 
-BEFORE = {acknowledge_while_many_are_in_flight: let_many_fly, pause_one_more: pause_many}
+def let_none_fly(case):
+    """A commit looks at what is in flight, which is a window of messages at the most."""
+    case.outbox.lost()
+    case.flying = []
+    case.write()
+
+
+BEFORE = {
+    acknowledge_while_many_are_in_flight: let_many_fly,
+    pause_one_more: pause_many,
+    write_one_and_deliver_it: let_none_fly,
+}
 """What is done before an operation, and is not counted."""
 KINDS = (
     "readings",
@@ -271,3 +352,54 @@ def test_no_operation_looks_at_all_that_waits(kind, apart, newest_first):
     few, many = (costs(kind, number, apart=apart, newest_first=newest_first) for number in (FEW, MANY))
 
     assert {name: (cost, many[name]) for name, cost in few.items() if many[name] > 4 * cost + MOST} == {}
+
+
+@settings(max_examples=examples(5), suppress_health_check=list(HealthCheck))
+@given(
+    st.sampled_from(KINDS),
+    st.booleans(),
+    st.booleans(),
+    st.lists(st.sampled_from([each for each in OPERATIONS if each not in BEFORE]), min_size=2, max_size=8),
+)
+def test_no_operation_looks_at_all_that_waits_whatever_was_done_before(kind, apart, newest_first, operations):
+    def cost(waiting):
+        case = Case(kind, waiting, apart=apart, newest_first=newest_first)
+        with Steps() as steps:
+            for _ in range(ROUNDS):
+                for operation in operations:
+                    if case.outbox.messages:
+                        operation(case)
+        return steps.count / ROUNDS / len(operations)
+
+    few, many = cost(FEW), cost(MANY)
+
+    assert many <= 4 * few + MOST
+
+
+def test_each_operation_of_the_queues_is_counted():
+    called = set()
+
+    def note(frame, event, argument):
+        called.add(frame.f_code.co_qualname)
+
+    for kind in KINDS:
+        for apart in (False, True):
+            case = Case(kind, FEW, apart=apart, newest_first=apart)
+            for operation in OPERATIONS:
+                before = sys.gettrace()
+                sys.settrace(note)
+                try:
+                    for _ in range(FEW):
+                        operation(case)
+                finally:
+                    sys.settrace(before)
+                while case.outbox.messages < FEW - 1:
+                    case.outbox.put(Message(f"more{case.outbox.number}", b"", retain=True, taken_at=1.0))
+    uncounted = {
+        name
+        for part in (Outbox,)
+        for name in vars(part)
+        if not name.startswith("_") and f"{part.__name__}.{name}" not in called
+    }
+
+    assert uncounted == NOT_OF_ONE_MESSAGE.keys()

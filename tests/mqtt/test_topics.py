@@ -18,6 +18,7 @@ from leadsman.mqtt.topics import (
     escaped_name,
     topic_matches,
 )
+from leadsman_rigs.examples import examples
 
 LEVELS = st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=4)
 
@@ -137,7 +138,7 @@ def topics_of(name):
     ]
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(NAMES, NAMES)
 def test_two_names_never_share_a_topic_and_no_name_reaches_a_topic_of_the_app(name, other):
     own = {"house/status", "house/error", "house/introspect", "house/introspect/response", "house/registry"}
@@ -146,7 +147,7 @@ def test_two_names_never_share_a_topic_and_no_name_reaches_a_topic_of_the_app(na
     assert name == other or set(topics_of(name)).isdisjoint(topics_of(other))
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(NAMES)
 def test_a_topic_of_a_name_is_one_that_mqtt_allows_and_the_name_is_found_in_it(name):
     for topic in topics_of(name):

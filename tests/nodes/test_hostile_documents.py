@@ -142,6 +142,7 @@ def test_a_request_to_drain_is_done_or_refused_in_an_answer(payload, response_to
 @bombs()
 @given(payloads(*NODES))
 @example(json.dumps(document(node="pi-2", device_count=10**4300 - 1)).encode())
+@example(json.dumps(document(node="pi-2", labels=["\ud800"], version="\ud800", since="\ud800")).encode())
 def test_what_is_kept_of_a_node_can_be_told_again_and_the_others_stay(payload):
     others = Peers(lambda: 1.0)
     others.hear("pi-3", encode(document(node="pi-3")))
@@ -157,6 +158,7 @@ def test_what_is_kept_of_a_node_can_be_told_again_and_the_others_stay(payload):
 
 @bombs("nodes/pi-2")
 @given(payloads(*NODES, STATUS), st.sampled_from(["nodes/pi-2", "nodes/pi-2/status", "registry", "registry/2"]))
+@example(json.dumps(document("active", "cluster", "pi-2", shards={"\ud800": {}})).encode(), "nodes/pi-2")
 def test_the_command_line_shows_the_other_nodes_whatever_one_of_them_says(payload, word):
     fine = document("active", "cluster", "pi-3", at="2026-11-22T20:01:00.000Z")
     (house,) = apps(

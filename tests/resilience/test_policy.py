@@ -30,6 +30,7 @@ from leadsman.resilience.policy import (
     strategy,
 )
 from leadsman.resilience.predicate import is_a, prop
+from leadsman_rigs.examples import examples
 
 ERROR = OSError("gone")
 STEADY = ExponentialBackoff(jitter=0)
@@ -450,7 +451,7 @@ LAWS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS.values(), ids=LAWS.keys())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(a=TREES, b=TREES, c=TREES, run=failures())
 def test_a_law_holds_for_trees_of_any_shape(law, a, b, c, run):
     one, other = law(a, b, c)
@@ -458,7 +459,7 @@ def test_a_law_holds_for_trees_of_any_shape(law, a, b, c, run):
     assert verdicts(one, run) == verdicts(other, run)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(TREES, failures())
 def test_a_step_is_pure_and_its_state_survives_json(tree, run):
     state = tree.start()
@@ -470,7 +471,7 @@ def test_a_step_is_pure_and_its_state_survives_json(tree, run):
         state = first[0]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(TREES, failures(), st.sampled_from(["symmetric", "add", "full", "equal", "decorrelated"]), st.randoms())
 def test_no_wait_of_any_tree_is_longer_than_its_cap(tree, run, mode, dice):
     spread = tree.jitter(0.5, mode).clamp(0.0, 40.0)

@@ -12,6 +12,7 @@ from leadsman import App
 from leadsman.resilience.failure import Failure
 from leadsman.resilience.policy import never
 from leadsman.testing import Harness
+from leadsman_rigs.examples import examples
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC).timestamp()
 TIMES = st.integers(0, 4_000_000_000)
@@ -152,7 +153,7 @@ def test_an_answer_that_is_no_json_is_asked_for_again(body):
     st.lists(st.tuples(st.integers(0, 200), st.sampled_from([429, 503])), min_size=1, max_size=8),
     st.sampled_from(["5s", "1m"]),
 )
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_no_call_comes_before_the_end_of_the_pause_that_was_asked_for(pauses, interval):
     app, calls = App("house"), []
 

@@ -13,6 +13,7 @@ from leadsman import threads
 from leadsman.errors import NoFreeThread
 from leadsman.runtime.thread_pool import AT_ONCE, IDLE, PAUSE, ThreadPool
 from leadsman.testing import VirtualLoop
+from leadsman_rigs.examples import examples
 
 
 class Caller:
@@ -270,7 +271,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(STEPS, st.integers(1, 5))
 def test_no_thread_is_lost_and_none_is_taken_twice(steps, most):
     """Whatever is called, cancelled and released: never more than `most` threads, one call in each, and all of them

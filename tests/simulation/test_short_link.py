@@ -21,6 +21,7 @@ from leadsman.simulation.variant import AS_WRITTEN
 from leadsman.testing import VirtualLoop
 from leadsman.testing.broker import ForgetfulBroker
 from leadsman.timing.clock import system_clock
+from leadsman_rigs.examples import examples
 
 LENGTH = 4 * 3600.0
 
@@ -105,7 +106,7 @@ def test_the_outbox_judges_a_large_message(life):
     assert (life.link.outbox.drops["too_large"], life.receipt.lost) == (1, 1)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.sampled_from(["put", "pass", "stop", "start"]), max_size=40))
 def test_each_message_is_delivered_or_dropped_or_waits(steps):
     life = Life()

@@ -10,6 +10,7 @@ from leadsman.mqtt.outbox import Dropped, Outbox
 from leadsman.mqtt.send_window import Retained
 from leadsman.spool.backlog import DAMAGED, FEW, MOST_DEAD, MOST_ROWS, REPLACED, Backlog, Times
 from leadsman.spool.row import FULL, SUPERSEDED, Evicted, Row, TopicRows
+from leadsman_rigs.examples import examples
 
 NOW = Times(1_800_000_000.0, 100.0)
 WINDOW = 20
@@ -1430,11 +1431,9 @@ class OverloadedLives(Lives):
         self.life.outbox.prefer_newest(preferred)
 
 
-EXAMPLES = settings.default.max_examples
-"""More at night."""
 TestLives = Lives.TestCase
-TestLives.settings = settings(max_examples=EXAMPLES, stateful_step_count=30, deadline=None)
+TestLives.settings = settings(max_examples=examples(100), stateful_step_count=30, deadline=None)
 TestOverloadedLives = OverloadedLives.TestCase
-TestOverloadedLives.settings = settings(max_examples=EXAMPLES, stateful_step_count=30, deadline=None)
+TestOverloadedLives.settings = settings(max_examples=examples(100), stateful_step_count=30, deadline=None)
 TestMemoryLives = MemoryLives.TestCase
-TestMemoryLives.settings = settings(max_examples=EXAMPLES // 4, stateful_step_count=20, deadline=None)
+TestMemoryLives.settings = settings(max_examples=examples(25), stateful_step_count=20, deadline=None)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from leadsman.spool.file import SpoolFile
 from leadsman.spool.row import FULL, Quota, size
+from leadsman_rigs.examples import examples
 
 ROW = size("a", 940)
 STEP = 64 * 1024
@@ -75,7 +76,7 @@ def test_rows_that_are_all_the_newest_of_their_topics_stay_beyond_the_quota(open
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 400)), max_size=60), st.integers(100, 20_000))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(50), deadline=None)
 def test_what_is_kept_fits_unless_only_the_newest_are_left(tmp_path, row, everything, history, most):
     rows = [row(number, topic, bytes(length)) for number, (topic, length) in enumerate(history, 1)]
     newest = {each.topic: each.id for each in rows}

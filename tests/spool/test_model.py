@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from leadsman.spool.file import LOOK, SpoolFile
 from leadsman.spool.row import EXPIRED, FULL, SUPERSEDED, Quota, Row, size
+from leadsman_rigs.examples import examples
 
 NOW = 1_800_000_000.0
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
@@ -144,4 +145,4 @@ class Histories(RuleBasedStateMachine):
 
 
 TestHistories = Histories.TestCase
-TestHistories.settings = settings(max_examples=30, stateful_step_count=12, deadline=None)
+TestHistories.settings = settings(max_examples=examples(30), stateful_step_count=12, deadline=None)

@@ -14,6 +14,7 @@ from leadsman.discovery.description import Convention, Retained
 from leadsman.discovery.registered import Registered
 from leadsman.events import Event, LinkUp
 from leadsman.introspection.retained import APP
+from leadsman.log_lines import left_out_before, others
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
@@ -33,6 +34,10 @@ PAUSE = 0.02
 SETTLING = 3.0
 """Seconds in which a reader does what a message asks for. Home Assistant may ignore what comes for an entity that it
 is still removing."""
+MOST_KEPT, MOST_GONE = 64 * 2**20, 8 * 2**20
+"""Bytes of what the broker has that are kept until they are compared: of devices that there are, of which 10,000 need
+40 MB at the most, and of those that are gone. Anybody may have published them. What is more of the former counts as
+another program's, and of the latter it stays until the next connection."""
 Descriptions = Mapping[str, bytes]
 """The messages that describe one device, by topic."""
 
@@ -75,6 +80,12 @@ class Announcer:
         self._found: dict[str, dict[str, bytes]] = {}
         """What the broker had at the beginning of this connection, until it is compared, by the topic of the first
         message of a device."""
+        self._gone: dict[str, bytes] = {}
+        """What this app published for devices that are gone, by topic, until it is removed."""
+        self._kept = self._kept_gone = 0
+        """Bytes of both that are of devices that there are, and of devices that are gone."""
+        self._removing = False
+        self._lines = others()
         self._settled = False
         self._compared = False
         """Whether it is known which topics of this connection are of other programs."""
@@ -102,6 +113,8 @@ class Announcer:
         """Begin again with each connection."""
         if isinstance(event, LinkUp):
             self._found.clear()
+            self._gone.clear()
+            self._kept = self._kept_gone = 0
             self._settled = self._compared = False
             self._foreign.clear()
             connects = self._places.link.connects
@@ -129,7 +142,7 @@ class Announcer:
             if not (yield from self._room(connects)):
                 return
             if topic in self._topics:
-                self._bring(topic, left.get(name, {}))
+                self._bring(topic, left.get(name) or self._not_yet_removed(topic))
             yield 0.0
         for topic in [topic for topic, name in self._topics.items() if name is None and topic not in self._foreign]:
             self._bring(topic, self._app)  # the app may list its devices
@@ -150,6 +163,7 @@ class Announcer:
     def _comparison(self, connects: int) -> Work:
         """Publish what differs from what the broker has, and remove what is gone."""
         found, self._found = self._found, {}
+        self._kept = 0
         for topic in self._topics:
             if not (yield from self._room(connects)):
                 return
@@ -157,25 +171,71 @@ class Announcer:
                 self._bring(topic, found.pop(topic, {}))
             yield 0.0
         for messages in () if self._places.shared else found.values():
-            for topic, payload in messages.items():
-                self._remove(topic, payload)
-                yield 0.0
+            self._gone |= messages
         self._compared = True
+        self._begin_removal()
 
     def _on_own(self, received: Received) -> None:
         """Keep what the broker has. What is not retained was published just now, by us in most cases."""
         if not received.retain or not received.payload:
             return
-        first = self._convention.first_of(received.topic)
-        if not self._settled:
-            if first in self._topics or self._convention.is_ours(received.payload):
-                self._found.setdefault(first, {})[received.topic] = received.payload
+        topic, payload = received.topic, received.payload
+        first, size = self._convention.first_of(topic), len(payload)
+        if first in self._topics:
+            if self._settled:
+                self._bring(first, {topic: payload})
+            elif self._kept + size <= MOST_KEPT:
+                self._kept += size
+                self._found.setdefault(first, {})[topic] = payload
             else:
-                self._leave(received.topic)
-        elif first in self._topics:
-            self._bring(first, {received.topic: received.payload})
-        elif not self._places.shared:
-            self._remove(received.topic, received.payload)
+                self._leave(topic)
+        elif not self._convention.is_ours(payload):
+            self._leave(topic)
+        elif self._kept_gone + size <= MOST_GONE:
+            if not self._settled:
+                self._kept_gone += size
+                self._found.setdefault(first, {})[topic] = payload
+            elif not self._places.shared:
+                self._kept_gone += size
+                self._gone[topic] = payload
+                self._begin_removal()
+
+    def _not_yet_removed(self, topic: str) -> Descriptions:
+        """What the broker has of a device that was gone, and has come back."""
+        payload = self._gone.pop(topic, b"")
+        self._kept_gone -= len(payload)
+        return {topic: payload} if payload else {}
+
+    def _begin_removal(self) -> None:
+        if self._compared and self._gone and not self._removing:
+            self._removing = True
+            self._places.slices.begin("discovery", self._removal())
+
+    def _removal(self) -> Work:
+        """Remove what is gone, and no more at a time than the outbox has room for."""
+        connects = self._places.link.connects
+        try:
+            while self._gone:
+                topic, payload = next(iter(self._gone.items()))
+                for step in self._convention.removal(topic, payload):
+                    if not (yield from self._room(connects)):
+                        return
+                    if self._convention.first_of(topic) in self._topics:
+                        break  # its device has come back meanwhile, and is described
+                    self._put(step, latest=True)
+                    yield 0.0
+                else:
+                    self._say_removed(topic)
+                if self._gone.pop(topic, None) is not None:
+                    self._kept_gone -= len(payload)
+        finally:
+            self._removing = False
+
+    def _say_removed(self, topic: str) -> None:
+        left_out = self._lines.left_out("removed", asyncio.get_running_loop().time())
+        if left_out is not None:
+            text, more = "%s: removed, since the device is gone%s", left_out_before(left_out)
+            logger.info(text, clean(topic), more, extra=log_fields("discovery removed"))
 
     def _bring(self, topic: str, found: Descriptions) -> None:
         """Make the description of a device what it should be; `found` is what the broker has, by topic."""
@@ -250,9 +310,9 @@ class Announcer:
         self._places.described(name, sent)
 
     def _remove(self, topic: str, found: bytes) -> None:
-        """Remove the description of what is gone, if this app published it."""
+        """Remove a message that a device no longer needs, if this app published it."""
         if self._convention.is_ours(found):
-            logger.info("%s: removed, since the device is gone", clean(topic), extra=log_fields("discovery removed"))
+            self._say_removed(topic)
             for each in self._convention.removal(topic, found):
                 self._put(each, latest=True)
         else:

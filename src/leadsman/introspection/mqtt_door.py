@@ -273,12 +273,7 @@ class MqttDoor:
 
     def _refuse(self, received: Received, refused: Busy | PayloadError) -> None:
         """Answer a request whose turn does not come."""
-        try:
-            _, transaction = answers.decode(received.payload)
-        except PayloadError:
-            transaction = None
-        answer = answers.document(None, explained(refused), self._clock.wall(), transaction)
-        self._send(answers.answer_anyway(received, self._topics, answer, self._lines, self._clock.wall()))
+        self._send(answers.refusal(received, self._topics, self._clock.wall(), refused, self._lines))
 
     def _send(self, answer: Message) -> None:
         self._link.put(answer._replace(expires=self._clock.monotonic() + EXPIRY))

@@ -8,12 +8,17 @@ import json
 import logging
 import os
 import sys
+import threading
 from collections.abc import Mapping
-from typing import TextIO
+from types import FunctionType
+from typing import TYPE_CHECKING, TextIO
 
 from leadsman.errors import InvalidValue
 from leadsman.text import clean, suggestion, without_secret_lines
 from leadsman.timing.clock import rfc3339
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 FORMATS = ("text", "json", "journal")
@@ -52,7 +57,8 @@ class Json(logging.Formatter):
         """Format one record."""
         document = {"at": rfc3339(record.created), "level": record.levelname.lower(), "logger": record.name}
         first, *rest = _lines(self, record)
-        document |= getattr(record, "fields", {})
+        fields = getattr(record, "fields", {})
+        document |= {name: clean(value) if isinstance(value, str) else value for name, value in fields.items()}
         document["message"] = first
         if rest:
             document["detail"] = "\n".join(rest)
@@ -99,6 +105,33 @@ def log_to_stderr(level: str | None = None, kind: str | None = None) -> None:
     logger.setLevel(level)
     logger.propagate = False
     logging.getLogger().addHandler(handler)  # libraries log in the same format, and set up none of their own
+    _log_what_python_prints()
+
+
+def _log_what_python_prints() -> None:
+    """Python writes warnings, and exceptions that end a thread or that nobody can catch, to stderr as they are: they
+    may have secrets, and lines that look like records. They are records from now on."""
+    logging.captureWarnings(True)
+    threading.excepthook = _on_end_of_thread
+    sys.unraisablehook = _on_unraisable
+
+
+def _on_end_of_thread(ended: threading.ExceptHookArgs) -> None:
+    if ended.exc_value is None or issubclass(ended.exc_type, SystemExit):
+        return
+    name = "a thread" if ended.thread is None else f"the thread {ended.thread.name}"
+    error = ended.exc_type, ended.exc_value, ended.exc_traceback
+    logging.getLogger("leadsman").error("an exception ended %s", name, exc_info=error)
+
+
+def _on_unraisable(unraisable: "UnraisableHookArgs") -> None:
+    if unraisable.exc_value is None:
+        return
+    where = unraisable.err_msg or "an exception was ignored"
+    error = unraisable.exc_type, unraisable.exc_value, unraisable.exc_traceback
+    found = unraisable.object
+    name = found.__qualname__ if isinstance(found, FunctionType) else type(found).__name__
+    logging.getLogger("leadsman").error("%s: %s", where, name, exc_info=error)
 
 
 def abandon_unwritable_streams() -> None:

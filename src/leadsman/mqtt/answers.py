@@ -12,7 +12,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
-from leadsman.errors import PayloadError, RequestRefused
+from leadsman.errors import LeadsmanError, PayloadError, RequestRefused
 from leadsman.log_lines import Lines, left_out_before
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import Message
@@ -134,6 +134,15 @@ def answered(received: Received, topics: Topics, wall: float, handle: Callable[[
     except (PayloadError, RequestRefused) as refused:
         error = explained(refused)
     return answer_anyway(received, topics, document(data, error, wall, transaction), lines, wall)
+
+
+def refusal(received: Received, topics: Topics, wall: float, error: LeadsmanError, lines: Lines) -> Message:
+    """The message that answers a request without a look at what it asks for. `lines` as in `answered`."""
+    try:
+        _, transaction = decode(received.payload)
+    except PayloadError:
+        transaction = None
+    return answer_anyway(received, topics, document(None, explained(error), wall, transaction), lines, wall)
 
 
 def _log_diverted(received: Received, refused: PayloadError, instead: str, before: int | None) -> None:

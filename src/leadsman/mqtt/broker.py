@@ -5,6 +5,7 @@ from typing import Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, raise_together
+from leadsman.given_file import read_given
 from leadsman.redaction import Secret, SecretValue, revealed, secret_or_none
 from leadsman.text import split_urls
 from leadsman.value import Value
@@ -16,6 +17,8 @@ _TLS_PARAMETERS = frozenset({"ca", "cert", "key", "insecure"})
 _PARAMETERS = _TLS_PARAMETERS | {"protocol"}
 _CREDENTIALS = ("username", "password", "ca", "cert", "key")
 _PROTOCOLS = ("5.0", "3.1.1")
+LARGEST_FILE = 16 * 2**20
+"""Bytes of a file of certificates. Those of all authorities have some 200 kB."""
 DEFAULT_URL = "mqtt://localhost:1883"
 
 
@@ -115,11 +118,7 @@ class Broker(Value):
         """
         faults: list[ConfigurationError] = []
         for name, path in self.files.items():
-            try:
-                with open(path, "rb"):
-                    pass
-            except OSError as error:
-                reason = error.strerror or type(error).__name__
+            if (reason := why_unreadable(path)) is not None:
                 faults.append(InvalidValue(f"the broker's {name} is {path!r}, which cannot be read: {reason}"))
         raise_together(faults)
 
@@ -401,3 +400,13 @@ def check_files(brokers: Brokers) -> None:
             which = f"{broker}: " if len(brokers) > 1 else ""
             faults += [InvalidValue(f"{which}{line}") for line in str(error).splitlines()]
     raise_together(faults)
+
+
+def why_unreadable(path: str) -> str | None:
+    """Why a file cannot be one of certificates or keys; None if it can. OpenSSL waits for the other end of a pipe, and
+    reads a device for ever."""
+    try:
+        size = len(read_given(path, LARGEST_FILE))
+    except OSError as error:
+        return error.strerror or type(error).__name__
+    return f"it has more than {LARGEST_FILE} bytes" if size > LARGEST_FILE else None

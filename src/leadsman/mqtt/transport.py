@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from itertools import chain, zip_longest
 from typing import Any, NamedTuple, TypeVar
 
-from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.broker import Broker, why_unreadable
 from leadsman.mqtt.connection import CONNECT_TIMEOUT
 from leadsman.mqtt.diagnosis import FileError
 from leadsman.threads import DaemonExecutor
@@ -85,11 +85,8 @@ def tls_context(broker: Broker) -> ssl.SSLContext:
         FileError: a file cannot be read, or holds no certificate or key; the message names it.
     """
     for name, path in broker.files.items():
-        try:
-            with open(path, "rb"):
-                pass
-        except OSError as error:
-            raise FileError(f"the file of {name}=, {path!r}, cannot be read: {error.strerror}") from error
+        if (reason := why_unreadable(path)) is not None:
+            raise FileError(f"the file of {name}=, {path!r}, cannot be read: {reason}")
     tls = broker.tls
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:

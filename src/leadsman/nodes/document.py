@@ -35,7 +35,8 @@ LARGEST_COUNT = 2**63 - 1
 
 
 def _text(value: Json) -> str:
-    return value[:LONGEST] if isinstance(value, str) else ""
+    """Text that UTF-8 can carry: JSON may have half a surrogate pair, which nobody could send on."""
+    return value[:LONGEST].encode(errors="replace").decode() if isinstance(value, str) else ""
 
 
 def _list(value: Json) -> list[Json]:
@@ -49,7 +50,7 @@ def _object(value: Json) -> dict[str, Json]:
 Text = Annotated[str, PlainValidator(_text)]
 OptionalText = Annotated[str | None, PlainValidator(lambda value: _text(value) or None)]
 Texts = Annotated[
-    list[str], PlainValidator(lambda value: [each[:LONGEST] for each in _list(value) if isinstance(each, str)])
+    list[str], PlainValidator(lambda value: [_text(each) for each in _list(value) if isinstance(each, str)])
 ]
 Count = Annotated[int, PlainValidator(lambda value: value if type(value) is int and 0 <= value <= LARGEST_COUNT else 0)]
 Seconds = Annotated[

@@ -6,6 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
+from leadsman.errors import Busy, PayloadError
+from leadsman.log_lines import left_out_before, others
+from leadsman.mqtt.answers import EXPIRY
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
@@ -68,6 +71,7 @@ class NodeReport(ABC):
         self._publish = publish
         self._qos = qos
         self._looks = looks
+        self._lines = others()
         self._door = DrainDoor(topics, clock.wall, self._drained)
         self._published: NodeState | None = None
         self._published_at = 0.0
@@ -109,9 +113,16 @@ class NodeReport(ABC):
             self._publish(Message(self.topic, b"", self._qos, retain=True, latest=True))
 
     def asked(self, received: Received) -> None:
-        """Take a request to drain."""
+        """Take a request to drain, and answer it."""
         if (answer := self._door.answer(received)) is not None:
-            self._publish(answer)
+            self._answer(answer)
+
+    def refuse(self, received: Received, error: Busy | PayloadError) -> None:
+        """Answer a request whose turn does not come."""
+        self._answer(self._door.refusal(received, error))
+
+    def _answer(self, answer: Message) -> None:
+        self._publish(answer._replace(expires=self._clock.monotonic() + EXPIRY))
 
     def briefs(self) -> list[Brief]:
         """All nodes, this one included, by name."""
@@ -145,6 +156,8 @@ class NodeReport(ABC):
     def _drained(self, request: DrainOrder) -> Drained:
         node = self._identity.node
         state, without_node = self.drain(request.draining)
-        about = log_fields("drain", node=node, by=request.by)
-        logger.info("%s: this node, %s, %s", self._prefix, node, request.describe(), extra=about)
+        left_out = self._lines.left_out("drain", self._clock.monotonic())
+        if left_out is not None:
+            about, more = log_fields("drain", node=node, by=request.by), left_out_before(left_out)
+            logger.info("%s: this node, %s, %s%s", self._prefix, node, request.describe(), more, extra=about)
         return {"node": node, "draining": request.draining, "state": state, "without_node": without_node}

@@ -9,9 +9,9 @@ from typing import (
 
 from typing_extensions import TypedDict
 
-from leadsman.errors import PayloadError
+from leadsman.errors import Busy, PayloadError
 from leadsman.log_lines import others
-from leadsman.mqtt.answers import Json, RetainedRequests, answered
+from leadsman.mqtt.answers import Json, RetainedRequests, answered, refusal
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics
@@ -93,3 +93,7 @@ class DrainDoor:
         return answered(
             received, self._topics, self._wall(), lambda request: self._drain(drain_of(request)), self._lines
         )
+
+    def refusal(self, received: Received, error: Busy | PayloadError) -> Message:
+        """The answer to a request whose turn does not come."""
+        return refusal(received, self._topics, self._wall(), error, self._lines)

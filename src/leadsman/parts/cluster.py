@@ -64,8 +64,10 @@ class SharingNode(Node):
             self.snapshots = self._cluster.share_state(core.link)
 
     def join(self, core: Core) -> None:
-        """See `Node`."""
-        cluster, listeners, life = self._cluster, core.link.subscriptions.listeners, core.life
+        """See `Node`. Requests to drain wait for their turn with all others."""
+        cluster, report, life = self._cluster, self._report, core.life
+        listeners, requests = core.link.subscriptions.listeners, core.answers.requests
+        listeners[report.drain_topic] = lambda received: requests.add(received, report.asked, report.refuse)
         if not core.plan.dry_run:
             strangers = cluster.strangers(core.link, core.environment.events)
             listeners[strangers.topic_filter] = strangers.received

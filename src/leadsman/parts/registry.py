@@ -19,8 +19,8 @@ DELAY = 1.0
 """Seconds from a connection, or from a change, to the registry: first readings go first."""
 KNOWN = 2.0
 """Seconds from the first connection until what an earlier run listed has come, or is not waited for any more."""
-MOST_KEPT = 1000
-"""Pages of an earlier registry that are read; 10,000 devices need about 30."""
+MOST_KEPT, MOST_KEPT_BYTES = 1000, 8 * 2**20
+"""Pages of an earlier registry that are read, and their bytes; 10,000 devices need about 30 of 120 kB."""
 
 
 def join(core: Core) -> None:
@@ -56,6 +56,7 @@ class Publisher:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._kept: dict[str, bytes] = {}
+        self._kept_bytes = 0
         self._due = self._publishing = self._begun = False
 
     def observe(self, event: Event) -> None:
@@ -88,8 +89,10 @@ class Publisher:
 
     def on_page(self, received: Received) -> None:
         """Keep a page of the registry that an earlier run left."""
-        if received.retain and received.payload and len(self._kept) < MOST_KEPT:
-            self._kept[received.topic] = received.payload
+        topic, payload = received.topic, received.payload
+        size = self._kept_bytes - len(self._kept.get(topic, b"")) + len(payload)
+        if received.retain and payload and len(self._kept) < MOST_KEPT and size <= MOST_KEPT_BYTES:
+            self._kept[topic], self._kept_bytes = payload, size
 
     def on_answer(self, topic_filter: str) -> None:
         """The broker has answered a subscription. What it keeps of an earlier one has come by then."""

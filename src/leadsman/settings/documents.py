@@ -1,15 +1,14 @@
 """Reads settings files: TOML, and YAML where PyYAML is installed. A file that would take seconds or much memory to read
 is refused with a reason."""
 
-import os
 import re
-import stat
 from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
 from leadsman.errors import SettingsError
 from leadsman.extras import missing
+from leadsman.given_file import read_given
 from leadsman.text import clean
 
 LARGEST = 256 * 1024
@@ -41,10 +40,7 @@ def read_text(path: Path) -> str:
         SettingsError: it cannot be read, is too large, or is not UTF-8.
     """
     try:
-        with open(path, "rb", opener=_open_at_once) as file:
-            if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
-                raise SettingsError(f"{path} is a pipe, which may never end; write a regular file")
-            data = file.read(LARGEST + 1) or b""  # of /dev/zero, too; a terminal may have nothing yet
+        data = read_given(path, LARGEST)
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror or error}") from None
     if len(data) > LARGEST:
@@ -58,11 +54,6 @@ def read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise SettingsError(f"{path} is not UTF-8 (line {line}); save it as UTF-8") from None
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Open a file without waiting for the other end of a pipe."""
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def toml_document(path: Path, text: str) -> dict[str, object]:

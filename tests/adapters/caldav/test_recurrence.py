@@ -11,6 +11,7 @@ from leadsman.adapters.caldav import recurrence as module
 from leadsman.adapters.caldav.recurrence import occurrences
 from leadsman.errors import GarbledData
 from leadsman_rigs.dav import event
+from leadsman_rigs.examples import examples
 
 BERLIN = ZoneInfo("Europe/Berlin")
 FIRST, LAST = date(2026, 10, 23), date(2026, 11, 6)
@@ -135,7 +136,7 @@ STARTS = st.sampled_from(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(STARTS, FREQUENCIES, PARTS)
 def test_whatever_a_rule_says_it_is_expanded_or_costs_only_itself(start, frequency, parts):
     good = event("good", "SUMMARY:Good", "DTSTART;VALUE=DATE:20261025")

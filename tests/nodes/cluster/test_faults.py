@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from leadsman.nodes.lease.lease import Terms
 from leadsman.testing.lease_faults import ClockStep, EngineAway, Partition, Pause
+from leadsman_rigs.examples import examples
 from leadsman_rigs.virtual_cluster import Drain, History, Run, Sent, Work, simulate
 
 TTL = 8.0
@@ -47,7 +48,7 @@ def runs(draw):
     return [Run(node, 0.0, end, killed=draw(st.booleans())), Run(node, again)]
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(faults(), max_size=6), st.lists(runs(), max_size=3, unique_by=lambda run: run[0].node))
 def test_no_device_ever_has_two_nodes_no_fenced_one_publishes_and_all_have_one_when_the_faults_are_over(faults, runs):
     ends = [fault.at if isinstance(fault, ClockStep) else fault.end for fault in faults]
@@ -121,7 +122,7 @@ def test_devices_that_no_node_can_poll_have_none_and_the_others_do():
 DRAINS = st.builds(lambda node, start, length: Drain(node, start, start + length), NODES, TIMES, LENGTHS)
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(faults(), max_size=5), st.lists(DRAINS, max_size=4), st.sets(NODES, max_size=3))
 @example([Partition("a", 0.0, 8.0)], [Drain("b", 0.0, 9.0), Drain("c", 0.0, 9.0)], set())
 def test_whatever_fails_while_nodes_drain_no_device_has_two_nodes_and_the_others_have_all_in_the_end(

@@ -27,6 +27,7 @@ from leadsman.nodes.cluster.shards import pool_of
 from leadsman.nodes.lease.lease import Lease, Member, Terms, checked_keys
 from leadsman.nodes.lease.store import Snapshot
 from leadsman.testing.lease_faults import EngineAway, Partition, Pause
+from leadsman_rigs.examples import examples
 
 TTL = 9.0
 TERMS = Terms("house", ttl=TTL)
@@ -83,7 +84,7 @@ def sensors(draw):
     return Sensor(draw(st.sampled_from(["attic", "cellar"])), draw(names), level, draw(st.floats(0.0, 5.0)))
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(sensors(), min_size=1, max_size=2, unique_by=lambda sensor: sensor.name),
     st.lists(faults(), max_size=5),

@@ -7,6 +7,7 @@ from leadsman.nodes.cluster.placement import plan, quota_of, serving
 from leadsman.nodes.cluster.shards import Shard, pools_of
 from leadsman.nodes.lease.lease import Lease, Member
 from leadsman.nodes.lease.store import Snapshot
+from leadsman_rigs.examples import examples
 
 BLE = frozenset(["ble"])
 
@@ -45,7 +46,7 @@ def test_the_quotas_add_up_to_the_shards_and_differ_by_one_at_most(shards, names
     assert max(quotas) - min(quotas) <= 1
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.integers(1, 80), st.integers(1, 9), st.data())
 def test_the_nodes_come_to_rest_with_each_shard_at_one_node_and_an_even_part_each(shards, count, data):
     everything, members = [pool(shards)], nodes(count)
@@ -111,7 +112,7 @@ def test_a_lease_whose_answer_was_lost_is_asked_for_again():
     assert plan(member, snapshot, [pool(1)], ()).acquire == ("any.0",)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.integers(1, 60), st.lists(st.booleans(), min_size=1, max_size=8), st.data())
 def test_nodes_that_drain_end_with_nothing_and_the_others_with_an_even_part_of_everything(shards, draining, data):
     everything = [pool(shards)]

@@ -11,6 +11,7 @@ from tests.nodes.lease.conftest import NUMBERS
 from tests.nodes.lease.implementations import IMPLEMENTATIONS, InMemory
 
 from leadsman.nodes.lease.lease import Lease, Member, Terms
+from leadsman_rigs.examples import examples
 
 TTL = 30.0
 """Seconds. On real engines nothing ends while an example runs."""
@@ -125,19 +126,19 @@ class Leases(RuleBasedStateMachine):
 
 @pytest.mark.slow
 def test_any_sequence_of_calls_in_virtual_time_has_the_answers_of_the_model():
-    play(InMemory(), examples=40, steps=30)
+    play(InMemory(), number=40, steps=30)
 
 
 @pytest.mark.system
 @pytest.mark.parametrize("name", [name for name in IMPLEMENTATIONS if name != "memory"])
 def test_any_sequence_of_calls_has_the_answers_of_the_model(name):
     with IMPLEMENTATIONS[name]() as implementation:
-        play(implementation, examples=6, steps=15)
+        play(implementation, number=6, steps=15)
 
 
-def play(implementation, examples, steps):
+def play(implementation, number, steps):
     machine = type("Machine", (Leases,), {"implementation": implementation})
     chosen = settings(
-        max_examples=examples, stateful_step_count=steps, deadline=None, suppress_health_check=list(HealthCheck)
+        max_examples=examples(number), stateful_step_count=steps, deadline=None, suppress_health_check=list(HealthCheck)
     )
     run_state_machine_as_test(machine, settings=chosen)

@@ -7,6 +7,7 @@ from tests.nodes.standby.model import ENDS_AFTER, FAULTS, TICK, TTL, World, appl
 
 from leadsman.nodes.standby.machine import LONGEST_WAIT, MOST_TIMES
 from leadsman.nodes.standby.renewal import LARGEST_TOKEN, LONGEST_TTL
+from leadsman_rigs.examples import examples
 
 schedules = st.lists(
     st.tuples(st.sampled_from(FAULTS), st.integers(0, 2), st.sampled_from([0.5, 1.0, 2.5, 5.0, 7.0, 12.0, 20.0])),
@@ -32,7 +33,7 @@ worlds = st.builds(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(worlds, schedules)
 def test_two_nodes_never_act_at_the_same_time(world, schedule):
     run(world, schedule)
@@ -40,7 +41,7 @@ def test_two_nodes_never_act_at_the_same_time(world, schedule):
     assert world.overlap == 0.0
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(worlds, schedules)
 def test_the_tokens_of_accepted_readings_only_grow_while_somebody_remembers_them(world, schedule):
     kept = [each for each in schedule if each[0] not in ("broker empty", "kill", "end")]
@@ -50,7 +51,7 @@ def test_the_tokens_of_accepted_readings_only_grow_while_somebody_remembers_them
     assert tokens == sorted(tokens)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(worlds, schedules)
 def test_once_all_is_well_exactly_one_node_acts_and_the_session_stays(world, schedule):
     run(world, schedule)
@@ -66,7 +67,7 @@ def test_once_all_is_well_exactly_one_node_acts_and_the_session_stays(world, sch
 
 @pytest.mark.parametrize("codes", [True, False])
 @pytest.mark.parametrize("fault", ["kill", "pause", "partition"])
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(after=st.floats(0, 30), expires=st.booleans())
 def test_a_node_that_is_gone_is_replaced_within_one_and_a_half_ttl(codes, fault, after, expires):
     world = World(codes=codes, expires=expires)
@@ -79,7 +80,7 @@ def test_a_node_that_is_gone_is_replaced_within_one_and_a_half_ttl(codes, fault,
     assert [node for node in world.acting if node is not owner]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(worlds)
 def test_a_node_that_ends_is_replaced_at_once(world):
     world.run(20)
@@ -99,7 +100,7 @@ forged = st.builds(
 )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(worlds, forged)
 @example(World(), lease("evil", LARGEST_TOKEN))
 @example(World(), lease("evil", 7, LONGEST_TTL))
@@ -171,7 +172,7 @@ def test_after_a_long_outage_of_the_broker_the_node_whose_lease_is_left_goes_on_
     assert world.acting == [owner]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(worlds, st.sampled_from([0.5, 1.0]), schedules)
 def test_messages_that_are_late_let_polls_overlap_by_no_more_than_that(world, delay, schedule):
     world.delay = delay
@@ -181,7 +182,7 @@ def test_messages_that_are_late_let_polls_overlap_by_no_more_than_that(world, de
     assert world.overlap <= handovers * (delay + TICK)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(worlds, schedules)
 def test_of_nodes_that_drain_none_acts_and_of_the_others_one(world, schedule):
     run(world, schedule)
@@ -203,7 +204,7 @@ def test_of_nodes_that_drain_none_acts_and_of_the_others_one(world, schedule):
     assert world.acting == [draining]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(worlds)
 def test_an_owner_that_drains_is_replaced_at_once_and_takes_nothing_back_when_that_is_undone(world):
     world.run(20)
@@ -219,7 +220,7 @@ def test_an_owner_that_drains_is_replaced_at_once_and_takes_nothing_back_when_th
     assert world.acting == [successor]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(worlds)
 def test_a_drain_that_is_undone_while_the_app_stops_leaves_one_node_that_acts(world):
     world.run(20)

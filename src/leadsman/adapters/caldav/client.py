@@ -17,6 +17,7 @@ from leadsman.errors import (
     PermanentError,
 )
 from leadsman.extras import missing
+from leadsman.given_file import read_given
 from leadsman.redaction import Secret
 from leadsman.resilience.failure import RetryRequested
 from leadsman.resilience.retry_after import LONGEST_PAUSE
@@ -37,7 +38,8 @@ MOST_BYTES = 8 * 1024 * 1024
 """Of one reply, decompressed. A calendar of ten years has about one megabyte."""
 MOST_TAGS = 100_000
 """Tags of one reply, which take a second to read. One event has about 14."""
-
+LARGEST_PASSWORD = 64 * 1024
+"""Bytes of a file with a password or a token."""
 
 _WEB_PAGE = "not a calendar, but maybe a web page: a log-in page, a captive portal, or the wrong url"
 
@@ -109,7 +111,7 @@ class Client:
             access = self._access
             password = access.token or access.password
             if isinstance(password, Path):
-                password = self._read = Secret(password.read_text().strip())
+                password = self._read = _secret_in(password)
             self._connected = DAVClient(
                 url=access.url,
                 username=access.username,
@@ -132,6 +134,13 @@ class Client:
         except Exception as error:
             self.close()
             raise _leadsman_error(error, f"{what} of {shown(self._access.url)}") from error
+
+
+def _secret_in(path: Path) -> Secret:
+    data = read_given(path, LARGEST_PASSWORD)
+    if len(data) > LARGEST_PASSWORD:
+        raise PermanentError(f"{path} has more than {LARGEST_PASSWORD} bytes, which is no password")
+    return Secret(data.decode().strip())
 
 
 def _bounded(request: DavObject) -> DavObject:

@@ -24,7 +24,7 @@ class ClusterReport(NodeReport):
     Args:
         cluster: this node.
         app: the app, with all its devices.
-        link: the connection to the broker, before it has subscribed.
+        link: the connection to the broker.
         clock: of the node.
     """
 
@@ -36,7 +36,6 @@ class ClusterReport(NodeReport):
         self._since = clock.wall()
         jobs = app.jobs
         self._devices = {key: [each for each in names if each not in jobs] for key, names in cluster.devices.items()}
-        link.subscriptions.listeners[self.drain_topic] = self.asked
 
     def start(self) -> None:
         """Begin to say what the node is."""

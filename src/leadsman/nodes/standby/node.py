@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from leadsman.errors import BrokerError, NotListening
+from leadsman.log_lines import left_out_before, others
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Connect, Connection, ConnectionListener, Connector
 from leadsman.mqtt.link import Access
@@ -111,6 +112,7 @@ class StandbyNode:
         """Whether the process goes on when the app has ended: after a fence or a drain."""
         self._handle: asyncio.TimerHandle | None = None
         self._served: str | None = None
+        self._lines = others()
         self._relay: Relay | None = None
         self._connection: Connection | None = None
         self._ending = asyncio.Event()
@@ -281,26 +283,36 @@ class StandbyNode:
         """Log whom this node stands by for, once for each owner."""
         if isinstance(self.state, Standby) and (owner := self.owner) not in (None, self.name, self._served):
             self._served = owner
-            about = log_fields("standing by", node=self.name, owner=clean(owner))
-            what = "%s: this node, %s, stands by for %s"
-            logger.info(what, self._topics.prefix, self.name, clean(owner), extra=about)
+            left_out = self._lines.left_out("standing by", self._clock.monotonic())
+            if left_out is not None:
+                about, more = log_fields("standing by", node=self.name, owner=clean(owner)), left_out_before(left_out)
+                what = "%s: this node, %s, stands by for %s%s"
+                logger.info(what, self._topics.prefix, self.name, clean(owner), more, extra=about)
         elif isinstance(self.state, Active):
             self._served = None
 
     def _report(self) -> None:
-        prefix = self._topics.prefix
-        match self.state:
+        prefix, state = self._topics.prefix, self.state
+        if isinstance(state, TakingOver):
+            self._takeovers += 1
+        if not isinstance(state, TakingOver | Active | Fenced):
+            return
+        left_out = self._lines.left_out(_WORDS[type(state)], self._clock.monotonic())
+        if left_out is None:  # whoever may publish the lease may cause it
+            return
+        more = left_out_before(left_out)
+        match state:
             case TakingOver(token=token):
-                self._takeovers += 1
                 about = log_fields("taking over", node=self.name, token=token)
-                logger.info("%s: this node, %s, takes over with the token %d", prefix, self.name, token, extra=about)
+                what = "%s: this node, %s, takes over with the token %d%s"
+                logger.info(what, prefix, self.name, token, more, extra=about)
             case Active(token=token):
                 about = log_fields("active", node=self.name, token=token)
-                logger.info("%s: this node, %s, is active", prefix, self.name, extra=about)
+                logger.info("%s: this node, %s, is active%s", prefix, self.name, more, extra=about)
             case Fenced(reason=reason):
                 about = log_fields("fenced", node=self.name, reason=clean(reason))
-                what = "%s: this node, %s, stops polling, and stands by: %s"
-                logger.warning(what, prefix, self.name, clean(reason), extra=about)
+                what = "%s: this node, %s, stops polling, and stands by: %s%s"
+                logger.warning(what, prefix, self.name, clean(reason), more, extra=about)
 
     def _arm(self) -> None:
         if self._handle is not None:
