@@ -350,6 +350,7 @@ def shown_on_the_page_about_silent_devices():
 @pytest.mark.parametrize(("command", "shown"), shown_on_the_page_about_silent_devices())
 def test_the_answers_about_silent_devices_are_those_on_the_page(command, shown, silent_house, monkeypatch, capsys):
     answer, seen, wall = silent_house
+    monkeypatch.setenv("COLUMNS", "80")  # what fits on a page
     monkeypatch.setenv("TZ", "CET-1")
     time.tzset()
     data = answer.json["data"]
@@ -357,7 +358,7 @@ def test_the_answers_about_silent_devices_are_those_on_the_page(command, shown, 
         fleet = Fleet(())
         for message in (*seen.values(), Received(answer.topic, answer.payload, False)):
             fleet.hear(message, wall)
-        printed = "\n".join(text_of(line, colour=False) for line in plain(fleet.apps(wall), fleet.rows(wall), 100))
+        printed = "\n".join(text_of(line, colour=False) for line in plain(fleet.apps(wall), fleet.rows(wall), 80))
     else:
         monkeypatch.setattr(why, "look", lambda *_: Looked(data, None, False, seen))
         main(command.split())

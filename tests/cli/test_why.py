@@ -9,6 +9,7 @@ from leadsman.cli import remote, why
 from leadsman.cli.main import main
 from leadsman.cli.remote import Looked
 from leadsman.errors import BrokerError, ConnectionRefused, SubscriptionRefused
+from leadsman.introspection.requests import SECTIONS
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import Topics
 
@@ -66,7 +67,7 @@ def test_one_device_is_explained_and_the_exit_code_says_that_it_is_broken(ask):
     code, printed = ask("boiler", finds=Looked(document(boiler=HELD), None, False, {}))
 
     assert code == 3
-    assert ask.request == {"devices": ["boiler"]}
+    assert ask.request == {"sections": [*SECTIONS, "fields"], "devices": ["boiler"]}
     assert ask.filters == ("house/status", "house/boiler/state", "house/boiler/availability", *OF_THE_APP)
     first, *_, last = printed.splitlines()
     assert first == 'boiler: it failed, and waits for a person, as on_failure="hold" says, since 2026-11-22 08:50:00'
@@ -374,6 +375,26 @@ def test_the_cause_comes_first_and_lines_break_between_words_on_a_terminal(ask, 
     first = printed.splitlines()[0]
     assert first.startswith("boiler: No route to host, 3 polls in a row.")
     assert max(map(len, printed.splitlines())) <= 80
+
+
+def test_the_first_line_is_red_on_a_terminal_if_the_device_should_not_be_silent(ask, monkeypatch):
+    monkeypatch.setattr("leadsman.cli.tables.wants_colour", lambda *_: True)
+
+    _, broken = ask("boiler", finds=Looked(document(boiler=FAILS), None, False, {}))
+    _, works = ask("boiler", finds=Looked(document(boiler=WORKS), None, False, {}))
+    _, several = ask(finds=Looked(document(boiler=FAILS, pump=FAILS), None, False, {}))
+
+    assert broken.startswith("\x1b[31mboiler: No route to host")
+    assert "\x1b[1mTo do: " in broken
+    assert works.startswith("\x1b[32mboiler: all is well")
+    assert "\x1b[31mboiler" in several
+
+
+def test_a_command_in_the_advice_is_a_line_of_its_own_on_a_terminal_and_never_broken(ask, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    _, printed = ask("boiler", finds=Looked(document(boiler=HELD), None, False, {}))
+
+    assert printed.splitlines()[-1] == "  leadsman release --mqtt mqtt://broker.lan --prefix house --device boiler"
 
 
 def test_advice_with_names_that_have_spaces_can_be_pasted(ask):

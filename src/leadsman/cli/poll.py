@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 from leadsman.cli.answering import process
 from leadsman.cli.arguments import PREFIX, SETTINGS, Command, argument, device, duration
 from leadsman.cli.commands import app_or_device, running_app
-from leadsman.cli.reading import describe
 from leadsman.cli.remote import any_version, ask
 from leadsman.cli.tables import json_text, say
 from leadsman.cli.target import UsageError
 from leadsman.errors import LeadsmanError
+from leadsman.introspection.values import describe
 from leadsman.mqtt.topics import Topics
 from leadsman.text import clean
 

@@ -4,15 +4,22 @@ They are asked after those of `reading_links`, so the device runs and was read. 
 readings that it keeps back on purpose would otherwise hide a broker that does not take the others.
 """
 
+import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from leadsman.introspection.situation import Situation, span, value
+from leadsman.introspection.values import describe
 from leadsman.text import clean, counted
 
 if TYPE_CHECKING:
-    from leadsman.introspection.explanations import Compared, Verdict
+    from collections.abc import Mapping
 
+    from leadsman.introspection.explanations import Compared, Verdict
+    from leadsman.mqtt.answers import Json
+
+_SHORT = 9
+"""Characters from which on a number is shown with six digits."""
 LATE = 5.0
 """Seconds that a reading waits in the outbox of a connected app before that explains a silence."""
 
@@ -136,7 +143,7 @@ def _well(s: Situation) -> "Verdict":
         evidence.append(f"connected to {clean(mqtt['broker'])}, {waiting} in the outbox")
         evidence += [f"fault: {clean(mqtt['last_error'])}"] if mqtt["last_error"] else []
     if s.retained is not None:
-        evidence.append(f"the broker retains {_kept(s.retained.state)} at {s.below}state")
+        evidence.append(f"the broker retains {_kept(s.retained.state, s.terms)} at {s.below}state")
     return s.verdict("none", "all is well: its readings arrive", evidence, "nothing to do", state="ok")
 
 
@@ -156,7 +163,7 @@ def _suppressed_lines(s: Situation) -> list[str]:
     compared = published.get("compared", {})
     return [
         f"{clean(rule or 'its publish rule')} kept back {count}",
-        *(_comparison(*each) for each in compared.items()),
+        *(_comparison(*each, s.terms) for each in compared.items()),
     ]
 
 
@@ -168,15 +175,28 @@ def _history(s: Situation) -> list[str]:
     return [f"every reading goes to {s.prefix}/{s.name}/history too, which retains nothing"]
 
 
-def _comparison(name: str, both: "Compared") -> str:
+def _comparison(name: str, both: "Compared", terms: "Mapping[str, Json]") -> str:
     published, read = both["published"], both["read"]
-    text = f"{clean(name)}: {value(read)} read, {value(published)} published"
     numbers = [each for each in (published, read) if isinstance(each, int | float) and not isinstance(each, bool)]
-    return f"{text}, a difference of {abs(numbers[0] - numbers[1]):.6g}" if len(numbers) == 2 else text
+    if len(numbers) < 2:
+        return f"{clean(name)}: {value(read)} read, {value(published)} published"
+    known = terms.get(name)
+    unit = known.get("unit") if isinstance(known, dict) else None
+    suffix = f" {clean(unit)}" if isinstance(unit, str) else ""
+    old, new = (value(each) if len(value(each)) < _SHORT else f"{each:.6g}" for each in numbers)
+    far = f"{abs(numbers[0] - numbers[1]):.6g}"
+    return f"{clean(name)}: {new}{suffix} read, {old}{suffix} published, a difference of {far}{suffix}"
 
 
-def _kept(payload: str | None) -> str:
-    return "nothing" if payload is None else clean(payload[:200])
+def _kept(payload: str | None, terms: "Mapping[str, Json]") -> str:
+    """A payload for a person: with the units and decimals of its fields, if it is a reading."""
+    if payload is None:
+        return "nothing"
+    try:
+        fields = json.loads(payload)
+    except (ValueError, RecursionError):
+        fields = None
+    return clean((describe(fields, terms) if isinstance(fields, dict) and fields else payload)[:200])
 
 
 def _oldest(age: float | None) -> str:

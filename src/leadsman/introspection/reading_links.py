@@ -156,8 +156,8 @@ def _deferred(s: Situation) -> "Verdict | None":
         evidence += ["a poll is under way"] if over else []
     elif due:
         evidence.append(f"the next poll is due at {s.at(due)}")
-    evidence += [f"its reason: {clean(reason)}"] if reason else []
-    summary, advice = "the device asked for a pause", "wait: it is polled again by itself"
+    summary = f"the device asked for a pause: {clean(reason)}" if reason else "the device asked for a pause"
+    advice = "wait: it is polled again by itself"
     return s.verdict("deferral", summary, [*evidence, *s.last_reading()], advice, state="intended")
 
 

@@ -41,10 +41,7 @@ class Device {
 	}
 
 	get status() {
-		const runtime = this.runtime;
-		// What was never read is not old: it fails.
-		if (runtime?.status === "stale" && !runtime.last_success_at && runtime.last_error) return "error";
-		return runtime ? runtime.status : "disabled";
+		return this.runtime ? this.runtime.status : "disabled";
 	}
 
 	/** When it is polled next. Between two documents, polls come at a fixed rate. */
