@@ -133,6 +133,7 @@ def test_it_shows_every_device_with_its_status_values_circuit_and_error(page):
     assert page.get_by_role("row").count() == 9  # and the header
     page.locator("#summary").get_by_text("3 of 8 devices need attention", exact=True).wait_for()
     page.locator("#facts").get_by_text("connected", exact=True).wait_for()
+    assert "version" not in page.locator("#facts").inner_text()  # the app says none
 
 
 def test_a_reading_is_on_the_page_without_a_reload(page):

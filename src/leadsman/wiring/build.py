@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from leadsman._version import UNVERSIONED
 from leadsman.adapters.managed import declared_errors
 from leadsman.devices import followers
 from leadsman.devices.roster import Follower, Phase, Roster
@@ -454,7 +455,8 @@ def _opening(plan: Plan) -> str:
     settings = f"settings from {plan.settings_file}" if plan.settings_file else "no settings file"
     where = f"{'broker' if len(plan.brokers) == 1 else 'brokers'} {plan.brokers}"
     about = f"{devices}, {where}, topics below {plan.topics.prefix}/, {settings}"
-    return f"{plan.name} {clean(plan.version)} starts with leadsman {plan.leadsman}: {about}"
+    version = "" if plan.version == UNVERSIONED else f" {clean(plan.version)}"
+    return f"{plan.name}{version} starts with leadsman {plan.leadsman}: {about}"
 
 
 def _subscribe_optional(events: EventBus, optional: OptionalParts) -> None:

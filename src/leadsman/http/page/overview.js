@@ -304,7 +304,7 @@ function drawFacts(model) {
 		const names = app.nodes.map((each) => `${each.node} ${each.state.replace("_", " ")}`).join(", ");
 		tile("nodes", "Nodes", `${able} of ${app.nodes.length} take part`, names, able < 2 ? "warn" : "good");
 	}
-	if (app) tile("uptime", "Running", app.started_at ? span((now - Date.parse(app.started_at)) / 1000) : "–", `version ${app.version} · leadsman ${app.leadsman} · Python ${app.python}`, null);
+	if (app) tile("uptime", "Running", app.started_at ? span((now - Date.parse(app.started_at)) / 1000) : "–", `${app.version === "0" ? "" : `version ${app.version} · `}leadsman ${app.leadsman} · Python ${app.python}`, null);
 }
 
 let noticed = "";
