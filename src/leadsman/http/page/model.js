@@ -40,6 +40,11 @@ class Device {
 		this.marks = []; // [{at, kind, text, …}], oldest first
 	}
 
+	/** Its name for people. */
+	get title() {
+		return this.registrations.find((each) => each.title)?.title ?? this.name;
+	}
+
 	get status() {
 		return this.runtime ? this.runtime.status : "disabled";
 	}
