@@ -1,10 +1,11 @@
-"""The search of the documentation site, in a real browser."""
+"""The search and the width of the documentation site, in a real browser."""
 
 import functools
 import http.server
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from urllib.parse import quote_plus
 
 import pytest
@@ -45,6 +46,9 @@ QUESTIONS = {
     "dialout": "docs/how-to/raspberry-pi.html",
 }
 """What people ask, and the page that answers it."""
+CUT = """[...document.querySelectorAll('article pre code')]
+    .filter(each => each.scrollWidth > each.clientWidth + 1).map(each => each.textContent)"""
+"""The code blocks that are wider than their place."""
 
 
 class Files(http.server.SimpleHTTPRequestHandler):
@@ -83,3 +87,20 @@ def test_the_search_answers_each_question_among_the_first_three_results(site):
             ]
 
     assert {question: page for question, page in QUESTIONS.items() if page not in found[question][:3]} == {}
+
+
+def test_code_fits_the_site_on_a_laptop_and_no_page_is_wider_than_a_telephone(site):
+    pages = [page.relative_to("build/site").as_posix() for page in sorted(Path("build/site").rglob("*.html"))]
+    shown = [page for page in pages if not page.startswith("docs/adr/") and page != "404.html"]
+    cut, wide = [], []
+    with chromium() as browser:
+        page = browser.new_page()
+        for name in shown:
+            page.set_viewport_size({"width": 1280, "height": 800})
+            page.goto(f"{site}{name}")
+            cut += [(name, code[:60]) for code in page.evaluate(CUT)]
+            page.set_viewport_size({"width": 360, "height": 780})
+            wide += [name] if page.evaluate("document.documentElement.scrollWidth") > 360 else []
+
+    assert cut == []
+    assert wide == []
