@@ -229,6 +229,14 @@ def test_it_has_no_serious_barrier_in_any_view(page, theme):
             assert serious(page) == [], (view, width)
 
 
+def test_it_has_no_serious_barrier_in_a_dialog(page):
+    page.get_by_role("link", name="meter", exact=True).click()
+    page.get_by_role("button", name="Hold").click()
+    page.get_by_role("dialog").wait_for()
+
+    assert serious(page) == []
+
+
 def test_nothing_that_a_device_says_becomes_html(page):
     page.get_by_role("link", name="boiler", exact=True).click()
 
@@ -435,6 +443,7 @@ def test_of_a_thousand_devices_only_those_on_the_screen_are_drawn(page):
 def test_it_says_when_the_connection_is_lost_and_goes_on_when_it_is_back(page, app):
     app.kill()
     page.get_by_text("No connection to the app since").wait_for()
+    assert serious(page) == []
     assert serious(page) == []
     again = page.get_by_role("button", name="Try now")
     line = again.bounding_box()["height"]
