@@ -38,6 +38,8 @@ FINE = ("Build started", "Build finished", "No issues found")
 """How the lines begin that a build without a complaint writes."""
 UNSEARCHED = "---\nsearch:\n  exclude: true\n---\n\n"
 """What a page begins with that the search leaves out."""
+GUIDE = re.compile(r"(docs/(how-to/.*|explanation/.*|quickstart|tutorial|what-it-does)|apps/.*)\.html$")
+"""The pages that people read as a whole."""
 GENERATED = re.compile(r"^::: ", re.MULTILINE)
 """What a page has that is made from docstrings."""
 
@@ -77,8 +79,23 @@ def address(page: str) -> str:
     return re.sub(r"(README)?\.md$", lambda found: "index.html" if found[1] else ".html", page)
 
 
+def join_sections() -> None:
+    """Give the search result of each guide the words of all its sections. The search finds only what has all words of a
+    question, and the answer may have them in several sections."""
+    path = SITE / "search.json"
+    index = json.loads(path.read_text())
+    texts: dict[str, list[str]] = {}
+    for item in index["items"]:
+        texts.setdefault(item["location"].partition("#")[0], []).append(f"{item['title']} {item['text']}")
+    for item in index["items"]:
+        if GUIDE.match(item["location"]) and "#" not in item["location"]:
+            item["text"] = " ".join([item["text"], *texts[item["location"]][1:]])
+    path.write_text(json.dumps(index, ensure_ascii=False))
+
+
 def add_questions(questions: dict[str, list[str]]) -> None:
-    """Give each question a search result of its own, which leads to the page or the section with its answer.
+    """Give each question a search result of its own, which leads to the page or the section with its answer. Of results
+    that fit equally well, the first of the index comes first: questions, guides, and the reference.
 
     Raises:
         SystemExit: If a page or a section is not on the site, or not searched.
@@ -86,13 +103,15 @@ def add_questions(questions: dict[str, list[str]]) -> None:
     path = SITE / "search.json"
     index = json.loads(path.read_text())
     items = {item["location"]: item for item in index["items"]}
+    found: list[dict[str, Any]] = []
     for target, asked in questions.items():
         page, mark, section = target.partition("#")
         answer = items.get(f"{address(page)}{mark}{section}")
         if answer is None:
             raise SystemExit(f"zensical.toml: the search does not know {target}")
         text = f"<p>{answer['title']}</p>"
-        index["items"] += [{**answer, "title": question, "text": text} for question in asked]
+        found += [{**answer, "title": question, "text": text} for question in asked]
+    index["items"] = found + sorted(index["items"], key=lambda item: item["location"].startswith("docs/reference/"))
     path.write_text(json.dumps(index, ensure_ascii=False))
 
 
@@ -189,6 +208,7 @@ def build() -> None:
         raise SystemExit(
             f"{listed}\nlists and what is in them are indented by four blanks, for the builder of the site"
         )
+    join_sections()
     add_questions(search_settings()["questions"])
 
 

@@ -382,6 +382,7 @@ def shown_on_the_page_about_silent_devices():
 @pytest.mark.parametrize(("command", "shown"), shown_on_the_page_about_silent_devices())
 def test_the_answers_about_silent_devices_are_those_on_the_page(command, shown, silent_house, monkeypatch, stage):
     answer, seen, wall = silent_house
+    monkeypatch.setenv("COLUMNS", "80")  # what fits on a page
     monkeypatch.setenv("TZ", "CET-1")
     time.tzset()
     monkeypatch.setenv("MQTT__HOST", "broker.lan")

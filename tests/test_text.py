@@ -4,6 +4,7 @@ import re
 import time
 from pathlib import Path
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -194,3 +195,13 @@ def test_a_key_is_hidden_over_all_lines_of_a_record():
     assert "hunter" not in shown
     assert shown.count("-----BEGIN EC PRIVATE KEY-----***-----END EC PRIVATE KEY-----") == 2
     assert "  | from x\n" in shown
+
+
+def test_an_error_of_an_http_client_names_the_server_and_nothing_of_the_path():
+    request = httpx.Request("GET", "http://ann:hunter2@weather.lan:8080/key-1234?token=abc")
+
+    told = describe(httpx.ConnectError("All connection attempts failed", request=request))
+    assert told == "All connection attempts failed at http://weather.lan:8080"
+    told = describe(httpx.ConnectError("no answer of http://weather.lan:8080/x", request=request))
+    assert told == "no answer of http://weather.lan:8080/x"
+    assert describe(httpx.ConnectError("no request")) == "no request"

@@ -2,3 +2,5 @@
 
 __version__ = "0.1.0"
 """The version of leadsman."""
+UNVERSIONED = "0"
+"""The version of an app that says none; a person is not shown it."""

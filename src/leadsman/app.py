@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from leadsman._version import UNVERSIONED
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.connection import Connector
@@ -76,7 +77,7 @@ class App(Registrar, Live):
         self,
         name: str,
         *,
-        version: str = "0",
+        version: str = UNVERSIONED,
         prefix: str | None = None,
         mqtt: "str | Broker | Sequence[str | Broker] | Brokers | None" = None,
         adapters: AdapterSource = (),

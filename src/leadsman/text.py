@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from urllib.parse import urlsplit
 
 from leadsman.errors import PayloadError, RequestRefused
 from leadsman.redaction import LONGEST_LINE, LONGEST_TEXT, redacted, without_secrets
@@ -127,8 +128,24 @@ def _port_is_number(rest: str) -> bool:
 
 
 def describe(error: BaseException) -> str:
-    """Describe an error: its message, or its type if it has none."""
-    return text_of(error) or type(error).__name__
+    """Describe an error: its message, or its type if it has none; and the server that an HTTP client could not ask, if
+    the message does not name it."""
+    text = text_of(error) or type(error).__name__
+    server = _server_of(error)
+    return text if server is None or server in text else f"{text} at {server}"
+
+
+def _server_of(error: BaseException) -> str | None:
+    """The scheme, host and port of the request that failed, which errors of httpx and requests know. The path and what
+    follows may have secrets."""
+    if not isinstance(error, Exception):
+        return None
+    try:
+        url = urlsplit(str(getattr(error, "request", None).url))  # type: ignore[union-attr]
+        port = "" if url.port is None else f":{url.port}"
+        return clean(f"{url.scheme}://{url.hostname}{port}") if url.scheme and url.hostname else None
+    except Exception:  # of any class: the attribute may be a property of somebody else
+        return None
 
 
 def explained(error: BaseException) -> str:

@@ -47,3 +47,10 @@ def test_only_a_word_that_is_longer_than_a_line_is_broken(text, width):
 @given(TEXT, st.integers(0, 100))
 def test_a_text_is_filled_up_by_cells(text, width):
     assert cells(padded(text, width)) == max(width, cells(text))
+
+
+def test_a_word_that_is_longer_than_a_line_is_broken_behind_a_sign_where_it_has_one():
+    path = "/dev/serial/by-id/usb-FTDI_FT232R_USB_UART_A50285BI-if00-port0"
+
+    assert wrapped(path, 56) == ["/dev/serial/by-id/usb-FTDI_FT232R_USB_UART_A50285BI-", "if00-port0"]
+    assert wrapped("x" * 10, 6) == ["x" * 6, "x" * 4]

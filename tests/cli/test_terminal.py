@@ -306,8 +306,8 @@ def test_it_looks_so_on_80_columns(printed, command):
 def test_the_device_that_is_asked_about_is_explained_within_80_columns(printed):
     lines = printed("why", 80, "Wärmepumpe im Keller", "--prefix", "house").splitlines()
 
-    assert len(lines) > 5
-    assert [line for line in lines if cells(line) > 80] == []
+    assert len(lines) > 5  # a command stays whole, so that it can be pasted
+    assert [line for line in lines if cells(line) > 80 and not line.startswith("  leadsman ")] == []
 
 
 class Terminal(io.StringIO):

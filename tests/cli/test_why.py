@@ -6,6 +6,7 @@ import pytest
 
 from leadsman.cli.main import main
 from leadsman.errors import BrokerError
+from leadsman.introspection.requests import SECTIONS
 from leadsman.mqtt.connection import Received
 
 HELD = {
@@ -59,7 +60,7 @@ def test_one_device_is_explained_and_the_exit_code_says_that_it_is_broken(ask, s
     code, printed = ask("boiler", finds=document(boiler=HELD))
 
     assert code == 3
-    assert stage.requests == [("house/introspect", {"devices": ["boiler"]})]
+    assert stage.requests == [("house/introspect", {"sections": [*SECTIONS, "fields"], "devices": ["boiler"]})]
     read = ("house/status", "house/boiler/state", "house/boiler/availability", *OF_THE_APP)
     assert set(read) <= set(stage.broker().filters)
     first, *_, last = printed.splitlines()
@@ -399,6 +400,26 @@ def test_the_cause_comes_first_and_lines_break_between_words_on_a_terminal(ask, 
     first = printed.splitlines()[0]
     assert first.startswith("boiler: No route to host, 3 polls in a row.")
     assert max(map(len, printed.splitlines())) <= 80
+
+
+def test_the_first_line_is_red_on_a_terminal_if_the_device_should_not_be_silent(ask, monkeypatch):
+    monkeypatch.setattr("leadsman.cli.tables.wants_colour", lambda *_: True)
+
+    _, broken = ask("boiler", finds=document(boiler=FAILS))
+    _, works = ask("boiler", finds=document(boiler=WORKS))
+    _, several = ask(finds=document(boiler=FAILS, pump=FAILS))
+
+    assert broken.startswith("\x1b[31mboiler: No route to host")
+    assert "\x1b[1mTo do: " in broken
+    assert works.startswith("\x1b[32mboiler: all is well")
+    assert "\x1b[31mboiler" in several
+
+
+def test_a_command_in_the_advice_is_a_line_of_its_own_on_a_terminal_and_never_broken(ask, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    _, printed = ask("boiler", finds=document(boiler=HELD))
+
+    assert printed.splitlines()[-1] == "  leadsman release --mqtt mqtt://broker.lan --prefix house --device boiler"
 
 
 def test_advice_with_names_that_have_spaces_can_be_pasted(ask):

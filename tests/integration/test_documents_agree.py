@@ -56,7 +56,7 @@ def check(report, name):
     if word == ERROR:
         assert report.get("last_error"), (name, report)
     if report.get("stale"):
-        assert word in BEFORE_STALE, (name, report)
+        assert word in BEFORE_STALE or (word == ERROR and report["last_success_at"] is None), (name, report)
     if word == DEFERRED:
         assert report["deferred_until"] is not None, (name, report)
 

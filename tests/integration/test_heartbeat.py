@@ -76,12 +76,25 @@ def test_staleness_is_told_by_the_clock_also_when_nothing_failed(harness):
     assert 35 <= stale_at <= 36.5
 
 
-def test_a_device_that_never_answered_becomes_stale_too(harness):
+def test_a_device_that_never_answered_is_an_error_and_offline_once_it_is_stale(harness):
     app = harness(app_with(d=Scripted(hang(stubborn=True))))
 
     app.run("60s")
 
-    assert "stale" in app.statuses("d")
+    assert app.statuses("d") == ["starting", "error"]
+    assert app.status()["devices"]["d"]["stale"] is True
+    assert app.availability("d") == ["online", "offline"]
+
+
+def test_a_device_whose_first_call_never_ends_becomes_stale_since_nothing_failed(harness):
+    app = App("app")
+    app.add_telemetry("d", Scripted(hang(999)), interval=10, timeout=None)
+    running = harness(app)
+
+    running.run("60s")
+
+    assert running.statuses("d") == ["starting", "stale"]
+    assert running.availability("d") == ["online", "offline"]
 
 
 def test_availability_is_offline_for_an_open_circuit_and_online_again_after_it(harness):

@@ -522,7 +522,7 @@ def test_the_log_begins_with_what_is_started_and_with_what(harness, caplog):
     harness(app).run("1s")
 
     first = lines(caplog)[0]
-    assert first.startswith("app 0 starts with leadsman ")
+    assert first.startswith("app starts with leadsman ")
     assert first.endswith(": 2 devices, broker mqtt://localhost:1883, topics below app/, no settings file")
 
 

@@ -174,13 +174,12 @@ def test_the_documents_name_the_pause_until_its_poll_has_ended(harness):
     document = look(running)
     verdict = why("d", document)
     assert document["devices"]["d"]["runtime"]["next_due_at"] == "2026-01-01T00:00:21.000Z"
-    assert verdict["summary"] == "the device asked for a pause"
+    assert verdict["summary"] == "the device asked for a pause: HTTP 429"
     assert any("next poll is due at 2026-01-01 00:00:21Z" in line for line in verdict["evidence"])
-    assert "its reason: HTTP 429" in verdict["evidence"]
 
     running.run(10)
     verdict = why("d", look(running))
-    assert verdict["summary"] == "the device asked for a pause"
+    assert verdict["summary"] == "the device asked for a pause: HTTP 429"
     assert "a poll is under way" in verdict["evidence"]
     assert not any("None" in line for line in verdict["evidence"])
     report = running.status()["devices"]["d"]

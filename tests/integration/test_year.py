@@ -322,7 +322,7 @@ class Scenario:
 
 
 def is_offline(device):
-    return device["status"] in OFFLINE or (device["status"] == "deferred" and device.get("stale", False))
+    return device["status"] in OFFLINE or (device["status"] in ("deferred", "error") and device.get("stale", False))
 
 
 def outcomes_of(events):

@@ -171,7 +171,7 @@ OVERSIZED = "the broker refused a message of 'house/boiler/state' (0x95)"
 DENIED = "the broker does not take messages of 'house/boiler/state': it closes the connection"
 
 SITUATIONS = {
-    "all is well": (of(), "none", "ok", 'the broker retains {"watts":412.5}'),
+    "all is well": (of(), "none", "ok", "the broker retains watts 412.5 at house/boiler/state"),
     "all is well, and nobody looked at the broker": (of(retained=None), "none", "ok", "30s ago"),
     "well after failures before": (
         of(counters=COUNTERS | {"failed_polls": 9}),
@@ -851,12 +851,50 @@ def test_a_rule_that_publishes_in_time_anyway_needs_no_other(rule, advice):
             FAILING | {"last_error": "KeyError: 't' (plant.py:57)"},
             "KeyError: 't' (plant.py:57) for 10m, 4 polls in a row.",
         ),
+        (
+            FAILING | {"last_error": "DeviceUnavailable: the port does not exist; is the device plugged in?"},
+            "the port does not exist; is the device plugged in? It has failed for 10m, 4 polls in a row.",
+        ),
+        (
+            FAILING | {"last_error": "ResultError: it is a list; return a dict, or None", "failing_since": None},
+            "ResultError: it is a list; return a dict, or None. It has failed 4 polls in a row. leadsman tries",
+        ),
     ],
 )
 def test_the_cause_of_a_failure_is_one_line(changes, cause):
     verdict = why("boiler", *of(**changes))
 
     assert verdict["cause"].startswith(cause), verdict
+
+
+def test_the_reason_of_a_pause_is_in_the_first_line():
+    document, retained = of(status="deferred", deferred_until=NEXT, deferred_reason="HTTP 429")
+
+    assert why("boiler", document, retained)["summary"] == "the device asked for a pause: HTTP 429"
+
+
+VOLTS = {"fields": {"boiler": {"volts": {"unit": "V", "precision": 1}}}}
+
+
+def test_what_the_broker_retains_has_units_and_the_decimals_that_are_declared():
+    document, _ = of()
+
+    found = why("boiler", document | VOLTS, KEPT._replace(state='{"volts":231.23849487304688}'))
+    assert "the broker retains volts 231.2 V at house/boiler/state" in found["evidence"]
+    found = why("boiler", document, KEPT._replace(state="[1, 2]"))
+    assert "the broker retains [1, 2] at house/boiler/state" in found["evidence"]
+
+
+def test_what_a_publish_rule_compares_has_units_and_no_more_than_six_digits():
+    published = {"published_at": READ, "suppressed": 3}
+    compared = {"volts": {"published": 231.23849487304688, "read": 231.23990000001}}
+    document, retained = of(
+        registered=BOILER | {"publish": "OnChange(0.5)"}, published=published | {"compared": compared}
+    )
+
+    evidence = why("boiler", document | VOLTS, retained)["evidence"]
+
+    assert "volts: 231.24 V read, 231.238 V published, a difference of 0.00140513 V" in evidence
 
 
 def test_a_device_that_works_has_no_cause():

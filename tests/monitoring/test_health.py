@@ -77,6 +77,14 @@ def test_staleness_is_seen_by_the_clock_alone():
     assert status(after(), 100.1) == "stale"
 
 
+def test_a_device_that_was_never_read_and_fails_is_an_error_and_never_stale():
+    never, once = after(failed(1.0)), after(taken(1.0), failed(2.0))
+
+    assert [status(never, now) for now in (2.0, 1e9)] == ["error", "error"]
+    assert [status(once, now) for now in (3.0, 1e9)] == ["error", "stale"]
+    assert [is_offline("error", never, now) for now in (2.0, 1e9)] == [False, True]
+
+
 @pytest.mark.parametrize("state", ["open", "half_open"])
 def test_an_open_circuit_wins_over_everything_also_while_it_is_probed(state):
     health = after(failed(1.0), circuit(state))

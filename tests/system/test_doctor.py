@@ -533,7 +533,7 @@ def test_an_app_that_is_a_program_has_a_doctor(capsys):
 
 
 def test_the_page_shows_what_comes(reports, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("COLUMNS", "80")
     shown_here = "\n".join(lines(reports[OF_THE_PAGE], 2.0))
 
     page = Path("docs/how-to/doctor.md").read_text()

@@ -18,6 +18,10 @@ from leadsman_rigs.browser import Complaints, chromium
 FILES = Path(__file__).parents[2] / "src/leadsman/http/page"
 MOST = 99_000
 """Bytes of all files of the page, as they are sent: 100,000 are allowed."""
+LONG = (
+    "/dev/serial/by-id/usb-FTDI_FT232R_USB_UART_A50285BI-if00-port0 cannot be opened: the port does not exist; "
+    "is the device plugged in?"
+)
 HTML = "<img src=x_y onerror=alert(1)>"
 APP = f"""
 from typing import Annotated
@@ -43,7 +47,7 @@ def boiler(): raise OSError({HTML!r})
 probed = CircuitBreaker(1, recovery="2s")
 
 @app.telemetry("prober", interval="1s", circuit_breaker=probed)
-def prober(): raise OSError("no answer")
+def prober(): raise OSError({LONG!r})
 
 @app.telemetry("mains", interval="1s")
 def mains() -> Mains: return Mains(volts=231.23849487304688, load=231.23849487304688, leak=0.00123456)
@@ -58,6 +62,9 @@ def nothing() -> None: return None
 
 @app.telemetry("code", interval="1s", stale_after="1s")
 def code(): return {{{{}}}}["temperature"]
+
+@app.telemetry("hall2", interval="1h", title="hall")
+def hall(): return {{{{"celsius": 19.5}}}}
 
 @app.telemetry("<b>attic<s>", interval="1h")
 def attic(): return {{{{"celsius": 20.5}}}}
@@ -130,9 +137,10 @@ def test_it_shows_every_device_with_its_status_values_circuit_and_error(page):
     assert "since" in boiler.inner_text()
     assert re.search(r"open, \d+ min|open, 1 h", boiler.inner_text())
     assert re.search(r"4\d\d\s+watts", row(page, "meter").inner_text())
-    assert page.get_by_role("row").count() == 9  # and the header
-    page.locator("#summary").get_by_text("3 of 8 devices need attention", exact=True).wait_for()
+    assert page.get_by_role("row").count() == 10  # and the header
+    page.locator("#summary").get_by_text("3 of 9 devices need attention", exact=True).wait_for()
     page.locator("#facts").get_by_text("connected", exact=True).wait_for()
+    assert "version" not in page.locator("#facts").inner_text()  # the app says none
 
 
 def test_a_reading_is_on_the_page_without_a_reload(page):
@@ -219,6 +227,14 @@ def test_it_has_no_serious_barrier_in_any_view(page, theme):
             page.goto(f"{page.url.partition('#')[0]}{view}")
             page.locator("main section:visible").first.wait_for()
             assert serious(page) == [], (view, width)
+
+
+def test_it_has_no_serious_barrier_in_a_dialog(page):
+    page.get_by_role("link", name="meter", exact=True).click()
+    page.get_by_role("button", name="Hold").click()
+    page.get_by_role("dialog").wait_for()
+
+    assert serious(page) == []
 
 
 def test_nothing_that_a_device_says_becomes_html(page):
@@ -388,6 +404,25 @@ def test_the_list_shows_a_usual_error_whole_on_any_screen(page):
         assert cell["y"] + cell["height"] <= whole["y"] + whole["height"]
 
 
+def test_the_list_shows_a_long_error_whole_on_any_screen_and_only_its_row_is_higher(page):
+    error = row(page, "prober").locator(".c-error")
+    error.get_by_text("is the device plugged in?").wait_for()
+    for width in (360, 800, 1280):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")  # it is drawn
+        cell, whole, other = (each.bounding_box() for each in (error, row(page, "prober"), row(page, "code")))
+        assert error.locator(".why").evaluate("it => it.scrollHeight <= it.clientHeight"), width
+        assert cell["y"] + cell["height"] <= whole["y"] + whole["height"], width
+        assert other["height"] < whole["height"], width
+
+
+def test_a_device_has_its_name_for_people_and_its_own_beside_it(page):
+    row(page, "hall").get_by_text("hall2", exact=False).wait_for()
+
+    page.get_by_role("link", name="hall", exact=True).click()
+    page.get_by_role("heading", name="hall").get_by_title("hall2").wait_for()
+
+
 def test_of_a_thousand_devices_only_those_on_the_screen_are_drawn(page):
     def multiplied(route):
         document = route.fetch().json()
@@ -397,7 +432,7 @@ def test_of_a_thousand_devices_only_those_on_the_screen_are_drawn(page):
     page.route(re.compile("/introspect$"), multiplied)
     page.route(re.compile("/introspect[?/].*node-"), lambda route: route.fulfill(json={}))
     page.reload()
-    page.get_by_text("1,008 devices").wait_for()
+    page.get_by_text("1,009 devices").wait_for()
 
     assert page.locator("#rows .row").count() < 60
     page.keyboard.press("End")
@@ -408,6 +443,7 @@ def test_of_a_thousand_devices_only_those_on_the_screen_are_drawn(page):
 def test_it_says_when_the_connection_is_lost_and_goes_on_when_it_is_back(page, app):
     app.kill()
     page.get_by_text("No connection to the app since").wait_for()
+    assert serious(page) == []
     assert serious(page) == []
     again = page.get_by_role("button", name="Try now")
     line = again.bounding_box()["height"]

@@ -6,6 +6,8 @@ import unicodedata
 from leadsman.text import escaped
 
 _TOKENS = re.compile(" +|[^ ]+")
+_SIGNS = "/-,;=&?"
+"""Behind them a path or an address is broken."""
 
 
 def cells(text: str) -> int:
@@ -29,8 +31,8 @@ def padded(text: str, width: int) -> str:
 
 
 def wrapped(text: str, width: int, indent: str = "", further: str | None = None) -> list[str]:
-    """A text in lines of at most `width` cells, broken between words. Only a word that is longer than a line is broken.
-    What fits is left as it is.
+    """A text in lines of at most `width` cells, broken between words. Only a word that is longer than a line is broken,
+    if possible behind a slash, a hyphen or another sign. What fits is left as it is.
 
     Args:
         text: one line without control characters.
@@ -55,7 +57,7 @@ def wrapped(text: str, width: int, indent: str = "", further: str | None = None)
                 line = further
         line += gap
         while cells(line) + cells(token) > width:
-            part, token = _divided(token, max(width - cells(line), 0))
+            part, token = _at_sign(*_divided(token, max(width - cells(line), 0)))
             if not part and line in (indent, further):  # not even one of its characters fits
                 part, token = token[0], token[1:]
             lines.append(line + part)
@@ -72,6 +74,12 @@ def _divided(text: str, width: int) -> tuple[str, str]:
         if used > width:
             return text[:place], text[place:]
     return text, ""
+
+
+def _at_sign(part: str, rest: str) -> tuple[str, str]:
+    """The two parts of a word, divided behind the last sign of the first, if that leaves half of it."""
+    place = max(part.rfind(sign) for sign in _SIGNS) + 1
+    return (part, rest) if place <= len(part) // 2 else (part[:place], part[place:] + rest)
 
 
 def _cells_of(character: str) -> int:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-GREEN, CYAN, YELLOW, RED = "32", "36", "33", "31"
+BOLD, GREEN, CYAN, YELLOW, RED = "1", "32", "36", "33", "31"
 """SGR parameters (ECMA-48 §8.3.117)."""
 STATUSES: Mapping[str, str] = {
     "ok": GREEN,

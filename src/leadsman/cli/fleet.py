@@ -11,8 +11,8 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
-from leadsman.cli.reading import describe
 from leadsman.introspection.situation import Retained, when
+from leadsman.introspection.values import describe
 from leadsman.introspection.why import OVERDUE, unanswered, why
 from leadsman.monitoring.health import WELL
 from leadsman.mqtt.answers import Json, object_in
@@ -266,7 +266,8 @@ class Fleet:
         section = self._section(app, device, now)
         if section is None:
             return None
-        return why(device, cast("Introspection", app.sections | {"devices": {device: section}}), retained)
+        document = app.sections | {"devices": {device: section}, "fields": {device: app.terms.get(device, {})}}
+        return why(device, cast("Introspection", document), retained)
 
     def _prefix_of(self, levels: list[str], payload: bytes) -> str | None:
         """The prefix of an app that a message makes known; None if it makes none known."""
@@ -365,7 +366,7 @@ class Fleet:
 
 
 def described(payload: str, terms: Mapping[str, Json] = MappingProxyType({})) -> str:
-    """A reading in one line, as `leadsman.cli.reading` writes it; what is none is left as it is."""
+    """A reading in one line, as `leadsman.introspection.values` writes it; what is none is left as it is."""
     try:
         found = json.loads(payload)
         return describe(found, terms) if isinstance(found, dict) else clean(payload)

@@ -15,7 +15,7 @@ from leadsman.demo.board import Board, BoardLog
 from leadsman.demo.faults import Faults
 from leadsman.demo.meter import Meter
 from leadsman.demo.page import ASK_EVERY, keep_asking, page_port
-from leadsman.demo.terminal import program, say, show
+from leadsman.demo.terminal import finish, program, say, show
 from leadsman.errors import LeadsmanError
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import CONNECT_TIMEOUT, Received
@@ -117,7 +117,7 @@ def take_leave(board: Board, faults: Faults, broker: Broker | None) -> None:
         outcome = f"{counted(board.missing, 'reading')} on disk for the next start, {board.arrived} received"
     else:
         outcome = f"{counted(board.missing, 'reading')} lost, {board.arrived} received"
-    print(f"{faults.account}: {outcome}.")
+    finish(f"{faults.account}: {outcome}.")
 
 
 def run_demo(broker: str | None, duration: float | None, discovery: str | None = None) -> None:

@@ -48,6 +48,12 @@ def say(line: str) -> None:
     print(time.strftime("%H:%M:%S"), line, flush=True)
 
 
+def finish(text: str) -> None:
+    """Print the last words: on a terminal in lines that fit, elsewhere in one line."""
+    width = shutil.get_terminal_size().columns
+    print("\n".join(line.plain for line in wrapped(text, width)) if sys.stdout.isatty() else text)
+
+
 async def show(board: Screen) -> None:
     """Draw the board until cancelled."""
     console = Console()

@@ -34,7 +34,7 @@ from leadsman.introspection.document import Problem
 from leadsman.introspection.happenings import Happenings
 from leadsman.introspection.measures import Measures
 from leadsman.introspection.pages import Whole
-from leadsman.introspection.requests import sender_of
+from leadsman.introspection.requests import SECTIONS, sender_of
 from leadsman.introspection.service import Polled, Service
 from leadsman.introspection.why import why
 from leadsman.mqtt.answers import Json, decode
@@ -179,7 +179,9 @@ class Application:
 
     async def _why(self, request: Request) -> Answer:
         device, whole = request.device, Whole()
-        for _ in self._service.describe(self._service.understood({"devices": [device]}), whole):
+        for _ in self._service.describe(
+            self._service.understood({"sections": [*SECTIONS, "fields"], "devices": [device]}), whole
+        ):
             pass  # one device is one slice
         return _json(why(device, json.loads(b"".join(whole.end()))))
 

@@ -34,6 +34,8 @@ READS = frozenset({"telemetry", "source", "periodic"})
 _PLAIN = frozenset({"OSError", "ConnectionError", "TimeoutError", "DeviceTimeout", "DeviceUnavailable", "GarbledData"})
 """Classes of errors that add nothing to their messages."""
 _NUMBER = re.compile(r"^\[Errno -?\d+\] ")
+_ENDED = re.compile("[.?!]$|[;,] ")
+"""What an error has that is a sentence of its own, or more than one."""
 _FAR = 3650 * 86_400.0
 """Seconds. A longer time is not written out."""
 
@@ -80,6 +82,8 @@ class Situation:
         root = app is not None and app.get("root") == name
         self.below = f"{self.prefix}/" if root else f"{self.prefix}/{name}/"
         """What the topics of the device begin with."""
+        self.terms = cast("Mapping[str, Json]", document.get("fields", {}).get(name, {}))
+        """What is declared of the fields of its readings, such as their units."""
         self.now = None if app is None else _later(when(app.get("started_at")), app.get("uptime"))
         """The time of the app; None if the document does not contain it."""
 
@@ -160,16 +164,20 @@ class Situation:
         kind, _, message = clean(runtime["last_error"]).partition(": ")
         error = _NUMBER.sub("", message) if message and kind in _PLAIN else clean(runtime["last_error"])
         lasted, polls = self.age(runtime["failing_since"]), runtime["consecutive_failures"]
-        words = error if lasted is None or lasted < 1 else f"{error} for {span(lasted)}"
-        if polls:
-            words += f", {counted(polls, 'poll')} in a row"
+        times = f", {counted(polls, 'poll')} in a row" if polls else ""
+        since = "" if lasted is None or lasted < 1 else f" for {span(lasted)}"
+        words = f"{error}{since}{times}."
+        if _ENDED.search(error) and (since or times):  # what follows would belong to its last words
+            words = (
+                f"{error}{'' if error[-1] in '.?!' else '.'} It has failed{since or times[1:]}{times if since else ''}."
+            )
         if self.reader is None:
-            return f"{words}."
+            return words
         breaker, is_open = self.reader.get("circuit_breaker"), runtime["circuit"] in ("open", "half_open")
         every = breaker.get("recovery") if is_open and breaker else self.reader.get("interval")
         if not isinstance(every, int | float):  # each of its pauses is longer than the last, or it has a schedule
-            return f"{words}."
-        return f"{words}. leadsman tries it every {span(every)}."
+            return words
+        return f"{words} leadsman tries it every {span(every)}."
 
     # Lines of evidence
 

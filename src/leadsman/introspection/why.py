@@ -1,6 +1,7 @@
 """Why a device is silent: walks the chain from its registration to what the broker retains, and names the first link
 that does not pass a reading on. Pure."""
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from leadsman._version import __version__
 from leadsman.introspection.situation import Retained as Retained
 from leadsman.introspection.situation import Situation, span, value, when
+from leadsman.introspection.values import describe
 from leadsman.monitoring.health import GOODBYE
 from leadsman.mqtt.answers import Json
 from leadsman.text import clean, counted, nearest
@@ -17,6 +19,8 @@ from leadsman.text import clean, counted, nearest
 if TYPE_CHECKING:
     from leadsman.introspection.document import Commands, Compared, Introspection, Link, Verdict
 
+_SHORT = 9
+"""Characters from which on a number is shown with six digits."""
 LATE = 5.0
 """Seconds that a reading waits in the outbox of a connected app before that explains a silence."""
 
@@ -140,7 +144,7 @@ def _well(s: Situation) -> "Verdict":
         evidence.append(f"connected to {clean(mqtt['broker'])}, {waiting} in the outbox")
         evidence += [f"fault: {clean(mqtt['last_error'])}"] if mqtt["last_error"] else []
     if s.retained is not None:
-        evidence.append(f"the broker retains {_kept(s.retained.state)} at {s.below}state")
+        evidence.append(f"the broker retains {_kept(s.retained.state, s.terms)} at {s.below}state")
     return s.verdict("none", "all is well: its readings arrive", evidence, "nothing to do", state="ok")
 
 
@@ -160,7 +164,7 @@ def _suppressed_lines(s: Situation) -> list[str]:
     compared = published.get("compared", {})
     return [
         f"{clean(rule or 'its publish rule')} kept back {count}",
-        *(_comparison(*each) for each in compared.items()),
+        *(_comparison(*each, s.terms) for each in compared.items()),
     ]
 
 
@@ -172,15 +176,28 @@ def _history(s: Situation) -> list[str]:
     return [f"every reading goes to {s.prefix}/{s.name}/history too, which retains nothing"]
 
 
-def _comparison(name: str, both: "Compared") -> str:
+def _comparison(name: str, both: "Compared", terms: Mapping[str, Json]) -> str:
     published, read = both["published"], both["read"]
-    text = f"{clean(name)}: {value(read)} read, {value(published)} published"
     numbers = [each for each in (published, read) if isinstance(each, int | float) and not isinstance(each, bool)]
-    return f"{text}, a difference of {abs(numbers[0] - numbers[1]):.6g}" if len(numbers) == 2 else text
+    if len(numbers) < 2:
+        return f"{clean(name)}: {value(read)} read, {value(published)} published"
+    known = terms.get(name)
+    unit = known.get("unit") if isinstance(known, dict) else None
+    suffix = f" {clean(unit)}" if isinstance(unit, str) else ""
+    old, new = (value(each) if len(value(each)) < _SHORT else f"{each:.6g}" for each in numbers)
+    far = f"{abs(numbers[0] - numbers[1]):.6g}"
+    return f"{clean(name)}: {new}{suffix} read, {old}{suffix} published, a difference of {far}{suffix}"
 
 
-def _kept(payload: str | None) -> str:
-    return "nothing" if payload is None else clean(payload[:200])
+def _kept(payload: str | None, terms: Mapping[str, Json]) -> str:
+    """A payload for a person: with the units and decimals of its fields, if it is a reading."""
+    if payload is None:
+        return "nothing"
+    try:
+        fields = json.loads(payload)
+    except (ValueError, RecursionError):
+        fields = None
+    return clean((describe(fields, terms) if isinstance(fields, dict) and fields else payload)[:200])
 
 
 def _oldest(age: float | None) -> str:
@@ -338,8 +355,8 @@ def _deferred(s: Situation) -> "Verdict | None":
         evidence += ["a poll is under way"] if over else []
     elif due:
         evidence.append(f"the next poll is due at {s.at(due)}")
-    evidence += [f"its reason: {clean(reason)}"] if reason else []
-    summary, advice = "the device asked for a pause", "wait: it is polled again by itself"
+    summary = f"the device asked for a pause: {clean(reason)}" if reason else "the device asked for a pause"
+    advice = "wait: it is polled again by itself"
     return s.verdict("deferral", summary, [*evidence, *s.last_reading()], advice, state="intended")
 
 

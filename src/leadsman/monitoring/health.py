@@ -8,14 +8,15 @@ Reading changes nothing. The status of a device is the first that applies:
 ``isolated``        a person isolated its circuit, so it is left alone on purpose
 ``circuit_open``    it failed poll after poll, and is only probed now and then
 ``deferred``        it asked for a pause, or it has said goodbye
-``stale``           its last reading is too old
+``stale``           its last reading is too old, or it was never read and nothing has failed
 ``error``           its last poll failed; or its current poll fails, and it was never read or has failed for a minute
 ``starting``        it has not been read yet
 ``ok``              its last poll succeeded
 ==================  ====================================================================================================
 
 An open circuit takes precedence over the error that opened it, and over staleness, so that the status does not flap
-between them. Staleness is then reported beside it.
+between them, and so does the error of a device that was never read: it has no reading that could be too old. Staleness
+is then reported beside it.
 """
 
 import math
@@ -301,9 +302,10 @@ def status(health: Health, now: float) -> str:
             return CIRCUIT_OPEN
     if health.trouble is not NO_TROUBLE and (health.trouble.left is not None or is_deferred(health, now)):
         return DEFERRED
-    if is_stale(health, now):
+    failing = health.trouble.error_type is not None
+    if is_stale(health, now) and not (failing and health.success_wall is None):
         return STALE
-    if health.trouble.error_type is not None:
+    if failing:
         return ERROR
     return STARTING if health.success_wall is None and health.polled else OK
 
@@ -312,7 +314,7 @@ def is_offline(word: str, health: Health, now: float) -> bool:
     """Whether an entity, whose status at `now` is `word`, has no fresh reading, and none is expected soon."""
     if word == DEFERRED:
         return health.trouble.left is not None or is_stale(health, now)
-    return word in OFFLINE or (word == ERROR and health.offline_on_error)
+    return word in OFFLINE or (word == ERROR and (health.offline_on_error or is_stale(health, now)))
 
 
 def next_change(health: Health, now: float) -> float:

@@ -2,6 +2,7 @@
 
 import logging
 
+from leadsman._version import UNVERSIONED
 from leadsman.monitoring.event_log import Log, on_reading
 from leadsman.text import clean, counted, log_fields
 from leadsman.timing.clock import rfc3339
@@ -37,4 +38,5 @@ def _opening(plan: Plan) -> str:
     settings = f"settings from {plan.settings_file}" if plan.settings_file else "no settings file"
     where = f"{'broker' if len(plan.brokers) == 1 else 'brokers'} {plan.brokers}"
     about = f"{devices}, {where}, topics below {plan.topics.prefix}/, {settings}"
-    return f"{plan.name} {clean(plan.version)} starts with leadsman {plan.leadsman}: {about}"
+    version = "" if plan.version == UNVERSIONED else f" {clean(plan.version)}"
+    return f"{plan.name}{version} starts with leadsman {plan.leadsman}: {about}"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from urllib.parse import quote
 
-from leadsman._version import __version__
+from leadsman._version import UNVERSIONED, __version__
 from leadsman.adapters.managed import ManagedAdapter
 from leadsman.mqtt.broker import Brokers
 from leadsman.mqtt.topics import Topics
@@ -169,7 +169,7 @@ def plan_of(
     setup: Setup,
     *,
     variables: Mapping[str, str],
-    version: str = "0",
+    version: str = UNVERSIONED,
     heartbeat: float = 30.0,
     lifespan: Callable[[], AbstractAsyncContextManager[object]] | None = None,
     last_resort: "LastResort | None" = None,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, cast
 
-from leadsman._version import __version__
+from leadsman._version import UNVERSIONED, __version__
 from leadsman.app import App
 from leadsman.cli.answering import process
 from leadsman.cli.arguments import LIVE, ONLY_DEVICE, Command, argument
@@ -172,7 +172,8 @@ def _fields_table(devices: "Mapping[str, Mapping[str, FieldTerms]]") -> str:
 def _show_app(app: "AppSection") -> None:
     uptime = f", up {human(round(app['uptime']))}" if "uptime" in app else ""
     versions = f"leadsman {app['leadsman']}, Python {app['python']}"
-    say(f"{app['name']} {app['version']} at {app['prefix']}/{uptime} ({versions})")
+    version = "" if app["version"] == UNVERSIONED else f" {app['version']}"
+    say(f"{app['name']}{version} at {app['prefix']}/{uptime} ({versions})")
     if "node" in app:
         node = app["node"]
         takeovers = counted(node["takeovers"], "takeover")

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 from leadsman.cli.answering import process
 from leadsman.cli.arguments import PREFIX, SETTINGS, Command, UsageError, argument, device, duration
-from leadsman.cli.reading import describe
 from leadsman.cli.remote import any_version, app_or_device, ask, running_app
 from leadsman.cli.tables import json_text, say
 from leadsman.errors import LeadsmanError
+from leadsman.introspection.values import describe
 from leadsman.mqtt.topics import Topics
 from leadsman.text import clean
 

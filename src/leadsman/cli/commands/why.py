@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from leadsman.cli.answering import processes
 from leadsman.cli.arguments import PREFIX, SETTINGS, TIMEOUT, Command, argument, device
+from leadsman.cli.colours import BOLD, CYAN, GREEN, RED
 from leadsman.cli.commands.gaps import LATELY, ended_lately
 from leadsman.cli.exit_codes import SOME_SILENT
 from leadsman.cli.remote import any_version, app_or_device, known_brokers, look, prefix_of, running_app
-from leadsman.cli.tables import filled, json_text, say, table
+from leadsman.cli.tables import columns, filled, json_text, painted, say, table
 from leadsman.cli.times import local, localised, zone
 from leadsman.errors import BrokerError, ConnectionRefused, SubscriptionRefused
 from leadsman.introspection.requests import SECTIONS
@@ -30,6 +31,8 @@ from leadsman.text import clean, counted, escaped, split_urls
 if TYPE_CHECKING:
     from leadsman.introspection.document import Introspection, Verdict
 
+_COLOURS = {"ok": GREEN, "intended": CYAN, "broken": RED}
+"""Those of the states of a verdict."""
 LEFT_OUT = "; passwords and other secrets are left out of the command: add them as you gave them here"
 
 
@@ -121,9 +124,9 @@ def verdicts(brokers: Brokers, prefix: str | None, device: str | None, timeout: 
 def _verdicts_of(brokers: Brokers, topics: Topics, device: str | None, timeout: float, options: str) -> "Answers":
     """As `verdicts`, of one process."""
     prefix, node = topics.prefix, topics.node
-    request: dict[str, object] = {} if device is None else {"devices": [device]}
+    request: dict[str, object] = {"sections": [*SECTIONS, "fields"], "devices": [device]}
     if device is None:
-        request = {"sections": [*SECTIONS, "ledger"], "since": time.time() - LATELY}
+        request = {"sections": [*SECTIONS, "fields", "ledger"], "since": time.time() - LATELY}
     of = device or "+"
     try:
         root = Topics(prefix, of, node)  # which of both it has is known with the answer
@@ -167,7 +170,8 @@ def show(answers: Answers, device: str | None, *, as_json: bool) -> None:
     if as_json:
         print(json_text(found[0] if device is not None else found, indent=2))
     elif device is None and len(found) > 1:
-        print(table(("device", "link", f"since ({zone()})", "why"), [_row(each) for each in found]))
+        colours = {clean(each["device"]): _COLOURS[each["state"]] for each in found}
+        print(table(("device", "link", f"since ({zone()})", "why"), [_row(each) for each in found], colours))
         print()
         say(f"{_summary(found)}; leadsman why DEVICE has the evidence, and what to do.")
     elif not found:
@@ -190,15 +194,26 @@ def lines(verdict: "Verdict") -> list[str]:
         evidence.append(f"times are local: {zone()}")
     if cause is not None:  # a person reads this line, if no other one
         evidence = [summary, *evidence]
-    found = [filled(escaped(f"{name}{cause or summary}"), further="  ")]
+    first = filled(escaped(f"{name}{cause or summary}"), further="  ").split("\n")
+    found = [painted(line, _COLOURS[verdict["state"]]) for line in first]
     found += [filled(escaped(each), "  ", "    ") for each in evidence]
-    return found if verdict["state"] == "ok" else [*found, filled(escaped(f"To do: {verdict['advice']}"), "", "  ")]
+    return found if verdict["state"] == "ok" else [*found, *_to_do(escaped(verdict["advice"]))]
+
+
+def _to_do(advice: str) -> list[str]:
+    """What to do. On a terminal, a command line at its end is a line of its own that is never broken, since a person
+    pastes it."""
+    text, before, command = advice.rpartition(": leadsman ")
+    if columns() is None or not before:
+        text, command = advice, ""
+    lines = filled(f"To do: {text}{':' if command else ''}", "", "  ").split("\n")
+    return [painted(line, BOLD) for line in [*lines, *([f"  leadsman {command}"] if command else [])]]
 
 
 def _summary(found: "Sequence[Verdict]") -> str:
     broken = sum(each["state"] == "broken" for each in found)
     parts = [f"{counted(broken, 'device')} silent that should not be"] if broken else []
-    parts += [f"{counted(len(found) - broken, 'device')} silent on purpose"] if broken < len(found) else []
+    parts += [f"{counted(len(found) - broken, 'device')} silent that may be"] if broken < len(found) else []
     return ", ".join(parts)
 
 

@@ -42,6 +42,7 @@ export class DeviceView {
 		this.values = h("div");
 		this.strip = bars();
 		this.policy = h("ul", { class: "policy" });
+		this.title = h("span");
 		this.trace = traceTable(`Trace of ${this.name}`);
 		this.health = h("div");
 		this.gone = h("p", { class: "empty" }, "There is no such device in this app.");
@@ -78,7 +79,7 @@ export class DeviceView {
 			part("Trace", this.trace.box),
 			this.health,
 		);
-		const title = h("h1", { id: "device-title", tabindex: "-1" }, this.mark, h("span", {}, this.name), this.word);
+		const title = h("h1", { id: "device-title", tabindex: "-1" }, this.mark, this.title, this.word);
 		this.box.replaceChildren(h("p", { class: "back" }, h("a", { href: "#/" }, icon("back"), "All devices")), h("div", { class: "bar" }, title, this.buttons), this.lead, this.gone, this.body);
 	}
 
@@ -90,6 +91,8 @@ export class DeviceView {
 		const now = model.now(), status = device.status;
 		put(this.box, "data-status", status);
 		reicon(this.mark, status);
+		say(this.title, device.title);
+		put(this.title, "title", device.title === name ? null : name);
 		say(this.word, WORDS[status] ?? status);
 		drawActions(this.buttons, device, model.frozen != null);
 		say(this.lead, device.since && device.why?.cause ? device.why.cause : leadOf(device, now));

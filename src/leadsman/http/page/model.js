@@ -40,11 +40,13 @@ class Device {
 		this.marks = []; // [{at, kind, text, …}], oldest first
 	}
 
+	/** Its name for people. */
+	get title() {
+		return this.registrations.find((each) => each.title)?.title ?? this.name;
+	}
+
 	get status() {
-		const runtime = this.runtime;
-		// What was never read is not old: it fails.
-		if (runtime?.status === "stale" && !runtime.last_success_at && runtime.last_error) return "error";
-		return runtime ? runtime.status : "disabled";
+		return this.runtime ? this.runtime.status : "disabled";
 	}
 
 	/** When it is polled next. Between two documents, polls come at a fixed rate. */

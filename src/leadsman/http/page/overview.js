@@ -71,7 +71,7 @@ function mainField(device) {
 	return null;
 }
 
-function row(model, name) {
+function row(model, name, tall) {
 	const mark = icon("ok"), link = h("a", { href: hrefOf(name) }, name), word = h("span", { class: "word" });
 	const beat = h("span", { class: "dim" }), spark = sparkline(), value = h("b"), field = h("span", { class: "dim" });
 	const others = h("span", { class: "dim second" }), strip = bars(), circuit = h("span"), attempts = h("span");
@@ -94,7 +94,8 @@ function row(model, name) {
 		put(element, "data-status", status);
 		reicon(mark, status);
 		say(word, WORDS[status] ?? status);
-		say(beat, [device.job ? "side job" : "", rhythm(device.main)].filter(Boolean).map((each) => ` · ${each}`).join(""));
+		say(link, device.title);
+		say(beat, [device.title === name ? "" : name, device.job ? "side job" : "", rhythm(device.main)].filter(Boolean).map((each) => ` · ${each}`).join(""));
 		drawSparkline(spark, main && device.series.get(main));
 		drawBars(strip, device.outcomes);
 		const measured = main && device.fields?.[main];
@@ -112,7 +113,7 @@ function row(model, name) {
 		const due = device.next(now);
 		say(next, due == null ? "–" : until(due, now));
 		const text = device.error;
-		put(element, "data-error", text && "");
+		put(element, "data-error", text && (tall(name) === 2 ? "long" : ""));
 		say(error, text ?? "–");
 		put(error, "title", text);
 		say(since, text ? sinceOf(device, now) : "");
@@ -139,7 +140,8 @@ export class Overview {
 		this.order = -1;
 		this.counts = "";
 		this.chips = new Map();
-		this.rows = new Rows(by("rows"), (name) => (remember(name), row(model, name)), (name) => model.devices.get(name)?.error != null);
+		const tall = (name) => this.tall(name);
+		this.rows = new Rows(by("rows"), (name) => (remember(name), row(model, name, tall)), tall);
 		by("search").addEventListener("input", () => this.filter());
 		by("order").addEventListener("change", () => {
 			this.sort = by("order").value;
@@ -183,12 +185,16 @@ export class Overview {
 		this.head();
 	}
 
+	/** How much higher the row of a device is than those without an error: 0, 1, or 2 for a long one. */
+	tall(name) {
+		const error = this.model.devices.get(name)?.error;
+		return error == null ? 0 : error.length > this.rows.room ? 2 : 1;
+	}
+
 	/** Whether a row must become higher or lower. */
 	turned(name) {
-		if (!this.rows.more) return false;
 		const place = this.rows.places.get(name);
-		if (place === undefined) return false;
-		return this.rows.tops[place + 1] - this.rows.tops[place] > this.rows.low !== (this.model.devices.get(name)?.error != null);
+		return place !== undefined && this.rows.tops[place + 1] - this.rows.tops[place] !== this.rows.height(name);
 	}
 
 	tick() {
@@ -237,7 +243,7 @@ export class Overview {
 }
 
 function matches(device, words) {
-	if (device.name.toLowerCase().includes(words)) return true;
+	if (`${device.title} ${device.name}`.toLowerCase().includes(words)) return true;
 	if (device.error?.toLowerCase().includes(words)) return true;
 	if (!device.fields) return false;
 	return Object.entries(device.fields).some(([name, value]) => `${named(name, device.terms[name])} ${name} ${shown(value, device.terms[name])}`.toLowerCase().includes(words));
@@ -304,7 +310,7 @@ function drawFacts(model) {
 		const names = app.nodes.map((each) => `${each.node} ${each.state.replace("_", " ")}`).join(", ");
 		tile("nodes", "Nodes", `${able} of ${app.nodes.length} take part`, names, able < 2 ? "warn" : "good");
 	}
-	if (app) tile("uptime", "Running", app.started_at ? span((now - Date.parse(app.started_at)) / 1000) : "–", `version ${app.version} · leadsman ${app.leadsman} · Python ${app.python}`, null);
+	if (app) tile("uptime", "Running", app.started_at ? span((now - Date.parse(app.started_at)) / 1000) : "–", `${app.version === "0" ? "" : `version ${app.version} · `}leadsman ${app.leadsman} · Python ${app.python}`, null);
 }
 
 let noticed = "";

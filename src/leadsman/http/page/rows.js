@@ -7,7 +7,7 @@ export class Rows {
 	/**
 	 * @param box the element that holds the rows; it is as high as all of them together.
 	 * @param make makes the row of a name: an element with a `draw` property.
-	 * @param tall whether the row of a name is one of the higher ones.
+	 * @param tall whether the row of a name is a low one, 0, a higher one, 1, or one of the highest, 2.
 	 */
 	constructor(box, make, tall) {
 		this.box = box;
@@ -31,6 +31,13 @@ export class Rows {
 		const style = getComputedStyle(this.box);
 		this.low = parseFloat(style.getPropertyValue("--row")) || 56;
 		this.more = parseFloat(style.getPropertyValue("--row-error")) || 0;
+		this.most = parseFloat(style.getPropertyValue("--row-long")) || 0;
+		this.room = parseFloat(style.getPropertyValue("--error-room")) || Infinity;
+	}
+
+	/** The height of the row of a name. */
+	height(name) {
+		return this.low + [0, this.more, this.most][this.tall(name)];
 	}
 
 	/** Show these rows, in this order. */
@@ -42,7 +49,7 @@ export class Rows {
 		names.forEach((name, i) => {
 			this.places.set(name, i);
 			this.tops[i] = top;
-			top += this.low + (this.more && this.tall(name) ? this.more : 0);
+			top += this.height(name);
 		});
 		this.tops[names.length] = top;
 		this.box.style.height = `${top}px`;
