@@ -8,7 +8,9 @@ ROOT = Path(__file__).parents[1]
 SOURCES = sorted([*ROOT.glob("src/**/*.py"), *ROOT.glob("apps/*/src/**/*.py")])
 
 PARAMETERS = 8
-REGISTRATION = frozenset({"src/leadsman/app.py:App.__init__"})
+REGISTRATION = frozenset(
+    {"src/leadsman/app.py:App.__init__", "src/leadsman/adapters/serial/port.py:SerialPort.__init__"}
+)
 """What a user registers with has a parameter for each option."""
 OTHERS = 1
 """Functions with more parameters besides those."""

@@ -201,7 +201,7 @@ def test_an_outage_is_an_alert_and_the_state_is_lost_until_the_device_answers(ha
     running = harness(app)
     running.run("70s")
     assert tree(running.broker, f"{KITCHEN}/$alert") == {}
-    running.run("80s")
+    running.run("81s")  # the third failed poll is at 150 s
 
     found = tree(running.broker)
     assert b"OSError: no answer" in found[f"{KITCHEN}/$alert/failing"]

@@ -552,4 +552,7 @@ def test_what_an_adapter_says_of_itself_is_there_whatever_it_is(harness, said, h
 
     answer = asked(running)
 
-    assert answer["data"]["adapters"][0].get("health") == health
+    shown = answer["data"]["adapters"][0].get("health")
+    if shown is not None and "fault" in shown:  # with the place of a bug
+        shown = {"fault": shown["fault"].partition(" (")[0]}
+    assert shown == health

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from leadsman.introspection.service import Service
 from leadsman.testing import Mosquitto
+from leadsman_rigs.service import Service
 
 HERE = Path(__file__).parent
 

@@ -14,6 +14,7 @@ from leadsman.mqtt.broker import check_files
 from leadsman.mqtt.connection_state import V311
 from leadsman.mqtt.topics import SURE_CLIENT_ID
 from leadsman.text import describe
+from leadsman.wiring.outside import check_installed
 
 
 def run(options: argparse.Namespace) -> int:
@@ -26,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
     print()
     show(registrations(app), as_json=False)
     show_plans(app)
-    app.setup.check_installed()
+    check_installed(app.setup)
     check_files(app.brokers)
     if (idle := app.setup.idle_reason) is not None:
         if not (app.telemetries or app.sources or app.commands):
