@@ -274,7 +274,7 @@ def test_a_device_that_was_never_read_and_fails_is_an_error_with_its_line_and_th
 
     page.get_by_role("link", name="code", exact=True).click()
     lead = page.locator("#view-device .lead")
-    lead.get_by_text(re.compile(r"^KeyError: 'temperature' \(.+:\d+\) for \d+s, \d+ polls in a row")).wait_for()
+    lead.get_by_text(re.compile(r"^KeyError: 'temperature' \(.+:\d+\) for [\dhms]+, \d+ polls in a row")).wait_for()
     assert lead.inner_text().endswith(". leadsman tries it every 1s.")
 
 
