@@ -38,7 +38,8 @@ def test_a_collector_that_fails_does_not_end_the_others():
 
     facts = examined(subject(log_in)._replace(state=Path("/\0")))
 
-    assert facts.unfinished == {"machine": "ValueError: embedded null byte"}
+    assert [*facts.unfinished] == ["machine"]
+    assert facts.unfinished["machine"].startswith("ValueError: ")  # each Python has words of its own for it
     assert [each.fault for each in facts.calendars] == ["the server refuses"]
     assert facts.broker.failure.kind == "address"
 
