@@ -42,6 +42,7 @@ QUESTIONS = {
     "deadband": "docs/how-to/publish-rules.html",
     "uninstall": "docs/how-to/raspberry-pi.html",
     "FAQ": "docs/how-to/symptoms.html",
+    "it does not work": "docs/how-to/symptoms.html",
     "common problems": "docs/how-to/symptoms.html",
     "what happens when mqtt broker is down": "docs/how-to/durability.html",
     "read a sensor every minute": "docs/quickstart.html",
