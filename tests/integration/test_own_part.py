@@ -41,12 +41,17 @@ def join(core):
     core.life.ends.append(file.close)
 
 
+def join_badly(core):
+    """A part whose listener raises."""
+    core.listen(lambda reading: 1 / 0)
+
+
 def readings_of(tmp_path, *, wanted):
     """The lines of the file, after an app that wants the part, or not, has polled three times."""
     loop, broker = VirtualLoop(), MemoryBroker()
     app = App("house", mqtt="mqtt://broker")
     app.add_telemetry("meter", Scripted({"t": 1}, {"t": 2}, {"t": 3}), interval=10)
-    parts = (Part(__name__, lambda plan: wanted), *PARTS)
+    parts = (Part(__name__, join="join_badly"), Part(__name__, lambda plan: wanted), *PARTS)
 
     async def run():
         app.load()
@@ -60,6 +65,11 @@ def readings_of(tmp_path, *, wanted):
         assert loop.run_until_complete(run()) == 0
     finally:
         loop.close()
+    assert [each.payload for each in broker.messages("house/meter/state")] == [
+        b'{"t":1}',
+        b'{"t":2}',
+        b'{"t":3}',
+    ]
     file = tmp_path / "readings.csv"
     return list(csv.reader(file.read_text().splitlines())) if file.exists() else None
 

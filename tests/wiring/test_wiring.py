@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from leadsman import App, Context
+from leadsman.devices.roster import Departure
 from leadsman.errors import Stopped
 from leadsman.mqtt.link import Access
 from leadsman.testing import Harness, MemoryBroker, Scripted, VirtualLoop, fail
@@ -79,15 +80,17 @@ def in_memory(brokers):
     return Access(brokers, lambda _: MemoryBroker().connect)
 
 
-def core_of(app, tmp_path, *, keep_state=False):
-    """The app that is built, without running it."""
+def core_of(app, tmp_path, *, keep_state=False, then=lambda core: None):
+    """The app that is built, without running it. `then` is called with it on its loop."""
     loop = VirtualLoop()
     resources = contextlib.ExitStack()
 
     async def run():
         app.load()
         plan = plan_of(app.setup, variables={"STATE_DIRECTORY": str(tmp_path)}, keep_state=keep_state)
-        return await build(plan, in_memory(plan.brokers), asyncio.Event(), resources)
+        core = await build(plan, in_memory(plan.brokers), asyncio.Event(), resources)
+        then(core)
+        return core
 
     try:
         return loop.run_until_complete(run())
@@ -208,3 +211,23 @@ def test_a_user_without_a_home_directory_has_readings_in_memory_only(monkeypatch
 
     assert not core.keeps_readings()
     assert "set STATE_DIRECTORY" in caplog.text
+
+
+def test_the_further_topics_of_a_device_that_has_moved_are_listed_no_more(tmp_path):
+    app = App("app")
+    app.add_telemetry("d", Scripted({"t": 1}), interval=1)
+
+    def move(core):
+        core.others.add("d", "app/d/extra")
+        core.roster.leave("d", Departure.MOVED)
+
+    assert core_of(app, tmp_path, then=move).others.topics == {}
+
+
+def test_a_part_that_comes_too_late_for_the_readings_is_told_so(tmp_path):
+    app = App("app")
+    app.add_telemetry("d", Scripted({"t": 1}), interval=1)
+    core = core_of(app, tmp_path)
+
+    with pytest.raises(RuntimeError, match=r"above leadsman\.parts\.devices"):
+        core.listen(print)

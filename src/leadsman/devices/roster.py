@@ -2,7 +2,7 @@
 a cluster moves them here.
 
 `Roster.join` is the only way in and `Roster.leave` the only way out. Whatever else knows devices follows the roster,
-in a declared phase, as observers follow the event bus; `leadsman.devices.followers` has one row for each.
+in a declared phase, as observers follow the event bus: each part of an app by itself, see `leadsman.parts`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -49,7 +49,7 @@ class Device(NamedTuple):
     @property
     def poll(self) -> "PollRunner | None":
         """What polls it; None if it is a source, or nothing reads it."""
-        runner: PollRunner | None = self.runner if isinstance(self.reader, Telemetry) else None  # type: ignore[assignment]
+        runner: PollRunner | None = self.runner if isinstance(self.reader, Telemetry) else None  # type: ignore[assignment]  # that of a telemetry is one
         return runner
 
     @property
@@ -69,7 +69,8 @@ class Departure(Enum):
 
 class Phase(IntEnum):
     """The order in which followers learn of a device that joins. When it leaves, they learn it in the reverse order.
-    Within a phase, the order is that in which they began to follow."""
+    Within a phase, the order is that in which they began to follow. One that begins later is not called for the devices
+    that are here."""
 
     HEALTH = 0
     """Its health record and its ledger. All others may ask them."""
@@ -88,6 +89,19 @@ class Follower(NamedTuple):
 
     join: Callable[[Device], None]
     leave: Callable[[Device, Departure], None]
+
+
+def ignore(device: Device) -> None:
+    """It does not matter that a device joins."""
+
+
+def forgetting(forget: Callable[[str], object]) -> Follower:
+    """Whatever only has to forget a device that has left."""
+
+    def leave(device: Device, why: Departure) -> None:
+        forget(device.name)
+
+    return Follower(ignore, leave)
 
 
 class Roster(Mapping[str, Device]):
@@ -125,7 +139,7 @@ class Roster(Mapping[str, Device]):
             follower.join(device)
 
     def leave(self, name: str, why: Departure) -> None:
-        """Remove a device. Nothing of it runs any more.
+        """Remove a device, of which nothing runs any more.
 
         Raises:
             KeyError: there is no such device.

@@ -20,7 +20,7 @@ connection."""
 
 
 class TopicRemoval:
-    """A `Follower` that removes the retained topics of a device that is forgotten.
+    """Removes the retained topics of a device that is forgotten. Its `leave` is that of a `Follower`.
 
     Args:
         roster: the devices.

@@ -69,8 +69,8 @@ class SharingNode(Node):
         listeners, requests = core.link.subscriptions.listeners, core.answers.requests
         listeners[report.drain_topic] = lambda received: requests.add(received, report.asked, report.refuse)
         if not core.plan.dry_run:
-            strangers = cluster.strangers(core.link, core.environment.events)
-            listeners[strangers.topic_filter] = strangers.received
+            foreign = cluster.foreign_nodes(core.link, core.environment.events)
+            listeners[foreign.topic_filter] = foreign.received
         if core.found is not None:
             cluster.finders = core.found.finders
             if (heard := cluster.heard) is not None:

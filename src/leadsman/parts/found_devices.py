@@ -2,9 +2,8 @@
 
 import asyncio
 
-from leadsman.devices import followers
 from leadsman.devices.found import FoundHost, families_of
-from leadsman.devices.roster import Follower, Phase
+from leadsman.devices.roster import Follower, Phase, forgetting, ignore
 from leadsman.devices.topic_removal import TopicRemoval
 from leadsman.runtime.found_devices import FoundDevices, Names
 from leadsman.wiring.core import Core
@@ -24,5 +23,5 @@ def join(core: Core) -> None:
     )
     has_health = core.described is not None and core.described.convention.has_health
     removal = TopicRemoval(roster, plan.topics, core.others, core.link, core.slices, has_health, core.node.elsewhere)
-    roster.follow(Phase.TOPICS, Follower(followers.ignore, removal.leave))
-    roster.follow(Phase.TOPICS, followers.forgetting(core.found.let_go))
+    roster.follow(Phase.TOPICS, Follower(ignore, removal.leave))
+    roster.follow(Phase.TOPICS, forgetting(core.found.let_go))

@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from leadsman.devices import followers
-from leadsman.devices.roster import Phase
+from leadsman.devices.roster import Departure, Device, Follower, Phase, forgetting
 from leadsman.event_bus import Phase as EventPhase
 from leadsman.monitoring.heartbeat import Heartbeat, will
 from leadsman.monitoring.statuses import Statuses
@@ -35,9 +34,9 @@ def join(core: Core) -> None:
     events.subscribe(core.records, EventPhase.HEALTH)
     events.subscribe(core.heartbeat.observe)
     events.subscribe(core.outages.observe)
-    roster.follow(Phase.STATUS, followers.statuses(core.statuses, clock.monotonic))
-    roster.follow(Phase.STATUS, followers.forgetting(core.outages.forget))
-    roster.follow(Phase.STATUS, followers.heartbeat(core.heartbeat))
+    roster.follow(Phase.STATUS, _status_follower(core.statuses, clock.monotonic))
+    roster.follow(Phase.STATUS, forgetting(core.outages.forget))
+    roster.follow(Phase.STATUS, _heartbeat_follower(core.heartbeat))
     core.life.beside["the heartbeat"] = core.heartbeat.run
 
 
@@ -69,3 +68,33 @@ def _constants(core: Core) -> dict[str, object]:
 def _states(briefs: "Callable[[], list[Brief]]") -> Callable[[], Mapping[str, int]]:
     """Counts how many nodes are in each state."""
     return lambda: Counter(node["state"] for node in briefs())
+
+
+def _status_follower(found: Statuses, now: Callable[[], float]) -> Follower:
+    """The statuses."""
+
+    def join(device: Device) -> None:
+        if device.enabled:
+            if device.job:
+                found.jobs |= {device.name}
+            found.add(device.name, now())
+
+    def leave(device: Device, why: Departure) -> None:
+        if device.enabled:
+            found.remove(device.name)
+            found.jobs -= {device.name}
+
+    return Follower(join, leave)
+
+
+def _heartbeat_follower(sent: Heartbeat) -> Follower:
+    """The heartbeat, and the availability topics."""
+
+    def join(device: Device) -> None:
+        if device.enabled:
+            sent.changed(device.name)
+
+    def leave(device: Device, why: Departure) -> None:
+        sent.changed()
+
+    return Follower(join, leave)

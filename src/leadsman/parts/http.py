@@ -1,7 +1,6 @@
 """The HTTP endpoint, and what is kept for people who watch."""
 
-from leadsman.devices import followers
-from leadsman.devices.roster import Phase
+from leadsman.devices.roster import Phase, forgetting
 from leadsman.http.door import HttpDoor
 from leadsman.introspection.watching import Watching
 from leadsman.wiring.core import Core
@@ -12,7 +11,7 @@ def watch(core: Core) -> None:
     environment = core.environment
     core.watching = Watching(environment.clock, environment.timers, environment.events)
     core.listen(core.watching.on_reading)
-    core.roster.follow(Phase.STATUS, followers.forgetting(core.watching.recent.forget))
+    core.roster.follow(Phase.STATUS, forgetting(core.watching.recent.forget))
 
 
 def join(core: Core) -> None:

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from leadsman.devices import followers
-from leadsman.devices.roster import Phase
+from leadsman.devices.roster import Phase, forgetting
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import DOCTOR
 from leadsman.runtime.poller import ask
@@ -38,7 +37,7 @@ def join(core: Core) -> None:
     for request, topic_filter in core.plan.filters.items():
         listener = _only_here(core, listeners[request], every_node=request == "introspect")
         core.link.subscriptions.listeners[topic_filter] = listener
-    core.roster.follow(Phase.REPORT, followers.forgetting(found.forget))
+    core.roster.follow(Phase.REPORT, forgetting(found.forget))
 
 
 def _only_here(core: Core, listener: Callable[[Received], None], *, every_node: bool) -> Callable[[Received], None]:

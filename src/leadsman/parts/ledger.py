@@ -1,8 +1,9 @@
 """The ledgers: what became of each poll that was due."""
 
-from leadsman.devices import followers
-from leadsman.devices.roster import Phase
+from leadsman.devices.roster import Departure, Device, Follower, Phase
+from leadsman.ledger.ledgers import Ledgers, Schedule
 from leadsman.ledger.reports import LedgerReports
+from leadsman.registration.telemetry import Telemetry
 from leadsman.wiring.core import Core
 
 
@@ -10,7 +11,7 @@ def join(core: Core) -> None:
     """Keep one for each device, and publish them. They give the receipts of the readings, so this comes before the
     devices."""
     reports = core.ledgers = LedgerReports(core.plan.topics, core.link, core.environment, core.slices)
-    core.roster.follow(Phase.HEALTH, followers.ledgers(reports.ledgers))
+    core.roster.follow(Phase.HEALTH, _follower(reports.ledgers))
     reports.subscribe(core.environment.events)
     core.life.starts.append(reports.start)
 
@@ -19,3 +20,24 @@ def join(core: Core) -> None:
         reports.stop()
 
     core.life.ends.append(end)
+
+
+def _follower(kept: Ledgers) -> Follower:
+    """Lets each device have a ledger, which gives the receipts of its readings. So does a telemetry that is not
+    enabled."""
+
+    def join(device: Device) -> None:
+        reader, schedule = device.reader, Schedule()
+        if isinstance(reader, Telemetry):
+            schedule = Schedule(reader.interval, reader.cron)
+        if reader is not None and device.runner is not None:
+            publisher, poll = device.runner.publisher, device.poll
+            ledger = kept.add(device.name, schedule, poll, job=device.job, silence=reader.stale_after)
+            publisher.receipts, ledger.comparison = ledger, publisher.comparison
+        elif isinstance(reader, Telemetry):
+            kept.add_disabled(device.name, schedule, job=device.job)
+
+    def leave(device: Device, why: Departure) -> None:
+        kept.remove(device.name)
+
+    return Follower(join, leave)

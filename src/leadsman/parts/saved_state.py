@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from leadsman.devices import followers
-from leadsman.devices.roster import Follower, Phase
+from leadsman.devices.roster import Departure, Device, Follower, Phase
 from leadsman.event_bus import Phase as EventPhase
 from leadsman.events import Event, LinkUp
 from leadsman.runtime.persistence import ResilienceStore
@@ -29,8 +28,8 @@ async def join(core: Core) -> None:
     core.ledgers.save = store.keep_ledger
     store.restore_ledgers(core.ledgers.restore)
     core.environment.events.subscribe(store.observe, EventPhase.SAVE)
-    saved = followers.SavedState(store, core.node.snapshots, core.others, core.records, core.outages, core.pending)
-    core.roster.follow(Phase.STATE, Follower(saved.join, saved.leave))
+    follower = _Follower(core, store)
+    core.roster.follow(Phase.STATE, Follower(follower.join, follower.leave))
     core.life.goodbyes["the failure state"] = store.publish
     core.life.ends.append(lambda _: store.finish())
 
@@ -54,3 +53,30 @@ def _share(core: Core, store: ResilienceStore, snapshots: "Snapshots") -> None:
                 shared.change(name)
 
     core.environment.events.subscribe(repeat, readings=False)
+
+
+class _Follower:
+    """Lets devices that join later be remembered, too. One that another node had goes on where it was there."""
+
+    def __init__(self, core: Core, store: ResilienceStore) -> None:
+        self._core = core
+        self._store = store
+
+    def join(self, device: Device) -> None:
+        """See `leadsman.devices.roster.Follower`."""
+        core, name = self._core, device.name
+        if device.runner is None:
+            return
+        document, age, snapshots = None, 0.0, core.node.snapshots
+        if snapshots is not None:
+            core.others.keep(name, (snapshots.topic(name),))
+            document, age = snapshots.of(name) or (None, 0.0)
+        wait = self._store.adopt(name, document, age, core.records, core.outages)
+        if wait:
+            core.pending[name] = wait
+
+    def leave(self, device: Device, why: Departure) -> None:
+        """See `leadsman.devices.roster.Follower`."""
+        self._core.pending.pop(device.name, None)
+        if device.runner is not None:
+            self._store.forget(device.name)

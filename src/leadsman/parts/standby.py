@@ -35,7 +35,7 @@ class ActiveNode(Node):
         self.briefs = node.report.briefs
 
     @property
-    def leaving(self) -> bool:  # type: ignore[override]
+    def leaving(self) -> bool:
         """See `Node`."""
         return self._node.leaving
 

@@ -187,7 +187,7 @@ STEPS = 288
 ALL = "all"
 """For `Wish.stand_ins`: every device."""
 
-QUIET = tuple(part for part in PARTS if not part.reports)
+QUIET = tuple(part for part in PARTS if part.simulated)
 """What joins an app in a simulated day."""
 
 Progress = Callable[[float], None]

@@ -44,8 +44,8 @@ def _uses_directory(plan: Plan) -> bool:
     return plan.keep_state or _has_contexts(plan)
 
 
-def _is_durable(plan: Plan) -> bool:
-    """In a cluster another node reads a device again, sooner than this one comes back."""
+def _keeps_readings_on_disk(plan: Plan) -> bool:
+    """Not in a dry run, nor in a cluster, where another node reads a device again sooner than this one comes back."""
     durable = plan.outbox is None or plan.outbox.durability != "memory"
     return durable and not plan.dry_run and plan.cluster is None
 
@@ -66,16 +66,16 @@ class Part(NamedTuple):
     join: str = "join"
     """The function of the module that takes the `Core`, and follows what it needs of it. It may be a coroutine
     function."""
-    reports: bool = False
-    """Whether it reports to people, to programs or to the next life of the app. A simulated day leaves such parts out,
-    since nobody would read them."""
+    simulated: bool = True
+    """Whether it joins the app in a simulated day, too, where no person, no program and no next life of the app reads
+    anything."""
 
 
 PARTS = (
     # Before the devices: what takes their readings, what counts them, and the other nodes that share the app.
-    Part("leadsman.parts.http", _has_endpoint, "watch", reports=True),
-    Part("leadsman.parts.discovery", _is_described, "describe", reports=True),
-    Part("leadsman.parts.ledger", reports=True),
+    Part("leadsman.parts.http", _has_endpoint, "watch", simulated=False),
+    Part("leadsman.parts.discovery", _is_described, "describe", simulated=False),
+    Part("leadsman.parts.ledger", simulated=False),
     Part("leadsman.parts.node", join="attach"),
     # The devices, and what their handlers use.
     Part("leadsman.parts.devices"),
@@ -84,21 +84,21 @@ PARTS = (
     Part("leadsman.parts.state_directory", _uses_directory),
     Part("leadsman.parts.contexts", _has_contexts),
     # What survives the app. What reports of the devices comes later, and finds them as they were.
-    Part("leadsman.parts.disk", _is_durable, reports=True),
-    Part("leadsman.parts.saved_state", _keeps_state, reports=True),
+    Part("leadsman.parts.disk", _keeps_readings_on_disk, simulated=False),
+    Part("leadsman.parts.saved_state", _keeps_state, simulated=False),
     # What observes the devices.
-    Part("leadsman.parts.heartbeat", reports=True),
-    Part("leadsman.parts.log", reports=True),
-    Part("leadsman.parts.trace", reports=True),
+    Part("leadsman.parts.heartbeat", simulated=False),
+    Part("leadsman.parts.log", simulated=False),
+    Part("leadsman.parts.trace", simulated=False),
     Part("leadsman.parts.recovery", _has_adapters),
-    Part("leadsman.parts.watchdog", _is_supervised, reports=True),
+    Part("leadsman.parts.watchdog", _is_supervised, simulated=False),
     # What people and other programs read, and what they request.
-    Part("leadsman.parts.introspection", reports=True),
-    Part("leadsman.parts.registry", reports=True),
-    Part("leadsman.parts.discovery", _is_described, reports=True),
-    Part("leadsman.parts.http", _has_endpoint, reports=True),
+    Part("leadsman.parts.introspection", simulated=False),
+    Part("leadsman.parts.registry", simulated=False),
+    Part("leadsman.parts.discovery", _is_described, simulated=False),
+    Part("leadsman.parts.http", _has_endpoint, simulated=False),
     Part("leadsman.parts.node"),
-    Part("leadsman.parts.heartbeat", join="say_goodbye", reports=True),
+    Part("leadsman.parts.heartbeat", join="say_goodbye", simulated=False),
 )
 """All parts, in the order in which they join. At each stage of the life of the app they act in this order, too."""
 

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from leadsman.adapters.managed import declared_errors
-from leadsman.devices import followers
 from leadsman.devices.home import Home, Registered, Surroundings
-from leadsman.devices.roster import Phase, Roster
+from leadsman.devices.roster import Departure, Device, Follower, Phase, Roster, forgetting
 from leadsman.event_bus import EventBus
-from leadsman.events import StateFailed, StateWritten
+from leadsman.events import AppFault, StateFailed, StateWritten
 from leadsman.log_lines import Lines
 from leadsman.monitoring.health import HealthRecords
 from leadsman.monitoring.heartbeat import Heartbeat, will
@@ -22,6 +21,7 @@ from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.link import Access, ClientIdentity
 from leadsman.mqtt.outbox import Outbox
 from leadsman.reading import Reading
+from leadsman.registration.telemetry import Telemetry
 from leadsman.resilience import scope
 from leadsman.resilience.environment import Environment
 from leadsman.runtime.calls import SharedResources
@@ -67,8 +67,11 @@ class Node:
     """What the heartbeat and introspection say of this node; None if they say nothing."""
     briefs: "Callable[[], list[Brief]] | None" = None
     """The nodes that share the app, this one included; None if it shares it with no other."""
-    leaving = True
-    """Whether the process ends with the app."""
+
+    @property
+    def leaving(self) -> bool:
+        """Whether the process ends with the app."""
+        return True
 
     def outbox(self) -> Outbox:
         """What waits for the broker."""
@@ -167,7 +170,8 @@ class Core:
         self.outages = OutageReporter(
             plan.topics, self.link.put, self.records, self.log_lines, self._declared_errors, plan.jobs
         )
-        self.roster.follow(Phase.HEALTH, followers.health(self.records))
+        self.roster.follow(Phase.HEALTH, _health_follower(self.records))
+        self.roster.follow(Phase.HEALTH, forgetting(self.others.forget))
 
         self.polling = False
         """Whether the devices are polled; set when the first polls start."""
@@ -234,15 +238,24 @@ class Core:
         return directory
 
     def listen(self, on_reading: Callable[[Reading], None]) -> None:
-        """Have each reading handed over, published or not. Only before the devices are made."""
-        before = self.publisher.on_reading
+        """Have each reading handed over, published or not. What `on_reading` raises is reported, and costs no reading.
 
-        def both(reading: Reading) -> None:
-            assert before is not None
-            before(reading)
-            on_reading(reading)
+        Raises:
+            RuntimeError: the devices are made, and publish without it. Call this in a part above them in the list.
+        """
+        if "home" in self.__dict__:
+            raise RuntimeError("the devices are made already; put the part above leadsman.parts.devices")
+        before, emit = self.publisher.on_reading, self.environment.events.emit
 
-        self.publisher = self.publisher._replace(on_reading=on_reading if before is None else both)
+        def listener(reading: Reading) -> None:
+            if before is not None:
+                before(reading)
+            try:
+                on_reading(reading)
+            except Exception as error:
+                emit(AppFault("what takes readings", error))
+
+        self.publisher = self.publisher._replace(on_reading=listener)
 
     def end(self, reason: str) -> None:
         """End the app, since a device failed that must work, or a person must fix something."""
@@ -255,3 +268,21 @@ class Core:
     def _declared_errors(self, device: str) -> tuple[type[Exception], ...]:
         """The errors that the adapters of a device declare as worth a retry."""
         return declared_errors(next((each.needs for each in self.plan.readers if each.name == device), ()))
+
+
+def _health_follower(records: HealthRecords) -> Follower:
+    """Lets each device that runs have a health record."""
+
+    def join(device: Device) -> None:
+        name, reader = device.name, device.reader
+        if reader is not None and device.runner is not None:
+            due = device.since + (reader.offset if isinstance(reader, Telemetry) else 0.0)
+            records.register(name, reader.stale_after, due, offline_on_error=reader.offline_on_error)
+        elif device.queue is not None:
+            records.register_idle(name, device.since)
+
+    def leave(device: Device, why: Departure) -> None:
+        if device.enabled:
+            records.remove(device.name)
+
+    return Follower(join, leave)

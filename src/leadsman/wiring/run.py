@@ -25,7 +25,7 @@ logger = logging.getLogger("leadsman")
 
 
 class Running(NamedTuple):
-    """What runs beside the polls, until the last message is sent."""
+    """What runs beside the polls, until the goodbyes."""
 
     tasks: list[asyncio.Task[None]]
     lifespan: Lifespan

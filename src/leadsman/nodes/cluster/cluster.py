@@ -148,7 +148,7 @@ class Cluster:
         lease = None if self.node.snapshot is None else self.node.snapshot.leases.get(key_of(device))
         return lease is not None and lease.owner != self.member.owner
 
-    def strangers(self, link: Link, events: EventBus) -> ForeignNodes:
+    def foreign_nodes(self, link: Link, events: EventBus) -> ForeignNodes:
         """What detects nodes of another cluster below the same prefix."""
 
         def members() -> set[str] | None:
