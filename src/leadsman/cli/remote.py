@@ -336,13 +336,13 @@ class _Exchange:
                 async with asyncio.timeout(timeout):
                     await self._next_page()
         except TimeoutError:
-            if self._pages:
+            if not self._pages:
+                why = ": nobody listens there" if self._deaf else f" within {timeout:g} s"
+                what = f"no answer at {self._topic!r} on {broker}{why}"
+                raise _NoAnswerError(f"{what}; check that the app is running there, and its prefix") from None
+            if len(self._pages) < self._expected:  # else the last one came as the time was over
                 came = f"{len(self._pages)} of {self._expected} pages"
                 raise _NoAnswerError(f"{came} came, and then none within {timeout:g} s; ask for some devices") from None
-            why = ": nobody listens there" if self._deaf else f" within {timeout:g} s"
-            raise _NoAnswerError(
-                f"no answer at {self._topic!r} on {broker}{why}; check that the app is running there, and its prefix"
-            ) from None
         finally:
             await connection.close()
         return self._data()
