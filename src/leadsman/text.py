@@ -141,7 +141,7 @@ def _server_of(error: BaseException) -> str | None:
     if not isinstance(error, Exception):
         return None
     try:
-        url = urlsplit(str(getattr(error, "request", None).url))  # type: ignore[union-attr]
+        url = urlsplit(str(getattr(getattr(error, "request", None), "url", "")))
         port = "" if url.port is None else f":{url.port}"
         return clean(f"{url.scheme}://{url.hostname}{port}") if url.scheme and url.hostname else None
     except Exception:  # of any class: the attribute may be a property of somebody else

@@ -2,6 +2,7 @@
 and on several machines."""
 
 import asyncio
+import functools
 import itertools
 import json
 import os
@@ -242,8 +243,7 @@ def test_what_anybody_retained_fills_neither_the_log_nor_the_memory_of_the_next_
             if topic == "app/registry":
                 name = f"app/registry/{number + 2}"
             if name != topic:
-                make = lambda payload=payload, number=number: ghosts(payload, number, size)  # noqa: E731
-                second.broker.retained[name] = Planted(make)
+                second.broker.retained[name] = Planted(functools.partial(ghosts, payload, number, size))
     second.broker.retained["app/registry"] = Planted(lambda: kept["app/registry"])
     caplog.clear()
     caplog.set_level("INFO")
