@@ -24,7 +24,7 @@ class Phase(IntEnum):
     HEALTH = 0
     """What is known of the devices. All others may ask it."""
     REPORT = 1
-    """The heartbeat, the error topics and the log."""
+    """The heartbeat, the error topics, the log, the registry and discovery."""
     TRACE = 2
     """The list of failures, with what was decided."""
     SAVE = 3

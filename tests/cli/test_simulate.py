@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import re
 import sys
 from xml.etree import ElementTree
@@ -155,22 +156,24 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.slow
-def test_progress_is_shown_on_a_terminal_after_a_second_and_cleared_at_the_end(run, monkeypatch):
+def test_progress_is_shown_on_a_terminal_after_a_while_and_cleared_at_the_end(run, monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr("leadsman.cli.commands.simulate.PATIENCE", 0.0)
 
-    assert run("--policy", "retry=3", "--for", "20d")[0] == 0
+    assert run("--policy", "retry=3", "--for", "1h")[0] == 0
 
     written = terminal.getvalue()
     assert re.search(r"\r\x1b\[Ksimulating policy [12] of 2, (as written|retry=3): \d+%", written)
     assert written.endswith("\r\x1b[K")
 
 
-def test_a_day_that_takes_no_second_shows_no_progress(run, monkeypatch):
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
+@pytest.mark.parametrize(("stream", "patience"), [(Terminal, math.inf), (io.StringIO, 0.0)])
+def test_a_short_day_shows_no_progress_and_what_is_no_terminal_shows_none(run, monkeypatch, stream, patience):
+    given = stream()
+    monkeypatch.setattr(sys, "stderr", given)
+    monkeypatch.setattr("leadsman.cli.commands.simulate.PATIENCE", patience)
 
     assert run("--policy", "never", "--for", "1h")[0] == 0
 
-    assert terminal.getvalue() == ""
+    assert given.getvalue() == ""

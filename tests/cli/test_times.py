@@ -67,7 +67,7 @@ def test_the_times_in_the_evidence_of_a_verdict_are_those_of_this_zone(zone, ask
         "status": "circuit_open",
         "stale": False,
         "circuit": "open",
-        "last_error": "32026-01-08 23:00:05Z",
+        "last_error": "32026-01-08 23:00:05Z, at 2026-99-99 99:99:99Z",
         "poll_under_way": None,
         "consecutive_failures": 3,
         "counters": {"polls": 3, "failed_polls": 3},

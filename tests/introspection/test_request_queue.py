@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leadsman.errors import Busy, PayloadError
-from leadsman.introspection import mqtt_door
-from leadsman.introspection.mqtt_door import MOST, MOST_BYTES, PATIENCE, TURN, RequestQueue
+from leadsman.introspection import request_queue
+from leadsman.introspection.request_queue import MOST, MOST_BYTES, PATIENCE, TURN, RequestQueue
 from leadsman.mqtt.connection import Received
 from leadsman.slices import Slices
 from leadsman.timing.clock import Clock
@@ -198,7 +198,7 @@ def test_a_fault_of_one_request_is_reported_and_ends_no_other(place):
 
 
 def test_a_queue_that_was_emptied_goes_on(monkeypatch):
-    monkeypatch.setattr(mqtt_door, "TURN", 1)
+    monkeypatch.setattr(request_queue, "TURN", 1)
     door = Door()
     for number in range(3):
         door.add(number)

@@ -132,3 +132,17 @@ def test_side_jobs_and_devices_of_commands_do_not_count():
 
 def test_an_app_without_devices_is_well():
     assert Watched(commands=["lamp"]).look(1e6) == (True, "no devices to poll; connected")
+
+
+def test_devices_that_come_and_go_are_counted():
+    watched = Watched()
+    assert watched.look(1.0)[1] == "no devices to poll; connected"
+
+    watched.records.register("attic", STALE_AFTER, 1.0)
+    watched.statuses.add("attic", 1.0)
+    watched.see(ReadingTaken("attic", 1.0, 1.0, 0.1))
+    assert watched.look(2.0)[1] == "1 of 1 device ok; connected"
+
+    watched.statuses.remove("attic")
+    watched.records.remove("attic")
+    assert watched.look(3.0)[1] == "no devices to poll; connected"

@@ -31,6 +31,7 @@ def test_options_that_are_left_out_have_their_defaults(register):
 
     assert (found.enabled, found.delivery, found.publish, found.title) == (True, Delivery(), None, None)
     assert found.guards.breaker is None
+    assert getattr(found, "group", None) is None
 
 
 @pytest.mark.parametrize("register", [telemetry, source])

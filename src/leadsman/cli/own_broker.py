@@ -1,4 +1,5 @@
-"""The broker of the demo: mosquitto if it is installed, else an embedded one that is only suitable for the demo."""
+"""A broker of our own, for the demo and for the ``--demo`` of an app: mosquitto if it is installed, else an embedded
+one that is suitable for nothing else."""
 
 import contextlib
 from collections.abc import Iterator

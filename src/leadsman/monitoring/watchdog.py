@@ -77,9 +77,6 @@ class Watchdog:
 
     def __init__(self, environment: Mapping[str, str], statuses: Statuses, link: Link, timers: Timers) -> None:
         self._statuses = statuses
-        self._devices = [
-            name for name, health in statuses.records.items() if name not in statuses.jobs and health.polled
-        ]
         self._link = link
         self._timers = timers
         self._notifier = Notifier.from_environment(environment)
@@ -113,18 +110,15 @@ class Watchdog:
     def look(self, now: float) -> tuple[bool, str]:
         """Whether the app shows a sign of life (`Statuses.is_fresh`), and a summary of it in one line."""
         self._statuses.refresh(now)
-        devices, records, words = self._devices, self._statuses.records, self._statuses.words
+        records, words = self._statuses.records, self._statuses.words
         jobs, troubled = self._statuses.jobs, self._statuses.troubled
+        devices = sum(health.polled for name, health in records.items() if name not in jobs)  # they come and go
         bad = [
             name for name in troubled if words[name] not in (OK, STARTING) and name not in jobs and records[name].polled
         ]
         link = "connected" if self._link.up else f"no connection to the broker: {self._link.last_error or 'connecting'}"
         named = f" (not {', '.join(sorted(bad)[:3])}{' …' if len(bad) > 3 else ''})" if bad else ""
-        count = (
-            f"{len(devices) - len(bad)} of {counted(len(devices), 'device')} ok{named}"
-            if devices
-            else "no devices to poll"
-        )
+        count = f"{devices - len(bad)} of {counted(devices, 'device')} ok{named}" if devices else "no devices to poll"
         return self._statuses.is_fresh(now), f"{count}; {link}"
 
     def stop(self, *, for_good: bool = True) -> None:

@@ -1,4 +1,5 @@
-"""The address and the credentials of the broker."""
+"""The addresses and the credentials of the brokers of an app: one, or a primary and its replacements, in the order in
+which they are tried."""
 
 from collections.abc import Iterator, Mapping
 from typing import Self
@@ -266,8 +267,6 @@ def _unreadable(url: str) -> str:
         )
     return f"the broker's URL cannot be read; write one such as {DEFAULT_URL!r}"
 
-
-# The brokers of an app: one, or a primary and its replacements, in the order in which they are tried.
 
 FOLLOW = "follow_server_reference"
 _TRUE, _FALSE = ("1", "true", "yes"), ("0", "false", "no")

@@ -22,7 +22,6 @@ import heapq
 from bisect import bisect_left
 from collections import OrderedDict, deque
 from collections.abc import Iterable
-from heapq import merge
 from itertools import chain
 from typing import Literal, NamedTuple, Protocol, get_args
 
@@ -100,10 +99,14 @@ def is_unstored(item: Item) -> bool:
     return item.row != item.number and item.row >= UNSTORED and item.message.taken_at is not None
 
 
+Store = Literal["opening", "ok", "full", "locked", "memory"]
+"""See `OnDisk`."""
+
+
 class OnDisk(NamedTuple):
     """What a keeper has on disk."""
 
-    store: Literal["opening", "ok", "full", "locked", "memory"]
+    store: Store
     """``full``: only reading works. ``locked``: another process has the file. ``memory``: it cannot be used."""
     readings: int
     """Those that did not arrive."""
@@ -294,7 +297,7 @@ class TopicQueue:
             for item in items:
                 waiting.insert(bisect_left(waiting, item.number, key=_number), item)
         else:
-            self.waiting = deque(merge(items, waiting, key=_number))
+            self.waiting = deque(heapq.merge(items, waiting, key=_number))
         self.in_flight -= len(items)
         arrived = self.arrived
         older = arrived is not None and self.waiting[0].number < arrived[0]

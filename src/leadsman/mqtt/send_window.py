@@ -239,6 +239,8 @@ class Overdue:
         return self._outbox.unstored(number)
 
 
+# The window of sends, which puts these together.
+
 BATCH = 100
 """Messages that are sent in one turn of the event loop, a few milliseconds of work: then the loop reads, and polls."""
 SILENCE = 0.35

@@ -15,9 +15,10 @@ from leadsman.wiring.plan import OPERATIONS
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import FieldTerms
-    from leadsman.introspection.mqtt_door import MqttDoor, RequestQueue
+    from leadsman.introspection.mqtt_door import MqttDoor
     from leadsman.introspection.registrations import Registrations
     from leadsman.introspection.registry import About, Registry
+    from leadsman.introspection.request_queue import RequestQueue
     from leadsman.introspection.service import Service
     from leadsman.registration.injection import Handler
 
@@ -81,7 +82,7 @@ class Introspection:
     @cached_property
     def requests(self) -> "RequestQueue":
         """Where requests and commands wait for their turn."""
-        from leadsman.introspection.mqtt_door import RequestQueue
+        from leadsman.introspection.request_queue import RequestQueue
 
         core = self._core
         return RequestQueue(core.slices, core.environment.clock, core.link.outbox)

@@ -348,7 +348,7 @@ class _Run:
 
     async def _serve(self, directory: Path) -> None:
         plan = wiring_plan_of(self._setup, variables={"STATE_DIRECTORY": str(directory)})
-        plan = plan._replace(endpoint=None, cluster=None)  # a simulated day has no HTTP, and one node
+        plan = plan._replace(cluster=None)  # a simulated day has one node
         with contextlib.ExitStack() as resources:
             access = Access(plan.brokers, lambda _: self._broker.connect, ShortLink)
             core = await build(plan, access, self._stopping, resources, parts=QUIET)

@@ -12,10 +12,10 @@ The number of a reading is the number of its row, and they count upwards over al
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from leadsman.mqtt.message import Message, Receipt
-from leadsman.mqtt.outbox import BURST, NEVER, SETTLED, UNSTORED, Dropped, Item, OnDisk, Outbox, is_unstored
+from leadsman.mqtt.outbox import BURST, NEVER, SETTLED, UNSTORED, Dropped, Item, OnDisk, Outbox, Store, is_unstored
 from leadsman.spool.eviction import FIRST_TIME
 from leadsman.spool.row import EXPIRED, FULL, SUPERSEDED, Evicted, Row, TopicRows
 
@@ -346,8 +346,6 @@ MOST_DEAD = 1000
 """Dead letters that wait to be written, at the most: as many as the file keeps. The newest are kept."""
 DAMAGED = "damaged on the disk"
 REPLACED = "the file of the outbox was replaced"
-Store = Literal["opening", "ok", "full", "locked", "memory"]
-"""See `OnDisk`."""
 
 
 FEW = 60

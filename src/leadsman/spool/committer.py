@@ -18,8 +18,8 @@ from leadsman.errors import SpoolError, SpoolFull, SpoolLocked, SpoolReplaced, S
 from leadsman.event_bus import EventBus
 from leadsman.events import Event, LinkUp, MessageDropped, StateFailed, StateWritten
 from leadsman.mqtt.link import Link
-from leadsman.mqtt.outbox import Dropped, Item
-from leadsman.spool.backlog import MOST_ROWS, Backlog, Store, Times
+from leadsman.mqtt.outbox import Dropped, Item, Store
+from leadsman.spool.backlog import MOST_ROWS, Backlog, Times
 from leadsman.spool.row import Evicted, Found, Quota, Row, TopicRows
 from leadsman.text import counted, describe, log_fields
 from leadsman.threads import Worker

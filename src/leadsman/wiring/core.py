@@ -37,8 +37,8 @@ from leadsman.wiring.plan import Plan
 
 if TYPE_CHECKING:
     from leadsman.discovery.registered import Described
-    from leadsman.introspection.mqtt_door import RequestQueue
     from leadsman.introspection.registry import Registry
+    from leadsman.introspection.request_queue import RequestQueue
     from leadsman.introspection.service import Service
     from leadsman.introspection.watching import Watching
     from leadsman.ledger.reports import LedgerReports
