@@ -57,6 +57,10 @@ PORT = SerialFacts("/dev/ttyUSB0", group="dialout")
 CALENDARS = Resource("calendars", "https://cloud.example")
 
 
+FOUND = {"house/b/state": b"", "house/registry": b'{"devices":{"a":{},"b":{}}}'}
+"""What a broker keeps of an app that has found a device, and lists it."""
+
+
 def broker(**facts):
     return Facts(SUBJECT, SOUND._replace(**facts), MACHINE)
 
@@ -191,6 +195,8 @@ CASES = [
     (broker(probe=Probe(0x87, False)), "orphans", "unknown", "house/# may not be read", "topic read house/#"),
     (broker(filters={}), "running app", "unknown", "could not be asked", "topic read house/#"),
     (broker(kept={"house/b/state": b""}), "orphans", "warn", "house/b/state is kept", "mosquitto_pub -r -n"),
+    (broker(kept=FOUND, live=Live("house", None, 1, 9.0)), "orphans", "ok", "2 retained topics, all of the app", ""),
+    (broker(kept=FOUND), "orphans", "warn", "house/b/state is kept", "mosquitto_pub -r -n"),
     (broker(kept={"house/a/state": b""}, crowded=True), "orphans", "warn", "it looked at 1", "--retained-only"),
     (
         Facts(SUBJECT._replace(devices=None), SOUND._replace(crowded=True), MACHINE),

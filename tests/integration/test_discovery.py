@@ -1,5 +1,6 @@
 """An app describes its devices to Home Assistant: at its start, after a restart, and when Home Assistant starts."""
 
+import asyncio
 import json
 import logging
 from typing import Annotated
@@ -7,7 +8,7 @@ from typing import Annotated
 import pytest
 from pydantic import BaseModel
 
-from leadsman import App, CircuitBreaker, Delivery, Device, Discovery, Sensor
+from leadsman import App, CircuitBreaker, Delivery, Device, Discovery, Finds, Sensor
 from leadsman.discovery import announcer
 from leadsman.discovery.announcer import BIRTH_DELAY, GRACE
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
@@ -446,11 +447,17 @@ async def loose() -> dict[str, float]:
 async def nothing() -> None: ...
 
 
+async def hears():
+    yield None
+    await asyncio.Event().wait()
+
+
 def test_devices_whose_values_home_assistant_cannot_show_are_named_once_at_the_start(caplog):
     app = App("house", discovery="homeassistant")
     app.add_telemetry("typed", typed, interval=1)
     app.add_telemetry("silent", nothing, interval=1)
     app.add_command("loose_command", loose)
+    app.add_source("gateway", hears, finds=Finds())
     for number in range(7):
         app.add_telemetry(f"loose{number}", loose, interval=1)
 

@@ -195,3 +195,13 @@ def test_side_jobs_and_devices_of_commands_are_well_and_change_with_no_time():
     assert statuses.advance(1e9, 10) == []
     assert statuses.well
     assert statuses.jobs == {"cleanup"}
+
+
+def test_an_event_about_a_device_that_is_about_to_be_added_changes_nothing():
+    records = HealthRecords()
+    statuses = Statuses(records, 0.0)
+    records.register("boiler", 10.0, 0.0)
+
+    assert statuses.look("boiler", 1.0) is None
+    statuses.add("boiler", 1.0)
+    assert statuses.words == {"boiler": "starting"}

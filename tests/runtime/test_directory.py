@@ -70,12 +70,14 @@ def test_the_start_waits_for_a_predecessor_that_ends(make, loop):
     assert not second.foreign
 
 
-def test_the_start_does_not_wait_longer_than_its_patience(make, loop):
+def test_the_start_does_not_wait_longer_than_its_patience(make, loop, caplog):
+    caplog.set_level("INFO")
     first, second = make(), make()
     first.may_write()
 
     assert claim(loop, second) == pytest.approx(PATIENCE)
     assert second.foreign
+    assert caplog.messages == [f"another process uses {second.path}; waiting 5 s for it to end"]
 
 
 def test_a_stop_ends_the_wait(make, loop):

@@ -78,6 +78,8 @@ class Registered:
         each = self._read.get(name, self._commands.get(name))
         if each is None or self._fields_of(each.handler):
             return False
+        if getattr(each, "finds", None) is not None:
+            return False  # the devices that it finds have the values
         annotations = getattr(each.handler, "__annotations__", {})
         silent = annotations.get("return", None if name in self._commands else dict) in (None, "None")
         return not silent  # what returns nothing has no value to show

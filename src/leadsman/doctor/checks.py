@@ -411,6 +411,8 @@ def orphans(facts: Facts) -> Iterator[Result]:
     if not kept and not _may_read(facts):
         yield unknown(f"{prefix}/# may not be read", allow_reading(facts))
         return
+    if facts.broker.live is not None:  # the app that runs has found some, and lists them
+        devices = devices.union(_listed(prefix, kept))
     found = left_behind(prefix, devices, kept)
     if found:
         text = f"{_named(found)} {'is' if len(found) == 1 else 'are'} kept, and no device of the app publishes there"
@@ -434,6 +436,14 @@ def left_behind(prefix: str, devices: Iterable[str], kept: Iterable[str]) -> lis
         ):
             found.append(topic)
     return found + _old_pages(prefix, kept)
+
+
+def _listed(prefix: str, kept: Mapping[str, bytes]) -> Iterator[str]:
+    """The names of the devices in the registry."""
+    for topic, payload in kept.items():
+        if topic == f"{prefix}/registry" or topic.startswith(f"{prefix}/registry/"):
+            devices = (object_in(payload) or {}).get("devices")
+            yield from devices if isinstance(devices, dict) else ()
 
 
 def _old_pages(prefix: str, kept: Iterable[str]) -> list[str]:

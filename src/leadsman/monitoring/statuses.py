@@ -122,8 +122,12 @@ class Statuses:
         return self._due[0] * SLOT if self._due else math.inf
 
     def look(self, entity: str, now: float) -> Change | None:
-        """Look at one entity, after an event about it. Returns what changed."""
-        health, before = self.records[entity], self.words[entity]
+        """Look at one entity, after an event about it. Returns what changed. One that is about to be added is left
+        alone: a device that comes from another node goes on with its circuit before its status begins."""
+        before = self.words.get(entity)
+        if before is None:
+            return None
+        health = self.records[entity]
         word = status(health, now)
         if _is_troubled(word, health) != (entity in self.troubled):
             self._mark(entity)

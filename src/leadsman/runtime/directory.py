@@ -8,15 +8,20 @@ the files, and writes nothing for the rest of its life.
 
 import asyncio
 import contextlib
+import logging
 import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from leadsman.text import log_fields
+
 PATIENCE = 5.0
 """Seconds that the start waits for another process to end."""
 LOOK_AGAIN = 0.5
 """Seconds between two looks."""
+
+logger = logging.getLogger("leadsman")
 
 Report = Callable[[Path, Exception | None], None]
 """Called with a file or directory and its error at the first failure, and with None when it is written again. From any
@@ -47,8 +52,12 @@ class StateDirectory:
         Does not report yet that another process has it: see `announce`.
         """
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + PATIENCE
+        began = loop.time()
+        deadline = began + PATIENCE
         while self._holds_anything() and not self._locked():
+            if loop.time() == began:
+                what = "another process uses %s; waiting %g s for it to end"
+                logger.info(what, self.path, PATIENCE, extra=log_fields("state locked", file=str(self.path)))
             if stopping.is_set() or loop.time() >= deadline:
                 self.foreign = True
                 return
