@@ -8,7 +8,7 @@ from typing import Annotated
 import pytest
 from pydantic import BaseModel
 
-from leadsman import App, CircuitBreaker, Delivery, Device, Discovery, Finds, Sensor
+from leadsman import App, CircuitBreaker, Context, Delivery, Device, Discovery, Finds, Sensor
 from leadsman.discovery import announcer
 from leadsman.discovery.announcer import BIRTH_DELAY, GRACE
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
@@ -447,7 +447,7 @@ async def loose() -> dict[str, float]:
 async def nothing() -> None: ...
 
 
-async def hears():
+async def hears(context: Context):
     yield None
     await asyncio.Event().wait()
 
