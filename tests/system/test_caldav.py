@@ -175,6 +175,20 @@ class TestBoth:
         assert titles == {"Practice", "Ann 36", "Paper", "Garden", "Glass"}
         assert read_whole == 1
 
+    def test_a_calendar_that_was_small_is_still_read_whole_after_an_object_changed(self, there, monkeypatch):
+        monkeypatch.setattr(calendar, "MOST_OBJECTS", len(EVENTS) + 1)
+
+        async def scenario(calendars):
+            await asyncio.to_thread(there.add, "new", "SUMMARY:New", "DTSTART;VALUE=DATE:20261025")
+            await calendars.events("Home & bins", start=FIRST, days=5)
+            await asyncio.to_thread(there.remove, "new")
+            await asyncio.to_thread(there.add, "new", "SUMMARY:Newer", "DTSTART;VALUE=DATE:20261025")
+            titles = {each.summary for each in await calendars.events("Home & bins", start=FIRST, days=5)}
+            await asyncio.to_thread(there.remove, "new")
+            return "Newer" in titles, calendars.health["read_whole"]
+
+        assert on(there.adapter, scenario) == (True, 1)
+
     def test_only_what_changed_is_asked_for_again(self, there):
         async def scenario(calendars):
             async def titles():

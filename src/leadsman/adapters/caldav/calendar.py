@@ -197,7 +197,7 @@ class CalDav:
             answer = before._replace(token=token)
         else:
             if before is not None and since is not None:
-                objects = len(before.texts) + (objects or 0) if before.window is None else None
+                objects = len(before.texts) if before.window is None else None  # the reply counts changes
             texts = self._whole(calendar) if self._reads_whole(objects) else None
             if texts is None:
                 answer = _Answer(token, window, self._within(calendar, first, end, zone))
