@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.adapters.adapter import Resource
+from leadsman.adapters.adapter import CalendarSearch, Resource
 from leadsman.doctor.checks import CHECKS, Finding, findings, left_behind, worst
 from leadsman.doctor.facts import (
     Answered,
@@ -59,6 +59,11 @@ CALENDARS = Resource("calendars", "https://cloud.example")
 
 FOUND = {"house/b/state": b"", "house/registry": b'{"devices":{"a":{},"b":{}}}'}
 """What a broker keeps of an app that has found a device, and lists it."""
+
+
+def compared(read="by time", lost=(), fault=None, stopped=None):
+    search = CalendarSearch("Waste", read, lost, fault)
+    return Facts(SUBJECT, calendars=(CalendarFacts(CALENDARS, None, (search,), stopped),))
 
 
 def broker(**facts):
@@ -262,6 +267,12 @@ CASES = [
     (Facts(SUBJECT, bluetooth=(BluetoothFacts("", {}, "oh", "hard"),)), "Bluetooth", "fail", "switched off", "key"),
     (Facts(SUBJECT, calendars=(CalendarFacts(CALENDARS, None),)), "calendars", "ok", "cloud.example", ""),
     (Facts(SUBJECT, calendars=(CalendarFacts(CALENDARS, "oh"),)), "calendars", "fail", "oh", "password"),
+    (compared(lost=("Bins", "Glass")), "calendar search", "fail", "2 events, such as 'Bins'", 'search="all"'),
+    (compared("whole while small", ("Bins",)), "calendar search", "warn", "1 event, such as 'Bins'", 'search="all"'),
+    (compared("whole", ("Bins",)), "calendar search", "ok", "reads it whole", ""),
+    (compared(), "calendar search", "ok", "all events of 1 calendar", ""),
+    (compared(fault="too large"), "calendar search", "unknown", "'Waste' could not be compared: too large", ""),
+    (compared(stopped="too slow"), "calendar search", "unknown", "not all calendars were compared: too slow", "again"),
     (machine(now=0.0), "clock", "fail", "1970", "set-ntp"),
     (machine(synchronised=False), "clock", "warn", "no time server", "set-ntp"),
     (machine(synchronised=None), "clock", "unknown", "does not say", ""),

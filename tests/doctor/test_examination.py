@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from pathlib import Path
 
-from leadsman.adapters.adapter import Resource
+from leadsman.adapters.adapter import CalendarSearch, Resource
 from leadsman.doctor import examination
 from leadsman.doctor.examination import Examination
 from leadsman.doctor.subject import Subject
@@ -95,3 +95,26 @@ def test_a_server_that_never_answers_is_a_finding(monkeypatch):
     (found,) = examined(subject(log_in)).calendars
 
     assert found.fault == "https://cloud.example did not answer within 0.05 s"
+
+
+def test_calendars_that_were_compared_before_the_server_failed_or_hung_count(monkeypatch):
+    search = CalendarSearch("Waste", "by time")
+
+    async def log_in():
+        pass
+
+    async def fails():
+        yield search
+        raise PermanentError("the server refuses")
+
+    async def hangs():
+        yield search
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(examination, "COMPARING", 0.05)
+    resources = tuple(Resource("calendars", "https://cloud.example", log_in, each) for each in (fails, hangs))
+
+    found = examined(subject()._replace(resources=resources)).calendars
+
+    assert [(each.fault, each.searches) for each in found] == [(None, (search,))] * 2
+    assert [each.stopped for each in found] == ["the server refuses", "comparing took longer than 0.05 s"]

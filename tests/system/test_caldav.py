@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import psutil
 import pytest
 
-from leadsman.adapters.caldav import CalDav
+from leadsman.adapters.caldav import CalDav, calendar
 from leadsman.errors import (
     DeviceTimeout,
     DeviceUnavailable,
@@ -22,7 +22,7 @@ from leadsman.errors import (
 )
 from leadsman.resilience.failure import RetryRequested
 from leadsman.testing import CalDavTwin
-from leadsman_rigs.dav import Proxy, Radicale, event, multistatus
+from leadsman_rigs.dav import SERVERS, Proxy, Radicale, event, multistatus
 from leadsman_rigs.watched import on
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -44,15 +44,47 @@ EVENTS = {
     "floating": ["SUMMARY:Lunch", "DTSTART:20261024T120000", "DTEND:20261024T130000"],
     "off": ["SUMMARY:Called off", "DTSTART;VALUE=DATE:20261024", "STATUS:CANCELLED"],
 }
+RECURRING = {
+    "paper": ["SUMMARY:Paper", "DTSTART;VALUE=DATE:20260105", "RRULE:FREQ=WEEKLY;INTERVAL=2"],
+    "glass": ["SUMMARY:Glass", "DTSTART;VALUE=DATE:20260106", "RDATE;VALUE=DATE:20261027"],
+    "birthday": ["SUMMARY:Ann 36", "DTSTART;VALUE=DATE:19901026", "RRULE:FREQ=YEARLY"],
+    "practice": [
+        "SUMMARY:Practice",
+        "DTSTART;TZID=Europe/Berlin:20260204T180000",
+        "DTEND;TZID=Europe/Berlin:20260204T190000",
+        "RRULE:FREQ=MONTHLY;BYDAY=-1SU",
+    ],
+    "long over": ["SUMMARY:Over", "DTSTART;VALUE=DATE:20260105", "RRULE:FREQ=WEEKLY;COUNT=3"],
+    "once": ["SUMMARY:Garden", "DTSTART;VALUE=DATE:20261027"],
+    "once, long ago": ["SUMMARY:Attic", "DTSTART;VALUE=DATE:20250105"],
+}
+"""What several servers leave out of a search by time, among events that they find."""
+CALENDARS = {"Home & bins": EVENTS, "Waste": RECURRING}
+
+
+def fill(server):
+    for path, (title, events) in zip(("home", "waste"), CALENDARS.items(), strict=True):
+        server.calendar(path, title)
+        for uid, lines in events.items():
+            server.add(path, uid.replace(" ", "-").replace(",", ""), *lines)
 
 
 @pytest.fixture(scope="module")
 def server():
     with Radicale() as radicale:
-        radicale.calendar("home", "Home & bins")
-        for uid, lines in EVENTS.items():
-            radicale.add("home", uid, *lines)
+        fill(radicale)
         yield radicale
+
+
+@pytest.fixture(scope="module", params=[*SERVERS, None], ids=lambda kind: "twin" if kind is None else kind.name)
+def each_server(request):
+    """Each server, and None for the twin."""
+    if request.param is None:
+        yield None
+        return
+    with request.param() as server:
+        fill(server)
+        yield server
 
 
 @pytest.fixture
@@ -64,24 +96,28 @@ def proxy(server):
 class TestBoth:
     """What the real adapter and its twin both do."""
 
-    @pytest.fixture(params=["real", "twin"])
-    def there(self, request, server):
-        if request.param == "twin":
-            texts = {"Home & bins": [event(uid, *lines) for uid, lines in EVENTS.items()]}
+    @pytest.fixture
+    def there(self, each_server):
+        if each_server is None:
+            texts = {
+                title: [event(uid, *lines) for uid, lines in events.items()] for title, events in CALENDARS.items()
+            }
             twin = CalDavTwin(texts, zone="Europe/Berlin")
             yield SimpleNamespace(
                 adapter=twin,
+                adapter_for_all=CalDavTwin(texts, zone="Europe/Berlin", search="all"),
                 add=lambda uid, *lines: texts_of(twin).append(event(uid, *lines)),
                 remove=lambda uid: texts_of(twin).pop(),
                 asked=lambda: twin._store.searches,
             )
         else:
-            with Proxy(server.port) as proxy:
-                adapter = CalDav(proxy.url, "ann", "secret", zone="Europe/Berlin", timeout=20)
+            with Proxy(each_server.port) as proxy:
+                adapter = client(proxy.url)
                 yield SimpleNamespace(
                     adapter=adapter,
-                    add=lambda uid, *lines: server.add("home", uid, *lines),
-                    remove=lambda uid: server.remove("home", uid),
+                    adapter_for_all=client(proxy.url, search="all"),
+                    add=lambda uid, *lines: each_server.add("home", uid, *lines),
+                    remove=lambda uid: each_server.remove("home", uid),
                     asked=lambda: proxy.asked.count("REPORT"),
                 )
 
@@ -103,6 +139,56 @@ class TestBoth:
         assert found[5].end == date(2026, 10, 27)
         assert found[4].start.utcoffset().total_seconds() == 3600  # after the clocks went back
 
+    def test_recurring_events_come_from_each_server(self, there):
+        found = on(there.adapter, lambda calendars: calendars.events("Waste", start=FIRST, days=5))
+
+        assert [(each.summary, each.start) for each in found] == [
+            ("Practice", datetime(2026, 10, 25, 18, 0, tzinfo=BERLIN)),
+            ("Ann 36", date(2026, 10, 26)),
+            ("Paper", date(2026, 10, 26)),
+            ("Garden", date(2026, 10, 27)),
+            ("Glass", date(2026, 10, 27)),
+        ]
+
+    def test_a_small_calendar_is_requested_once_whatever_the_days(self, there):
+        async def scenario(calendars):
+            await calendars.events("Waste", start=FIRST, days=5)
+            before = there.asked()
+            assert len(await calendars.events("Waste", start=date(2027, 10, 25), days=10)) == 3
+            assert there.asked() - before <= 1
+            assert calendars.health["read_whole"] == 1
+
+        on(there.adapter, scenario)
+
+    def test_a_large_calendar_is_searched_by_time_unless_it_is_to_be_read_whole(self, there, monkeypatch):
+        monkeypatch.setattr(calendar, "MOST_OBJECTS", len(RECURRING) - 1)
+
+        async def scenario(calendars):
+            titles = {each.summary for each in await calendars.events("Waste", start=FIRST, days=5)}
+            return titles, calendars.health["read_whole"]
+
+        titles, read_whole = on(there.adapter, scenario)
+        assert "Garden" in titles
+        assert read_whole == 0
+
+        titles, read_whole = on(there.adapter_for_all, scenario)
+        assert titles == {"Practice", "Ann 36", "Paper", "Garden", "Glass"}
+        assert read_whole == 1
+
+    def test_a_calendar_that_was_small_is_still_read_whole_after_an_object_changed(self, there, monkeypatch):
+        monkeypatch.setattr(calendar, "MOST_OBJECTS", len(EVENTS) + 1)
+
+        async def scenario(calendars):
+            await asyncio.to_thread(there.add, "new", "SUMMARY:New", "DTSTART;VALUE=DATE:20261025")
+            await calendars.events("Home & bins", start=FIRST, days=5)
+            await asyncio.to_thread(there.remove, "new")
+            await asyncio.to_thread(there.add, "new", "SUMMARY:Newer", "DTSTART;VALUE=DATE:20261025")
+            titles = {each.summary for each in await calendars.events("Home & bins", start=FIRST, days=5)}
+            await asyncio.to_thread(there.remove, "new")
+            return "Newer" in titles, calendars.health["read_whole"]
+
+        assert on(there.adapter, scenario) == (True, 1)
+
     def test_only_what_changed_is_asked_for_again(self, there):
         async def scenario(calendars):
             async def titles():
@@ -120,7 +206,7 @@ class TestBoth:
         on(there.adapter, scenario)
 
     def test_calendars_have_names(self, there):
-        assert on(there.adapter, lambda calendars: calendars.calendars()) == ["Home & bins"]
+        assert sorted(on(there.adapter, lambda calendars: calendars.calendars())) == ["Home & bins", "Waste"]
 
     def test_a_calendar_that_is_not_there_is_a_permanent_error(self, there):
         with pytest.raises(PermanentError, match="no calendar 'Hom & bins'; did you mean 'Home & bins'"):
@@ -269,6 +355,43 @@ def test_three_hundred_weekly_series_are_expanded_beside_the_loop(proxy):
     assert len(on(client(proxy.url), scenario)) > 150  # benchmarks/ has how long the loop was blocked
 
 
+def without_range(proxy, fault):
+    """Let a search without a range fail; one with a range, and all other requests, are passed on."""
+    answer = proxy.answer
+
+    def broken(handler, body):
+        proxy.fault = fault if b"calendar-query" in body and b"time-range" not in body else None
+        answer(handler, body)
+
+    proxy.answer = broken
+
+
+@pytest.mark.parametrize("fault", [403, b"<multistatus xmlns='DAV:'>" + b"<a/>" * 100_000 + b"</multistatus>"])
+def test_a_calendar_that_cannot_be_had_whole_is_searched_by_time(proxy, fault):
+    without_range(proxy, fault)
+
+    assert len(on(client(proxy.url), ask)) == 8
+
+    with pytest.raises((GarbledData, PermanentError), match="divide it|check username"):
+        on(client(proxy.url, search="all"), ask)
+
+
+def test_a_server_without_sync_tokens_is_searched_by_time_unless_it_is_to_be_read_whole(proxy):
+    answer = proxy.answer
+
+    def without_tokens(handler, body):
+        proxy.fault = 400 if b"sync-collection" in body else None
+        answer(handler, body)
+
+    async def scenario(calendars):
+        return len(await ask(calendars)), calendars.health["read_whole"], calendars.health["with_sync_tokens"]
+
+    proxy.answer = without_tokens
+
+    assert on(client(proxy.url), scenario) == (8, 0, 0)
+    assert on(client(proxy.url, search="all"), scenario) == (8, 1, 0)
+
+
 def test_a_password_may_be_in_a_file_and_is_read_anew(server, tmp_path):
     file = tmp_path / "password"
     file.write_text("wrong\n")
@@ -324,6 +447,7 @@ def test_a_cancelled_call_leaves_the_next_one_unharmed(proxy):
         (lambda: CalDav("https://c.example", password="a", token="b"), InvalidValue),
         (lambda: CalDav("https://c.example", zone="Berlin"), InvalidValue),
         (lambda: CalDav("https://c.example", timeout="soon"), InvalidValue),
+        (lambda: CalDav("https://c.example", search="some"), InvalidValue),
     ],
 )
 def test_a_wrong_argument_is_refused(make, error):

@@ -20,7 +20,7 @@ import pytest
 import trustme
 
 from leadsman import App
-from leadsman.adapters.caldav import CalDav
+from leadsman.adapters.caldav import CalDav, calendar
 from leadsman.adapters.serial import SerialPort
 from leadsman.cli.app_cli import command_line
 from leadsman.cli.commands.doctor import lines
@@ -34,6 +34,7 @@ from leadsman.mqtt.connection import Received
 from leadsman.testing import Mosquitto
 from leadsman.testing.mosquitto import free_port
 from leadsman_rigs.bluez import Air
+from leadsman_rigs.dav import Proxy, multistatus
 
 HOUSE = "house"
 ALL = "topic readwrite house/#\ntopic read homeassistant/#\n"
@@ -571,6 +572,42 @@ def test_a_calendar_server_says_whether_it_takes_the_password(radicale):
     assert right == ("ok", f"{url} accepts the user")
     assert wrong[0] == "fail"
     assert "check username, password or token" in wrong[1]
+
+
+def forgetful(radicale):
+    """Before a server: a search by time finds nothing."""
+    proxy = Proxy(radicale.port)
+    answer = proxy.answer
+
+    def forget(handler, body):
+        proxy.fault = multistatus().encode() if b"time-range" in body else None
+        answer(handler, body)
+
+    proxy.answer = forget
+    return proxy
+
+
+def test_the_search_by_time_of_a_calendar_server_is_compared_with_a_search_for_all(radicale, monkeypatch):
+    radicale.calendar("waste", "Waste")
+    radicale.add("waste", "paper", "SUMMARY:Paper", "DTSTART;VALUE=DATE:20260105", "RRULE:FREQ=WEEKLY")
+    radicale.add("waste", "over", "SUMMARY:Over", "DTSTART;VALUE=DATE:20260105")
+
+    def searched(url, **options):
+        adapter = CalDav(url, "ann", "secret", **options)
+        found = asyncio.run(examined(nobody(), adapters={"a": adapter}))
+        return [(each.verdict, each.text, each.advice) for each in found if each.check == "calendar search"]
+
+    with forgetful(radicale) as proxy:
+        text = f"{proxy.url}: a search by time of 'Waste' leaves out 1 event, such as 'Paper'"
+        advice = 'write CalDav(…, search="all"), which reads each calendar whole'
+        assert searched(proxy.url) == [("warn", f"{text}; the app reads it whole while it is small", advice)]
+        assert searched(proxy.url, search="all") == [("ok", f"{text}; the app reads it whole", "")]
+        monkeypatch.setattr(calendar, "MOST_OBJECTS", 1)
+        assert searched(proxy.url) == [("fail", text, advice)]
+        assert set(proxy.asked) <= {"OPTIONS", "PROPFIND", "REPORT"}  # which change nothing
+
+    url = f"http://127.0.0.1:{radicale.port}"
+    assert searched(url) == [("ok", f"{url}: a search by time brings all events of 1 calendar", "")]
 
 
 def test_bluez_says_whether_its_adapter_has_power(monkeypatch, tmp_path):

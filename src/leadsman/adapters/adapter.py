@@ -3,7 +3,7 @@
 Each ability is a protocol with one member. An adapter has an ability if it has that member; it inherits from nothing.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 
@@ -85,6 +85,23 @@ class LimitsRetries(Protocol):
 ResourceKind = Literal["serial", "bluetooth", "calendars"]
 
 
+Way = Literal["whole", "whole while small", "by time"]
+"""How a calendar is read: always whole, whole while it is small, or by a search by time."""
+
+
+class CalendarSearch(NamedTuple):
+    """How far a search by time on a calendar server can be trusted, for one calendar."""
+
+    calendar: str
+    """Its name."""
+    read: Way
+    """How the adapter reads this calendar."""
+    lost: tuple[str, ...] = ()
+    """The titles of events that take place within a year and that the search leaves out, one for each event."""
+    fault: str | None = None
+    """Why this could not be compared; None if it was."""
+
+
 class Resource(NamedTuple):
     """What an adapter needs of the machine or the network, for ``leadsman doctor``."""
 
@@ -95,6 +112,9 @@ class Resource(NamedTuple):
     log_in: Callable[[], Awaitable[object]] | None = None
     """Logs in at a server and raises any exception if that fails. It changes nothing there. None where there is no
     server."""
+    compare: Callable[[], AsyncGenerator[CalendarSearch, None]] | None = None
+    """Compares searches on the calendars of a server, one calendar after another. It changes nothing there, and raises
+    any exception if that fails. None where there are no calendars."""
 
 
 @runtime_checkable

@@ -631,6 +631,33 @@ def calendars(facts: Facts) -> Iterator[Result]:
             yield fail(each.fault, "open the address in a browser; mend url, username and password")
 
 
+def calendar_searches(facts: Facts) -> Iterator[Result]:
+    """Whether a search by time on a calendar server brings all events."""
+    advice = 'write CalDav(…, search="all"), which reads each calendar whole'
+    for each in facts.calendars:
+        name, clear = each.resource.name, 0
+        for search in each.searches:
+            calendar = f"{name}: a search by time of {clean(search.calendar)!r}"
+            if search.fault is not None:
+                yield unknown(f"{calendar} could not be compared: {search.fault}")
+            elif not search.lost:
+                clear += 1
+            else:
+                first = clean(search.lost[0])[:40]
+                text = f"{calendar} leaves out {counted(len(search.lost), 'event')}, such as {first!r}"
+                match search.read:
+                    case "whole":
+                        yield ok(f"{text}; the app reads it whole")
+                    case "whole while small":
+                        yield warn(f"{text}; the app reads it whole while it is small", advice)
+                    case "by time":
+                        yield fail(text, advice)
+        if clear:
+            yield ok(f"{name}: a search by time brings all events of {counted(clear, 'calendar')}")
+        if each.stopped is not None:
+            yield unknown(f"{name}: not all calendars were compared: {each.stopped}", AGAIN)
+
+
 def versions(facts: Facts) -> Iterator[Result]:
     """The versions of Python and leadsman."""
     if facts.machine is not None:
@@ -724,6 +751,7 @@ CHECKS = (
     Check("devices", "serial port", serial_ports),
     Check("devices", "Bluetooth", bluetooth),
     Check("devices", "calendars", calendars),
+    Check("devices", "calendar search", calendar_searches),
     Check("machine", "versions", versions),
     Check("machine", "clock", clock),
     Check("machine", "time zone", time_zone),

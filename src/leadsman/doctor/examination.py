@@ -1,11 +1,12 @@
 """The whole examination: all collectors at once, each bounded in time."""
 
 import asyncio
+import contextlib
 import functools
 from collections.abc import Awaitable, Callable
 from typing import Literal
 
-from leadsman.adapters.adapter import Resource
+from leadsman.adapters.adapter import CalendarSearch, Resource
 from leadsman.doctor.broker import BrokerExamination, Say
 from leadsman.doctor.facts import CalendarFacts, Facts
 from leadsman.doctor.machine import look_at_machine, look_at_port, look_at_radios
@@ -20,7 +21,9 @@ CLEARING = 3.5
 """Seconds in which what is cancelled removes what it left at the broker. Code that ignores a cancellation, such as that
 of an adapter, is left behind."""
 PATIENCE = 8.0
-"""Seconds for one calendar server."""
+"""Seconds to log in at one calendar server."""
+COMPARING = 7.0
+"""Seconds to compare the searches of one calendar server."""
 
 
 class Examination:
@@ -91,12 +94,12 @@ class Examination:
         self.facts = self.facts._replace(bluetooth=tuple(found))
 
     async def _calendars(self) -> None:
-        found = await asyncio.gather(*(_log_in(each) for each in self._resources("calendars")))
+        found = await asyncio.gather(*(_calendars_of(each) for each in self._resources("calendars")))
         self.facts = self.facts._replace(calendars=tuple(found))
 
 
-async def _log_in(resource: Resource) -> CalendarFacts:
-    """Log in at a calendar server, and read nothing but the names of the calendars."""
+async def _calendars_of(resource: Resource) -> CalendarFacts:
+    """Log in at a calendar server, and compare its searches. This changes nothing there."""
     try:
         async with asyncio.timeout(PATIENCE):
             if resource.log_in is not None:
@@ -105,4 +108,15 @@ async def _log_in(resource: Resource) -> CalendarFacts:
         return CalendarFacts(resource, f"{resource.name} did not answer within {PATIENCE:g} s")
     except Exception as error:  # whatever the adapter's library raises
         return CalendarFacts(resource, describe(error))
-    return CalendarFacts(resource, None)
+    searches, stopped = list[CalendarSearch](), None
+    try:
+        async with asyncio.timeout(COMPARING):
+            if resource.compare is not None:
+                async with contextlib.aclosing(resource.compare()) as compared:
+                    async for each in compared:
+                        searches.append(each)
+    except TimeoutError:
+        stopped = f"comparing took longer than {COMPARING:g} s"
+    except Exception as error:  # see above
+        stopped = describe(error)
+    return CalendarFacts(resource, None, tuple(searches), stopped)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from leadsman.adapters.adapter import Resource
+from leadsman.adapters.adapter import CalendarSearch, Resource
 from leadsman.doctor.subject import Subject
 from leadsman.mqtt.connection import ConnAck
 
@@ -214,6 +214,10 @@ class CalendarFacts(NamedTuple):
     resource: Resource
     fault: str | None
     """Why logging in failed."""
+    searches: tuple[CalendarSearch, ...] = ()
+    """The calendars whose searches were compared."""
+    stopped: str | None = None
+    """Why not all were compared; None if they were."""
 
 
 class Facts(NamedTuple):

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping
 from datetime import date, tzinfo
 from typing import Any
 
-from leadsman.adapters.caldav.calendar import CalDav, CalendarBackend
+from leadsman.adapters.caldav.backend import CalendarBackend, Changes
+from leadsman.adapters.caldav.calendar import CalDav
 from leadsman.errors import PermanentError
 from leadsman.text import suggestion
 
@@ -42,9 +43,14 @@ class _Calendars:
         self.searches += 1
         return list(self._texts(calendar))
 
-    def changes(self, calendar: str | None, token: str | None) -> tuple[str | None, bool]:
-        now = str(hash(tuple(self._texts(calendar))))
-        return now, now != token
+    def search_all(self, calendar: str | None) -> list[str]:
+        self.searches += 1
+        return list(self._texts(calendar))
+
+    def changes(self, calendar: str | None, token: str | None) -> Changes:
+        texts = self._texts(calendar)
+        now = str(hash(tuple(texts)))
+        return Changes(now, 0 if now == token else len(texts))
 
     def names(self) -> list[str]:
         self._answer()

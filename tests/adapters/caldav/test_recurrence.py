@@ -21,6 +21,56 @@ def expanded(*lines, zone=BERLIN):
     return occurrences([event("e", *lines)], FIRST, LAST, zone)
 
 
+DAYS = st.dates(date(2026, 10, 1), date(2026, 11, 30))
+TIMES = st.sampled_from(["", "T000000", "T233000Z", "T010000", "T010000\r\n Z"])
+
+
+@given(
+    DAYS,
+    TIMES,
+    st.sampled_from(["dtstart:", "DTSTART;VALUE=DATE-TIME:", "DTSTART;TZID=Pacific/Kiritimati:", 'DTSTART;X="a:b":']),
+    st.sampled_from([0, 1, 9, None]),
+    st.sampled_from(["SUMMARY:x", "RRULE:FREQ=WEEKLY", "rdate;value=date:20261101", "DURATION:P30D", "X:DTSTART"]),
+)
+def test_no_event_is_passed_over_that_takes_place_in_the_window(day, time, name, length, more):
+    if not time and "VALUE" not in name:
+        name = name.replace(":", ";VALUE=DATE:", 1) if '"' not in name else "DTSTART;VALUE=DATE:"
+    lines = [f"{name}{day:%Y%m%d}{time}", more]
+    if length is not None and not more.startswith("DURATION"):
+        lines.append(f"DTEND{name[7:]}{day + timedelta(days=length):%Y%m%d}{time}")
+    text = event("e", *lines)
+
+    found = outcome(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_may_take_place", lambda *args: True)
+        assert found == outcome(text)
+
+
+def outcome(text):
+    try:
+        return occurrences([text], FIRST, LAST, BERLIN)
+    except GarbledData:
+        return None
+
+
+def test_an_event_that_takes_place_once_long_ago_is_not_even_parsed(monkeypatch):
+    parsed = []
+    monkeypatch.setattr(module, "sifted", lambda text: parsed.append(text) or text)
+    over = [
+        event("e", "SUMMARY:Over", "DTSTART;VALUE=DATE:20200105"),
+        event(
+            "e",
+            "SUMMARY:Over",
+            "DTSTART;TZID=Europe/Berlin:20200105T100000",
+            "DTEND;TZID=Europe/Berlin:20200105T110000",
+        ),
+    ]
+    now = event("e", "SUMMARY:Now", "DTSTART;VALUE=DATE:20261101")
+
+    assert [each.summary for each in occurrences([*over, now], FIRST, LAST, BERLIN)] == ["Now"]
+    assert parsed == [now]
+
+
 def test_an_override_moves_one_occurrence():
     lines = ("UID:e", "RECURRENCE-ID:20261025T080000Z", "SUMMARY:Later", "DTSTART:20261025T200000Z")
     moved = "\r\n".join(("BEGIN:VEVENT", *lines, "END:VEVENT", ""))

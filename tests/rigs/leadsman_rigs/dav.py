@@ -1,4 +1,4 @@
-"""A real CalDAV server, Radicale, and a proxy before it that breaks things."""
+"""Real CalDAV servers, Radicale and two versions of xandikos, and a proxy before them that breaks things."""
 
 import html
 import http.client
@@ -55,33 +55,36 @@ def multistatus(*texts):
     return f'<?xml version="1.0"?><multistatus {spaces}>{answers}</multistatus>'
 
 
-class Radicale:
-    """The server. One user, ann, with the password secret; `add` puts events into her calendars."""
+class Server:
+    """A server, and a user of it, ann, with the password secret; `add` puts events into her calendars."""
+
+    name: str
+    calendars = "/ann"
+    """Where her calendars are."""
+
+    def command(self, folder):
+        """Write what the server needs into a folder, and return the command that starts it at `port`."""
+        raise NotImplementedError
 
     def __enter__(self):
         self.directory = tempfile.TemporaryDirectory(prefix="leadsman-dav-")
         base = Path(self.directory.name)
         self.port = free_port()
-        (base / "users").write_text("ann:secret\n")
-        (base / "configuration").write_text(
-            CONFIGURATION.format(port=self.port, users=base / "users", folder=base / "collections")
-        )
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "radicale", "--config", str(base / "configuration")], stderr=subprocess.DEVNULL
-        )
+        with (base / "log").open("w") as log:
+            self.process = subprocess.Popen(self.command(base), stdout=log, stderr=log)
         deadline = time.monotonic() + 60
         while True:
             try:
                 socket.create_connection(("127.0.0.1", self.port)).close()
                 return self
             except OSError:
-                assert self.process.poll() is None, "radicale ended"
+                assert self.process.poll() is None, (base / "log").read_text()
                 assert time.monotonic() < deadline
                 time.sleep(0.02)
 
     def ask(self, method, path, body=b"", **headers):
         connection = http.client.HTTPConnection("127.0.0.1", self.port)
-        connection.request(method, path, body, {"Authorization": "Basic YW5uOnNlY3JldA==", **headers})
+        connection.request(method, self.calendars + path, body, {"Authorization": "Basic YW5uOnNlY3JldA==", **headers})
         response = connection.getresponse()
         text = response.read()
         connection.close()
@@ -93,18 +96,55 @@ class Radicale:
             '<?xml version="1.0"?><C:mkcalendar xmlns:D="DAV:" xmlns:C="urn:ietf:params:xml:ns:caldav"><D:set><D:prop>'
             f"<D:displayname>{html.escape(title or name)}</D:displayname></D:prop></D:set></C:mkcalendar>"
         )
-        self.ask("MKCALENDAR", f"/ann/{name}/", body.encode())
+        self.ask("MKCALENDAR", f"/{name}/", body.encode(), **{"Content-Type": "text/xml"})
 
     def add(self, calendar, uid, *lines):
-        self.ask("PUT", f"/ann/{calendar}/{uid}.ics", event(uid, *lines).encode(), **{"Content-Type": "text/calendar"})
+        self.put(calendar, uid, event(uid, *lines))
+
+    def put(self, calendar, uid, text):
+        self.ask("PUT", f"/{calendar}/{uid}.ics", text.encode(), **{"Content-Type": "text/calendar"})
 
     def remove(self, calendar, uid):
-        self.ask("DELETE", f"/ann/{calendar}/{uid}.ics")
+        self.ask("DELETE", f"/{calendar}/{uid}.ics")
 
     def __exit__(self, *exc_info):
-        self.process.kill()  # at a SIGTERM it waits for connections that nobody uses any more
+        self.process.kill()  # at a SIGTERM they wait for connections that nobody uses any more
         self.process.wait()
         self.directory.cleanup()
+
+
+class Radicale(Server):
+    """Radicale, which has passwords."""
+
+    name = "radicale"
+
+    def command(self, folder):
+        (folder / "users").write_text("ann:secret\n")
+        text = CONFIGURATION.format(port=self.port, users=folder / "users", folder=folder / "collections")
+        (folder / "configuration").write_text(text)
+        return [sys.executable, "-m", "radicale", "--config", str(folder / "configuration")]
+
+
+class Xandikos(Server):
+    """The newest xandikos. It takes any password."""
+
+    name = "xandikos"
+    calendars = "/ann/calendars"
+    program = (sys.executable, "-m", "xandikos", "serve")
+
+    def command(self, folder):
+        options = ["-l", "127.0.0.1", "-p", str(self.port), "--current-user-principal", "/ann/", "--autocreate"]
+        return [*self.program, "-d", str(folder / "collections"), *options]
+
+
+class DebianXandikos(Xandikos):
+    """The xandikos of this Debian. Version 0.2.8 leaves most recurring events out of a search by time."""
+
+    name = "xandikos-of-debian"
+    program = ("/usr/bin/xandikos",)
+
+
+SERVERS = (Radicale, Xandikos, DebianXandikos)
 
 
 class Proxy:

@@ -1,24 +1,26 @@
 """The CalDAV adapter (RFC 4791): reads which events take place in the next days.
 
-The library caldav blocks, so it runs in a thread of its own. The whole window is requested only when something changed;
-servers with sync tokens (RFC 6578) report that. Recurrences are expanded here, since servers get them wrong across a
-change to or from daylight saving time.
+The library caldav blocks, so it runs in a thread of its own. Events are requested only when something changed; servers
+with sync tokens (RFC 6578) report that. A small calendar is requested whole, since several servers leave recurring
+events out of a search by time. Recurrences are expanded here, since servers get them wrong across a change to or from
+daylight saving time.
 """
 
 import asyncio
 import contextlib
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from datetime import date, datetime, timedelta, tzinfo
 from pathlib import Path
-from typing import NamedTuple, Protocol, Self, TypeVar
+from typing import Literal, NamedTuple, Self, TypeVar, get_args
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from leadsman.adapters.adapter import Resource
+from leadsman.adapters.adapter import CalendarSearch, Resource, Way
 from leadsman.adapters.caldav.access import Access, shown
+from leadsman.adapters.caldav.backend import CalendarBackend, ReplyTooLarge
 from leadsman.adapters.caldav.recurrence import CalendarEvent, load, occurrences
-from leadsman.errors import DeviceTimeout, InvalidType, InvalidValue, LeadsmanError
+from leadsman.errors import DeviceTimeout, GarbledData, InvalidType, InvalidValue, LeadsmanError, PermanentError
 from leadsman.redaction import Secret, SecretValue, address_of, revealed, secret_or_none
 from leadsman.text import clean
 from leadsman.threads import Worker
@@ -27,37 +29,25 @@ from leadsman.timing.durations import Duration, human, positive_seconds
 
 MOST_DAYS = 3660
 """Days of a window: ten years."""
+MOST_OBJECTS = 500
+"""Objects of a calendar that is requested whole: some 400 kB, and half a second of a server."""
+MOST_COMPARED = 20
+"""Calendars of which the doctor compares two searches."""
+COMPARED_DAYS = 366
+"""Days of that comparison, in which each yearly event takes place."""
+Search = Literal["auto", "all"]
 
 _T = TypeVar("_T")
 
-__all__ = ["CalDav", "CalendarBackend", "CalendarEvent"]
-
-
-class CalendarBackend(Protocol):
-    """The interface of a `CalDav` to its calendars: those of a server, or of a twin in memory. Its methods block."""
-
-    def search(self, calendar: str | None, start: date, end: date, zone: tzinfo) -> list[str]:
-        """Return the iCalendar texts of all objects with an event in the window."""
-        ...
-
-    def changes(self, calendar: str | None, token: str | None) -> tuple[str | None, bool]:
-        """Return the current sync token, or None if the server has none, and whether anything changed since `token`."""
-        ...
-
-    def names(self) -> list[str]:
-        """Return the names of the calendars."""
-        ...
-
-    def close(self) -> None:
-        """Disconnect."""
-        ...
+__all__ = ["CalDav", "CalendarEvent"]
 
 
 class _Answer(NamedTuple):
     """The latest answer for one calendar."""
 
     token: str | None
-    window: tuple[date, date, str]
+    window: tuple[date, date, str] | None
+    """None: the answer is the whole calendar."""
     texts: list[str]
 
 
@@ -70,6 +60,9 @@ class CalDav:
         password: the user's password; often an application password; text or a `SecretStr`. A `Path` is a file that
             holds it, read at each connection.
         token: a bearer token instead of username and password; text or a `SecretStr`.
+        search: how events are searched for. ``"auto"``: a calendar that has at most `MOST_OBJECTS` objects, and whose
+            server has sync tokens, is read whole, and another one by a search by time on the server. ``"all"``: each
+            calendar is read whole, for servers that leave events out of a search by time.
         zone: an IANA name such as ``Europe/Berlin``: the time zone in which days begin. None is the host's.
         ca: a file with the certificate of the authority, if it is not a public one.
         timeout: for one reply of the server; a call may take three times as long.
@@ -86,6 +79,7 @@ class CalDav:
         password: str | SecretValue | Path | None = None,
         *,
         token: str | SecretValue | None = None,
+        search: Search = "auto",
         zone: str | None = None,
         ca: str | None = None,
         timeout: Duration = 20.0,
@@ -94,6 +88,9 @@ class CalDav:
         self.retry_tokens = retry_tokens
         if password is not None and token is not None:
             raise InvalidValue("password and token: write one of them")
+        if search not in get_args(Search):
+            raise InvalidValue(f'search is {search!r}; it must be "auto" or "all"')
+        self._search = search
         self._timeout = positive_seconds(timeout, "timeout")
         self._access = Access(
             _checked_url(url),
@@ -141,14 +138,18 @@ class CalDav:
     @property
     def resource(self) -> Resource:
         """For ``leadsman doctor``: the server."""
-        return Resource("calendars", shown(self._access.url), self._log_in)
+        return Resource("calendars", shown(self._access.url), self._log_in, self._compare)
 
     @property
     def health(self) -> Mapping[str, object]:
-        """For introspection: the server's address, how many calendars were read, and how many of them report
-        changes."""
-        tracked = sum(answer.token is not None for answer in self._answers.values())
-        return {"url": shown(self._access.url), "calendars": len(self._answers), "with_sync_tokens": tracked}
+        """For introspection: the server's address, how many calendars were read, how many of them report changes, and
+        how many were read whole."""
+        return {
+            "url": shown(self._access.url),
+            "calendars": len(self._answers),
+            "with_sync_tokens": sum(answer.token is not None for answer in self._answers.values()),
+            "read_whole": sum(answer.window is None for answer in self._answers.values()),
+        }
 
     def today(self) -> date:
         """The current date in the adapter's time zone."""
@@ -186,16 +187,73 @@ class CalDav:
             )
 
     def _query(self, calendar: str | None, first: date, end: date, zone: tzinfo) -> _Answer:
-        """Return the contents of a window. They are requested only if something changed. Blocks."""
+        """Return the contents of a window or more. They are requested only if something changed. Blocks."""
         before, window = self._answers.get(calendar), (first, end, str(zone))
-        same = before is not None and before.window == window
-        token, changed = self._backend.changes(calendar, before.token if before is not None and same else None)
-        if before is not None and same and not changed:
+        if before is not None and before.window not in (None, window):
+            before = None
+        since = None if before is None else before.token
+        token, objects = self._backend.changes(calendar, since)
+        if before is not None and since is not None and objects == 0:
             answer = before._replace(token=token)
         else:
-            answer = _Answer(token, window, self._backend.search(calendar, first, end, zone))
+            if before is not None and since is not None:
+                objects = len(before.texts) if before.window is None else None  # the reply counts changes
+            texts = self._whole(calendar) if self._reads_whole(objects) else None
+            if texts is None:
+                answer = _Answer(token, window, self._within(calendar, first, end, zone))
+            else:
+                answer = _Answer(token, None, texts)
         self._answers[calendar] = answer
         return answer
+
+    def _reads_whole(self, objects: int | None) -> bool:
+        """Whether a calendar with this number of objects is read whole. None: nobody knows how many it has."""
+        return self._search == "all" or (objects is not None and objects <= MOST_OBJECTS)
+
+    def _whole(self, calendar: str | None) -> list[str] | None:
+        """Return a whole calendar; None if the server refuses that, or it is too large, and a search by time may bring
+        less of it. Blocks."""
+        try:
+            return self._backend.search_all(calendar)
+        except (ReplyTooLarge, PermanentError) as error:
+            if self._search == "auto":
+                return None
+            if isinstance(error, ReplyTooLarge):
+                raise ReplyTooLarge(f'{error}; search="all" requests the whole calendar: divide it') from error
+            raise
+
+    def _within(self, calendar: str | None, first: date, end: date, zone: tzinfo) -> list[str]:
+        """Return what the server finds by a search by time. Blocks."""
+        try:
+            return self._backend.search(calendar, first, end, zone)
+        except ReplyTooLarge as error:
+            raise ReplyTooLarge(f"{error}; request fewer days") from error
+
+    async def _compare(self) -> AsyncGenerator[CalendarSearch, None]:
+        """Compare the search by time with the whole of each calendar, and read nothing else. Raises as `events`."""
+        async with self:
+            where = self._local()
+            first = _day(where)
+            for calendar in (await self.calendars())[:MOST_COMPARED]:
+                async with self._lock:
+                    found = await self._in_thread(functools.partial(self._compared, calendar, first, where))
+                yield found
+
+    def _compared(self, calendar: str, first: date, zone: tzinfo) -> CalendarSearch:
+        """Blocks."""
+        end = first + timedelta(days=COMPARED_DAYS)
+        small = self._reads_whole(self._backend.changes(calendar, None).objects)
+        read: Way = "whole" if self._search == "all" else "whole while small" if small else "by time"
+        try:
+            there, found = self._backend.search_all(calendar), self._backend.search(calendar, first, end, zone)
+            missed = occurrences(set(there).difference(found), first, end, zone, self._reported)
+            changed = occurrences(set(found).difference(there), first, end, zone, self._reported)
+        except GarbledData as error:  # it is too large, or makes no sense
+            return CalendarSearch(calendar, read, fault=str(error))
+        lost = {(each.uid, each.start): each.summary for each in missed}
+        for each in changed:  # between the two searches, or by a server that writes an object anew for each reply
+            lost.pop((each.uid, each.start), None)
+        return CalendarSearch(calendar, read, tuple({uid: title for (uid, _), title in lost.items()}.values()))
 
     async def _in_thread(self, call: Callable[[], _T]) -> _T:
         future = self._worker.submit(call)

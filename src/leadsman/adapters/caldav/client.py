@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from leadsman.adapters.caldav.access import Access, shown
+from leadsman.adapters.caldav.backend import Changes, ReplyTooLarge
 from leadsman.errors import (
     DeviceError,
     DeviceTimeout,
@@ -62,8 +63,14 @@ class Client:
             found = self._calendar(calendar).search(event=True, start=first, end=last, expand=False, post_filter=False)
             return [_text_of(each) for each in found]
 
-    def changes(self, calendar: str | None, token: str | None) -> tuple[str | None, bool]:
-        """Return the current sync token (RFC 6578), and whether anything changed since `token`. They are None and True
+    def search_all(self, calendar: str | None) -> list[str]:
+        """Return the iCalendar texts of all objects with an event."""
+        with self._translated("asking for events"):
+            found = self._calendar(calendar).search(event=True, expand=False, post_filter=False)
+            return [_text_of(each) for each in found]
+
+    def changes(self, calendar: str | None, token: str | None) -> Changes:
+        """Return the current sync token (RFC 6578), and how many objects changed since `token`, or exist. Both are None
         if the server has no tokens, or has forgotten this one."""
         with self._translated("asking for changes"):
             request = self._calendar(calendar).get_objects_by_sync_token
@@ -74,10 +81,10 @@ class Client:
             except errors.AuthorizationError:
                 if token is None:
                     raise
-                return None, True  # RFC 6578, 3.2: so it says that the token is too old
+                return Changes(None, None)  # RFC 6578, 3.2: so it says that the token is too old
             except errors.DAVError:
-                return None, True
-            return str(found.sync_token), token is None or len(list(found)) > 0
+                return Changes(None, None)
+            return Changes(str(found.sync_token), len(list(found)))
 
     def names(self) -> list[str]:
         """Return the names of the user's calendars."""
@@ -153,9 +160,9 @@ def _bounded(request: DavObject) -> DavObject:
             content += piece
             if len(content) > MOST_BYTES:
                 response.close()
-                raise GarbledData(f"the server's reply is longer than {MOST_BYTES // 1024 // 1024} MiB")
+                raise ReplyTooLarge(f"the server's reply is longer than {MOST_BYTES // 1024 // 1024} MiB")
         if (tags := content.count(b"<")) > MOST_TAGS:
-            raise GarbledData(f"the server's reply has {tags:,} tags; {MOST_TAGS:,} are allowed; ask for fewer days")
+            raise ReplyTooLarge(f"the server's reply has {tags:,} tags; {MOST_TAGS:,} are allowed")
         if response.status_code < 300 and "html" in str(response.headers.get("Content-Type", "")):
             raise GarbledData(f"the reply is {_WEB_PAGE}")
         response._content, response._content_consumed = bytes(content), True  # noqa: SLF001  # as requests keeps it

@@ -7,6 +7,7 @@ points in time.
 """
 
 import logging
+import re
 import time
 from collections.abc import Iterable, Iterator
 from datetime import date, datetime, timedelta, tzinfo
@@ -24,6 +25,13 @@ MOST_TOGETHER = 20_000
 """Occurrences of all events within the window, which take a second to expand."""
 LONGEST = 10.0
 """Seconds for all events together."""
+_BEGIN = re.compile(r"^BEGIN:VEVENT", re.IGNORECASE | re.MULTILINE)
+_SEVERAL = re.compile(r"^(?:RRULE|RDATE|RECURRENCE-ID|DURATION)", re.IGNORECASE | re.MULTILINE)
+"""Properties of an event whose times are known only after its object is parsed."""
+_LIMIT = re.compile(r"^DT(?:START|END)\b", re.IGNORECASE | re.MULTILINE)
+_DAY = re.compile(r"^DT(?:START|END)\b[^\r\n]*:(\d{8})(?:T\d{6}Z?)?[ \t]*\r?$(?!\n[ \t])", re.IGNORECASE | re.MULTILINE)
+_MARGIN = 2
+"""Days by which a date in an object may differ from that in another time zone, and more."""
 logger = logging.getLogger("leadsman")
 
 
@@ -67,6 +75,8 @@ def occurrences(
         if time.monotonic() > deadline:
             raise GarbledData(f"the events take longer than {LONGEST:.0f} s to expand; check the rule of event {total}")
         total += 1
+        if not _may_take_place(text, start, end):
+            continue
         try:
             found += _of_text(text, start, end, zone)
         except Exception as error:  # of whatever kind these libraries raise for what anybody may put into a calendar
@@ -86,6 +96,24 @@ def occurrences(
     if broken and broken == total:
         raise GarbledData(f"none of {total} events can be read")
     return sorted(found, key=lambda event: (_moment(event.start, zone), event.summary))
+
+
+def _may_take_place(text: str, start: date, end: date) -> bool:
+    """Whether an object has to be parsed, which takes a millisecond or more. A whole calendar has many events that take
+    place once and are long over."""
+    begin = _BEGIN.search(text)
+    if begin is None or _SEVERAL.search(text, begin.end()):
+        return True
+    days: list[str] = _DAY.findall(text, begin.end())
+    if not days or len(days) != len(_LIMIT.findall(text, begin.end())):
+        return True
+    return min(days) <= _digits(end, _MARGIN) and _digits(start, -_MARGIN) <= max(days)
+
+
+def _digits(day: date, later: int) -> str:
+    """A day as an object has it, some days later."""
+    moved = date.fromordinal(min(max(day.toordinal() + later, 1), date.max.toordinal()))
+    return moved.isoformat().replace("-", "")
 
 
 def load() -> None:
