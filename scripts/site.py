@@ -29,7 +29,7 @@ PATTERNS = (
     "docs/**/*.md",
     "docs/**/*.svg",
     "docs/**/*.webp",
-    "docs/grafana/*.json",
+    "docs/grafana/*",
     "benchmarks/*.md",
     "apps/*/README.md",
     "src/leadsman/cli/templates/*",

@@ -96,3 +96,14 @@ def test_no_server_of_postgresql_is_made_beside_those_of_the_tests(install, tmp_
         "create_main_cluster = false",
         f"mv {conf}.before {conf}",
     ]
+
+
+def test_the_server_that_comes_with_promtool_stays_off(install, tmp_path):
+    note = {"systemctl": f'echo "$@" >>{tmp_path}/done'}
+    candidates = {**CANDIDATES, "prometheus": "2.42.0"}
+
+    code, installed, said = install("promtool=prometheus", has=note, candidates=candidates)
+
+    assert (code, installed) == (0, ["prometheus"]), said
+    assert (tmp_path / "done").read_text() == "--quiet mask prometheus.service\n"
+    assert "systemctl unmask prometheus" in said

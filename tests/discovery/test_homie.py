@@ -91,6 +91,7 @@ def test_a_device_is_described_with_its_nodes_and_properties():
         "name": "kitchen",
         "type": "leadsman/house",
         "root": "house",
+        "parent": "house",
         "nodes": {
             "indoor": {
                 "properties": {

@@ -1,17 +1,24 @@
-"""What Prometheus gets: the names, the values, and the dashboard that is made for them."""
+"""What Prometheus gets: the names, the values, and the dashboard and the alerts that are made for them."""
 
 import json
 import re
 import sys
+from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
+import yaml
+from leadsman.introspection.slot_counts import FINAL
 from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 from tests.http.conftest import house_app
 
-from leadsman.introspection.measures import FAMILIES, NODES, OF_DEVICES
+from leadsman.http.metrics import Exposition
+from leadsman.introspection.measures import FAMILIES, NODES, OF_DEVICES, OF_THE_APP, SLOTS, Sample
 
-DASHBOARD = Path(__file__).parents[2] / "docs" / "grafana" / "leadsman.json"
+GRAFANA = Path(__file__).parents[2] / "docs" / "grafana"
+DASHBOARD, ALERTS = GRAFANA / "leadsman.json", GRAFANA / "alerts.yml"
 
 
 def scraped(run, app=None):
@@ -37,7 +44,8 @@ def test_a_scrape_says_how_devices_and_the_connection_are(run):
     assert samples["leadsman_breaker_state", "boiler", "closed"] == 1
     assert samples["leadsman_breaker_state", "boiler", "open"] == 0
     slots = {key[1:]: value for key, value in samples.items() if key[0] == "leadsman_slots_total"}
-    assert slots == {("published", "boiler"): 1, ("failed", "door"): 1}  # a source has none
+    others = {(word, name): 0 for word in FINAL for name in ("boiler", "door")}  # a source has none
+    assert slots == {**others, ("published", "boiler"): 1, ("failed", "door"): 1}
     assert samples["leadsman_availability_ratio", "boiler"] == 1
     assert samples["leadsman_availability_ratio", "door"] == 0
     assert samples["leadsman_mqtt_connected",] == 1
@@ -49,12 +57,13 @@ def test_a_scrape_says_how_devices_and_the_connection_are(run):
     assert [
         value for key, value in samples.items() if key[0] == "leadsman_build_info" and {"house", "1.2"} <= {*key}
     ] == [1]
-    assert ("leadsman_last_success_timestamp_seconds", "door") not in samples
+    assert samples["leadsman_last_success_timestamp_seconds", "door"] == 0  # so that an alert on its age sees it
     assert samples["leadsman_last_success_timestamp_seconds", "boiler"] > 1.7e9
 
 
 def test_each_family_is_there_once_with_the_labels_that_it_may_have(run):
     families, _, text = scraped(run, house_app(120))
+    families = [each for each in families if each.name.startswith("leadsman")]
     expected = {family.name: set(family.labels) for family in FAMILIES} | {NODES.name: set()}  # it runs alone
 
     assert sorted(each.name for each in families) == sorted(expected)
@@ -65,7 +74,43 @@ def test_each_family_is_there_once_with_the_labels_that_it_may_have(run):
         len({sample.labels["handler"] for each in families for sample in each.samples if "handler" in sample.labels})
         == 123
     )
-    assert len(re.findall(r"^# TYPE", text, re.MULTILINE)) == len(FAMILIES)
+    assert len(re.findall(r"^# TYPE leadsman", text, re.MULTILINE)) == len(FAMILIES)
+
+
+def test_a_device_that_only_takes_commands_has_no_last_success(run):
+    app = house_app()
+
+    @app.command("light")
+    async def light(payload: bytes) -> None:
+        pass
+
+    _, samples, _ = scraped(run, app)
+
+    assert samples["leadsman_device_ok", "light"] == 1
+    assert ("leadsman_last_success_timestamp_seconds", "light") not in samples
+
+
+def test_a_scrape_says_what_the_process_takes(run):
+    _, samples, _ = scraped(run)
+
+    assert samples["process_resident_memory_bytes",] > 1e6
+    assert samples["process_start_time_seconds",] > 1.7e9
+    assert samples["process_cpu_seconds_total",] > 0
+    assert samples["process_open_fds",] > 3
+
+
+def test_a_turn_of_the_loop_writes_few_lines_however_many_samples_a_device_has():
+    devices = [f"d{number}" for number in range(100)]
+
+    def of_devices(family, names):
+        return [Sample((name, word), 0.0) for name in names for word in FINAL] if family is SLOTS else []
+
+    of_the_app = dict.fromkeys(OF_THE_APP, ())
+    text = Exposition(SimpleNamespace(devices=devices, of_the_app=lambda: of_the_app, of_devices=of_devices))
+    lines = [b"".join(text.end()).count(b"\nleadsman_slots_total{") for _ in text.write()]
+
+    assert lines[-1] == 100 * len(FINAL)
+    assert max(after - before for before, after in pairwise(lines)) < 120
 
 
 def test_nothing_is_registered_for_the_whole_process(run):
@@ -108,17 +153,18 @@ def expressions(value):
             yield from expressions(each)
 
 
-def test_the_dashboard_asks_for_metrics_and_labels_that_exist():
+@pytest.mark.parametrize("file", [DASHBOARD, ALERTS], ids=["dashboard", "alerts"])
+def test_queries_are_about_metrics_and_labels_that_exist(file):
     known = {family.name + ("_total" if family.kind == "counter" else ""): family.labels for family in FAMILIES}
-    queries = list(expressions(json.loads(DASHBOARD.read_text())))
+    queries = list(expressions(yaml.safe_load(file.read_text())))  # JSON is YAML
 
-    assert len(queries) > 8
+    assert len(queries) > 6
     for query in queries:
         names = re.findall(r"leadsman_\w+", query)
-        assert names, query
+        assert names or query.startswith("up{"), query
         assert set(names) <= set(known), query
         for name, matchers in re.findall(r"(leadsman_\w+)\{([^}]*)\}", query):
-            labels = re.findall(r"(\w+)\s*=~?", matchers)
+            labels = re.findall(r"(\w+)\s*!?=~?", matchers)
             assert set(labels) <= {*known[name], "instance", "job"}, query
 
 

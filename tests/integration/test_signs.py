@@ -67,6 +67,21 @@ def test_the_manager_hears_ready_status_and_stopping(harness, manager):
     assert "WATCHDOG=1" not in said  # nobody asked for it
 
 
+def test_the_status_and_the_health_file_follow_the_connection_at_once(harness, manager, file):
+    running = harness(app_with(d=Scripted(READING)))
+    running.run(1)
+    connected = [line for line in manager() if line.startswith("STATUS")][-1], json.loads(file.read_text())["words"]
+    running.run(14.5)
+    running.broker.stop()
+    running.run(0.1)
+    away = [line for line in manager() if line.startswith("STATUS")], json.loads(file.read_text())["words"]
+
+    assert connected == ("STATUS=1 of 1 device ok; connected", "1 of 1 device ok; connected")
+    assert len(away[0]) == 1
+    assert away[0][0].startswith("STATUS=1 of 1 device ok; no connection to the broker: ")
+    assert away[1] == away[0][0].removeprefix("STATUS=")
+
+
 def test_ready_does_not_wait_for_the_broker(harness, manager):
     running = harness(app_with(d=Scripted(READING)))
     running.broker.stop()

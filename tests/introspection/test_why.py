@@ -400,6 +400,18 @@ SITUATIONS = {
         "intended",
         "watts: 412.6 read, 412.5 published, a difference of 0.1",
     ),
+    "its publish rule kept a reading back a moment ago": (
+        suppressed(count=1, at=READ),
+        "none",
+        "ok",
+        "OnChange(0.5) kept back 1 reading",
+    ),
+    "its publish rule kept back what was read in the last two intervals": (
+        suppressed(count=2, at=OLD, registered={"interval": 3600.0}),
+        "none",
+        "ok",
+        "OnChange(0.5) kept back 2 readings",
+    ),
     "its publish rule keeps it back while the broker refuses it": (
         suppressed(outbox=WAITING | {"refused": DENIED}),
         "broker's answer",

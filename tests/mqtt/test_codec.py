@@ -220,7 +220,14 @@ def test_a_packet_larger_than_we_allow_is_an_error_as_soon_as_its_length_is_know
         (CONNACK + b"\x30\x05\x00\x02\xff\xfe\x00", "text that is not UTF-8"),
         (CONNACK + mqtt5.PublishPacket("a", b"", topic_alias=3).write(), "topic alias"),
         (CONNACK + mqtt5.PublishPacket("a", b"", qos=mqtt5.QoS.EXACTLY_ONCE, packet_id=3).write(), "QoS 2"),
-        (CONNACK + b"\x32\x06\x00\x01a\x00\x00\x00", "QoS 1"),  # the packet identifier is 0
+        (CONNACK + b"\x32\x06\x00\x01a\x00\x00\x00", "PUBLISH with the packet identifier 0"),
+        (CONNACK + b"\x40\x02\x00\x00", "PUBACK with the packet identifier 0"),
+        (CONNACK + b"\x40\x04\x00\x00\x87\x00", "PUBACK with the packet identifier 0"),
+        (CONNACK + b"\x50\x02\x00\x00", "PUBREC with the packet identifier 0"),
+        (CONNACK + b"\x90\x04\x00\x00\x00\x01", "SUBACK with the packet identifier 0"),
+        (CONNACK + b"\x30\x06\x00\x03a/+\x00", r"a message at 'a/\+', and a topic has no wildcard and no NUL"),
+        (CONNACK + b"\x30\x06\x00\x03a/#\x00", "a message at 'a/#', and"),
+        (CONNACK + b"\x30\x06\x00\x03a/\x00\x00", r"a message at 'a/\\x00', and"),
         (CONNACK + b"\x30\xff\xff\xff\xff\x01", "malformed"),
     ],
 )

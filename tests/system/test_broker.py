@@ -459,3 +459,27 @@ def test_an_app_that_is_restarted_quickly_does_not_flap_to_offline(mosquitto, li
     time.sleep(12)
 
     assert {json.loads(message.payload)["state"] for message in listener.on("sys/status")} == {"online"}
+
+
+LAMP = """
+@app.command("lamp")
+async def lamp(level: int):
+    return {"level": level}
+"""
+
+
+def test_a_command_with_retain_is_executed_when_it_arrives_live_and_ignored_once_the_broker_kept_it(listen, start_app):
+    with Mosquitto() as mosquitto:
+        listener = listen(mosquitto.port)
+        app = start_app(LAMP, mosquitto.url)
+        listener.wait_for("sys/status")
+        listener.client.publish("sys/lamp/set", b"3", qos=1, retain=True)
+        listener.wait_for("sys/lamp/state")
+        app.end()
+        app = start_app(LAMP, mosquitto.url)
+        deadline = time.monotonic() + 60
+        while "lamp: a retained request is ignored" not in app.log:
+            assert time.monotonic() < deadline, app.log
+            time.sleep(0.05)
+
+        assert [message.payload for message in listener.on("sys/lamp/state")] == [b'{"level":3}']

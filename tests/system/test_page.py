@@ -205,6 +205,36 @@ def test_a_probe_is_one_row_of_the_trace_and_one_line_of_what_happened(page):
     happened.filter(has_text="half open").first.wait_for(state="detached")  # it is there while a probe runs
 
 
+@pytest.mark.parametrize("known", [0, 1, 2, 3])
+def test_a_page_that_opens_in_the_middle_of_a_probe_shows_it_as_one_line_too(page, known):
+    """All steps of a probe are in one millisecond: the page hears the last ones as events, and asks for the others."""
+    steps = [
+        ("circuit half_open", None),
+        ("probe", 1),
+        ("circuit open", None),
+        ("failed", None),
+    ]
+    rows = [
+        {"number": n, "handler": "prober", "at": "2026-01-01T00:00:00.000Z", "reason": reason, "attempt": attempt}
+        for n, (reason, attempt) in enumerate(steps, 1)
+    ]
+    late, early = rows[known:], rows[:known]
+    marks = page.evaluate(
+        """async ([late, early]) => {
+            const { Model } = await import('/model.js');
+            const marked = (parts) => {
+                const model = new Model();
+                model.take({ devices: { prober: { registrations: [], runtime: {} } } }, false);
+                parts.forEach((rows) => { model.trace = []; model.rows(rows); });
+                return model.devices.get('prober')?.marks.map(({ kind, state }) => state ?? kind);
+            };
+            return marked([late, early]);
+        }""",
+        [late, early],
+    )
+    assert marks == ["half_open", "call", "open", "failed"]
+
+
 def test_the_tab_says_how_many_devices_are_in_trouble(page):
     expect(page).to_have_title(re.compile(r"^\([34]\) \w+ · leadsman$"))
     page.get_by_role("link", name="meter", exact=True).click()

@@ -310,7 +310,7 @@ class Homie:
         nodes: dict[str, Document] = {}
         for each in self._of(device.name):
             nodes.setdefault(each.node, {"properties": {}})["properties"][each.key] = each.attributes
-        more = {"root": self._root, "nodes": nodes}
+        more = {"root": self._root, "parent": self._root, "nodes": nodes}  # some controllers know no default for it
         return (self._description(self._ids[device.name], device.title or device.name, more),)
 
     def describe_app(self) -> Retained:

@@ -1,10 +1,11 @@
 """Writes what is measured in the text format of Prometheus. This file knows its client library.
 
 The library writes one family of a few devices at a time, so that a scrape of a thousand devices does not block the
-event loop. There is no registry besides ours: the library's global one is shared with everything in the process.
+event loop. There is no registry besides ours: the library's global one is shared with everything in the process. What
+is measured of the process (``process_*``) comes from the library's own collector.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from leadsman.extras import missing
 from leadsman.introspection.measures import OF_DEVICES, OF_THE_APP, Family, Measures, Sample
@@ -12,14 +13,14 @@ from leadsman.introspection.pages import PIECE
 from leadsman.slices import Work
 
 try:
-    from prometheus_client import generate_latest
+    from prometheus_client import PROCESS_COLLECTOR, generate_latest
     from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
     from prometheus_client.registry import Collector
 except ImportError as error:
     raise missing("measures for Prometheus", "prometheus-client", "metrics", error) from error
 
-SLICE = 20
-"""Devices of one family that are written in one turn of the loop."""
+SLICE, LINES = 20, 100
+"""Devices of one family that are written in one turn of the loop, at most; fewer if they have so many samples."""
 
 
 class Exposition:
@@ -36,20 +37,32 @@ class Exposition:
 
     def write(self) -> Work:
         """Write it, in slices."""
-        samples = self._measures.of_the_app()
+        of_the_app = self._measures.of_the_app()
         for family in OF_THE_APP:
-            self._add(_text(family, samples[family]))
+            self._add(_text(family, of_the_app[family]))
+        self._add(generate_latest(PROCESS_COLLECTOR))
         yield 0.0
         devices = self._measures.devices
         for family in OF_DEVICES:
-            for start in range(0, len(devices), SLICE):
-                text = _text(family, self._measures.of_devices(family, devices[start : start + SLICE]))
+            start = 0
+            while start < len(devices):
+                samples, end = self._next(family, devices, start)
+                text = _text(family, samples)
                 self._add(_without_head(text) if start else text)
+                start = end
                 yield 0.0
 
     def end(self) -> list[bytes]:
         """The pieces of the text."""
         return [*self._done, bytes(self._piece)]
+
+    def _next(self, family: Family, devices: Sequence[str], start: int) -> tuple[list[Sample], int]:
+        """The samples of the next slice, and where it ends."""
+        samples, end = list[Sample](), start
+        while end < min(start + SLICE, len(devices)) and len(samples) < LINES:
+            samples += self._measures.of_devices(family, devices[end : end + 1])
+            end += 1
+        return samples, end
 
     def _add(self, text: bytes) -> None:
         self._piece += text

@@ -41,7 +41,10 @@ RETRIES = Family("leadsman_retries", "counter", "Calls repeated after a failure.
 MISSED = Family("leadsman_missed_polls", "counter", "Polls that were due while another one ran.", ("handler",))
 DURATION = Family("leadsman_run_duration_seconds", "gauge", "Duration of the last successful poll.", ("handler",))
 SUCCESS = Family(
-    "leadsman_last_success_timestamp_seconds", "gauge", "When the last poll succeeded, epoch seconds.", ("handler",)
+    "leadsman_last_success_timestamp_seconds",
+    "gauge",
+    "When the last poll succeeded, epoch seconds; 0 if none has.",
+    ("handler",),
 )
 WORKS = Family("leadsman_device_ok", "gauge", "1 while a device works, or waits on purpose; else 0.", ("handler",))
 CIRCUIT = Family("leadsman_breaker_state", "gauge", "1 for the state of the circuit, else 0.", ("handler", "state"))
@@ -116,7 +119,7 @@ class Measures:
             RETRIES: lambda name: self._one(name, self._counters(name).retries),
             MISSED: lambda name: self._one(name, self._counters(name).missed),
             DURATION: lambda name: self._one(name, parts.records.entities[name].duration),
-            SUCCESS: lambda name: self._one(name, parts.records.entities[name].success_wall),
+            SUCCESS: self._success,
             WORKS: lambda name: self._one(name, status(parts.records.entities[name], clock.monotonic()) in WELL),
             CIRCUIT: self._circuit,
             SLOTS: self._dispositions,
@@ -181,6 +184,13 @@ class Measures:
         yield Sample((name, "ok"), float(health.successes))
         yield Sample((name, "failed"), float(health.counters.failed_polls))
 
+    def _success(self, name: str) -> Iterator[Sample]:
+        """0 for a device that never gave a reading, so that an alert on its age sees it; none for one that only takes
+        commands."""
+        health = self._parts.records.entities[name]
+        if health.polled:
+            yield from self._one(name, health.success_wall or 0.0)
+
     def _circuit(self, name: str) -> Iterator[Sample]:
         """None for a device that only takes commands, which has no circuit."""
         if name in self._parts.runners.readers:
@@ -189,10 +199,10 @@ class Measures:
                 yield Sample((name, each), float(each == state))
 
     def _dispositions(self, name: str) -> Iterator[Sample]:
-        """Those that no slot had are left out: a thousand devices would have twelve thousand of them."""
+        """All of them, from 0: ``increase()`` does not see the first one of a series that begins with it."""
         if self._parts.ledgers.has_slots(name):
             counts = self._parts.ledgers.slots_since_start(name)
-            yield from (Sample((name, word), float(counts[word])) for word in FINAL if word in counts)
+            yield from (Sample((name, word), float(counts.get(word, 0))) for word in FINAL)
 
     def _availability(self, name: str) -> Iterator[Sample]:
         if self._parts.ledgers.has_slots(name):

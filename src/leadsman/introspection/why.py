@@ -120,7 +120,7 @@ def _said_offline(s: Situation) -> "Verdict | None":
 
 def _suppressed(s: Situation) -> "Verdict | None":
     lines = _suppressed_lines(s)
-    if not lines or s.published is None:
+    if not lines or s.published is None or _published_lately(s):
         return None
     summary = "its publish rule keeps its readings back"
     sent = s.published["published_at"]
@@ -138,7 +138,7 @@ def _well(s: Situation) -> "Verdict":
     evidence += [f"the next poll is due at {s.at(state['next_due_at'])}"] if state["next_due_at"] else []
     if s.published is not None and s.published["published_at"]:
         evidence.append(f"the last reading was published {s.at(s.published['published_at'])}")
-    evidence += _history(s)
+    evidence += [*_suppressed_lines(s), *_history(s)]
     if mqtt is not None:
         waiting = counted(mqtt["outbox"]["messages"], "message")
         evidence.append(f"connected to {clean(mqtt['broker'])}, {waiting} in the outbox")
@@ -166,6 +166,14 @@ def _suppressed_lines(s: Situation) -> list[str]:
         f"{clean(rule or 'its publish rule')} kept back {count}",
         *(_comparison(*each, s.terms) for each in compared.items()),
     ]
+
+
+def _published_lately(s: Situation) -> bool:
+    """Whether so little time has passed since a reading was published that nobody misses one."""
+    age = None if s.published is None else s.age(s.published["published_at"])
+    interval = None if s.reader is None else s.reader.get("interval")
+    usual = SILENT_POLLS * interval if isinstance(interval, int | float) else 0.0
+    return age is not None and age < max(SILENT_AFTER, usual)
 
 
 def _history(s: Situation) -> list[str]:
@@ -216,6 +224,8 @@ DELIVERY_LINKS: tuple[Callable[[Situation], "Verdict | None"], ...] = (
 """In the order in which they are asked; the last one always has a verdict."""
 
 
+SILENT_AFTER, SILENT_POLLS = 60.0, 3
+"""A device whose publish rule keeps its readings back is silent after so many seconds, and so many of its intervals."""
 JUST_NOW = 0.1
 """Seconds after a poll in which its reading may still be on its way to the publish rule."""
 MOST_NEAR = 1000

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from leadsman import own_file
+from leadsman.events import Event, LinkDown, LinkUp
 from leadsman.monitoring.health import OK, STARTING
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.link import Link
@@ -25,7 +26,7 @@ from leadsman.timing.timers import Timers
 
 HEALTH_FILE = "LEADSMAN_HEALTH_FILE"
 PERIOD = 10.0
-"""Seconds between two updates of the health file and of ``STATUS=``."""
+"""Seconds between two updates of the health file and of ``STATUS=``, at the most."""
 _LARGEST = 64 * 1024
 """Bytes of a health file that are read."""
 OVERDUE = 3
@@ -96,16 +97,24 @@ class Watchdog:
     def ring(self, now: float) -> None:
         """Notify the manager and update the health file."""
         self._timers.add(now + self._period, self)
+        fresh = self._show(now)
+        if fresh and self._notifier is not None and self._notifier.watchdog is not None:
+            self._notifier.send("WATCHDOG=1")
+
+    def observe(self, event: Event) -> None:
+        """Show at once that the connection to the broker begins or ends: a person looks just then."""
+        if isinstance(event, LinkUp | LinkDown):
+            self._show(event.at)
+
+    def _show(self, now: float) -> bool:
+        """Update ``STATUS=`` and the health file. Returns whether the app shows a sign of life."""
         fresh, words = self.look(now)
-        if self._notifier is not None:
-            states = ["WATCHDOG=1"] if fresh and self._notifier.watchdog is not None else []
-            if words != self._words:
-                states.append(f"STATUS={words}")
-            if states:
-                self._notifier.send(*states)
+        if self._notifier is not None and words != self._words:
+            self._notifier.send(f"STATUS={words}")
         self._words = words
         if self._path is not None:
             self._write(self._path, HealthSummary(now, self._period, fresh, words))
+        return fresh
 
     def look(self, now: float) -> tuple[bool, str]:
         """Whether the app shows a sign of life (`Statuses.is_fresh`), and a summary of it in one line."""
@@ -131,6 +140,7 @@ class Watchdog:
         if self._path is not None:
             with contextlib.suppress(OSError):
                 self._path.unlink(missing_ok=True)
+            self._path = None
 
     def _write(self, path: Path, health: HealthSummary) -> None:
         try:

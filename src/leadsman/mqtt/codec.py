@@ -40,6 +40,8 @@ _CONNACK = 0x20
 """The first byte of a CONNACK (§3.2.1)."""
 _FIRST_BYTES = 16
 """So many bytes of something that is not MQTT are reported: they say what it is."""
+_SHOWN = 100
+"""So many characters of a topic are reported that no message can have."""
 _OLD_CONNACK = b"\x20\x02"
 """The first bytes of a CONNACK of MQTT 3.1.1; that of MQTT 5 is longer. Old brokers answer any version with theirs."""
 
@@ -82,7 +84,7 @@ class PacketError(Exception):
 
 
 class TextError(PacketError):
-    """A packet has text that is not UTF-8 (MQTT 5 §1.5.4)."""
+    """A packet has text that is not UTF-8 (MQTT 5 §1.5.4), or a topic that no message can have (§3.3.2.1)."""
 
 
 class PacketHandler(Protocol):
@@ -164,7 +166,8 @@ class Reader:
                 length = 2 + data[at + 1]
                 if length == 4 or (length == 5 and at + 5 <= end and data[at + 4] == _NO_SUBSCRIBERS):
                     self._took(length)
-                    self._handler.acknowledged(data[at + 2] << 8 | data[at + 3], 0 if length == 4 else _NO_SUBSCRIBERS)
+                    packet_id = data[at + 2] << 8 | data[at + 3] or _no_packet_id("PUBACK")
+                    self._handler.acknowledged(packet_id, 0 if length == 4 else _NO_SUBSCRIBERS)
                     continue
             packet = self._next(view[at:])
             if packet is None:
@@ -232,13 +235,14 @@ class Reader:
     def _dispatch(self, packet: mqtt5.Packet) -> None:
         handler = self._handler
         if isinstance(packet, PubAckPacket | PubRecPacket):
-            handler.acknowledged(packet.packet_id, int(packet.reason_code))
+            handler.acknowledged(packet.packet_id or _no_packet_id(_name(packet)), int(packet.reason_code))
         elif isinstance(packet, PublishPacket):
             self._publish(packet)
         elif isinstance(packet, PingRespPacket):
             pass  # a packet arrived, which is all that it says
         elif isinstance(packet, SubAckPacket):
-            handler.subscribed(packet.packet_id, [int(code) for code in packet.reason_codes])
+            packet_id = packet.packet_id or _no_packet_id(_name(packet))
+            handler.subscribed(packet_id, [int(code) for code in packet.reason_codes])
         elif isinstance(packet, DisconnectPacket):
             handler.disconnected(int(packet.reason_code), packet.server_reference, packet.reason_str)
         elif isinstance(packet, ConnAckPacket) and not self._greeted:
@@ -250,16 +254,24 @@ class Reader:
     def _publish(self, packet: PublishPacket) -> None:
         if packet.topic_alias is not None or not packet.topic:  # we allow none (§3.1.2.11.5)
             raise PacketError("the broker used a topic alias, and none is allowed", ALIAS_INVALID)
-        qos = int(packet.qos)
-        if qos > 1 or (qos and not packet.packet_id):
+        topic, qos = packet.topic, int(packet.qos)
+        if "+" in topic or "#" in topic or "\0" in topic:
+            raise TextError(f"the broker sent a message at {topic[:_SHOWN]!r}, and a topic has no wildcard and no NUL")
+        if qos > 1:
             raise PacketError(f"the broker sent a message with QoS {qos}, which was not asked for", QOS_NOT_SUPPORTED)
+        packet_id = (packet.packet_id or _no_packet_id("PUBLISH")) if qos else None
         response_topic, correlation, at = (
             packet.response_topic,
             packet.correlation_data,
             taken_at(packet.user_properties),
         )
-        message = Received(packet.topic, packet.payload, packet.retain, response_topic, correlation, at)
-        self._handler.arrived(message, packet.packet_id if qos else None)
+        message = Received(topic, packet.payload, packet.retain, response_topic, correlation, at)
+        self._handler.arrived(message, packet_id)
+
+
+def _no_packet_id(name: str) -> int:
+    """The packet identifier of a packet is 0, which none can have (§2.2.1)."""
+    raise PacketError(f"the broker sent {name} with the packet identifier 0", PROTOCOL_ERROR)
 
 
 def _is_text(data: memoryview) -> bool:

@@ -358,7 +358,7 @@ class CodecConnection(asyncio.BufferedProtocol):
         """End the connection, and say why to the broker if it listens."""
         if self._accepted.done() and not self._over and self._transport is not None:
             self._transport.write(codec.disconnect(error.code))
-        # For text that is not UTF-8 no message of ours is to blame, and no other client. Other packets may be malformed
+        # For a wrong text or topic no message of ours is to blame, and no other client. Other packets may be malformed
         # because of a message: mosquitto 2.0.11 acknowledges a large one with a code that a PUBACK cannot have.
         self._end(str(error), ADMINISTRATIVE if isinstance(error, codec.TextError) else 0)
 

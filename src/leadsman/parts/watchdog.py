@@ -10,6 +10,7 @@ def join(core: Core) -> None:
     def start() -> None:
         watchdog = Watchdog(core.plan.variables, core.statuses, core.link, core.environment.timers)
         watchdog.start()
+        core.environment.events.subscribe(watchdog.observe, readings=False)
 
         async def end() -> None:
             watchdog.stop(for_good=core.node.leaving)
