@@ -8,9 +8,9 @@ import time
 from benchmarks.rows import NONE, Row, note
 from leadsman import App
 from leadsman.settings.sources import Where
-from leadsman.simulation.days import DAY, WEATHERS
-from leadsman.simulation.simulator import Wish, simulate, stage_of
-from leadsman.simulation.variant import AS_WRITTEN
+from leadsman.tools.simulation.days import DAY, WEATHERS
+from leadsman.tools.simulation.simulator import Wish, simulate, stage_of
+from leadsman.tools.simulation.variant import AS_WRITTEN
 
 DEVICES = 50
 

@@ -24,11 +24,11 @@ INK, LINE, FILL, PAPER = "#1b2631", "#5b8db8", "#d6e4f0", "#fbfcfd"
 Step = Callable[[connection_state.ConnectionState], tuple[connection_state.ConnectionState, float]]
 
 MODULES = (
-    ("timing/timers.py", "rings what is due"),
+    ("loop/timers.py", "rings what is due"),
     ("runtime/poll_runner.py", "starts the poll, sets the next one"),
     ("resilience/retry_loop.py", "timeout, shared bus, retry, circuit"),
     ("runtime/calls.py", "a thread for a plain def"),
-    ("reading.py", "the result becomes fields"),
+    ("readings/reading.py", "the result becomes fields"),
     ("runtime/publisher.py", "the publish rule decides"),
     ("mqtt/outbox.py", "keeps it until it is acknowledged"),
     ("mqtt/send_window.py", "sends it, again if necessary"),

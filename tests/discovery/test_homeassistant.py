@@ -12,8 +12,8 @@ from leadsman.discovery.description import AppDescription, Retained
 from leadsman.discovery.homeassistant import HomeAssistant
 from leadsman.discovery.registered import Registered
 from leadsman.errors import InvalidValue
-from leadsman.identifiers import shortened
 from leadsman.mqtt.topics import Topics, topic_matches
+from leadsman.text.identifiers import shortened
 
 from .entities import command, entities, state
 

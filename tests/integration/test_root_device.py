@@ -6,11 +6,11 @@ import pytest
 from pydantic import TypeAdapter
 
 from leadsman import App, CircuitBreaker, Context, Finds, Router
-from leadsman.doctor.access import access_of
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.introspection.document import Registry
 from leadsman.mqtt.topics import topic_matches
 from leadsman.testing import Harness, Scripted, fail
+from leadsman.tools.doctor.access import access_of
 
 
 def gas(*script, **options):

@@ -25,7 +25,6 @@ from tests.http.conftest import serving
 import leadsman
 from leadsman import App, Broker, CircuitBreaker, RetryRequested
 from leadsman.adapters.caldav import CalDav
-from leadsman.cli.main import main, run_command
 from leadsman.errors import ConnectionRefused, InvalidType, InvalidValue, LeadsmanError
 from leadsman.monitoring.log_format import Journal, Json, Text
 from leadsman.nodes.lease.engines import store_at
@@ -33,6 +32,7 @@ from leadsman.nodes.lease.lease import Member, Terms
 from leadsman.settings.sources import Where
 from leadsman.testing import Harness
 from leadsman.text import clean
+from leadsman.tools.cli.main import main, run_command
 from leadsman_rigs.examples import examples
 
 TERMS = Terms("house")
@@ -460,7 +460,7 @@ NO_SECRETS = {
 def public_signatures():
     """Each public function, class and method of leadsman, with its name and its signature."""
     for found in pkgutil.walk_packages(leadsman.__path__, "leadsman."):
-        if found.name in ("leadsman.__main__", "leadsman.redaction"):
+        if found.name in ("leadsman.__main__", "leadsman.text.redaction"):
             continue
         module = importlib.import_module(found.name)
         for name, thing in vars(module).items():

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 from leadsman.introspection.sections import LONGEST_VALUE, MOST_COMPARED, away, compared, in_outbox, published
+from leadsman.loop.clock import Clock
 from leadsman.mqtt.outbox import Standing
 from leadsman.runtime.publisher import Publication
-from leadsman.timing.clock import Clock
 
 TOPICS = ("house/boiler/state", "house/boiler/history")
 CLOCK = Clock(lambda: 100.0, lambda: 1_767_225_700.0, lambda: 50.0)

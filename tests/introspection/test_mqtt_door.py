@@ -15,10 +15,10 @@ from leadsman.introspection.registry_publication import MOST_WAITING, PAUSE
 from leadsman.introspection.request_queue import RequestQueue
 from leadsman.introspection.sections import Parts, Sections
 from leadsman.introspection.service import MOST_AT_ONCE, MOST_UNDER_WAY, Polled, Service
+from leadsman.loop.clock import Clock
 from leadsman.mqtt.answers import MOST_WARNED
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import Topics
-from leadsman.timing.clock import Clock
 
 DEVICES = 2000
 TOPICS = Topics("house")

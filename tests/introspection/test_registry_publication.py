@@ -9,9 +9,9 @@ from leadsman import App
 from leadsman.introspection.registrations import Registrations
 from leadsman.introspection.registry import LIST_SLICE, About, Registry
 from leadsman.introspection.registry_publication import MOST_WAITING, PATIENCE, RegistryPublication
+from leadsman.loop.clock import Clock
 from leadsman.mqtt.topics import Topics
 from leadsman.runtime.other_topics import OtherTopics
-from leadsman.timing.clock import Clock
 
 DEVICES = 2000
 TOPICS = Topics("house")

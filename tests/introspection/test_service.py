@@ -14,10 +14,10 @@ from leadsman.introspection.registrations import Registrations
 from leadsman.introspection.registry import LIST_SLICE, About, Registry
 from leadsman.introspection.sections import Parts, Sections
 from leadsman.introspection.service import MOST_AT_ONCE, MOST_UNDER_WAY, SLICE, Polled, Service
+from leadsman.loop.clock import Clock
 from leadsman.mqtt.topics import Topics
-from leadsman.reading import Reading
+from leadsman.readings.reading import Reading
 from leadsman.runtime.runner import Runners
-from leadsman.timing.clock import Clock
 
 DEVICES = 2000
 

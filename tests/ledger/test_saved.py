@@ -19,7 +19,7 @@ from leadsman.ledger.ledger import (
     total,
 )
 from leadsman.ledger.saved import KILLED, NOT_RUNNING, Now, Row, restore, rows
-from leadsman.timing.schedule import Cron, slots_between
+from leadsman.loop.schedule import Cron, slots_between
 
 WALL = 1_700_000_000.0
 COUNTS = st.dictionaries(st.sampled_from([word for word in DISPOSITIONS if word != BUFFERED]), st.integers(1, 5000))

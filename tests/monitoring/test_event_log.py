@@ -26,8 +26,8 @@ from leadsman.events import (
     StateWritten,
     SubscriptionFailed,
 )
-from leadsman.log_lines import MOST_LINES, Lines
 from leadsman.monitoring.event_log import MOST_REASONS, REMIND, Log, on_reading
+from leadsman.text.log_lines import MOST_LINES, Lines
 
 FULL = OSError(28, "No space left on device")
 

@@ -17,6 +17,7 @@ from leadsman.events import (
     StateFailed,
     StateWritten,
 )
+from leadsman.loop.clock import Clock
 from leadsman.monitoring.health import HealthRecords
 from leadsman.monitoring.heartbeat import LARGEST, RATE, Heartbeat, under_way, will
 from leadsman.monitoring.statuses import Statuses
@@ -24,7 +25,6 @@ from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection_state import ConnectionState
 from leadsman.mqtt.outbox import Outbox
 from leadsman.mqtt.topics import Topics
-from leadsman.timing.clock import Clock
 
 WALL = 1_000_000.0
 STALE_AFTER = 100.0

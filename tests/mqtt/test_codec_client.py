@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, SubscriptionRefused, TlsRefused
+from leadsman.loop.clock import system_clock
 from leadsman.mqtt import codec_client
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.codec_client import CodecConnection
@@ -19,7 +20,6 @@ from leadsman.mqtt.connection import Connect
 from leadsman.mqtt.connection_state import ADMINISTRATIVE
 from leadsman.mqtt.message import Message
 from leadsman.testing import VirtualLoop
-from leadsman.timing.clock import system_clock
 
 DENIED = mqtt5.PubAckReasonCode.NOT_AUTHORIZED
 

@@ -8,6 +8,7 @@ import pytest
 from leadsman.errors import BrokerError
 from leadsman.event_bus import EventBus
 from leadsman.events import AppFault, LinkDown, LinkUp, MessageDropped, MessageRefused, SubscriptionFailed
+from leadsman.loop.clock import system_clock
 from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.connection import ConnAck
 from leadsman.mqtt.link import GOODBYE_TO_FROZEN, Access, ClientIdentity, Link
@@ -16,7 +17,6 @@ from leadsman.mqtt.outbox import Outbox
 from leadsman.mqtt.send_window import BATCH, PUBACK_TIMEOUT, SILENCE
 from leadsman.mqtt.window_size import FIRST
 from leadsman.testing import MemoryBroker, VirtualLoop
-from leadsman.timing.clock import system_clock
 
 STATUS = "house/status"
 IDENTITY = ClientIdentity("me", STATUS, lambda session: b"session %d" % session)

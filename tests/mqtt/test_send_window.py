@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from leadsman.errors import BrokerError
 from leadsman.event_bus import EventBus
 from leadsman.events import LinkLimited, MessageDropped, MessageRefused
+from leadsman.loop.clock import Clock
 from leadsman.mqtt.connection import ConnAck
 from leadsman.mqtt.connection_state import SESSION_TAKEN_OVER
 from leadsman.mqtt.message import Message
@@ -15,7 +16,6 @@ from leadsman.mqtt.send_window import BATCH, PAUSE, PUBACK_TIMEOUT, SendWindow
 from leadsman.mqtt.suspects import FEW, QUIET
 from leadsman.mqtt.window_size import BEHIND, FIRST, LIMITED, MOST
 from leadsman.testing import VirtualLoop
-from leadsman.timing.clock import Clock
 
 NOT_AUTHORIZED, TOPIC_INVALID = 0x87, 0x90
 

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from nats.js.api import StreamConfig, StreamInfo
 from tests.nodes.test_document import document
 
-from leadsman.cli.commands.cluster import _document, _text
-from leadsman.cli.nodes import apps
 from leadsman.errors import TermsDiffer
+from leadsman.loop.clock import Clock
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import Topics, encode, is_topic
 from leadsman.nodes.cluster.heard_devices import HeardDevices
@@ -33,7 +32,8 @@ from leadsman.nodes.standby.renewal import LARGEST_TOKEN, LONGEST_OWNER, LONGEST
 from leadsman.nodes.standby.report import Role, StandbyReport
 from leadsman.nodes.status import is_online
 from leadsman.text import clean
-from leadsman.timing.clock import Clock
+from leadsman.tools.cli.commands.cluster import _document, _text
+from leadsman.tools.cli.nodes import apps
 from leadsman_rigs.hostile import BOMBS, LIES, payloads, values
 
 TOPICS = Topics("house")

@@ -11,12 +11,12 @@ import pytest
 from leadsman.errors import SpoolFull, SpoolLocked, SpoolReplaced, SpoolUnavailable
 from leadsman.event_bus import EventBus
 from leadsman.events import LinkUp, MessageDropped, StateFailed, StateWritten
+from leadsman.loop.clock import system_clock
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
 from leadsman.spool import file as spool_file
 from leadsman.spool.committer import AGAIN, AGAIN_SOON, IDLE, LEAVING, SLOW, SOON, Committer
 from leadsman.spool.row import EXPIRED, Evicted, Found, Quota, Row, TopicRows
-from leadsman.timing.clock import system_clock
 
 
 class File:

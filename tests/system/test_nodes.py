@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from leadsman.cli.main import main
 from leadsman.testing.mosquitto import free_port
+from leadsman.tools.cli.main import main
 from leadsman_rigs.browser import chromium
 from leadsman_rigs.listener import Listener
 from leadsman_rigs.nats_server import NatsServer

@@ -13,7 +13,7 @@ from datetime import datetime
 
 import pytest
 
-from leadsman.cli.main import main
+from leadsman.tools.cli.main import main
 from leadsman_rigs.listener import Listener
 from leadsman_rigs.notify_socket import NotifySocket
 from leadsman_rigs.processes import HEADER, Process

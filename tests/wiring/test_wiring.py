@@ -19,19 +19,19 @@ from leadsman.wiring.build import PARTS, build
 from leadsman.wiring.plan import plan_of
 
 OPTIONAL = (
-    "leadsman.controls",
+    "leadsman.readings.controls",
     "leadsman.devices.found",
     "leadsman.devices.registrations",
     "leadsman.devices.topic_removal",
     "leadsman.devices.shards",
-    "leadsman.device_classes",
+    "leadsman.readings.device_classes",
     "leadsman.discovery",
     "leadsman.parts.cluster",
     "leadsman.parts.discovery",
     "leadsman.parts.http",
     "leadsman.parts.standby",
     "leadsman.parts.watchdog",
-    "leadsman.identifiers",
+    "leadsman.text.identifiers",
     "leadsman.settings.discovery",
     "leadsman.http",
     "leadsman.introspection.watching",

@@ -18,12 +18,12 @@ from leadsman.adapters.adapter import (
 )
 from leadsman.errors import DeviceUnavailable, InvalidType, InvalidValue, NotInstalled
 from leadsman.events import AdapterFailed, AdapterReopened, AppFault
-from leadsman.reading import plain
+from leadsman.loop.durations import human
+from leadsman.loop.tasks import Outcome, begin, end, outcome_in_own_task
+from leadsman.readings.reading import plain
 from leadsman.resilience.backoff import ExponentialBackoff
 from leadsman.resilience.environment import Environment
-from leadsman.tasks import Outcome, begin, end, outcome_in_own_task
 from leadsman.text import describe
-from leadsman.timing.durations import human
 
 OPEN_TIMEOUT = 30.0
 """The longest time in seconds for `__aenter__`; also for closing and resetting before an adapter is opened again."""

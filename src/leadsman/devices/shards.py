@@ -9,11 +9,11 @@ from leadsman.devices.home import Home, Surroundings
 from leadsman.devices.roster import Departure, Roster
 from leadsman.event_bus import EventBus
 from leadsman.events import Event
+from leadsman.loop.clock import Clock
+from leadsman.loop.timers import Timers
 from leadsman.resilience import scope
 from leadsman.resilience.environment import Environment
 from leadsman.runtime.publisher import PublisherContext
-from leadsman.timing.clock import Clock
-from leadsman.timing.timers import Timers
 
 
 class _ShardEvents(EventBus):

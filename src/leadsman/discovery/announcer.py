@@ -14,13 +14,13 @@ from leadsman.discovery.description import Convention, Retained
 from leadsman.discovery.registered import Registered
 from leadsman.events import Event, LinkUp
 from leadsman.introspection.retained import APP
-from leadsman.log_lines import left_out_before, others
+from leadsman.loop.slices import Slices, Work
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
 from leadsman.runtime.other_topics import OtherTopics
-from leadsman.slices import Slices, Work
 from leadsman.text import clean, log_fields
+from leadsman.text.log_lines import left_out_before, others
 
 GRACE = 1.0
 """Seconds from a connection until the broker has sent what it has. What comes later is compared as it comes."""

@@ -7,10 +7,10 @@ import math
 from collections.abc import Container
 from typing import Any, NamedTuple
 
-from leadsman.device_classes import OF_BOOLEANS, OF_NUMBERS
 from leadsman.discovery.description import Climate, Command, Device, Field, Light
-from leadsman.identifiers import joined
 from leadsman.mqtt.topics import Topics, encode
+from leadsman.readings.device_classes import OF_BOOLEANS, OF_NUMBERS
+from leadsman.text.identifiers import joined
 
 LONGEST_STATE = 255
 """Characters of a state in Home Assistant."""

@@ -10,7 +10,7 @@ Kind = Literal["number", "text", "boolean", "enum", "timestamp", "date"]
 
 
 class Field(NamedTuple):
-    """One value of a payload, with the words of its `leadsman.sensor.Sensor`."""
+    """One value of a payload, with the words of its `leadsman.readings.sensor.Sensor`."""
 
     path: tuple[str, ...]
     """The keys that lead to it; empty where the payload itself is the value."""

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from leadsman.discovery.description import Condition, Convention, Retained
 from leadsman.events import Event, LinkUp
+from leadsman.loop.clock import Clock, rfc3339
+from leadsman.loop.slices import Slices, Work
 from leadsman.monitoring.health import Health
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
-from leadsman.slices import Slices, Work
-from leadsman.timing.clock import Clock, rfc3339
 
 TURN = 1.0
 """Seconds between two looks at what has changed."""

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, cast
 from leadsman.discovery import components
 from leadsman.discovery.components import Component, Places
 from leadsman.discovery.description import AppDescription, Condition, Device, Retained
-from leadsman.identifiers import identifier, shortened
 from leadsman.introspection.ownership import is_configuration_of, origin_of
 from leadsman.mqtt.answers import object_in
 from leadsman.mqtt.topics import encode
 from leadsman.settings.discovery import APP, birth_topic, identifiers_of, own_filter
+from leadsman.text.identifiers import identifier, shortened
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import CircuitWord, DeviceHealth, StatusWord

@@ -25,10 +25,10 @@ from leadsman.discovery.description import (
     Retained,
 )
 from leadsman.errors import PayloadError
-from leadsman.identifiers import distinct_identifiers
 from leadsman.introspection.ownership import is_description_of, type_of
 from leadsman.mqtt.topics import encode, is_topic
 from leadsman.settings.discovery import homie_filters, homie_identifiers, homie_root
+from leadsman.text.identifiers import distinct_identifiers
 
 EMPTY = b"\x00"
 """An empty text: MQTT removes a retained message with an empty payload ("Empty string values")."""

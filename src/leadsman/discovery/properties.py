@@ -15,8 +15,8 @@ from leadsman.events import Event, LinkDown, LinkUp
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
-from leadsman.publish import Fields
-from leadsman.reading import Reading
+from leadsman.readings.publish import Fields
+from leadsman.readings.reading import Reading
 from leadsman.text import clean, log_fields
 
 Execute = Callable[[str, Received], bool]

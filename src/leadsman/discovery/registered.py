@@ -4,10 +4,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leadsman.controls import CONTROL
 from leadsman.discovery.description import Climate, Command, Convention, Device, Field, Light
 from leadsman.discovery.fields import fields_of, scalar, settable
 from leadsman.introspection.schema import returned, schema_of
+from leadsman.readings.controls import CONTROL
 from leadsman.registration.command import Command as RegisteredCommand
 from leadsman.registration.injection import Handler
 from leadsman.registration.source import Source

@@ -17,8 +17,8 @@ from leadsman.events import AppFault
 from leadsman.http.rules import Rules
 from leadsman.introspection.happenings import Happenings
 from leadsman.introspection.service import Service
+from leadsman.loop.slices import Slices
 from leadsman.settings.endpoint import Endpoint
-from leadsman.slices import Slices
 from leadsman.text import log_fields
 
 if TYPE_CHECKING:

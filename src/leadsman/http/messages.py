@@ -14,8 +14,8 @@ from urllib.parse import parse_qsl
 
 from leadsman.introspection.happenings import Watcher
 from leadsman.introspection.service import Service
+from leadsman.loop.slices import Slices, Work
 from leadsman.mqtt.topics import encode
-from leadsman.slices import Slices, Work
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]

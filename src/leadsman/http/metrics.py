@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from leadsman.extras import missing
 from leadsman.introspection.measures import OF_DEVICES, OF_THE_APP, Family, Measures, Sample
 from leadsman.introspection.pages import PIECE
-from leadsman.slices import Work
+from leadsman.loop.slices import Work
 
 try:
     from prometheus_client import PROCESS_COLLECTOR, generate_latest

@@ -37,9 +37,9 @@ from leadsman.introspection.pages import Whole
 from leadsman.introspection.requests import SECTIONS, sender_of
 from leadsman.introspection.service import Polled, Service
 from leadsman.introspection.why import why
+from leadsman.loop.slices import Slices, Work
 from leadsman.mqtt.answers import Json, decode
 from leadsman.mqtt.topics import encode
-from leadsman.slices import Slices, Work
 from leadsman.text import describe
 
 LARGEST_HEAD = 16 * 1024

@@ -518,8 +518,7 @@ class Recent(TypedDict):
 
 
 class FieldTerms(TypedDict, total=False):
-    """What the type of a field says about its values, as in `leadsman.sensor.Sensor`. What it does not say is left
-    out."""
+    """What the type of a field says about its values, as in `leadsman.Sensor`. What it does not say is left out."""
 
     unit: str
     device_class: str

@@ -9,11 +9,11 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from leadsman.events import AttemptFailed, Event
+from leadsman.loop.clock import rfc3339
 from leadsman.mqtt.answers import Json
 from leadsman.mqtt.topics import encode
-from leadsman.reading import JsonObject, JsonValue, Reading
+from leadsman.readings.reading import JsonObject, JsonValue, Reading
 from leadsman.text import clean, describe
-from leadsman.timing.clock import rfc3339
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import Happening

@@ -9,10 +9,10 @@ from typing import Literal, NamedTuple
 from leadsman.introspection.registry import About
 from leadsman.introspection.sections import Parts
 from leadsman.ledger.ledgers import FINAL
+from leadsman.loop.clock import Clock
 from leadsman.monitoring.health import WELL, Counters, status
 from leadsman.mqtt.outbox import OnDisk
 from leadsman.nodes.brief import STATES
-from leadsman.timing.clock import Clock
 
 NOTHING_STORED = OnDisk("ok", 0, 0, 0, 0)
 """What is on disk as long as nothing had to be written."""

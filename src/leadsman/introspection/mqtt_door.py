@@ -23,16 +23,16 @@ from leadsman.introspection.registry_publication import room
 from leadsman.introspection.request_queue import RequestQueue
 from leadsman.introspection.requests import Query, action_of, sender_of
 from leadsman.introspection.service import Polled, Service
-from leadsman.log_lines import left_out_before, others
+from leadsman.loop.clock import Clock
+from leadsman.loop.slices import Slices, Work
 from leadsman.mqtt import answers
 from leadsman.mqtt.answers import EXPIRY, Json, RetainedRequests
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
-from leadsman.slices import Slices, Work
 from leadsman.text import clean, explained, log_fields
-from leadsman.timing.clock import Clock
+from leadsman.text.log_lines import left_out_before, others
 
 FAULT = "a fault of the app; its log says more"
 """The error of an answer that the app failed to make, as over HTTP."""

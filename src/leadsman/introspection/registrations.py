@@ -5,7 +5,8 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, cast
 
 from leadsman.adapters.managed import ManagedAdapter
-from leadsman.publish import AllOf, AnyOf, Every, OnChange, PublishRule
+from leadsman.loop.durations import human
+from leadsman.readings.publish import AllOf, AnyOf, Every, OnChange, PublishRule
 from leadsman.registration.command import Command
 from leadsman.registration.injection import Dependencies, name_of
 from leadsman.registration.source import Source
@@ -16,7 +17,6 @@ from leadsman.resilience.environment import GuardSpec
 from leadsman.resilience.policy import UNTIL_NEXT_POLL, Waits
 from leadsman.resilience.predicate import Constant, IsA
 from leadsman.text import clean
-from leadsman.timing.durations import human
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import Registered

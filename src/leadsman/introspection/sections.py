@@ -11,6 +11,7 @@ from leadsman.adapters.managed import ManagedAdapter
 from leadsman.introspection.registrations import Registrations, registered
 from leadsman.introspection.registry import About, app_section
 from leadsman.ledger.ledgers import Ledgers
+from leadsman.loop.clock import Clock, rfc3339
 from leadsman.monitoring.health import NO_TROUBLE, Health, HealthRecords, is_stale, status
 from leadsman.monitoring.heartbeat import deferred_reason, deferred_until, dropped_by, failure_of, under_way
 from leadsman.monitoring.statuses import Statuses
@@ -24,7 +25,6 @@ from leadsman.resilience.environment import Snapshot
 from leadsman.runtime.publisher import Publication, StatePublisher
 from leadsman.runtime.runner import Answer, Runner, Runners
 from leadsman.text import clean
-from leadsman.timing.clock import Clock, rfc3339
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import (

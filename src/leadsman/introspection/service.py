@@ -20,14 +20,14 @@ from leadsman.introspection.registrations import Registrations
 from leadsman.introspection.registry import LIST_SLICE, About, Registry
 from leadsman.introspection.requests import Query, hint, understood
 from leadsman.introspection.sections import Parts, Sections
+from leadsman.loop.clock import Clock, rfc3339
+from leadsman.loop.slices import Work
 from leadsman.monitoring.health import WELL
 from leadsman.mqtt.answers import Json
-from leadsman.reading import JsonObject, Reading
+from leadsman.readings.reading import JsonObject, Reading
 from leadsman.resilience.environment import Environment
 from leadsman.runtime.runner import Reader
-from leadsman.slices import Work
 from leadsman.text import clean, counted, explained
-from leadsman.timing.clock import Clock, rfc3339
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import Beat, CircuitAnswer, HealthCheck, HealthDocument, HeldAnswer

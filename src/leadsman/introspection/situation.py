@@ -12,9 +12,9 @@ from datetime import UTC, datetime, timedelta
 from shlex import quote
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
+from leadsman.loop.durations import human
 from leadsman.mqtt.answers import Json
 from leadsman.text import clean, counted
-from leadsman.timing.durations import human
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import (

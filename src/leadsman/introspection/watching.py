@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from leadsman.event_bus import EventBus, Phase
 from leadsman.events import Event, PollDeferred, PollFailed, PollMissed, PollSkipped, ReadingTaken
 from leadsman.introspection.happenings import Happenings, small_fields
-from leadsman.reading import JsonObject, Reading
-from leadsman.timing.clock import Clock
-from leadsman.timing.slots import FINE
-from leadsman.timing.timers import Timers
+from leadsman.loop.clock import Clock
+from leadsman.loop.slots import FINE
+from leadsman.loop.timers import Timers
+from leadsman.readings.reading import JsonObject, Reading
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import OutcomeWord, Recent

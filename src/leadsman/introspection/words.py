@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from leadsman.introspection.registrations import labels_of
+from leadsman.loop.durations import spoken
 from leadsman.mqtt.message import Delivery
-from leadsman.publish import AllOf, AnyOf, Every, OnChange, PublishRule
+from leadsman.readings.publish import AllOf, AnyOf, Every, OnChange, PublishRule
 from leadsman.registration.command import Command
 from leadsman.registration.injection import name_of
 from leadsman.registration.source import Source
@@ -19,7 +20,6 @@ from leadsman.resilience.policy import Waits
 from leadsman.resilience.predicate import IsA
 from leadsman.resilience.words import listed, policy_in_words, waits_in_words
 from leadsman.text import clean, counted
-from leadsman.timing.durations import spoken
 
 if TYPE_CHECKING:
     from leadsman.registration.finds import Finds

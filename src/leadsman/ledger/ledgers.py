@@ -37,12 +37,12 @@ from leadsman.ledger.ledger import (
     total,
 )
 from leadsman.ledger.saved import LOST, Now, Row, restore, rows
+from leadsman.loop.clock import Clock, rfc3339
+from leadsman.loop.schedule import Cron, slots_between
 from leadsman.monitoring.health import GOODBYE
 from leadsman.mqtt.answers import Json
 from leadsman.mqtt.topics import Topics
 from leadsman.text import clean, describe
-from leadsman.timing.clock import Clock, rfc3339
-from leadsman.timing.schedule import Cron, slots_between
 
 FINAL = tuple(word for word in DISPOSITIONS if word != BUFFERED)
 """The dispositions that do not change any more: a reading that waits gets another one."""
@@ -60,7 +60,7 @@ class Schedule(NamedTuple):
         return self.interval is not None or self.cron is not None
 
     def slots(self, origin: float, since: float, until: float) -> int:
-        """The slots after `since`, up to and including `until`; see `leadsman.timing.schedule.slots_between`."""
+        """The slots after `since`, up to and including `until`; see `leadsman.loop.schedule.slots_between`."""
         return slots_between(self.cron, self.interval or 0.0, origin, since, until) if self.has_slots else 0
 
 

@@ -12,11 +12,11 @@ from leadsman.event_bus import EventBus
 from leadsman.events import LinkUp
 from leadsman.ledger.ledgers import Ledgers
 from leadsman.ledger.saved import HOUR, Row
+from leadsman.loop.slices import Slices
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
 from leadsman.resilience.environment import Environment
-from leadsman.slices import Slices
 
 SAID = 24 * HOUR
 """Seconds of history in the message of a device. Introspection has all of it."""

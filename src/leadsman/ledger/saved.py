@@ -32,7 +32,7 @@ LOST = "the app ended before the broker had them"
 
 CountSlots = Callable[[float, float, float], int]
 """Takes a slot of an interval, and returns the slots after a second time, up to a third: see
-`leadsman.timing.schedule.slots_between`."""
+`leadsman.loop.schedule.slots_between`."""
 
 
 class Row(NamedTuple):

@@ -33,12 +33,12 @@ from leadsman.events import (
     StateWritten,
     SubscriptionFailed,
 )
-from leadsman.log_lines import Lines, left_out_before, others
+from leadsman.loop.durations import human
+from leadsman.loop.timers import Timers
 from leadsman.monitoring.bugs import Tracebacks, is_bug, placed
 from leadsman.resilience.verdict import REASONS
 from leadsman.text import clean, counted, describe, log_fields
-from leadsman.timing.durations import human
-from leadsman.timing.timers import Timers
+from leadsman.text.log_lines import Lines, left_out_before, others
 
 logger = logging.getLogger("leadsman")
 

@@ -11,6 +11,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 
 from leadsman.events import CircuitMoved, Event, LinkUp, MessageDropped, PrefixShared, StateFailed, StateWritten
+from leadsman.loop.clock import Clock, rfc3339
+from leadsman.loop.slices import Slices
 from leadsman.monitoring.availability import Availability
 from leadsman.monitoring.health import GOODBYE, NO_TROUBLE, OK, STARTING, Health, is_deferred, is_stale
 from leadsman.monitoring.statuses import Change, Statuses
@@ -19,9 +21,7 @@ from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
 from leadsman.mqtt.topics import Topics, encode
 from leadsman.resilience.environment import Snapshot
-from leadsman.slices import Slices
 from leadsman.text import clean, describe
-from leadsman.timing.clock import Clock, rfc3339
 
 MOST_OFTEN = 1.0
 """The shortest time between two heartbeats, in seconds."""

@@ -14,8 +14,8 @@ from types import FunctionType
 from typing import TYPE_CHECKING, TextIO
 
 from leadsman.errors import InvalidValue
+from leadsman.loop.clock import rfc3339
 from leadsman.text import clean, suggestion, without_secret_lines
-from leadsman.timing.clock import rfc3339
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs

@@ -12,13 +12,13 @@ import sys
 from types import ModuleType
 
 from leadsman.errors import ConnectionRefused
+from leadsman.loop.clock import Clock
 from leadsman.mqtt import transport
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Connect, Connection, ConnectionListener, Connector
 from leadsman.mqtt.connection_state import V5
 from leadsman.mqtt.diagnosis import QOS_NOT_SUPPORTED, RETAIN_NOT_SUPPORTED
 from leadsman.mqtt.message import Message
-from leadsman.timing.clock import Clock
 
 _AIOMQTT, _CODEC = "leadsman.mqtt.aiomqtt_client", "leadsman.mqtt.codec_client"
 _imported: set[str] = set()

@@ -16,6 +16,7 @@ from leadsman.errors import (
 )
 from leadsman.event_bus import EventBus
 from leadsman.events import AppFault, LinkDown, LinkSettled, LinkUp, SubscriptionFailed
+from leadsman.loop.clock import Clock
 from leadsman.mqtt import broker_choice, connection_state
 from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.broker_choice import Ended
@@ -28,7 +29,6 @@ from leadsman.mqtt.send_window import BATCH, SILENT, SendWindow
 from leadsman.mqtt.suspects import Broken
 from leadsman.mqtt.topics import topic_matches
 from leadsman.text import clean
-from leadsman.timing.clock import Clock
 
 # The subscriptions of the link, which it renews on every connection, and the callbacks for their messages.
 #

@@ -735,7 +735,7 @@ class Outbox:
         return bool(self._ready)
 
     def oldest(self, offset: float) -> float | None:
-        """When the oldest undelivered reading was taken, seconds of `leadsman.timing.clock.Clock.uptime`, which is
+        """When the oldest undelivered reading was taken, seconds of `leadsman.loop.clock.Clock.uptime`, which is
         never set. `offset` is `Clock.offset`, for readings on disk: they have the time of the wall clock only."""
         keeper = self._keeper
         heads = [head.message for queue in self._queues.values() if (head := queue.oldest) is not None]

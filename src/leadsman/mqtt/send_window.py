@@ -17,6 +17,7 @@ from typing import Literal
 from leadsman.errors import BrokerError
 from leadsman.event_bus import EventBus
 from leadsman.events import LinkLimited, MessageDropped, MessageRefused
+from leadsman.loop.clock import Clock, rfc3339
 from leadsman.mqtt.connection import ConnAck, Connection
 from leadsman.mqtt.connection_state import NO_MESSAGE, SETTLED
 from leadsman.mqtt.diagnosis import CLOSES, PASSING
@@ -24,7 +25,6 @@ from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Dropped, Item, Outbox
 from leadsman.mqtt.suspects import QUIET, Blame, Broken, Suspects
 from leadsman.mqtt.window_size import BEHIND, LIMITED, Lag, WindowSize
-from leadsman.timing.clock import Clock, rfc3339
 
 # The topics whose messages the broker does not take: what is wrong with each, and how long it pauses.
 

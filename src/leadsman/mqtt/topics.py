@@ -205,7 +205,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=
 
 
 def encode(payload: object) -> bytes:
-    """Write JSON: UTF-8, compact. The values are plain already (see `leadsman.reading`)."""
+    """Write JSON: UTF-8, compact. The values are plain already (see `leadsman.readings.reading`)."""
     return _ENCODER.encode(payload).encode()
 
 

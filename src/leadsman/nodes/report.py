@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
 from leadsman.errors import Busy, PayloadError
-from leadsman.log_lines import left_out_before, others
+from leadsman.loop.clock import Clock, rfc3339
 from leadsman.mqtt.answers import EXPIRY
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import Message
@@ -16,7 +16,7 @@ from leadsman.nodes.brief import LIFE, Brief, State
 from leadsman.nodes.document import Lacking, NodeDocument, NodeState, brief
 from leadsman.nodes.requests import DrainDoor, Drained, DrainOrder
 from leadsman.text import clean, log_fields
-from leadsman.timing.clock import Clock, rfc3339
+from leadsman.text.log_lines import left_out_before, others
 
 EARLY = 0.001
 """Seconds by which a timer may come before a document is a TTL old."""

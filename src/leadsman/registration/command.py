@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, TypedDict
 
 from leadsman.errors import InvalidType, InvalidValue, PayloadError
+from leadsman.loop.durations import Duration, positive_seconds
 from leadsman.mqtt.answers import Json, is_finite
 from leadsman.registration.injection import Dependencies, Dependency, Handler, check_result, is_async, needs_and_payload
 from leadsman.registration.options import check_options, enabled_of, group_of, labelled, labels_of, title_of
 from leadsman.registration.result import ValidateResult, reasons, result_validator
 from leadsman.text import describe
-from leadsman.timing.durations import Duration, positive_seconds
 
 TIMEOUT = 30.0
 """The default timeout of a command in seconds."""

@@ -3,8 +3,8 @@
 from typing import Any, get_origin
 
 from leadsman.errors import InvalidType, InvalidValue
+from leadsman.loop.durations import Duration, positive_seconds
 from leadsman.registration.injection import ContextDependency, Dependencies
-from leadsman.timing.durations import Duration, positive_seconds
 from leadsman.value import Value
 
 MOST = 100

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-from leadsman import publish
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
 from leadsman.mqtt.message import STANDARD, Delivery
 from leadsman.mqtt.topics import check_name
-from leadsman.publish import PublishRule
+from leadsman.readings import publish
+from leadsman.readings.publish import PublishRule
 from leadsman.registration.injection import Dependencies
 from leadsman.resilience.backoff import DEFAULT_BACKOFF, BackoffStrategy, as_backoff
 from leadsman.resilience.breaker import CircuitBreaker

@@ -22,7 +22,7 @@ from leadsman.registration.telemetry import Telemetry, register
 from leadsman.text import describe
 
 if TYPE_CHECKING:
-    from leadsman.buffer import Buffer
+    from leadsman.readings.buffer import Buffer
     from leadsman.registration.command import Command, CommandOptions
     from leadsman.registration.source import Source, SourceOptions
     from leadsman.registration.subscription import Subscription, SubscriptionOptions

@@ -11,7 +11,6 @@ from leadsman.errors import ConfigurationError, InvalidValue, SettingsError, rai
 from leadsman.extras import check_found
 from leadsman.mqtt.broker import Brokers
 from leadsman.mqtt.topics import Topics, check_client_id, check_instance, check_prefix
-from leadsman.redaction import Public, Secret
 from leadsman.registration.declaration import AdapterSource, Declaration, declared_discovery
 from leadsman.registration.injection import Dependency, fill, settings_dependencies
 from leadsman.registration.registry import Registry, ask_user
@@ -22,6 +21,7 @@ from leadsman.resilience.environment import PolicyOverride
 from leadsman.resilience.policy import Policy, as_policy
 from leadsman.settings.rows import SettingRow
 from leadsman.text import log_fields, suggestion
+from leadsman.text.redaction import Public, Secret
 
 if TYPE_CHECKING:
     from leadsman.resilience.catalogue import Catalogue, Named

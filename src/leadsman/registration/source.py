@@ -5,8 +5,9 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict
 
+from leadsman.loop.durations import Duration, positive_seconds
 from leadsman.mqtt.message import Delivery
-from leadsman.publish import PublishRule
+from leadsman.readings.publish import PublishRule
 from leadsman.registration.injection import Dependencies, Dependency, Handler, check_generator, check_result, needs_of
 from leadsman.registration.options import (
     backoff_of,
@@ -26,7 +27,6 @@ from leadsman.resilience.backoff import BackoffStrategy
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.environment import GuardSpec
 from leadsman.resilience.policy import from_options
-from leadsman.timing.durations import Duration, positive_seconds
 
 if TYPE_CHECKING:
     from leadsman.registration.finds import Finds

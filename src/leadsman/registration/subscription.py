@@ -6,10 +6,11 @@ from collections.abc import AsyncIterator, Sequence
 from types import GenericAlias
 from typing import Any, NamedTuple
 
-from leadsman.buffer import Buffer
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
+from leadsman.loop.durations import Duration, positive_seconds
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import check_filter
+from leadsman.readings.buffer import Buffer
 from leadsman.registration.command import Validate, payload_validator
 from leadsman.registration.injection import (
     Dependencies,
@@ -24,7 +25,6 @@ from leadsman.registration.injection import (
 )
 from leadsman.registration.options import check_options, enabled_of
 from leadsman.registration.source import SourceOptions
-from leadsman.timing.durations import Duration, positive_seconds
 
 TIMEOUT = 30.0
 """The default timeout of a handler in seconds."""

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict
 
 from leadsman.adapters.managed import adapter_names, declared_errors
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
+from leadsman.loop.durations import Duration, positive_seconds, seconds
+from leadsman.loop.schedule import Cron
+from leadsman.loop.slots import offset_of
 from leadsman.mqtt.message import Delivery
-from leadsman.publish import PublishRule
+from leadsman.readings.publish import PublishRule
 from leadsman.registration.injection import Dependencies, Dependency, Handler, check_result, is_async, needs_of
 from leadsman.registration.options import (
     backoff_of,
@@ -34,9 +37,6 @@ from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.environment import GuardSpec
 from leadsman.resilience.failure import Property, exception_types
 from leadsman.resilience.policy import DEFAULT_RETRY_ON, UNTIL_NEXT_POLL, Until, from_options
-from leadsman.timing.durations import Duration, positive_seconds, seconds
-from leadsman.timing.schedule import Cron
-from leadsman.timing.slots import offset_of
 
 if TYPE_CHECKING:
     from leadsman.registration.finds import Finds
@@ -140,7 +140,7 @@ class Telemetry(NamedTuple):
     delivery: Delivery
     group: str | None
     spread: float | None
-    """Seconds; None for the default, see `leadsman.timing.slots`."""
+    """Seconds; None for the default, see `leadsman.loop.slots`."""
     stale_after: float
     offline_on_error: bool
     throttle: float

@@ -21,14 +21,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack, cast
 
 from leadsman.errors import InvalidType
+from leadsman.loop.durations import Duration
+from leadsman.loop.tasks import outcome_in_own_task
 from leadsman.resilience.algebra import Policy
 from leadsman.resilience.catalogue import CATALOGUE, Catalogue, check_bounds
 from leadsman.resilience.failure import Failure, sifted
 from leadsman.resilience.verdict import REASONS, GiveUp
 from leadsman.settings.sources import RETRY_PREFIX, retry_path
-from leadsman.tasks import outcome_in_own_task
 from leadsman.text import describe, log_fields
-from leadsman.timing.durations import Duration
 
 P = ParamSpec("P")
 T = TypeVar("T")

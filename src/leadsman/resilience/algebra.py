@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from leadsman.errors import InvalidType, InvalidValue
+from leadsman.loop.durations import Duration, seconds
 from leadsman.resilience.backoff import LONGEST, BackoffStrategy, Draw, jittered
 from leadsman.resilience.failure import Failure, RetryRequested, Scope, as_scope
 from leadsman.resilience.numbers import fraction_of, whole
 from leadsman.resilience.predicate import Predicate, predicate
 from leadsman.resilience.retry_after import pause_of
 from leadsman.resilience.verdict import GiveUp, Retry, Verdict
-from leadsman.timing.durations import Duration, seconds
 from leadsman.value import Value
 
 _DECORRELATED_CAP = 60.0

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 from leadsman.errors import InvalidType, InvalidValue
+from leadsman.loop.durations import Duration, human, positive_seconds, seconds
 from leadsman.resilience.numbers import fraction_of, number
-from leadsman.timing.durations import Duration, human, positive_seconds, seconds
 from leadsman.value import Value
 
 LONGEST = 10 * 366 * 86_400.0

@@ -27,10 +27,10 @@ from enum import Enum
 from typing import NamedTuple
 
 from leadsman.errors import InvalidType, InvalidValue
+from leadsman.loop.durations import Duration, positive_seconds, seconds
 from leadsman.resilience.backoff import DEFAULT_BACKOFF, LONGEST, BackoffStrategy, Jittered, as_backoff
 from leadsman.resilience.failure import exception_types, ignore_error
 from leadsman.resilience.numbers import whole
-from leadsman.timing.durations import Duration, positive_seconds, seconds
 from leadsman.value import Value
 
 OnStrategyError = Callable[[object, Exception], None]

@@ -14,6 +14,7 @@ from contextvars import ContextVar
 from typing import NamedTuple
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, PermanentError, raise_together
+from leadsman.loop.durations import Duration, seconds
 from leadsman.resilience.algebra import Policy, State, as_policy
 from leadsman.resilience.backoff import DEFAULT_BACKOFF, BackoffStrategy, Draw
 from leadsman.resilience.failure import Failure, Property
@@ -23,7 +24,6 @@ from leadsman.resilience.predicate import Constant, Predicate, is_a, predicate, 
 from leadsman.resilience.verdict import GiveUp, Verdict
 from leadsman.settings.sources import KNOBS
 from leadsman.text import suggestion
-from leadsman.timing.durations import Duration, seconds
 
 _STATUS = prop("status-code")
 _PASSING = (_STATUS >= 500) | _STATUS.in_(408, 429)

@@ -6,12 +6,12 @@ from typing import NamedTuple, Protocol
 
 from leadsman.errors import Abandoned
 from leadsman.event_bus import EventBus
+from leadsman.loop.clock import Clock
+from leadsman.loop.timers import Timers
 from leadsman.resilience.algebra import Policy
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.failure import Property
 from leadsman.resilience.policy import ONCE
-from leadsman.timing.clock import Clock
-from leadsman.timing.timers import Timers
 
 
 class GuardSpec(NamedTuple):

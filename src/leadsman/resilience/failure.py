@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 from leadsman.errors import InvalidType, InvalidValue, LeadsmanError
+from leadsman.loop.durations import Duration, seconds
 from leadsman.text import clean, text_of
-from leadsman.timing.durations import Duration, seconds
 
 Property = str | int | float | bool | tuple[str, ...]
 

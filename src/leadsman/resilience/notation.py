@@ -23,6 +23,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
+from leadsman.loop.durations import Duration, human, seconds
 from leadsman.resilience import algebra
 from leadsman.resilience import policy as leaves
 from leadsman.resilience.algebra import Policy, widest
@@ -37,7 +38,6 @@ from leadsman.resilience.backoff import (
 from leadsman.resilience.failure import qualified
 from leadsman.resilience.predicate import Both, Comparison, Constant, Either, IsA, Not, Predicate
 from leadsman.text import suggestion
-from leadsman.timing.durations import Duration, human, seconds
 
 DEEPEST = 50
 """Nodes within nodes; a file that nests deeper is not a policy."""

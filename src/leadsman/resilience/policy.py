@@ -34,6 +34,7 @@ from enum import Enum
 from typing import Final, Literal
 
 from leadsman.errors import InvalidValue, TransientError
+from leadsman.loop.durations import Duration
 from leadsman.resilience.algebra import Budget, CountBox, FilteredOn, Policy, State, TimeBox, as_policy
 from leadsman.resilience.backoff import (
     DEFAULT_BACKOFF,
@@ -52,7 +53,6 @@ from leadsman.resilience.backoff import (
 from leadsman.resilience.failure import SHORTEST_REQUEST, Failure, RetryRequested, Scope, as_scope
 from leadsman.resilience.predicate import IsA
 from leadsman.resilience.verdict import GiveUp, Retry, Verdict
-from leadsman.timing.durations import Duration
 
 __all__ = [
     "GiveUp",

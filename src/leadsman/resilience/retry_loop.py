@@ -23,6 +23,7 @@ from typing import Generic, TypeVar
 
 from leadsman.errors import Abandoned
 from leadsman.events import AppFault, AttemptFailed
+from leadsman.loop.tasks import forget_cancellations
 from leadsman.resilience import scope
 from leadsman.resilience.algebra import Policy
 from leadsman.resilience.backoff import wait_of
@@ -35,7 +36,6 @@ from leadsman.resilience.failure import Failure, RetryRequested, sifted
 from leadsman.resilience.guards import BusLock, SlowWatch, ThreadGuard, guarded
 from leadsman.resilience.sharing import NO_SHARED_GUARDS, SharedGuards
 from leadsman.resilience.verdict import GiveUp, Verdict
-from leadsman.tasks import forget_cancellations
 
 T = TypeVar("T", covariant=True)
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from leadsman.loop.durations import spoken
 from leadsman.resilience import algebra
 from leadsman.resilience import policy as leaves
 from leadsman.resilience.algebra import Policy
@@ -10,7 +11,6 @@ from leadsman.resilience.backoff import BackoffStrategy, Jittered
 from leadsman.resilience.failure import qualified
 from leadsman.resilience.predicate import Both, Comparison, Constant, Either, IsA, Not, Predicate
 from leadsman.text import counted
-from leadsman.timing.durations import spoken
 
 SHOWN = 4
 """Waits that are named, if they go on growing."""

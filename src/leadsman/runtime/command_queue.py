@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 from leadsman.errors import Abandoned, Busy, DeviceUnavailable, PayloadError
 from leadsman.events import AppFault, CommandDone
-from leadsman.log_lines import left_out_before, others
+from leadsman.loop.tasks import outcome
 from leadsman.monitoring.bugs import placed
 from leadsman.mqtt.answers import EXPIRY, Json, answer_to, document
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import encode
-from leadsman.reading import JsonObject, Reading, reading_of
+from leadsman.readings.reading import JsonObject, Reading, reading_of
 from leadsman.registration.command import Command
 from leadsman.registration.injection import bound
 from leadsman.resilience.environment import NO_GUARDS, Snapshot
@@ -26,8 +26,8 @@ from leadsman.resilience.failure import RetryRequested, sifted
 from leadsman.resilience.guards import guarded
 from leadsman.runtime.calls import PlainCall, SharedResources
 from leadsman.runtime.publisher import PublisherContext, StatePublisher
-from leadsman.tasks import outcome
 from leadsman.text import clean, describe, explained, log_fields
+from leadsman.text.log_lines import left_out_before, others
 
 logger = logging.getLogger("leadsman")
 

@@ -7,16 +7,16 @@ from datetime import datetime, time, timedelta, tzinfo
 from typing import TYPE_CHECKING, Any, Protocol
 
 from leadsman.errors import InvalidType, InvalidValue
+from leadsman.loop.durations import Duration, seconds
+from leadsman.loop.schedule import zone_of
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import RESERVED, check_prefix, encode
-from leadsman.reading import plain
+from leadsman.readings.reading import plain
 from leadsman.registration.injection import ContextBase, ContextDependency, Dependencies
 from leadsman.runtime.directory import StateDirectory
 from leadsman.runtime.publisher import PublisherContext
 from leadsman.runtime.store import Store, Stores, Writer
 from leadsman.text import clean
-from leadsman.timing.durations import Duration, seconds
-from leadsman.timing.schedule import zone_of
 
 if TYPE_CHECKING:
     from leadsman.runtime.found_devices import FoundDevice

@@ -16,8 +16,10 @@ from types import GenericAlias
 from typing import Any, NamedTuple, Protocol
 
 from leadsman.errors import ConfigurationError, InvalidValue
+from leadsman.loop.durations import human
+from leadsman.loop.timers import Timers
 from leadsman.mqtt.topics import check_name, escaped_name
-from leadsman.reading import JsonObject
+from leadsman.readings.reading import JsonObject
 from leadsman.registration.finds import Finds
 from leadsman.registration.injection import Handler, name_of
 from leadsman.registration.result import result_validator
@@ -28,8 +30,6 @@ from leadsman.resilience.environment import GuardSpec
 from leadsman.resilience.policy import from_options
 from leadsman.runtime.sources import SourceRunner
 from leadsman.text import clean, counted, log_fields
-from leadsman.timing.durations import human
-from leadsman.timing.timers import Timers
 
 LOOK = 60.0
 """Seconds between two looks for devices to forget."""

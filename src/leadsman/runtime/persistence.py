@@ -32,6 +32,7 @@ from leadsman.events import (
     ReadingTaken,
 )
 from leadsman.ledger.saved import Row
+from leadsman.loop.threads import Worker
 from leadsman.monitoring.health import Health, HealthRecords, Trouble
 from leadsman.monitoring.outage import Outage
 from leadsman.monitoring.outage_reports import OutageReporter
@@ -44,7 +45,6 @@ from leadsman.runtime.runner import Reader
 from leadsman.runtime.shared_state import SharedState
 from leadsman.runtime.statefile import Saved, StateFile, is_locked
 from leadsman.text import describe, log_fields
-from leadsman.threads import Worker
 
 # A row of the file behind ``keep_state=True``: what is written about one handler, and the checks when it is read.
 

@@ -27,7 +27,9 @@ from leadsman.events import (
     ReadingTaken,
     Unread,
 )
-from leadsman.reading import JsonObject, Reading, reading_of
+from leadsman.loop.durations import human
+from leadsman.loop.tasks import begun, outcome, user_error
+from leadsman.readings.reading import JsonObject, Reading, reading_of
 from leadsman.registration.injection import bound
 from leadsman.registration.telemetry import Fallback, Telemetry, facts_of
 from leadsman.resilience import scope
@@ -39,8 +41,6 @@ from leadsman.runtime.goodbye import Goodbye, say_goodbye
 from leadsman.runtime.poll_schedule import schedule_of
 from leadsman.runtime.publisher import PublisherContext, PublishQueue, StatePublisher, publisher_of
 from leadsman.runtime.runner import Answer
-from leadsman.tasks import begun, outcome, user_error
-from leadsman.timing.durations import human
 
 MOST_REQUESTS = 16
 """Requests that may wait for one poll: a handler that hangs must not collect them without limit."""

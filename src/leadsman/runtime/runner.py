@@ -7,7 +7,7 @@ is.
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from leadsman.reading import JsonObject, Reading
+from leadsman.readings.reading import JsonObject, Reading
 from leadsman.resilience.environment import Snapshot
 from leadsman.resilience.retry_loop import Execution
 from leadsman.runtime.publisher import StatePublisher

@@ -12,10 +12,12 @@ import math
 from collections.abc import Mapping
 
 from leadsman.adapters.managed import adapter_names
-from leadsman.buffer import waits
 from leadsman.errors import Abandoned, DeviceTimeout, DeviceUnavailable, ResultError
 from leadsman.events import PollFailed, PollSkipped, ReadingTaken
-from leadsman.reading import JsonObject, reading_of
+from leadsman.loop.durations import human
+from leadsman.loop.tasks import Outcome, begin, end
+from leadsman.readings.buffer import waits
+from leadsman.readings.reading import JsonObject, reading_of
 from leadsman.registration.injection import bound
 from leadsman.registration.source import Source
 from leadsman.resilience import scope
@@ -27,8 +29,6 @@ from leadsman.resilience.retry_loop import Execution
 from leadsman.runtime.calls import SharedResources
 from leadsman.runtime.goodbye import say_goodbye
 from leadsman.runtime.publisher import PublisherContext, publisher_of
-from leadsman.tasks import Outcome, begin, end
-from leadsman.timing.durations import human
 
 _AT_A_STRETCH = 50
 """Readings taken before the event loop gets a turn, so that a generator with a full buffer does not block it."""

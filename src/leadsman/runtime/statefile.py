@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from leadsman.files.own_file import BESIDE, Damage, admit, create, is_damage, is_strange, set_aside
 from leadsman.ledger.saved import HEAD, HOUR, KEPT
 from leadsman.monitoring.trace import ROWS as ROWS_IN_MEMORY
 from leadsman.monitoring.trace import TraceRow
-from leadsman.own_file import BESIDE, Damage, admit, create, is_damage, is_strange, set_aside
 from leadsman.text import describe, log_fields
 
 ROWS = 10_000

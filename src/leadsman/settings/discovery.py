@@ -5,9 +5,9 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, raise_together
-from leadsman.identifiers import identifier, lowercase_identifier
 from leadsman.settings.sources import Entry
 from leadsman.text import clean, suggestion
+from leadsman.text.identifiers import identifier, lowercase_identifier
 from leadsman.value import Value
 
 OFF = "off"

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, SettingsError, raise_together
-from leadsman.redaction import Secret
 from leadsman.settings.documents import read_text
 from leadsman.settings.sources import Entry
 from leadsman.text import clean
+from leadsman.text.redaction import Secret
 
 DEFAULT_PORT = 8080
 SHORTEST_TOKEN = 16

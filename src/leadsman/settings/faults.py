@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_origin
 
-from leadsman.redaction import HIDDEN, revealed
 from leadsman.settings.model import (
     SettingPath,
     at,
@@ -17,6 +16,7 @@ from leadsman.settings.model import (
 from leadsman.settings.secrets import is_secret
 from leadsman.settings.sources import BROKER, CLUSTER, DISCOVERY, HTTP, OUTBOX, RETRY, STANDBY, Entry, variable
 from leadsman.text import clean, nearest, suggestion
+from leadsman.text.redaction import HIDDEN, revealed
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.errors import SettingsError
-from leadsman.redaction import Secret
 from leadsman.settings.documents import read_text
 from leadsman.settings.faults import KEYS, TABLES, Origins, Place, origin, unknown_key, unknown_keys, validated
 from leadsman.settings.model import SettingPath, has_field, inside, is_model
@@ -27,6 +26,7 @@ from leadsman.settings.sources import (
     read_entries,
     settings_file,
 )
+from leadsman.text.redaction import Secret
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

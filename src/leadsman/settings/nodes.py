@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, cast
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, raise_together
+from leadsman.loop.durations import Duration, positive_seconds
 from leadsman.settings.sources import Entry
 from leadsman.text import nearest
-from leadsman.timing.durations import Duration, positive_seconds
 
 SHORTEST_TTL, LONGEST_TTL = 3.0, 600.0
 """Seconds of a TTL. A standby renews each third of it, and MQTT 5 counts the expiry of a message in whole seconds

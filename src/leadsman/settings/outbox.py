@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple, TypeVar, cast, get_args
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, raise_together
+from leadsman.loop.durations import Duration, positive_seconds
 from leadsman.settings.sources import Entry
-from leadsman.timing.durations import Duration, positive_seconds
 
 Durability = Literal["acked-or-durable", "write-through", "memory"]
 SMALLEST = 1024 * 1024

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from leadsman.redaction import is_secret_value, revealed
 from leadsman.settings.model import SettingPath, is_model
 from leadsman.settings.secrets import is_secret
 from leadsman.settings.sources import Entry
 from leadsman.text import clean, counted, masked, split_urls
+from leadsman.text.redaction import is_secret_value, revealed
 
 MASK = "********"
 NOT_SET = "not set"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from leadsman.errors import SpoolUnavailable
-from leadsman.own_file import Damage, is_damage
+from leadsman.files.own_file import Damage, is_damage
 from leadsman.spool import dead, quarantine, queries
 from leadsman.spool.database import check, connect, translated
 from leadsman.spool.lock import Lock

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from leadsman.errors import SpoolError, SpoolFull, SpoolLocked, SpoolReplaced, SpoolUnavailable
 from leadsman.event_bus import EventBus
 from leadsman.events import Event, LinkUp, MessageDropped, StateFailed, StateWritten
+from leadsman.loop.clock import Clock
+from leadsman.loop.threads import Worker
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.outbox import Dropped, Item, Store
 from leadsman.spool.backlog import MOST_ROWS, Backlog, Times
 from leadsman.spool.row import Evicted, Found, Quota, Row, TopicRows
 from leadsman.text import counted, describe, log_fields
-from leadsman.threads import Worker
-from leadsman.timing.clock import Clock
 
 if TYPE_CHECKING:
     from leadsman.spool.file import SpoolFile

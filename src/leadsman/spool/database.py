@@ -10,8 +10,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from leadsman.errors import SpoolError, SpoolFull, SpoolUnavailable
+from leadsman.files.own_file import Damage, admit
 from leadsman.mqtt.message import LARGEST
-from leadsman.own_file import Damage, admit
 from leadsman.text import describe
 
 PAGE = 1024

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from leadsman.errors import SpoolFull, SpoolLocked, SpoolReplaced, SpoolUnavailable
-from leadsman.own_file import Damage, is_damage
+from leadsman.files.own_file import Damage, is_damage
 from leadsman.spool import dead as dead_letters
 from leadsman.spool import quarantine, queries
 from leadsman.spool.database import (

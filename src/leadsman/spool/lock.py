@@ -5,8 +5,8 @@ import errno
 import os
 from pathlib import Path
 
-from leadsman import own_file
 from leadsman.errors import SpoolLocked
+from leadsman.files import own_file
 
 _UNSUPPORTED = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EINVAL})
 """Some network file systems have no locks."""

@@ -9,7 +9,7 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 
-from leadsman import own_file
+from leadsman.files import own_file
 
 MOST = 3
 """Files put aside that are kept: the newest."""

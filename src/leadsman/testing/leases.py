@@ -6,10 +6,10 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import NamedTuple, Self, TypeVar
 
 from leadsman.errors import LeaseStoreUnreachable
+from leadsman.loop.clock import Clock, system_clock
 from leadsman.nodes.lease.lease import Lease, Member, Terms, checked_keys
 from leadsman.nodes.lease.store import Acquired, Snapshot
 from leadsman.testing.lease_faults import Fault, Script
-from leadsman.timing.clock import Clock, system_clock
 
 T = TypeVar("T")
 

@@ -13,14 +13,16 @@ from leadsman.devices.home import Home, Registered, Surroundings
 from leadsman.devices.roster import Departure, Device, Follower, Phase, Roster, forgetting
 from leadsman.event_bus import EventBus
 from leadsman.events import AppFault, StateFailed, StateWritten
-from leadsman.log_lines import Lines
+from leadsman.loop.clock import system_clock
+from leadsman.loop.slices import Slices
+from leadsman.loop.timers import Timers
 from leadsman.monitoring.health import HealthRecords
 from leadsman.monitoring.heartbeat import Heartbeat, will
 from leadsman.monitoring.outage_reports import OutageReporter
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.link import Access, ClientIdentity
 from leadsman.mqtt.outbox import Outbox
-from leadsman.reading import Reading
+from leadsman.readings.reading import Reading
 from leadsman.registration.telemetry import Telemetry
 from leadsman.resilience import scope
 from leadsman.resilience.environment import Environment
@@ -28,10 +30,8 @@ from leadsman.runtime.calls import SharedResources
 from leadsman.runtime.other_topics import OtherTopics
 from leadsman.runtime.publisher import PublisherContext
 from leadsman.runtime.runner import Runners
-from leadsman.slices import Slices
 from leadsman.text import describe
-from leadsman.timing.clock import system_clock
-from leadsman.timing.timers import Timers
+from leadsman.text.log_lines import Lines
 from leadsman.wiring.life import Life
 from leadsman.wiring.plan import Plan
 

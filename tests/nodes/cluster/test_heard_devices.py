@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman import App, Context, Finds
-from leadsman.doctor.access import access_of
+from leadsman.loop.timers import Timers
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import Topics
 from leadsman.nodes.cluster.heard_devices import IN_ONE, HeardDevices, _pages
@@ -19,7 +19,7 @@ from leadsman.nodes.lease.store import Snapshot
 from leadsman.runtime.found_devices import Family, FoundDevices, Names
 from leadsman.settings.sources import Where
 from leadsman.testing.loop import VirtualLoop
-from leadsman.timing.timers import Timers
+from leadsman.tools.doctor.access import access_of
 from leadsman.wiring.plan import plan_of
 
 TTL = 9.0

@@ -32,9 +32,9 @@ from leadsman.adapters.serial.framing import Framer, LineFramer, Stream
 from leadsman.adapters.serial.rfc2217 import BlockingDevice, ThreadedTransport
 from leadsman.errors import DeviceTimeout, DeviceUnavailable, InvalidType, InvalidValue, LeadsmanError
 from leadsman.extras import check_found, missing
+from leadsman.loop.durations import Duration, human, positive_seconds
+from leadsman.loop.threads import Worker
 from leadsman.text import log_fields
-from leadsman.threads import Worker
-from leadsman.timing.durations import Duration, human, positive_seconds
 
 # One opened port: it collects the received bytes into messages until the device goes away.
 

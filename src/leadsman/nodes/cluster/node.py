@@ -10,6 +10,7 @@ from contextlib import aclosing, suppress
 from typing import Protocol
 
 from leadsman.errors import LeaseError, LeaseStoreUnreachable
+from leadsman.loop.clock import Clock
 from leadsman.nodes.cluster.hearing import Hearings, is_heard
 from leadsman.nodes.cluster.held_leases import HeldLeases
 from leadsman.nodes.cluster.leftover import LeftoverShards
@@ -18,7 +19,6 @@ from leadsman.nodes.cluster.shards import Pool, missing_labels
 from leadsman.nodes.lease.fence import RENEW_AT
 from leadsman.nodes.lease.lease import Lease, Member, Terms
 from leadsman.nodes.lease.store import LeaseStore, Snapshot
-from leadsman.timing.clock import Clock
 
 RETRY_AT = 0.05
 """A node asks again after this part of the TTL when the engine did not answer: 0.75 s at 15 s."""

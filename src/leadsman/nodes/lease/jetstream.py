@@ -15,8 +15,8 @@ from leadsman.errors import LeaseError
 from leadsman.nodes.lease.jetstream_bucket import OPENING, Bucket, Entry, in_batches
 from leadsman.nodes.lease.lease import Lease, Member, Terms, checked_keys, is_owner, read_member
 from leadsman.nodes.lease.store import Acquired, Snapshot
-from leadsman.redaction import SecretValue
 from leadsman.text import clean
+from leadsman.text.redaction import SecretValue
 
 GATHER = 0.05
 """Seconds for which changes are gathered."""

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from leadsman.errors import InvalidValue, LeaseError, LeaseStoreRefused, LeaseStoreUnreachable, TermsDiffer
 from leadsman.extras import missing
 from leadsman.nodes.lease.lease import Terms
-from leadsman.redaction import SecretValue, address_of
+from leadsman.text.redaction import SecretValue, address_of
 
 try:
     import nats

@@ -12,8 +12,8 @@ from leadsman.errors import LeaseError
 from leadsman.nodes.lease.lease import Lease, Member, Terms, checked_keys, read_member
 from leadsman.nodes.lease.postgres_connection import PostgresConnection, Row
 from leadsman.nodes.lease.store import Acquired, Snapshot
-from leadsman.redaction import SecretValue, address_of
 from leadsman.text import clean
+from leadsman.text.redaction import SecretValue, address_of
 
 _LOCK = 0x6C656173
 """The advisory lock under which the schema is made: the letters ``leas``."""

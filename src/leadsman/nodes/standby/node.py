@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from leadsman.errors import BrokerError, NotListening
-from leadsman.log_lines import left_out_before, others
+from leadsman.loop.clock import Clock, rfc3339
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Connect, Connection, ConnectionListener, Connector
 from leadsman.mqtt.link import Access
@@ -49,7 +49,7 @@ from leadsman.nodes.standby.observer import Observer
 from leadsman.nodes.standby.report import Role, StandbyReport
 from leadsman.nodes.standby.session import OwnedConnection, Relay
 from leadsman.text import clean, log_fields
-from leadsman.timing.clock import Clock, rfc3339
+from leadsman.text.log_lines import left_out_before, others
 
 SHORTEST_WAIT = 0.001
 """Seconds. The clock of the machine goes on while the host sleeps, that of the loop does not."""

@@ -15,6 +15,7 @@ from leadsman.errors import (
     SubscriptionRefused,
     TlsRefused,
 )
+from leadsman.loop.clock import Clock
 from leadsman.mqtt import connection_state
 from leadsman.mqtt.connection import Connect, Connection, Connector, Received
 from leadsman.mqtt.connection_state import ConnectionState
@@ -26,7 +27,6 @@ from leadsman.nodes.standby.renewal import read_renewal
 from leadsman.nodes.standby.report import StandbyReport
 from leadsman.nodes.status import is_online
 from leadsman.text import clean, describe, log_fields
-from leadsman.timing.clock import Clock
 
 SETTLE = 0.25
 """Seconds from the last SUBACK until all that the broker retains is heard: brokers send it at once, but not in a

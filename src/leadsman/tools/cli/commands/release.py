@@ -1,0 +1,28 @@
+"""``leadsman release``: has held devices polled again."""
+
+import argparse
+
+from leadsman.tools.cli.arguments import DEVICE, LIVE, Command
+from leadsman.tools.cli.remote import ask, running_app, sender
+from leadsman.tools.cli.tables import say
+
+
+def run(options: argparse.Namespace) -> int:
+    """Release held devices, so that they are polled again."""
+    brokers, prefix = running_app(options)
+    for device in options.device:
+        ask(brokers, f"{prefix}/{device}/release/set", {"by": sender()}, options.timeout)
+        say(f"{device}: released")
+    return 0
+
+
+COMMAND = Command(
+    run,
+    "Releases a held device: it is polled at once, its counters start again, and its circuit is closed.",
+    (
+        "leadsman release house:app --device boiler",
+        "leadsman release --prefix house --device boiler",
+    ),
+    "",
+    (*LIVE, DEVICE),
+)

@@ -1,0 +1,291 @@
+"""``leadsman simulate``: runs a user's app for a simulated day, and shows what each policy would have lost."""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from leadsman.errors import ConfigurationError, LeadsmanError
+from leadsman.loop.durations import human
+from leadsman.monitoring.log_format import wants_colour
+from leadsman.text import clean, describe
+from leadsman.tools.cli.arguments import ONLY_DEVICE, TARGET_ALONE, Command, UsageError, argument, duration, moment
+from leadsman.tools.cli.exit_codes import ASSERTION_FAILED
+from leadsman.tools.cli.tables import json_text
+from leadsman.tools.cli.target import load_target, sources_of
+from leadsman.tools.simulation.advice import Compared, advice
+from leadsman.tools.simulation.assertion import Condition, condition_of, figures_in, shown
+from leadsman.tools.simulation.days import BROKER, WEATHERS
+from leadsman.tools.simulation.outcome import Figures, Outcome, Stage, named
+from leadsman.tools.simulation.picture import picture
+from leadsman.tools.simulation.strips import BLOCKS, Pen, strips
+from leadsman.tools.simulation.variant import AS_WRITTEN, USUAL, Variant, variant_of
+
+PATIENCE = 1.0
+"""Seconds before progress is shown."""
+YEARS = range(1971, 3000)
+"""Years in which a simulation may begin."""
+LONGEST = 31 * 86_400.0
+"""Seconds of a simulation."""
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run an app for a simulated day, show the day, and check the assertions."""
+    from leadsman.tools.simulation.simulator import Wish, firsts, simulate, stage_of  # the help does not wait for it
+
+    app, where = load_target(options.target), sources_of(options)
+    conditions, variants = _read(options)
+    if not 60 <= options.length <= LONGEST:
+        raise UsageError(f"--for is {options.length:g} s; simulate between a minute and 31 days")
+    if options.begins is not None and options.begins.year not in YEARS:
+        raise UsageError(f"--begins is in the year {options.begins.year}; write one from 1971 to 2999")
+    weather = WEATHERS[options.day]
+    wish = Wish(
+        app,
+        where,
+        weather,
+        options.length,
+        options.seed,
+        tuple(options.device or ()),
+        tuple(options.stand_in),
+        options.begins,
+    )
+    _check_writable(options.svg)
+    stage = stage_of(wish)
+    pairs = [(each, variants[first]) for each, first in zip(variants, firsts(wish, variants), strict=True)]
+    variants = [each for each, first in pairs if each is first]
+    with Progress(len(variants)) as progress:
+        outcomes = [simulate(wish, stage, each, progress.of(each.name)) for each in variants]
+    if conditions and not outcomes[0].figures.slots:
+        raise UsageError(
+            f"--assert proves nothing: from {stage.begins:%Y-%m-%d %H:%M} {stage.begins.tzname()} no poll came due and "
+            f"ended within {human(stage.length)}; write a longer --for, or another --begins"
+        )
+    advised = advice([Compared(each.policy, each.figures) for each in outcomes])
+    advised += [
+        f"{each.name} changes nothing: it is '{first.name}' again." for each, first in pairs if each is not first
+    ]
+    if options.svg is not None:
+        _write(options.svg, picture(stage, outcomes, advised))
+    if options.json:
+        print(json_text(_document(stage, outcomes, advised, conditions), indent=2))
+    else:
+        print(strips(stage, outcomes, [*advised, *_remarks(stage)], _pen()))
+    return _judged(conditions, outcomes[0], quiet=options.json)
+
+
+def _read(options: argparse.Namespace) -> tuple[list[tuple[str, Condition]], list[Variant]]:
+    """The assertions and the policies of the command line."""
+    try:
+        conditions = [(text, condition_of(text)) for text in options.assertions]
+        given = options.policy or (() if conditions else USUAL)
+        return conditions, [AS_WRITTEN, *(variant_of(text) for text in given)]
+    except ConfigurationError as error:
+        raise UsageError(str(error)) from None
+
+
+def _pen() -> Pen:
+    try:
+        BLOCKS.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return Pen(colour=wants_colour(sys.stdout, os.environ), blocks=False)
+    return Pen(colour=wants_colour(sys.stdout, os.environ), blocks=True)
+
+
+def _remarks(stage: Stage) -> list[str]:
+    """What a reader must know about how this was made."""
+    remarks = []
+    if stage.stand_ins:
+        remarks.append(
+            f"Readings of {_list(stage.stand_ins)} were made up: without a twin the handler is not called. "
+            "App(…, twins=…) gives the app twins."
+        )
+    if stage.stopping:
+        remarks.append(
+            f"A failure of {_list(stage.stopping)} would have ended the app (on_failure='stop'); "
+            "the simulation went on."
+        )
+    if stage.zoneless:
+        remarks.append(
+            "Schedules without a zone are in UTC here, and in the zone of the host in the app: "
+            f"{_list(stage.zoneless)}. Cron(…, zone='Europe/Berlin') makes them the same everywhere."
+        )
+    return remarks
+
+
+def _list(devices: Sequence[str]) -> str:
+    return ", ".join(devices) if len(devices) <= 5 else f"{len(devices)} devices"
+
+
+def _judged(conditions: Sequence[tuple[str, Condition]], written: Outcome, *, quiet: bool) -> int:
+    """Say which assertions hold for the app as it is written. Returns the exit code."""
+    failed = False
+    for text, condition in conditions:
+        holds = condition.holds(written.figures)
+        values = ", ".join(f"{name} is {shown(name, getattr(written.figures, name))}" for name in figures_in(condition))
+        if not (quiet and holds):
+            print(f"{'holds' if holds else 'FAILS'}: {text}  ({values})", file=sys.stderr if not holds else sys.stdout)
+        failed |= not holds
+    return ASSERTION_FAILED if failed else 0
+
+
+def _document(
+    stage: Stage, outcomes: Sequence[Outcome], advised: Sequence[str], conditions: Sequence[tuple[str, Condition]]
+) -> dict[str, Any]:
+    """All of it as JSON. Times are seconds since the start."""
+    return {
+        "app": stage.app,
+        "day": stage.title,
+        "begins": stage.begins.isoformat(),
+        "length": stage.length,
+        "seed": stage.seed,
+        "devices": list(stage.devices),
+        "stand_ins": list(stage.stand_ins),
+        "schedules_in_utc": list(stage.zoneless),
+        "faults": [
+            {
+                "of": "broker" if each.wire == BROKER else each.wire,
+                **{key: getattr(each, key) for key in ("begin", "end", "silent")},
+            }
+            for each in stage.plan.faults
+        ],
+        "clock_steps": [each._asdict() for each in stage.plan.steps],
+        "policies": [
+            {
+                "policy": named(stage, each),
+                **each.figures._asdict(),
+                "devices": {
+                    day.device: {
+                        "slots": day.slots,
+                        "readings": day.readings,
+                        "lost": dict(day.lost),
+                        "calls": day.calls,
+                        "failed": day.failures,
+                        "gaps": [gap._asdict() for gap in day.gaps],
+                    }
+                    for day in each.days
+                },
+            }
+            for each in outcomes
+        ],
+        "advice": list(advised),
+        "assertions": [
+            {"assertion": text, "holds": condition.holds(outcomes[0].figures)} for text, condition in conditions
+        ],
+    }
+
+
+def _check_writable(path: Path | None) -> None:
+    """Say now, and not after the simulation, that a picture cannot be written."""
+    if path is not None and (path.is_dir() or not path.parent.is_dir()):
+        reason = "it is a directory" if path.is_dir() else f"there is no directory {clean(str(path.parent))}"
+        raise LeadsmanError(f"--svg {clean(str(path))}: {reason}")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, "utf-8", newline="\n")
+    except OSError as error:
+        raise LeadsmanError(f"--svg {clean(str(path))}: {describe(error)}") from None
+
+
+class Progress:
+    """A line on a terminal that says what is simulated, after the first second; nothing elsewhere."""
+
+    def __init__(self, runs: int) -> None:
+        self._runs = runs
+        self._run = 0
+        self._stream = sys.stderr
+        self._wanted = sys.stderr.isatty()
+        self._began = time.monotonic()
+        self._said = ""
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._say("")
+
+    def of(self, policy: str) -> "_Run":
+        """For the next policy."""
+        self._run += 1
+        return _Run(self, f"policy {self._run} of {self._runs}, {clean(policy)[:40]}")
+
+    def show(self, text: str) -> None:
+        """Show a text, once a second is over."""
+        if self._wanted and time.monotonic() - self._began >= PATIENCE:
+            self._say(text)
+
+    def _say(self, text: str) -> None:
+        if text != self._said:
+            self._stream.write(f"\r\x1b[K{text}")
+            self._stream.flush()
+            self._said = text
+
+
+class _Run:
+    def __init__(self, progress: Progress, what: str) -> None:
+        self._progress = progress
+        self._what = what
+
+    def __call__(self, share: float) -> None:
+        self._progress.show(f"simulating {self._what}: {share:.0%}")
+
+
+COMMAND = Command(
+    run,
+    "Runs the app on virtual time, with adapters, devices and the broker that fail as the day and "
+    "the seed say, and shows for each policy how long there was no reading, and how many calls that "
+    "took. Nothing real is touched: no device, no network, no state. Same seed, same result.",
+    (
+        "leadsman simulate house:app",
+        "leadsman simulate house:app --day flaky --policy 'retry=3, circuit_breaker=5'",
+        "leadsman simulate house:app --svg day.svg --seed 7",
+        "leadsman simulate house:app --assert 'gap_p99 < 10m and attempts < 4000'",
+    ),
+    f"figures for --assert:\n  {', '.join(Figures._fields)}\n\n"
+    "Exits with 0 if all assertions hold, 4 if one does not, 1 if the app cannot be simulated.",
+    (
+        *TARGET_ALONE,
+        argument(
+            "--policy",
+            "compare with this policy (can be repeated): retry=3, UNTIL_NEXT_POLL, a name of the settings or a "
+            "family, the notation of a policy file, each with circuit_breaker=, recovery=, budget=, within= or "
+            "overrun= (default: three usual ones)",
+            metavar="POLICY",
+            action="append",
+        ),
+        argument("--day", "quiet, flaky or outages (default: outages)", choices=tuple(WEATHERS), default="outages"),
+        argument("--seed", "another day of the same kind (default: 1)", metavar="N", type=int, default=1),
+        argument(
+            "--for",
+            "simulate so long (default: 24h)",
+            dest="length",
+            metavar="TIME",
+            type=duration,
+            default=86400.0,
+        ),
+        argument("--begins", "when the day begins, such as 2026-10-25, for clock changes", metavar="TIME", type=moment),
+        ONLY_DEVICE,
+        argument(
+            "--stand-in",
+            "do not call the handler of this device, and make up its readings; all for all (can be repeated)",
+            metavar="NAME",
+            action="append",
+            default=[],
+        ),
+        argument(
+            "--assert",
+            "exit with 4 unless this holds for the app as it is written (can be repeated)",
+            dest="assertions",
+            metavar="CONDITION",
+            action="append",
+            default=[],
+        ),
+        argument("--svg", "write a picture to this file", type=Path, metavar="FILE"),
+        argument("--json", "print the JSON document", action="store_true"),
+    ),
+)
