@@ -12,7 +12,9 @@ from leadsman.mqtt.connection import ConnAck
 from leadsman.mqtt.connection_state import SESSION_TAKEN_OVER
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
-from leadsman.mqtt.send_window import BATCH, PAUSE, PUBACK_TIMEOUT, SendWindow
+from leadsman.mqtt.overdue import PUBACK_TIMEOUT
+from leadsman.mqtt.pauses import PAUSE
+from leadsman.mqtt.send_window import BATCH, SendWindow
 from leadsman.mqtt.suspects import FEW, QUIET
 from leadsman.mqtt.window_size import BEHIND, FIRST, LIMITED, MOST
 from leadsman.testing import VirtualLoop

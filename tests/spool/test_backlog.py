@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Dropped, Outbox
-from leadsman.mqtt.send_window import Retained
+from leadsman.mqtt.retained_messages import RetainedMessages
 from leadsman.spool.backlog import DAMAGED, FEW, MOST_DEAD, MOST_ROWS, REPLACED, Backlog, Times
 from leadsman.spool.row import FULL, SUPERSEDED, Evicted, Row, TopicRows
 from leadsman_rigs.examples import examples
@@ -1157,7 +1157,7 @@ class Lives(RuleBasedStateMachine):
     def start(self, *, opens=True):
         self.flying, self.write = {}, None
         self.life = Life(self.disk, self.most, durable=self.durable, run=self.count)
-        self.retained, self.known = Retained(self.life.outbox), {}
+        self.retained, self.known = RetainedMessages(self.life.outbox), {}
         self.opened, self.listed, self.failed = not self.durable, False, False
         if opens:
             self.open()

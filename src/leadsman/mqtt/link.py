@@ -25,7 +25,8 @@ from leadsman.mqtt.connection_state import V5
 from leadsman.mqtt.diagnosis import client_id_in_use, subscription
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
-from leadsman.mqtt.send_window import BATCH, SILENT, SendWindow
+from leadsman.mqtt.overdue import SILENT
+from leadsman.mqtt.send_window import BATCH, SendWindow
 from leadsman.mqtt.suspects import Broken
 from leadsman.mqtt.topics import topic_matches
 from leadsman.text import clean

@@ -15,7 +15,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import NamedTuple
 
 from leadsman.mqtt.message import Message, Receipt
-from leadsman.mqtt.outbox import BURST, NEVER, SETTLED, UNSTORED, Dropped, Item, OnDisk, Outbox, Store, is_unstored
+from leadsman.mqtt.outbox import BURST, Dropped, OnDisk, Outbox, Store
+from leadsman.mqtt.topic_queue import NEVER, SETTLED, UNSTORED, Item, is_unstored
 from leadsman.spool.eviction import FIRST_TIME
 from leadsman.spool.row import EXPIRED, FULL, SUPERSEDED, Evicted, Row, TopicRows
 
