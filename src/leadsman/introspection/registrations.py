@@ -14,13 +14,13 @@ from leadsman.registration.telemetry import Telemetry
 from leadsman.resilience.algebra import Budget, CountBox, FilteredOn, Policy, TimeBox
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.environment import GuardSpec
-from leadsman.resilience.policy import UNTIL_NEXT_POLL, Waits
+from leadsman.resilience.notation import condition_in_words, render
+from leadsman.resilience.policy import UNTIL_NEXT_POLL, Choice, Waits
 from leadsman.resilience.predicate import Constant, IsA
 from leadsman.text import clean
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import Registered
-    from leadsman.resilience.catalogue import Named
 
 
 class Registrations(Collection[str]):
@@ -113,11 +113,9 @@ def _named(each: Telemetry) -> dict[str, object]:
     """The names of the policies of a handler, and when those apply that do not always."""
     if each.policy_name is None:
         return {}
-    among: tuple[Named, ...] = getattr(each.guards.policy, "among", ())  # of a choice of default policies
+    among = each.guards.policy.among if isinstance(each.guards.policy, Choice) else ()
     if all(isinstance(one.condition, Constant) for one in among):
         return {"policy_name": each.policy_name}
-    from leadsman.resilience.words import condition_in_words  # only apps with such policies pay for it
-
     where = {
         one.name: None if isinstance(one.condition, Constant) else condition_in_words(one.condition) for one in among
     }
@@ -168,9 +166,7 @@ def _retries(policy: Policy) -> dict[str, object]:
                 limits[option], policy = policy.limit, policy.inner
         if isinstance(policy, Waits) and policy.scope == "outage":
             return limits | {"backoff": _shown(policy.strategy)}
-    from leadsman.resilience.notation import rendered  # only for policies that the options cannot express
-
-    return {"policy": rendered(whole)}
+    return {"policy": render(whole)}
 
 
 def _publishing(each: Telemetry | Source) -> dict[str, object]:

@@ -16,10 +16,10 @@ from leadsman.resilience.algebra import Budget, CountBox, FilteredOn, Policy, Ti
 from leadsman.resilience.backoff import BackoffStrategy
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.failure import qualified
+from leadsman.resilience.notation import policy_in_words, waits_in_words
 from leadsman.resilience.policy import Waits
 from leadsman.resilience.predicate import IsA
-from leadsman.resilience.words import listed, policy_in_words, waits_in_words
-from leadsman.text import clean, counted
+from leadsman.text import clean, counted, listed
 
 if TYPE_CHECKING:
     from leadsman.registration.finds import Finds

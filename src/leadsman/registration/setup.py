@@ -18,13 +18,13 @@ from leadsman.registration.router import Registration
 from leadsman.registration.telemetry import Telemetry, with_policy
 from leadsman.resilience import scope
 from leadsman.resilience.environment import PolicyOverride
-from leadsman.resilience.policy import Policy, as_policy
+from leadsman.resilience.policy import Named, Policy, as_policy
 from leadsman.settings.rows import SettingRow
 from leadsman.text import log_fields, suggestion
 from leadsman.text.redaction import Public, Secret
 
 if TYPE_CHECKING:
-    from leadsman.resilience.catalogue import Catalogue, Named
+    from leadsman.resilience.catalogue import Catalogue
     from leadsman.settings.endpoint import Endpoint
     from leadsman.settings.load import Loaded
     from leadsman.settings.nodes import ClusterSettings, StandbySettings
@@ -329,7 +329,7 @@ class Setup:
             catalogue.add(named)
         return catalogue
 
-    def name_policy(self, named: "Named") -> None:
+    def name_policy(self, named: Named) -> None:
         """Add a named policy. Raises `InvalidValue` once the settings are loaded."""
         if self._loaded is not None:
             raise InvalidValue(

@@ -15,13 +15,11 @@ from typing import NamedTuple
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, PermanentError, raise_together
 from leadsman.loop.durations import Duration, seconds
-from leadsman.resilience.algebra import Policy, State, as_policy
-from leadsman.resilience.backoff import DEFAULT_BACKOFF, BackoffStrategy, Draw
-from leadsman.resilience.failure import Failure, Property
+from leadsman.resilience.algebra import Policy, as_policy
+from leadsman.resilience.failure import Property
 from leadsman.resilience.notation import duration_of, policy_of, predicate_of
-from leadsman.resilience.policy import DEFAULT_RETRY_ON, exponential, immediate, never
+from leadsman.resilience.policy import DEFAULT_RETRY_ON, Choice, Named, exponential, immediate
 from leadsman.resilience.predicate import Constant, Predicate, is_a, predicate, prop, settled
-from leadsman.resilience.verdict import GiveUp, Verdict
 from leadsman.settings.sources import KNOBS
 from leadsman.text import suggestion
 
@@ -72,64 +70,6 @@ FAMILIES: Mapping[str, Family] = {
     ),
 }
 """Built in. A local bus has no jitter: nobody else is there to collide with, and it is easier to reason about."""
-
-
-class Named(NamedTuple):
-    """A policy with a name."""
-
-    name: str
-    policy: Policy
-    priority: int = 0
-    condition: Predicate = Constant(True)  # a value, never changed
-
-
-class Lookup(Policy):
-    """Stands for a policy that is known by its name, until the settings are loaded."""
-
-    __slots__ = ("name",)
-    name: str
-
-    def __init__(self, name: str) -> None:
-        self._hold(name=name)
-
-
-class Choice(Policy):
-    """The first of several named policies whose predicate matches the failure. State: that of each of them."""
-
-    __slots__ = ("among",)
-    among: tuple[Named, ...]
-
-    def __init__(self, among: Iterable[Named]) -> None:
-        self._hold(among=tuple(sorted(among, key=lambda each: (-each.priority, each.name))))
-
-    def start(self) -> State:
-        return tuple(each.policy.start() for each in self.among)
-
-    def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
-        for number, each in enumerate(self.among):
-            if each.condition.answer(failure) is True:
-                inner, verdict = each.policy.step(state[number], failure, draw)
-                return (*state[:number], inner, *state[number + 1 :]), verdict
-        if failure.request is None:
-            return state, GiveUp("filtered")
-        return state, never().step(None, failure, draw)[1]
-
-    @property
-    def cap(self) -> float:
-        return max((each.policy.cap for each in self.among), default=0.0)
-
-    def jittered_cap(self, fraction: float) -> float:
-        return max((each.policy.jittered_cap(fraction) for each in self.among), default=0.0)
-
-    def pause(self, failure: Failure) -> float | None:
-        for each in self.among:
-            if each.condition.answer(failure) is True:
-                return each.policy.pause(failure)
-        return None
-
-    @property
-    def strategy(self) -> BackoffStrategy:
-        return self.among[0].policy.strategy if self.among else DEFAULT_BACKOFF
 
 
 class Catalogue:

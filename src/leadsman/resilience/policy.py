@@ -31,7 +31,7 @@ import functools
 import math
 from collections.abc import Iterable, Sequence
 from enum import Enum
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from leadsman.errors import InvalidValue, TransientError
 from leadsman.loop.durations import Duration
@@ -51,7 +51,7 @@ from leadsman.resilience.backoff import (
     wait_of,
 )
 from leadsman.resilience.failure import SHORTEST_REQUEST, Failure, RetryRequested, Scope, as_scope
-from leadsman.resilience.predicate import IsA
+from leadsman.resilience.predicate import Constant, IsA, Predicate
 from leadsman.resilience.verdict import GiveUp, Retry, Verdict
 
 __all__ = [
@@ -144,6 +144,64 @@ class Waits(Policy):
     def jittered_cap(self, fraction: float) -> float:
         asked = getattr(self.strategy, "max_delay", None)
         return self.cap if asked is not None else min(self.cap * (1 + fraction), LONGEST)
+
+
+class Named(NamedTuple):
+    """A policy with a name."""
+
+    name: str
+    policy: Policy
+    priority: int = 0
+    condition: Predicate = Constant(True)  # a value, never changed
+
+
+class Lookup(Policy):
+    """Stands for a policy that is known by its name, until the settings are loaded."""
+
+    __slots__ = ("name",)
+    name: str
+
+    def __init__(self, name: str) -> None:
+        self._hold(name=name)
+
+
+class Choice(Policy):
+    """The first of several named policies whose predicate matches the failure. State: that of each of them."""
+
+    __slots__ = ("among",)
+    among: tuple[Named, ...]
+
+    def __init__(self, among: Iterable[Named]) -> None:
+        self._hold(among=tuple(sorted(among, key=lambda each: (-each.priority, each.name))))
+
+    def start(self) -> State:
+        return tuple(each.policy.start() for each in self.among)
+
+    def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
+        for number, each in enumerate(self.among):
+            if each.condition.answer(failure) is True:
+                inner, verdict = each.policy.step(state[number], failure, draw)
+                return (*state[:number], inner, *state[number + 1 :]), verdict
+        if failure.request is None:
+            return state, GiveUp("filtered")
+        return state, Never().step(None, failure, draw)[1]
+
+    @property
+    def cap(self) -> float:
+        return max((each.policy.cap for each in self.among), default=0.0)
+
+    def jittered_cap(self, fraction: float) -> float:
+        return max((each.policy.jittered_cap(fraction) for each in self.among), default=0.0)
+
+    def pause(self, failure: Failure) -> float | None:
+        for each in self.among:
+            if each.condition.answer(failure) is True:
+                return each.policy.pause(failure)
+        return None
+
+    @property
+    def strategy(self) -> BackoffStrategy:
+        return self.among[0].policy.strategy if self.among else DEFAULT_BACKOFF
 
 
 def immediate() -> Policy:
