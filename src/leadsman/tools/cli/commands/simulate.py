@@ -17,7 +17,7 @@ from leadsman.tools.cli.exit_codes import ASSERTION_FAILED
 from leadsman.tools.cli.tables import json_text
 from leadsman.tools.cli.target import load_target, sources_of
 from leadsman.tools.simulation.advice import Compared, advice
-from leadsman.tools.simulation.assertion import Condition, condition_of, figures_in, shown
+from leadsman.tools.simulation.assertion import Assertion, shown
 from leadsman.tools.simulation.days import BROKER, WEATHERS
 from leadsman.tools.simulation.outcome import Figures, Outcome, Stage, named
 from leadsman.tools.simulation.picture import picture
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
     from leadsman.tools.simulation.simulator import Wish, firsts, simulate, stage_of  # the help does not wait for it
 
     app, where = load_target(options.target), sources_of(options)
-    conditions, variants = _read(options)
+    assertions, variants = _read(options)
     if not 60 <= options.length <= LONGEST:
         raise UsageError(f"--for is {options.length:g} s; simulate between a minute and 31 days")
     if options.begins is not None and options.begins.year not in YEARS:
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
     variants = [each for each, first in pairs if each is first]
     with Progress(len(variants)) as progress:
         outcomes = [simulate(wish, stage, each, progress.of(each.name)) for each in variants]
-    if conditions and not outcomes[0].figures.slots:
+    if assertions and not outcomes[0].figures.slots:
         raise UsageError(
             f"--assert proves nothing: from {stage.begins:%Y-%m-%d %H:%M} {stage.begins.tzname()} no poll came due and "
             f"ended within {human(stage.length)}; write a longer --for, or another --begins"
@@ -71,18 +71,18 @@ def run(options: argparse.Namespace) -> int:
     if options.svg is not None:
         _write(options.svg, picture(stage, outcomes, advised))
     if options.json:
-        print(json_text(_document(stage, outcomes, advised, conditions), indent=2))
+        print(json_text(_document(stage, outcomes, advised, assertions), indent=2))
     else:
         print(strips(stage, outcomes, [*advised, *_remarks(stage)], _pen()))
-    return _judged(conditions, outcomes[0], quiet=options.json)
+    return _judged(assertions, outcomes[0], quiet=options.json)
 
 
-def _read(options: argparse.Namespace) -> tuple[list[tuple[str, Condition]], list[Variant]]:
+def _read(options: argparse.Namespace) -> tuple[list[Assertion], list[Variant]]:
     """The assertions and the policies of the command line."""
     try:
-        conditions = [(text, condition_of(text)) for text in options.assertions]
-        given = options.policy or (() if conditions else USUAL)
-        return conditions, [AS_WRITTEN, *(variant_of(text) for text in given)]
+        assertions = [Assertion(text) for text in options.assertions]
+        given = options.policy or (() if assertions else USUAL)
+        return assertions, [AS_WRITTEN, *(variant_of(text) for text in given)]
     except ConfigurationError as error:
         raise UsageError(str(error)) from None
 
@@ -120,20 +120,23 @@ def _list(devices: Sequence[str]) -> str:
     return ", ".join(devices) if len(devices) <= 5 else f"{len(devices)} devices"
 
 
-def _judged(conditions: Sequence[tuple[str, Condition]], written: Outcome, *, quiet: bool) -> int:
+def _judged(assertions: Sequence[Assertion], written: Outcome, *, quiet: bool) -> int:
     """Say which assertions hold for the app as it is written. Returns the exit code."""
     failed = False
-    for text, condition in conditions:
-        holds = condition.holds(written.figures)
-        values = ", ".join(f"{name} is {shown(name, getattr(written.figures, name))}" for name in figures_in(condition))
+    for each in assertions:
+        holds = each.holds(written.figures)
+        values = ", ".join(f"{name} is {shown(name, getattr(written.figures, name))}" for name in each.figures)
         if not (quiet and holds):
-            print(f"{'holds' if holds else 'FAILS'}: {text}  ({values})", file=sys.stderr if not holds else sys.stdout)
+            print(
+                f"{'holds' if holds else 'FAILS'}: {each.text}  ({values})",
+                file=sys.stderr if not holds else sys.stdout,
+            )
         failed |= not holds
     return ASSERTION_FAILED if failed else 0
 
 
 def _document(
-    stage: Stage, outcomes: Sequence[Outcome], advised: Sequence[str], conditions: Sequence[tuple[str, Condition]]
+    stage: Stage, outcomes: Sequence[Outcome], advised: Sequence[str], assertions: Sequence[Assertion]
 ) -> dict[str, Any]:
     """All of it as JSON. Times are seconds since the start."""
     return {
@@ -172,9 +175,7 @@ def _document(
             for each in outcomes
         ],
         "advice": list(advised),
-        "assertions": [
-            {"assertion": text, "holds": condition.holds(outcomes[0].figures)} for text, condition in conditions
-        ],
+        "assertions": [{"assertion": each.text, "holds": each.holds(outcomes[0].figures)} for each in assertions],
     }
 
 
