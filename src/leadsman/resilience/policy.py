@@ -302,5 +302,33 @@ def from_options(
         return _compiled.__wrapped__(retries, tuple(kinds), backoff, budget, within)
 
 
+class RetryOptions(NamedTuple):
+    """What `from_options` takes."""
+
+    retries: int | Until
+    kinds: tuple[type[Exception], ...]
+    backoff: BackoffStrategy
+    budget: float = math.inf
+    within: float = math.inf
+
+
+def options_of(policy: Policy) -> RetryOptions | None:
+    """The options that `from_options` converts into this policy; None if there are none."""
+    retries: int | Until = UNTIL_NEXT_POLL
+    if isinstance(policy, CountBox) and policy.scope == "cycle":
+        retries, policy = policy.limit, policy.inner
+    if not isinstance(policy, FilteredOn) or not isinstance(policy.condition, IsA):
+        return None
+    kinds, policy = policy.condition.kinds, policy.inner
+    within = budget = math.inf
+    if isinstance(policy, TimeBox) and policy.scope == "outage":
+        within, policy = policy.limit, policy.inner
+    if isinstance(policy, Budget) and policy.scope == "outage":
+        budget, policy = policy.limit, policy.inner
+    if not isinstance(policy, Waits) or policy.scope != "outage":
+        return None
+    return RetryOptions(retries, kinds, policy.strategy, budget, within)
+
+
 ONCE = from_options()
 """No retries."""
