@@ -1,10 +1,9 @@
 import math
 
-from leadsman.resilience.decision import FailureStreak, decide, given_up
+from leadsman.resilience.decision import FailureStreak, RetryTokenBucket, decide, given_up
 from leadsman.resilience.failure import Failure, RetryRequested
 from leadsman.resilience.policy import GiveUp, Retry, exponential, immediate, never, periodic
 from leadsman.resilience.predicate import is_a
-from leadsman.resilience.sharing import RetryTokenBucket
 
 NOW = 1000.0
 

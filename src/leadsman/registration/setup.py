@@ -16,8 +16,7 @@ from leadsman.registration.injection import Dependency, fill, settings_dependenc
 from leadsman.registration.registry import Registry, ask_user
 from leadsman.registration.router import Registration
 from leadsman.registration.telemetry import Telemetry, with_policy
-from leadsman.resilience import scope
-from leadsman.resilience.environment import PolicyOverride
+from leadsman.resilience.overrides import IN_HANDLER, PolicyOverride, block
 from leadsman.resilience.policy import Named, Policy, as_policy
 from leadsman.settings.rows import SettingRow
 from leadsman.text import log_fields, suggestion
@@ -351,10 +350,10 @@ class Setup:
     def override(self, given: Policy | str, devices: Sequence[str] | None) -> Iterator[None]:
         """See `App.retrying`."""
         policy = self.policy(given)
-        if scope.IN_HANDLER.get():
+        if IN_HANDLER.get():
             if devices is not None:
                 raise InvalidValue("retrying: in a handler it governs the failures of its own block; leave devices out")
-            with scope.block(policy):
+            with block(policy):
                 yield
             return
         polled = self.registry.telemetries

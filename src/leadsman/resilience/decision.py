@@ -8,12 +8,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from leadsman.resilience import scope
+from leadsman.resilience import overrides
 from leadsman.resilience.algebra import Policy, State
 from leadsman.resilience.backoff import Draw
 from leadsman.resilience.failure import Failure
-from leadsman.resilience.scope import States
-from leadsman.resilience.sharing import RetryTokenBucket
+from leadsman.resilience.overrides import States
 from leadsman.resilience.verdict import GiveUp, Verdict
 
 Document = Mapping[str, Any]
@@ -103,6 +102,32 @@ def as_state(value: object) -> State:
     return tuple(as_state(each) for each in value) if isinstance(value, list | tuple) else value
 
 
+class RetryTokenBucket:
+    """A budget of retries for all handlers of one adapter. A retry takes a token; a first call that succeeds returns
+    one back.
+
+    Args:
+        capacity: the number of tokens at the start, and the most there can be.
+    """
+
+    __slots__ = ("capacity", "left")
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.left = capacity
+
+    def take(self) -> bool:
+        """Take a token. False if none is left."""
+        if self.left == 0:
+            return False
+        self.left -= 1
+        return True
+
+    def give_back(self) -> None:
+        """Return a token, up to the capacity."""
+        self.left = min(self.capacity, self.left + 1)
+
+
 class Decision(NamedTuple):
     """What follows from a failed call."""
 
@@ -153,7 +178,7 @@ def decide(
     """
     policies = tuple(policies)
     try:
-        state, others, verdict = scope.step(policies, streak.policy, streak.state, streak.others, failure, draw)
+        state, others, verdict = overrides.step(policies, streak.policy, streak.state, streak.others, failure, draw)
     except Exception as fault:
         failure.on_strategy_error(streak.policy, fault)
         return Decision(streak, GiveUp("fault"))

@@ -24,17 +24,16 @@ from typing import Generic, TypeVar
 from leadsman.errors import Abandoned
 from leadsman.events import AppFault, AttemptFailed
 from leadsman.loop.tasks import forget_cancellations
-from leadsman.resilience import scope
+from leadsman.resilience import overrides
 from leadsman.resilience.algebra import Policy
 from leadsman.resilience.backoff import wait_of
 from leadsman.resilience.breaker import Outcome, Permit, unchanging
-from leadsman.resilience.circuit_guard import PASS, CircuitGuard
+from leadsman.resilience.circuit import PASS, CircuitGuard
 from leadsman.resilience.deadline import GRACE
 from leadsman.resilience.decision import Decision, Document, FailureStreak, decide, given_up, streak_from_json
 from leadsman.resilience.environment import Caller, Environment, GuardSpec, Snapshot
 from leadsman.resilience.failure import Failure, RetryRequested, sifted
-from leadsman.resilience.guards import BusLock, SlowWatch, ThreadGuard, guarded
-from leadsman.resilience.sharing import NO_SHARED_GUARDS, SharedGuards
+from leadsman.resilience.guards import NO_SHARED_GUARDS, BusLock, SharedGuards, SlowWatch, ThreadGuard, guarded
 from leadsman.resilience.verdict import GiveUp, Verdict
 
 T = TypeVar("T", covariant=True)
@@ -233,7 +232,7 @@ class Execution(Generic[T]):
                 self._fast_path = False
                 if self._streak is None:  # the first failure, or a source has given readings since the last one
                     self._streak = self._begun()
-                policies, error = scope.taken(error), sifted(error)
+                policies, error = overrides.taken(error), sifted(error)
                 verdict = self._judge(error, self._streak, policies)
                 if isinstance(verdict, GiveUp):
                     raise error

@@ -19,6 +19,9 @@ from leadsman.resilience.backoff import Draw
 from leadsman.resilience.failure import Failure
 from leadsman.resilience.verdict import GiveUp, Verdict
 
+PolicyOverride = list[tuple[frozenset[str] | None, Policy]]
+"""Policies that temporarily override the handlers' own; the last one is asked first. Each applies to some names, or to
+all."""
 IN_HANDLER: ContextVar[bool] = ContextVar("leadsman_in_handler", default=False)
 """Whether a poll or a source called the code that runs."""
 

@@ -5,9 +5,8 @@ from tests.resilience.callers import Recorder
 
 from leadsman import CircuitBreaker
 from leadsman.resilience.breaker import CLOSED, Closed, Outcome
-from leadsman.resilience.circuit_guard import PASS, CircuitGuard
+from leadsman.resilience.circuit import PASS, CircuitGuard, SharedCircuit
 from leadsman.resilience.failure import ignore_error
-from leadsman.resilience.sharing import SharedCircuit
 
 LEASE = 65.0
 
