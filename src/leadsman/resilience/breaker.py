@@ -133,7 +133,7 @@ def _recovery(value: object) -> float | BackoffStrategy | None:
     return as_backoff(value, "recovery")
 
 
-class Outcome(Enum):
+class CycleOutcome(Enum):
     """How an admitted cycle ended."""
 
     SUCCEEDED = "succeeded"
@@ -242,7 +242,7 @@ def settle(
     rule: CircuitBreaker,
     circuit: Circuit,
     permit: Permit,
-    outcome: Outcome,
+    outcome: CycleOutcome,
     now: float,
     on_strategy_error: OnStrategyError = ignore_error,
 ) -> Circuit:
@@ -251,14 +251,14 @@ def settle(
     if permit.generation != circuit.generation:
         return circuit
     match circuit, outcome:
-        case Closed(), Outcome.SUCCEEDED | Outcome.FAILED:
-            closed = _counted(rule, circuit, failed=outcome is Outcome.FAILED)
+        case Closed(), CycleOutcome.SUCCEEDED | CycleOutcome.FAILED:
+            closed = _counted(rule, circuit, failed=outcome is CycleOutcome.FAILED)
             if closed.failures < rule.threshold:
                 return closed
             until = now + rule.open_for(1, on_strategy_error)
             return Open(circuit.generation + 1, closed.failures, now, 1, refusals_of(rule), until)
-        case Disabled(), Outcome.SUCCEEDED | Outcome.FAILED:
-            return circuit._replace(failures=circuit.failures + 1 if outcome is Outcome.FAILED else 0)
+        case Disabled(), CycleOutcome.SUCCEEDED | CycleOutcome.FAILED:
+            return circuit._replace(failures=circuit.failures + 1 if outcome is CycleOutcome.FAILED else 0)
         case HalfOpen(), _ if permit.number in (number for number, _ in circuit.out):
             return _settle_probe(rule, circuit, permit, outcome, now, on_strategy_error)
     return circuit
@@ -337,19 +337,19 @@ def _settle_probe(
     rule: CircuitBreaker,
     circuit: HalfOpen,
     permit: Permit,
-    outcome: Outcome,
+    outcome: CycleOutcome,
     now: float,
     on_strategy_error: OnStrategyError,
 ) -> Circuit:
     out = tuple(probe for probe in circuit.out if probe[0] != permit.number)
     match outcome:
-        case Outcome.ABANDONED:
+        case CycleOutcome.ABANDONED:
             return circuit._replace(out=out)
-        case Outcome.FAILED:
+        case CycleOutcome.FAILED:
             failures, opens = circuit.failures + 1, circuit.opens + 1
             until = now + rule.open_for(opens, on_strategy_error)
             return Open(circuit.generation + 1, failures, circuit.since, opens, refusals_of(rule), until)
-        case Outcome.SUCCEEDED:
+        case CycleOutcome.SUCCEEDED:
             succeeded = circuit.succeeded + 1
             if succeeded >= rule.successes:
                 return Closed(circuit.generation + 1)

@@ -43,7 +43,7 @@ _HTTP = (
 _DAV_NEVER = is_a(PermanentError) | _BASES.in_("caldav.lib.error.AuthorizationError", "caldav.lib.error.NotFoundError")
 
 
-class Family(NamedTuple):
+class RetryFamily(NamedTuple):
     """How operations of one kind are repeated. Waits in seconds; `jitter` is a fraction, or a mode of `Jitter`."""
 
     max_attempts: int
@@ -57,15 +57,15 @@ class Family(NamedTuple):
     """Whether a server may ask for longer waits."""
 
 
-FAMILIES: Mapping[str, Family] = {
-    "worker": Family(3, 1.0, 10.0, "equal"),
-    "storage": Family(5, 0.5, 5.0, 0.0),
-    "scheduler": Family(3, 1.0, 8.0, "equal"),
-    "api": Family(4, 1.0, 15.0, "equal"),
-    "ble": Family(4, 2.0, 60.0, 0.2, _TRANSIENT | (_BASES == "bleak.exc.BleakError")),
-    "serial": Family(5, 0.5, 5.0, 0.0),
-    "http": Family(4, 1.0, 15.0, "equal", ~_REFUSED & _HTTP, obeys_retry_after=True),
-    "caldav": Family(
+FAMILIES: Mapping[str, RetryFamily] = {
+    "worker": RetryFamily(3, 1.0, 10.0, "equal"),
+    "storage": RetryFamily(5, 0.5, 5.0, 0.0),
+    "scheduler": RetryFamily(3, 1.0, 8.0, "equal"),
+    "api": RetryFamily(4, 1.0, 15.0, "equal"),
+    "ble": RetryFamily(4, 2.0, 60.0, 0.2, _TRANSIENT | (_BASES == "bleak.exc.BleakError")),
+    "serial": RetryFamily(5, 0.5, 5.0, 0.0),
+    "http": RetryFamily(4, 1.0, 15.0, "equal", ~_REFUSED & _HTTP, obeys_retry_after=True),
+    "caldav": RetryFamily(
         4, 1.0, 15.0, "equal", ~_REFUSED & ~_DAV_NEVER & (_HTTP | (_BASES == "caldav.lib.error.DAVError"))
     ),
 }
@@ -177,7 +177,7 @@ class Catalogue:
             self.named[named.name] = named
         raise_together(faults)
 
-    def _family(self, name: str, value: Mapping[str, object]) -> Family:
+    def _family(self, name: str, value: Mapping[str, object]) -> RetryFamily:
         family = FAMILIES[name]
         for knob, given in value.items():
             path = ("retry", name, knob)
@@ -214,14 +214,14 @@ CATALOGUE: ContextVar[Catalogue | None] = ContextVar("leadsman_catalogue", defau
 """That of the running app, for whatever runs in it."""
 
 
-def made_of(family: Family, also: tuple[type[Exception], ...] = ()) -> Policy:
+def made_of(family: RetryFamily, also: tuple[type[Exception], ...] = ()) -> Policy:
     """The policy of a family: exponential waits from its shortest to its longest one."""
     passing = family.passing | is_a(*also) if also else family.passing
     waits = _waits(family).obey_retry_after() if family.obeys_retry_after else _waits(family)
     return waits.only_when(passing).max_retries(family.max_attempts - 1)
 
 
-def _waits(family: Family) -> Policy:
+def _waits(family: RetryFamily) -> Policy:
     """The waits are spread above the shortest one, the first wait too, so that callers who failed together ask again
     apart."""
     low, high, jitter = family.min_wait, family.max_wait, family.jitter
@@ -250,7 +250,7 @@ def check_bounds(bounds: Mapping[str, object]) -> None:
     _changed(FAMILIES["worker"], given, ordered="min_wait" in given and "max_wait" in given)
 
 
-def _changed(family: Family, knobs: Mapping[str, object], *, ordered: bool = True) -> Family:
+def _changed(family: RetryFamily, knobs: Mapping[str, object], *, ordered: bool = True) -> RetryFamily:
     for knob, value in knobs.items():
         if knob == "max_attempts":
             if isinstance(value, bool) or not isinstance(value, int):

@@ -22,11 +22,11 @@ from leadsman.resilience.breaker import (
     Circuit,
     CircuitBreaker,
     Closed,
+    CycleOutcome,
     Disabled,
     Isolated,
     OnStrategyError,
     Open,
-    Outcome,
     Permit,
 )
 from leadsman.resilience.decision import Document
@@ -120,14 +120,14 @@ class CircuitGuard:
         self.moved(circuit)
         return permit
 
-    def outcome_of(self, error: BaseException) -> Outcome:
+    def outcome_of(self, error: BaseException) -> CycleOutcome:
         """How a cycle that ended with this error counts."""
         if not isinstance(error, Exception) or isinstance(error, RetryRequested | NoFreeThread):
-            return Outcome.ABANDONED
+            return CycleOutcome.ABANDONED
         ignored = self._rule is not None and matches(error, self._rule.ignore)
-        return Outcome.ABANDONED if ignored else Outcome.FAILED
+        return CycleOutcome.ABANDONED if ignored else CycleOutcome.FAILED
 
-    def settle(self, permit: Permit, outcome: Outcome, on_strategy_error: OnStrategyError) -> None:
+    def settle(self, permit: Permit, outcome: CycleOutcome, on_strategy_error: OnStrategyError) -> None:
         """Report how an admitted cycle ended. `on_strategy_error` is called if the strategy of `recovery` raises."""
         if self._rule is None and self.state is CLOSED:
             return
@@ -221,13 +221,18 @@ class SharedCircuit:
         return permit
 
     def settle(
-        self, member: CircuitGuard, permit: Permit, outcome: Outcome, now: float, on_strategy_error: OnStrategyError
+        self,
+        member: CircuitGuard,
+        permit: Permit,
+        outcome: CycleOutcome,
+        now: float,
+        on_strategy_error: OnStrategyError,
     ) -> None:
         """Report how an admitted cycle ended."""
         if not permit.probe and permit.generation == self.circuit.generation:
-            if outcome is Outcome.SUCCEEDED:
+            if outcome is CycleOutcome.SUCCEEDED:
                 self._failed.clear()
-            elif outcome is Outcome.FAILED:
+            elif outcome is CycleOutcome.FAILED:
                 self._failed.add(id(member))
                 if any(id(each) not in self._failed and each.is_polled(now) for each in self.members):
                     return

@@ -27,7 +27,7 @@ from leadsman.loop.tasks import forget_cancellations
 from leadsman.resilience import overrides
 from leadsman.resilience.algebra import Policy
 from leadsman.resilience.backoff import wait_of
-from leadsman.resilience.breaker import Outcome, Permit, unchanging
+from leadsman.resilience.breaker import CycleOutcome, Permit, unchanging
 from leadsman.resilience.circuit import PASS, CircuitGuard
 from leadsman.resilience.deadline import GRACE
 from leadsman.resilience.decision import Decision, Document, FailureStreak, decide, given_up, streak_from_json
@@ -209,7 +209,7 @@ class Execution(Generic[T]):
         except Exception as error:
             failed = error
         except BaseException:
-            self._settle(Outcome.ABANDONED)
+            self._settle(CycleOutcome.ABANDONED)
             raise
         else:
             if not self._fast_path:
@@ -322,11 +322,11 @@ class Execution(Generic[T]):
             self._streak = None
             self.circuit.deferred_until = -math.inf
             slow, self._slow = self._slow, False
-            self._settle(Outcome.FAILED if slow else Outcome.SUCCEEDED)
+            self._settle(CycleOutcome.FAILED if slow else CycleOutcome.SUCCEEDED)
             if self._shared is NO_SHARED_GUARDS and (permit := unchanging(self.circuit.state)) is not None:
                 self._pass, self._fast_path = permit, True
 
-    def _settle(self, outcome: Outcome) -> None:
+    def _settle(self, outcome: CycleOutcome) -> None:
         """Report the outcome of the cycle, once."""
         permit, self._permit = self._permit, None
         if permit is not None:
@@ -335,7 +335,7 @@ class Execution(Generic[T]):
     def abandoned(self, error: Abandoned) -> None:
         """The call does not end: count the cycle as failed, and let others use the bus."""
         self._fast_path = False
-        self._settle(Outcome.FAILED)
+        self._settle(CycleOutcome.FAILED)
         if self._bus_lock is not None:
             self._bus_lock.give_back(self)
         if self._caller is not None:

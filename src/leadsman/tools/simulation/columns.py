@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from leadsman.tools.simulation.days import BROKER, merged
-from leadsman.tools.simulation.outcome import Day, Record, Stage
+from leadsman.tools.simulation.outcome import DeviceDay, DeviceRecord, Stage
+from leadsman.tools.simulation.scenario import BROKER, merged
 
 Span = tuple[float, float]
 """Begin and end, in seconds since the start."""
@@ -23,7 +23,7 @@ class Columns(NamedTuple):
     """Those of them that failed."""
 
 
-def columns_of(records: Sequence[Record], days: Sequence[Day], count: int, end: float) -> Columns:
+def columns_of(records: Sequence[DeviceRecord], days: Sequence[DeviceDay], count: int, end: float) -> Columns:
     """Divide the day of all devices, which ends at `end` seconds, into `count` columns."""
     devices = len(days) or 1
     return Columns(

@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Sequence
 
 from leadsman.tools.simulation.columns import columns_of, lanes_of
-from leadsman.tools.simulation.outcome import Outcome, Stage, brief, hours_between, named
+from leadsman.tools.simulation.outcome import PolicyDay, Stage, brief, hours_between, named
 
 WIDTH = 80
 COLUMNS = 65
@@ -47,7 +47,7 @@ class Pen:
         return self.text(f"  {_cut(label, LABEL - 3):<{LABEL - 2}}", _DIM) + self.text(cells, style)
 
 
-def strips(stage: Stage, outcomes: Sequence[Outcome], advice: Sequence[str], pen: Pen) -> str:
+def strips(stage: Stage, outcomes: Sequence[PolicyDay], advice: Sequence[str], pen: Pen) -> str:
     """The whole drawing."""
     lines = [pen.text(f"{stage.app}: {stage.title}", _BOLD), stage.heading, ""]
     lanes = lanes_of(stage, COLUMNS)
@@ -92,7 +92,7 @@ def _marks(stage: Stage) -> str:
     return f"{found}" if found else ""
 
 
-def _table(outcomes: Sequence[Outcome], pen: Pen) -> list[str]:
+def _table(outcomes: Sequence[PolicyDay], pen: Pen) -> list[str]:
     """The figures, a row for each policy."""
     rows = [_HEADS]
     for each in outcomes:

@@ -16,11 +16,11 @@ from leadsman.tools.cli.arguments import ONLY_DEVICE, TARGET_ALONE, Command, Usa
 from leadsman.tools.cli.exit_codes import ASSERTION_FAILED
 from leadsman.tools.cli.tables import json_text
 from leadsman.tools.cli.target import load_target, sources_of
-from leadsman.tools.simulation.advice import Compared, advice
+from leadsman.tools.simulation.advice import PolicyFigures, advice
 from leadsman.tools.simulation.assertion import Assertion, shown
-from leadsman.tools.simulation.days import BROKER, WEATHERS
-from leadsman.tools.simulation.outcome import Figures, Outcome, Stage, named
+from leadsman.tools.simulation.outcome import Figures, PolicyDay, Stage, named
 from leadsman.tools.simulation.picture import picture
+from leadsman.tools.simulation.scenario import BROKER, SCENARIOS
 from leadsman.tools.simulation.strips import BLOCKS, Pen, strips
 from leadsman.tools.simulation.variant import AS_WRITTEN, USUAL, Variant, variant_of
 
@@ -34,7 +34,12 @@ LONGEST = 31 * 86_400.0
 
 def run(options: argparse.Namespace) -> int:
     """Run an app for a simulated day, show the day, and check the assertions."""
-    from leadsman.tools.simulation.simulator import Wish, firsts, simulate, stage_of  # the help does not wait for it
+    from leadsman.tools.simulation.simulator import (  # the help does not wait for it
+        Simulation,
+        firsts,
+        simulate,
+        stage_of,
+    )
 
     app, where = load_target(options.target), sources_of(options)
     assertions, variants = _read(options)
@@ -42,11 +47,11 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"--for is {options.length:g} s; simulate between a minute and 31 days")
     if options.begins is not None and options.begins.year not in YEARS:
         raise UsageError(f"--begins is in the year {options.begins.year}; write one from 1971 to 2999")
-    weather = WEATHERS[options.day]
-    wish = Wish(
+    scenario = SCENARIOS[options.day]
+    simulation = Simulation(
         app,
         where,
-        weather,
+        scenario,
         options.length,
         options.seed,
         tuple(options.device or ()),
@@ -54,17 +59,17 @@ def run(options: argparse.Namespace) -> int:
         options.begins,
     )
     _check_writable(options.svg)
-    stage = stage_of(wish)
-    pairs = [(each, variants[first]) for each, first in zip(variants, firsts(wish, variants), strict=True)]
+    stage = stage_of(simulation)
+    pairs = [(each, variants[first]) for each, first in zip(variants, firsts(simulation, variants), strict=True)]
     variants = [each for each, first in pairs if each is first]
     with Progress(len(variants)) as progress:
-        outcomes = [simulate(wish, stage, each, progress.of(each.name)) for each in variants]
+        outcomes = [simulate(simulation, stage, each, progress.of(each.name)) for each in variants]
     if assertions and not outcomes[0].figures.slots:
         raise UsageError(
             f"--assert proves nothing: from {stage.begins:%Y-%m-%d %H:%M} {stage.begins.tzname()} no poll came due and "
             f"ended within {human(stage.length)}; write a longer --for, or another --begins"
         )
-    advised = advice([Compared(each.policy, each.figures) for each in outcomes])
+    advised = advice([PolicyFigures(each.policy, each.figures) for each in outcomes])
     advised += [
         f"{each.name} changes nothing: it is '{first.name}' again." for each, first in pairs if each is not first
     ]
@@ -120,7 +125,7 @@ def _list(devices: Sequence[str]) -> str:
     return ", ".join(devices) if len(devices) <= 5 else f"{len(devices)} devices"
 
 
-def _judged(assertions: Sequence[Assertion], written: Outcome, *, quiet: bool) -> int:
+def _judged(assertions: Sequence[Assertion], written: PolicyDay, *, quiet: bool) -> int:
     """Say which assertions hold for the app as it is written. Returns the exit code."""
     failed = False
     for each in assertions:
@@ -136,7 +141,7 @@ def _judged(assertions: Sequence[Assertion], written: Outcome, *, quiet: bool) -
 
 
 def _document(
-    stage: Stage, outcomes: Sequence[Outcome], advised: Sequence[str], assertions: Sequence[Assertion]
+    stage: Stage, outcomes: Sequence[PolicyDay], advised: Sequence[str], assertions: Sequence[Assertion]
 ) -> dict[str, Any]:
     """All of it as JSON. Times are seconds since the start."""
     return {
@@ -210,10 +215,10 @@ class Progress:
     def __exit__(self, *exc_info: object) -> None:
         self._say("")
 
-    def of(self, policy: str) -> "_Run":
+    def of(self, policy: str) -> "_PolicyProgress":
         """For the next policy."""
         self._run += 1
-        return _Run(self, f"policy {self._run} of {self._runs}, {clean(policy)[:40]}")
+        return _PolicyProgress(self, f"policy {self._run} of {self._runs}, {clean(policy)[:40]}")
 
     def show(self, text: str) -> None:
         """Show a text, once a second is over."""
@@ -227,7 +232,7 @@ class Progress:
             self._said = text
 
 
-class _Run:
+class _PolicyProgress:
     def __init__(self, progress: Progress, what: str) -> None:
         self._progress = progress
         self._what = what
@@ -259,7 +264,7 @@ COMMAND = Command(
             metavar="POLICY",
             action="append",
         ),
-        argument("--day", "quiet, flaky or outages (default: outages)", choices=tuple(WEATHERS), default="outages"),
+        argument("--day", "quiet, flaky or outages (default: outages)", choices=tuple(SCENARIOS), default="outages"),
         argument("--seed", "another day of the same kind (default: 1)", metavar="N", type=int, default=1),
         argument(
             "--for",
