@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.loop.durations import Duration, positive_seconds, seconds
-from leadsman.resilience.backoff import DEFAULT_BACKOFF, LONGEST, BackoffStrategy, Jittered, as_backoff
+from leadsman.resilience.backoff import BackoffStrategy, as_backoff, wait_of
 from leadsman.resilience.failure import exception_types, ignore_error
 from leadsman.resilience.numbers import whole
 from leadsman.value import Value
@@ -109,16 +109,7 @@ class CircuitBreaker(Value):
             return -math.inf
         if isinstance(self.recovery, float):
             return self.recovery
-        if isinstance(self.recovery, Jittered):
-            return self.recovery.wait(opens)
-        try:
-            delay = float(self.recovery.delay(opens))
-            if 0 <= delay <= LONGEST:
-                return delay
-            raise ValueError(f"{self.recovery!r} returned {delay!r} seconds for opening {opens}")
-        except Exception as error:
-            on_strategy_error(self.recovery, error)
-            return DEFAULT_BACKOFF.wait(opens)
+        return wait_of(self.recovery, opens, None, on_strategy_error)
 
 
 def _name(value: object) -> str | None:

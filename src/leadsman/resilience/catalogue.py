@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, PermanentError, raise_together
 from leadsman.loop.durations import Duration, seconds
-from leadsman.resilience.algebra import Policy, as_policy
+from leadsman.resilience.algebra import Policy
 from leadsman.resilience.failure import Property
-from leadsman.resilience.notation import duration_of, policy_of, predicate_of
+from leadsman.resilience.notation import duration_of, named_of
 from leadsman.resilience.policy import DEFAULT_RETRY_ON, Choice, Named, exponential, immediate
-from leadsman.resilience.predicate import Constant, Predicate, is_a, predicate, prop, settled
+from leadsman.resilience.predicate import Constant, Predicate, is_a, prop, settled
 from leadsman.settings.sources import KNOBS
 from leadsman.text import suggestion
 
@@ -168,7 +168,7 @@ class Catalogue:
         faults: list[ConfigurationError] = []
         for number, each in enumerate(value):
             try:
-                named = _named(each, f"retry.policy[{number}]")
+                named = named_of(each, f"retry.policy[{number}]")
                 if named.name in self.named:
                     raise InvalidValue(f"retry.policy[{number}]: there is another policy called {named.name!r}")
             except ConfigurationError as error:
@@ -301,29 +301,3 @@ def _jitter(value: object) -> float | str:
     if not isinstance(value, int | float) or not 0 <= value <= 1:
         raise InvalidValue(f"jitter: it is {value!r}; write a fraction from 0 to 1")
     return float(value)
-
-
-def _named(value: object, path: str) -> Named:
-    if not isinstance(value, Mapping):
-        raise InvalidType(f"{path}: write a mapping with name, policy, and maybe priority and predicate")
-    for key in value:
-        if key not in ("name", "priority", "predicate", "policy"):
-            raise InvalidValue(
-                f"{path}: {key!r} is unknown; {suggestion(str(key), ('name', 'priority', 'predicate', 'policy'))}"
-            )
-    for key in ("name", "policy"):
-        if key not in value:
-            raise InvalidValue(f"{path}: it lacks {key!r}")
-    condition = predicate_of(value.get("predicate", True), f"{path}.predicate")
-    return named_policy(
-        value["name"], policy_of(value["policy"], f"{path}.policy"), value.get("priority", 0), condition
-    )
-
-
-def named_policy(name: object, what: object, priority: object = 0, condition: object = True) -> Named:
-    """See that a named policy makes sense. Raises `InvalidValue`, `InvalidType`."""
-    if not isinstance(name, str) or not name.strip():
-        raise InvalidType(f"the name of a policy is {name!r}; write a word such as 'gentle'")
-    if isinstance(priority, bool) or not isinstance(priority, int):
-        raise InvalidType(f"the priority of {name!r} is {priority!r}; write a whole number, the highest is asked first")
-    return Named(name, as_policy(what), priority, predicate(condition))

@@ -55,11 +55,13 @@ from leadsman.resilience.policy import (
     Choice,
     Immediate,
     Lookup,
+    Named,
     Never,
     Waits,
     exponential,
     fibonacci,
     linear,
+    named_policy,
     periodic,
     sequence,
 )
@@ -140,6 +142,12 @@ def predicate_of(value: object, path: str) -> Predicate:
     """Read a predicate; as `policy_of`."""
     predicate: Predicate = _read_predicate(value, path, DEEPEST + 1)
     return predicate
+
+
+def named_of(value: object, path: str) -> Named:
+    """Read a policy with a name; as `policy_of`."""
+    named: Named = _make(NAMED, value, path, DEEPEST + 1)
+    return named
 
 
 def duration_of(value: object, path: str) -> Duration:
@@ -228,13 +236,7 @@ def tree_of(policy: Policy) -> Tree:
         case Lookup(name=name):
             return name
         case Choice(among=among):  # the named policies of a file, in the order in which they are asked
-            return [
-                {"name": each.name}
-                | ({"priority": each.priority} if each.priority else {})
-                | ({} if each.condition == Constant(True) else {"predicate": condition_of(each.condition)})
-                | {"policy": tree_of(each.policy)}
-                for each in among
-            ]
+            return [_write_keys(each, NAMED) for each in among]
         case Waits(strategy=Jittered(jitter=jitter) as strategy) if jitter:
             capped = isinstance(strategy, FixedBackoff) and strategy.max_delay is not None
             cap = {"cap": _write_duration(strategy.cap)} if capped else {}
@@ -279,8 +281,12 @@ def _write(node: Policy | Predicate, known: Mapping[str, Syntax]) -> Tree:
     first = syntax.keys[0]
     if syntax.joined:
         return {syntax.name: [first.form.write(each) for each in _flat(node)]}
-    fields = {key.name: key.form.write(value) for key in syntax.keys if (value := key.of(node)) != key.default}
+    fields = _write_keys(node, syntax)
     return {syntax.name: fields[first.name] if syntax.short and len(fields) == 1 else fields}
+
+
+def _write_keys(node: Any, syntax: Syntax) -> dict[str, Tree]:
+    return {key.name: key.form.write(value) for key in syntax.keys if (value := key.of(node)) != key.default}
 
 
 def _flat(pair: Any) -> list[Any]:
@@ -304,16 +310,14 @@ def policy_in_words(policy: Policy) -> str:
         case Lookup(name=name):
             return f"as the policy {name} says"
         case Choice(among=among):
-            return "; ".join(
-                f"{each.name}, if {condition_in_words(each.condition)}: {policy_in_words(each.policy)}"
-                for each in among
-            )
+            return "; ".join(_speak(each, NAMED) for each in among)
         case Waits(strategy=strategy):
             return waits_in_words(strategy)
         case Jitter(fraction=fraction, mode=mode, inner=inner):
             how = f"±{fraction * 100:.0f} %" if mode == "symmetric" else f"spread by chance ({mode})"
             return f"{policy_in_words(inner)}, {how}"
-    return _speak(policy, POLICIES) or f"as {qualified(type(policy))} decides"
+    syntax = _syntax_of(policy, POLICIES)
+    return f"as {qualified(type(policy))} decides" if syntax is None else _speak(policy, syntax)
 
 
 def condition_in_words(predicate: Predicate) -> str:
@@ -323,7 +327,8 @@ def condition_in_words(predicate: Predicate) -> str:
             return "the error is any" if value else "never"
         case IsA(kinds=kinds):
             return f"the error is {listed([kind.__name__ for kind in kinds], 'or')}"
-    return _speak(predicate, PREDICATES) or f"{qualified(type(predicate))} matches"
+    syntax = _syntax_of(predicate, PREDICATES)
+    return f"{qualified(type(predicate))} matches" if syntax is None else _speak(predicate, syntax)
 
 
 def waits_in_words(strategy: BackoffStrategy, count: int | None = None) -> str:
@@ -346,10 +351,7 @@ def waits_in_words(strategy: BackoffStrategy, count: int | None = None) -> str:
     return f"after {text}" + (f" (±{strategy.jitter * 100:.0f} %)" if strategy.jitter else "")
 
 
-def _speak(node: Policy | Predicate, known: Mapping[str, Syntax]) -> str:
-    syntax = _syntax_of(node, known)
-    if syntax is None:
-        return ""
+def _speak(node: Any, syntax: Syntax) -> str:
     return syntax.phrase.format_map({key.argument: key.form.speak(key.of(node)) for key in syntax.keys})
 
 
@@ -426,6 +428,20 @@ POLICIES = _table(
     Syntax("andThen", AndThen, _PAIR, "{left}; then {right}", joined=True),
     Syntax("union", Union, _PAIR, "the sooner of ({left}) and ({right})", joined=True),
     Syntax("intersect", Intersect, _PAIR, "the later of ({left}) and ({right}), while both go on", joined=True),
+)
+
+
+NAMED = Syntax(
+    "a named policy",
+    Named,
+    (
+        Key("name", "name", PLAIN),
+        Key("priority", "priority", PLAIN, 0),
+        Key("predicate", "condition", PREDICATE, Constant(True)),
+        Key("policy", "policy", POLICY),
+    ),
+    "{name}, if {condition}: {policy}",
+    named_policy,
 )
 
 

@@ -33,7 +33,7 @@ from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import Final, Literal, NamedTuple
 
-from leadsman.errors import InvalidValue, TransientError
+from leadsman.errors import InvalidType, InvalidValue, TransientError
 from leadsman.loop.durations import Duration
 from leadsman.resilience.algebra import Budget, CountBox, FilteredOn, Policy, State, TimeBox, as_policy
 from leadsman.resilience.backoff import (
@@ -51,7 +51,7 @@ from leadsman.resilience.backoff import (
     wait_of,
 )
 from leadsman.resilience.failure import SHORTEST_REQUEST, Failure, RetryRequested, Scope, as_scope
-from leadsman.resilience.predicate import Constant, IsA, Predicate
+from leadsman.resilience.predicate import Constant, IsA, Predicate, predicate
 from leadsman.resilience.verdict import GiveUp, Retry, Verdict
 
 __all__ = [
@@ -153,6 +153,15 @@ class Named(NamedTuple):
     policy: Policy
     priority: int = 0
     condition: Predicate = Constant(True)  # a value, never changed
+
+
+def named_policy(name: object, policy: object, priority: object = 0, condition: object = True) -> Named:
+    """See that a named policy makes sense. Raises `InvalidValue`, `InvalidType`."""
+    if not isinstance(name, str) or not name.strip():
+        raise InvalidType(f"the name of a policy is {name!r}; write a word such as 'gentle'")
+    if isinstance(priority, bool) or not isinstance(priority, int):
+        raise InvalidType(f"the priority of {name!r} is {priority!r}; write a whole number, the highest is asked first")
+    return Named(name, as_policy(policy), priority, predicate(condition))
 
 
 class Lookup(Policy):
