@@ -73,9 +73,9 @@ def moves() -> Iterator[tuple[str, str, str]]:
                 after = breaker.settle(RULE, asked, permit, outcome, 2.0)
                 kind = "probe" if permit.probe else "cycle"
                 yield breaker.name_of(asked), f"{kind} {outcome.value}", breaker.name_of(after)
-        yield before, "a person isolates it", breaker.name_of(breaker.isolated(state, 1.0))
-        yield before, "a person disables it", breaker.name_of(breaker.disabled(state))
-        yield before, "a person closes it", breaker.name_of(breaker.closed(state))
+        yield before, "a person isolates it", breaker.name_of(breaker.isolate(state, 1.0))
+        yield before, "a person disables it", breaker.name_of(breaker.disable(state))
+        yield before, "a person closes it", breaker.name_of(breaker.close(state))
 
 
 def circuit() -> str:

@@ -16,9 +16,9 @@ from leadsman.resilience.breaker import (
     Open,
     Permit,
     admit,
-    closed,
-    disabled,
-    isolated,
+    close,
+    disable,
+    isolate,
     settle,
 )
 
@@ -274,24 +274,24 @@ class TestWindow:
 
 class TestByHand:
     def test_isolated_admits_nobody_for_ever(self):
-        circuit = isolated(CLOSED, 5.0)
+        circuit = isolate(CLOSED, 5.0)
 
         assert circuit == Isolated(1, 0, 5.0)
         assert admit(RULE, circuit, 1e9, LEASE) == (circuit, None)
 
     def test_disabled_admits_everybody_and_counts(self):
-        circuit = run(RULE, disabled(opened()), [CycleOutcome.FAILED] * 10)
+        circuit = run(RULE, disable(opened()), [CycleOutcome.FAILED] * 10)
 
         assert isinstance(circuit, Disabled)
         assert circuit.failures == 12
         assert run(RULE, circuit, [CycleOutcome.SUCCEEDED]).failures == 0
 
     def test_closed_by_hand_counts_anew(self):
-        assert closed(isolated(opened(), 5.0)) == Closed(generation=3)
+        assert close(isolate(opened(), 5.0)) == Closed(generation=3)
 
     def test_an_outcome_from_before_it_was_set_by_hand_counts_for_nothing(self):
         circuit, permit = admit(RULE, CLOSED, 0, LEASE)
-        by_hand = disabled(circuit)
+        by_hand = disable(circuit)
 
         assert settle(RULE, by_hand, permit, CycleOutcome.FAILED, 1) is by_hand
 

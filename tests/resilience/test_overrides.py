@@ -25,28 +25,28 @@ def asked(policies, error, own=never(), states=()):
 
 
 def test_an_error_takes_the_policies_of_its_blocks_along_the_innermost_one_first():
-    assert overrides.taken(left(OSError(), ONE, TWO)) == (ONE, TWO)
-    assert overrides.taken(OSError()) == ()
+    assert overrides.take(left(OSError(), ONE, TWO)) == (ONE, TWO)
+    assert overrides.take(OSError()) == ()
 
 
 def test_policies_are_taken_once_as_one_error_may_be_raised_again_elsewhere():
     error = left(OSError(), ONE)
-    overrides.taken(error)
+    overrides.take(error)
 
-    assert overrides.taken(error) == ()
+    assert overrides.take(error) == ()
 
 
 def test_a_group_has_the_policies_that_all_its_errors_have():
-    assert overrides.taken(ExceptionGroup("", [left(OSError(), ONE), left(OSError(), ONE, TWO)])) == (ONE,)
-    assert overrides.taken(ExceptionGroup("", [left(OSError(), ONE), OSError()])) == ()
-    assert overrides.taken(left(ExceptionGroup("", [left(OSError(), ONE)]), TWO)) == (ONE, TWO)
+    assert overrides.take(ExceptionGroup("", [left(OSError(), ONE), left(OSError(), ONE, TWO)])) == (ONE,)
+    assert overrides.take(ExceptionGroup("", [left(OSError(), ONE), OSError()])) == ()
+    assert overrides.take(left(ExceptionGroup("", [left(OSError(), ONE)]), TWO)) == (ONE, TWO)
 
 
 def test_a_timeout_has_the_policies_of_the_cancellation_that_it_came_of():
     error = DeviceTimeout("no answer")
     error.__cause__ = left(asyncio.CancelledError(), ONE)
 
-    assert overrides.taken(error) == (ONE,)
+    assert overrides.take(error) == (ONE,)
 
 
 def test_the_first_policy_that_a_failure_concerns_decides_and_the_handlers_own_comes_last():

@@ -262,17 +262,17 @@ def unchanging(circuit: Circuit) -> Permit | None:
     return None
 
 
-def isolated(circuit: Circuit, now: float) -> Circuit:
+def isolate(circuit: Circuit, now: float) -> Circuit:
     """Admit no cycle until a person closes or disables the circuit."""
     return Isolated(circuit.generation + 1, circuit.failures, now)
 
 
-def closed(circuit: Circuit) -> Circuit:
+def close(circuit: Circuit) -> Circuit:
     """The circuit as after a success."""
     return Closed(circuit.generation + 1)
 
 
-def disabled(circuit: Circuit) -> Circuit:
+def disable(circuit: Circuit) -> Circuit:
     """Admit every cycle until a person closes or isolates the circuit."""
     return Disabled(circuit.generation + 1, circuit.failures)
 

@@ -19,7 +19,7 @@ from leadsman.resilience.algebra import Policy
 from leadsman.resilience.failure import Property
 from leadsman.resilience.notation import duration_of, named_of
 from leadsman.resilience.policy import DEFAULT_RETRY_ON, Choice, Named, exponential, immediate
-from leadsman.resilience.predicate import Constant, Predicate, is_a, prop, settled
+from leadsman.resilience.predicate import Constant, Predicate, is_a, prop, simplify
 from leadsman.settings.sources import KNOBS
 from leadsman.text import suggestion
 
@@ -131,7 +131,7 @@ class Catalogue:
             return self.named[name].policy
         if name not in self.families:
             raise InvalidValue(f"no policy is called {name!r}; {suggestion(name, (*self.named, *self.families))}")
-        return made_of(_changed(self.families[name], knobs), tuple(also))
+        return policy_of_family(_change(self.families[name], knobs), tuple(also))
 
     def choice(self, facts: Mapping[str, Property]) -> Choice | None:
         """What a handler takes that says nothing about retries; None where no named policy can apply to it.
@@ -141,7 +141,7 @@ class Catalogue:
         """
         among: list[Named] = []
         for each in Choice(self.named.values()).among:
-            condition = settled(each.condition, facts)
+            condition = simplify(each.condition, facts)
             if not (isinstance(condition, Constant) and not condition.value):
                 among.append(each._replace(condition=condition))
             if isinstance(condition, Constant) and condition.value:
@@ -184,11 +184,11 @@ class Catalogue:
             if knob not in KNOBS:
                 raise InvalidValue(f"{'.'.join(path)}{self._from(path)}: unknown; {suggestion(knob, KNOBS)}")
             try:
-                family = _changed(family, {knob: _number(given)}, ordered=False)
+                family = _change(family, {knob: _number(given)}, ordered=False)
             except ConfigurationError as error:
                 raise type(error)(f"retry.{name}.{error}{self._from(path)}") from None
         try:
-            return _changed(family, {})
+            return _change(family, {})
         except ConfigurationError as error:
             raise type(error)(f"retry.{name}: {error}{self._from(('retry', name))}") from None
 
@@ -214,7 +214,7 @@ CATALOGUE: ContextVar[Catalogue | None] = ContextVar("leadsman_catalogue", defau
 """That of the running app, for whatever runs in it."""
 
 
-def made_of(family: RetryFamily, also: tuple[type[Exception], ...] = ()) -> Policy:
+def policy_of_family(family: RetryFamily, also: tuple[type[Exception], ...] = ()) -> Policy:
     """The policy of a family: exponential waits from its shortest to its longest one."""
     passing = family.passing | is_a(*also) if also else family.passing
     waits = _waits(family).obey_retry_after() if family.obeys_retry_after else _waits(family)
@@ -247,10 +247,10 @@ def check_bounds(bounds: Mapping[str, object]) -> None:
         InvalidValue, InvalidType: a bound makes no sense.
     """
     given = {knob: value for knob, value in bounds.items() if value is not None}
-    _changed(FAMILIES["worker"], given, ordered="min_wait" in given and "max_wait" in given)
+    _change(FAMILIES["worker"], given, ordered="min_wait" in given and "max_wait" in given)
 
 
-def _changed(family: RetryFamily, knobs: Mapping[str, object], *, ordered: bool = True) -> RetryFamily:
+def _change(family: RetryFamily, knobs: Mapping[str, object], *, ordered: bool = True) -> RetryFamily:
     for knob, value in knobs.items():
         if knob == "max_attempts":
             if isinstance(value, bool) or not isinstance(value, int):

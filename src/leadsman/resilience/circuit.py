@@ -139,16 +139,16 @@ class CircuitGuard:
 
     def isolate(self) -> None:
         """Admit no cycle until `close` or `disable` is called, because a person works at the device."""
-        self._set(breaker.isolated(self.state, self._environment.clock.monotonic()))
+        self._set(breaker.isolate(self.state, self._environment.clock.monotonic()))
 
     def close(self) -> None:
         """Close the circuit and end a deferral."""
         self.deferred_until = -math.inf
-        self._set(breaker.closed(self.state))
+        self._set(breaker.close(self.state))
 
     def disable(self) -> None:
         """Admit every cycle, whatever fails, until `close` or `isolate` is called."""
-        self._set(breaker.disabled(self.state))
+        self._set(breaker.disable(self.state))
 
     def _set(self, circuit: Circuit) -> None:
         if self._shared is not None:

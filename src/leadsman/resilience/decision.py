@@ -51,7 +51,7 @@ class FailureStreak(NamedTuple):
         """Retries that a handler is told of. One that asks for five retries, and fails then, may ask for five again."""
         return self.waits - self.given_up
 
-    def ended(self) -> "FailureStreak":
+    def end(self) -> "FailureStreak":
         """The state after a poll that failed for good, not by a request."""
         return self._replace(asked=False, given_up=self.waits) if self.asked else self
 
@@ -138,7 +138,7 @@ class Decision(NamedTuple):
     """For how many seconds the device asked not to be polled, if the next poll is to obey that."""
 
 
-def given_up(
+def give_up(
     streak: FailureStreak, failure: Failure, reason: str, to_next_poll: float, policies: Iterable[Policy] = ()
 ) -> Decision:
     """End the retries of this cycle. A pause that the device asked for still applies: the next cycle is the retry. What
@@ -183,11 +183,11 @@ def decide(
         failure.on_strategy_error(streak.policy, fault)
         return Decision(streak, GiveUp("fault"))
     if isinstance(verdict, GiveUp):
-        return given_up(streak._replace(state=state, others=others), failure, verdict.reason, horizon - now, policies)
+        return give_up(streak._replace(state=state, others=others), failure, verdict.reason, horizon - now, policies)
     if now + verdict.delay >= horizon:
         if _asked(failure, horizon - now, (*policies, streak.policy)) is None:
             return Decision(streak, GiveUp("next-poll"))
-        return given_up(streak._replace(state=state, others=others), failure, "deferred", horizon - now, policies)
+        return give_up(streak._replace(state=state, others=others), failure, "deferred", horizon - now, policies)
     if tokens is not None and failure.request is None and not tokens.take():
         return Decision(streak, GiveUp("tokens"))
     return Decision(streak._replace(state=state, others=others, waits=streak.waits + 1), verdict)

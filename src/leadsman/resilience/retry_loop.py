@@ -30,9 +30,9 @@ from leadsman.resilience.backoff import wait_of
 from leadsman.resilience.breaker import CycleOutcome, Permit, unchanging
 from leadsman.resilience.circuit import PASS, CircuitGuard
 from leadsman.resilience.deadline import GRACE
-from leadsman.resilience.decision import Decision, Document, FailureStreak, decide, given_up, streak_from_json
+from leadsman.resilience.decision import Decision, Document, FailureStreak, decide, give_up, streak_from_json
 from leadsman.resilience.environment import Caller, Environment, GuardSpec, Snapshot
-from leadsman.resilience.failure import Failure, RetryRequested, sifted
+from leadsman.resilience.failure import Failure, RetryRequested, sift
 from leadsman.resilience.guards import NO_SHARED_GUARDS, BusLock, SharedGuards, SlowWatch, ThreadGuard, guarded
 from leadsman.resilience.verdict import GiveUp, Verdict
 
@@ -135,7 +135,7 @@ class Execution(Generic[T]):
         """Retries since the last success."""
         return 0 if self._streak is None else self._streak.waits
 
-    def told(self) -> int:
+    def context_attempts(self) -> int:
         """The retries that the handler is told of: those since the last success, or since it last gave up."""
         return 0 if self._streak is None else self._streak.attempts
 
@@ -232,7 +232,7 @@ class Execution(Generic[T]):
                 self._fast_path = False
                 if self._streak is None:  # the first failure, or a source has given readings since the last one
                     self._streak = self._begun()
-                policies, error = overrides.taken(error), sifted(error)
+                policies, error = overrides.take(error), sift(error)
                 verdict = self._judge(error, self._streak, policies)
                 if isinstance(verdict, GiveUp):
                     raise error
@@ -253,7 +253,7 @@ class Execution(Generic[T]):
                     return result
         except BaseException as final:
             if isinstance(final, Exception) and not isinstance(final, RetryRequested) and self._streak is not None:
-                self._streak = self._streak.ended()
+                self._streak = self._streak.end()
             self._settle(self.circuit.outcome_of(final))
             raise
 
@@ -296,7 +296,7 @@ class Execution(Generic[T]):
         if self.circuit.isolated:
             return Decision(streak, GiveUp("isolated"))
         if self._permit is not None and self._permit.probe:
-            return given_up(streak, failure, "probe", self.horizon - now)
+            return give_up(streak, failure, "probe", self.horizon - now)
         asked, tokens = (*policies, *self._environment.overriding(self.name)), self._shared.tokens
         return decide(failure, streak, asked, now, self.horizon, tokens, random.random)
 

@@ -436,7 +436,7 @@ class PollRunner:
 
     def retries(self) -> int:
         """See `Runner`."""
-        return self.execution.told()
+        return self.execution.context_attempts()
 
     def counters(self) -> JsonObject:
         """See `Runner`: whether a poll runs. The others are in the health record."""

@@ -90,7 +90,7 @@ class SourceRunner:
 
     def retries(self) -> int:
         """See `Runner`."""
-        return self.execution.told()
+        return self.execution.context_attempts()
 
     def hold(self) -> bool:
         """See `Reader`. A source cannot be held."""

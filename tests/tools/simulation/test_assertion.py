@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from leadsman.errors import InvalidValue
 from leadsman.loop.durations import human
-from leadsman.tools.simulation.assertion import Assertion, shown
+from leadsman.tools.simulation.assertion import Assertion, show_figure
 from leadsman.tools.simulation.outcome import DURATIONS, PERCENTAGES, Figures
 
 FIGURES = Figures(1440, 1400, 40, 97.2222, 12, 2.3, 60.0, 540.0, 700.5, 1400.0, 1600, 210, 3, 0)
@@ -124,7 +124,7 @@ def test_the_figures_of_an_assertion_are_shown_in_their_units():
     assertion = Assertion("not (lost < 1 or gap_p99 < 1m) and availability > 5% and lost < 3")
 
     assert assertion.figures == ("lost", "gap_p99", "availability")
-    assert [shown(name, getattr(FIGURES, name)) for name in (*assertion.figures, "attempts")] == [
+    assert [show_figure(name, getattr(FIGURES, name)) for name in (*assertion.figures, "attempts")] == [
         "40",
         "9m",
         "97.2222%",

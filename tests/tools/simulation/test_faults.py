@@ -18,7 +18,7 @@ from leadsman.tools.simulation.scenario import (
     FaultPlan,
     PlannedFault,
     chance,
-    merged,
+    merge_spans,
     plan_of,
 )
 
@@ -53,7 +53,7 @@ def test_the_luck_of_a_device_is_the_chance_of_the_moment(seed, device, moment):
 
 @given(SPANS)
 def test_merged_spans_cover_the_same_time_and_do_not_touch(spans):
-    found = merged(spans)
+    found = merge_spans(spans)
 
     assert all(before[1] < after[0] for before, after in itertools.pairwise(found))
     for at in range(1101):

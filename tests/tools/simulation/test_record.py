@@ -6,7 +6,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.tools.simulation.columns import columns_of, counted, covered
+from leadsman.tools.simulation.columns import columns_of, count_in_columns, coverage
 from leadsman.tools.simulation.outcome import (
     FAILED,
     MISSED,
@@ -110,11 +110,11 @@ def test_columns_hold_what_the_day_has(found, count):
 
 
 def test_a_column_is_covered_as_far_as_the_span_goes():
-    assert covered([[(0.0, 15.0)], []], 4, 40.0, 2) == (0.5, 0.25, 0.0, 0.0)
+    assert coverage([[(0.0, 15.0)], []], 4, 40.0, 2) == (0.5, 0.25, 0.0, 0.0)
 
 
 def test_what_happens_at_the_end_belongs_to_the_last_column():
-    assert counted([0.0, 9.9, 10.0, 40.0], 4, 40.0) == (2, 1, 0, 1)
+    assert count_in_columns([0.0, 9.9, 10.0, 40.0], 4, 40.0) == (2, 1, 0, 1)
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1), st.sampled_from([0.5, 0.9, 0.99]))

@@ -139,7 +139,7 @@ class Assertion:
         return InvalidValue(f"the assertion {clean(self.text)!r}: {problem}")
 
 
-def shown(name: str, value: float) -> str:
+def show_figure(name: str, value: float) -> str:
     """The value of a figure for a person: ``12m40s``, ``99.5%`` or ``4,012``."""
     if name in DURATIONS:
         return human(value)

@@ -19,7 +19,7 @@ from leadsman.resilience.backoff import Draw
 from leadsman.resilience.failure import Failure
 from leadsman.resilience.verdict import Verdict
 from leadsman.text import explained
-from leadsman.tools.simulation.guard import DEVICE, touched
+from leadsman.tools.simulation.guard import DEVICE, first_touch
 from leadsman.tools.simulation.scenario import Chance, FaultPlan, PlannedFault
 
 BLOCKED = 1.0
@@ -128,7 +128,7 @@ class FaultyHandler:
 
     def _check(self, error: Exception) -> None:
         """End the simulation if the handler cannot work in it."""
-        touch = touched()
+        touch = first_touch()
         if touch is not None:
             place = f" ({touch.place})" if touch.place else ""
             self._conditions.fail(
@@ -145,7 +145,7 @@ class FaultyHandler:
             )
 
 
-def threaded(handler: Handler) -> Handler:
+def in_thread(handler: Handler) -> Handler:
     """A plain ``def`` handler, called in a thread. Time stands still meanwhile."""
 
     async def call(**given: object) -> object:

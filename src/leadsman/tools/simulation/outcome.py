@@ -241,7 +241,7 @@ def brief(seconds: float) -> str:
     return f"{minutes // 60}h{minutes % 60:02d}m"
 
 
-def named(stage: Stage, outcome: PolicyDay) -> str:
+def title_of(stage: Stage, outcome: PolicyDay) -> str:
     """The title of a strip."""
     return f"{outcome.policy}: {stage.written}" if outcome.policy == WRITTEN else outcome.policy
 

@@ -10,7 +10,7 @@ from html import escape
 
 from leadsman.loop.durations import human
 from leadsman.tools.simulation.columns import Columns, columns_of, lanes_of
-from leadsman.tools.simulation.outcome import PolicyDay, Stage, brief, hours_between, named
+from leadsman.tools.simulation.outcome import PolicyDay, Stage, brief, hours_between, title_of
 
 WIDTH = 960
 MARGIN = 20
@@ -69,7 +69,7 @@ def picture(stage: Stage, outcomes: Sequence[PolicyDay], advice: Sequence[str]) 
         parts.append(_rect(LEFT, strips + number * STRIP + 22, RIGHT - LEFT, GAPS + CALLS, "b"))
     parts += _grid(stage.length, strips, bottom)
     for number, (outcome, columns) in enumerate(zip(outcomes, drawn, strict=True)):
-        parts += _strip(named(stage, outcome), outcome, columns, most, strips + number * STRIP)
+        parts += _strip(title_of(stage, outcome), outcome, columns, most, strips + number * STRIP)
     for number, line in enumerate(advised):
         parts.append(_text(MARGIN, bottom + 34 + 18 * number, line, "a"))
     return "\n".join([*parts, "</svg>"]) + "\n"
@@ -152,7 +152,7 @@ def _area(shares: Sequence[float], line: float, height: float, style: str) -> st
 def _described(stage: Stage, outcomes: Sequence[PolicyDay]) -> str:
     """The picture in words, for those who do not see it."""
     lines = [
-        f"{named(stage, each)}: {each.figures.lost} of {each.figures.slots} readings lost, longest gap "
+        f"{title_of(stage, each)}: {each.figures.lost} of {each.figures.slots} readings lost, longest gap "
         f"{brief(each.figures.gap_max)}, {each.figures.attempts} calls."
         for each in outcomes
     ]

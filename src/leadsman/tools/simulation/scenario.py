@@ -83,7 +83,7 @@ class FaultPlan(NamedTuple):
         return dict(self.weaknesses).get(device, Weakness())
 
 
-def merged(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+def merge_spans(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """Spans of time in order, and without overlaps."""
     found: list[tuple[float, float]] = []
     for begin, end in sorted(spans):

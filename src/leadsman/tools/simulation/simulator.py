@@ -51,11 +51,11 @@ from leadsman.tools.simulation.faulty_handler import (
     NoHardware,
     SimulationError,
     WithDice,
+    in_thread,
     stand_in,
-    threaded,
     wires_of,
 )
-from leadsman.tools.simulation.guard import guarded, touched
+from leadsman.tools.simulation.guard import first_touch, guarded
 from leadsman.tools.simulation.outcome import (
     DEFERRED,
     FAILED,
@@ -69,7 +69,7 @@ from leadsman.tools.simulation.outcome import (
     day_of,
     figures_of,
 )
-from leadsman.tools.simulation.scenario import BROKER, Scenario, merged, plan_of
+from leadsman.tools.simulation.scenario import BROKER, Scenario, merge_spans, plan_of
 from leadsman.tools.simulation.variant import Variant
 from leadsman.wiring.build import PARTS, build
 from leadsman.wiring.plan import plan_of as wiring_plan_of
@@ -309,7 +309,7 @@ class _PolicyRun:
     def _call_of(self, telemetry: Telemetry) -> Callable[..., object]:
         if telemetry.name in self._stage.stand_ins:
             return stand_in(telemetry.handler, self._loop)
-        return threaded(telemetry.handler) if telemetry.plain else telemetry.handler
+        return in_thread(telemetry.handler) if telemetry.plain else telemetry.handler
 
     def _fail(self, problem: str) -> None:
         self._problem = self._problem or problem
@@ -321,7 +321,7 @@ class _PolicyRun:
         self._serving = loop.create_task(self._serve(directory), context=_own_context())
         for step in self._stage.plan.steps:
             loop.call_at(step.at, loop.step_wall, step.seconds)
-        for begin, end in merged([(each.begin, each.end) for each in self._stage.plan.of([BROKER])]):
+        for begin, end in merge_spans([(each.begin, each.end) for each in self._stage.plan.of([BROKER])]):
             loop.call_at(begin, self._broker.stop)
             loop.call_at(end, self._broker.start)
         with self._interruptible():
@@ -338,7 +338,7 @@ class _PolicyRun:
                 raise
         if self._interrupted:
             raise KeyboardInterrupt
-        touch = touched()
+        touch = first_touch()
         if touch is not None and self._problem is None:
             self._problem = f"{touch.device or 'a twin'}: it {touch.what}, and a simulation touches nothing real"
         if self._problem is not None:

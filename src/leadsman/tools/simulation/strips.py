@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Sequence
 
 from leadsman.tools.simulation.columns import columns_of, lanes_of
-from leadsman.tools.simulation.outcome import PolicyDay, Stage, brief, hours_between, named
+from leadsman.tools.simulation.outcome import PolicyDay, Stage, brief, hours_between, title_of
 
 WIDTH = 80
 COLUMNS = 65
@@ -59,7 +59,7 @@ def strips(stage: Stage, outcomes: Sequence[PolicyDay], advice: Sequence[str], p
     drawn = [columns_of(each.records, each.days, COLUMNS, stage.length) for each in outcomes]
     most = max((count for each in drawn for count in each.calls), default=1) or 1
     for outcome, columns in zip(outcomes, drawn, strict=True):
-        lines += ["", pen.text(_cut(named(stage, outcome), WIDTH), _BOLD)]
+        lines += ["", pen.text(_cut(title_of(stage, outcome), WIDTH), _BOLD)]
         lines.append(pen.lane("no reading", columns.gaps, _RED))
         if any(columns.open):
             lines.append(pen.lane("circuit", columns.open, _YELLOW))

@@ -17,8 +17,8 @@ from leadsman.tools.cli.exit_codes import ASSERTION_FAILED
 from leadsman.tools.cli.tables import json_text
 from leadsman.tools.cli.target import load_target, sources_of
 from leadsman.tools.simulation.advice import PolicyFigures, advice
-from leadsman.tools.simulation.assertion import Assertion, shown
-from leadsman.tools.simulation.outcome import Figures, PolicyDay, Stage, named
+from leadsman.tools.simulation.assertion import Assertion, show_figure
+from leadsman.tools.simulation.outcome import Figures, PolicyDay, Stage, title_of
 from leadsman.tools.simulation.picture import picture
 from leadsman.tools.simulation.scenario import BROKER, SCENARIOS
 from leadsman.tools.simulation.strips import BLOCKS, Pen, strips
@@ -130,7 +130,7 @@ def _judged(assertions: Sequence[Assertion], written: PolicyDay, *, quiet: bool)
     failed = False
     for each in assertions:
         holds = each.holds(written.figures)
-        values = ", ".join(f"{name} is {shown(name, getattr(written.figures, name))}" for name in each.figures)
+        values = ", ".join(f"{name} is {show_figure(name, getattr(written.figures, name))}" for name in each.figures)
         if not (quiet and holds):
             print(
                 f"{'holds' if holds else 'FAILS'}: {each.text}  ({values})",
@@ -163,7 +163,7 @@ def _document(
         "clock_steps": [each._asdict() for each in stage.plan.steps],
         "policies": [
             {
-                "policy": named(stage, each),
+                "policy": title_of(stage, each),
                 **each.figures._asdict(),
                 "devices": {
                     day.device: {
