@@ -19,7 +19,7 @@ from leadsman.registration.injection import is_async, name_of
 from leadsman.registration.router import Registrar, Registration
 from leadsman.registration.setup import Setup
 from leadsman.registration.telemetry import Telemetry
-from leadsman.resilience.policy import Policy
+from leadsman.resilience.policy import Policy, named_policy
 from leadsman.text import log_fields
 from leadsman.text.redaction import Redaction
 from leadsman.wiring.live import Live, LiveParts
@@ -227,8 +227,6 @@ class App(Registrar, Live):
         Raises:
             InvalidValue, InvalidType: an argument is invalid, or the settings are loaded already.
         """
-        from leadsman.resilience.catalogue import named_policy  # only apps with names for policies pay for it
-
         self.setup.name_policy(named_policy(name, policy, priority, predicate))
 
     def retrying(self, policy: Policy | str, devices: Sequence[str] | None = None) -> AbstractContextManager[None]:

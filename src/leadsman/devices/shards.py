@@ -11,8 +11,8 @@ from leadsman.event_bus import EventBus
 from leadsman.events import Event
 from leadsman.loop.clock import Clock
 from leadsman.loop.timers import Timers
-from leadsman.resilience import scope
 from leadsman.resilience.environment import Environment
+from leadsman.resilience.overrides import handler_context
 from leadsman.runtime.publisher import PublisherContext
 
 
@@ -77,7 +77,7 @@ class Shards:
         """Begin to read the devices of a shard. `permitted` is asked before any of their timers rings."""
         app = self.environment
         events = _ShardEvents(app.events, app.clock)
-        timers = scope.handler_context().run(Timers, asyncio.get_running_loop(), events.emit, self._piled_up, permitted)
+        timers = handler_context().run(Timers, asyncio.get_running_loop(), events.emit, self._piled_up, permitted)
         environment: Environment = app._replace(timers=timers, events=events, stopping=asyncio.Event())
         home = Home(self._surroundings, self._publishing._replace(environment=environment))
         shard = self._shards[key] = _Shard(tuple(names), home, events)

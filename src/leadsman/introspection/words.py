@@ -12,14 +12,12 @@ from leadsman.registration.command import Command
 from leadsman.registration.injection import name_of
 from leadsman.registration.source import Source
 from leadsman.registration.telemetry import Telemetry
-from leadsman.resilience.algebra import Budget, CountBox, FilteredOn, Policy, TimeBox
-from leadsman.resilience.backoff import BackoffStrategy
+from leadsman.resilience.algebra import CountBox
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.failure import qualified
-from leadsman.resilience.policy import Waits
-from leadsman.resilience.predicate import IsA
-from leadsman.resilience.words import listed, policy_in_words, waits_in_words
-from leadsman.text import clean, counted
+from leadsman.resilience.notation import policy_in_words, waits_in_words
+from leadsman.resilience.policy import Until, Waits, options_of
+from leadsman.text import clean, counted, listed
 
 if TYPE_CHECKING:
     from leadsman.registration.finds import Finds
@@ -102,44 +100,26 @@ def _command(each: Command) -> Iterator[str]:
 def _retries(each: Telemetry) -> Iterator[str]:
     if each.policy_name is not None:
         yield f"Its policy is {each.policy_name}."
-    policy, count = each.guards.policy, None
-    if isinstance(policy, CountBox) and policy.scope == "cycle":
-        count, policy = policy.limit, policy.inner
-    parts = _options(policy)
-    if count == 0:
+    policy = each.guards.policy
+    if isinstance(policy, CountBox) and policy.scope == "cycle" and policy.limit == 0:
         yield "A call that fails is not repeated."
         return
-    if parts is None:
-        yield f"A call that fails is repeated: {policy_in_words(each.guards.policy)}."
+    options = options_of(policy)
+    if options is None:
+        yield f"A call that fails is repeated: {policy_in_words(policy)}."
     else:
-        kinds, within, budget, strategy = parts
+        count = None if isinstance(options.retries, Until) else options.retries
         often = "until the next poll" if count is None else "once" if count == 1 else f"up to {count} times"
-        yield f"A call that fails is repeated {often}, {waits_in_words(strategy, count)}."
-        yield f"Only these errors are repeated: {listed(kinds)}."
-        if within is not None:
-            yield f"No call is repeated later than {spoken(within)} after the first failure of an outage."
-        if budget is not None:
-            yield f"All waits of an outage take at most {spoken(budget)}."
+        yield f"A call that fails is repeated {often}, {waits_in_words(options.backoff, count)}."
+        yield f"Only these errors are repeated: {listed([kind.__name__ for kind in options.kinds])}."
+        if math.isfinite(options.within):
+            yield f"No call is repeated later than {spoken(options.within)} after the first failure of an outage."
+        if math.isfinite(options.budget):
+            yield f"All waits of an outage take at most {spoken(options.budget)}."
     if each.overrun:
         yield "A repeated call that comes late delays the next poll."
     else:
         yield "A repeated call that would come after the next poll is left out."
-
-
-def _options(policy: Policy) -> tuple[list[str], float | None, float | None, BackoffStrategy] | None:
-    """The kinds of errors, `within`, `budget` and the strategy of a policy that the options of a decorator express;
-    None if they cannot."""
-    if not isinstance(policy, FilteredOn) or not isinstance(policy.condition, IsA):
-        return None
-    kinds, policy = [kind.__name__ for kind in policy.condition.kinds], policy.inner
-    within = budget = None
-    if isinstance(policy, TimeBox) and policy.scope == "outage":
-        within, policy = policy.limit, policy.inner
-    if isinstance(policy, Budget) and policy.scope == "outage":
-        budget, policy = policy.limit, policy.inner
-    if not isinstance(policy, Waits) or policy.scope != "outage":
-        return None
-    return kinds, within, budget, policy.strategy
 
 
 def _circuit(breaker: CircuitBreaker | None) -> Iterator[str]:

@@ -16,15 +16,14 @@ from leadsman.registration.injection import Dependency, fill, settings_dependenc
 from leadsman.registration.registry import Registry, ask_user
 from leadsman.registration.router import Registration
 from leadsman.registration.telemetry import Telemetry, with_policy
-from leadsman.resilience import scope
-from leadsman.resilience.environment import PolicyOverride
-from leadsman.resilience.policy import Policy, as_policy
+from leadsman.resilience.overrides import IN_HANDLER, PolicyOverride, block
+from leadsman.resilience.policy import Named, Policy, as_policy
 from leadsman.settings.rows import SettingRow
 from leadsman.text import log_fields, suggestion
 from leadsman.text.redaction import Public, Secret
 
 if TYPE_CHECKING:
-    from leadsman.resilience.catalogue import Catalogue, Named
+    from leadsman.resilience.catalogue import Catalogue
     from leadsman.settings.endpoint import Endpoint
     from leadsman.settings.load import Loaded
     from leadsman.settings.nodes import ClusterSettings, StandbySettings
@@ -329,7 +328,7 @@ class Setup:
             catalogue.add(named)
         return catalogue
 
-    def name_policy(self, named: "Named") -> None:
+    def name_policy(self, named: Named) -> None:
         """Add a named policy. Raises `InvalidValue` once the settings are loaded."""
         if self._loaded is not None:
             raise InvalidValue(
@@ -351,10 +350,10 @@ class Setup:
     def override(self, given: Policy | str, devices: Sequence[str] | None) -> Iterator[None]:
         """See `App.retrying`."""
         policy = self.policy(given)
-        if scope.IN_HANDLER.get():
+        if IN_HANDLER.get():
             if devices is not None:
                 raise InvalidValue("retrying: in a handler it governs the failures of its own block; leave devices out")
-            with scope.block(policy):
+            with block(policy):
                 yield
             return
         polled = self.registry.telemetries

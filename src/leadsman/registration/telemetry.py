@@ -36,7 +36,7 @@ from leadsman.resilience.backoff import BackoffStrategy
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.environment import GuardSpec
 from leadsman.resilience.failure import Property, exception_types
-from leadsman.resilience.policy import DEFAULT_RETRY_ON, UNTIL_NEXT_POLL, Until, from_options
+from leadsman.resilience.policy import DEFAULT_RETRY_ON, UNTIL_NEXT_POLL, Lookup, Until, from_options
 
 if TYPE_CHECKING:
     from leadsman.registration.finds import Finds
@@ -248,7 +248,7 @@ def _policy(options: TelemetryOptions, needs: Dependencies) -> Policy:
                 raise InvalidType(
                     f"policy and {option} both say what is retried; put {option} into the policy, or leave it out"
                 )
-        return lookup(named) if isinstance(named, str) else as_policy(named)
+        return Lookup(named) if isinstance(named, str) else as_policy(named)
     retry: object = options.get("retry", 0)
     if retry is UNTIL_NEXT_POLL and options.get("overrun") == "finish":
         raise InvalidValue("retry=UNTIL_NEXT_POLL never ends with overrun='finish'; leave overrun out")
@@ -268,21 +268,12 @@ def _left_out(options: TelemetryOptions, retry: object) -> bool:
     return "retry_on" not in options or ("retry" in options and retry == 0 and options["retry_on"] in ((), []))
 
 
-def lookup(name: str) -> Policy:
-    """A placeholder for a named policy, until the settings are loaded."""
-    from leadsman.resilience.catalogue import Lookup  # only apps with names for policies pay for it
-
-    return Lookup(name)
-
-
 def with_policy(telemetry: Telemetry, catalogue: "Catalogue") -> Telemetry:
     """Return the registration with its policy, if that comes from the settings.
 
     Raises:
         InvalidValue: no policy has that name.
     """
-    from leadsman.resilience.catalogue import Lookup
-
     found, guards = telemetry.guards.policy, telemetry.guards
     if isinstance(found, Lookup):
         try:

@@ -389,7 +389,7 @@ class FilteredOn(_Wrapper):
         return self.inner.step(state, failure, draw)
 
 
-class _Pair(Policy):
+class _Joined(Policy):
     """Two policies joined. State: both inner states, after its own."""
 
     __slots__ = ()
@@ -401,7 +401,7 @@ class _Pair(Policy):
         return (self.left, self.right)
 
 
-class AndThen(_Pair):
+class AndThen(_Joined):
     """`left` until it gives up, then `right` in the same step, and not back before the scope ends. A time box in
     `right` starts at the hand-over. State: the key of the scope, whether it is `right`'s turn; both inner states."""
 
@@ -425,7 +425,7 @@ class AndThen(_Pair):
         return (key, 1, left, right), verdict
 
 
-class _Both(_Pair):
+class _Both(_Joined):
     """Two policies that both see every failure."""
 
     __slots__ = ("left", "right")

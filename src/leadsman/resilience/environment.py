@@ -11,6 +11,7 @@ from leadsman.loop.timers import Timers
 from leadsman.resilience.algebra import Policy
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.failure import Property
+from leadsman.resilience.overrides import PolicyOverride
 from leadsman.resilience.policy import ONCE
 
 
@@ -20,11 +21,6 @@ class GuardSpec(NamedTuple):
     policy: Policy = ONCE
     breaker: CircuitBreaker | None = None
     timeout: float | None = None
-
-
-PolicyOverride = list[tuple[frozenset[str] | None, Policy]]
-"""Policies that temporarily override the handlers' own; the last one is asked first. Each applies to some names, or to
-all."""
 
 
 class Environment(NamedTuple):

@@ -68,7 +68,7 @@ LONGEST_REQUEST = 366 * 86_400.0
 """Seconds. What a device asks for in an answer may be any number, and has to be a date that can be written."""
 
 
-def sifted(error: Exception) -> Exception:
+def sift(error: Exception) -> Exception:
     """What a group of errors amounts to where requests are among them, as a task group makes one; any other error as it
     is.
 

@@ -22,7 +22,7 @@ from leadsman.readings.reading import JsonObject, Reading, reading_of
 from leadsman.registration.command import Command
 from leadsman.registration.injection import bound
 from leadsman.resilience.environment import NO_GUARDS, Snapshot
-from leadsman.resilience.failure import RetryRequested, sifted
+from leadsman.resilience.failure import RetryRequested, sift
 from leadsman.resilience.guards import guarded
 from leadsman.runtime.calls import PlainCall, SharedResources
 from leadsman.runtime.publisher import PublisherContext, StatePublisher
@@ -241,7 +241,7 @@ def _reason(error: BaseException | None) -> BaseException | None:
     """What the sender of a command is answered. A request for another attempt is a refusal, since nothing repeats a
     command."""
     if isinstance(error, Exception):
-        error = sifted(error)
+        error = sift(error)
     if isinstance(error, RetryRequested):
         return DeviceUnavailable(f"the handler asked for another attempt: {error}")
     return error

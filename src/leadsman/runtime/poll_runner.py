@@ -32,7 +32,7 @@ from leadsman.loop.tasks import begun, outcome, user_error
 from leadsman.readings.reading import JsonObject, Reading, reading_of
 from leadsman.registration.injection import bound
 from leadsman.registration.telemetry import Fallback, Telemetry, facts_of
-from leadsman.resilience import scope
+from leadsman.resilience import overrides
 from leadsman.resilience.environment import Environment, Snapshot
 from leadsman.resilience.failure import Property, RetryRequested
 from leadsman.resilience.retry_loop import Execution
@@ -374,7 +374,7 @@ class PollRunner:
     def _begin(self, now: float) -> None:
         """Start a poll besides the schedule; the circuit has admitted it."""
         poll = self.cycle(self._horizon(now))
-        self.task = asyncio.get_running_loop().create_task(poll, context=scope.handler_context())
+        self.task = asyncio.get_running_loop().create_task(poll, context=overrides.handler_context())
 
     # After a pause
 
@@ -436,7 +436,7 @@ class PollRunner:
 
     def retries(self) -> int:
         """See `Runner`."""
-        return self.execution.told()
+        return self.execution.context_attempts()
 
     def counters(self) -> JsonObject:
         """See `Runner`: whether a poll runs. The others are in the health record."""

@@ -20,7 +20,7 @@ from leadsman.readings.buffer import waits
 from leadsman.readings.reading import JsonObject, reading_of
 from leadsman.registration.injection import bound
 from leadsman.registration.source import Source
-from leadsman.resilience import scope
+from leadsman.resilience import overrides
 from leadsman.resilience.backoff import LONGEST
 from leadsman.resilience.deadline import Silence
 from leadsman.resilience.environment import Snapshot
@@ -90,7 +90,7 @@ class SourceRunner:
 
     def retries(self) -> int:
         """See `Runner`."""
-        return self.execution.told()
+        return self.execution.context_attempts()
 
     def hold(self) -> bool:
         """See `Reader`. A source cannot be held."""
@@ -121,7 +121,7 @@ class SourceRunner:
 
     async def run(self) -> None:
         """Run the generator until cancelled."""
-        scope.IN_HANDLER.set(True)
+        overrides.IN_HANDLER.set(True)
         environment, name = self._context.environment, self.source.name
         while True:
             if self.execution.admit():

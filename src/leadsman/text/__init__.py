@@ -1,7 +1,7 @@
 """Makes text from outside safe to show in a log, a topic or a terminal."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from urllib.parse import urlsplit
 
 from leadsman.errors import PayloadError, RequestRefused
@@ -159,6 +159,11 @@ def explained(error: BaseException) -> str:
 def counted(number: int, noun: str, plural: str | None = None) -> str:
     """A number with its noun: ``1 poll``, ``2 polls``."""
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
+def listed(words: Sequence[str], last: str = "and") -> str:
+    """Words as a sentence lists them: ``a, b and c``."""
+    return "".join(words) if len(words) < 2 else f"{', '.join(words[:-1])} {last} {words[-1]}"
 
 
 def log_fields(event: str, device: str | None = None, **more: object) -> dict[str, object]:

@@ -24,8 +24,8 @@ from leadsman.mqtt.link import Access, ClientIdentity
 from leadsman.mqtt.outbox import Outbox
 from leadsman.readings.reading import Reading
 from leadsman.registration.telemetry import Telemetry
-from leadsman.resilience import scope
 from leadsman.resilience.environment import Environment
+from leadsman.resilience.overrides import handler_context
 from leadsman.runtime.calls import SharedResources
 from leadsman.runtime.other_topics import OtherTopics
 from leadsman.runtime.publisher import PublisherContext
@@ -151,7 +151,7 @@ class Core:
         self.life = Life()
         """What the parts do when the app begins, while it runs, and when it ends."""
         self.link = access.link(identity, access, node.outbox(), clock, events)
-        timers = scope.handler_context().run(Timers, loop, events.emit, self.link.piled_up, node.permitted)
+        timers = handler_context().run(Timers, loop, events.emit, self.link.piled_up, node.permitted)
         self.environment = Environment(timers, clock, events, plan.overrides, stopping)
         self.others = OtherTopics()
         """Further retained topics of the devices."""

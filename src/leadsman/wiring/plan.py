@@ -13,7 +13,7 @@ from leadsman.mqtt.topics import Topics
 from leadsman.registration.options import is_everywhere
 from leadsman.registration.setup import Setup
 from leadsman.registration.telemetry import Telemetry
-from leadsman.resilience.environment import PolicyOverride
+from leadsman.resilience.overrides import PolicyOverride
 from leadsman.wiring.live import LiveParts
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from leadsman.errors import InvalidValue
 from leadsman.loop.durations import human
-from leadsman.tools.simulation.assertion import condition_of, figures_in, shown
+from leadsman.tools.simulation.assertion import Assertion, show_figure
 from leadsman.tools.simulation.outcome import DURATIONS, PERCENTAGES, Figures
 
 FIGURES = Figures(1440, 1400, 40, 97.2222, 12, 2.3, 60.0, 540.0, 700.5, 1400.0, 1600, 210, 3, 0)
@@ -49,7 +49,7 @@ CONDITIONS = st.recursive(
 def test_an_assertion_holds_as_the_figures_say(written):
     text, truth = written
 
-    assert condition_of(text).holds(FIGURES) is truth
+    assert Assertion(text).holds(FIGURES) is truth
 
 
 @pytest.mark.parametrize(
@@ -70,17 +70,17 @@ def test_an_assertion_holds_as_the_figures_say(written):
     ],
 )
 def test_and_binds_closer_than_or_and_not_closer_than_both(text, holds):
-    assert condition_of(text).holds(FIGURES) is holds
+    assert Assertion(text).holds(FIGURES) is holds
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "the end is not a figure or a value"),
-        ("   ", "the end is not a figure or a value"),
-        ("gap_p99 <", "the end is not a figure or a value"),
-        ("gap_p99 10m", "'10m' at character 9 is not a comparison"),
-        ("gap_p99 < 10m attempts", "'attempts' at character 15 is not 'and', 'or' or the end"),
+        ("", "the end is not expected here"),
+        ("   ", "the end is not expected here"),
+        ("gap_p99 <", "the end is not expected here"),
+        ("gap_p99 10m", "'10m' at character 9 is not expected here"),
+        ("gap_p99 < 10m attempts", "'attempts' at character 15 is not expected here"),
         ("gap_p98 < 10m", "'gap_p98' is not a figure; did you mean 'gap_p99'?"),
         ("zzz < 1", "the figures are slots, readings, lost"),
         ("gap_p99 < 10", "gap_p99 is a duration such as 10m, and 10 is a count"),
@@ -96,13 +96,20 @@ def test_and_binds_closer_than_or_and_not_closer_than_both(text, holds):
         ("lost < 1; lost", "';' at character 9"),
         ("not", "the end"),
         ("gap_p99 < 5s10m", "5s10m"),
-        ("(" * 1000 + "lost < 1", "nested deeper"),
-        ("not " * 1000 + "lost < 1", "nested deeper"),
+        ("(" * 1000 + "lost < 1", "more than 50 brackets"),
+        ("not " * 1000 + "lost < 1", "more than 50 brackets"),
+        ("lost", "'lost' at character 1 is not one comparison"),
+        ("0 < lost < 5", "'0' at character 1 is not one comparison"),
+        ("lost(lost) < 1", "'lost' at character 1 is not one comparison"),
+        ("[lost for lost in lost]", "'[lost' at character 1 is not a name"),
+        ("1and lost < 2", "'1and' at character 1"),
+        ("lambda: lost", "'lambda' is not a figure"),
+        ("gap_p99 < 10M", "'10M' at character 11"),
     ],
 )
 def test_what_is_no_assertion_is_refused_with_the_place_and_the_names(text, said):
     with pytest.raises(InvalidValue, match="assertion") as refused:
-        condition_of(text)
+        Assertion(text)
 
     assert said in str(refused.value)
 
@@ -110,14 +117,14 @@ def test_what_is_no_assertion_is_refused_with_the_place_and_the_names(text, said
 @given(st.text() | st.text("()<>=! andortl0123smh%."))
 def test_no_text_does_anything_but_be_read_or_refused(text):
     with contextlib.suppress(InvalidValue):
-        assert condition_of(text).holds(FIGURES) in (True, False)
+        assert Assertion(text).holds(FIGURES) in (True, False)
 
 
 def test_the_figures_of_an_assertion_are_shown_in_their_units():
-    condition = condition_of("not (lost < 1 or gap_p99 < 1m) and availability > 5% and lost < 3")
+    assertion = Assertion("not (lost < 1 or gap_p99 < 1m) and availability > 5% and lost < 3")
 
-    assert figures_in(condition) == ("lost", "gap_p99", "availability")
-    assert [shown(name, getattr(FIGURES, name)) for name in (*figures_in(condition), "attempts")] == [
+    assert assertion.figures == ("lost", "gap_p99", "availability")
+    assert [show_figure(name, getattr(FIGURES, name)) for name in (*assertion.figures, "attempts")] == [
         "40",
         "9m",
         "97.2222%",

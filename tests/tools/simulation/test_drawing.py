@@ -9,13 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.tools.simulation.columns import lanes_of
-from leadsman.tools.simulation.days import OUTAGES, plan_of
 from leadsman.tools.simulation.outcome import (
     FAILED,
     WRITTEN,
+    DeviceRecord,
     Lost,
-    Outcome,
-    Record,
+    PolicyDay,
     Stage,
     brief,
     day_of,
@@ -23,6 +22,7 @@ from leadsman.tools.simulation.outcome import (
     hours_between,
 )
 from leadsman.tools.simulation.picture import picture
+from leadsman.tools.simulation.scenario import OUTAGES, plan_of
 from leadsman.tools.simulation.strips import WIDTH, Pen, strips
 
 DAY = 86_400.0
@@ -40,7 +40,7 @@ def stage(length=DAY, devices=DEVICES, adapters=ADAPTERS):
 
 def outcome(policy, length=DAY, open_from=3000.0):
     failures = tuple(float(at) for at in range(1000, 9000, 500))
-    record = Record(
+    record = DeviceRecord(
         DEVICES[0],
         (0.0, *failures, 9000.0),
         failures,
@@ -48,9 +48,9 @@ def outcome(policy, length=DAY, open_from=3000.0):
         (Lost(2000.0, FAILED, 70),),
         ((open_from, "open"), (8000.0, "closed")),
     )
-    others = tuple(Record(name, (0.0,), (), (0.0,)) for name in DEVICES[1:])
+    others = tuple(DeviceRecord(name, (0.0,), (), (0.0,)) for name in DEVICES[1:])
     days = tuple(day_of(each, length) for each in (record, *others))
-    return Outcome(policy, (record, *others), days, figures_of(days))
+    return PolicyDay(policy, (record, *others), days, figures_of(days))
 
 
 def test_a_picture_is_xml_with_a_strip_for_each_policy_and_words_for_those_who_do_not_see_it():

@@ -7,18 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.tools.cli.commands import command
-from leadsman.tools.simulation.days import (
+from leadsman.tools.simulation.scenario import (
     BROKER,
     DAY,
     FLAKY,
     OUTAGES,
     QUIET,
-    WEATHERS,
-    Fault,
+    SCENARIOS,
+    Chance,
     FaultPlan,
-    Luck,
+    PlannedFault,
     chance,
-    merged,
+    merge_spans,
     plan_of,
 )
 
@@ -48,25 +48,25 @@ def test_chance_is_spread_evenly():
 
 @given(SEEDS, st.text(), st.integers())
 def test_the_luck_of_a_device_is_the_chance_of_the_moment(seed, device, moment):
-    assert Luck(seed, device).at(moment) == chance(seed, device, moment)
+    assert Chance(seed, device).at(moment) == chance(seed, device, moment)
 
 
 @given(SPANS)
 def test_merged_spans_cover_the_same_time_and_do_not_touch(spans):
-    found = merged(spans)
+    found = merge_spans(spans)
 
     assert all(before[1] < after[0] for before, after in itertools.pairwise(found))
     for at in range(1101):
         assert any(begin <= at < end for begin, end in found) == any(begin <= at < end for begin, end in spans)
 
 
-@given(SEEDS, NAMES, NAMES, st.floats(60, 10 * DAY), st.sampled_from(list(WEATHERS.values())))
-def test_faults_lie_within_the_day_and_are_those_of_known_wires(seed, adapters, devices, length, weather):
-    plan = plan_of(weather, adapters, devices, length, seed)
+@given(SEEDS, NAMES, NAMES, st.floats(60, 10 * DAY), st.sampled_from(list(SCENARIOS.values())))
+def test_faults_lie_within_the_day_and_are_those_of_known_wires(seed, adapters, devices, length, scenario):
+    plan = plan_of(scenario, adapters, devices, length, seed)
 
     assert all(0 <= fault.begin <= fault.end <= length for fault in plan.faults)
     assert {fault.wire for fault in plan.faults} <= {*adapters, *devices, BROKER}
-    assert all(0 <= weakness.failing <= weather.failing[1] for _, weakness in plan.weaknesses)
+    assert all(0 <= weakness.failing <= scenario.failing[1] for _, weakness in plan.weaknesses)
     assert all(0 < step.at < length for step in plan.steps)
 
 
@@ -88,9 +88,9 @@ def test_another_seed_is_another_day():
 
 def test_the_days_differ_as_their_names_say():
     away = {}
-    for weather in (QUIET, FLAKY, OUTAGES):
-        plans = [plan_of(weather, ["radio"], ["a", "b"], DAY, seed) for seed in range(30)]
-        away[weather.name] = sum(fault.end - fault.begin for plan in plans for fault in plan.faults) / 30
+    for scenario in (QUIET, FLAKY, OUTAGES):
+        plans = [plan_of(scenario, ["radio"], ["a", "b"], DAY, seed) for seed in range(30)]
+        away[scenario.name] = sum(fault.end - fault.begin for plan in plans for fault in plan.faults) / 30
 
     assert away["quiet"] < 200 < away["flaky"] < 3 * 3600 < away["outages"]
 
@@ -98,13 +98,13 @@ def test_the_days_differ_as_their_names_say():
 def test_the_command_line_knows_all_days():
     (day,) = (each for each in command("simulate").arguments if each.flag == "--day")
 
-    assert day.options["choices"] == tuple(WEATHERS)
-    assert [name for name in WEATHERS if name not in day.help] == []
+    assert day.options["choices"] == tuple(SCENARIOS)
+    assert [name for name in SCENARIOS if name not in day.help] == []
 
 
 @pytest.mark.parametrize(("wires", "count"), [(("a",), 2), (("a", "b"), 3), (("c",), 0)])
 def test_a_plan_finds_the_faults_of_a_wire_in_order(wires, count):
-    plan = FaultPlan((Fault("a", 9.0, 10.0), Fault("b", 5.0, 6.0), Fault("a", 1.0, 2.0)))
+    plan = FaultPlan((PlannedFault("a", 9.0, 10.0), PlannedFault("b", 5.0, 6.0), PlannedFault("a", 1.0, 2.0)))
 
     found = plan.of(wires)
 

@@ -6,15 +6,15 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.tools.simulation.columns import columns_of, counted, covered
+from leadsman.tools.simulation.columns import columns_of, count_in_columns, coverage
 from leadsman.tools.simulation.outcome import (
     FAILED,
     MISSED,
     SKIPPED,
+    DeviceRecord,
     Figures,
-    Gap,
     Lost,
-    Record,
+    ReadingGap,
     day_of,
     figures_of,
     gaps_of,
@@ -36,31 +36,31 @@ def records(draw):
         Lost(at, draw(st.sampled_from([FAILED, SKIPPED, MISSED])), draw(st.integers(1, 3))) for at in draw(TIMES)
     )
     circuits = tuple((at, draw(st.sampled_from(["open", "half_open", "closed"]))) for at in draw(TIMES))
-    return Record(draw(st.sampled_from("abc")), calls, failures, readings, lost, circuits)
+    return DeviceRecord(draw(st.sampled_from("abc")), calls, failures, readings, lost, circuits)
 
 
 def test_an_outage_that_is_over_at_the_first_retry_is_a_gap_of_seconds():
-    record = Record("a", (0.0, 60.0, 62.0), (60.0,), (0.0, 62.0))
+    record = DeviceRecord("a", (0.0, 60.0, 62.0), (60.0,), (0.0, 62.0))
 
-    assert gaps_of(record, END) == (Gap(60.0, 62.0, FAILED),)
+    assert gaps_of(record, END) == (ReadingGap(60.0, 62.0, FAILED),)
 
 
 def test_a_gap_lasts_over_polls_that_failed_and_polls_that_the_circuit_skipped():
     lost = (Lost(60.2, FAILED), Lost(120.0, SKIPPED), Lost(180.2, FAILED))
-    record = Record("a", (0.0, 60.0, 180.0, 240.0), (60.0, 180.0), (0.0, 240.0), lost)
+    record = DeviceRecord("a", (0.0, 60.0, 180.0, 240.0), (60.0, 180.0), (0.0, 240.0), lost)
 
     day = day_of(record, END)
 
-    assert day.gaps == (Gap(60.0, 240.0, FAILED),)
+    assert day.gaps == (ReadingGap(60.0, 240.0, FAILED),)
     assert (day.slots, day.readings, dict(day.lost)) == (5, 2, {FAILED: 2, SKIPPED: 1})
 
 
 def test_a_gap_at_the_end_of_the_day_is_not_over():
-    assert gaps_of(Record("a", failures=(900.0,)), END) == (Gap(900.0, END, FAILED, over=False),)
+    assert gaps_of(DeviceRecord("a", failures=(900.0,)), END) == (ReadingGap(900.0, END, FAILED, over=False),)
 
 
 def test_a_day_without_trouble_has_no_gaps():
-    day = day_of(Record("a", (0.0, 60.0), (), (0.0, 60.0)), END)
+    day = day_of(DeviceRecord("a", (0.0, 60.0), (), (0.0, 60.0)), END)
 
     assert (day.gaps, day.lost, day.slots) == ((), (), 2)
 
@@ -110,11 +110,11 @@ def test_columns_hold_what_the_day_has(found, count):
 
 
 def test_a_column_is_covered_as_far_as_the_span_goes():
-    assert covered([[(0.0, 15.0)], []], 4, 40.0, 2) == (0.5, 0.25, 0.0, 0.0)
+    assert coverage([[(0.0, 15.0)], []], 4, 40.0, 2) == (0.5, 0.25, 0.0, 0.0)
 
 
 def test_what_happens_at_the_end_belongs_to_the_last_column():
-    assert counted([0.0, 9.9, 10.0, 40.0], 4, 40.0) == (2, 1, 0, 1)
+    assert count_in_columns([0.0, 9.9, 10.0, 40.0], 4, 40.0) == (2, 1, 0, 1)
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1), st.sampled_from([0.5, 0.9, 0.99]))

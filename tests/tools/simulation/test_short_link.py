@@ -18,8 +18,8 @@ from leadsman.settings.sources import Where
 from leadsman.testing import VirtualLoop
 from leadsman.testing.broker import ForgetfulBroker
 from leadsman.tools.simulation import simulator
-from leadsman.tools.simulation.days import DAY, FLAKY, Outages
-from leadsman.tools.simulation.simulator import SHORT, ShortLink, Wish, simulate, stage_of
+from leadsman.tools.simulation.scenario import DAY, FLAKY, OutageRange
+from leadsman.tools.simulation.simulator import SHORT, ShortLink, Simulation, simulate, stage_of
 from leadsman.tools.simulation.variant import AS_WRITTEN
 from leadsman_rigs.examples import examples
 
@@ -130,23 +130,23 @@ def test_each_message_is_delivered_or_dropped_or_waits(steps):
     life.end()
 
 
-def outcome_of(link, monkeypatch, weather, size, **options):
+def outcome_of(link, monkeypatch, scenario, size, **options):
     async def read() -> dict[str, object]:
         return {"text": "x" * size, "number": 1.0}
 
     monkeypatch.setattr(simulator, "ShortLink", link)
     app = App("house", mqtt="mqtt://nowhere.invalid")
     app.add_telemetry(["a", "b", "c"], read, interval=60, retry=2, **options)
-    wish = Wish(app, Where.nowhere({}), weather, LENGTH, 1)
-    return simulate(wish, stage_of(wish), AS_WRITTEN, lambda part: None)
+    simulation = Simulation(app, Where.nowhere({}), scenario, LENGTH, 1)
+    return simulate(simulation, stage_of(simulation), AS_WRITTEN, lambda part: None)
 
 
 @pytest.mark.parametrize("size", [60_000, 100_000])
 def test_the_day_is_the_same_as_with_the_link_of_every_app_also_where_the_outbox_overflows(size, monkeypatch):
     once = round(DAY / LENGTH)
-    weather = FLAKY._replace(broker=Outages(once, once, 5400, 7200))
+    scenario = FLAKY._replace(broker=OutageRange(once, once, 5400, 7200))
 
-    short, usual = (outcome_of(link, monkeypatch, weather, size) for link in (ShortLink, Link))
+    short, usual = (outcome_of(link, monkeypatch, scenario, size) for link in (ShortLink, Link))
 
     assert short == usual
     assert short.figures.dropped > 0

@@ -24,10 +24,10 @@ from leadsman.adapters.serial import SerialPort
 from leadsman.errors import ConfigurationError, InvalidValue, LeadsmanError
 from leadsman.settings.sources import Where
 from leadsman.testing import SerialTwin
-from leadsman.tools.simulation import seam
-from leadsman.tools.simulation.days import BROKER, FLAKY, OUTAGES, QUIET
+from leadsman.tools.simulation import faulty_handler
 from leadsman.tools.simulation.outcome import HELD, MISSED, SKIPPED, figures_of
-from leadsman.tools.simulation.simulator import ShortLink, Wish, simulate, stage_of
+from leadsman.tools.simulation.scenario import BROKER, FLAKY, OUTAGES, QUIET
+from leadsman.tools.simulation.simulator import ShortLink, Simulation, simulate, stage_of
 from leadsman.tools.simulation.variant import AS_WRITTEN, variant_of
 
 HOUR = 3600.0
@@ -51,16 +51,16 @@ def app_of(*names, handler=read, adapters=(), twins=None, **options):
     return app
 
 
-def day(app, *policies, weather=OUTAGES, length=6 * HOUR, seed=1, **more):
-    wish = Wish(app, NOWHERE, weather, length, seed, **more)
-    stage = stage_of(wish)
-    found = [simulate(wish, stage, each, lambda part: None) for each in (AS_WRITTEN, *map(variant_of, policies))]
+def day(app, *policies, scenario=OUTAGES, length=6 * HOUR, seed=1, **more):
+    simulation = Simulation(app, NOWHERE, scenario, length, seed, **more)
+    stage = stage_of(simulation)
+    found = [simulate(simulation, stage, each, lambda part: None) for each in (AS_WRITTEN, *map(variant_of, policies))]
     return stage, found
 
 
 def test_all_policies_meet_the_same_faults_and_retries_shorten_the_gaps():
     stage, (written, retrying, until) = day(
-        app_of("a", "b", interval="10m"), "retry=3", "UNTIL_NEXT_POLL", weather=FLAKY
+        app_of("a", "b", interval="10m"), "retry=3", "UNTIL_NEXT_POLL", scenario=FLAKY
     )
 
     assert stage.plan.faults
@@ -87,7 +87,7 @@ def test_the_record_agrees_with_the_plan():
 def test_the_same_seed_is_the_same_day_and_another_one_another():
     app = app_of("a", "b", retry=2, circuit_breaker=CircuitBreaker(3, shared="bus"), group="bus")
 
-    first, again, other = (day(app, weather=FLAKY, seed=seed)[1] for seed in (1, 1, 2))
+    first, again, other = (day(app, scenario=FLAKY, seed=seed)[1] for seed in (1, 1, 2))
 
     assert first == again
     assert first != other
@@ -109,7 +109,7 @@ def test_a_device_that_is_held_misses_all_slots_that_follow():
 
 
 def test_slow_calls_miss_the_polls_that_they_outlast():
-    _, (written,) = day(app_of("a", interval=1, timeout=5), weather=FLAKY, length=HOUR / 2)
+    _, (written,) = day(app_of("a", interval=1, timeout=5), scenario=FLAKY, length=HOUR / 2)
 
     assert dict(written.days[0].lost)[MISSED] > 10
 
@@ -118,7 +118,7 @@ def test_cron_schedules_meet_the_change_to_daylight_saving():
     app = App("house", mqtt="mqtt://nowhere.invalid")
     app.add_telemetry("nightly", read, schedule=Cron("30 * * * *", zone="Europe/Berlin"))
 
-    stage, (written,) = day(app, begins=datetime(2026, 10, 24, 22, tzinfo=UTC), weather=QUIET)
+    stage, (written,) = day(app, begins=datetime(2026, 10, 24, 22, tzinfo=UTC), scenario=QUIET)
 
     assert stage.shifts == (3 * HOUR,)
     assert written.figures.slots == 6
@@ -130,7 +130,7 @@ def test_schedules_without_a_zone_are_in_utc_on_every_machine(monkeypatch):
     app.add_telemetry("nightly", read, schedule="30 0 * * *")
     app.add_telemetry("zoned", read, schedule=Cron("30 0 * * *", zone="UTC"))
 
-    stage, (written,) = day(app, weather=QUIET, length=24 * HOUR)
+    stage, (written,) = day(app, scenario=QUIET, length=24 * HOUR)
 
     assert stage.zoneless == ("nightly",)
     assert [int(record.calls[0]) for record in written.records] == [1800, 1800]
@@ -152,9 +152,9 @@ def test_nothing_is_published_but_readings_and_no_endpoint_is_opened(monkeypatch
         put(self, message)
 
     monkeypatch.setattr(ShortLink, "put", seen)
-    wish = Wish(app_of("a"), Where.nowhere({}, {"HTTP__BIND": "127.0.0.1:0"}), FLAKY, 3 * HOUR, 1)
+    simulation = Simulation(app_of("a"), Where.nowhere({}, {"HTTP__BIND": "127.0.0.1:0"}), FLAKY, 3 * HOUR, 1)
 
-    outcome = simulate(wish, stage_of(wish), AS_WRITTEN, lambda part: None)
+    outcome = simulate(simulation, stage_of(simulation), AS_WRITTEN, lambda part: None)
 
     assert topics == {"house/a/state"}
     assert outcome.figures.failed > 0
@@ -162,9 +162,9 @@ def test_nothing_is_published_but_readings_and_no_endpoint_is_opened(monkeypatch
 
 def test_a_simulated_day_has_one_node_and_no_cluster():
     variables = {"CLUSTER__ENGINE": "nats://nowhere.invalid", "CLUSTER__NODE": "one"}
-    wish = Wish(app_of("a"), Where.nowhere({}, variables), FLAKY, 3 * HOUR, 1)
+    simulation = Simulation(app_of("a"), Where.nowhere({}, variables), FLAKY, 3 * HOUR, 1)
 
-    assert simulate(wish, stage_of(wish), AS_WRITTEN, lambda part: None).figures.slots == 180
+    assert simulate(simulation, stage_of(simulation), AS_WRITTEN, lambda part: None).figures.slots == 180
 
 
 def test_an_app_without_twins_runs_with_stand_ins_that_have_the_fields_of_its_readings():
@@ -176,7 +176,7 @@ def test_an_app_without_twins_runs_with_stand_ins_that_have_the_fields_of_its_re
 
     app = app_of("a", handler=handler, adapters=(SerialPort("/dev/nothing"),), publish=OnChange(0.5))
 
-    stage, (written,) = day(app, weather=QUIET, length=HOUR)
+    stage, (written,) = day(app, scenario=QUIET, length=HOUR)
 
     assert (stage.stand_ins, stage.adapters, called) == (("a",), ("SerialPort",), [])
     assert written.figures.readings == written.figures.slots == 60
@@ -195,7 +195,7 @@ def test_an_app_with_twins_runs_its_handlers():
 
     app = app_of("a", handler=handler, adapters=(SerialPort("/dev/nothing"),), twins=lambda _: (SerialTwin(device),))
 
-    stage, (written,) = day(app, weather=QUIET, length=HOUR)
+    stage, (written,) = day(app, scenario=QUIET, length=HOUR)
 
     assert stage.stand_ins == ()
     assert len(asked) >= written.figures.readings == 60
@@ -207,7 +207,7 @@ def test_plain_handlers_run_in_a_thread_and_prints_are_swallowed(capsys):
         logging.getLogger("house").error("noise")
         return {"watts": 1.0}
 
-    _, (written,) = day(app_of("a", handler=handler), weather=QUIET, length=HOUR)
+    _, (written,) = day(app_of("a", handler=handler), scenario=QUIET, length=HOUR)
 
     assert written.figures.readings == 60
     assert capsys.readouterr() == ("", "")
@@ -255,14 +255,14 @@ def test_only_the_devices_that_are_asked_for_are_simulated():
     ],
 )
 def test_a_handler_that_reaches_for_the_world_is_named_with_what_to_write(reaches, said, monkeypatch):
-    monkeypatch.setattr(seam, "BLOCKED", 0.2)
+    monkeypatch.setattr(faulty_handler, "BLOCKED", 0.2)
 
     async def handler() -> dict[str, float]:
         reaches()
         return {"watts": 1.0}
 
     with pytest.raises(LeadsmanError, match=said) as refused:
-        day(app_of("a", handler=handler), weather=QUIET, length=HOUR)
+        day(app_of("a", handler=handler), scenario=QUIET, length=HOUR)
 
     assert str(refused.value).startswith("a: its handler ")
     assert "write --stand-in a" in str(refused.value)
@@ -277,14 +277,14 @@ def test_a_handler_that_hides_it_is_named_too():
         return {"watts": 1.0}
 
     with pytest.raises(LeadsmanError, match="a: it looks up example.invalid"):
-        day(app_of("a", handler=handler), weather=QUIET, length=HOUR)
+        day(app_of("a", handler=handler), scenario=QUIET, length=HOUR)
 
 
 def test_a_stand_in_takes_the_place_of_a_handler_that_cannot_be_simulated():
     async def handler() -> dict[str, float]:
         return {"watts": {}["key"]}
 
-    _, (written,) = day(app_of("a", handler=handler), weather=QUIET, length=HOUR, stand_ins=("a",))
+    _, (written,) = day(app_of("a", handler=handler), scenario=QUIET, length=HOUR, stand_ins=("a",))
 
     assert written.figures.readings == 60
 
@@ -309,7 +309,7 @@ def test_an_app_whose_settings_name_no_device_is_refused_with_what_to_write():
 
 
 def test_a_machine_that_is_busy_for_a_moment_ends_nothing(monkeypatch):
-    monkeypatch.setattr(seam, "BLOCKED", 0.2)
+    monkeypatch.setattr(faulty_handler, "BLOCKED", 0.2)
     calls = []
 
     async def handler() -> dict[str, float]:
@@ -318,7 +318,7 @@ def test_a_machine_that_is_busy_for_a_moment_ends_nothing(monkeypatch):
             time.sleep(0.22)
         return {"watts": 1.0}
 
-    _, (written,) = day(app_of("a", handler=handler), weather=QUIET, length=600)
+    _, (written,) = day(app_of("a", handler=handler), scenario=QUIET, length=600)
 
     assert written.figures.readings == 10
 
@@ -355,7 +355,7 @@ def test_ctrl_c_ends_it_also_while_a_handler_swallows_everything():
         return {"watts": 1.0}
 
     with pytest.raises(KeyboardInterrupt):
-        day(app_of("a", handler=handler), weather=QUIET)
+        day(app_of("a", handler=handler), scenario=QUIET)
     assert len(calls) == 3
 
 
@@ -386,7 +386,7 @@ def test_a_handler_may_do_what_is_harmless(tmp_path):
         read.append(True)
         return {"watts": 1.0}
 
-    day(app_of("a", handler=handler), weather=QUIET, length=HOUR)
+    day(app_of("a", handler=handler), scenario=QUIET, length=HOUR)
 
     assert read
 

@@ -12,14 +12,14 @@ NEARLY = 0.05
 """A policy that recovers all but this share of what the best one recovers, with fewer calls, is worth naming."""
 
 
-class Compared(NamedTuple):
+class PolicyFigures(NamedTuple):
     """One policy with its figures."""
 
     policy: str
     figures: Figures
 
 
-def advice(compared: Sequence[Compared]) -> list[str]:
+def advice(compared: Sequence[PolicyFigures]) -> list[str]:
     """Sentences about policies, the first of which is that of the app as it is written."""
     written, *_ = compared
     if not written.figures.slots:
@@ -46,12 +46,12 @@ def advice(compared: Sequence[Compared]) -> list[str]:
     return sentences
 
 
-def _loss(each: Compared) -> tuple[int, float, int]:
+def _loss(each: PolicyFigures) -> tuple[int, float, int]:
     """What is to be as small as possible: first the lost readings, then the time without one, then the calls."""
     return each.figures.lost, each.figures.gap_total, each.figures.attempts
 
 
-def _calls(each: Compared) -> int:
+def _calls(each: PolicyFigures) -> int:
     return each.figures.attempts
 
 
@@ -68,7 +68,7 @@ def _is_small(figures: Figures, other: Figures) -> bool:
     return abs(figures.lost - other.lost) <= 2 * math.sqrt(figures.lost + other.lost)
 
 
-def _thrifty(compared: Sequence[Compared], best: Compared) -> Compared | None:
+def _thrifty(compared: Sequence[PolicyFigures], best: PolicyFigures) -> PolicyFigures | None:
     """The policy with the fewest calls among those that are nearly as good as the best; None if that is the best one
     itself, or the app as it is written."""
     written = compared[0].figures
@@ -98,11 +98,11 @@ def _cost(figures: Figures, written: Figures) -> str:
     return f"{much} {'more' if calls > 0 else 'fewer'} calls" if calls else "no more calls"
 
 
-def _fewest(written: Compared) -> str:
+def _fewest(written: PolicyFigures) -> str:
     return f"it lost {counted(written.figures.lost, 'reading')} of {written.figures.slots:,}"
 
 
-def _summary(written: Compared) -> str:
+def _summary(written: PolicyFigures) -> str:
     figures = written.figures
     return (
         f"The app as it is written lost {figures.lost:,} of {figures.slots:,} readings, and its longest gap was "

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from leadsman.tools.simulation.days import BROKER, merged
-from leadsman.tools.simulation.outcome import Day, Record, Stage
+from leadsman.tools.simulation.outcome import DeviceDay, DeviceRecord, Stage
+from leadsman.tools.simulation.scenario import BROKER, merge_spans
 
 Span = tuple[float, float]
 """Begin and end, in seconds since the start."""
@@ -23,23 +23,23 @@ class Columns(NamedTuple):
     """Those of them that failed."""
 
 
-def columns_of(records: Sequence[Record], days: Sequence[Day], count: int, end: float) -> Columns:
+def columns_of(records: Sequence[DeviceRecord], days: Sequence[DeviceDay], count: int, end: float) -> Columns:
     """Divide the day of all devices, which ends at `end` seconds, into `count` columns."""
     devices = len(days) or 1
     return Columns(
-        covered([[(gap.begin, gap.end) for gap in day.gaps] for day in days], count, end, devices),
-        covered([day.open for day in days], count, end, devices),
-        counted(((at for record in records for at in record.calls)), count, end),
-        counted(((at for record in records for at in record.failures)), count, end),
+        coverage([[(gap.begin, gap.end) for gap in day.gaps] for day in days], count, end, devices),
+        coverage([day.open for day in days], count, end, devices),
+        count_in_columns(((at for record in records for at in record.calls)), count, end),
+        count_in_columns(((at for record in records for at in record.failures)), count, end),
     )
 
 
-def covered(spans: Iterable[Sequence[Span]], count: int, end: float, devices: int) -> tuple[float, ...]:
+def coverage(spans: Iterable[Sequence[Span]], count: int, end: float, devices: int) -> tuple[float, ...]:
     """The share of time in each column that the spans of `devices` devices cover, on average, 0 to 1."""
     width = end / count
     found = [0.0] * count
     for own in spans:
-        for begin, last in merged(own):
+        for begin, last in merge_spans(own):
             column = int(begin / width)
             while column < count and column * width < last:
                 found[column] += max(0.0, min(last, (column + 1) * width) - max(begin, column * width))
@@ -47,7 +47,7 @@ def covered(spans: Iterable[Sequence[Span]], count: int, end: float, devices: in
     return tuple(min(1.0, round(each / width / devices, 6)) for each in found)
 
 
-def counted(times: Iterable[float], count: int, end: float) -> tuple[int, ...]:
+def count_in_columns(times: Iterable[float], count: int, end: float) -> tuple[int, ...]:
     """How many of the times lie in each column. Those at the end belong to the last one."""
     found = [0] * count
     for at in times:
@@ -78,5 +78,5 @@ def lanes_of(stage: Stage, count: int) -> list[Lane]:
     lanes = []
     for name, own in wires:
         spans = [[(fault.begin, fault.end) for fault in plan.of([wire])] for wire in own]
-        lanes.append(Lane(name, covered(spans, count, end, len(own) or 1)))
+        lanes.append(Lane(name, coverage(spans, count, end, len(own) or 1)))
     return [lane for lane in lanes if any(lane.shares)]

@@ -89,7 +89,7 @@ def guarded() -> Iterator[None]:
         sys.dont_write_bytecode = before
 
 
-def touched() -> Touch | None:
+def first_touch() -> Touch | None:
     """The first attempt to touch the real world since the block began."""
     return _State.touch
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from leadsman.loop.durations import human
 from leadsman.text import counted
-from leadsman.tools.simulation.days import FaultPlan
+from leadsman.tools.simulation.scenario import FaultPlan
 
 READ, FAILED, SKIPPED, MISSED, DEFERRED, HELD = "read", "failed", "circuit open", "missed", "deferred", "held"
 """What became of a slot."""
@@ -23,7 +23,7 @@ class Lost(NamedTuple):
     slots: int = 1
 
 
-class Record(NamedTuple):
+class DeviceRecord(NamedTuple):
     """What happened to one device. All times in seconds since the start, in order."""
 
     device: str
@@ -37,7 +37,7 @@ class Record(NamedTuple):
     """When the circuit changed, and its new state: ``closed``, ``open`` or ``half_open``."""
 
 
-class Gap(NamedTuple):
+class ReadingGap(NamedTuple):
     """No reading from `begin`, when one was due, to `end`. `over` is False if the day ended before."""
 
     begin: float
@@ -51,7 +51,7 @@ class Gap(NamedTuple):
         return self.end - self.begin
 
 
-class Day(NamedTuple):
+class DeviceDay(NamedTuple):
     """What a day of one device comes to."""
 
     device: str
@@ -60,19 +60,19 @@ class Day(NamedTuple):
     readings: int
     lost: tuple[tuple[str, int], ...]
     """Slots without a reading, by cause."""
-    gaps: tuple[Gap, ...]
+    gaps: tuple[ReadingGap, ...]
     open: tuple[tuple[float, float], ...]
     """The times in which the circuit was not closed."""
     calls: int
     failures: int
 
 
-def day_of(record: Record, end: float) -> Day:
+def day_of(record: DeviceRecord, end: float) -> DeviceDay:
     """Fold the record of one device into its day, which ends at `end` seconds."""
     lost: dict[str, int] = {}
     for each in record.lost:
         lost[each.cause] = lost.get(each.cause, 0) + each.slots
-    return Day(
+    return DeviceDay(
         record.device,
         len(record.readings) + sum(lost.values()),
         len(record.readings),
@@ -84,10 +84,10 @@ def day_of(record: Record, end: float) -> Day:
     )
 
 
-def gaps_of(record: Record, end: float) -> tuple[Gap, ...]:
+def gaps_of(record: DeviceRecord, end: float) -> tuple[ReadingGap, ...]:
     """The gaps of a device, in order. Gaps of no length are left out."""
     troubles = heapq.merge(((at, FAILED) for at in record.failures), ((each.at, each.cause) for each in record.lost))
-    found: list[Gap] = []
+    found: list[ReadingGap] = []
     readings = iter(record.readings)
     reading = next(readings, None)
     begin: float | None = None
@@ -95,18 +95,18 @@ def gaps_of(record: Record, end: float) -> tuple[Gap, ...]:
     for at, what in troubles:
         while reading is not None and reading < at:
             if begin is not None:
-                found.append(Gap(begin, reading, cause))
+                found.append(ReadingGap(begin, reading, cause))
                 begin = None
             reading = next(readings, None)
         if begin is None and at < end:
             begin, cause = at, what
     if begin is not None:
         over = reading is not None
-        found.append(Gap(begin, end if reading is None else reading, cause, over))
+        found.append(ReadingGap(begin, end if reading is None else reading, cause, over))
     return tuple(gap for gap in found if gap.seconds > 0)
 
 
-def open_times(record: Record, end: float) -> tuple[tuple[float, float], ...]:
+def open_times(record: DeviceRecord, end: float) -> tuple[tuple[float, float], ...]:
     """The times in which the circuit was open or half open."""
     found: list[tuple[float, float]] = []
     begin: float | None = None
@@ -157,7 +157,7 @@ PERCENTAGES = frozenset({"availability"})
 """The figures that are percentages."""
 
 
-def figures_of(days: Sequence[Day], dropped: int = 0) -> Figures:
+def figures_of(days: Sequence[DeviceDay], dropped: int = 0) -> Figures:
     """The figures of a day of several devices."""
     lengths = sorted(gap.seconds for day in days for gap in day.gaps)
     slots, readings = sum(day.slots for day in days), sum(day.readings for day in days)
@@ -222,12 +222,12 @@ class Stage(NamedTuple):
         return f"{devices}, {length} from {begins}, seed {self.seed}"
 
 
-class Outcome(NamedTuple):
+class PolicyDay(NamedTuple):
     """A day under one policy."""
 
     policy: str
-    records: tuple[Record, ...]
-    days: tuple[Day, ...]
+    records: tuple[DeviceRecord, ...]
+    days: tuple[DeviceDay, ...]
     figures: Figures
 
 
@@ -241,7 +241,7 @@ def brief(seconds: float) -> str:
     return f"{minutes // 60}h{minutes % 60:02d}m"
 
 
-def named(stage: Stage, outcome: Outcome) -> str:
+def title_of(stage: Stage, outcome: PolicyDay) -> str:
     """The title of a strip."""
     return f"{outcome.policy}: {stage.written}" if outcome.policy == WRITTEN else outcome.policy
 

@@ -10,7 +10,7 @@ from html import escape
 
 from leadsman.loop.durations import human
 from leadsman.tools.simulation.columns import Columns, columns_of, lanes_of
-from leadsman.tools.simulation.outcome import Outcome, Stage, brief, hours_between, named
+from leadsman.tools.simulation.outcome import PolicyDay, Stage, brief, hours_between, title_of
 
 WIDTH = 960
 MARGIN = 20
@@ -37,7 +37,7 @@ _STYLE = (
 )
 
 
-def picture(stage: Stage, outcomes: Sequence[Outcome], advice: Sequence[str]) -> str:
+def picture(stage: Stage, outcomes: Sequence[PolicyDay], advice: Sequence[str]) -> str:
     """The whole picture."""
     lanes, marks = lanes_of(stage, COLUMNS), _marks(stage)
     top = 92
@@ -69,13 +69,13 @@ def picture(stage: Stage, outcomes: Sequence[Outcome], advice: Sequence[str]) ->
         parts.append(_rect(LEFT, strips + number * STRIP + 22, RIGHT - LEFT, GAPS + CALLS, "b"))
     parts += _grid(stage.length, strips, bottom)
     for number, (outcome, columns) in enumerate(zip(outcomes, drawn, strict=True)):
-        parts += _strip(named(stage, outcome), outcome, columns, most, strips + number * STRIP)
+        parts += _strip(title_of(stage, outcome), outcome, columns, most, strips + number * STRIP)
     for number, line in enumerate(advised):
         parts.append(_text(MARGIN, bottom + 34 + 18 * number, line, "a"))
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _strip(title: str, outcome: Outcome, columns: Columns, most: int, top: int) -> Iterator[str]:
+def _strip(title: str, outcome: PolicyDay, columns: Columns, most: int, top: int) -> Iterator[str]:
     figures, line = outcome.figures, top + 22 + GAPS
     gaps = f"gaps: half up to {brief(figures.gap_p50)}, 99 % up to {brief(figures.gap_p99)}, " if figures.gaps else ""
     yield _text(MARGIN, top + 12, _cut(title, 54), "p")
@@ -149,10 +149,10 @@ def _area(shares: Sequence[float], line: float, height: float, style: str) -> st
     return f'<path class="{style}" d="{path}"/>' if path else ""
 
 
-def _described(stage: Stage, outcomes: Sequence[Outcome]) -> str:
+def _described(stage: Stage, outcomes: Sequence[PolicyDay]) -> str:
     """The picture in words, for those who do not see it."""
     lines = [
-        f"{named(stage, each)}: {each.figures.lost} of {each.figures.slots} readings lost, longest gap "
+        f"{title_of(stage, each)}: {each.figures.lost} of {each.figures.slots} readings lost, longest gap "
         f"{brief(each.figures.gap_max)}, {each.figures.attempts} calls."
         for each in outcomes
     ]

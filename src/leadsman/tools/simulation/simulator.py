@@ -43,33 +43,33 @@ from leadsman.settings.sources import Where
 from leadsman.testing.broker import ForgetfulBroker
 from leadsman.testing.loop import VirtualLoop
 from leadsman.text import suggestion
-from leadsman.tools.simulation.days import BROKER, Weather, merged, plan_of
-from leadsman.tools.simulation.guard import guarded, touched
+from leadsman.tools.simulation.faulty_handler import (
+    Calls,
+    Conditions,
+    Dice,
+    FaultyHandler,
+    NoHardware,
+    SimulationError,
+    WithDice,
+    in_thread,
+    stand_in,
+    wires_of,
+)
+from leadsman.tools.simulation.guard import first_touch, guarded
 from leadsman.tools.simulation.outcome import (
     DEFERRED,
     FAILED,
     HELD,
     MISSED,
     SKIPPED,
+    DeviceRecord,
     Lost,
-    Outcome,
-    Record,
+    PolicyDay,
     Stage,
     day_of,
     figures_of,
 )
-from leadsman.tools.simulation.seam import (
-    Calls,
-    Dice,
-    Drawn,
-    NoHardware,
-    Scene,
-    Seam,
-    SimulationError,
-    stand_in,
-    threaded,
-    wires_of,
-)
+from leadsman.tools.simulation.scenario import BROKER, Scenario, merge_spans, plan_of
 from leadsman.tools.simulation.variant import Variant
 from leadsman.wiring.build import PARTS, build
 from leadsman.wiring.plan import plan_of as wiring_plan_of
@@ -102,7 +102,7 @@ class _ToTheMillisecond(dict[float, float]):
         return rounded
 
 
-class _Device:
+class _GrowingRecord:
     """The record of one device while it grows."""
 
     def __init__(self, interval: float | None, calls: Calls) -> None:
@@ -119,7 +119,7 @@ class Recorder:
     """Observes the events of an app.
 
     Args:
-        devices: the simulated devices, with the calls that their seams count.
+        devices: the simulated devices, with the calls that their handlers count.
         topics: the topics of their readings.
         end: the length of the day, in seconds. What comes later is not recorded.
     """
@@ -127,7 +127,7 @@ class Recorder:
     def __init__(self, devices: Mapping[str, tuple[Telemetry, Calls]], topics: frozenset[str], end: float) -> None:
         self.dropped = 0
         """Readings that the outbox dropped."""
-        self._devices = {name: _Device(telemetry.interval, calls) for name, (telemetry, calls) in devices.items()}
+        self._devices = {name: _GrowingRecord(each.interval, calls) for name, (each, calls) in devices.items()}
         self._topics = topics
         self._end = end
 
@@ -144,7 +144,7 @@ class Recorder:
         elif (failing := self._devices.get(getattr(event, "entity", ""))) is not None:
             self._take(failing, event)
 
-    def _take(self, device: _Device, event: Event) -> None:
+    def _take(self, device: _GrowingRecord, event: Event) -> None:
         match event:
             case AttemptFailed(requested=False):
                 began, device.calls.under_way = device.calls.under_way, None
@@ -163,16 +163,16 @@ class Recorder:
             case CircuitMoved():
                 device.circuits.append((event.at, event.state))
 
-    def records(self) -> tuple[Record, ...]:
+    def records(self) -> tuple[DeviceRecord, ...]:
         """The records, in the order of the devices."""
         moments = _ToTheMillisecond()
         return tuple(self._record(name, device, moments) for name, device in self._devices.items())
 
-    def _record(self, name: str, device: _Device, moments: Mapping[float, float]) -> Record:
+    def _record(self, name: str, device: _GrowingRecord, moments: Mapping[float, float]) -> DeviceRecord:
         if device.held_at is not None and device.interval is not None:
             slots = int((self._end - device.held_at) / device.interval)
             device.lost += [Lost(device.held_at, HELD, slots)] if slots else []
-        return Record(
+        return DeviceRecord(
             name,
             tuple([moments[at] for at in device.calls.began if at < self._end]),
             tuple(sorted([moments[at] for at in device.failures])),
@@ -185,7 +185,7 @@ class Recorder:
 STEPS = 288
 """Parts of a day, between which progress is shown."""
 ALL = "all"
-"""For `Wish.stand_ins`: every device."""
+"""For `Simulation.stand_ins`: every device."""
 
 QUIET = tuple(part for part in PARTS if part.simulated)
 """What joins an app in a simulated day."""
@@ -194,13 +194,13 @@ Progress = Callable[[float], None]
 """Takes how much of a day is done, 0 to 1."""
 
 
-class Wish(NamedTuple):
+class Simulation(NamedTuple):
     """What is to be simulated."""
 
     app: App
     where: Where
     """The sources of the settings."""
-    weather: Weather
+    scenario: Scenario
     length: float
     """Seconds."""
     seed: int
@@ -212,50 +212,50 @@ class Wish(NamedTuple):
     """When the day begins; None: when the built-in day does."""
 
 
-def stage_of(wish: Wish) -> Stage:
+def stage_of(simulation: Simulation) -> Stage:
     """Look at the app without running it.
 
     Raises:
         ConfigurationError: its settings are wrong, or it has no device that is polled.
     """
-    with wish.app.unloaded():
-        setup, zoneless = _loaded(wish)
+    with simulation.app.unloaded():
+        setup, zoneless = _loaded(simulation)
         polled = setup.registry.telemetries
         adapters = tuple(sorted({wire for each in polled.values() for wire in wires_of(each)[1:]}))
-        begins = wish.begins or wish.weather.begins
+        begins = simulation.begins or simulation.scenario.begins
         texts = {_written(each) for each in polled.values()}
         return Stage(
-            wish.app.name,
-            wish.weather.title,
+            simulation.app.name,
+            simulation.scenario.title,
             tuple(polled),
             adapters,
-            tuple(name for name, each in polled.items() if _is_played(wish, setup, each)),
+            tuple(name for name, each in polled.items() if _is_played(simulation, setup, each)),
             tuple(name for name, each in polled.items() if each.on_failure == "stop"),
             zoneless,
-            plan_of(wish.weather, adapters, tuple(polled), wish.length, wish.seed),
+            plan_of(simulation.scenario, adapters, tuple(polled), simulation.length, simulation.seed),
             begins,
-            wish.length,
-            wish.seed,
-            _shifts(polled.values(), begins, wish.length),
+            simulation.length,
+            simulation.seed,
+            _shifts(polled.values(), begins, simulation.length),
             texts.pop() if len(texts) == 1 else f"{len(texts)} policies",
         )
 
 
-def firsts(wish: Wish, variants: Sequence[Variant]) -> list[int]:
+def firsts(simulation: Simulation, variants: Sequence[Variant]) -> list[int]:
     """For each variant, the place of the first one that gives all devices the same options: its day is the same.
 
     Raises:
         ConfigurationError: a policy does not fit one of the devices.
     """
-    with wish.app.unloaded():
-        setup, _ = _loaded(wish)
+    with simulation.app.unloaded():
+        setup, _ = _loaded(simulation)
         polled = setup.registry.telemetries.values()
         changed = [[each.of(telemetry, setup.catalogue) for telemetry in polled] for each in variants]
     made = [[(each.guards, each.overrun) for each in telemetries] for telemetries in changed]
     return [made.index(each) for each in made]
 
 
-def simulate(wish: Wish, stage: Stage, variant: Variant, progress: Progress) -> Outcome:
+def simulate(simulation: Simulation, stage: Stage, variant: Variant, progress: Progress) -> PolicyDay:
     """Run the app for a day under one policy.
 
     Raises:
@@ -264,25 +264,25 @@ def simulate(wish: Wish, stage: Stage, variant: Variant, progress: Progress) -> 
         KeyboardInterrupt: Ctrl-C; everything is closed before.
     """
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_as_before(wish.seed))
+        stack.enter_context(_as_before(simulation.seed))
         loop = VirtualLoop(stage.begins.timestamp())
         stack.callback(loop.close)
-        stack.enter_context(wish.app.unloaded())
-        setup, _ = _loaded(wish)
-        run_ = _Run(wish, stage, variant, setup, loop)
+        stack.enter_context(simulation.app.unloaded())
+        setup, _ = _loaded(simulation)
+        run_ = _PolicyRun(simulation, stage, variant, setup, loop)
         stack.callback(run_.end)
         directory = stack.enter_context(TemporaryDirectory(prefix="leadsman-simulation-", ignore_cleanup_errors=True))
         stack.enter_context(guarded())
         run_.go(Path(directory), progress)
         records = run_.recorder.records()
     days = tuple(day_of(record, stage.length) for record in records)
-    return Outcome(variant.name, records, days, figures_of(days, run_.recorder.dropped))
+    return PolicyDay(variant.name, records, days, figures_of(days, run_.recorder.dropped))
 
 
-class _Run:
+class _PolicyRun:
     """One day under one policy."""
 
-    def __init__(self, wish: Wish, stage: Stage, variant: Variant, setup: Setup, loop: VirtualLoop) -> None:
+    def __init__(self, simulation: Simulation, stage: Stage, variant: Variant, setup: Setup, loop: VirtualLoop) -> None:
         self._stage = stage
         self._setup = setup
         self._loop = loop
@@ -291,17 +291,17 @@ class _Run:
         self._interrupted = False
         self._serving: asyncio.Task[None] | None = None
         self._broker = ForgetfulBroker()
-        scene = Scene(stage.plan, wish.seed, loop, self._fail)
+        conditions = Conditions(stage.plan, simulation.seed, loop, self._fail)
         devices: dict[str, tuple[Telemetry, Calls]] = {}
         for name, telemetry in setup.registry.telemetries.items():
             changed = variant.of(telemetry, setup.catalogue)
-            seam = Seam(changed, wires_of(telemetry), self._call_of(telemetry), scene)
-            guards = changed.guards._replace(policy=Drawn(changed.guards.policy, Dice(wish.seed, name)))
+            handler = FaultyHandler(changed, wires_of(telemetry), self._call_of(telemetry), conditions)
+            guards = changed.guards._replace(policy=WithDice(changed.guards.policy, Dice(simulation.seed, name)))
             on_failure = "continue" if changed.on_failure == "stop" else changed.on_failure
             setup.registry.telemetries[name] = changed._replace(
-                handler=seam, plain=False, guards=guards, on_failure=on_failure
+                handler=handler, plain=False, guards=guards, on_failure=on_failure
             )
-            devices[name] = changed, seam.calls
+            devices[name] = changed, handler.calls
         _use_twins(setup)
         states = frozenset(map(setup.topics.state, devices))
         self.recorder = Recorder(devices, states, stage.length)
@@ -309,7 +309,7 @@ class _Run:
     def _call_of(self, telemetry: Telemetry) -> Callable[..., object]:
         if telemetry.name in self._stage.stand_ins:
             return stand_in(telemetry.handler, self._loop)
-        return threaded(telemetry.handler) if telemetry.plain else telemetry.handler
+        return in_thread(telemetry.handler) if telemetry.plain else telemetry.handler
 
     def _fail(self, problem: str) -> None:
         self._problem = self._problem or problem
@@ -321,7 +321,7 @@ class _Run:
         self._serving = loop.create_task(self._serve(directory), context=_own_context())
         for step in self._stage.plan.steps:
             loop.call_at(step.at, loop.step_wall, step.seconds)
-        for begin, end in merged([(each.begin, each.end) for each in self._stage.plan.of([BROKER])]):
+        for begin, end in merge_spans([(each.begin, each.end) for each in self._stage.plan.of([BROKER])]):
             loop.call_at(begin, self._broker.stop)
             loop.call_at(end, self._broker.start)
         with self._interruptible():
@@ -338,7 +338,7 @@ class _Run:
                 raise
         if self._interrupted:
             raise KeyboardInterrupt
-        touch = touched()
+        touch = first_touch()
         if touch is not None and self._problem is None:
             self._problem = f"{touch.device or 'a twin'}: it {touch.what}, and a simulation touches nothing real"
         if self._problem is not None:
@@ -383,20 +383,20 @@ class _Run:
             signal.signal(signal.SIGINT, before)
 
 
-def _loaded(wish: Wish) -> tuple[Setup, tuple[str, ...]]:
+def _loaded(simulation: Simulation) -> tuple[Setup, tuple[str, ...]]:
     """The setup of the app, with nothing but the devices that are polled and asked for; and those of them whose cron
     schedules name no zone, and are in UTC here."""
-    app = wish.app
-    app.load(wish.where)
+    app = simulation.app
+    app.load(simulation.where)
     setup, registry = app.setup, app.setup.registry
     polled = {name: each for name, each in registry.telemetries.items() if each.enabled and not each.job}
     if not polled:
         reason = setup.idle_reason or "sources, commands and side jobs are not simulated"
         raise InvalidValue(f"the app {app.name!r} has no device that is polled, and nothing to simulate: {reason}")
-    for name in (*wish.devices, *(name for name in wish.stand_ins if name != ALL)):
+    for name in (*simulation.devices, *(name for name in simulation.stand_ins if name != ALL)):
         if name not in polled:
             raise InvalidValue(f"no device {name!r} is polled; {suggestion(name, polled)}")
-    chosen = {name: each for name, each in polled.items() if name in (wish.devices or polled)}
+    chosen = {name: each for name, each in polled.items() if name in (simulation.devices or polled)}
     registry.telemetries = {name: _in_utc(each) for name, each in chosen.items()}
     registry.sources, registry.commands = {}, {}
     return setup, tuple(name for name, each in chosen.items() if each.cron is not None and each.cron.zone is None)
@@ -411,9 +411,9 @@ def _in_utc(telemetry: Telemetry) -> Telemetry:
     return telemetry._replace(cron=Cron(cron.expression, zone="UTC", at_start=cron.at_start))
 
 
-def _is_played(wish: Wish, setup: Setup, telemetry: Telemetry) -> bool:
+def _is_played(simulation: Simulation, setup: Setup, telemetry: Telemetry) -> bool:
     """Whether a stand-in takes the place of a handler: on request, or because its adapters have no twins."""
-    asked = telemetry.name in wish.stand_ins or ALL in wish.stand_ins
+    asked = telemetry.name in simulation.stand_ins or ALL in simulation.stand_ins
     needs_adapter = any(isinstance(dependency, ManagedAdapter) for _, dependency in telemetry.needs)
     return asked or (needs_adapter and setup.declaration.twins is None)
 

@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Sequence
 
 from leadsman.tools.simulation.columns import columns_of, lanes_of
-from leadsman.tools.simulation.outcome import Outcome, Stage, brief, hours_between, named
+from leadsman.tools.simulation.outcome import PolicyDay, Stage, brief, hours_between, title_of
 
 WIDTH = 80
 COLUMNS = 65
@@ -47,7 +47,7 @@ class Pen:
         return self.text(f"  {_cut(label, LABEL - 3):<{LABEL - 2}}", _DIM) + self.text(cells, style)
 
 
-def strips(stage: Stage, outcomes: Sequence[Outcome], advice: Sequence[str], pen: Pen) -> str:
+def strips(stage: Stage, outcomes: Sequence[PolicyDay], advice: Sequence[str], pen: Pen) -> str:
     """The whole drawing."""
     lines = [pen.text(f"{stage.app}: {stage.title}", _BOLD), stage.heading, ""]
     lanes = lanes_of(stage, COLUMNS)
@@ -59,7 +59,7 @@ def strips(stage: Stage, outcomes: Sequence[Outcome], advice: Sequence[str], pen
     drawn = [columns_of(each.records, each.days, COLUMNS, stage.length) for each in outcomes]
     most = max((count for each in drawn for count in each.calls), default=1) or 1
     for outcome, columns in zip(outcomes, drawn, strict=True):
-        lines += ["", pen.text(_cut(named(stage, outcome), WIDTH), _BOLD)]
+        lines += ["", pen.text(_cut(title_of(stage, outcome), WIDTH), _BOLD)]
         lines.append(pen.lane("no reading", columns.gaps, _RED))
         if any(columns.open):
             lines.append(pen.lane("circuit", columns.open, _YELLOW))
@@ -92,7 +92,7 @@ def _marks(stage: Stage) -> str:
     return f"{found}" if found else ""
 
 
-def _table(outcomes: Sequence[Outcome], pen: Pen) -> list[str]:
+def _table(outcomes: Sequence[PolicyDay], pen: Pen) -> list[str]:
     """The figures, a row for each policy."""
     rows = [_HEADS]
     for each in outcomes:

@@ -1,128 +1,20 @@
-"""Policies of the command line: ``retry=3, circuit_breaker=5``, ``UNTIL_NEXT_POLL``, a name, or the notation of a file,
-which is YAML's flow style as far as policies need it, and JSON.
+"""Policies of the command line: ``retry=3, circuit_breaker=5``, ``UNTIL_NEXT_POLL``, a name, or the notation of a file
+on one line.
 
 A variant replaces what it mentions of the options of each device, and keeps the rest.
 """
 
-import json
-import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from leadsman.errors import ConfigurationError, InvalidValue
 from leadsman.registration.telemetry import RETRYING, Telemetry, TelemetryOptions, with_options
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.catalogue import Catalogue
-from leadsman.resilience.notation import policy_of
+from leadsman.resilience.notation import parse, policy_of
 from leadsman.resilience.policy import UNTIL_NEXT_POLL
 from leadsman.text import clean, suggestion
 from leadsman.tools.simulation.outcome import WRITTEN
-
-DEEPEST = 60
-"""Brackets within brackets; a policy may have 50 nodes within nodes."""
-Tree = Any
-"""Mappings, lists, text, numbers, True, False and None."""
-_TOKEN = re.compile(r'\s*(?:([{}\[\],:])|("(?:[^"\\]|\\.)*")|([^\s{}\[\],:"][^{}\[\],:"]*))')
-_WORDS = {"true": True, "false": False, "null": None}
-
-
-def tree_of(text: str) -> Tree:
-    """Read a tree.
-
-    Raises:
-        InvalidValue: it is none; the message says where it ends to be one.
-    """
-    reader = _Reader(text)
-    tree = reader.value(DEEPEST)
-    if reader.token is not None:
-        raise reader.wrong("the end")
-    return tree
-
-
-class _Reader:
-    """Reads tokens, one ahead."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._at = self._end = 0
-        self.token: str | None = None
-        self._advance()
-
-    def _advance(self) -> None:
-        self._at = self._end
-        match = _TOKEN.match(self._text, self._end)
-        if match is None:
-            self.token = None
-            if self._text[self._end :].strip():
-                raise self.wrong("text in two quotes")
-            return
-        self._end = match.end()
-        self.token = (match[1] or match[2] or match[3]).strip()
-
-    def wrong(self, wanted: str) -> InvalidValue:
-        rest = clean(self._text[self._at :].strip()) or "the end"
-        return InvalidValue(f"{clean(self._text)!r} is not a policy: at {rest!r} it lacks {wanted}")
-
-    def _take(self, token: str) -> None:
-        if self.token != token:
-            raise self.wrong(repr(token))
-        self._advance()
-
-    def _next(self, end: str) -> None:
-        if self.token != ",":
-            raise self.wrong(f"',' or {end!r}")
-        self._advance()
-
-    def value(self, depth: int) -> Tree:
-        if depth == 0:
-            raise InvalidValue(f"the policy is nested deeper than {DEEPEST} brackets")
-        if self.token == "{":
-            return self._mapping(depth)
-        if self.token == "[":
-            return self._list(depth)
-        return self._scalar()
-
-    def _mapping(self, depth: int) -> dict[str, Tree]:
-        found: dict[str, Tree] = {}
-        self._take("{")
-        while self.token != "}":
-            if found:
-                self._next("}")
-            key = str(self._scalar())
-            self._take(":")
-            found[key] = self.value(depth - 1)
-        self._take("}")
-        return found
-
-    def _list(self, depth: int) -> list[Tree]:
-        found: list[Tree] = []
-        self._take("[")
-        while self.token != "]":
-            if found:
-                self._next("]")
-            found.append(self.value(depth - 1))
-        self._take("]")
-        return found
-
-    def _scalar(self) -> Tree:
-        token = self.token
-        if token is None or token in "{}[],:":
-            raise self.wrong("a name or a value")
-        self._advance()
-        if token.startswith('"'):
-            try:
-                return json.loads(token)
-            except ValueError:
-                raise self.wrong("text in two quotes") from None
-        if token in _WORDS:
-            return _WORDS[token]
-        for number in (int, float):
-            try:
-                return number(token)
-            except ValueError:
-                continue
-        return token
-
 
 WORDS = ("retry", "budget", "within", "overrun", "circuit_breaker", "recovery", "policy")
 LONGEST = 9
@@ -202,7 +94,7 @@ def _parts(text: str) -> list[str]:
 
 def _word(part: str) -> tuple[str, object]:
     if part.startswith("{"):
-        return "policy", policy_of(tree_of(part), "policy")
+        return "policy", policy_of(parse(part), "policy")
     word, equals, value = (each.strip() for each in part.partition("="))
     if part in ALONE:
         return "policy", policy_of(part, "policy")
@@ -226,5 +118,5 @@ def _value(word: str, value: str) -> object:
             raise InvalidValue(f"{word} is {value!r}; write {instead}")
         return int(value)
     if word == "policy" and value.startswith("{"):
-        return policy_of(tree_of(value), "policy")
+        return policy_of(parse(value), "policy")
     return value

@@ -16,11 +16,11 @@ from leadsman.tools.cli.arguments import ONLY_DEVICE, TARGET_ALONE, Command, Usa
 from leadsman.tools.cli.exit_codes import ASSERTION_FAILED
 from leadsman.tools.cli.tables import json_text
 from leadsman.tools.cli.target import load_target, sources_of
-from leadsman.tools.simulation.advice import Compared, advice
-from leadsman.tools.simulation.assertion import Condition, condition_of, figures_in, shown
-from leadsman.tools.simulation.days import BROKER, WEATHERS
-from leadsman.tools.simulation.outcome import Figures, Outcome, Stage, named
+from leadsman.tools.simulation.advice import PolicyFigures, advice
+from leadsman.tools.simulation.assertion import Assertion, show_figure
+from leadsman.tools.simulation.outcome import Figures, PolicyDay, Stage, title_of
 from leadsman.tools.simulation.picture import picture
+from leadsman.tools.simulation.scenario import BROKER, SCENARIOS
 from leadsman.tools.simulation.strips import BLOCKS, Pen, strips
 from leadsman.tools.simulation.variant import AS_WRITTEN, USUAL, Variant, variant_of
 
@@ -34,19 +34,24 @@ LONGEST = 31 * 86_400.0
 
 def run(options: argparse.Namespace) -> int:
     """Run an app for a simulated day, show the day, and check the assertions."""
-    from leadsman.tools.simulation.simulator import Wish, firsts, simulate, stage_of  # the help does not wait for it
+    from leadsman.tools.simulation.simulator import (  # the help does not wait for it
+        Simulation,
+        firsts,
+        simulate,
+        stage_of,
+    )
 
     app, where = load_target(options.target), sources_of(options)
-    conditions, variants = _read(options)
+    assertions, variants = _read(options)
     if not 60 <= options.length <= LONGEST:
         raise UsageError(f"--for is {options.length:g} s; simulate between a minute and 31 days")
     if options.begins is not None and options.begins.year not in YEARS:
         raise UsageError(f"--begins is in the year {options.begins.year}; write one from 1971 to 2999")
-    weather = WEATHERS[options.day]
-    wish = Wish(
+    scenario = SCENARIOS[options.day]
+    simulation = Simulation(
         app,
         where,
-        weather,
+        scenario,
         options.length,
         options.seed,
         tuple(options.device or ()),
@@ -54,35 +59,35 @@ def run(options: argparse.Namespace) -> int:
         options.begins,
     )
     _check_writable(options.svg)
-    stage = stage_of(wish)
-    pairs = [(each, variants[first]) for each, first in zip(variants, firsts(wish, variants), strict=True)]
+    stage = stage_of(simulation)
+    pairs = [(each, variants[first]) for each, first in zip(variants, firsts(simulation, variants), strict=True)]
     variants = [each for each, first in pairs if each is first]
     with Progress(len(variants)) as progress:
-        outcomes = [simulate(wish, stage, each, progress.of(each.name)) for each in variants]
-    if conditions and not outcomes[0].figures.slots:
+        outcomes = [simulate(simulation, stage, each, progress.of(each.name)) for each in variants]
+    if assertions and not outcomes[0].figures.slots:
         raise UsageError(
             f"--assert proves nothing: from {stage.begins:%Y-%m-%d %H:%M} {stage.begins.tzname()} no poll came due and "
             f"ended within {human(stage.length)}; write a longer --for, or another --begins"
         )
-    advised = advice([Compared(each.policy, each.figures) for each in outcomes])
+    advised = advice([PolicyFigures(each.policy, each.figures) for each in outcomes])
     advised += [
         f"{each.name} changes nothing: it is '{first.name}' again." for each, first in pairs if each is not first
     ]
     if options.svg is not None:
         _write(options.svg, picture(stage, outcomes, advised))
     if options.json:
-        print(json_text(_document(stage, outcomes, advised, conditions), indent=2))
+        print(json_text(_document(stage, outcomes, advised, assertions), indent=2))
     else:
         print(strips(stage, outcomes, [*advised, *_remarks(stage)], _pen()))
-    return _judged(conditions, outcomes[0], quiet=options.json)
+    return _judged(assertions, outcomes[0], quiet=options.json)
 
 
-def _read(options: argparse.Namespace) -> tuple[list[tuple[str, Condition]], list[Variant]]:
+def _read(options: argparse.Namespace) -> tuple[list[Assertion], list[Variant]]:
     """The assertions and the policies of the command line."""
     try:
-        conditions = [(text, condition_of(text)) for text in options.assertions]
-        given = options.policy or (() if conditions else USUAL)
-        return conditions, [AS_WRITTEN, *(variant_of(text) for text in given)]
+        assertions = [Assertion(text) for text in options.assertions]
+        given = options.policy or (() if assertions else USUAL)
+        return assertions, [AS_WRITTEN, *(variant_of(text) for text in given)]
     except ConfigurationError as error:
         raise UsageError(str(error)) from None
 
@@ -120,20 +125,23 @@ def _list(devices: Sequence[str]) -> str:
     return ", ".join(devices) if len(devices) <= 5 else f"{len(devices)} devices"
 
 
-def _judged(conditions: Sequence[tuple[str, Condition]], written: Outcome, *, quiet: bool) -> int:
+def _judged(assertions: Sequence[Assertion], written: PolicyDay, *, quiet: bool) -> int:
     """Say which assertions hold for the app as it is written. Returns the exit code."""
     failed = False
-    for text, condition in conditions:
-        holds = condition.holds(written.figures)
-        values = ", ".join(f"{name} is {shown(name, getattr(written.figures, name))}" for name in figures_in(condition))
+    for each in assertions:
+        holds = each.holds(written.figures)
+        values = ", ".join(f"{name} is {show_figure(name, getattr(written.figures, name))}" for name in each.figures)
         if not (quiet and holds):
-            print(f"{'holds' if holds else 'FAILS'}: {text}  ({values})", file=sys.stderr if not holds else sys.stdout)
+            print(
+                f"{'holds' if holds else 'FAILS'}: {each.text}  ({values})",
+                file=sys.stderr if not holds else sys.stdout,
+            )
         failed |= not holds
     return ASSERTION_FAILED if failed else 0
 
 
 def _document(
-    stage: Stage, outcomes: Sequence[Outcome], advised: Sequence[str], conditions: Sequence[tuple[str, Condition]]
+    stage: Stage, outcomes: Sequence[PolicyDay], advised: Sequence[str], assertions: Sequence[Assertion]
 ) -> dict[str, Any]:
     """All of it as JSON. Times are seconds since the start."""
     return {
@@ -155,7 +163,7 @@ def _document(
         "clock_steps": [each._asdict() for each in stage.plan.steps],
         "policies": [
             {
-                "policy": named(stage, each),
+                "policy": title_of(stage, each),
                 **each.figures._asdict(),
                 "devices": {
                     day.device: {
@@ -172,9 +180,7 @@ def _document(
             for each in outcomes
         ],
         "advice": list(advised),
-        "assertions": [
-            {"assertion": text, "holds": condition.holds(outcomes[0].figures)} for text, condition in conditions
-        ],
+        "assertions": [{"assertion": each.text, "holds": each.holds(outcomes[0].figures)} for each in assertions],
     }
 
 
@@ -209,10 +215,10 @@ class Progress:
     def __exit__(self, *exc_info: object) -> None:
         self._say("")
 
-    def of(self, policy: str) -> "_Run":
+    def of(self, policy: str) -> "_PolicyProgress":
         """For the next policy."""
         self._run += 1
-        return _Run(self, f"policy {self._run} of {self._runs}, {clean(policy)[:40]}")
+        return _PolicyProgress(self, f"policy {self._run} of {self._runs}, {clean(policy)[:40]}")
 
     def show(self, text: str) -> None:
         """Show a text, once a second is over."""
@@ -226,7 +232,7 @@ class Progress:
             self._said = text
 
 
-class _Run:
+class _PolicyProgress:
     def __init__(self, progress: Progress, what: str) -> None:
         self._progress = progress
         self._what = what
@@ -258,7 +264,7 @@ COMMAND = Command(
             metavar="POLICY",
             action="append",
         ),
-        argument("--day", "quiet, flaky or outages (default: outages)", choices=tuple(WEATHERS), default="outages"),
+        argument("--day", "quiet, flaky or outages (default: outages)", choices=tuple(SCENARIOS), default="outages"),
         argument("--seed", "another day of the same kind (default: 1)", metavar="N", type=int, default=1),
         argument(
             "--for",

@@ -4,10 +4,9 @@ import pytest
 from tests.resilience.callers import Recorder
 
 from leadsman import CircuitBreaker
-from leadsman.resilience.breaker import CLOSED, Closed, Outcome
-from leadsman.resilience.circuit_guard import PASS, CircuitGuard
+from leadsman.resilience.breaker import CLOSED, Closed, CycleOutcome
+from leadsman.resilience.circuit import PASS, CircuitGuard, SharedCircuit
 from leadsman.resilience.failure import ignore_error
-from leadsman.resilience.sharing import SharedCircuit
 
 LEASE = 65.0
 
@@ -31,7 +30,7 @@ def cycle(guard, outcome):
 
 
 def failed(guard, times):
-    return [cycle(guard, Outcome.FAILED) for _ in range(times)]
+    return [cycle(guard, CycleOutcome.FAILED) for _ in range(times)]
 
 
 def moves(events):
@@ -54,7 +53,7 @@ class TestAdmission:
         one = guard(CircuitBreaker(1))
         failed(one, 2)
 
-        assert cycle(one, Outcome.SUCCEEDED)
+        assert cycle(one, CycleOutcome.SUCCEEDED)
         assert one.name == "closed"
 
     def test_nothing_is_admitted_before_the_end_of_a_deferral(self, guard, loop):
@@ -100,14 +99,14 @@ class TestRequestsOfAPerson:
 
         one.close()
 
-        assert cycle(one, Outcome.SUCCEEDED)
+        assert cycle(one, CycleOutcome.SUCCEEDED)
 
     def test_an_outcome_from_before_the_isolation_changes_nothing(self, guard):
         one = guard(CircuitBreaker(1))
         permit = one.admit(LEASE)
         one.isolate()
 
-        one.settle(permit, Outcome.FAILED, ignore_error)
+        one.settle(permit, CycleOutcome.FAILED, ignore_error)
 
         assert one.isolated
 

@@ -22,7 +22,7 @@ def chance(*about: object) -> float:
     return int.from_bytes(blake2b(text.encode(), digest_size=6).digest()) / 2**48
 
 
-class Luck:
+class Chance:
     """The chance of moments of one device: the same as `chance` with the moment as its last argument, and faster."""
 
     __slots__ = ("_begun",)
@@ -37,7 +37,7 @@ class Luck:
         return int.from_bytes(hashed.digest()) / 2**48
 
 
-class Fault(NamedTuple):
+class PlannedFault(NamedTuple):
     """Something fails from `begin` to `end`, seconds since the start of the day."""
 
     wire: str
@@ -59,7 +59,7 @@ class Weakness(NamedTuple):
     """Seconds that a slow call takes longer."""
 
 
-class ClockStep(NamedTuple):
+class WallClockStep(NamedTuple):
     """The wall clock is set at `at` seconds since the start of the day: by `seconds` forward, or back if negative."""
 
     at: float
@@ -69,12 +69,12 @@ class ClockStep(NamedTuple):
 class FaultPlan(NamedTuple):
     """All that goes wrong on a day."""
 
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[PlannedFault, ...] = ()
     weaknesses: tuple[tuple[str, Weakness], ...] = ()
     """By device."""
-    steps: tuple[ClockStep, ...] = ()
+    steps: tuple[WallClockStep, ...] = ()
 
-    def of(self, wires: Sequence[str]) -> tuple[Fault, ...]:
+    def of(self, wires: Sequence[str]) -> tuple[PlannedFault, ...]:
         """The faults of these wires, in the order of their begin."""
         return tuple(sorted((fault for fault in self.faults if fault.wire in wires), key=lambda fault: fault.begin))
 
@@ -83,7 +83,7 @@ class FaultPlan(NamedTuple):
         return dict(self.weaknesses).get(device, Weakness())
 
 
-def merged(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+def merge_spans(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """Spans of time in order, and without overlaps."""
     found: list[tuple[float, float]] = []
     for begin, end in sorted(spans):
@@ -95,10 +95,10 @@ def merged(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 DAY = 86_400.0
-"""Seconds. The numbers of faults of a `Weather` are for so long."""
+"""Seconds. The numbers of faults of a `Scenario` are for so long."""
 
 
-class Outages(NamedTuple):
+class OutageRange(NamedTuple):
     """How often something is away in a day, and for how long."""
 
     fewest: int
@@ -107,24 +107,24 @@ class Outages(NamedTuple):
     """Seconds."""
     longest: float
     """Seconds."""
-    silent: float = 0.5
-    """The share of the outages in which calls get no answer, 0 to 1."""
 
 
-NO_OUTAGES = Outages(0, 0, 1.0, 1.0)
+SILENT = 0.5
+"""The share of the outages in which calls get no answer, 0 to 1."""
+NO_OUTAGES = OutageRange(0, 0, 1.0, 1.0)
 
 
-class Weather(NamedTuple):
+class Scenario(NamedTuple):
     """A built-in day."""
 
     name: str
     title: str
     begins: datetime
-    adapters: Outages
+    adapters: OutageRange
     """Those of each adapter: all its devices are away."""
-    devices: Outages
+    devices: OutageRange
     """Those of each device."""
-    broker: Outages
+    broker: OutageRange
     failing: tuple[float, float] = (0.0, 0.0)
     """The share of calls that fail besides, between these two, for each device its own."""
     slow: float = 0.0
@@ -135,71 +135,66 @@ class Weather(NamedTuple):
     """When the wall clock is set, as a part of the day from 0 to 1; and by how many seconds."""
 
 
-QUIET = Weather(
+QUIET = Scenario(
     "quiet",
     "a quiet day",
     datetime(2026, 1, 14, tzinfo=UTC),
     adapters=NO_OUTAGES,
-    devices=Outages(0, 2, 5, 90),
+    devices=OutageRange(0, 2, 5, 90),
     broker=NO_OUTAGES,
     failing=(0.0, 0.004),
 )
-FLAKY = Weather(
+FLAKY = Scenario(
     "flaky",
     "a flaky day",
     datetime(2026, 2, 10, tzinfo=UTC),
-    adapters=Outages(2, 4, 30, 240),
-    devices=Outages(4, 10, 20, 420),
-    broker=Outages(2, 2, 20, 90),
+    adapters=OutageRange(2, 4, 30, 240),
+    devices=OutageRange(4, 10, 20, 420),
+    broker=OutageRange(2, 2, 20, 90),
     failing=(0.05, 0.2),
     slow=0.1,
     slower=1.5,
 )
-OUTAGES = Weather(
+OUTAGES = Scenario(
     "outages",
     "a day of outages",
     datetime(2026, 3, 28, 23, tzinfo=UTC),
-    adapters=Outages(1, 2, 1200, 10_800),
-    devices=Outages(1, 3, 180, 3600),
-    broker=Outages(1, 3, 60, 2400),
+    adapters=OutageRange(1, 2, 1200, 10_800),
+    devices=OutageRange(1, 3, 180, 3600),
+    broker=OutageRange(1, 3, 60, 2400),
     failing=(0.0, 0.02),
     steps=((0.3, -45.0), (0.8, 90.0)),
 )
-WEATHERS: dict[str, Weather] = {each.name: each for each in (QUIET, FLAKY, OUTAGES)}
+SCENARIOS: dict[str, Scenario] = {each.name: each for each in (QUIET, FLAKY, OUTAGES)}
 """By name. The day of outages begins at midnight in Berlin, in the night in which Europe sets its clocks forward."""
 
 
-def plan_of(weather: Weather, adapters: Sequence[str], devices: Sequence[str], length: float, seed: int) -> FaultPlan:
+def plan_of(scenario: Scenario, adapters: Sequence[str], devices: Sequence[str], length: float, seed: int) -> FaultPlan:
     """The faults of a day.
 
     Args:
-        weather: the day.
+        scenario: the day.
         adapters: the labels of the adapters.
         devices: the names of the devices. Each has faults of its own, which no other device changes.
         length: seconds of the simulation. A longer one has more faults.
         seed: any whole number.
     """
     faults = [
-        *(fault for label in adapters for fault in _outages(weather, weather.adapters, label, length, seed)),
-        *(fault for name in devices for fault in _outages(weather, weather.devices, name, length, seed)),
-        *_outages(weather, weather.broker, BROKER, length, seed),
+        *(fault for label in adapters for fault in _outages(scenario, scenario.adapters, label, length, seed)),
+        *(fault for name in devices for fault in _outages(scenario, scenario.devices, name, length, seed)),
+        *_outages(scenario, scenario.broker, BROKER, length, seed),
     ]
-    low, high = weather.failing
+    low, high = scenario.failing
+    shares = {name: low + (high - low) * chance(seed, scenario.name, "failing", name) for name in devices}
     weaknesses = tuple(
-        (
-            name,
-            Weakness(
-                round(low + (high - low) * chance(seed, weather.name, "failing", name), 4), weather.slow, weather.slower
-            ),
-        )
-        for name in devices
+        (name, Weakness(round(share, 4), scenario.slow, scenario.slower)) for name, share in shares.items()
     )
-    steps = tuple(ClockStep(round(part * length), seconds) for part, seconds in weather.steps)
+    steps = tuple(WallClockStep(round(part * length), seconds) for part, seconds in scenario.steps)
     return FaultPlan(tuple(sorted(faults)), weaknesses, steps)
 
 
-def _outages(weather: Weather, outages: Outages, wire: str, length: float, seed: int) -> Iterator[Fault]:
-    about = (seed, weather.name, wire.removeprefix("\0"))
+def _outages(scenario: Scenario, outages: OutageRange, wire: str, length: float, seed: int) -> Iterator[PlannedFault]:
+    about = (seed, scenario.name, wire.removeprefix("\0"))
     spread = outages.most - outages.fewest + 1
     count = round((outages.fewest + int(spread * chance(*about, "count"))) * length / DAY)
     for number in range(count):
@@ -207,5 +202,5 @@ def _outages(weather: Weather, outages: Outages, wire: str, length: float, seed:
         # Most outages are short: as many last 1 to 10 minutes as 10 to 100.
         lasting = round(low * (high / low) ** chance(*about, number, "length"))
         begin = round(chance(*about, number, "begin") * length)
-        silent = chance(*about, number, "silent") < outages.silent
-        yield Fault(wire, float(begin), float(min(begin + lasting, length)), silent)
+        silent = chance(*about, number, "silent") < SILENT
+        yield PlannedFault(wire, float(begin), float(min(begin + lasting, length)), silent)

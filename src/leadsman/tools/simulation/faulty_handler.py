@@ -1,5 +1,5 @@
-"""The seam between the app and its handlers: each call of a handler passes here. It counts the calls, and makes them
-fail, hang or take longer as the plan of faults says."""
+"""The handlers of a simulated app. Each call of a handler passes here, is counted, and fails, hangs or takes longer as
+the plan of faults says."""
 
 import asyncio
 import math
@@ -19,8 +19,8 @@ from leadsman.resilience.backoff import Draw
 from leadsman.resilience.failure import Failure
 from leadsman.resilience.verdict import Verdict
 from leadsman.text import explained
-from leadsman.tools.simulation.days import Fault, FaultPlan, Luck
-from leadsman.tools.simulation.guard import DEVICE, touched
+from leadsman.tools.simulation.guard import DEVICE, first_touch
+from leadsman.tools.simulation.scenario import Chance, FaultPlan, PlannedFault
 
 BLOCKED = 1.0
 """Real seconds. A call in which no virtual time passes, and which takes longer, has blocked the simulation."""
@@ -48,8 +48,8 @@ class Calls:
         """When the last call began, until its outcome is known."""
 
 
-class Scene(NamedTuple):
-    """What all seams of one run share."""
+class Conditions(NamedTuple):
+    """What all handlers of one run share."""
 
     plan: FaultPlan
     seed: int
@@ -58,31 +58,31 @@ class Scene(NamedTuple):
     """Ends the simulation with a message."""
 
 
-class Seam:
+class FaultyHandler:
     """Stands in place of a handler. The app calls it as it would call the handler."""
 
-    def __init__(self, telemetry: Telemetry, wires: tuple[str, ...], call: Handler, scene: Scene) -> None:
+    def __init__(self, telemetry: Telemetry, wires: tuple[str, ...], call: Handler, conditions: Conditions) -> None:
         self.calls = Calls()
         self._name = telemetry.name
         self._call = call
-        self._scene = scene
-        self._faults = scene.plan.of(wires)
+        self._conditions = conditions
+        self._faults = conditions.plan.of(wires)
         self._well_until = 0.0  # no fault is under way before that moment
-        self._weakness = scene.plan.weakness(telemetry.name)
-        self._luck = Luck(scene.seed, "call", telemetry.name)
+        self._weakness = conditions.plan.weakness(telemetry.name)
+        self._chance = Chance(conditions.seed, "call", telemetry.name)
         self._worked = False
         self._failed = self._blocked = 0
 
     async def __call__(self, **given: object) -> object:
         """Call the handler, or fail."""
-        loop, calls, weakness = self._scene.loop, self.calls, self._weakness
+        loop, calls, weakness = self._conditions.loop, self.calls, self._weakness
         now = loop.time()
         calls.began.append(now)
         calls.under_way = now
         if now >= self._well_until:
             await self._meet_faults(now)
         if weakness.failing or weakness.slow:
-            luck = self._luck.at(round(now * 10))
+            luck = self._chance.at(round(now * 10))
             if luck < weakness.failing:
                 await asyncio.sleep(FAILING)
                 raise DeviceTimeout("simulated: no answer")
@@ -111,7 +111,7 @@ class Seam:
                 await self._refuse(fault, now)
         self._well_until = min((fault.begin for fault in self._faults if fault.begin > now), default=math.inf)
 
-    async def _refuse(self, fault: Fault, now: float) -> None:
+    async def _refuse(self, fault: PlannedFault, now: float) -> None:
         if fault.silent:
             await asyncio.sleep(fault.end - now)  # the timeout of the call ends it, if that comes first
             raise DeviceTimeout(f"simulated: {fault.wire} did not answer")
@@ -121,31 +121,31 @@ class Seam:
         """End the simulation if the handler sleeps or waits in real time again and again."""
         self._blocked += 1
         if self._blocked >= BLOCKED_CALLS:
-            self._scene.fail(
+            self._conditions.fail(
                 f"{self._name}: its handler blocked the simulation for {seconds:.1f} s of real time, "
                 f"{self._blocked} times; use asyncio.sleep and an adapter with a twin, or write --stand-in {self._name}"
             )
 
     def _check(self, error: Exception) -> None:
         """End the simulation if the handler cannot work in it."""
-        touch = touched()
+        touch = first_touch()
         if touch is not None:
             place = f" ({touch.place})" if touch.place else ""
-            self._scene.fail(
+            self._conditions.fail(
                 f"{touch.device or self._name}: its handler {touch.what}{place}, and a simulation touches nothing "
                 f"real; put that into an adapter with a twin, or write --stand-in {self._name}"
             )
         self._failed += 1
         if not self._worked and self._failed >= OF_ITS_OWN:
             where = place_of(error)
-            self._scene.fail(
+            self._conditions.fail(
                 f"{self._name}: its handler fails although nothing is wrong: {explained(error)}"
                 f"{f' ({where})' if where else ''}; a simulation enters no lifespan and has twins for adapters. "
                 f"See whether leadsman run --dry-run works, or write --stand-in {self._name}"
             )
 
 
-def threaded(handler: Handler) -> Handler:
+def in_thread(handler: Handler) -> Handler:
     """A plain ``def`` handler, called in a thread. Time stands still meanwhile."""
 
     async def call(**given: object) -> object:
@@ -212,16 +212,16 @@ class Dice:
     """Chance for the waits of one device, which no other device changes."""
 
     def __init__(self, seed: int, device: str) -> None:
-        self._luck = Luck(seed, "wait", device)
+        self._chance = Chance(seed, "wait", device)
         self._drawn = 0
 
     def __call__(self) -> float:
         """The next number in [0, 1)."""
         self._drawn += 1
-        return self._luck.at(self._drawn)
+        return self._chance.at(self._drawn)
 
 
-class Drawn(Policy):
+class WithDice(Policy):
     """A policy with dice of its own."""
 
     __slots__ = ("draw", "inner")

@@ -1,7 +1,15 @@
-"""The circuit guard of one handler: who may begin a cycle, and what the outcome does to the circuit.
+"""The circuit of a handler, and the circuit that several handlers share.
 
-The guard joins `leadsman.resilience.breaker`, which only decides, to the clock, the events and the handler. If the
+`CircuitGuard` joins `leadsman.resilience.breaker`, which only decides, to the clock, the events and one handler. If the
 breaker names a circuit that several handlers share, the guard asks that one, and is one of its members.
+
+A shared circuit counts **rounds**. A round has failed once each member has failed since the last round; a success of
+any member ends it at once. So one dead device among eight never opens the circuit, and eight dead ones open it after
+`threshold` rounds, not within the first one. Members that are not polled at the moment, because they are held or
+deferred, do not delay a round.
+
+When the circuit is open, each member skips one poll, its own next one. The first member that is due again makes the
+probe for all of them.
 """
 
 import math
@@ -14,17 +22,16 @@ from leadsman.resilience.breaker import (
     Circuit,
     CircuitBreaker,
     Closed,
+    CycleOutcome,
     Disabled,
     Isolated,
     OnStrategyError,
     Open,
-    Outcome,
     Permit,
 )
 from leadsman.resilience.decision import Document
 from leadsman.resilience.environment import Caller, Environment, Snapshot
 from leadsman.resilience.failure import RetryRequested, matches
-from leadsman.resilience.sharing import SharedCircuit
 
 PASS = Permit(0, 0, probe=False)
 """The permit of a circuit that has never moved."""
@@ -53,7 +60,7 @@ class CircuitGuard:
         entity: str,
         rule: CircuitBreaker | None,
         environment: Environment,
-        shared: SharedCircuit | None,
+        shared: "SharedCircuit | None",
         caller: Caller | None,
     ) -> None:
         self.state: Circuit = CLOSED
@@ -113,14 +120,14 @@ class CircuitGuard:
         self.moved(circuit)
         return permit
 
-    def outcome_of(self, error: BaseException) -> Outcome:
+    def outcome_of(self, error: BaseException) -> CycleOutcome:
         """How a cycle that ended with this error counts."""
         if not isinstance(error, Exception) or isinstance(error, RetryRequested | NoFreeThread):
-            return Outcome.ABANDONED
+            return CycleOutcome.ABANDONED
         ignored = self._rule is not None and matches(error, self._rule.ignore)
-        return Outcome.ABANDONED if ignored else Outcome.FAILED
+        return CycleOutcome.ABANDONED if ignored else CycleOutcome.FAILED
 
-    def settle(self, permit: Permit, outcome: Outcome, on_strategy_error: OnStrategyError) -> None:
+    def settle(self, permit: Permit, outcome: CycleOutcome, on_strategy_error: OnStrategyError) -> None:
         """Report how an admitted cycle ended. `on_strategy_error` is called if the strategy of `recovery` raises."""
         if self._rule is None and self.state is CLOSED:
             return
@@ -132,16 +139,16 @@ class CircuitGuard:
 
     def isolate(self) -> None:
         """Admit no cycle until `close` or `disable` is called, because a person works at the device."""
-        self._set(breaker.isolated(self.state, self._environment.clock.monotonic()))
+        self._set(breaker.isolate(self.state, self._environment.clock.monotonic()))
 
     def close(self) -> None:
         """Close the circuit and end a deferral."""
         self.deferred_until = -math.inf
-        self._set(breaker.closed(self.state))
+        self._set(breaker.close(self.state))
 
     def disable(self) -> None:
         """Admit every cycle, whatever fails, until `close` or `isolate` is called."""
-        self._set(breaker.disabled(self.state))
+        self._set(breaker.disable(self.state))
 
     def _set(self, circuit: Circuit) -> None:
         if self._shared is not None:
@@ -182,3 +189,73 @@ class CircuitGuard:
             self.moved(circuit)
         if "deferred" in document:
             self.deferred_until = now + float(document["deferred"]) - away
+
+
+class SharedCircuit:
+    """One circuit for several handlers."""
+
+    __slots__ = ("_failed", "_refused", "circuit", "members", "rule")
+
+    def __init__(self, rule: CircuitBreaker) -> None:
+        self.rule = rule
+        self.circuit: Circuit = CLOSED
+        self.members: list[CircuitGuard] = []
+        self._failed: set[int] = set()
+        self._refused: set[int] = set()
+
+    def refusals(self, member: CircuitGuard) -> int:
+        """How many polls of a member the open circuit will still turn away."""
+        circuit = self.circuit
+        return circuit.refusals if isinstance(circuit, Open) and id(member) not in self._refused else 0
+
+    def admit(self, member: CircuitGuard, now: float, lease: float) -> Permit | None:
+        """Ask for permission to run a cycle; see `leadsman.resilience.breaker.admit`."""
+        circuit = self.circuit
+        if isinstance(circuit, Open) and now >= circuit.until:
+            if self.refusals(member):
+                self._refused.add(id(member))
+                return None
+            circuit = circuit._replace(refusals=0)
+        circuit, permit = breaker.admit(self.rule, circuit, now, lease)
+        self.move(circuit)
+        return permit
+
+    def settle(
+        self,
+        member: CircuitGuard,
+        permit: Permit,
+        outcome: CycleOutcome,
+        now: float,
+        on_strategy_error: OnStrategyError,
+    ) -> None:
+        """Report how an admitted cycle ended."""
+        if not permit.probe and permit.generation == self.circuit.generation:
+            if outcome is CycleOutcome.SUCCEEDED:
+                self._failed.clear()
+            elif outcome is CycleOutcome.FAILED:
+                self._failed.add(id(member))
+                if any(id(each) not in self._failed and each.is_polled(now) for each in self.members):
+                    return
+                self._failed.clear()
+        self.move(breaker.settle(self.rule, self.circuit, permit, outcome, now, on_strategy_error))
+
+    def move(self, circuit: Circuit, *, by_hand: bool = False) -> None:
+        """Set the circuit of all members; `by_hand`: because a person wants it so."""
+        if circuit is self.circuit:
+            return
+        if not isinstance(circuit, Closed):
+            self._failed.clear()
+        self._refused.clear()
+        self._become(circuit, by_hand)
+
+    def restore(self, member: CircuitGuard, circuit: Circuit) -> None:
+        """Go on with the circuit that a member remembers from before a restart."""
+        if isinstance(circuit, Open) and not circuit.refusals:
+            self._refused.add(id(member))
+            circuit = circuit._replace(refusals=breaker.refusals_of(self.rule))
+        self._become(circuit)
+
+    def _become(self, circuit: Circuit, by_hand: bool = False) -> None:
+        self.circuit = circuit
+        for member in self.members:
+            member.moved(circuit, by_hand=by_hand)

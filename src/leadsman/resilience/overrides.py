@@ -19,6 +19,9 @@ from leadsman.resilience.backoff import Draw
 from leadsman.resilience.failure import Failure
 from leadsman.resilience.verdict import GiveUp, Verdict
 
+PolicyOverride = list[tuple[frozenset[str] | None, Policy]]
+"""Policies that temporarily override the handlers' own; the last one is asked first. Each applies to some names, or to
+all."""
 IN_HANDLER: ContextVar[bool] = ContextVar("leadsman_in_handler", default=False)
 """Whether a poll or a source called the code that runs."""
 
@@ -49,17 +52,17 @@ def block(policy: Policy) -> Iterator[None]:
         raise
 
 
-def taken(error: BaseException) -> tuple[Policy, ...]:
+def take(error: BaseException) -> tuple[Policy, ...]:
     """Detach the policies from an error, the innermost one first. The same error may be raised again elsewhere.
 
     An exception group has those that all its errors have. A timeout has those of the cancellation that it came of.
     """
     policies: tuple[Policy, ...] = error.__dict__.pop(_MARK, ())
     if isinstance(error, BaseExceptionGroup):
-        first, *others = (taken(leaf) for leaf in error.exceptions)
+        first, *others = (take(leaf) for leaf in error.exceptions)
         return tuple(each for each in first if all(each in other for other in others)) + policies
     if isinstance(error, TimeoutError) and isinstance(error.__cause__, asyncio.CancelledError):
-        return taken(error.__cause__) + policies
+        return take(error.__cause__) + policies
     return policies
 
 

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from leadsman.errors import DeviceTimeout
-from leadsman.resilience import scope
+from leadsman.resilience import overrides
 from leadsman.resilience.failure import Failure
 from leadsman.resilience.policy import GiveUp, Retry, exponential, never, periodic
 from leadsman.resilience.predicate import is_a
@@ -14,39 +14,39 @@ ONE, TWO = periodic(1), periodic(2)
 def left(error, *policies):
     """The error, after it left blocks of these policies, the innermost one first."""
     for policy in policies:
-        with pytest.raises(type(error)), scope.block(policy):
+        with pytest.raises(type(error)), overrides.block(policy):
             raise error
     return error
 
 
 def asked(policies, error, own=never(), states=()):
-    _, states, verdict = scope.step(policies, own, own.start(), states, Failure(error), lambda: 0.5)
+    _, states, verdict = overrides.step(policies, own, own.start(), states, Failure(error), lambda: 0.5)
     return states, verdict
 
 
 def test_an_error_takes_the_policies_of_its_blocks_along_the_innermost_one_first():
-    assert scope.taken(left(OSError(), ONE, TWO)) == (ONE, TWO)
-    assert scope.taken(OSError()) == ()
+    assert overrides.take(left(OSError(), ONE, TWO)) == (ONE, TWO)
+    assert overrides.take(OSError()) == ()
 
 
 def test_policies_are_taken_once_as_one_error_may_be_raised_again_elsewhere():
     error = left(OSError(), ONE)
-    scope.taken(error)
+    overrides.take(error)
 
-    assert scope.taken(error) == ()
+    assert overrides.take(error) == ()
 
 
 def test_a_group_has_the_policies_that_all_its_errors_have():
-    assert scope.taken(ExceptionGroup("", [left(OSError(), ONE), left(OSError(), ONE, TWO)])) == (ONE,)
-    assert scope.taken(ExceptionGroup("", [left(OSError(), ONE), OSError()])) == ()
-    assert scope.taken(left(ExceptionGroup("", [left(OSError(), ONE)]), TWO)) == (ONE, TWO)
+    assert overrides.take(ExceptionGroup("", [left(OSError(), ONE), left(OSError(), ONE, TWO)])) == (ONE,)
+    assert overrides.take(ExceptionGroup("", [left(OSError(), ONE), OSError()])) == ()
+    assert overrides.take(left(ExceptionGroup("", [left(OSError(), ONE)]), TWO)) == (ONE, TWO)
 
 
 def test_a_timeout_has_the_policies_of_the_cancellation_that_it_came_of():
     error = DeviceTimeout("no answer")
     error.__cause__ = left(asyncio.CancelledError(), ONE)
 
-    assert scope.taken(error) == (ONE,)
+    assert overrides.take(error) == (ONE,)
 
 
 def test_the_first_policy_that_a_failure_concerns_decides_and_the_handlers_own_comes_last():
@@ -72,9 +72,9 @@ def test_policies_that_are_new_each_time_are_not_remembered_without_end():
     for number in range(1, 99):
         states, _ = asked([periodic(number)], OSError(), states=states)
 
-    assert len(states) == scope.MOST_STATES
+    assert len(states) == overrides.MOST_STATES
     assert states[0][0] == periodic(98)
 
 
 def test_outside_a_handler_no_code_is_in_one():
-    assert not scope.IN_HANDLER.get()
+    assert not overrides.IN_HANDLER.get()
