@@ -13,9 +13,9 @@ from leadsman import App, Context
 from leadsman.monitoring.trace import TraceRow
 from leadsman.mqtt.message import LARGEST
 from leadsman.runtime.statefile import StateFile
-from leadsman.spool.database import MIGRATIONS
 from leadsman.spool.file import SpoolFile
 from leadsman.spool.row import Quota, Row
+from leadsman.spool.tables import MIGRATIONS
 from leadsman.testing import Harness
 from leadsman_rigs.planted import DATABASES, ENDLESS, EVERYWHERE
 

@@ -40,10 +40,11 @@ from leadsman.monitoring.totals import Life, life_of
 from leadsman.monitoring.trace import Trace, TraceRow
 from leadsman.mqtt.answers import Json
 from leadsman.resilience.environment import Environment
-from leadsman.runtime.directory import LOOK_AGAIN, PATIENCE, StateDirectory
 from leadsman.runtime.runner import Reader
 from leadsman.runtime.shared_state import SharedState
-from leadsman.runtime.statefile import Saved, StateFile, is_locked
+from leadsman.runtime.statefile import Saved, StateFile
+from leadsman.storage.database import is_locked
+from leadsman.storage.directory import LOOK_AGAIN, PATIENCE, StateDirectory
 from leadsman.text import describe, log_fields
 
 # A row of the file behind ``keep_state=True``: what is written about one handler, and the checks when it is read.

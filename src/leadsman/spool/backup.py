@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from leadsman.errors import SpoolUnavailable
-from leadsman.files.own_file import Damage, is_damage
-from leadsman.spool import dead, quarantine, queries
-from leadsman.spool.database import check, connect, translated
-from leadsman.spool.lock import Lock
+from leadsman.spool import dead, queries
 from leadsman.spool.row import DeadLetter
+from leadsman.spool.tables import BUSY, check, lock_of, translated
+from leadsman.storage import quarantine
+from leadsman.storage.database import Damage, connect, delete, is_damage
+from leadsman.storage.own_file import sync_directory
 
 T = TypeVar("T")
 
@@ -53,8 +54,8 @@ def backup(path: Path, target: Path) -> View:
     except OSError as error:
         raise translated(error, target) from error
     finally:
-        quarantine.delete(new)
-    quarantine.sync_directory(target.parent)
+        delete(new)
+    sync_directory(target.parent)
     return found
 
 
@@ -70,7 +71,7 @@ def restore(path: Path, source: Path, now: float) -> tuple[View, str | None]:
     """
     if not source.is_file():
         raise SpoolUnavailable(f"there is no {source}; name a copy that `leadsman outbox backup` made")
-    lock = Lock(path)
+    lock = lock_of(path)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock.acquire()
@@ -81,7 +82,7 @@ def restore(path: Path, source: Path, now: float) -> tuple[View, str | None]:
             found = _reading(source, lambda database: _copy(database, source, new))
             aside = quarantine.replace(path, new, now)
         finally:
-            quarantine.delete(new)
+            delete(new)
     except OSError as error:
         raise translated(error, path) from error
     finally:
@@ -100,7 +101,7 @@ def _reading(path: Path, work: Callable[[sqlite3.Connection], T]) -> T:
     if not path.is_file():
         raise SpoolUnavailable(f"there is no {path}; an app makes it when readings wait for its broker")
     try:
-        with contextlib.closing(connect(path, read_only=True)) as database:
+        with contextlib.closing(connect(path, BUSY, read_only=True)) as database:
             if not check(database, path):
                 raise Damage("it has no tables")
             return work(database)
@@ -118,7 +119,7 @@ def _view(database: sqlite3.Connection) -> View:
 
 def _copy(database: sqlite3.Connection, path: Path, target: Path) -> View:
     """Copy the database, and check the structure of the copy."""
-    with contextlib.closing(connect(target)) as copy:
+    with contextlib.closing(connect(target, BUSY)) as copy:
         database.backup(copy)  # in one step, which does not keep the app from writing
         copy.execute("PRAGMA journal_mode = DELETE").fetchall()  # so that it is one file
         found = copy.execute("PRAGMA integrity_check(1)").fetchall()

@@ -4,8 +4,8 @@ import secrets
 import sqlite3
 from collections.abc import Iterable, Sequence
 
-from leadsman.spool.database import Work
 from leadsman.spool.row import INSERT, INSERT_DEAD, DeadLetter, Row, columns, dead_columns, dead_letter
+from leadsman.storage.database import Work
 
 MOST = 1_000
 """Dead letters that are kept: the newest."""

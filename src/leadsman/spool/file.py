@@ -7,23 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from leadsman.errors import SpoolFull, SpoolLocked, SpoolReplaced, SpoolUnavailable
-from leadsman.files.own_file import Damage, is_damage
+from leadsman.errors import SpoolFull, SpoolReplaced, SpoolUnavailable
 from leadsman.spool import dead as dead_letters
-from leadsman.spool import quarantine, queries
-from leadsman.spool.database import (
-    Work,
-    check_structure,
-    connect,
-    forget_topics,
-    free_bytes,
-    is_full,
-    prepare,
-    transact,
-    translated,
-)
+from leadsman.spool import queries
 from leadsman.spool.eviction import Changes, Index, Planner
-from leadsman.spool.lock import Lock
 from leadsman.spool.row import (
     DAMAGED,
     INSERT,
@@ -39,6 +26,22 @@ from leadsman.spool.row import (
     columns,
 )
 from leadsman.spool.salvage import salvage
+from leadsman.spool.tables import BUSY, check_structure, forget_topics, lock_of, prepare, translated
+from leadsman.storage import quarantine
+from leadsman.storage.database import (
+    LOG,
+    Damage,
+    Work,
+    connect,
+    delete,
+    free_bytes,
+    identity,
+    is_damage,
+    is_full,
+    set_strange_aside,
+    transact,
+)
+from leadsman.storage.own_file import sync_directory
 from leadsman.text import describe, log_fields
 
 NAME = "outbox.db"
@@ -72,7 +75,7 @@ class SpoolFile:
         self.found = Found(0, 0, 1, None)
         """What `open` found. `quarantined`, `salvaged` and `damaged` change when damage is found later."""
         self._now = now
-        self._lock = Lock(path)
+        self._lock = lock_of(path)
         self._database: sqlite3.Connection | None = None
         self._identity: tuple[object, object] | None = None
         self._index = Index()
@@ -92,7 +95,8 @@ class SpoolFile:
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock.acquire()
-            quarantine.set_strange_aside(self.path)
+            for each in (self.path, Path(f"{self.path}.new")):
+                set_strange_aside(each)
             aside = quarantine.adopt(self.path, self._now())
             self.found = Found(0, 0, 1, None, aside)
             self._open(list_topics)
@@ -162,10 +166,10 @@ class SpoolFile:
 
     def _open(self, list_topics: Callable[[frozenset[str]], None] | None) -> None:
         """Connect, and count what is there. A damaged file is replaced first."""
-        if not self.path.exists() and _length(Path(f"{self.path}-wal")):
+        if not self.path.exists() and _length(Path(f"{self.path}{LOG}")):
             self._heal(Damage("its log is there without it"))
         quarantine.create(self.path)
-        quarantine.sync_directory(self.path.parent)
+        sync_directory(self.path.parent)
         try:
             self._connect(list_topics)
         except _DAMAGED as error:
@@ -175,7 +179,7 @@ class SpoolFile:
             self._connect()
 
     def _connect(self, list_topics: Callable[[frozenset[str]], None] | None = None) -> sqlite3.Connection:
-        database = self._database = connect(self.path)
+        database = self._database = connect(self.path, BUSY)
         prepare(database, self.path)
         if list_topics is not None:
             list_topics(queries.topics(database))
@@ -203,7 +207,7 @@ class SpoolFile:
             quarantine.create(self.path)  # perhaps only its log is there
             salvaged = salvage(self.path, new, self._now(), self._overtaken)
         except BaseException:
-            quarantine.delete(new)
+            delete(new)
             raise
         aside = quarantine.replace(self.path, new, self._now())
         self.found = self.found._replace(
@@ -242,7 +246,7 @@ class SpoolFile:
             if self._identity is not None and found[0] == self._identity[0]:
                 self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # the lost log is still open
                 return self._again()
-        except (sqlite3.Error, SpoolLocked):
+        except (sqlite3.Error, BlockingIOError):
             pass  # what is there now must be looked at as at a start
         except BaseException:
             self.close()
@@ -274,7 +278,7 @@ class SpoolFile:
 
     def _identities(self) -> tuple[object, object]:
         """What distinguishes the file and its log from others with their names."""
-        return _identity(self.path), _identity(Path(f"{self.path}-wal"))
+        return identity(self.path), identity(Path(f"{self.path}{LOG}"))
 
     def _next_id(self, database: sqlite3.Connection) -> int:
         largest = self._index.largest_id, queries.largest_dead_id(database), *self._overtaken.values()
@@ -338,7 +342,7 @@ class SpoolFile:
     def _begin_again(self) -> None:
         """Delete the file, of which nothing is needed, since a full disk has no room for deleting its rows."""
         self._disconnect()
-        quarantine.delete(self.path)
+        delete(self.path)
         quarantine.create(self.path)
         self._connect()
 
@@ -400,14 +404,6 @@ def _note(before: Mapping[str, int], after: Mapping[str, int]) -> Work:
     if new := after.items() - before.items():
         work.append((NOTE, list(new)))
     return work
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def _length(path: Path) -> int:

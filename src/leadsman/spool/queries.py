@@ -5,11 +5,11 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from leadsman.files.own_file import Damage
 from leadsman.mqtt.message import LARGEST
-from leadsman.spool.database import COLUMNS
 from leadsman.spool.eviction import FIRST_TIME, Aged, Index, Stored
 from leadsman.spool.row import MOST_ID, Quota, Row, row_of, size
+from leadsman.spool.tables import COLUMNS
+from leadsman.storage.database import Damage
 
 MOST_TOPICS = 1_000_000
 _MANY = 500

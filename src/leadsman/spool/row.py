@@ -14,7 +14,7 @@ _FIXED = struct.Struct(">qqBdd")
 _NEVER = float("inf")
 
 MOST_ID = 1 << 62
-"""The largest number of a row, as `leadsman.files.own_file.MOST_NUMBER`."""
+"""The largest number of a row, as `leadsman.storage.database.MOST_NUMBER`."""
 
 
 class Row(NamedTuple):

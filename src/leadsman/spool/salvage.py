@@ -7,7 +7,6 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from leadsman.spool.database import PAGE, Work, connect, prepare, transact
 from leadsman.spool.dead import MOST, bury
 from leadsman.spool.pages import Pages, Record
 from leadsman.spool.row import (
@@ -22,6 +21,8 @@ from leadsman.spool.row import (
     dead_letter,
     row_of,
 )
+from leadsman.spool.tables import BUSY, PAGE, prepare
+from leadsman.storage.database import Work, connect, transact
 
 _KEEP = "INSERT OR IGNORE INTO outbox VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _BATCH = 2_000
@@ -52,7 +53,7 @@ def salvage(path: Path, new: Path, now: float, overtaken: Mapping[str, int]) -> 
     """
     pages = Pages(path, PAGE)
     try:
-        database = connect(new)
+        database = connect(new, BUSY)
         try:
             return _copy(pages, database, new, now, overtaken)
         finally:

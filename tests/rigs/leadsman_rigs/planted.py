@@ -11,9 +11,9 @@ import struct
 from contextlib import closing
 
 from leadsman.runtime.statefile import StateFile
-from leadsman.spool.database import VERSION
 from leadsman.spool.file import SpoolFile
 from leadsman.spool.row import Quota, Row
+from leadsman.spool.tables import VERSION
 
 ENDLESS = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
 

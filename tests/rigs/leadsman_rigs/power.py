@@ -149,7 +149,7 @@ class Database:
 
     vfs = NAME
 
-    def __init__(self, path):
+    def __init__(self, path, wait):
         self._connection = self._called(apsw.Connection, str(path), vfs=self.vfs)
         self._connection.execute("PRAGMA locking_mode = EXCLUSIVE")
 
