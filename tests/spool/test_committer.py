@@ -16,7 +16,7 @@ from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
 from leadsman.spool import file as spool_file
 from leadsman.spool.committer import AGAIN, AGAIN_SOON, IDLE, LEAVING, SLOW, SOON, Committer
-from leadsman.spool.row import EXPIRED, Evicted, Found, Quota, Row, TopicRows
+from leadsman.spool.row import EXPIRED, Evicted, Found, Quota, SpoolRow, TopicRows
 
 
 class File:
@@ -141,7 +141,7 @@ def rig(loop, events, tmp_path, file):
 
 
 def row(number, payload=b"old", topic="t"):
-    return Row(number, 9, topic, payload, 1, True, 5.0, None, False)
+    return SpoolRow(number, 9, topic, payload, 1, True, 5.0, None, False)
 
 
 def payloads(file):

@@ -31,7 +31,7 @@ from leadsman.events import (
     PollFailed,
     ReadingTaken,
 )
-from leadsman.ledger.saved import Row
+from leadsman.ledger.saved import LedgerRow
 from leadsman.loop.threads import Worker
 from leadsman.monitoring.health import Health, HealthRecords, Trouble
 from leadsman.monitoring.outage import Outage
@@ -310,12 +310,12 @@ class ResilienceStore:
         if self._shared is not None:
             self._shared.flush()
 
-    def restore_ledgers(self, restore: Callable[[str, Sequence[Row]], None]) -> None:
+    def restore_ledgers(self, restore: Callable[[str, Sequence[LedgerRow]], None]) -> None:
         """Hand over the ledgers that the file holds; after `restore`. One that is damaged is left out."""
         found, self._found_ledgers = self._found_ledgers, {}
         for name, saved in found.items():
             try:
-                restore(name, [Row(key, json.loads(str(document))) for key, document in saved])
+                restore(name, [LedgerRow(key, json.loads(str(document))) for key, document in saved])
             except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
                 logger.warning(
                     "%s: its ledger in %s is damaged (%s); a new one is begun",
@@ -325,7 +325,7 @@ class ResilienceStore:
                     extra=log_fields("state damaged", name, error_type=type(error).__name__),
                 )
 
-    def keep_ledger(self, name: str, rows: Iterable[Row]) -> None:
+    def keep_ledger(self, name: str, rows: Iterable[LedgerRow]) -> None:
         """Write these rows of a ledger with what is written next."""
         self._ledgers.update(((name, row.key), json.dumps(row.document)) for row in rows)
         self._arm(self._pace.due(self._environment.clock.monotonic(), urgent=False))

@@ -17,7 +17,7 @@ from leadsman.storage.own_file import sync_directory
 T = TypeVar("T")
 
 
-class View(NamedTuple):
+class Contents(NamedTuple):
     """What is in a file, as it was committed last."""
 
     rows: int
@@ -31,16 +31,16 @@ class View(NamedTuple):
     """The dead letters, oldest first."""
 
 
-def look(path: Path) -> View:
+def look(path: Path) -> Contents:
     """Look at a file, also while an app has it. Changes nothing.
 
     Raises:
         SpoolUnavailable: there is none, or it cannot be read.
     """
-    return _reading(path, _view)
+    return _reading(path, _contents)
 
 
-def backup(path: Path, target: Path) -> View:
+def backup(path: Path, target: Path) -> Contents:
     """Copy the file as it was committed last, also while an app has it. The copy is one file that only this user can
     read; it takes the place of a file that is there.
 
@@ -59,7 +59,7 @@ def backup(path: Path, target: Path) -> View:
     return found
 
 
-def restore(path: Path, source: Path, now: float) -> tuple[View, str | None]:
+def restore(path: Path, source: Path, now: float) -> tuple[Contents, str | None]:
     """Put a copy in the place of the file, which is kept aside.
 
     Returns:
@@ -111,13 +111,13 @@ def _reading(path: Path, work: Callable[[sqlite3.Connection], T]) -> T:
         raise translated(error, path) from error
 
 
-def _view(database: sqlite3.Connection) -> View:
+def _contents(database: sqlite3.Connection) -> Contents:
     index, oldest = queries.count(database)
     topics = {name: topic.rows for name, topic in index.topics.items()}
-    return View(index.rows, index.bytes, oldest, topics, dead.listed(database))
+    return Contents(index.rows, index.bytes, oldest, topics, dead.listed(database))
 
 
-def _copy(database: sqlite3.Connection, path: Path, target: Path) -> View:
+def _copy(database: sqlite3.Connection, path: Path, target: Path) -> Contents:
     """Copy the database, and check the structure of the copy."""
     with contextlib.closing(connect(target, BUSY)) as copy:
         database.backup(copy)  # in one step, which does not keep the app from writing
@@ -125,4 +125,4 @@ def _copy(database: sqlite3.Connection, path: Path, target: Path) -> View:
         found = copy.execute("PRAGMA integrity_check(1)").fetchall()
         if found != [("ok",)]:
             raise Damage(str(found[0][0]))
-        return _view(copy)
+        return _contents(copy)

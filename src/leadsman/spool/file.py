@@ -10,7 +10,7 @@ from typing import TypeVar
 from leadsman.errors import SpoolFull, SpoolReplaced, SpoolUnavailable
 from leadsman.spool import dead as dead_letters
 from leadsman.spool import queries
-from leadsman.spool.eviction import Changes, Index, Planner
+from leadsman.spool.eviction import Index, Planner, RowChanges
 from leadsman.spool.row import (
     DAMAGED,
     INSERT,
@@ -21,7 +21,7 @@ from leadsman.spool.row import (
     Evicted,
     Found,
     Quota,
-    Row,
+    SpoolRow,
     TopicRows,
     columns,
 )
@@ -109,9 +109,9 @@ class SpoolFile:
 
     def write(
         self,
-        add: Sequence[Row],
+        add: Sequence[SpoolRow],
         settled: Sequence[int],
-        dead: Sequence[tuple[Row, str]] = (),
+        dead: Sequence[tuple[SpoolRow, str]] = (),
         overtaken: Mapping[str, int] | None = None,
     ) -> list[Evicted]:
         """Add rows, delete the settled ones, move dead ones to the dead letters, each with its reason, and note
@@ -128,7 +128,7 @@ class SpoolFile:
             return []
         return self._guarded(lambda database: self._write(database, add, settled, dead, overtaken or {}))
 
-    def read(self, after: int, most_rows: int, most_bytes: int) -> list[Row]:
+    def read(self, after: int, most_rows: int, most_bytes: int) -> list[SpoolRow]:
         """Rows with ids larger than `after`, in order; one at least if there are any. `most_bytes` counts as `size`
         does. A row with a wrong checksum becomes a dead letter and is counted in ``found.damaged``."""
         return self._guarded(lambda database: self._read(database, after, most_rows, most_bytes))
@@ -150,9 +150,9 @@ class SpoolFile:
         """The dead letters, oldest first."""
         return self._guarded(dead_letters.listed)
 
-    def resend(self, numbers: Sequence[int]) -> list[Row]:
-        """Make rows of dead letters again, with new ids and a new `Row.run`, before anybody else gives out ids from
-        ``found.next_id`` on. Returns the rows."""
+    def resend(self, numbers: Sequence[int]) -> list[SpoolRow]:
+        """Make rows of dead letters again, with new ids and a new `SpoolRow.run`, before anybody else gives out ids
+        from ``found.next_id`` on. Returns the rows."""
         return self._guarded(lambda database: self._resend(database, frozenset(numbers)))
 
     def drop(self, numbers: Sequence[int]) -> int:
@@ -287,9 +287,9 @@ class SpoolFile:
     def _write(
         self,
         database: sqlite3.Connection,
-        add: Sequence[Row],
+        add: Sequence[SpoolRow],
         settled: Sequence[int],
-        dead: Sequence[tuple[Row, str]],
+        dead: Sequence[tuple[SpoolRow, str]],
         overtaken: Mapping[str, int],
     ) -> list[Evicted]:
         now = self._now()
@@ -319,7 +319,7 @@ class SpoolFile:
         self._looked_at = now if looks else self._looked_at
         return planner.evicted()
 
-    def _noted(self, changes: Changes, overtaken: Mapping[str, int]) -> dict[str, int]:
+    def _noted(self, changes: RowChanges, overtaken: Mapping[str, int]) -> dict[str, int]:
         """`TopicRows.overtaken` after these changes, of the topics that have rows then."""
         numbers = dict(self._overtaken)
         for topic, number in overtaken.items():
@@ -334,7 +334,7 @@ class SpoolFile:
                 " delete something there"
             )
 
-    def _is_empty_after(self, database: sqlite3.Connection, changes: Changes) -> bool:
+    def _is_empty_after(self, database: sqlite3.Connection, changes: RowChanges) -> bool:
         """Whether nothing is left to keep, dead letters included."""
         nothing_left = not changes.added and len(changes.removed) == self._index.rows
         return nothing_left and not dead_letters.listed(database)
@@ -346,19 +346,19 @@ class SpoolFile:
         quarantine.create(self.path)
         self._connect()
 
-    def _count(self, database: sqlite3.Connection, changes: Changes) -> None:
+    def _count(self, database: sqlite3.Connection, changes: RowChanges) -> None:
         try:
             self._index.apply(changes)
         except KeyError:  # a topic changed on the disk
             self._index, _ = queries.count(database)
 
-    def _read(self, database: sqlite3.Connection, after: int, most_rows: int, most_bytes: int) -> list[Row]:
+    def _read(self, database: sqlite3.Connection, after: int, most_rows: int, most_bytes: int) -> list[SpoolRow]:
         rows, damaged = queries.page(database, after, most_rows, most_bytes)
         if damaged:
             self._bury(database, damaged)
         return rows
 
-    def _bury(self, database: sqlite3.Connection, damaged: Sequence[Row]) -> None:
+    def _bury(self, database: sqlite3.Connection, damaged: Sequence[SpoolRow]) -> None:
         """Make dead letters of damaged rows. If that fails, they stay, and the next `read` of them tries it again."""
         removal = ("DELETE FROM outbox WHERE id = ?", [(row.id,) for row in damaged])
         try:
@@ -370,11 +370,11 @@ class SpoolFile:
             self._index, _ = queries.count(database)
             self.found = self.found._replace(damaged=self.found.damaged + len(damaged))
 
-    def _resend(self, database: sqlite3.Connection, numbers: frozenset[int]) -> list[Row]:
+    def _resend(self, database: sqlite3.Connection, numbers: frozenset[int]) -> list[SpoolRow]:
         letters = [each for each in dead_letters.listed(database) if each.number in numbers]
         rows, work = dead_letters.revive(letters, self._next_id(database))
         transact(database, work)
-        self._count(database, Changes([], rows, {row.topic: row.id for row in rows}))
+        self._count(database, RowChanges([], rows, {row.topic: row.id for row in rows}))
         return rows
 
 
@@ -384,7 +384,7 @@ def _drop(database: sqlite3.Connection, numbers: Iterable[int]) -> int:
     return len(there)
 
 
-def _statements(changes: Changes) -> Work:
+def _statements(changes: RowChanges) -> Work:
     """Deletions come first: their pages are used again for the rows that are added."""
     return [
         ("DELETE FROM outbox WHERE id = ?", [(row.id,) for row in changes.removed]),
