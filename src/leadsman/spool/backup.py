@@ -47,14 +47,15 @@ def backup(path: Path, target: Path) -> Contents:
     Raises:
         SpoolUnavailable, SpoolFull: one of the files cannot be read or written. The target is as it was.
     """
-    new = _new_beside(target)
     try:
-        found = _reading(path, lambda database: _copy(database, path, new))
-        new.replace(target)
+        new = quarantine.new_beside(target)
+        try:
+            found = _reading(path, lambda database: _copy(database, path, new))
+            new.replace(target)
+        finally:
+            delete(new)
     except OSError as error:
         raise translated(error, target) from error
-    finally:
-        delete(new)
     sync_directory(target.parent)
     return found
 
@@ -77,7 +78,7 @@ def restore(path: Path, source: Path, now: float) -> tuple[Contents, str | None]
         lock.acquire()
         quarantine.adopt(path, now)
         was_there = path.exists()
-        new = _new_beside(Path(f"{path}.restore"))
+        new = quarantine.new_beside(Path(f"{path}.restore"))
         try:
             found = _reading(source, lambda database: _copy(database, source, new))
             aside = quarantine.replace(path, new, now)
@@ -88,13 +89,6 @@ def restore(path: Path, source: Path, now: float) -> tuple[Contents, str | None]
     finally:
         lock.release()
     return found, aside if was_there else None
-
-
-def _new_beside(path: Path) -> Path:
-    try:
-        return quarantine.new_beside(path)
-    except OSError as error:
-        raise translated(error, path) from error
 
 
 def _reading(path: Path, work: Callable[[sqlite3.Connection], T]) -> T:

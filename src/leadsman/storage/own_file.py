@@ -32,15 +32,21 @@ def set_aside(path: Path, *, always: bool = False) -> None:
     """
     if not (is_strange(path) or (always and os.path.lexists(path))):
         return
-    names = [f"{path}.strange", *(f"{path}.strange.{number}" for number in range(1, 100))]
-    aside = next((name for name in names if not os.path.lexists(name)), names[-1])
+    aside = free_name(f"{path}.strange")
     path.rename(aside)
     logger.warning(
         "%s is not a file of ours; it is kept as %s, and a new one is begun",
         path,
-        Path(aside).name,
+        aside.name,
         extra=log_fields("state damaged", file=str(path)),
     )
+
+
+def free_name(stem: str) -> Path:
+    """The first name that begins so and that neither a file has nor a log; of a hundred, the last is taken anyway."""
+    names = [stem, *(f"{stem}.{number}" for number in range(1, 100))]
+    free = (name for name in names if not os.path.lexists(name) and not os.path.lexists(f"{name}-wal"))
+    return Path(next(free, names[-1]))
 
 
 def create(path: Path, flags: int = os.O_RDWR, mode: int = 0o600) -> int:

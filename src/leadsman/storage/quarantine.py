@@ -62,22 +62,12 @@ def replace(path: Path, new: Path, now: float) -> str:
     Returns:
         The name of the file put aside.
     """
-    aside = _free_name(path, now)
+    aside = own_file.free_name(f"{path}.bad-{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%S}")
     rename(path, aside)
     new.rename(path)
     sync_directory(path.parent)
     _prune(path)
     return aside.name
-
-
-def _free_name(path: Path, now: float) -> Path:
-    stem = f"{path}.bad-{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%S}"
-    names = [Path(stem), *(Path(f"{stem}.{number}") for number in range(1, 100))]
-    return next((name for name in names if not _either(name)), names[-1])
-
-
-def _either(name: Path) -> bool:
-    return name.exists() or Path(f"{name}{LOG}").exists()
 
 
 def _prune(path: Path) -> None:
