@@ -64,7 +64,7 @@ class Disk:
         left = self.topics()
         self.overtaken = {topic: number for topic, number in (self.overtaken | overtaken).items() if topic in left}
         return [
-            Evicted(topic, len(ids), reason, ids)
+            Evicted(topic, reason, ids)
             for reason, evicted in ((SUPERSEDED, replaced), (FULL, gone))
             for topic, ids in evicted.items()
         ]

@@ -462,7 +462,7 @@ def evicting(file, monkeypatch, fails=None):
         if add and fails is not None:
             raise fails
         writes(add, [*delete, 4], dead, overtaken)
-        return [Evicted("old", 1, EXPIRED, [4])]
+        return [Evicted("old", EXPIRED, [4])]
 
     monkeypatch.setattr(file, "write", write)
 

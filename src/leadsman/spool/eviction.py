@@ -186,7 +186,7 @@ class Planner:
 
     def evicted(self) -> list[Evicted]:
         """What was not wanted of `add`, or is deleted without having been settled."""
-        return [Evicted(topic, len(ids), why, sorted(ids)) for (topic, why), ids in sorted(self._evicted.items())]
+        return [Evicted(topic, why, sorted(ids)) for (topic, why), ids in sorted(self._evicted.items())]
 
     def _newest_of(self, topic: str) -> int:
         known = self._index.topics.get(topic)

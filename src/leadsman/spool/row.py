@@ -80,7 +80,6 @@ class Evicted(NamedTuple):
     """Rows of one topic that were deleted, or not written, to obey the quota."""
 
     topic: str
-    rows: int
     reason: str
     """`FULL` or `EXPIRED`: readings that are lost. `SUPERSEDED`: a newer row of a topic with `SpoolRow.latest` is
     there."""
