@@ -9,7 +9,8 @@ from contextlib import closing, contextmanager
 import pytest
 
 from leadsman.monitoring.trace import TraceRow
-from leadsman.runtime.statefile import ROW_BYTES, StateFile, is_locked
+from leadsman.runtime.statefile import ROW_BYTES, StateFile
+from leadsman.storage.database import is_locked
 
 
 @pytest.fixture

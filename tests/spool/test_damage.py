@@ -8,9 +8,9 @@ from contextlib import closing
 
 import pytest
 
-from leadsman.spool.database import PAGE
 from leadsman.spool.file import SpoolFile
 from leadsman.spool.row import DAMAGED, Quota
+from leadsman.spool.tables import PAGE
 
 ROWS = 400
 

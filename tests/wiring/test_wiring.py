@@ -47,7 +47,7 @@ OPTIONAL = (
     "leadsman.runtime.adapter_recovery",
     "leadsman.runtime.commands",
     "leadsman.runtime.context",
-    "leadsman.runtime.directory",
+    "leadsman.storage.directory",
     "leadsman.runtime.own_requests",
     "leadsman.runtime.persistence",
     "leadsman.runtime.sources",

@@ -36,7 +36,7 @@ from leadsman.ledger.ledger import (
     availability,
     total,
 )
-from leadsman.ledger.saved import LOST, Now, Row, restore, rows
+from leadsman.ledger.saved import LOST, LedgerRow, Now, restore, rows
 from leadsman.loop.clock import Clock, rfc3339
 from leadsman.loop.schedule import Cron, slots_between
 from leadsman.monitoring.health import GOODBYE
@@ -245,7 +245,7 @@ class Ledgers:
 
     # What is read and saved
 
-    def restore(self, name: str, found: Iterable[Row], *, durable: bool) -> list[Row]:
+    def restore(self, name: str, found: Iterable[LedgerRow], *, durable: bool) -> list[LedgerRow]:
         """Continue the ledger of an earlier run. Returns the rows that must be written.
 
         Args:
@@ -261,7 +261,7 @@ class Ledgers:
             return []
         return restore(entry.ledger, found, self.now(), entry.schedule.slots, durable=durable)
 
-    def rows(self, name: str, *, stopped: bool) -> Iterable[Row]:
+    def rows(self, name: str, *, stopped: bool) -> Iterable[LedgerRow]:
         """What the state file keeps of a device: what has changed since its period began. Nothing of one that is not
         enabled.
 

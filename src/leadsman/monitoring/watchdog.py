@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from leadsman.events import Event, LinkDown, LinkUp
-from leadsman.files import own_file
 from leadsman.loop.timers import Timers
 from leadsman.monitoring.health import OK, STARTING
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.link import Link
+from leadsman.storage import own_file
 from leadsman.text import counted, describe, log_fields
 
 HEALTH_FILE = "LEADSMAN_HEALTH_FILE"

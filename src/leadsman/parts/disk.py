@@ -28,14 +28,14 @@ def join(core: Core) -> None:
         about = log_fields("no state directory", error=describe(error))
         logger.warning("readings wait in memory only: %s; set STATE_DIRECTORY", describe(error), extra=about)
         return
-    disk = Disk(core, path)
+    disk = ReadingsFile(core, path)
     core.keeps_readings = disk.keeps_readings
     core.ledgers.durable = disk.left
     core.life.joined.append(disk.begin)
     core.life.ends.append(lambda _: disk.finish())
 
 
-class Disk:
+class ReadingsFile:
     """The file of readings, which is opened when it is needed.
 
     Args:

@@ -13,9 +13,9 @@ from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import RESERVED, check_prefix, encode
 from leadsman.readings.reading import plain
 from leadsman.registration.injection import ContextBase, ContextDependency, Dependencies
-from leadsman.runtime.directory import StateDirectory
 from leadsman.runtime.publisher import PublisherContext
 from leadsman.runtime.store import Store, Stores, Writer
+from leadsman.storage.directory import StateDirectory
 from leadsman.text import clean
 
 if TYPE_CHECKING:

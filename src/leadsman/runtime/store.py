@@ -16,11 +16,11 @@ from typing import Any
 from urllib.parse import quote
 
 from leadsman.errors import InvalidType
-from leadsman.files import own_file
 from leadsman.loop.threads import Worker
 from leadsman.loop.timers import Timers
 from leadsman.readings.reading import JsonObject, plain
-from leadsman.runtime.directory import Report, StateDirectory
+from leadsman.storage import own_file
+from leadsman.storage.directory import Report, StateDirectory
 from leadsman.text import describe, log_fields
 
 FLOOR = 60.0

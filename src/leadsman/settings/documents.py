@@ -8,7 +8,7 @@ from typing import Any
 
 from leadsman.errors import SettingsError
 from leadsman.extras import missing
-from leadsman.files.given_file import read_given
+from leadsman.storage.given_file import read_given
 from leadsman.text import clean
 
 LARGEST = 256 * 1024

@@ -47,11 +47,11 @@ if TYPE_CHECKING:
     from leadsman.nodes.snapshots import Snapshots
     from leadsman.nodes.standby.node import Ownership
     from leadsman.runtime.commands import Dispatcher
-    from leadsman.runtime.directory import StateDirectory
     from leadsman.runtime.found_devices import FoundDevices, Names
     from leadsman.runtime.own_requests import OwnRequests
     from leadsman.runtime.persistence import ResilienceStore
     from leadsman.runtime.subscriber import Subscriber
+    from leadsman.storage.directory import StateDirectory
 
 
 class Node:
@@ -224,7 +224,7 @@ class Core:
     def state_directory(self) -> "StateDirectory":
         """Where state is kept; made for the part that keeps any. What fails there is an event, whichever thread finds
         it."""
-        from leadsman.runtime.directory import StateDirectory
+        from leadsman.storage.directory import StateDirectory
 
         loop, emit = self._loop, self.environment.events.emit
 

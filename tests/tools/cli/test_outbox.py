@@ -5,14 +5,14 @@ import json
 import pytest
 
 from leadsman.spool.file import SpoolFile
-from leadsman.spool.row import DAMAGED, Quota, Row
+from leadsman.spool.row import DAMAGED, Quota, SpoolRow
 from leadsman.tools.cli.main import main
 
 NOW = 1_800_000_000.0
 
 
 def row(number, payload=b"21.5", topic="house/boiler/state"):
-    return Row(number, 7, topic, payload, 1, True, NOW, None, False)
+    return SpoolRow(number, 7, topic, payload, 1, True, NOW, None, False)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from leadsman.loop.clock import rfc3339
 from leadsman.spool.file import SpoolFile
-from leadsman.spool.row import Quota, Row
+from leadsman.spool.row import Quota, SpoolRow
 from leadsman.tools.cli.cells import cells
 from leadsman.tools.cli.commands import COMMANDS, doctor
 from leadsman.tools.cli.main import main
@@ -252,7 +252,7 @@ def printed(monkeypatch, stage, tmp_path):
     )
     spool = SpoolFile(tmp_path / "outbox.db", Quota(least_free=0))
     spool.open()
-    spool.write([Row(1, 7, "house/Küche/state", b"21.5", 1, True, NOW, None, False)], (), [])
+    spool.write([SpoolRow(1, 7, "house/Küche/state", b"21.5", 1, True, NOW, None, False)], (), [])
     spool.close()
     monkeypatch.setenv("STATE_DIRECTORY", "/var/lib/house")
     monkeypatch.setattr("time.time", lambda: NOW)

@@ -10,7 +10,7 @@ from typing import Any
 
 from leadsman.errors import LeadsmanError, SpoolLocked
 from leadsman.loop.clock import rfc3339
-from leadsman.spool.backup import View, backup, look, restore
+from leadsman.spool.backup import Contents, backup, look, restore
 from leadsman.spool.file import NAME, SpoolFile
 from leadsman.spool.row import DeadLetter, Quota
 from leadsman.text import clean, counted
@@ -118,7 +118,7 @@ def _tell(document: dict[str, Any], text: str, options: argparse.Namespace) -> N
         say(text)
 
 
-def _summary(found: View) -> str:
+def _summary(found: Contents) -> str:
     if not found.rows:
         waiting = "no reading waits"
     else:
@@ -143,7 +143,7 @@ def _time(wall: float) -> str:
         return "unknown"
 
 
-def _document(found: View) -> dict[str, Any]:
+def _document(found: Contents) -> dict[str, Any]:
     oldest = None if found.oldest_taken_at is None else _time(found.oldest_taken_at)
     waiting = {"rows": found.rows, "bytes": found.bytes, "oldest_taken_at": oldest, "topics": found.topics}
     return {"waiting": waiting, "dead": [_letter(each) for each in found.dead]}

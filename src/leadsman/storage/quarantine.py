@@ -1,4 +1,5 @@
-"""Puts files aside and others in their place, so that a kill or a power cut at any moment leaves one of the two there.
+"""Puts databases aside and others in their place, so that a kill or a power cut at any moment leaves one of the two
+there.
 
 The new file is complete and synced before the old one is renamed. If it ends between two renames, there is no file but
 a new one, which `adopt` puts in place at the next start. If the file is there, a new one is unfinished and is deleted.
@@ -9,11 +10,12 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 
-from leadsman.files import own_file
+from leadsman.storage import own_file
+from leadsman.storage.database import LOG, SHARED, delete, rename
+from leadsman.storage.own_file import sync_directory
 
 MOST = 3
 """Files put aside that are kept: the newest."""
-_LOG, _SHARED = "-wal", "-shm"
 
 
 def create(path: Path) -> None:
@@ -30,29 +32,12 @@ def create(path: Path) -> None:
         os.close(handle)
 
 
-def set_strange_aside(path: Path) -> None:
-    """Rename what is not a file of ours at the names that are used for a database. Its lock is held.
-
-    Raises:
-        OSError: it cannot be renamed.
-    """
-    for name in (path, Path(f"{path}.new")):
-        for suffix in own_file.BESIDE:
-            own_file.set_aside(Path(f"{name}{suffix}"))
-
-
 def new_beside(path: Path) -> Path:
     """An empty file that can take the place of `path`."""
     new = Path(f"{path}.new")
     delete(new)
     create(new)
     return new
-
-
-def delete(path: Path) -> None:
-    """Delete a database with its log, if there is one."""
-    for suffix in own_file.BESIDE:
-        Path(f"{path}{suffix}").unlink(missing_ok=True)
 
 
 def adopt(path: Path, now: float) -> str | None:
@@ -77,39 +62,12 @@ def replace(path: Path, new: Path, now: float) -> str:
     Returns:
         The name of the file put aside.
     """
-    aside = _free_name(path, now)
-    if path.exists():
-        path.rename(aside)
-        sync_directory(path.parent)
-    log = Path(f"{path}{_LOG}")
-    if log.exists():
-        log.rename(f"{aside}{_LOG}")  # SQLite finds it there
-    Path(f"{path}{_SHARED}").unlink(missing_ok=True)
-    sync_directory(path.parent)
+    aside = own_file.free_name(f"{path}.bad-{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%S}")
+    rename(path, aside)
     new.rename(path)
     sync_directory(path.parent)
     _prune(path)
     return aside.name
-
-
-def sync_directory(directory: Path) -> None:
-    """Make the names in a directory survive a power cut, where the file system can."""
-    with contextlib.suppress(OSError):
-        handle = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-def _free_name(path: Path, now: float) -> Path:
-    stem = f"{path}.bad-{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%S}"
-    names = [Path(stem), *(Path(f"{stem}.{number}") for number in range(1, 100))]
-    return next((name for name in names if not _either(name)), names[-1])
-
-
-def _either(name: Path) -> bool:
-    return name.exists() or Path(f"{name}{_LOG}").exists()
 
 
 def _prune(path: Path) -> None:
@@ -121,7 +79,7 @@ def _prune(path: Path) -> None:
 
 def _put_aside(path: Path) -> list[Path]:
     """The files put aside, oldest first."""
-    names = {str(each).removesuffix(_LOG).removesuffix(_SHARED) for each in path.parent.glob(f"{path.name}.bad-*")}
+    names = {str(each).removesuffix(LOG).removesuffix(SHARED) for each in path.parent.glob(f"{path.name}.bad-*")}
     return sorted(map(Path, names), key=_age)
 
 

@@ -1,8 +1,9 @@
 """Reads the pages of a damaged SQLite file one by one (https://sqlite.org/fileformat2.html).
 
-SQLite itself finds rows through the pages above them: with a damaged first page it finds none. Here each page is looked
-at alone, so that it costs the rows of the damaged pages and no others. The caller checks the checksum of each row.
-Pages that are free are left out, if the list of the free pages can be read: they contain rows that were deleted.
+SQLite itself finds rows through the pages above them: with a damaged first page it finds none (docs/adr/log/0167 has
+figures). Here each page is looked at alone, so that it costs the rows of the damaged pages and no others. The caller
+checks the checksum of each row. Pages that are free are left out, if the list of the free pages can be read: they
+contain rows that were deleted.
 """
 
 import errno
@@ -30,7 +31,7 @@ _CONSTANTS = {0: None, 8: 0, 9: 1}
 Record = list[int | float | str | bytes | None]
 
 
-class Pages:
+class DamagedFile:
     """The pages of a file, those in its write-ahead log included.
 
     Args:

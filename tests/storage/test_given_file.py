@@ -9,9 +9,9 @@ from leadsman import Broker
 from leadsman.adapters.caldav.access import Access
 from leadsman.adapters.caldav.client import Client
 from leadsman.errors import ConfigurationError, DeviceError
-from leadsman.files.given_file import read_given
 from leadsman.mqtt.diagnosis import FileError
 from leadsman.mqtt.transport import tls_context
+from leadsman.storage.given_file import read_given
 from leadsman.text.redaction import Secret
 
 pytestmark = pytest.mark.timeout(30)

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from leadsman.storage.lock import Lock
 from leadsman.text import log_fields
 
 PATIENCE = 5.0
@@ -41,7 +42,7 @@ class StateDirectory:
         self.foreign = False
         """Whether another process had it when it was asked for; then nothing is written here."""
         self.report = report
-        self._handle: int | None = None
+        self._flock = Lock(path, _open_directory)
         self._released = False
         self._lock = threading.Lock()
 
@@ -89,12 +90,7 @@ class StateDirectory:
         """Let the next process have it. A thread that was left behind writes nothing here any more."""
         with self._lock:
             self._released = True
-            self._unlock()
-
-    def _unlock(self) -> None:
-        if self._handle is not None:
-            os.close(self._handle)
-            self._handle = None
+            self._flock.release()
 
     def _holds_anything(self) -> bool:
         try:
@@ -105,24 +101,14 @@ class StateDirectory:
 
     def _locked(self) -> bool:
         """Whether no other process has it. A directory that was removed is another one when it is made again."""
-        if self._handle is not None:
-            with contextlib.suppress(OSError):
-                if os.path.samestat(os.fstat(self._handle), self.path.stat()):
-                    return True
-            self._unlock()
         try:
-            import fcntl  # not on Windows
-
-            handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
-        except (OSError, ImportError):
-            return True  # nothing to lock, or no way to
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._flock.acquire()
         except BlockingIOError:
-            os.close(handle)
             return False
-        except OSError:  # a file system without locks
-            os.close(handle)
-            return True
-        self._handle = handle
+        except OSError:
+            pass  # nothing to lock, or no way to
         return True
+
+
+def _open_directory(path: Path) -> int:
+    return os.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from leadsman.runtime.directory import PATIENCE, StateDirectory
+from leadsman.storage.directory import PATIENCE, StateDirectory
 
 
 class Reports:

@@ -1,17 +1,15 @@
-"""The SQLite database of the spool: its settings, its tables, and the meaning of SQLite's errors.
-docs/adr/durability.md has the measurements behind the settings."""
+"""The tables of the spool, its settings, and what SQLite's errors mean for it. docs/adr/durability.md has the
+measurements behind the settings."""
 
-import contextlib
-import errno
-import os
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from urllib.parse import quote
 
-from leadsman.errors import SpoolError, SpoolFull, SpoolUnavailable
-from leadsman.files.own_file import Damage, admit
+from leadsman.errors import SpoolError, SpoolFull, SpoolLocked, SpoolUnavailable
 from leadsman.mqtt.message import LARGEST
+from leadsman.storage import own_file
+from leadsman.storage.database import Damage, Work, admit, is_full, transact
+from leadsman.storage.lock import Lock
 from leadsman.text import describe
 
 PAGE = 1024
@@ -59,24 +57,6 @@ _SETTINGS = (
 )
 _ROW = 1 << 20
 """Bytes of a row besides its payload, at the most: a topic has 65,535."""
-_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
-
-
-def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
-    """Connect to a file that exists. To read from it, a file whose directory cannot be written and that has no log is
-    opened as immutable: otherwise SQLite writes even to read.
-
-    Raises:
-        sqlite3.Error: there is none.
-    """
-    mode = "mode=rw"
-    if read_only:
-        is_settled = not os.access(path.parent, os.W_OK) and not Path(f"{path}-wal").exists()
-        mode = "immutable=1" if is_settled else "mode=ro"
-    address = f"file:{quote(str(path))}?{mode}"
-    database = sqlite3.connect(address, uri=True, timeout=BUSY, isolation_level=None, check_same_thread=False)
-    database.text_factory = lambda text: text.decode(errors="replace")
-    return database
 
 
 def prepare(database: sqlite3.Connection, path: Path) -> None:
@@ -137,53 +117,25 @@ def _number(database: sqlite3.Connection, pragma: str) -> int:
     return rows[0][0]
 
 
-Work = list[tuple[str, Sequence[tuple[object, ...]] | None]]
-"""Statements, each with the parameters of each of its executions; None: it has no parameters, and is executed once."""
-
-
-def transact(database: sqlite3.Connection, work: Work) -> None:
-    """Execute statements in one transaction.
-
-    Raises:
-        sqlite3.Error: nothing was changed.
-    """
-    database.execute("BEGIN IMMEDIATE")
-    try:
-        for statement, parameters in work:
-            if parameters is None:
-                database.execute(statement)
-            else:
-                database.executemany(statement, parameters)
-        database.execute("COMMIT")
-    except BaseException:
-        with contextlib.suppress(sqlite3.Error):  # some errors of SQLite end the transaction
-            database.execute("ROLLBACK")
-        raise
-
-
 def forget_topics(topics: Iterable[str]) -> Work:
     """The statement that deletes topics without rows."""
     return [("DELETE FROM topics WHERE topic = ?", [(topic,) for topic in topics])]
 
 
-def is_full(error: Exception) -> bool:
-    """Whether an error says that the disk is full."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    return code == sqlite3.SQLITE_FULL or (isinstance(error, OSError) and error.errno in _NO_SPACE)
-
-
 def translated(error: Exception, path: Path) -> SpoolError:
     """The error to raise for one of SQLite or of the operating system."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if is_full(error) or (code == sqlite3.SQLITE_IOERR and free_bytes(path.parent) == 0):
+    if isinstance(error, BlockingIOError):
+        return SpoolLocked(f"another process uses {path}; stop that one, or give this app another STATE_DIRECTORY")
+    if is_full(error, path.parent):
         return SpoolFull(f"the disk of {path} is full ({describe(error)}); delete something there")
     return SpoolUnavailable(f"{path} cannot be used just now: {describe(error)}")
 
 
-def free_bytes(directory: Path) -> int | None:
-    """The free bytes of a file system; None if they are not known."""
-    try:
-        found = os.statvfs(directory)
-    except (OSError, AttributeError):  # Windows has no statvfs
-        return None
-    return found.f_bavail * found.f_frsize
+def lock_of(path: Path) -> Lock:
+    """The lock of a spool: that of a side file, ``<path>.lock``, which stays."""
+    return Lock(Path(f"{path}.lock"), _open_side_file)
+
+
+def _open_side_file(path: Path) -> int:
+    own_file.set_aside(path)
+    return own_file.create(path)

@@ -1,1 +1,0 @@
-"""Files that others may have replaced: those of the state directory, and those whose paths are given."""
