@@ -13,6 +13,7 @@ from leadsman.errors import BrokerError, ConnectionRefused, SubscriptionRefused,
 from leadsman.mqtt.broker import Brokers
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.connection_state import ConnectionState
+from leadsman.mqtt.side_connection import Opened
 from leadsman.tools.cli.commands import watch
 from leadsman.tools.cli.commands.watch import Watcher
 from leadsman.tools.cli.main import main
@@ -75,7 +76,7 @@ def test_the_screen_says_why_there_is_no_connection_and_when_the_next_attempt_is
         await asyncio.sleep(0)
         listening.cancel()
 
-    monkeypatch.setattr(watch, "connected", refused)
+    monkeypatch.setattr(watch, "open_beside", refused)
     monkeypatch.setattr(watch.time, "time", lambda: 1000.0)
     monkeypatch.setattr(watch.random, "random", lambda: 1.0)
 
@@ -142,7 +143,7 @@ def test_the_next_broker_is_tried_when_one_cannot_be_reached(monkeypatch):
         if len(tried) == 5:
             raise asyncio.CancelledError
 
-    monkeypatch.setattr(watch, "connected", connected)
+    monkeypatch.setattr(watch, "open_beside", connected)
     monkeypatch.setattr(watch.asyncio, "sleep", no_wait)
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(Watcher(Brokers.of(["mqtt://a", "mqtt://b"]), ())._listen())
@@ -159,7 +160,7 @@ def test_a_board_that_is_printed_once_waits_for_no_broker_that_is_away(monkeypat
         raise BrokerError(f"cannot connect to {broker}: Connection refused")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(watch, "connected", connected)
+    monkeypatch.setattr(watch, "open_beside", connected)
     monkeypatch.setattr(watch, "RECONNECT", 0.0)
 
     assert main(["watch", "--once", *form, "--timeout", "1h", "--mqtt", "mqtt://a,mqtt://b"]) == 1
@@ -188,10 +189,10 @@ class Deserted:
 
 def test_a_board_that_is_printed_once_waits_for_no_app_that_does_not_listen(monkeypatch, capsys, tmp_path):
     async def connected(broker, client_id, listener):
-        return Deserted(listener, 0x10)
+        return Opened(Deserted(listener, 0x10), "5.0", None)
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(watch, "connected", connected)
+    monkeypatch.setattr(watch, "open_beside", connected)
 
     assert main(["watch", "--once", "--timeout", "1h", "--mqtt", "mqtt://a"]) == 0
     assert "attic" in capsys.readouterr().out

@@ -11,12 +11,13 @@ from leadsman.loop.clock import system_clock
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.connection_state import V5
+from leadsman.mqtt.side_connection import NoAnswer
 from leadsman.mqtt.topics import Topics
 from leadsman.testing.loop import VirtualLoop
 from leadsman.tools.doctor import broker
 from leadsman.tools.doctor.facts import Answered, BrokerFacts, Probe, Retained
 from leadsman.tools.doctor.subject import Subject
-from leadsman.tools.doctor.visit import MOST_BYTES, MOST_MESSAGES, NoAnswer, Visit, Visitor
+from leadsman.tools.doctor.visit import MOST_BYTES, MOST_MESSAGES, Visit, Visitor
 
 SUBJECT = Subject("house", Broker(), "house", Topics("house"), (), {})
 

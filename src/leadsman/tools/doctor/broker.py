@@ -29,8 +29,8 @@ from leadsman.errors import (
 from leadsman.loop.clock import system_clock
 from leadsman.mqtt.answers import object_in
 from leadsman.mqtt.connection import SESSION_EXPIRY, Received
-from leadsman.mqtt.connection_state import UNSUPPORTED_VERSION, V5, V311
 from leadsman.mqtt.message import Message
+from leadsman.mqtt.side_connection import NoAnswer, open_beside
 from leadsman.mqtt.topics import DOCTOR
 from leadsman.text import describe
 from leadsman.tools.doctor.facts import (
@@ -48,7 +48,6 @@ from leadsman.tools.doctor.subject import Subject
 from leadsman.tools.doctor.visit import (
     ANSWER,
     OFFER,
-    NoAnswer,
     Visit,
     Visitor,
     expires,
@@ -421,29 +420,26 @@ class BrokerExamination:
 
     async def _connect(self) -> Visitor | None:
         """Connect once, with the version of MQTT that the app would find out."""
-        broker, clock = self._subject.broker, system_clock(asyncio.get_running_loop())
+        broker, visit = self._subject.broker, Visit()
         client_id = f"{self._subject.client_id}-doctor-{uuid.uuid4().hex[:6]}"
-        first: BrokerError | None = None
-        for version in (broker.protocol, V311 if broker.protocol == V5 else V5):
-            visitor = Visitor(broker, client_id, version, clock)
-            self._say(f"broker: connecting to {broker} with MQTT {version}")
-            try:
-                async with visit_of(visitor, "hello") as visit:
-                    self.facts = BrokerFacts(
-                        visit.connection.connack,
-                        version,
-                        visit.connection.client,
-                        old_protocol=None if first is None else describe(first),
-                        mixed_up=await _mixed_up(visitor, visit),
-                    )
-                return visitor
-            except BrokerError as error:
-                first = first or error
-                if not _other_version_may_do(error):
-                    break
-        assert first is not None  # nothing returned
-        self.facts = self.facts._replace(failure=failure_of(first))
-        return None
+        self._say(f"broker: connecting to {broker}")
+        try:
+            opened = await open_beside(broker, f"{client_id}-hello", visit)
+        except BrokerError as error:
+            self.facts = self.facts._replace(failure=failure_of(error))
+            return None
+        visitor = Visitor(broker, client_id, opened.protocol, system_clock(asyncio.get_running_loop()))
+        try:
+            self.facts = BrokerFacts(
+                opened.connection.connack,
+                opened.protocol,
+                opened.connection.client,
+                old_protocol=None if opened.refusal is None else describe(opened.refusal),
+                mixed_up=await _mixed_up(visitor, visit),
+            )
+        finally:
+            await opened.connection.close()
+        return visitor
 
 
 async def _mixed_up(visitor: Visitor, first: Visit) -> bool:
@@ -452,12 +448,6 @@ async def _mixed_up(visitor: Visitor, first: Visit) -> bool:
         async with visit_of(visitor, "other"):
             return await first.until(lambda: first.broken is not None, NEIGHBOUR)
     return False
-
-
-def _other_version_may_do(error: BrokerError) -> bool:
-    if isinstance(error, ConnectionRefused):
-        return error.code == UNSUPPORTED_VERSION
-    return isinstance(error, ConnackMissing)
 
 
 def failure_of(error: BrokerError) -> ConnectFailure:

@@ -4,16 +4,16 @@ outlives it."""
 import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import NamedTuple
 
-from leadsman.errors import BrokerError
 from leadsman.loop.clock import Clock
 from leadsman.mqtt import client
 from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.connection import Connect, Connection, Received
+from leadsman.mqtt.connection import Connect, Received
 from leadsman.mqtt.connection_state import V5
 from leadsman.mqtt.message import Message
+from leadsman.mqtt.side_connection import NoAnswer, SideConnection
 
 ANSWER = 2.0
 """Seconds for the broker to answer one packet, or to pass a probe on."""
@@ -22,14 +22,6 @@ MOST_MESSAGES, MOST_BYTES = 20_000, 32 * 1024 * 1024
 with a million retained messages does not take the memory of the machine."""
 OFFER = 2
 """The quality of a message that is offered and never released; see `Message.qos`."""
-
-
-class Broken(BrokerError):
-    """The broker closed a connection of the doctor."""
-
-
-class NoAnswer(BrokerError):
-    """The broker left a packet unanswered, and the connection open."""
 
 
 class Visitor(NamedTuple):
@@ -45,48 +37,23 @@ class Visitor(NamedTuple):
         return Connect(f"{self.client_id}-{step}", self.protocol, None, b"", session_expiry=0)
 
 
-class Visit:
-    """One connection. It listens to itself."""
-
-    connection: Connection
+class Visit(SideConnection):
+    """One connection of the doctor."""
 
     def __init__(self) -> None:
-        self.messages: list[Received] = []
-        self.broken: Broken | None = None
+        super().__init__(ANSWER)
         self.crowded = False
         """Whether messages were dropped, since there were too many."""
         self._bytes = 0
-        self._codes: dict[int, int] = {}
-        self._news = asyncio.Event()
-
-    def acknowledged(self, packet_id: int, code: int) -> None:
-        """See `ConnectionListener`."""
-        self._codes[packet_id] = code
-        self._news.set()
-
-    def lost(self, reason: str, code: int = 0, reference: str | None = None) -> None:
-        """See `ConnectionListener`."""
-        self.broken = Broken(reason)
-        self._news.set()
 
     def received(self, message: Received) -> None:
         """See `ConnectionListener`."""
         self._bytes += len(message.topic) + len(message.payload)
         if len(self.messages) < MOST_MESSAGES and self._bytes <= MOST_BYTES:
-            self.messages.append(message)
+            super().received(message)
         else:
             self.crowded = True
-        self._news.set()
-
-    async def until(self, done: Callable[[], bool], seconds: float | None = None) -> bool:
-        """Wait until something is done, at most `seconds` or `ANSWER`, or until the connection is lost. Returns whether
-        it is."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(ANSWER if seconds is None else seconds):
-                while not done() and self.broken is None:
-                    self._news.clear()
-                    await self._news.wait()
-        return done()
+            self._news.set()
 
     @property
     def can_offer(self) -> bool:
@@ -105,23 +72,9 @@ class Visit:
             asking.cancel()
 
     async def publish(self, message: Message) -> int | None:
-        """Publish, and return the reason code; None if the broker closes the connection instead.
-
-        Raises:
-            BrokerError: the connection had ended before, or there is no answer.
-        """
+        """Publish, and return the reason code; see `publish_all`."""
         (code,) = await self.publish_all([message])
         return code
-
-    async def publish_all(self, messages: list[Message]) -> list[int | None]:
-        """Publish several messages, and return their reason codes in order; see `publish`."""
-        if self.broken is not None:
-            raise self.broken
-        ids = [self.connection.publish(message) for message in messages]
-        answered = await self.until(lambda: all(each in self._codes for each in ids))
-        if not answered and self.broken is None:
-            raise NoAnswer(f"no answer to a message within {ANSWER:g} s")
-        return [self._codes.pop(each, None) for each in ids]
 
     async def hears(self, topic: str, payload: bytes) -> bool:
         """Wait for a message. Returns whether it came."""

@@ -12,7 +12,6 @@ import sys
 import termios
 import time
 import tty
-import uuid
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Sequence
 from datetime import datetime
 
@@ -23,12 +22,13 @@ from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.connection import Connection, Received
 from leadsman.mqtt.connection_state import CREDENTIALS, ConnectionState, misconfigured
 from leadsman.mqtt.message import Message
+from leadsman.mqtt.side_connection import new_client_id, open_beside
 from leadsman.text import clean
 from leadsman.tools.cli.arguments import SETTINGS, TIMEOUT, Command, UsageError, argument
 from leadsman.tools.cli.board import Head, View, plain, screen, text_of
 from leadsman.tools.cli.commands.why import given
 from leadsman.tools.cli.fleet import Fleet
-from leadsman.tools.cli.remote import NO_SUBSCRIBERS, connected, known_brokers
+from leadsman.tools.cli.remote import NO_SUBSCRIBERS, known_brokers
 from leadsman.tools.cli.tables import columns, json_text
 from leadsman.tools.cli.times import zone
 
@@ -109,7 +109,7 @@ class Watcher:
         self._failures = 0
         self._fleet = Fleet(patterns)
         self._view = View()
-        self._client_id = f"leadsman-watch-{uuid.uuid4().hex[:12]}"
+        self._client_id = new_client_id("leadsman-watch")
         self._connection: Connection | None = None
         self._away_since: float | None = time.time()
         self._next_attempt = 0.0
@@ -227,7 +227,7 @@ class Watcher:
         self._lost, self._refused, subscribed = False, None, set[str]()
         self._requests.clear()
         self._deaf.clear()
-        connection = await connected(self._broker, self._client_id, self)
+        connection = (await open_beside(self._broker, self._client_id, self)).connection
         try:
             await self._subscribe(connection, self._fleet.filters)
             self._connection, self._away_since = connection, None
