@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.tools.cli.board import Head, View, plain, screen, text_of
+from leadsman.tools.cli.board import Head, View, plain, screen
 from leadsman.tools.cli.cells import clip
-from leadsman.tools.cli.commands.watch import keys_of
 from leadsman.tools.cli.fleet import AppRow, Row
+from leadsman.tools.cli.screen import text_of
+from leadsman.tools.cli.terminal import keys_of
 
 HEAD = Head("mqtt://broker.lan:1883", "09:00:00Z", None)
 HOUSE = AppRow("house", "online", 3.0, 3600.0, 0, 0, "5.0", 1, "")

@@ -4,6 +4,8 @@
 import asyncio
 import json
 import os
+import re
+import sys
 import termios
 from types import SimpleNamespace
 
@@ -14,9 +16,11 @@ from leadsman.mqtt.broker import Brokers
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.connection_state import ConnectionState
 from leadsman.mqtt.side_connection import Opened
+from leadsman.tools.cli import terminal
 from leadsman.tools.cli.commands import watch
 from leadsman.tools.cli.commands.watch import Watcher
 from leadsman.tools.cli.main import main
+from leadsman.tools.cli.screen import text_of
 
 
 class Refusing:
@@ -87,28 +91,28 @@ def test_the_screen_says_why_there_is_no_connection_and_when_the_next_attempt_is
     )
 
 
-@pytest.mark.parametrize(("size", "used"), [((0, 0), (80, 24)), ((132, 43), (132, 43)), ((0, 50), (80, 50))])
+@pytest.mark.parametrize(("size", "used"), [((0, 0), (79, 24)), ((132, 43), (131, 43)), ((0, 50), (79, 50))])
 def test_a_terminal_that_does_not_know_its_size_is_taken_for_a_common_one(monkeypatch, size, used):
     monkeypatch.setattr("sys.stdout", SimpleNamespace(fileno=lambda: 1))
-    monkeypatch.setattr(watch.os, "get_terminal_size", lambda number: os.terminal_size(size))
+    monkeypatch.setattr(os, "get_terminal_size", lambda number: os.terminal_size(size))
 
-    assert watch._size() == used
+    assert terminal.size() == used  # the last column stays free
 
 
-def test_the_last_column_stays_free(watcher, monkeypatch):
-    monkeypatch.setattr(watch, "_size", lambda: (40, 10))
+def test_the_board_fills_the_screen(watcher, monkeypatch):
+    monkeypatch.setattr(watch, "size", lambda: (39, 10))
 
-    lines = watcher._frame(0.0)
+    lines = [text_of(line, colour=True) for line in watcher._frame(0.0)]
 
     assert len(lines) == 10
-    assert max(map(len, lines)) == 39
+    assert max(len(re.sub("\x1b\\[[0-9;]*m", "", line)) for line in lines) == 39
 
 
 def test_a_terminal_that_is_gone_ends_the_board(watcher):
     def draw(lines):
         raise OSError(5, "Input/output error")
 
-    watcher._frame = lambda now: ["x"]
+    watcher._frame = lambda now: [[("x", "")]]
 
     asyncio.run(watcher._draw(draw))
 
@@ -118,11 +122,11 @@ def test_a_terminal_that_is_gone_cannot_be_given_back_and_that_is_no_error(monke
         raise termios.error(5, "Input/output error")
 
     leader, follower = os.openpty()
-    with open(follower, "r+b", buffering=0, closefd=True) as terminal:
-        monkeypatch.setattr(watch.sys, "stdin", terminal)
-        monkeypatch.setattr(watch.sys, "stdout", terminal)
-        with watch.full_screen():
-            monkeypatch.setattr(watch.termios, "tcsetattr", gone)
+    with open(follower, "r+b", buffering=0, closefd=True) as stream:
+        monkeypatch.setattr(sys, "stdin", stream)
+        monkeypatch.setattr(sys, "stdout", stream)
+        with terminal.raw_keys(), terminal.full_screen():
+            monkeypatch.setattr(termios, "tcsetattr", gone)
     os.close(leader)
 
 

@@ -7,27 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from leadsman.introspection.situation import span
 from leadsman.mqtt.topics import NODES
 from leadsman.text import counted, escaped
-from leadsman.tools.cli.cells import cells, clip, padded, wrapped
-from leadsman.tools.cli.colours import GREEN, RED, STATUSES
+from leadsman.tools.cli.cells import clip, wrapped
 from leadsman.tools.cli.fleet import SEVERITY, STOPPED, AppRow, Row
+from leadsman.tools.cli.screen import Line, cut, fill
 from leadsman.tools.cli.times import localised
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import Verdict
 
-Line = list[tuple[str, str]]
-"""Pieces of text with their styles: names of `STYLES`, or empty."""
-
-STYLES: Mapping[str, str] = {
-    **STATUSES,
-    "offline": RED,
-    "silent": RED,
-    "online": GREEN,
-    "bold": "1",
-    "dim": "2",
-    "lost": "41;97",
-}
-"""SGR parameters."""
 SORTS: Mapping[str, Callable[[Row], tuple[object, ...]]] = {
     "status": lambda row: (_severity(row.status), row.prefix, row.device),
     "name": lambda row: (row.prefix, row.device),
@@ -156,7 +143,7 @@ def screen(
         body, keys = _devices(view, view.of(rows), running, width, max(1, room)), _keys(view)
     body = body[: max(0, room)]
     blank: list[Line] = [[] for _ in range(room - len(body))]
-    return [_cut(line, width) for line in [*top, *body, *blank, *bottom, [(keys, "dim")]][:height]]
+    return [cut(line, width) for line in [*top, *body, *blank, *bottom, [(keys, "dim")]][:height]]
 
 
 def plain(apps: Sequence[AppRow], rows: Sequence[Row], width: int, options: str = "") -> list[Line]:
@@ -187,12 +174,6 @@ def _stopped(apps: Sequence[AppRow], width: int, options: str) -> list[Line]:
     return lines
 
 
-def text_of(line: Line, *, colour: bool) -> str:
-    """A line as it is written."""
-    pieces = [f"\x1b[{STYLES[style]}m{text}\x1b[0m" if colour and style in STYLES else text for text, style in line]
-    return "".join(pieces) if colour else "".join(pieces).rstrip()
-
-
 def _head(head: Head, apps: Sequence[AppRow], rows: Sequence[Row], width: int) -> Iterator[Line]:
     trouble = sum(not row.well for row in rows)
     state = f", {trouble} in trouble" if trouble else ", all is well" if rows else ""
@@ -201,9 +182,9 @@ def _head(head: Head, apps: Sequence[AppRow], rows: Sequence[Row], width: int) -
     name, clock, count = "leadsman watch", f"  {head.clock}", f"  {counted(len(rows), 'device')}{state}"
     room = width - len(name) - len(clock) - len(count) - 1
     broker = f"  {clip(head.broker, room - 2)}" if room > _SHORTEST else ""
-    yield [(name, "bold"), (_fill(f"{broker}{count}", width - len(name) - len(clock)), ""), (clock, "dim")]
+    yield [(name, "bold"), (fill(f"{broker}{count}", width - len(name) - len(clock)), ""), (clock, "dim")]
     if head.lost is not None:
-        yield from ([(_fill(line, width), "lost")] for line in wrapped(escaped(head.lost), max(1, width - 1))[:_LOST])
+        yield from ([(fill(line, width), "lost")] for line in wrapped(escaped(head.lost), max(1, width - 1))[:_LOST])
     for app in apps[:_APPS]:
         yield _app(app, width, known=head.lost is None)
     if len(apps) > _APPS:
@@ -220,7 +201,7 @@ def _app(app: AppRow, width: int, *, known: bool) -> Line:
         parts += [f"dropped {app.dropped}"] if app.dropped else []
         parts += [f"nodes: {app.nodes}"] if app.nodes else []
     parts += [app.error] if app.error else []
-    name = _fill(app.prefix, 16)
+    name = fill(app.prefix, 16)
     state = f" {app.state}" if known else f" was {app.state}"
     rest = clip(f"  {', '.join(parts)}", width - 16 - len(state))
     return [(name, "bold"), (state, app.state if known else "dim"), (rest, "")]
@@ -236,7 +217,7 @@ def _removing(prefix: str, options: str) -> str:
 
 def _titles(width: int) -> Line:
     name, room = _widths(width)
-    text = f"  {_fill('device', name)}{_fill('status', _STATUS)}{_fill('last value', room)}{_fill('age', _AGE)}next"
+    text = f"  {fill('device', name)}{fill('status', _STATUS)}{fill('last value', room)}{fill('age', _AGE)}next"
     return [(clip(text, width), "dim")]
 
 
@@ -277,10 +258,10 @@ def _values(row: Row, many: bool, width: int, marker: str) -> Line:
     due = "" if row.next_in is None else f"in {span(round(row.next_in))}" if row.next_in >= 1 else "now"
     return [
         (marker, "bold"),
-        (_fill(label, name), "bold" if marker == "> " else ""),
-        (_fill(row.status.replace("_", " "), _STATUS), row.status),
-        (_fill(row.value, room), ""),
-        (_fill(age, _AGE), ""),
+        (fill(label, name), "bold" if marker == "> " else ""),
+        (fill(row.status.replace("_", " "), _STATUS), row.status),
+        (fill(row.value, room), ""),
+        (fill(age, _AGE), ""),
         (clip(due, _NEXT), ""),
     ]
 
@@ -336,22 +317,6 @@ def _widths(width: int) -> tuple[int, int]:
     """The columns of the name and of the value."""
     name = 28 if width >= _WIDE else 20
     return name, max(4, width - 2 - name - _STATUS - _AGE - _NEXT)
-
-
-def _cut(line: Line, width: int) -> Line:
-    """The line in at most `width` columns."""
-    kept: Line = []
-    for text, style in line:
-        shown = clip(text, width)
-        width -= cells(shown)
-        kept.append((shown, style))
-    return kept
-
-
-def _fill(text: str, width: int) -> str:
-    """The text in exactly `width` columns, with a blank at its end."""
-    shown = clip(text, width - 1)
-    return padded(shown, width)
 
 
 def _severity(status: str) -> int:

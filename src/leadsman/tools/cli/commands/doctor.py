@@ -12,9 +12,9 @@ from typing import TextIO
 
 from leadsman.text import clean, counted
 from leadsman.tools.cli.arguments import MAYBE_TARGET, Command, UsageError, argument, prefix
-from leadsman.tools.cli.colours import CYAN, GREEN, RED, YELLOW
 from leadsman.tools.cli.exit_codes import CHECK_FAILED
 from leadsman.tools.cli.remote import running_app
+from leadsman.tools.cli.screen import CYAN, GREEN, RED, YELLOW
 from leadsman.tools.cli.tables import filled, json_text, painted
 from leadsman.tools.cli.target import load_app
 from leadsman.tools.doctor.checks import Finding, findings, worst

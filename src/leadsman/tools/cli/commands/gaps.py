@@ -12,8 +12,8 @@ from leadsman.loop.durations import human
 from leadsman.text import clean, counted
 from leadsman.tools.cli.answering import process
 from leadsman.tools.cli.arguments import LIVE, ONLY_DEVICE, Command, UsageError, argument, duration
-from leadsman.tools.cli.colours import GREEN, RED, YELLOW
 from leadsman.tools.cli.remote import any_version, ask, running_app
+from leadsman.tools.cli.screen import GREEN, RED, YELLOW
 from leadsman.tools.cli.tables import json_text, say, table
 from leadsman.tools.cli.times import clock, local, zone
 

@@ -15,8 +15,8 @@ from leadsman.resilience.verdict import REASONS
 from leadsman.text import clean, describe
 from leadsman.tools.cli.answering import process
 from leadsman.tools.cli.arguments import LIVE, ONLY_DEVICE, Command, argument, duration
-from leadsman.tools.cli.colours import GREEN, RED, YELLOW
 from leadsman.tools.cli.remote import any_version, ask, running_app
+from leadsman.tools.cli.screen import GREEN, RED, YELLOW
 from leadsman.tools.cli.tables import filled, json_text, painted, say
 from leadsman.tools.cli.times import local, zone
 

@@ -21,10 +21,10 @@ from leadsman.mqtt.topics import Topics
 from leadsman.text import clean, counted, escaped, split_urls
 from leadsman.tools.cli.answering import processes
 from leadsman.tools.cli.arguments import PREFIX, SETTINGS, TIMEOUT, Command, argument, device
-from leadsman.tools.cli.colours import BOLD, CYAN, GREEN, RED
 from leadsman.tools.cli.commands.gaps import LATELY, ended_lately
 from leadsman.tools.cli.exit_codes import SOME_SILENT
 from leadsman.tools.cli.remote import any_version, app_or_device, known_brokers, look, prefix_of, running_app
+from leadsman.tools.cli.screen import BOLD, CYAN, GREEN, RED
 from leadsman.tools.cli.tables import columns, filled, json_text, painted, say, table
 from leadsman.tools.cli.times import local, localised, zone
 
