@@ -233,6 +233,7 @@ RUNNING = (
 OF_AN_APP = (*SETTINGS, *IDENTITY, *RUNNING)
 """What ``leadsman run``, ``leadsman check`` and an app that is a program of its own take: what can be run can be
 checked."""
+APP = argument("--app", "the app, instead of --prefix", dest="target", metavar="MODULE:APP")
 MAYBE_TARGET = (_target(nargs="?"), *SETTINGS)
 PREFIX = argument(
     "--prefix",

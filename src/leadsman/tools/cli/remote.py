@@ -182,6 +182,20 @@ def app_or_device(options: argparse.Namespace) -> str | None:
     return words[0] if words else None
 
 
+def order(options: argparse.Namespace, action: str, request: Mapping[str, object]) -> Iterator[tuple[str, Any]]:
+    """Have a running app do something with each device of the command line, on behalf of the user who types it. Gives
+    the devices with the answers.
+
+    Args:
+        options: those of the command line.
+        action: the level of the topic below that of the device.
+        request: what is to be done, if the action does not say it.
+    """
+    brokers, prefix = running_app(options)
+    for device in options.device:
+        yield device, ask(brokers, f"{prefix}/{device}/{action}/set", {**request, "by": sender()}, options.timeout)
+
+
 def sender() -> str:
     """The user who types this, for the log and the trace of the app."""
     try:

@@ -1,14 +1,18 @@
-"""The terminal of a person: its size, a screen of its own, and what its keys send."""
+"""The terminal of a person: its size, a line of progress, a screen of its own, and what its keys send."""
 
 import contextlib
 import os
 import re
+import shutil
 import sys
 import termios
+import time
 import tty
 from collections.abc import Callable, Iterator, Sequence
+from typing import Self, TextIO
 
 from leadsman.monitoring.log_format import wants_colour
+from leadsman.text import clean
 from leadsman.tools.cli.screen import Line, text_of
 
 _UNSIZED = (80, 24)
@@ -46,6 +50,37 @@ def size() -> tuple[int, int]:
     character with the rest of the line."""
     found = os.get_terminal_size(sys.stdout.fileno())
     return max(1, (found.columns or _UNSIZED[0]) - 1), found.lines or _UNSIZED[1]
+
+
+class Progress:
+    """One line that says what goes on, until the end of its block. What is no terminal gets nothing.
+
+    Args:
+        stream: where it is written.
+        after: seconds before it appears.
+    """
+
+    def __init__(self, stream: TextIO, after: float = 0.0) -> None:
+        self._stream = stream
+        self._from = time.monotonic() + after if stream.isatty() else float("inf")
+        self._text = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._write("")
+
+    def show(self, text: str) -> None:
+        """Replace the line."""
+        if time.monotonic() >= self._from:
+            self._write(clean(text)[: shutil.get_terminal_size().columns - 1])
+
+    def _write(self, text: str) -> None:
+        if text != self._text:
+            self._stream.write(f"\r\x1b[K{text}")
+            self._stream.flush()
+            self._text = text
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from leadsman.mqtt.connection_state import CREDENTIALS
 from leadsman.mqtt.topics import Topics
 from leadsman.text import clean, counted, escaped, split_urls
 from leadsman.tools.cli.answering import processes
-from leadsman.tools.cli.arguments import PREFIX, SETTINGS, TIMEOUT, Command, argument, device
+from leadsman.tools.cli.arguments import APP, PREFIX, SETTINGS, TIMEOUT, Command, argument, device
 from leadsman.tools.cli.commands.gaps import LATELY, ended_lately
 from leadsman.tools.cli.exit_codes import SOME_SILENT
 from leadsman.tools.cli.remote import any_version, app_or_device, known_brokers, look, prefix_of, running_app
@@ -255,7 +255,7 @@ COMMAND = Command(
             metavar="[MODULE:APP] [DEVICE]",
             type=device,
         ),
-        argument("--app", "the app, instead of --prefix", dest="target", metavar="MODULE:APP"),
+        APP,
         *SETTINGS,
         PREFIX,
         TIMEOUT,
