@@ -15,9 +15,9 @@ from leadsman.mqtt.side_connection import NoAnswer
 from leadsman.mqtt.topics import Topics
 from leadsman.testing.loop import VirtualLoop
 from leadsman.tools.doctor import broker
+from leadsman.tools.doctor.broker import MOST_BYTES, MOST_MESSAGES, Visit, Visitor
 from leadsman.tools.doctor.facts import Answered, BrokerFacts, Probe, Retained
 from leadsman.tools.doctor.subject import Subject
-from leadsman.tools.doctor.visit import MOST_BYTES, MOST_MESSAGES, Visit, Visitor
 
 SUBJECT = Subject("house", Broker(), "house", Topics("house"), (), {})
 
