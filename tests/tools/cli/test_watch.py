@@ -18,7 +18,7 @@ from leadsman.mqtt.connection_state import ConnectionState
 from leadsman.mqtt.side_connection import Opened
 from leadsman.tools.cli import terminal
 from leadsman.tools.cli.commands import watch
-from leadsman.tools.cli.commands.watch import Watcher
+from leadsman.tools.cli.commands.watch import FleetWatcher
 from leadsman.tools.cli.main import main
 from leadsman.tools.cli.screen import text_of
 
@@ -32,7 +32,7 @@ class Refusing:
 
 @pytest.fixture
 def watcher():
-    found = Watcher(Brokers.of("mqtt://broker.lan"), ())
+    found = FleetWatcher(Brokers.of("mqtt://broker.lan"), ())
     found._away_since = None
     return found
 
@@ -150,7 +150,7 @@ def test_the_next_broker_is_tried_when_one_cannot_be_reached(monkeypatch):
     monkeypatch.setattr(watch, "open_beside", connected)
     monkeypatch.setattr(watch.asyncio, "sleep", no_wait)
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(Watcher(Brokers.of(["mqtt://a", "mqtt://b"]), ())._listen())
+        asyncio.run(FleetWatcher(Brokers.of(["mqtt://a", "mqtt://b"]), ())._listen())
 
     assert tried == ["a", "b", "a", "b", "a"]
 

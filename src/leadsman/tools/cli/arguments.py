@@ -42,7 +42,7 @@ def argument(flag: str, help: str, **options: Any) -> Argument:  # noqa: A002  #
     return Argument(flag, help, options)
 
 
-class Command(NamedTuple):
+class Subcommand(NamedTuple):
     """A command: what it does, and what its help says."""
 
     run: Callable[[argparse.Namespace], int]

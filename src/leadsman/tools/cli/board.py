@@ -8,14 +8,14 @@ from leadsman.introspection.situation import span
 from leadsman.mqtt.topics import NODES
 from leadsman.text import counted, escaped
 from leadsman.tools.cli.cells import clip, wrapped
-from leadsman.tools.cli.fleet import SEVERITY, STOPPED, AppRow, Row
+from leadsman.tools.cli.fleet import SEVERITY, STOPPED, AppRow, DeviceRow
 from leadsman.tools.cli.screen import Line, cut, fill
 from leadsman.tools.cli.times import localised
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import Verdict
 
-SORTS: Mapping[str, Callable[[Row], tuple[object, ...]]] = {
+SORTS: Mapping[str, Callable[[DeviceRow], tuple[object, ...]]] = {
     "status": lambda row: (_severity(row.status), row.prefix, row.device),
     "name": lambda row: (row.prefix, row.device),
     "age": lambda row: (-(row.age or 0.0), row.prefix, row.device),
@@ -34,7 +34,7 @@ _WIDE = 100
 """Columns from which on names have more room."""
 
 
-class Head(NamedTuple):
+class Heading(NamedTuple):
     """What the first line says, and what is wrong with our own connection."""
 
     broker: str
@@ -45,7 +45,7 @@ class Head(NamedTuple):
     """What another command needs to reach the broker, with a space before it."""
 
 
-class View:
+class BoardView:
     """What the person at the terminal has chosen."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class View:
         self.visible: list[tuple[str, str]] = []
         """Prefix and device of the rows on the screen."""
 
-    def of(self, rows: Sequence[Row]) -> list[Row]:
+    def of(self, rows: Sequence[DeviceRow]) -> list[DeviceRow]:
         """The rows that are shown, in their order. Chooses the first one, unless a person has moved to another."""
         text = self.filter.lower()
         found = [
@@ -81,7 +81,7 @@ class View:
             self.chosen, self.moved = names[0], False
         return found
 
-    def press(self, key: str, rows: Sequence[Row]) -> bool:
+    def press(self, key: str, rows: Sequence[DeviceRow]) -> bool:
         """Do what a key asks for. Returns whether to quit."""
         if self.typing:
             self._type(key)
@@ -113,7 +113,7 @@ class View:
         elif len(key) == 1 and key.isprintable():
             self.filter += key
 
-    def _move(self, by: int, shown: Sequence[Row]) -> None:
+    def _move(self, by: int, shown: Sequence[DeviceRow]) -> None:
         names = [(row.prefix, row.device) for row in shown]
         if names:
             place = names.index(self.chosen) if self.chosen in names else 0
@@ -121,7 +121,12 @@ class View:
 
 
 def screen(
-    head: Head, apps: Sequence[AppRow], rows: Sequence[Row], view: View, size: tuple[int, int], why: "Verdict | None"
+    head: Heading,
+    apps: Sequence[AppRow],
+    rows: Sequence[DeviceRow],
+    view: BoardView,
+    size: tuple[int, int],
+    why: "Verdict | None",
 ) -> list[Line]:
     """The whole screen: at most as many lines as the terminal has.
 
@@ -146,7 +151,7 @@ def screen(
     return [cut(line, width) for line in [*top, *body, *blank, *bottom, [(keys, "dim")]][:height]]
 
 
-def plain(apps: Sequence[AppRow], rows: Sequence[Row], width: int, options: str = "") -> list[Line]:
+def plain(apps: Sequence[AppRow], rows: Sequence[DeviceRow], width: int, options: str = "") -> list[Line]:
     """The board as lines without an end, for ``--once``. Errors are whole, since nobody can open a device there."""
     running, rows = _expected(apps, rows)
     many = len(running) > 1
@@ -155,7 +160,7 @@ def plain(apps: Sequence[AppRow], rows: Sequence[Row], width: int, options: str 
     return [*heads, *table, *_stopped(apps, width, options)]
 
 
-def _expected(apps: Sequence[AppRow], rows: Sequence[Row]) -> tuple[list[AppRow], list[Row]]:
+def _expected(apps: Sequence[AppRow], rows: Sequence[DeviceRow]) -> tuple[list[AppRow], list[DeviceRow]]:
     """The apps that nobody has stopped, and their devices."""
     return [each for each in apps if each.state != STOPPED], [each for each in rows if each.status != STOPPED]
 
@@ -174,7 +179,7 @@ def _stopped(apps: Sequence[AppRow], width: int, options: str) -> list[Line]:
     return lines
 
 
-def _head(head: Head, apps: Sequence[AppRow], rows: Sequence[Row], width: int) -> Iterator[Line]:
+def _head(head: Heading, apps: Sequence[AppRow], rows: Sequence[DeviceRow], width: int) -> Iterator[Line]:
     trouble = sum(not row.well for row in rows)
     state = f", {trouble} in trouble" if trouble else ", all is well" if rows else ""
     if head.lost is not None:
@@ -221,7 +226,9 @@ def _titles(width: int) -> Line:
     return [(clip(text, width), "dim")]
 
 
-def _devices(view: View, rows: Sequence[Row], running: Sequence[AppRow], width: int, height: int) -> list[Line]:
+def _devices(
+    view: BoardView, rows: Sequence[DeviceRow], running: Sequence[AppRow], width: int, height: int
+) -> list[Line]:
     """The rows around the chosen one, as many as there is room for."""
     names = [(row.prefix, row.device) for row in rows]
     place = names.index(view.chosen) if view.chosen in names else 0
@@ -241,17 +248,17 @@ def _devices(view: View, rows: Sequence[Row], running: Sequence[AppRow], width: 
     return lines[: room + 1]
 
 
-def _height(row: Row) -> int:
+def _height(row: DeviceRow) -> int:
     return 2 if row.error else 1
 
 
-def _row(row: Row, many: bool, width: int, *, marker: str) -> Iterator[Line]:
+def _row(row: DeviceRow, many: bool, width: int, *, marker: str) -> Iterator[Line]:
     yield _values(row, many, width, marker)
     if row.error:
         yield [(clip(f"    {_trouble(row)}", width), row.status)]
 
 
-def _values(row: Row, many: bool, width: int, marker: str) -> Line:
+def _values(row: DeviceRow, many: bool, width: int, marker: str) -> Line:
     name, room = _widths(width)
     label = f"{row.prefix}/{row.device}" if many else row.device
     age = "" if row.age is None else span(row.age)
@@ -266,12 +273,12 @@ def _values(row: Row, many: bool, width: int, marker: str) -> Line:
     ]
 
 
-def _whole_trouble(row: Row, width: int) -> list[Line]:
+def _whole_trouble(row: DeviceRow, width: int) -> list[Line]:
     lines = wrapped(escaped(_trouble(row)), width, "    ") if row.error else []
     return [[(line, row.status)] for line in lines]
 
 
-def _trouble(row: Row) -> str:
+def _trouble(row: DeviceRow) -> str:
     """What is wrong with a device, in one line."""
     parts = [f"for {span(row.failing_for)}"] if row.failing_for is not None and row.failing_for >= 0 else []
     parts += [counted(row.failures, "failed poll")] if row.failures else []
@@ -280,7 +287,7 @@ def _trouble(row: Row) -> str:
     return f"{', '.join(parts)}: {row.error}" if parts else row.error
 
 
-def _detail(row: Row, why: "Verdict | None", width: int) -> Iterator[Line]:
+def _detail(row: DeviceRow, why: "Verdict | None", width: int) -> Iterator[Line]:
     """One device, with its verdict."""
     yield [(clip(f"{row.prefix}/{row.device}  ", width), "bold"), (row.status.replace("_", " "), row.status)]
     yield from _wrapped(f"last value: {row.value or 'none'}", width)
@@ -302,7 +309,7 @@ def _detail(row: Row, why: "Verdict | None", width: int) -> Iterator[Line]:
         yield from ([(text, "bold")] for text in todo)
 
 
-def _keys(view: View) -> str:
+def _keys(view: BoardView) -> str:
     if view.typing:
         return f"filter: {view.filter}▏  Enter keeps it, Esc clears it"
     chosen = [f"sort: {view.sort}", *([f"filter: {view.filter}"] if view.filter else [])]

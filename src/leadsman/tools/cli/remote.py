@@ -73,7 +73,7 @@ def _at_each(brokers: Brokers, visit: Callable[[Broker], Coroutine[None, None, _
     for broker in brokers:
         try:
             yield asyncio.run(visit(broker))
-        except _RefusedError:
+        except _RequestRefusedError:
             raise
         except BrokerError as error:
             faults.append(error)
@@ -270,7 +270,7 @@ class _NoAnswerError(BrokerError):
     """The app did not answer."""
 
 
-class _RefusedError(_NoAnswerError):
+class _RequestRefusedError(_NoAnswerError):
     """The app answered with an error."""
 
 
@@ -293,7 +293,7 @@ class _Exchange(SideConnection):
         try:
             data = await self.ask(broker, timeout, filters, status)
         except _NoAnswerError as raised:
-            error, refused = str(raised), isinstance(raised, _RefusedError)
+            error, refused = str(raised), isinstance(raised, _RequestRefusedError)
         return Looked(data, error, refused, self._seen)
 
     async def ask(self, broker: Broker, timeout: float, filters: Sequence[str] = (), status: str | None = None) -> Any:
@@ -352,7 +352,7 @@ class _Exchange(SideConnection):
         """What the pages contain. Raises `BrokerError` if the answer is an error, or that of something else."""
         first = self._pages[min(self._pages)]
         if first.get("status") != "ok":
-            raise _RefusedError(clean(str(first.get("error"))))
+            raise _RequestRefusedError(clean(str(first.get("error"))))
         documents = [self._pages[number].get("data") for number in sorted(self._pages)]
         if documents == [None] and self._may_be_empty:
             return None

@@ -40,9 +40,9 @@ from leadsman.tools.doctor.facts import (
     Answered,
     BrokerFacts,
     ConnectFailure,
-    Live,
-    Probe,
-    Retained,
+    LiveFacts,
+    ProbeFacts,
+    RetainedFacts,
     Size,
     Takeover,
     Will,
@@ -191,7 +191,7 @@ async def probe(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Found
     if code is not None and code >= 0x80:
         async with visit_of(visitor, "answer") as visit:  # mosquitto 2.0 ends a connection at the second refusal
             answer = await visit.publish(Message(f"{subject.topics.introspect}/response", new_marker()))
-    return {"probe": Probe(code, heard, early, answer), "software": words[0] if words else None}
+    return {"probe": ProbeFacts(code, heard, early, answer), "software": words[0] if words else None}
 
 
 async def offers(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Found:
@@ -225,7 +225,7 @@ async def subscriptions(visitor: Visitor, subject: Subject, facts: BrokerFacts) 
     visits += [_taken(visitor, *each) for each in enumerate(subject.elsewhere, 1)]
     found = await asyncio.gather(*visits, return_exceptions=True)
     answers: dict[str, Answered] = {}
-    live: Live | None = None
+    live: LiveFacts | None = None
     for topic_filter, each in zip((*subject.filters, *subject.elsewhere), found, strict=True):
         if not isinstance(each, BaseException):
             answers[topic_filter], live = each[0], live or each[1]
@@ -238,7 +238,7 @@ async def subscriptions(visitor: Visitor, subject: Subject, facts: BrokerFacts) 
 
 async def _listened(
     visitor: Visitor, subject: Subject, topic_filter: str, topic: str | None
-) -> tuple[Answered, Live | None]:
+) -> tuple[Answered, LiveFacts | None]:
     """Subscribe to one filter, and publish a probe at a topic that it matches, or ask the running app."""
     try:
         async with visit_of(visitor, f"listen-{topic or 'introspect'}".replace("/", "-")) as visit:
@@ -248,7 +248,7 @@ async def _listened(
         return Answered(describe(error)), None
 
 
-async def _taken(visitor: Visitor, number: int, topic_filter: str) -> tuple[Answered, Live | None]:
+async def _taken(visitor: Visitor, number: int, topic_filter: str) -> tuple[Answered, LiveFacts | None]:
     """Subscribe to a filter at whose topics others publish and read."""
     try:
         async with visit_of(visitor, f"listen-elsewhere-{number}") as visit:
@@ -258,7 +258,7 @@ async def _taken(visitor: Visitor, number: int, topic_filter: str) -> tuple[Answ
         return Answered(describe(error)), None
 
 
-async def _asked(visit: Visit, subject: Subject) -> tuple[Answered, Live | None]:
+async def _asked(visit: Visit, subject: Subject) -> tuple[Answered, LiveFacts | None]:
     """Ask the running app about itself, with an ordinary request for introspection."""
     topic, transaction = subject.topics.introspect, new_marker().decode()
     with contextlib.suppress(SubscriptionRefused):
@@ -282,14 +282,14 @@ def _data(message: Received, transaction: str) -> dict[str, Any]:
     return data if answer.get("transaction") == transaction and isinstance(data, dict) else {}
 
 
-def _live(data: dict[str, Any]) -> Live | None:
+def _live(data: dict[str, Any]) -> LiveFacts | None:
     """What an answer says of the app; None if it is not that of an app."""
     app, mqtt, clock = data.get("app", {}), data.get("mqtt", {}), None
     try:
         uptime, connects = float(app.get("uptime", 0.0)), int(mqtt.get("connects", 0))
         with contextlib.suppress(KeyError, ValueError, TypeError):
             clock = datetime.fromisoformat(app["started_at"]).timestamp() + uptime - time.time()
-        return Live(str(mqtt.get("client_id", "")), mqtt.get("last_error"), connects, uptime, clock)
+        return LiveFacts(str(mqtt.get("client_id", "")), mqtt.get("last_error"), connects, uptime, clock)
     except (ValueError, TypeError, AttributeError, ArithmeticError):
         return None
 
@@ -368,24 +368,24 @@ async def retained(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Fo
             await _forget(visitor, visit, topic)
 
 
-async def _retained(visitor: Visitor, visit: Visit, topic: str, expiry: float) -> Retained | None:
+async def _retained(visitor: Visitor, visit: Visit, topic: str, expiry: float) -> RetainedFacts | None:
     """Let the broker keep a message, and look when it is gone; None if it may have expired before the first look."""
     payload, deadline = new_marker(), visitor.clock.monotonic() + expiry
     code = await visit.publish(Message(topic, payload, retain=True, expires=deadline))
     if code is None or code >= 0x80:
-        return Retained(code, False)
+        return RetainedFacts(code, False)
     kept = await _keeps(visitor, topic, payload)
     if not kept:
         late = kept is False and expires(visitor) and visitor.clock.monotonic() >= deadline - EARLY
-        return None if late else Retained(code, kept)
+        return None if late else RetainedFacts(code, kept)
     if not expires(visitor):
-        return Retained(code, kept=True)
+        return RetainedFacts(code, kept=True)
     await asyncio.sleep(deadline + 0.15 - visitor.clock.monotonic())
     for _ in range(2):
         if not await _keeps(visitor, topic, payload):
-            return Retained(code, kept=True, expired=True)
+            return RetainedFacts(code, kept=True, expired=True)
         await asyncio.sleep(1.0)
-    return Retained(code, kept=True, expired=False)
+    return RetainedFacts(code, kept=True, expired=False)
 
 
 async def _forget(visitor: Visitor, visit: Visit, topic: str) -> None:

@@ -3,7 +3,7 @@
 import argparse
 
 from leadsman.text import clean
-from leadsman.tools.cli.arguments import DEVICE, LIVE, Command, argument
+from leadsman.tools.cli.arguments import DEVICE, LIVE, Subcommand, argument
 from leadsman.tools.cli.remote import order
 from leadsman.tools.cli.tables import say
 
@@ -15,7 +15,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-COMMAND = Command(
+COMMAND = Subcommand(
     run,
     "isolate: do not poll the device, while somebody works on it.\n"
     "close:   poll it as if nothing had failed.\n"

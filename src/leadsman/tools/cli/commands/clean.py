@@ -19,7 +19,7 @@ from leadsman.mqtt.side_connection import SideConnection
 from leadsman.mqtt.topics import Topics, encode
 from leadsman.text import clean as cleaned
 from leadsman.text import counted
-from leadsman.tools.cli.arguments import DISCOVERY, MAYBE_TARGET, Command, UsageError, argument, prefix
+from leadsman.tools.cli.arguments import DISCOVERY, MAYBE_TARGET, Subcommand, UsageError, argument, prefix
 from leadsman.tools.cli.remote import retained, running_app
 from leadsman.tools.cli.tables import say
 from leadsman.tools.cli.target import load_app
@@ -233,7 +233,7 @@ async def _publish(connection: SideConnection, messages: list[Message]) -> None:
                 raise BrokerError(f"the broker refuses to remove {message.topic} (0x{code:02x}): {why}")
 
 
-COMMAND = Command(
+COMMAND = Subcommand(
     run,
     "Compares the devices of an app with the registry that the broker keeps of it, and removes the "
     "retained topics of devices that are gone. With --all, removes everything that the registry "

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from leadsman.text import clean, counted
-from leadsman.tools.cli.arguments import MAYBE_TARGET, Command, UsageError, argument, prefix
+from leadsman.tools.cli.arguments import MAYBE_TARGET, Subcommand, UsageError, argument, prefix
 from leadsman.tools.cli.exit_codes import CHECK_FAILED
 from leadsman.tools.cli.remote import running_app
 from leadsman.tools.cli.screen import CYAN, GREEN, RED, YELLOW
@@ -105,7 +105,7 @@ def _json(subject: Subject, found: Sequence[Finding], seconds: float) -> str:
     return json_text(document, indent=2)
 
 
-COMMAND = Command(
+COMMAND = Subcommand(
     run,
     "Connects to the broker as the app does, beside the running app, and examines version, "
     "credentials, access list, limits, retained messages, will and client id; then serial ports, "

@@ -11,7 +11,7 @@ from leadsman.ledger.saved import KEPT
 from leadsman.loop.durations import human
 from leadsman.text import clean, counted
 from leadsman.tools.cli.answering import ask_about_devices
-from leadsman.tools.cli.arguments import LIVE, ONLY_DEVICE, Command, UsageError, argument, duration
+from leadsman.tools.cli.arguments import LIVE, ONLY_DEVICE, Subcommand, UsageError, argument, duration
 from leadsman.tools.cli.remote import any_version
 from leadsman.tools.cli.screen import GREEN, RED, YELLOW
 from leadsman.tools.cli.tables import json_text, say, table
@@ -100,7 +100,7 @@ def _gap(name: str, gap: "LedgerGap") -> Sequence[str]:
     return clean(name), local(gap["since"]), length, str(sum(gap["slots"].values()) or "–"), clean(gap["cause"])
 
 
-COMMAND = Command(
+COMMAND = Subcommand(
     run,
     "Shows the ledger of each device of a running app: how many of the slots of its schedule gave a "
     "reading, also in per cent, what became of the others, and the gaps with their causes.",

@@ -21,7 +21,7 @@ from leadsman.loop.schedule import zone_of
 from leadsman.registration.injection import name_of
 from leadsman.text import clean, counted, suggestion
 from leadsman.tools.cli.answering import ask_about_devices
-from leadsman.tools.cli.arguments import LIVE, ONLY_DEVICE, Command, argument
+from leadsman.tools.cli.arguments import LIVE, ONLY_DEVICE, Subcommand, argument
 from leadsman.tools.cli.commands import gaps
 from leadsman.tools.cli.commands.trace import Printer
 from leadsman.tools.cli.remote import any_version
@@ -349,7 +349,7 @@ def _next(text: str | None, now: datetime) -> str:
     return f"{local(text)}, in {human(max(1, round(left)))}" if left > 0 else local(text)
 
 
-COMMAND = Command(
+COMMAND = Subcommand(
     run,
     "Shows the registrations of an app from its module. With --live, asks the running app over MQTT, "
     "at {prefix}/introspect.",

@@ -2,7 +2,7 @@
 
 import argparse
 
-from leadsman.tools.cli.arguments import DEVICE, LIVE, Command
+from leadsman.tools.cli.arguments import DEVICE, LIVE, Subcommand
 from leadsman.tools.cli.remote import order
 from leadsman.tools.cli.tables import say
 
@@ -14,7 +14,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-COMMAND = Command(
+COMMAND = Subcommand(
     run,
     "Releases a held device: it is polled at once, its counters start again, and its circuit is closed.",
     (

@@ -12,7 +12,7 @@ from leadsman.errors import ConfigurationError, LeadsmanError
 from leadsman.loop.durations import human
 from leadsman.monitoring.log_format import wants_colour
 from leadsman.text import clean, describe
-from leadsman.tools.cli.arguments import ONLY_DEVICE, TARGET_ALONE, Command, UsageError, argument, duration, moment
+from leadsman.tools.cli.arguments import ONLY_DEVICE, TARGET_ALONE, Subcommand, UsageError, argument, duration, moment
 from leadsman.tools.cli.exit_codes import ASSERTION_FAILED
 from leadsman.tools.cli.tables import json_text
 from leadsman.tools.cli.target import load_target, sources_of
@@ -201,7 +201,7 @@ def _write(path: Path, text: str) -> None:
         raise LeadsmanError(f"--svg {clean(str(path))}: {describe(error)}") from None
 
 
-COMMAND = Command(
+COMMAND = Subcommand(
     run,
     "Runs the app on virtual time, with adapters, devices and the broker that fail as the day and "
     "the seed say, and shows for each policy how long there was no reading, and how many calls that "

@@ -15,7 +15,7 @@ from leadsman.loop.durations import human
 from leadsman.resilience.verdict import REASONS
 from leadsman.text import clean, describe
 from leadsman.tools.cli.answering import ask_about_devices
-from leadsman.tools.cli.arguments import LIVE, ONLY_DEVICE, Command, argument, duration
+from leadsman.tools.cli.arguments import LIVE, ONLY_DEVICE, Subcommand, argument, duration
 from leadsman.tools.cli.remote import any_version
 from leadsman.tools.cli.screen import GREEN, RED, YELLOW
 from leadsman.tools.cli.tables import filled, json_text, painted, say
@@ -154,7 +154,7 @@ def _verdict(row: "TraceRow") -> str:
     return REASONS.get(reason, reason)
 
 
-COMMAND = Command(
+COMMAND = Subcommand(
     run,
     "Shows the latest rows of the trace: each failed call with the decision about it, each change of "
     "a circuit, each adapter that was reopened, and the reading that ended the outage.",

@@ -21,8 +21,8 @@ from leadsman.mqtt.connection_state import CREDENTIALS, ConnectionState, misconf
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.side_connection import new_client_id, open_beside
 from leadsman.text import clean
-from leadsman.tools.cli.arguments import SETTINGS, TIMEOUT, Command, UsageError, argument
-from leadsman.tools.cli.board import Head, View, plain, screen
+from leadsman.tools.cli.arguments import SETTINGS, TIMEOUT, Subcommand, UsageError, argument
+from leadsman.tools.cli.board import BoardView, Heading, plain, screen
 from leadsman.tools.cli.commands.why import given
 from leadsman.tools.cli.fleet import Fleet
 from leadsman.tools.cli.remote import NO_SUBSCRIBERS, known_brokers
@@ -70,14 +70,14 @@ def watch(
         BrokerError: the broker cannot be reached at the start, and there is no screen that could say so.
         LeadsmanError: the board was printed once, and no app has a prefix that was given.
     """
-    watcher = Watcher(brokers, patterns, options)
+    watcher = FleetWatcher(brokers, patterns, options)
     if once or as_json or not (sys.stdout.isatty() and sys.stdin.isatty()):
         asyncio.run(watcher.print(timeout, as_json=as_json, again=as_json and not once))
     else:
         asyncio.run(watcher.show())
 
 
-class Watcher:
+class FleetWatcher:
     """Listens to the apps of a broker, and shows them. Of several brokers it takes the first that it can reach, and
     the next one after a failure."""
 
@@ -86,7 +86,7 @@ class Watcher:
         self._options = options
         self._failures = 0
         self._fleet = Fleet(patterns)
-        self._view = View()
+        self._view = BoardView()
         self._client_id = new_client_id("leadsman-watch")
         self._connection: Connection | None = None
         self._away_since: float | None = time.time()
@@ -290,7 +290,7 @@ class Watcher:
         """The lines of the screen."""
         view, rows = self._view, self._fleet.rows(now)
         clock = f"{datetime.fromtimestamp(now):%H:%M:%S} {zone()}"
-        head = Head(str(self._broker), clock, self._trouble(now), self._options)
+        head = Heading(str(self._broker), clock, self._trouble(now), self._options)
         why = self._fleet.verdict(*view.chosen, now) if view.detail and view.chosen is not None else None
         return screen(head, self._fleet.apps(now), rows, view, size(), why)
 
@@ -343,7 +343,7 @@ async def _running(done: asyncio.Event, *works: Coroutine[None, None, None]) -> 
             raise end
 
 
-COMMAND = Command(
+COMMAND = Subcommand(
     run,
     "Shows a board of the devices of all apps at the broker, or of the apps with the given prefixes: status, last "
     "value, next poll and error of each device. Keys: q quits, arrows choose a device, Enter explains its "
