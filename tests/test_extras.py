@@ -41,7 +41,7 @@ LIBRARIES = {
     "yaml": ["yaml"],
     "nats": ["nats"],
     "postgres": ["psycopg"],
-    "demo": ["rich", "psutil", "amqtt"],
+    "demo": ["psutil", "amqtt"],
 }
 """The modules of each extra."""
 APP = """

@@ -190,8 +190,7 @@ def patient():
         patch.setattr("leadsman.tools.doctor.broker.NEIGHBOUR", 1.0)
         patch.setattr("leadsman.tools.doctor.broker.PATIENCE", GENEROUS)
         patch.setattr("leadsman.tools.doctor.broker.OFFERING", GENEROUS)
-        for module in ("leadsman.tools.doctor.visit", "leadsman.tools.doctor.broker"):
-            patch.setattr(f"{module}.ANSWER", 5.0)
+        patch.setattr("leadsman.tools.doctor.broker.ANSWER", 5.0)
         for module in ("leadsman.mqtt.codec_client", "leadsman.mqtt.aiomqtt_client"):
             patch.setattr(f"{module}.CONNECT_TIMEOUT", GENEROUS)
         yield
@@ -390,8 +389,7 @@ def impatience(monkeypatch):
     """A function that shortens the times for a connection and for an answer, for a broker that is silent."""
 
     def shorten():
-        for module in ("leadsman.tools.doctor.visit", "leadsman.tools.doctor.broker"):
-            monkeypatch.setattr(f"{module}.ANSWER", 1.0)
+        monkeypatch.setattr("leadsman.tools.doctor.broker.ANSWER", 1.0)
         for module in ("leadsman.mqtt.codec_client", "leadsman.mqtt.aiomqtt_client"):
             monkeypatch.setattr(f"{module}.CONNECT_TIMEOUT", 0.3)
 

@@ -8,11 +8,9 @@ from typing import Literal, NamedTuple
 
 from leadsman.errors import (
     BrokerError,
-    ConnackMissing,
     ConnectionRefused,
     NotListening,
     SubscriptionRefused,
-    TlsRefused,
 )
 from leadsman.event_bus import EventBus
 from leadsman.events import AppFault, LinkDown, LinkSettled, LinkUp, SubscriptionFailed
@@ -382,20 +380,14 @@ class Link:
             self._lost = self._loop.create_future()
             try:
                 connection = await self._connector(self.broker)(packet, self)
-            except ConnectionRefused as error:
-                self.session, wait = connection_state.refused(self.session, error.code, now(), draw())
-                other_version = error.code == connection_state.UNSUPPORTED_VERSION and self.session.refusals == 1
-                return Ended(self._reason(error), wait, stay=other_version, reference=error.reference)
-            except TlsRefused as error:
-                self.session, wait = connection_state.misconfigured(self.session, draw())
-                return Ended(self._reason(error), wait)
-            except NotListening as error:
-                self.session, wait = connection_state.not_listening(self.session, now(), draw())
-                return Ended(self._reason(error), wait, cheap=True)
             except BrokerError as error:
-                no_connack = isinstance(error, ConnackMissing)
-                self.session, wait = connection_state.failed(self.session, now(), draw(), no_connack=no_connack)
-                return Ended(self._reason(error), wait)
+                self.session, wait = connection_state.not_connected(self.session, error, now(), draw())
+                reason, reference, other_version = self._reason(error), None, False
+                if isinstance(error, ConnectionRefused):
+                    reference = error.reference
+                    other_version = error.code == connection_state.UNSUPPORTED_VERSION and self.session.refusals == 1
+                cheap = isinstance(error, NotListening)
+                return Ended(reason, wait, stay=other_version, reference=reference, cheap=cheap)
             self.session = connection_state.connected(self.session, now())
             if not connection_state.doubtful(self.session):
                 return connection

@@ -10,7 +10,7 @@ from leadsman.mqtt.topics import topic_matches
 from leadsman.settings.sources import Where
 from leadsman.testing import Harness, Scripted
 from leadsman.tools.cli.main import main
-from leadsman.tools.doctor.access import Access, access_of
+from leadsman.tools.doctor.access import AccessList, access_of
 
 APP = """
 from leadsman import App
@@ -39,7 +39,7 @@ def test_an_app_that_only_reads_needs_no_topics_of_commands():
     app = App("house")
     app.add_source("scale", steady)
 
-    assert access(app) == Access(
+    assert access(app) == AccessList(
         (
             *("house/status", "house/registry/#", "house/error", "house/introspect/response"),
             *("house/+/state", "house/+/availability", "house/+/error", "house/+/ledger", "house/+/+/set/response"),

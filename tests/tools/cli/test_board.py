@@ -4,16 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.tools.cli.board import Head, View, plain, screen, text_of
+from leadsman.tools.cli.board import BoardView, Heading, plain, screen
 from leadsman.tools.cli.cells import clip
-from leadsman.tools.cli.commands.watch import keys_of
-from leadsman.tools.cli.fleet import AppRow, Row
+from leadsman.tools.cli.fleet import AppRow, DeviceRow
+from leadsman.tools.cli.screen import text_of
+from leadsman.tools.cli.terminal import keys_of
 
-HEAD = Head("mqtt://broker.lan:1883", "09:00:00Z", None)
+HEAD = Heading("mqtt://broker.lan:1883", "09:00:00Z", None)
 HOUSE = AppRow("house", "online", 3.0, 3600.0, 0, 0, "5.0", 1, "")
-ATTIC = Row("house", "attic", "ok", "t 21.5", 3.2, 27.0, 0, 0, None, "", "closed")
-BOILER = Row("house", "boiler", "circuit_open", "", 700.0, 12.4, 5, 2, 190.0, "DeviceTimeout: no answer", "open")
-PUMP = Row("garden", "pump", "ok", "", None, None, 0, 0, None, "", "closed")
+ATTIC = DeviceRow("house", "attic", "ok", "t 21.5", 3.2, 27.0, 0, 0, None, "", "closed")
+BOILER = DeviceRow("house", "boiler", "circuit_open", "", 700.0, 12.4, 5, 2, 190.0, "DeviceTimeout: no answer", "open")
+PUMP = DeviceRow("garden", "pump", "ok", "", None, None, 0, 0, None, "", "closed")
 VERDICT = {
     "device": "boiler",
     "link": "circuit",
@@ -26,7 +27,7 @@ VERDICT = {
 
 
 def shown(rows, view=None, size=(80, 24), apps=(HOUSE,), head=HEAD, why=None):
-    return [text_of(line, colour=False) for line in screen(head, apps, rows, view or View(), size, why)]
+    return [text_of(line, colour=False) for line in screen(head, apps, rows, view or BoardView(), size, why)]
 
 
 def test_a_board_of_80_columns_has_each_device_with_what_matters():
@@ -66,7 +67,7 @@ def test_without_a_connection_it_says_so_above_all():
 
 
 def test_a_cursor_that_nobody_moved_is_at_the_first_device_in_trouble():
-    view, well = View(), BOILER._replace(status="ok", error="")
+    view, well = BoardView(), BOILER._replace(status="ok", error="")
     shown([ATTIC, well], view)
     assert view.chosen == ("house", "attic")
 
@@ -77,7 +78,7 @@ def test_a_cursor_that_nobody_moved_is_at_the_first_device_in_trouble():
 
 
 def test_a_cursor_that_a_person_moved_stays_at_its_device():
-    view, well = View(), BOILER._replace(status="ok", error="")
+    view, well = BoardView(), BOILER._replace(status="ok", error="")
     shown([ATTIC, PUMP, well], view)
     view.press("down", [ATTIC, PUMP, well])
     assert view.chosen == ("house", "attic")
@@ -90,7 +91,7 @@ def test_a_cursor_that_a_person_moved_stays_at_its_device():
 
 def test_the_chosen_device_stays_on_a_small_screen():
     rows = [ATTIC._replace(device=f"d{number:02}") for number in range(50)]
-    view = View()
+    view = BoardView()
     for _ in range(30):
         view.press("down", rows)
     lines = shown(rows, view, (80, 10))
@@ -108,7 +109,7 @@ def test_devices_of_several_apps_have_their_prefix():
 
 
 def test_the_order_and_the_filter_are_keys():
-    rows, view = [ATTIC, BOILER, PUMP], View()
+    rows, view = [ATTIC, BOILER, PUMP], BoardView()
     assert [row.device for row in view.of(rows)] == ["boiler", "pump", "attic"]
     view.press("s", rows)
     assert [row.device for row in view.of(rows)] == ["pump", "attic", "boiler"]
@@ -126,7 +127,7 @@ def test_the_order_and_the_filter_are_keys():
 
 
 def test_a_q_in_the_filter_does_not_quit_and_ctrl_c_always_does():
-    view = View()
+    view = BoardView()
     view.press("/", [])
 
     assert not view.press("q", [])
@@ -137,7 +138,7 @@ def test_a_q_in_the_filter_does_not_quit_and_ctrl_c_always_does():
 
 
 def test_the_detail_of_a_device_has_its_verdict():
-    view = View()
+    view = BoardView()
     view.of([BOILER])
     view.press("enter", [BOILER])
     waiting = shown([BOILER], view)
@@ -170,7 +171,7 @@ def test_an_app_that_was_stopped_is_one_line_at_the_end_and_no_trouble():
 
 
 def test_the_cursor_reaches_no_device_of_a_stopped_app():
-    view, rows = View(), [ATTIC, LEFT]
+    view, rows = BoardView(), [ATTIC, LEFT]
     for key in ("down", "page-down", "enter"):
         shown(rows, view, apps=(HOUSE, STOPPED))
         view.press(key, rows)
@@ -256,7 +257,7 @@ def test_what_a_terminal_sends_becomes_keys(sent, keys):
 
 TEXT = st.text(max_size=120)
 ROWS = st.builds(
-    Row,
+    DeviceRow,
     st.sampled_from(["house", "garden", "\x1b]0;title\x07"]),
     TEXT,
     st.sampled_from(["ok", "error", "held", "odd", "\x1b[2J"]),
@@ -274,7 +275,7 @@ KEYS = st.sampled_from(["up", "down", "page-down", "enter", "esc", "s", "t", "/"
 
 @given(st.lists(ROWS, max_size=30), st.lists(KEYS, max_size=10), st.integers(1, 200), st.integers(1, 60), st.booleans())
 def test_it_fits_every_terminal_whatever_is_typed(rows, keys, width, height, lost):
-    view = View()
+    view = BoardView()
     for key in keys:
         view.of(rows)
         view.press(key, rows)

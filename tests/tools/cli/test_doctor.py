@@ -4,7 +4,8 @@ import io
 import subprocess
 import sys
 
-from leadsman.tools.cli.commands.doctor import Progress, lines, of_replacement
+from leadsman.tools.cli.commands.doctor import lines, of_replacement
+from leadsman.tools.cli.terminal import Progress
 from leadsman.tools.doctor.checks import Finding
 
 FOUND = [
@@ -69,9 +70,8 @@ def test_progress_is_for_terminals_only(monkeypatch):
 
     file, terminal = io.StringIO(), Terminal()
     for stream in (file, terminal):
-        progress = Progress(stream)
-        progress.say("broker: access list")
-        progress.clear()
+        with Progress(stream) as progress:
+            progress.show("examining broker: access list")
 
     assert file.getvalue() == ""
     assert terminal.getvalue() == "\r\x1b[Kexamining broker: a\r\x1b[K"

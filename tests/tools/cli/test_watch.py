@@ -4,6 +4,8 @@
 import asyncio
 import json
 import os
+import re
+import sys
 import termios
 from types import SimpleNamespace
 
@@ -13,9 +15,12 @@ from leadsman.errors import BrokerError, ConnectionRefused, SubscriptionRefused,
 from leadsman.mqtt.broker import Brokers
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.connection_state import ConnectionState
+from leadsman.mqtt.side_connection import Opened
+from leadsman.tools.cli import terminal
 from leadsman.tools.cli.commands import watch
-from leadsman.tools.cli.commands.watch import Watcher
+from leadsman.tools.cli.commands.watch import FleetWatcher
 from leadsman.tools.cli.main import main
+from leadsman.tools.cli.screen import text_of
 
 
 class Refusing:
@@ -27,7 +32,7 @@ class Refusing:
 
 @pytest.fixture
 def watcher():
-    found = Watcher(Brokers.of("mqtt://broker.lan"), ())
+    found = FleetWatcher(Brokers.of("mqtt://broker.lan"), ())
     found._away_since = None
     return found
 
@@ -75,7 +80,7 @@ def test_the_screen_says_why_there_is_no_connection_and_when_the_next_attempt_is
         await asyncio.sleep(0)
         listening.cancel()
 
-    monkeypatch.setattr(watch, "connected", refused)
+    monkeypatch.setattr(watch, "open_beside", refused)
     monkeypatch.setattr(watch.time, "time", lambda: 1000.0)
     monkeypatch.setattr(watch.random, "random", lambda: 1.0)
 
@@ -86,28 +91,28 @@ def test_the_screen_says_why_there_is_no_connection_and_when_the_next_attempt_is
     )
 
 
-@pytest.mark.parametrize(("size", "used"), [((0, 0), (80, 24)), ((132, 43), (132, 43)), ((0, 50), (80, 50))])
+@pytest.mark.parametrize(("size", "used"), [((0, 0), (79, 24)), ((132, 43), (131, 43)), ((0, 50), (79, 50))])
 def test_a_terminal_that_does_not_know_its_size_is_taken_for_a_common_one(monkeypatch, size, used):
     monkeypatch.setattr("sys.stdout", SimpleNamespace(fileno=lambda: 1))
-    monkeypatch.setattr(watch.os, "get_terminal_size", lambda number: os.terminal_size(size))
+    monkeypatch.setattr(os, "get_terminal_size", lambda number: os.terminal_size(size))
 
-    assert watch._size() == used
+    assert terminal.size() == used  # the last column stays free
 
 
-def test_the_last_column_stays_free(watcher, monkeypatch):
-    monkeypatch.setattr(watch, "_size", lambda: (40, 10))
+def test_the_board_fills_the_screen(watcher, monkeypatch):
+    monkeypatch.setattr(watch, "size", lambda: (39, 10))
 
-    lines = watcher._frame(0.0)
+    lines = [text_of(line, colour=True) for line in watcher._frame(0.0)]
 
     assert len(lines) == 10
-    assert max(map(len, lines)) == 39
+    assert max(len(re.sub("\x1b\\[[0-9;]*m", "", line)) for line in lines) == 39
 
 
 def test_a_terminal_that_is_gone_ends_the_board(watcher):
     def draw(lines):
         raise OSError(5, "Input/output error")
 
-    watcher._frame = lambda now: ["x"]
+    watcher._frame = lambda now: [[("x", "")]]
 
     asyncio.run(watcher._draw(draw))
 
@@ -117,11 +122,11 @@ def test_a_terminal_that_is_gone_cannot_be_given_back_and_that_is_no_error(monke
         raise termios.error(5, "Input/output error")
 
     leader, follower = os.openpty()
-    with open(follower, "r+b", buffering=0, closefd=True) as terminal:
-        monkeypatch.setattr(watch.sys, "stdin", terminal)
-        monkeypatch.setattr(watch.sys, "stdout", terminal)
-        with watch.full_screen():
-            monkeypatch.setattr(watch.termios, "tcsetattr", gone)
+    with open(follower, "r+b", buffering=0, closefd=True) as stream:
+        monkeypatch.setattr(sys, "stdin", stream)
+        monkeypatch.setattr(sys, "stdout", stream)
+        with terminal.raw_keys(), terminal.full_screen():
+            monkeypatch.setattr(termios, "tcsetattr", gone)
     os.close(leader)
 
 
@@ -142,10 +147,10 @@ def test_the_next_broker_is_tried_when_one_cannot_be_reached(monkeypatch):
         if len(tried) == 5:
             raise asyncio.CancelledError
 
-    monkeypatch.setattr(watch, "connected", connected)
+    monkeypatch.setattr(watch, "open_beside", connected)
     monkeypatch.setattr(watch.asyncio, "sleep", no_wait)
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(Watcher(Brokers.of(["mqtt://a", "mqtt://b"]), ())._listen())
+        asyncio.run(FleetWatcher(Brokers.of(["mqtt://a", "mqtt://b"]), ())._listen())
 
     assert tried == ["a", "b", "a", "b", "a"]
 
@@ -159,7 +164,7 @@ def test_a_board_that_is_printed_once_waits_for_no_broker_that_is_away(monkeypat
         raise BrokerError(f"cannot connect to {broker}: Connection refused")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(watch, "connected", connected)
+    monkeypatch.setattr(watch, "open_beside", connected)
     monkeypatch.setattr(watch, "RECONNECT", 0.0)
 
     assert main(["watch", "--once", *form, "--timeout", "1h", "--mqtt", "mqtt://a,mqtt://b"]) == 1
@@ -188,10 +193,10 @@ class Deserted:
 
 def test_a_board_that_is_printed_once_waits_for_no_app_that_does_not_listen(monkeypatch, capsys, tmp_path):
     async def connected(broker, client_id, listener):
-        return Deserted(listener, 0x10)
+        return Opened(Deserted(listener, 0x10), "5.0", None)
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(watch, "connected", connected)
+    monkeypatch.setattr(watch, "open_beside", connected)
 
     assert main(["watch", "--once", "--timeout", "1h", "--mqtt", "mqtt://a"]) == 0
     assert "attic" in capsys.readouterr().out

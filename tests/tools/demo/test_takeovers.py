@@ -1,13 +1,12 @@
 """Which node read each device last, in the demo of a cluster, and how long devices waited."""
 
-import io
 import itertools
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
+from leadsman.tools.cli.screen import text_of
 from leadsman.tools.demo.cluster_board import ClusterBoard
 from leadsman.tools.demo.takeovers import Takeovers, described
 
@@ -82,9 +81,7 @@ def test_the_board_shows_who_reads_what_and_fits_the_terminal(size):
     account, now = after([("a", "pi-1", 0.0), ("b", "pi-2", 0.0), ("a", "pi-1", 5.0), ("c", "pi-3", 0.0)])
     board = ClusterBoard(account, dict.fromkeys(NODES, "running"), "mqtt://127.0.0.1:47813 (a mosquitto of its own)")
     board.events.extend(f"12:00:{number:02} something happened" for number in range(40))
-    console = Console(file=io.StringIO(), width=width, height=height)
-    console.print(board.screen(now, width, height))
-    lines = [line.rstrip() for line in console.file.getvalue().splitlines()]
+    lines = [text_of(line, colour=False) for line in board.screen(now, width, height)]
 
     assert len(lines) == height
     assert max(map(len, lines)) <= width

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from leadsman.tools.demo.terminal import finish, program
+from leadsman.tools.demo.terminal import program
 
 
 @pytest.fixture
@@ -53,16 +53,3 @@ def test_without_a_command_beside_the_interpreter_its_usual_name_is_said(install
     (tmp_path / ".venv/bin/leadsman").unlink()
 
     assert program() == "leadsman"
-
-
-def test_the_last_words_are_broken_between_words_on_a_terminal_and_one_line_elsewhere(monkeypatch, capsys):
-    text = (
-        "The broker was dead for 17s, the meter sent garbage for 5s, the meter was unplugged for 12s: 0 readings lost."
-    )
-    monkeypatch.setenv("COLUMNS", "80")
-
-    finish(text)
-    assert capsys.readouterr().out == f"{text}\n"
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    finish(text)
-    assert capsys.readouterr().out.splitlines() == [text[:73], f"  {text[74:]}"]

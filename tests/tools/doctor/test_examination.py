@@ -5,11 +5,12 @@ import contextlib
 from pathlib import Path
 
 from leadsman.adapters.adapter import CalendarSearch, Resource
-from leadsman.errors import PermanentError
+from leadsman.errors import ConnectionRefused, PermanentError
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.topics import Topics
 from leadsman.tools.doctor import examination
 from leadsman.tools.doctor.examination import Examination
+from leadsman.tools.doctor.facts import ConnectFailure
 from leadsman.tools.doctor.subject import Subject
 
 
@@ -42,6 +43,15 @@ def test_a_collector_that_fails_does_not_end_the_others():
     assert facts.unfinished["machine"].startswith("ValueError: ")  # each Python has words of its own for it
     assert [each.fault for each in facts.calendars] == ["the server refuses"]
     assert facts.broker.failure.kind == "address"
+
+
+def test_a_password_that_an_old_broker_refuses_is_the_fault_and_not_its_version(monkeypatch):
+    async def connect(broker, clock, packet, listener):
+        raise ConnectionRefused(0x84 if packet.protocol == "5.0" else 0x86, f"refused, as {packet.protocol}")
+
+    monkeypatch.setattr("leadsman.mqtt.client.connect", connect)
+
+    assert examined(subject()).broker.failure == ConnectFailure("refused", "refused, as 3.1.1", 0x86)
 
 
 def test_what_hangs_is_left_at_the_deadline_and_may_clean_up(monkeypatch):

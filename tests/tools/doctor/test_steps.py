@@ -11,12 +11,13 @@ from leadsman.loop.clock import system_clock
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.connection_state import V5
+from leadsman.mqtt.side_connection import NoAnswer
 from leadsman.mqtt.topics import Topics
 from leadsman.testing.loop import VirtualLoop
 from leadsman.tools.doctor import broker
-from leadsman.tools.doctor.facts import Answered, BrokerFacts, Probe, Retained
+from leadsman.tools.doctor.broker import MOST_BYTES, MOST_MESSAGES, Visit, Visitor
+from leadsman.tools.doctor.facts import Answered, BrokerFacts, ProbeFacts, RetainedFacts
 from leadsman.tools.doctor.subject import Subject
-from leadsman.tools.doctor.visit import MOST_BYTES, MOST_MESSAGES, NoAnswer, Visit, Visitor
 
 SUBJECT = Subject("house", Broker(), "house", Topics("house"), (), {})
 
@@ -53,11 +54,11 @@ def run(step, subject=SUBJECT, facts=BrokerFacts()):
 @pytest.mark.parametrize(
     ("takes", "looks", "expected"),
     [
-        (0.1, [True, False], Retained(0, kept=True, expired=True)),
-        (0.1, [False, False], Retained(0, kept=False)),
-        (1.5, [False, True, False], Retained(0, kept=True, expired=True)),
-        (0.1, [None], Retained(0, kept=None)),
-        (1.5, [None], Retained(0, kept=None)),
+        (0.1, [True, False], RetainedFacts(0, kept=True, expired=True)),
+        (0.1, [False, False], RetainedFacts(0, kept=False)),
+        (1.5, [False, True, False], RetainedFacts(0, kept=True, expired=True)),
+        (0.1, [None], RetainedFacts(0, kept=None)),
+        (1.5, [None], RetainedFacts(0, kept=None)),
         (5.5, [False, False, False], None),
     ],
 )
@@ -152,7 +153,7 @@ class Flooded(Visit):
         raise NoAnswer("no answer to a message")
 
 
-@pytest.mark.parametrize("facts", [BrokerFacts(), BrokerFacts(probe=Probe(0, True, False))])
+@pytest.mark.parametrize("facts", [BrokerFacts(), BrokerFacts(probe=ProbeFacts(0, True, False))])
 def test_of_a_flood_of_retained_messages_so_many_are_kept_and_the_status_is_among_them(monkeypatch, facts):
     @contextlib.asynccontextmanager
     async def visit_of(visitor, step):
@@ -175,7 +176,7 @@ def test_a_broker_that_does_not_answer_without_a_flood_is_no_flood(monkeypatch):
     monkeypatch.setattr(broker, "visit_of", visit_of)
 
     with pytest.raises(NoAnswer):
-        run(broker.landscape, facts=BrokerFacts(probe=Probe(0, True, False)))
+        run(broker.landscape, facts=BrokerFacts(probe=ProbeFacts(0, True, False)))
 
 
 def test_few_messages_that_are_large_are_a_flood_too():

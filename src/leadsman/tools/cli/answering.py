@@ -1,7 +1,10 @@
 """Which process of an app is asked about devices. In a cluster each node answers for the devices that it has."""
 
+import argparse
+import functools
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from leadsman.errors import BrokerError, LeadsmanError
 from leadsman.mqtt.broker import Brokers
@@ -9,7 +12,10 @@ from leadsman.mqtt.topics import Topics
 from leadsman.text import clean
 from leadsman.tools.cli.arguments import UsageError
 from leadsman.tools.cli.nodes import Shared, apps
-from leadsman.tools.cli.remote import retained
+from leadsman.tools.cli.remote import ask, retained, running_app
+
+if TYPE_CHECKING:
+    from leadsman.introspection.document import Introspection, Request
 
 
 def processes(brokers: Brokers, prefix: str, devices: Sequence[str] = ()) -> list[Topics]:
@@ -43,6 +49,16 @@ def process(brokers: Brokers, prefix: str, devices: Sequence[str] = ()) -> Topic
             "device"
         )
     return found[0]
+
+
+def ask_about_devices(options: argparse.Namespace, request: "Request") -> "Callable[..., Introspection]":
+    """A function that sends a request to the process of a running app that has the devices of the command line, about
+    these devices, and returns its answer; see `leadsman.tools.cli.remote.ask`. Raises as `process`."""
+    brokers, prefix = running_app(options)
+    topic = process(brokers, prefix, options.device or ()).introspect
+    if options.device:
+        request["devices"] = options.device
+    return functools.partial(ask, brokers, topic, request, options.timeout)
 
 
 def answering(found: Iterable[Shared], prefix: str, devices: Sequence[str]) -> list[str]:

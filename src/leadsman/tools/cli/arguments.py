@@ -42,7 +42,7 @@ def argument(flag: str, help: str, **options: Any) -> Argument:  # noqa: A002  #
     return Argument(flag, help, options)
 
 
-class Command(NamedTuple):
+class Subcommand(NamedTuple):
     """A command: what it does, and what its help says."""
 
     run: Callable[[argparse.Namespace], int]
@@ -106,36 +106,24 @@ def add(parser: argparse.ArgumentParser, arguments: Iterable[Argument]) -> None:
         parser.add_argument(each.flag, help=each.help, **each.options)
 
 
-def duration(text: str) -> float:
-    """The seconds of a duration such as ``5m``."""
-    return _valid(lambda text: seconds(text, "TIME"), text)
+def _valid(read: Callable[[str], T]) -> Callable[[str], T]:
+    """The type of an argument whose faults this function explains."""
+
+    def read_argument(text: str) -> T:
+        try:
+            return read(text)
+        except InvalidValue as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return read_argument
 
 
-def device(text: str) -> str:
-    """A name that a device may have."""
-    return _valid(check_name, text)
-
-
-def prefix(text: str) -> str:
-    """A topic prefix that an app may have."""
-    return _valid(check_prefix, text)
-
-
-def instance(text: str) -> str:
-    """A word that may end a client id."""
-    return _valid(check_instance, text)
-
-
-def client_id(text: str) -> str:
-    """A client id that a broker can take."""
-    return _valid(check_client_id, text)
-
-
-def _valid(read: Callable[[str], T], text: str) -> T:
-    try:
-        return read(text)
-    except InvalidValue as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+duration = _valid(lambda text: seconds(text, "TIME"))
+"""The seconds of a duration such as ``5m``."""
+device = _valid(check_name)
+"""A name that a device may have."""
+prefix = _valid(check_prefix)
+"""A topic prefix that an app may have."""
 
 
 def _target(**options: Any) -> Argument:
@@ -182,13 +170,13 @@ IDENTITY = (
         "--instance",
         "the end of the client id, which begins with the prefix: a word",
         metavar="WORD",
-        type=instance,
+        type=_valid(check_instance),
     ),
     argument(
         "--client-id",
         "the client id, instead of the prefix and the instance; no other client of the broker may have it",
         metavar="ID",
-        type=client_id,
+        type=_valid(check_client_id),
     ),
 )
 """What distinguishes two processes of one app at the broker."""
@@ -233,6 +221,7 @@ RUNNING = (
 OF_AN_APP = (*SETTINGS, *IDENTITY, *RUNNING)
 """What ``leadsman run``, ``leadsman check`` and an app that is a program of its own take: what can be run can be
 checked."""
+APP = argument("--app", "the app, instead of --prefix", dest="target", metavar="MODULE:APP")
 MAYBE_TARGET = (_target(nargs="?"), *SETTINGS)
 PREFIX = argument(
     "--prefix",

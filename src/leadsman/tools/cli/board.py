@@ -7,28 +7,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from leadsman.introspection.situation import span
 from leadsman.mqtt.topics import NODES
 from leadsman.text import counted, escaped
-from leadsman.tools.cli.cells import cells, clip, padded, wrapped
-from leadsman.tools.cli.colours import GREEN, RED, STATUSES
-from leadsman.tools.cli.fleet import SEVERITY, STOPPED, AppRow, Row
+from leadsman.tools.cli.cells import clip, wrapped
+from leadsman.tools.cli.fleet import SEVERITY, STOPPED, AppRow, DeviceRow
+from leadsman.tools.cli.screen import Line, cut, fill
 from leadsman.tools.cli.times import localised
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import Verdict
 
-Line = list[tuple[str, str]]
-"""Pieces of text with their styles: names of `STYLES`, or empty."""
-
-STYLES: Mapping[str, str] = {
-    **STATUSES,
-    "offline": RED,
-    "silent": RED,
-    "online": GREEN,
-    "bold": "1",
-    "dim": "2",
-    "lost": "41;97",
-}
-"""SGR parameters."""
-SORTS: Mapping[str, Callable[[Row], tuple[object, ...]]] = {
+SORTS: Mapping[str, Callable[[DeviceRow], tuple[object, ...]]] = {
     "status": lambda row: (_severity(row.status), row.prefix, row.device),
     "name": lambda row: (row.prefix, row.device),
     "age": lambda row: (-(row.age or 0.0), row.prefix, row.device),
@@ -47,7 +34,7 @@ _WIDE = 100
 """Columns from which on names have more room."""
 
 
-class Head(NamedTuple):
+class Heading(NamedTuple):
     """What the first line says, and what is wrong with our own connection."""
 
     broker: str
@@ -58,7 +45,7 @@ class Head(NamedTuple):
     """What another command needs to reach the broker, with a space before it."""
 
 
-class View:
+class BoardView:
     """What the person at the terminal has chosen."""
 
     def __init__(self) -> None:
@@ -78,7 +65,7 @@ class View:
         self.visible: list[tuple[str, str]] = []
         """Prefix and device of the rows on the screen."""
 
-    def of(self, rows: Sequence[Row]) -> list[Row]:
+    def of(self, rows: Sequence[DeviceRow]) -> list[DeviceRow]:
         """The rows that are shown, in their order. Chooses the first one, unless a person has moved to another."""
         text = self.filter.lower()
         found = [
@@ -94,7 +81,7 @@ class View:
             self.chosen, self.moved = names[0], False
         return found
 
-    def press(self, key: str, rows: Sequence[Row]) -> bool:
+    def press(self, key: str, rows: Sequence[DeviceRow]) -> bool:
         """Do what a key asks for. Returns whether to quit."""
         if self.typing:
             self._type(key)
@@ -126,7 +113,7 @@ class View:
         elif len(key) == 1 and key.isprintable():
             self.filter += key
 
-    def _move(self, by: int, shown: Sequence[Row]) -> None:
+    def _move(self, by: int, shown: Sequence[DeviceRow]) -> None:
         names = [(row.prefix, row.device) for row in shown]
         if names:
             place = names.index(self.chosen) if self.chosen in names else 0
@@ -134,7 +121,12 @@ class View:
 
 
 def screen(
-    head: Head, apps: Sequence[AppRow], rows: Sequence[Row], view: View, size: tuple[int, int], why: "Verdict | None"
+    head: Heading,
+    apps: Sequence[AppRow],
+    rows: Sequence[DeviceRow],
+    view: BoardView,
+    size: tuple[int, int],
+    why: "Verdict | None",
 ) -> list[Line]:
     """The whole screen: at most as many lines as the terminal has.
 
@@ -156,10 +148,10 @@ def screen(
         body, keys = _devices(view, view.of(rows), running, width, max(1, room)), _keys(view)
     body = body[: max(0, room)]
     blank: list[Line] = [[] for _ in range(room - len(body))]
-    return [_cut(line, width) for line in [*top, *body, *blank, *bottom, [(keys, "dim")]][:height]]
+    return [cut(line, width) for line in [*top, *body, *blank, *bottom, [(keys, "dim")]][:height]]
 
 
-def plain(apps: Sequence[AppRow], rows: Sequence[Row], width: int, options: str = "") -> list[Line]:
+def plain(apps: Sequence[AppRow], rows: Sequence[DeviceRow], width: int, options: str = "") -> list[Line]:
     """The board as lines without an end, for ``--once``. Errors are whole, since nobody can open a device there."""
     running, rows = _expected(apps, rows)
     many = len(running) > 1
@@ -168,7 +160,7 @@ def plain(apps: Sequence[AppRow], rows: Sequence[Row], width: int, options: str 
     return [*heads, *table, *_stopped(apps, width, options)]
 
 
-def _expected(apps: Sequence[AppRow], rows: Sequence[Row]) -> tuple[list[AppRow], list[Row]]:
+def _expected(apps: Sequence[AppRow], rows: Sequence[DeviceRow]) -> tuple[list[AppRow], list[DeviceRow]]:
     """The apps that nobody has stopped, and their devices."""
     return [each for each in apps if each.state != STOPPED], [each for each in rows if each.status != STOPPED]
 
@@ -187,13 +179,7 @@ def _stopped(apps: Sequence[AppRow], width: int, options: str) -> list[Line]:
     return lines
 
 
-def text_of(line: Line, *, colour: bool) -> str:
-    """A line as it is written."""
-    pieces = [f"\x1b[{STYLES[style]}m{text}\x1b[0m" if colour and style in STYLES else text for text, style in line]
-    return "".join(pieces) if colour else "".join(pieces).rstrip()
-
-
-def _head(head: Head, apps: Sequence[AppRow], rows: Sequence[Row], width: int) -> Iterator[Line]:
+def _head(head: Heading, apps: Sequence[AppRow], rows: Sequence[DeviceRow], width: int) -> Iterator[Line]:
     trouble = sum(not row.well for row in rows)
     state = f", {trouble} in trouble" if trouble else ", all is well" if rows else ""
     if head.lost is not None:
@@ -201,9 +187,9 @@ def _head(head: Head, apps: Sequence[AppRow], rows: Sequence[Row], width: int) -
     name, clock, count = "leadsman watch", f"  {head.clock}", f"  {counted(len(rows), 'device')}{state}"
     room = width - len(name) - len(clock) - len(count) - 1
     broker = f"  {clip(head.broker, room - 2)}" if room > _SHORTEST else ""
-    yield [(name, "bold"), (_fill(f"{broker}{count}", width - len(name) - len(clock)), ""), (clock, "dim")]
+    yield [(name, "bold"), (fill(f"{broker}{count}", width - len(name) - len(clock)), ""), (clock, "dim")]
     if head.lost is not None:
-        yield from ([(_fill(line, width), "lost")] for line in wrapped(escaped(head.lost), max(1, width - 1))[:_LOST])
+        yield from ([(fill(line, width), "lost")] for line in wrapped(escaped(head.lost), max(1, width - 1))[:_LOST])
     for app in apps[:_APPS]:
         yield _app(app, width, known=head.lost is None)
     if len(apps) > _APPS:
@@ -220,7 +206,7 @@ def _app(app: AppRow, width: int, *, known: bool) -> Line:
         parts += [f"dropped {app.dropped}"] if app.dropped else []
         parts += [f"nodes: {app.nodes}"] if app.nodes else []
     parts += [app.error] if app.error else []
-    name = _fill(app.prefix, 16)
+    name = fill(app.prefix, 16)
     state = f" {app.state}" if known else f" was {app.state}"
     rest = clip(f"  {', '.join(parts)}", width - 16 - len(state))
     return [(name, "bold"), (state, app.state if known else "dim"), (rest, "")]
@@ -236,11 +222,13 @@ def _removing(prefix: str, options: str) -> str:
 
 def _titles(width: int) -> Line:
     name, room = _widths(width)
-    text = f"  {_fill('device', name)}{_fill('status', _STATUS)}{_fill('last value', room)}{_fill('age', _AGE)}next"
+    text = f"  {fill('device', name)}{fill('status', _STATUS)}{fill('last value', room)}{fill('age', _AGE)}next"
     return [(clip(text, width), "dim")]
 
 
-def _devices(view: View, rows: Sequence[Row], running: Sequence[AppRow], width: int, height: int) -> list[Line]:
+def _devices(
+    view: BoardView, rows: Sequence[DeviceRow], running: Sequence[AppRow], width: int, height: int
+) -> list[Line]:
     """The rows around the chosen one, as many as there is room for."""
     names = [(row.prefix, row.device) for row in rows]
     place = names.index(view.chosen) if view.chosen in names else 0
@@ -260,37 +248,37 @@ def _devices(view: View, rows: Sequence[Row], running: Sequence[AppRow], width: 
     return lines[: room + 1]
 
 
-def _height(row: Row) -> int:
+def _height(row: DeviceRow) -> int:
     return 2 if row.error else 1
 
 
-def _row(row: Row, many: bool, width: int, *, marker: str) -> Iterator[Line]:
+def _row(row: DeviceRow, many: bool, width: int, *, marker: str) -> Iterator[Line]:
     yield _values(row, many, width, marker)
     if row.error:
         yield [(clip(f"    {_trouble(row)}", width), row.status)]
 
 
-def _values(row: Row, many: bool, width: int, marker: str) -> Line:
+def _values(row: DeviceRow, many: bool, width: int, marker: str) -> Line:
     name, room = _widths(width)
     label = f"{row.prefix}/{row.device}" if many else row.device
     age = "" if row.age is None else span(row.age)
     due = "" if row.next_in is None else f"in {span(round(row.next_in))}" if row.next_in >= 1 else "now"
     return [
         (marker, "bold"),
-        (_fill(label, name), "bold" if marker == "> " else ""),
-        (_fill(row.status.replace("_", " "), _STATUS), row.status),
-        (_fill(row.value, room), ""),
-        (_fill(age, _AGE), ""),
+        (fill(label, name), "bold" if marker == "> " else ""),
+        (fill(row.status.replace("_", " "), _STATUS), row.status),
+        (fill(row.value, room), ""),
+        (fill(age, _AGE), ""),
         (clip(due, _NEXT), ""),
     ]
 
 
-def _whole_trouble(row: Row, width: int) -> list[Line]:
+def _whole_trouble(row: DeviceRow, width: int) -> list[Line]:
     lines = wrapped(escaped(_trouble(row)), width, "    ") if row.error else []
     return [[(line, row.status)] for line in lines]
 
 
-def _trouble(row: Row) -> str:
+def _trouble(row: DeviceRow) -> str:
     """What is wrong with a device, in one line."""
     parts = [f"for {span(row.failing_for)}"] if row.failing_for is not None and row.failing_for >= 0 else []
     parts += [counted(row.failures, "failed poll")] if row.failures else []
@@ -299,7 +287,7 @@ def _trouble(row: Row) -> str:
     return f"{', '.join(parts)}: {row.error}" if parts else row.error
 
 
-def _detail(row: Row, why: "Verdict | None", width: int) -> Iterator[Line]:
+def _detail(row: DeviceRow, why: "Verdict | None", width: int) -> Iterator[Line]:
     """One device, with its verdict."""
     yield [(clip(f"{row.prefix}/{row.device}  ", width), "bold"), (row.status.replace("_", " "), row.status)]
     yield from _wrapped(f"last value: {row.value or 'none'}", width)
@@ -321,7 +309,7 @@ def _detail(row: Row, why: "Verdict | None", width: int) -> Iterator[Line]:
         yield from ([(text, "bold")] for text in todo)
 
 
-def _keys(view: View) -> str:
+def _keys(view: BoardView) -> str:
     if view.typing:
         return f"filter: {view.filter}▏  Enter keeps it, Esc clears it"
     chosen = [f"sort: {view.sort}", *([f"filter: {view.filter}"] if view.filter else [])]
@@ -336,22 +324,6 @@ def _widths(width: int) -> tuple[int, int]:
     """The columns of the name and of the value."""
     name = 28 if width >= _WIDE else 20
     return name, max(4, width - 2 - name - _STATUS - _AGE - _NEXT)
-
-
-def _cut(line: Line, width: int) -> Line:
-    """The line in at most `width` columns."""
-    kept: Line = []
-    for text, style in line:
-        shown = clip(text, width)
-        width -= cells(shown)
-        kept.append((shown, style))
-    return kept
-
-
-def _fill(text: str, width: int) -> str:
-    """The text in exactly `width` columns, with a blank at its end."""
-    shown = clip(text, width - 1)
-    return padded(shown, width)
 
 
 def _severity(status: str) -> int:

@@ -42,7 +42,7 @@ _LEVELS = ("status", "registry")
 _T = TypeVar("_T")
 
 
-class Value(NamedTuple):
+class LastReading(NamedTuple):
     """The last reading of a device."""
 
     payload: str
@@ -51,7 +51,7 @@ class Value(NamedTuple):
     taken_at: str | None
 
 
-class Row(NamedTuple):
+class DeviceRow(NamedTuple):
     """One device on the board."""
 
     prefix: str
@@ -107,7 +107,7 @@ class _App:
         self.ahead = 0.0
         """Seconds by which the clock of the app is ahead of ours."""
         self.names: dict[str, None] = {}
-        self.values: dict[str, Value] = {}
+        self.values: dict[str, LastReading] = {}
         self.terms: dict[str, dict[str, Json]] = {}
         """What is declared of the fields of a device; asked for once."""
         self.availability: dict[str, str] = {}
@@ -238,7 +238,7 @@ class Fleet:
         found, wanted = [prefix.split("/") for prefix in self._apps], (each for each in self._patterns if each != ["+"])
         return ["/".join(each) for each in wanted if not any(_matches(each, prefix) for prefix in found)]
 
-    def rows(self, now: float) -> list[Row]:
+    def rows(self, now: float) -> list[DeviceRow]:
         """The rows of all devices, by app and name."""
         return [self._row(prefix, name, now) for prefix in self.prefixes for name in self._apps[prefix].devices]
 
@@ -294,7 +294,7 @@ class Fleet:
                 at = when(message.taken_at)
                 arrived = None if message.retain else now
                 taken = arrived if at is None else at.timestamp() - app.ahead
-                _keep(app.values, device, Value(_text_of(message), taken, message.taken_at))
+                _keep(app.values, device, LastReading(_text_of(message), taken, message.taken_at))
             case ["availability"] | [_, "availability"]:
                 _keep(app.availability, ROOT if len(topic) == 1 else topic[0], _text_of(message))
 
@@ -322,7 +322,7 @@ class Fleet:
             return report
         return {"status": "ok" if "counts" in (app.status or {}) else "starting"}
 
-    def _row(self, prefix: str, device: str, now: float) -> Row:
+    def _row(self, prefix: str, device: str, now: float) -> DeviceRow:
         app = self._apps[prefix]
         report, value, state = self._report(app, device, now), app.values.get(app.key(device)), self._state(app, now)
         poll = report.get("poll_under_way")
@@ -330,7 +330,7 @@ class Fleet:
         since = _ago(report.get("failing_since"), now + app.ahead)
         next_in = _ago(poll.get("next_call_at") or report.get("next_poll_at"), now + app.ahead)
         error = poll.get("last_error") or report.get("last_error") or report.get("deferred_reason") or ""
-        return Row(
+        return DeviceRow(
             prefix,
             device,
             str(report.get("status", "starting")) if state == "online" else state,

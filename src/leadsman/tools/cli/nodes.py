@@ -63,7 +63,7 @@ def apps(seen: Iterable[Received], now: float) -> list[Shared]:
         seen: what the broker retains at `filters_of`.
         now: epoch seconds.
     """
-    found: dict[str, _Heard] = {}
+    found: dict[str, _HeardOfApp] = {}
     for message in seen:
         levels = message.topic.split("/")
         match levels[-3:]:
@@ -77,7 +77,7 @@ def apps(seen: Iterable[Received], now: float) -> list[Shared]:
     return [shown for shown in (_shared(prefix, each, now) for prefix, each in heard) if shown.nodes]
 
 
-class _Heard:
+class _HeardOfApp:
     """What is known of one app."""
 
     def __init__(self) -> None:
@@ -86,8 +86,8 @@ class _Heard:
         self.pages: list[dict[str, Json] | None] = []
 
 
-def _of(found: dict[str, _Heard], levels: list[str]) -> _Heard:
-    return found.setdefault("/".join(levels), _Heard())
+def _of(found: dict[str, _HeardOfApp], levels: list[str]) -> _HeardOfApp:
+    return found.setdefault("/".join(levels), _HeardOfApp())
 
 
 def _above(levels: list[str]) -> list[str]:
@@ -96,7 +96,7 @@ def _above(levels: list[str]) -> list[str]:
     return above[:-2] if above[-2:-1] == ["nodes"] else above
 
 
-def _shared(prefix: str, heard: _Heard, now: float) -> Shared:
+def _shared(prefix: str, heard: _HeardOfApp, now: float) -> Shared:
     nodes = tuple(
         shown
         for node in sorted(heard.documents.keys() | heard.statuses.keys())

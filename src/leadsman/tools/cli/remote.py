@@ -11,19 +11,17 @@ import re
 import socket
 import sys
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
-from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, LeadsmanError, SubscriptionRefused
+from leadsman.errors import BrokerError, LeadsmanError, SubscriptionRefused
 from leadsman.introspection.pages import merged
-from leadsman.loop.clock import system_clock
-from leadsman.mqtt import client
 from leadsman.mqtt.answers import object_in
 from leadsman.mqtt.broker import Broker, Brokers
-from leadsman.mqtt.connection import Connect, Connection, ConnectionListener, Received
-from leadsman.mqtt.connection_state import UNSUPPORTED_VERSION, V5, V311
+from leadsman.mqtt.connection import Received
 from leadsman.mqtt.from_settings import brokers_of
 from leadsman.mqtt.message import Message
+from leadsman.mqtt.side_connection import SideConnection
 from leadsman.settings.load import load_broker
 from leadsman.text import clean, counted, suggestion
 from leadsman.tools.cli.arguments import UsageError
@@ -32,6 +30,7 @@ from leadsman.tools.cli.target import load_app, sources_of
 if TYPE_CHECKING:
     from leadsman.introspection.document import Answer
 
+_T = TypeVar("_T")
 NO_SUBSCRIBERS = 0x10
 """PUBACK: nobody has subscribed to the topic (MQTT 5 §3.4.2.1). Not every broker says so."""
 _TARGET = re.compile(r"[\w./-]+:[A-Za-z_]\w*")
@@ -57,34 +56,29 @@ def ask(
         BrokerError: the broker cannot be reached, there is no answer or no further page within `timeout` seconds, or
             the answer is an error.
     """
+    exchanges = _at_each(
+        brokers,
+        lambda broker: _Exchange(topic, request, quiet=quiet, may_be_empty=may_be_empty).ask(broker, timeout),
+    )
+    return next(exchanges)
+
+
+def _at_each(brokers: Brokers, visit: Callable[[Broker], Coroutine[None, None, _T]]) -> Iterator[_T]:
+    """What visits bring, of each broker where one succeeds.
+
+    Raises:
+        BrokerError: none of them does; or at one of them the app refuses to answer.
+    """
     faults: list[BrokerError] = []
     for broker in brokers:
         try:
-            return asyncio.run(_Exchange(topic, request, quiet=quiet, may_be_empty=may_be_empty).ask(broker, timeout))
-        except _RefusedError:
+            yield asyncio.run(visit(broker))
+        except _RequestRefusedError:
             raise
         except BrokerError as error:
             faults.append(error)
-    raise _all(faults)
-
-
-async def connected(broker: Broker, client_id: str, listener: ConnectionListener) -> Connection:
-    """Connect to a broker, with the version of MQTT that it speaks.
-
-    Raises:
-        BrokerError: it cannot be reached, or refuses the connection.
-    """
-    clock = system_clock(asyncio.get_running_loop())
-    versions = [broker.protocol, V311 if broker.protocol == V5 else V5]
-    for number, version in enumerate(versions):
-        hello = Connect(client_id, version, None, b"", largest=None)
-        try:
-            return await client.connect(broker, clock, hello, listener)
-        except (ConnectionRefused, ConnackMissing) as error:
-            last = number == len(versions) - 1
-            if last or (isinstance(error, ConnectionRefused) and error.code != UNSUPPORTED_VERSION):
-                raise
-    raise AssertionError("one of the versions returned or raised")
+    if len(faults) == len(brokers):
+        raise _all(faults)
 
 
 class Looked(NamedTuple):
@@ -113,21 +107,14 @@ def look(
     Raises:
         BrokerError: the broker cannot be reached.
     """
-    faults: list[BrokerError] = []
     silent: Looked | None = None
-    for broker in brokers:
-        exchange = _Exchange(topic, request, quiet=False, filters=(status, *filters))
-        exchange.status = status
-        try:
-            found = asyncio.run(exchange.look(broker, timeout))
-        except BrokerError as error:
-            faults.append(error)
-            continue
+    for found in _at_each(
+        brokers, lambda broker: _Exchange(topic, request, quiet=False).look(broker, timeout, (status, *filters), status)
+    ):
         if found.data is not None or found.refused:
             return found
         silent = silent or found
-    if silent is None:
-        raise _all(faults)
+    assert silent is not None  # else there was an error
     return silent
 
 
@@ -139,15 +126,16 @@ def retained(brokers: Brokers, filters: Sequence[str]) -> dict[str, Received]:
         BrokerError: no broker can be reached, or each refuses a filter.
     """
     found: dict[str, Received] = {}
-    faults: list[BrokerError] = []
-    for broker in brokers:
-        try:
-            found = asyncio.run(_Exchange("", {}, quiet=True, filters=filters).listen(broker)) | found
-        except BrokerError as error:
-            faults.append(error)
-    if len(faults) == len(brokers):
-        raise _all(faults)
+    for kept in _at_each(brokers, lambda broker: _retained(broker, filters)):
+        found = {message.topic: message for message in kept} | found
     return found
+
+
+async def _retained(broker: Broker, filters: Sequence[str]) -> list[Received]:
+    async with SideConnection().at(broker) as side:
+        for topic_filter in filters:
+            await side.connection.subscribe(topic_filter)
+    return side.messages
 
 
 def _all(faults: Sequence[BrokerError]) -> BrokerError:
@@ -192,6 +180,20 @@ def app_or_device(options: argparse.Namespace) -> str | None:
     if len(words) > 1:
         raise UsageError(f"{clean(words[1])!r} is one word too many; write one device, or none for all")
     return words[0] if words else None
+
+
+def order(options: argparse.Namespace, action: str, request: Mapping[str, object]) -> Iterator[tuple[str, Any]]:
+    """Have a running app do something with each device of the command line, on behalf of the user who types it. Gives
+    the devices with the answers.
+
+    Args:
+        options: those of the command line.
+        action: the level of the topic below that of the device.
+        request: what is to be done, if the action does not say it.
+    """
+    brokers, prefix = running_app(options)
+    for device in options.device:
+        yield device, ask(brokers, f"{prefix}/{device}/{action}/set", {**request, "by": sender()}, options.timeout)
 
 
 def sender() -> str:
@@ -268,100 +270,89 @@ class _NoAnswerError(BrokerError):
     """The app did not answer."""
 
 
-class _RefusedError(_NoAnswerError):
+class _RequestRefusedError(_NoAnswerError):
     """The app answered with an error."""
 
 
-class _Exchange:
-    """One request and its answer. It listens to a connection of its own."""
+class _Exchange(SideConnection):
+    """One request and its answer, on a connection of their own."""
 
-    def __init__(
-        self,
-        topic: str,
-        request: Mapping[str, object],
-        *,
-        quiet: bool,
-        filters: Sequence[str] = (),
-        may_be_empty: bool = False,
-    ) -> None:
-        self.status: str | None = None
-        """The topic of a status that may say that nobody answers."""
-        self._filters = filters
+    def __init__(self, topic: str, request: Mapping[str, object], *, quiet: bool, may_be_empty: bool = False) -> None:
+        super().__init__()
         self._may_be_empty = may_be_empty
-        self._seen: dict[str, Received] = {}
         self._topic = topic
         self._quiet = quiet or not sys.stderr.isatty()
         self._transaction = uuid.uuid4().hex
         self._request = {**request, "transaction": self._transaction}
         self._pages: dict[int, Answer] = {}
         self._expected = 1
-        self._came = asyncio.Event()
-        self._lost: str | None = None
-        self._deaf = False
-        """Whether the broker says that nobody listens to the request."""
 
-    async def ask(self, broker: Broker, timeout: float) -> Any:
+    async def look(self, broker: Broker, timeout: float, filters: Sequence[str], status: str) -> Looked:
+        """Ask, and read what the broker retains; see the function `look`."""
+        data, error, refused = None, None, False
+        try:
+            data = await self.ask(broker, timeout, filters, status)
+        except _NoAnswerError as raised:
+            error, refused = str(raised), isinstance(raised, _RequestRefusedError)
+        return Looked(data, error, refused, self._seen)
+
+    async def ask(self, broker: Broker, timeout: float, filters: Sequence[str] = (), status: str | None = None) -> Any:
+        """Send the request, and return the data of its answer; see the function `ask`. What the broker retains at
+        `filters` comes first, where it may be read."""
         progress = asyncio.create_task(self._show_progress(broker))
         try:
-            return await self._exchange(broker, timeout)
+            async with self.at(broker):
+                for topic_filter in filters:
+                    with contextlib.suppress(SubscriptionRefused):
+                        await self.connection.subscribe(topic_filter)
+                await self.connection.subscribe(f"{self._topic}/response")
+                if self._is_offline(status):
+                    timeout = min(timeout, _PATIENCE)
+                packet = self.connection.publish(Message(self._topic, json.dumps(self._request).encode()))
+                while len(self._pages) < self._expected:
+                    await self._next_page(packet, broker, timeout)
         finally:
             progress.cancel()
-
-    async def listen(self, broker: Broker) -> dict[str, Received]:
-        connection = await connected(broker, f"leadsman-{self._transaction[:12]}", self)
-        try:
-            for topic_filter in self._filters:
-                await connection.subscribe(topic_filter)
-        finally:
-            await connection.close()
-        return self._seen
-
-    async def look(self, broker: Broker, timeout: float) -> Looked:
-        try:
-            return Looked(await self.ask(broker, timeout), None, False, self._seen)
-        except _NoAnswerError as error:
-            return Looked(None, str(error), isinstance(error, _RefusedError), self._seen)
-
-    async def _exchange(self, broker: Broker, timeout: float) -> Any:
-        connection = await connected(broker, f"leadsman-{self._transaction[:12]}", self)
-        try:
-            for topic_filter in self._filters:
-                with contextlib.suppress(SubscriptionRefused):
-                    await connection.subscribe(topic_filter)
-            await connection.subscribe(f"{self._topic}/response")
-            if self._is_offline():
-                timeout = min(timeout, _PATIENCE)
-            connection.publish(Message(self._topic, json.dumps(self._request).encode()))
-            while len(self._pages) < self._expected:
-                async with asyncio.timeout(timeout):
-                    await self._next_page()
-        except TimeoutError:
-            if not self._pages:
-                why = ": nobody listens there" if self._deaf else f" within {timeout:g} s"
-                what = f"no answer at {self._topic!r} on {broker}{why}"
-                raise _NoAnswerError(f"{what}; check that the app is running there, and its prefix") from None
-            if len(self._pages) < self._expected:  # else the last one came as the time was over
-                came = f"{len(self._pages)} of {self._expected} pages"
-                raise _NoAnswerError(f"{came} came, and then none within {timeout:g} s; ask for some devices") from None
-        finally:
-            await connection.close()
         return self._data()
 
-    async def _next_page(self) -> None:
-        """Wait for a page that has not come yet."""
-        self._came.clear()
-        if self._lost is None and not self._deaf:
-            await self._came.wait()
-        if self._lost is not None:
-            raise BrokerError(self._lost)
-        if self._deaf and not self._pages:
-            raise TimeoutError
+    async def _next_page(self, packet: int, broker: Broker, timeout: float) -> None:
+        """Wait for a page that has not come yet.
+
+        Args:
+            packet: that of the request.
+            broker: where it was sent.
+            timeout: seconds.
+
+        Raises:
+            BrokerError: none came.
+        """
+        before = len(self._pages)
+
+        def is_over() -> bool:
+            code = self._codes.get(packet, 0)
+            return len(self._pages) > before or code >= 0x80 or (code == NO_SUBSCRIBERS and not before)
+
+        await self.until(is_over, timeout)
+        code = self._codes.get(packet, 0)
+        if self.broken is not None:
+            raise self.broken
+        if code >= 0x80:
+            advice = f"allow {self._topic!r} in its access list"
+            raise BrokerError(f"the broker refused the request (0x{code:02x}); {advice}")
+        if len(self._pages) > before:
+            return
+        if before:
+            came = f"{before} of {self._expected} pages"
+            raise _NoAnswerError(f"{came} came, and then none within {timeout:g} s; ask for some devices")
+        why = ": nobody listens there" if code == NO_SUBSCRIBERS else f" within {timeout:g} s"
+        what = f"no answer at {self._topic!r} on {broker}{why}"
+        raise _NoAnswerError(f"{what}; check that the app is running there, and its prefix")
 
     def _data(self) -> Any:
         """What the pages contain. Raises `BrokerError` if the answer is an error, or that of something else."""
         first = self._pages[min(self._pages)]
         if first.get("status") != "ok":
-            raise _RefusedError(clean(str(first.get("error"))))
+            raise _RequestRefusedError(clean(str(first.get("error"))))
         documents = [self._pages[number].get("data") for number in sorted(self._pages)]
         if documents == [None] and self._may_be_empty:
             return None
@@ -369,9 +360,14 @@ class _Exchange:
             raise _NoAnswerError(f"what answers at {self._topic!r} is not a leadsman app, or is one of another version")
         return documents[0] if len(documents) == 1 else merged(documents)
 
-    def _is_offline(self) -> bool:
-        """Whether the status says that nobody answers."""
-        message = None if self.status is None else self._seen.get(self.status)
+    @property
+    def _seen(self) -> dict[str, Received]:
+        """What the broker retains, by topic."""
+        return {message.topic: message for message in self.messages}
+
+    def _is_offline(self, topic: str | None) -> bool:
+        """Whether the status at this topic says that nobody answers."""
+        message = None if topic is None else self._seen.get(topic)
         status = None if message is None else object_in(message.payload)
         return status is not None and status.get("state") == "offline"
 
@@ -391,7 +387,7 @@ class _Exchange:
     def received(self, message: Received) -> None:
         """See `ConnectionListener`."""
         if message.topic != f"{self._topic}/response":
-            self._seen[message.topic] = message
+            super().received(message)
             return
         answer = object_in(message.payload)
         if answer is None or answer.get("transaction") != self._transaction:
@@ -400,17 +396,4 @@ class _Exchange:
         if isinstance(number, int) and isinstance(pages, int):
             self._pages.setdefault(number, cast("Answer", answer))
             self._expected = pages
-            self._came.set()
-
-    def lost(self, reason: str, code: int = 0, reference: str | None = None) -> None:
-        """See `ConnectionListener`."""
-        self._lost = reason
-        self._came.set()
-
-    def acknowledged(self, packet_id: int, code: int) -> None:
-        """See `ConnectionListener`."""
-        if code == NO_SUBSCRIBERS:
-            self._deaf = True
-            self._came.set()
-        if code >= 0x80:
-            self.lost(f"the broker refused the request (0x{code:02x}); allow {self._topic!r} in its access list")
+            self._news.set()

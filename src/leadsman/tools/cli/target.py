@@ -16,6 +16,14 @@ from leadsman.settings.sources import Where
 from leadsman.text import clean, describe, nearest, suggestion
 from leadsman.tools.cli.arguments import UsageError
 
+_SETTINGS = {
+    "mqtt": "mqtt.url",
+    "http": "http.bind",
+    "discovery": "discovery.convention",
+    **{key: f"mqtt.{key}" for key in IDENTITY_KEYS},
+}
+"""The options that are settings, each with its key."""
+
 
 class TargetError(LeadsmanError):
     """The app of the command line cannot be found or imported."""
@@ -48,15 +56,9 @@ def sources_of(options: argparse.Namespace) -> Where:
         if not equals or not key.strip():
             raise UsageError(f"--set {assignment!r} is not an assignment; write --set boiler.port=/dev/ttyUSB0")
         flags[key.strip()] = value
-    if getattr(options, "mqtt", None) is not None:
-        flags["mqtt.url"] = options.mqtt
-    if getattr(options, "http", None) is not None:
-        flags["http.bind"] = options.http
-    for key in IDENTITY_KEYS:
-        if getattr(options, key, None) is not None:
-            flags[f"mqtt.{key}"] = getattr(options, key)
-    if getattr(options, "discovery", None) is not None:
-        flags["discovery.convention"] = options.discovery
+    for option, key in _SETTINGS.items():
+        if (value := getattr(options, option, None)) is not None:
+            flags[key] = value
     if getattr(options, "standby", False):
         flags["standby.enabled"] = "true"
     return Where.here(options.config, flags)

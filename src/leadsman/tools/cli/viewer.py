@@ -8,6 +8,7 @@ from leadsman.loop.clock import system_clock
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.client import connect
 from leadsman.mqtt.connection import Connect, Connection, ConnectionListener, Received
+from leadsman.mqtt.side_connection import open_beside
 
 RECONNECT = 0.2
 """Seconds between two attempts to connect."""
@@ -36,12 +37,10 @@ class Viewer:
 
     async def listen(self) -> None:
         """Listen until cancelled; come back when the broker does."""
-        clock = system_clock(asyncio.get_running_loop())
-        packet = Connect(self._client_id, self._broker.protocol, None, b"")
         while True:
             self._lost.clear()
             try:
-                connection = await connect(self._broker, clock, packet, self)
+                connection = (await open_beside(self._broker, self._client_id, self)).connection
                 try:
                     await connection.subscribe(self._filter)
                     self.failure = None

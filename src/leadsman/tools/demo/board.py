@@ -6,21 +6,13 @@ from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from leadsman.extras import missing
 from leadsman.loop.durations import human
 from leadsman.mqtt.answers import Json
 from leadsman.mqtt.connection import Received
 from leadsman.text import counted
-from leadsman.tools.demo.terminal import exactly, heading, newest, wrapped
+from leadsman.tools.cli.screen import Line, fill
+from leadsman.tools.demo.terminal import exactly, heading, with_newest, wrapped
 
-try:
-    from rich.console import Group, RenderableType
-    from rich.text import Text
-except ImportError as error:
-    raise missing("demos", "rich", "demo", error) from error
-
-_COLOURS = {"ok": "green", "starting": "cyan", "error": "yellow", "stale": "magenta", "circuit_open": "red"}
-_COLOURS |= {"held": "red", "isolated": "cyan", "deferred": "cyan"}
 _NAME, _STATUS, _AGE, _WAIT, _COUNT = 12, 13, 6, 7, 9
 """Columns of the table of devices; the reading has the rest."""
 _WIDE = 100
@@ -96,13 +88,13 @@ class Board:
         """Readings that the app had handed over when it was asked last, and that the broker has not received."""
         return sum(max(0, count - self._arrived.get(name, 0)) for name, count in self._handed_over.items())
 
-    def screen(self, now: float, width: int, height: int) -> RenderableType:
+    def screen(self, now: float, width: int, height: int) -> list[Line]:
         """The whole board on a terminal of that size: `height` lines, which stay where they are whatever happens."""
         tall = 1 if width >= _WIDE else 2
         lines = [
-            Text.assemble(("leadsman demo", "bold"), f"  {self._broker}"),
-            Text(self._ways, "dim"),
-            Text(self.note, "bold yellow"),
+            [("leadsman demo", "bold"), (f"  {self._broker}", "")],
+            [(self._ways, "dim")],
+            [(self.note, "note")],
             heading("devices, as the app has them", width),
             *self._devices(now, width),
             *exactly(self._failures(now, width), tall + 1),
@@ -112,9 +104,7 @@ class Board:
             *exactly(wrapped(self._heartbeat(now), width), 1),
             heading("log", width),
         ]
-        for line in lines:
-            line.truncate(width, overflow="ellipsis")
-        return Group(*lines[:height], *newest(self.events, width, height - len(lines)))
+        return with_newest(lines, self.events, width, height)
 
     def _is_new(self, device: str, taken_at: str | None) -> bool:
         """Whether this reading arrives for the first time. MQTT 3.1.1 does not say when one was taken."""
@@ -126,21 +116,20 @@ class Board:
         times.append(taken_at)
         return True
 
-    def _devices(self, now: float, width: int) -> Iterator[Text]:
+    def _devices(self, now: float, width: int) -> Iterator[Line]:
         with_counts = width >= _WIDE
         room = width - _NAME - _STATUS - _AGE - _WAIT - (_COUNT if with_counts else 0)
-        yield _row(room, ("device", "status", "reading", "age", "waits", "arrived" if with_counts else ""), "dim")
+        heads = _row(room, ("device", "status", "reading", "age", "waits", "arrived" if with_counts else ""), "")
+        yield [(text, "dim") for text, _ in heads]
         for name, device in sorted(self._app["devices"].items()):
             status, recent = device["runtime"]["status"], self._app["recent"].get(name)
             reading = self._describe(name, recent["fields"]) if recent else ""
             age = human(max(0, round(now - recent["at"]))) if recent else ""
             waits = str(device["runtime"].get("outbox", {}).get("messages", "")) or ""
             count = str(self._arrived.get(name, 0)) if with_counts else ""
-            row = _row(room, (name, status.replace("_", " "), reading, age, waits, count))
-            row.stylize(_COLOURS.get(status, ""), _NAME, _NAME + _STATUS)
-            yield row
+            yield _row(room, (name, status.replace("_", " "), reading, age, waits, count), status)
 
-    def _failures(self, now: float, width: int) -> Iterator[Text]:
+    def _failures(self, now: float, width: int) -> Iterator[Line]:
         for name, device in self._app["devices"].items():
             if device["runtime"]["last_error"] is not None and device["runtime"]["consecutive_failures"]:
                 yield from wrapped(f"{name}: {_why(device['runtime'], now)}", width)
@@ -158,7 +147,7 @@ class Board:
         return f"away for {away}, {counted(self.waiting, 'reading')} on disk; {dropped}"
 
     def _colour_of_connection(self) -> str:
-        return "bold red" if self.away else ""
+        return "alarm" if self.away else ""
 
     def _heartbeat(self, now: float) -> str:
         if "health" not in self._status:
@@ -187,17 +176,17 @@ class BoardLog(logging.Handler):
         self._board.events.append(f"{at} {record.getMessage()}")
 
 
-def _row(room: int, cells: tuple[str, str, str, str, str, str], style: str = "") -> Text:
-    """A row of the table, in columns that do not depend on what is in them."""
-    name, status, reading, age, waits, count = cells
-    reading = reading if len(reading) < room else f"{reading[: room - 2]}…"
-    name = name if len(name) < _NAME else f"{name[: _NAME - 2]}…"
-    return Text(f"{name:<{_NAME}}{status:<{_STATUS}}{reading:<{room}}{age:<{_AGE}}{waits:<{_WAIT}}{count}", style)
+def _row(room: int, cells: tuple[str, str, str, str, str, str], status: str) -> Line:
+    """A row of the table, in columns that do not depend on what is in them. The second one has the style of the
+    status."""
+    widths, styles = (_NAME, _STATUS, room, _AGE, _WAIT, _COUNT), ("", status, "", "", "", "")
+    filled = (fill(cell, width) for cell, width in zip(cells, widths, strict=True))
+    return list(zip(filled, styles, strict=True))
 
 
 def _why(runtime: dict[str, Json], now: float) -> str:
-    text = f"{counted(runtime['consecutive_failures'], 'failed poll')}, {runtime['last_error']}"
+    text = counted(runtime["consecutive_failures"], "failed poll")
     if runtime["status"] == "circuit_open" and runtime["next_due_at"]:
         wait = round(datetime.fromisoformat(runtime["next_due_at"]).timestamp() - now)
-        text += f"; next poll in {wait} s" if wait > 0 else "; polling now"
-    return text
+        text += f", next poll in {wait} s" if wait > 0 else ", polling now"
+    return f"{text}: {runtime['last_error']}"

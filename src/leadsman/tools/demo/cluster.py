@@ -17,7 +17,7 @@ from leadsman.tools.cli.own_broker import demo_broker
 from leadsman.tools.cli.viewer import Viewer
 from leadsman.tools.demo.cluster_app import INTERVAL, METERS, PREFIX
 from leadsman.tools.demo.cluster_board import ClusterBoard
-from leadsman.tools.demo.nodes import INSTALL, NatsServer, Node, nats_executable, node_command
+from leadsman.tools.demo.nodes import INSTALL, NatsServer, NodeProcess, nats_executable, node_command
 from leadsman.tools.demo.takeovers import Takeovers, described
 from leadsman.tools.demo.terminal import say, show
 
@@ -43,7 +43,7 @@ class ClusterDemo:
         lines: print lines instead of drawing a board.
     """
 
-    def __init__(self, nodes: Mapping[str, Node], broker: Broker, title: str, *, lines: bool) -> None:
+    def __init__(self, nodes: Mapping[str, NodeProcess], broker: Broker, title: str, *, lines: bool) -> None:
         self._nodes = nodes
         self._broker = broker
         self._lines = lines
@@ -79,7 +79,7 @@ class ClusterDemo:
         await self._shared(NODES)
         await asyncio.sleep(LOOK)
 
-        at = self._now(second, "killed", f"on purpose: {second} is killed (kill -9)", Node.kill)
+        at = self._now(second, "killed", f"on purpose: {second} is killed (kill -9)", NodeProcess.kill)
         await self._shared((first, third))
         self._report(f"{second} was killed", at, second)
         await asyncio.sleep(LOOK)
@@ -100,7 +100,7 @@ class ClusterDemo:
         self._report(f"{third} was stopped", at, third)
         await asyncio.sleep(LOOK)
 
-    def _now(self, name: str, state: str, note: str, fault: Callable[[Node], None]) -> float:
+    def _now(self, name: str, state: str, note: str, fault: Callable[[NodeProcess], None]) -> float:
         at = time.time()
         self._note(note)
         fault(self._nodes[name])
@@ -159,7 +159,9 @@ def run_cluster_demo() -> None:
         engine = stack.enter_context(NatsServer())
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="leadsman-demo-")))
         environment = {"MQTT__URL": url, "CLUSTER__ENGINE": engine.url, "CLUSTER__TTL": f"{TTL}s"}
-        nodes = {name: stack.enter_context(Node(name, node_command(APP), directory, environment)) for name in NODES}
+        nodes = {
+            name: stack.enter_context(NodeProcess(name, node_command(APP), directory, environment)) for name in NODES
+        }
         broker = Broker.from_url(url)
         title = f"{broker} ({description}), {engine.url}"
         demo = ClusterDemo(nodes, broker, title, lines=lines)

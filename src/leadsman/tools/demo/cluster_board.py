@@ -3,15 +3,9 @@
 from collections import deque
 from collections.abc import Mapping
 
-from leadsman.extras import missing
+from leadsman.tools.cli.screen import Line
 from leadsman.tools.demo.takeovers import Takeovers
-from leadsman.tools.demo.terminal import heading, newest
-
-try:
-    from rich.console import Group, RenderableType
-    from rich.text import Text
-except ImportError as error:
-    raise missing("demos", "rich", "demo", error) from error
+from leadsman.tools.demo.terminal import heading, with_newest
 
 LATE = 1.6
 """A device without a reading for so many seconds is shown as one that nobody reads."""
@@ -41,41 +35,34 @@ class ClusterBoard:
         self._states = states
         self._title = title
 
-    def screen(self, now: float, width: int, height: int) -> RenderableType:
+    def screen(self, now: float, width: int, height: int) -> list[Line]:
         """See `leadsman.tools.demo.terminal.Screen`."""
         lines = [
-            Text.assemble(("leadsman demo --cluster", "bold"), f"  {self._title}"),
-            Text(self.note, "bold yellow"),
+            [("leadsman demo --cluster", "bold"), (f"  {self._title}", "")],
+            [(self.note, "note")],
             heading("nodes", width),
-            Text(f"{'node':<{_NAME}}{'process':<{_STATE}}{'devices':<{_COUNT}}{'readings':<{_COUNT}}", "dim"),
+            [(f"{'node':<{_NAME}}{'process':<{_STATE}}{'devices':<{_COUNT}}{'readings':<{_COUNT}}", "dim")],
             *(self._node(number, name, now) for number, name in enumerate(self._states)),
             heading("devices, by the node that read each one last; · if nobody reads it", width),
             *self._devices(now),
             heading("log", width),
         ]
-        for line in lines:
-            line.truncate(width, overflow="ellipsis")
-        return Group(*lines[:height], *newest(self.events, width, height - len(lines)))
+        return with_newest(lines, self.events, width, height)
 
-    def _node(self, number: int, name: str, now: float) -> Text:
+    def _node(self, number: int, name: str, now: float) -> Line:
         silent = set(self._takeovers.silent(now, LATE))
         owned = [device for device in self._takeovers.owned(name) if device not in silent]
         cells = f"{len(owned):<{_COUNT}}{self._takeovers.readings.get(name, 0):<{_COUNT}}"
-        line = Text(f"{name:<{_NAME}}{self._states[name]:<{_STATE}}{cells}")
-        return line.append("█" * len(owned), _colour(number))
+        return [(f"{name:<{_NAME}}{self._states[name]:<{_STATE}}{cells}", ""), ("█" * len(owned), _colour(number))]
 
-    def _devices(self, now: float) -> list[Text]:
+    def _devices(self, now: float) -> list[Line]:
         places = {name: number for number, name in enumerate(self._states)}
-        lines, silent = [Text()], set(self._takeovers.silent(now, LATE))
-        for position, (device, (node, _)) in enumerate(self._takeovers.devices.items()):
-            if position and position % _LINE == 0:
-                lines.append(Text())
-            number = places.get(node, 0)
-            if device in silent:
-                lines[-1].append("· ", "bold red")
-            else:
-                lines[-1].append(f"{number + 1} ", _colour(number))
-        return lines
+        silent = set(self._takeovers.silent(now, LATE))
+        marks = [
+            ("· ", "alarm") if device in silent else (f"{places.get(node, 0) + 1} ", _colour(places.get(node, 0)))
+            for device, (node, _) in self._takeovers.devices.items()
+        ]
+        return [marks[first : first + _LINE] for first in range(0, max(1, len(marks)), _LINE)]
 
 
 def _colour(number: int) -> str:

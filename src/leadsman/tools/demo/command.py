@@ -4,7 +4,7 @@ import argparse
 
 from leadsman.extras import missing
 from leadsman.settings.discovery import CONVENTIONS
-from leadsman.tools.cli.arguments import Command, UsageError, argument, ends_after
+from leadsman.tools.cli.arguments import Subcommand, UsageError, argument, ends_after
 
 
 def run(options: argparse.Namespace) -> int:
@@ -24,7 +24,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-COMMAND = Command(
+COMMAND = Subcommand(
     run,
     "Publishes the sensors of this machine and a simulated serial meter to a broker, and shows what "
     "the app knows and what the broker has. On purpose, the broker is killed, and the meter sends "

@@ -17,13 +17,14 @@ from leadsman.settings.discovery import PREFIX as DISCOVERY_PREFIX
 from leadsman.settings.sources import Where
 from leadsman.text import counted
 from leadsman.tools.cli.own_broker import demo_broker, watching
+from leadsman.tools.cli.tables import filled
 from leadsman.tools.cli.viewer import Viewer
 from leadsman.tools.demo.app import PREFIX, demo_app
 from leadsman.tools.demo.board import Board, BoardLog
 from leadsman.tools.demo.faults import Faults
 from leadsman.tools.demo.meter import Meter
 from leadsman.tools.demo.page import ASK_EVERY, keep_asking, page_port
-from leadsman.tools.demo.terminal import finish, program, say, show
+from leadsman.tools.demo.terminal import program, say, show
 
 DESCRIBED = f"{DISCOVERY_PREFIX}/device/{PREFIX}"
 """Below it Home Assistant reads what the devices are."""
@@ -117,7 +118,7 @@ def take_leave(board: Board, faults: Faults, broker: Broker | None) -> None:
         outcome = f"{counted(board.missing, 'reading')} on disk for the next start, {board.arrived} received"
     else:
         outcome = f"{counted(board.missing, 'reading')} lost, {board.arrived} received"
-    finish(f"{faults.account}: {outcome}.")
+    print(filled(f"{faults.account}: {outcome}.", further="  "))
 
 
 def run_demo(broker: str | None, duration: float | None, discovery: str | None = None) -> None:

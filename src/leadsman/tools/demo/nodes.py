@@ -79,7 +79,7 @@ class NatsServer:
         raise LeadsmanError(f"nats-server did not start; try: {program} -js -p {self._port}")
 
 
-class Node:
+class NodeProcess:
     """One node: a process with a state of its own. It ends with the ``with`` block.
 
     Args:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from leadsman.text import counted
 
 
-class Change(NamedTuple):
+class NodeChange(NamedTuple):
     """A reading of a device by another node than the one before it."""
 
     device: str
@@ -22,7 +22,7 @@ class Takeovers:
     """An account of the readings that came, by device and node."""
 
     def __init__(self) -> None:
-        self.changes: list[Change] = []
+        self.changes: list[NodeChange] = []
         """In the order of time."""
         self.readings: dict[str, int] = {}
         """How many came, by node."""
@@ -34,7 +34,7 @@ class Takeovers:
         if device in self._last:
             before, last_at = self._last[device]
             if before != node:
-                self.changes.append(Change(device, before, node, at, at - last_at))
+                self.changes.append(NodeChange(device, before, node, at, at - last_at))
         self._last[device] = node, at
 
     @property
@@ -50,7 +50,7 @@ class Takeovers:
         """The devices whose last reading is older than `after` seconds."""
         return [device for device, (_, at) in self.devices.items() if now - at > after]
 
-    def since(self, at: float, before: str | None = None) -> list[Change]:
+    def since(self, at: float, before: str | None = None) -> list[NodeChange]:
         """The changes from this time on; of the devices of one node if `before` names it."""
         return [change for change in self.changes if change.at >= at and before in (None, change.before)]
 
@@ -65,7 +65,7 @@ class Takeovers:
         )
 
 
-def described(changes: Collection[Change]) -> str:
+def described(changes: Collection[NodeChange]) -> str:
     """What came of some changes: how many devices, and how long they waited."""
     if not changes:
         return "no device changed its node"

@@ -1,24 +1,18 @@
-"""Shows a demo: lines with the time, or a screen that is drawn anew, and what screens consist of."""
+"""Shows a demo: lines with the time, or a screen that is drawn again and again, and what screens consist of."""
 
 import asyncio
 import shlex
 import shutil
 import sys
-import textwrap
 import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
-from leadsman.extras import missing
-
-try:
-    from rich.console import Console, RenderableType
-    from rich.live import Live
-    from rich.text import Text
-except ImportError as error:
-    raise missing("demos", "rich", "demo", error) from error
-
+from leadsman.text import escaped
+from leadsman.tools.cli import cells
+from leadsman.tools.cli.screen import Line, cut
+from leadsman.tools.cli.terminal import full_screen, size
 
 REDRAW = 0.25
 """Seconds between two drawings."""
@@ -27,8 +21,8 @@ REDRAW = 0.25
 class Screen(Protocol):
     """What can be drawn."""
 
-    def screen(self, now: float, width: int, height: int) -> RenderableType:
-        """All of it at `now`, epoch seconds, on a terminal of that size."""
+    def screen(self, now: float, width: int, height: int) -> list[Line]:
+        """All of it at `now`, epoch seconds: so many lines of at most so many cells."""
         ...
 
 
@@ -48,39 +42,31 @@ def say(line: str) -> None:
     print(time.strftime("%H:%M:%S"), line, flush=True)
 
 
-def finish(text: str) -> None:
-    """Print the last words: on a terminal in lines that fit, elsewhere in one line."""
-    width = shutil.get_terminal_size().columns
-    print("\n".join(line.plain for line in wrapped(text, width)) if sys.stdout.isatty() else text)
-
-
 async def show(board: Screen) -> None:
     """Draw the board until cancelled."""
-    console = Console()
-    with Live(console=console, screen=True, auto_refresh=False) as live:
+    with full_screen() as draw:
         while True:
-            live.update(board.screen(time.time(), *console.size), refresh=True)
+            draw(board.screen(time.time(), *size()))
             await asyncio.sleep(REDRAW)
 
 
-def heading(title: str, width: int) -> Text:
+def heading(title: str, width: int) -> Line:
     """The line above a part of a screen."""
-    return Text(f"── {title} ".ljust(width, "─"), "dim")
+    return [(f"── {title} ".ljust(width, "─"), "dim")]
 
 
-def wrapped(text: str, width: int, style: str = "") -> list[Text]:
+def wrapped(text: str, width: int, style: str = "") -> list[Line]:
     """A text in lines that are not longer than that, broken at words."""
-    return [Text(line, style) for line in textwrap.wrap(text, width, subsequent_indent="  ")]
+    return [[(line, style)] for line in cells.wrapped(escaped(text), width, "", "  ")]
 
 
-def exactly(lines: Iterable[Text], count: int) -> list[Text]:
+def exactly(lines: Iterable[Line], count: int) -> list[Line]:
     """So many lines, so that nothing below them moves."""
-    return [*lines, *[Text("")] * count][:count]
+    return [*lines, *([("", "")] for _ in range(count))][:count]
 
 
-def newest(events: Iterable[str], width: int, room: int) -> list[Text]:
-    """The newest events, in the lines that are left for them."""
-    if room <= 0:
-        return []
-    lines = [line for event in events for line in wrapped(event, width)]
-    return exactly(lines[-room:] or [Text("nothing yet")], room)
+def with_newest(lines: list[Line], events: Iterable[str], width: int, height: int) -> list[Line]:
+    """A screen of `height` lines: these lines, and in those that are left below them the newest events."""
+    room = max(0, height - len(lines))
+    log = [line for event in events for line in wrapped(event, width)] or [[("nothing yet", "")]]
+    return [cut(line, width) for line in (*lines[:height], *exactly(log[-room:], room))]

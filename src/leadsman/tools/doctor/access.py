@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from leadsman.discovery.description import Convention
 
 
-class Access(NamedTuple):
+class AccessList(NamedTuple):
     """The topic filters of an app."""
 
     publish: tuple[str, ...]
@@ -21,7 +21,7 @@ class Access(NamedTuple):
     """What it subscribes to."""
 
 
-def access_of(plan: Plan) -> Access:
+def access_of(plan: Plan) -> AccessList:
     """The topic filters that an app needs: readings, availability, errors, ledgers and answers of its devices; its own
     status, registry and errors; the requests that make sense for it; what it subscribes to elsewhere; and what it tells
     by discovery. Whatever it retains it may also remove.
@@ -72,7 +72,7 @@ def access_of(plan: Plan) -> Access:
         from leadsman.nodes.snapshots import filters_of  # only apps with a second node pay for it
 
         others += filters_of(topics)
-    return Access(tuple(publish), (*filters.values(), *own.values(), *others, *elsewhere(plan)))
+    return AccessList(tuple(publish), (*filters.values(), *own.values(), *others, *elsewhere(plan)))
 
 
 def _of_root(topics: Topics, words: Sequence[str], *, any_topic: bool) -> list[str]:

@@ -14,9 +14,9 @@ import socket
 import ssl
 import time
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from leadsman.errors import (
     BrokerError,
@@ -26,37 +26,36 @@ from leadsman.errors import (
     SubscriptionRefused,
     TlsRefused,
 )
-from leadsman.loop.clock import system_clock
+from leadsman.loop.clock import Clock, system_clock
+from leadsman.mqtt import client
 from leadsman.mqtt.answers import object_in
-from leadsman.mqtt.connection import SESSION_EXPIRY, Received
-from leadsman.mqtt.connection_state import UNSUPPORTED_VERSION, V5, V311
+from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.connection import SESSION_EXPIRY, Connect, Received
+from leadsman.mqtt.connection_state import V5
 from leadsman.mqtt.message import Message
+from leadsman.mqtt.side_connection import NoAnswer, SideConnection, open_beside
 from leadsman.mqtt.topics import DOCTOR
 from leadsman.text import describe
 from leadsman.tools.doctor.facts import (
     Answered,
     BrokerFacts,
     ConnectFailure,
-    Live,
-    Probe,
-    Retained,
+    LiveFacts,
+    ProbeFacts,
+    RetainedFacts,
     Size,
     Takeover,
     Will,
 )
 from leadsman.tools.doctor.subject import Subject
-from leadsman.tools.doctor.visit import (
-    ANSWER,
-    OFFER,
-    NoAnswer,
-    Visit,
-    Visitor,
-    expires,
-    new_marker,
-    open_visit,
-    visit_of,
-)
 
+ANSWER = 2.0
+"""Seconds for the broker to answer one packet, or to pass a probe on."""
+MOST_MESSAGES, MOST_BYTES = 20_000, 32 * 1024 * 1024
+"""What one visit keeps of the messages that come, topics and payloads together. The rest is dropped, so that a broker
+with a million retained messages does not take the memory of the machine."""
+OFFER = 2
+"""The quality of a message that is offered and never released; see `Message.qos`."""
 LARGEST = 64 * 1024
 """Bytes of a probe: about the largest heartbeat (see `leadsman.monitoring.heartbeat`)."""
 OVERHEAD = 200
@@ -80,6 +79,98 @@ Found = dict[str, Any]
 """Fields of `BrokerFacts`."""
 
 
+class Visitor(NamedTuple):
+    """Who visits which broker."""
+
+    broker: Broker
+    client_id: str
+    protocol: str
+    clock: Clock
+
+    def greeting(self, step: str) -> Connect:
+        """The CONNECT of one step."""
+        return Connect(f"{self.client_id}-{step}", self.protocol, None, b"", session_expiry=0)
+
+
+class Visit(SideConnection):
+    """One connection of the doctor."""
+
+    def __init__(self) -> None:
+        super().__init__(ANSWER)
+        self.crowded = False
+        """Whether messages were dropped, since there were too many."""
+        self._bytes = 0
+
+    def received(self, message: Received) -> None:
+        """See `ConnectionListener`."""
+        self._bytes += len(message.topic) + len(message.payload)
+        if len(self.messages) < MOST_MESSAGES and self._bytes <= MOST_BYTES:
+            super().received(message)
+        else:
+            self.crowded = True
+            self._news.set()
+
+    @property
+    def can_offer(self) -> bool:
+        """Whether messages of quality 2 can be sent and held back."""
+        return self.connection.client == "mqtt5" and self.connection.connack.maximum_qos >= OFFER
+
+    async def subscribe(self, topic_filter: str, qos: int = 1) -> None:
+        """Subscribe. Raises `SubscriptionRefused`, `BrokerError`."""
+        asking = asyncio.ensure_future(self.connection.subscribe(topic_filter, qos))
+        asking.add_done_callback(lambda _: self._news.set())
+        try:
+            if not await self.until(asking.done):
+                raise self.broken or NoAnswer(f"no answer to a subscription within {ANSWER:g} s")
+            await asking
+        finally:
+            asking.cancel()
+
+    async def publish(self, message: Message) -> int | None:
+        """Publish, and return the reason code; see `publish_all`."""
+        (code,) = await self.publish_all([message])
+        return code
+
+    async def hears(self, topic: str, payload: bytes) -> bool:
+        """Wait for a message. Returns whether it came."""
+        return await self.until(lambda: any(each.topic == topic and each.payload == payload for each in self.messages))
+
+    async def echo(self, topic: str, qos: int = 1) -> tuple[int | None, bool]:
+        """Publish a marker at a topic that is subscribed to. Returns the reason code, and whether it came back. What
+        was published or kept there before has arrived by then."""
+        marker = new_marker()
+        code = await self.publish(Message(topic, marker, qos))
+        refused = code is not None and code >= 0x80
+        return code, not refused and await self.hears(topic, marker)
+
+
+async def open_visit(visitor: Visitor, greeting: Connect) -> Visit:
+    """Connect. Raises as `leadsman.mqtt.connection.Connector`."""
+    visit = Visit()
+    visit.connection = await client.connect(visitor.broker, visitor.clock, greeting, visit)
+    return visit
+
+
+@contextlib.asynccontextmanager
+async def visit_of(visitor: Visitor, step: str) -> AsyncIterator[Visit]:
+    """A visit that ends with the block. Raises as `open_visit`."""
+    visit = await open_visit(visitor, visitor.greeting(step))
+    try:
+        yield visit
+    finally:
+        await visit.connection.close()
+
+
+def new_marker() -> bytes:
+    """A payload that nobody else sends."""
+    return f"leadsman doctor {uuid.uuid4().hex[:12]}".encode()
+
+
+def expires(visitor: Visitor) -> bool:
+    """Whether messages, sessions and wills can have a time: only in MQTT 5."""
+    return visitor.protocol == V5
+
+
 async def probe(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Found:
     """Publish below the prefix and listen to it; see whether a message that is not released is passed on early. If the
     probe is refused, try a topic that the app needs: where it answers, nobody minds a message that is no answer."""
@@ -100,7 +191,7 @@ async def probe(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Found
     if code is not None and code >= 0x80:
         async with visit_of(visitor, "answer") as visit:  # mosquitto 2.0 ends a connection at the second refusal
             answer = await visit.publish(Message(f"{subject.topics.introspect}/response", new_marker()))
-    return {"probe": Probe(code, heard, early, answer), "software": words[0] if words else None}
+    return {"probe": ProbeFacts(code, heard, early, answer), "software": words[0] if words else None}
 
 
 async def offers(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Found:
@@ -134,7 +225,7 @@ async def subscriptions(visitor: Visitor, subject: Subject, facts: BrokerFacts) 
     visits += [_taken(visitor, *each) for each in enumerate(subject.elsewhere, 1)]
     found = await asyncio.gather(*visits, return_exceptions=True)
     answers: dict[str, Answered] = {}
-    live: Live | None = None
+    live: LiveFacts | None = None
     for topic_filter, each in zip((*subject.filters, *subject.elsewhere), found, strict=True):
         if not isinstance(each, BaseException):
             answers[topic_filter], live = each[0], live or each[1]
@@ -147,7 +238,7 @@ async def subscriptions(visitor: Visitor, subject: Subject, facts: BrokerFacts) 
 
 async def _listened(
     visitor: Visitor, subject: Subject, topic_filter: str, topic: str | None
-) -> tuple[Answered, Live | None]:
+) -> tuple[Answered, LiveFacts | None]:
     """Subscribe to one filter, and publish a probe at a topic that it matches, or ask the running app."""
     try:
         async with visit_of(visitor, f"listen-{topic or 'introspect'}".replace("/", "-")) as visit:
@@ -157,7 +248,7 @@ async def _listened(
         return Answered(describe(error)), None
 
 
-async def _taken(visitor: Visitor, number: int, topic_filter: str) -> tuple[Answered, Live | None]:
+async def _taken(visitor: Visitor, number: int, topic_filter: str) -> tuple[Answered, LiveFacts | None]:
     """Subscribe to a filter at whose topics others publish and read."""
     try:
         async with visit_of(visitor, f"listen-elsewhere-{number}") as visit:
@@ -167,7 +258,7 @@ async def _taken(visitor: Visitor, number: int, topic_filter: str) -> tuple[Answ
         return Answered(describe(error)), None
 
 
-async def _asked(visit: Visit, subject: Subject) -> tuple[Answered, Live | None]:
+async def _asked(visit: Visit, subject: Subject) -> tuple[Answered, LiveFacts | None]:
     """Ask the running app about itself, with an ordinary request for introspection."""
     topic, transaction = subject.topics.introspect, new_marker().decode()
     with contextlib.suppress(SubscriptionRefused):
@@ -191,14 +282,14 @@ def _data(message: Received, transaction: str) -> dict[str, Any]:
     return data if answer.get("transaction") == transaction and isinstance(data, dict) else {}
 
 
-def _live(data: dict[str, Any]) -> Live | None:
+def _live(data: dict[str, Any]) -> LiveFacts | None:
     """What an answer says of the app; None if it is not that of an app."""
     app, mqtt, clock = data.get("app", {}), data.get("mqtt", {}), None
     try:
         uptime, connects = float(app.get("uptime", 0.0)), int(mqtt.get("connects", 0))
         with contextlib.suppress(KeyError, ValueError, TypeError):
             clock = datetime.fromisoformat(app["started_at"]).timestamp() + uptime - time.time()
-        return Live(str(mqtt.get("client_id", "")), mqtt.get("last_error"), connects, uptime, clock)
+        return LiveFacts(str(mqtt.get("client_id", "")), mqtt.get("last_error"), connects, uptime, clock)
     except (ValueError, TypeError, AttributeError, ArithmeticError):
         return None
 
@@ -277,24 +368,24 @@ async def retained(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Fo
             await _forget(visitor, visit, topic)
 
 
-async def _retained(visitor: Visitor, visit: Visit, topic: str, expiry: float) -> Retained | None:
+async def _retained(visitor: Visitor, visit: Visit, topic: str, expiry: float) -> RetainedFacts | None:
     """Let the broker keep a message, and look when it is gone; None if it may have expired before the first look."""
     payload, deadline = new_marker(), visitor.clock.monotonic() + expiry
     code = await visit.publish(Message(topic, payload, retain=True, expires=deadline))
     if code is None or code >= 0x80:
-        return Retained(code, False)
+        return RetainedFacts(code, False)
     kept = await _keeps(visitor, topic, payload)
     if not kept:
         late = kept is False and expires(visitor) and visitor.clock.monotonic() >= deadline - EARLY
-        return None if late else Retained(code, kept)
+        return None if late else RetainedFacts(code, kept)
     if not expires(visitor):
-        return Retained(code, kept=True)
+        return RetainedFacts(code, kept=True)
     await asyncio.sleep(deadline + 0.15 - visitor.clock.monotonic())
     for _ in range(2):
         if not await _keeps(visitor, topic, payload):
-            return Retained(code, kept=True, expired=True)
+            return RetainedFacts(code, kept=True, expired=True)
         await asyncio.sleep(1.0)
-    return Retained(code, kept=True, expired=False)
+    return RetainedFacts(code, kept=True, expired=False)
 
 
 async def _forget(visitor: Visitor, visit: Visit, topic: str) -> None:
@@ -421,29 +512,26 @@ class BrokerExamination:
 
     async def _connect(self) -> Visitor | None:
         """Connect once, with the version of MQTT that the app would find out."""
-        broker, clock = self._subject.broker, system_clock(asyncio.get_running_loop())
+        broker, visit = self._subject.broker, Visit()
         client_id = f"{self._subject.client_id}-doctor-{uuid.uuid4().hex[:6]}"
-        first: BrokerError | None = None
-        for version in (broker.protocol, V311 if broker.protocol == V5 else V5):
-            visitor = Visitor(broker, client_id, version, clock)
-            self._say(f"broker: connecting to {broker} with MQTT {version}")
-            try:
-                async with visit_of(visitor, "hello") as visit:
-                    self.facts = BrokerFacts(
-                        visit.connection.connack,
-                        version,
-                        visit.connection.client,
-                        old_protocol=None if first is None else describe(first),
-                        mixed_up=await _mixed_up(visitor, visit),
-                    )
-                return visitor
-            except BrokerError as error:
-                first = first or error
-                if not _other_version_may_do(error):
-                    break
-        assert first is not None  # nothing returned
-        self.facts = self.facts._replace(failure=failure_of(first))
-        return None
+        self._say(f"broker: connecting to {broker}")
+        try:
+            opened = await open_beside(broker, f"{client_id}-hello", visit)
+        except BrokerError as error:
+            self.facts = self.facts._replace(failure=failure_of(error))
+            return None
+        visitor = Visitor(broker, client_id, opened.protocol, system_clock(asyncio.get_running_loop()))
+        try:
+            self.facts = BrokerFacts(
+                opened.connection.connack,
+                opened.protocol,
+                opened.connection.client,
+                old_protocol=None if opened.refusal is None else describe(opened.refusal),
+                mixed_up=await _mixed_up(visitor, visit),
+            )
+        finally:
+            await opened.connection.close()
+        return visitor
 
 
 async def _mixed_up(visitor: Visitor, first: Visit) -> bool:
@@ -452,12 +540,6 @@ async def _mixed_up(visitor: Visitor, first: Visit) -> bool:
         async with visit_of(visitor, "other"):
             return await first.until(lambda: first.broken is not None, NEIGHBOUR)
     return False
-
-
-def _other_version_may_do(error: BrokerError) -> bool:
-    if isinstance(error, ConnectionRefused):
-        return error.code == UNSUPPORTED_VERSION
-    return isinstance(error, ConnackMissing)
 
 
 def failure_of(error: BrokerError) -> ConnectFailure:

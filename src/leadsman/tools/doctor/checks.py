@@ -11,7 +11,15 @@ from leadsman.mqtt.answers import object_in
 from leadsman.mqtt.connection import SESSION_EXPIRY, WILL_DELAY
 from leadsman.mqtt.connection_state import CREDENTIALS, V5
 from leadsman.text import clean, counted
-from leadsman.tools.doctor.facts import Answered, BluetoothFacts, BrokerFacts, ConnectFailure, Facts, Live, SerialFacts
+from leadsman.tools.doctor.facts import (
+    Answered,
+    BluetoothFacts,
+    BrokerFacts,
+    ConnectFailure,
+    Facts,
+    LiveFacts,
+    SerialFacts,
+)
 
 Verdict = Literal["ok", "warn", "fail", "unknown"]
 """``warn``: the app works with less than it could have. ``fail``: something of the app does not work. ``unknown``: it
@@ -532,14 +540,16 @@ def _may_ask(facts: Facts) -> bool:
     return asked is not None and asked.heard is True
 
 
-def _status(topic: str, kept: Mapping[str, bytes]) -> tuple[str | None, Live | None]:
+def _status(topic: str, kept: Mapping[str, bytes]) -> tuple[str | None, LiveFacts | None]:
     """The state in the status that the broker keeps, and what it says about the connection while it is online."""
     try:
         status = object_in(kept[topic]) or {}
         state, mqtt = str(status["state"]), status.get("mqtt", {})
         if state != "online":
             return state, None
-        return state, Live("", mqtt.get("last_error"), int(mqtt.get("connects", 0)), float(status.get("uptime_s", 0.0)))
+        return state, LiveFacts(
+            "", mqtt.get("last_error"), int(mqtt.get("connects", 0)), float(status.get("uptime_s", 0.0))
+        )
     except (KeyError, ValueError, TypeError, AttributeError, ArithmeticError):
         return None, None
 

@@ -32,7 +32,7 @@ class Answered(NamedTuple):
     """Why this filter could not be examined; None if it could."""
 
 
-class Probe(NamedTuple):
+class ProbeFacts(NamedTuple):
     """The probe at ``{prefix}/doctor/probe``."""
 
     code: int | None
@@ -44,7 +44,7 @@ class Probe(NamedTuple):
     """The reason code of a message where the app answers; None if the probe was taken, so that there was none."""
 
 
-class Retained(NamedTuple):
+class RetainedFacts(NamedTuple):
     """A retained message that expires after a second."""
 
     code: int | None
@@ -86,7 +86,7 @@ class Size(NamedTuple):
     """The reason code; None if the broker closed the connection."""
 
 
-class Live(NamedTuple):
+class LiveFacts(NamedTuple):
     """What the running app says about itself."""
 
     client_id: str
@@ -110,14 +110,14 @@ class BrokerFacts(NamedTuple):
     """Why the version of MQTT that was wanted was not accepted."""
     software: str | None = None
     """What the broker says that it is, at ``$SYS/broker/version``."""
-    probe: Probe | None = None
+    probe: ProbeFacts | None = None
     size: Size | None = None
     offers: Mapping[str, int | None] = {}
     """The reason code of each topic that was offered; None if the broker closed the connection instead."""
     offered: bool = False
     """Whether topics were offered."""
     filters: Mapping[str, Answered] = {}
-    retained: Retained | None = None
+    retained: RetainedFacts | None = None
     will: Will | None = None
     takeover: Takeover | None = None
     kept: Mapping[str, bytes] | None = None
@@ -128,7 +128,7 @@ class BrokerFacts(NamedTuple):
     """What Home Assistant's birth topic holds."""
     birth_refused: str | None = None
     """Why the subscription to Home Assistant's birth topic was refused."""
-    live: Live | None = None
+    live: LiveFacts | None = None
     hung: str | None = None
     """The step in which the broker stopped answering."""
     mixed_up: bool = False
@@ -137,7 +137,7 @@ class BrokerFacts(NamedTuple):
     """The steps that failed, and why."""
 
 
-class Disk(NamedTuple):
+class DiskFacts(NamedTuple):
     """A file system."""
 
     path: Path
@@ -168,7 +168,7 @@ class MachineFacts(NamedTuple):
     zone_fault: str | None
     synchronised: bool | None
     """Whether the kernel's clock follows a time server; None if it does not say."""
-    disks: tuple[Disk, ...]
+    disks: tuple[DiskFacts, ...]
     state: StateFacts | None
 
 

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from leadsman._version import __version__
 from leadsman.adapters.serial.port import BY_ID, stable_name
 from leadsman.text import clean, describe
-from leadsman.tools.doctor.facts import BluetoothFacts, Disk, MachineFacts, SerialFacts, StateFacts
+from leadsman.tools.doctor.facts import BluetoothFacts, DiskFacts, MachineFacts, SerialFacts, StateFacts
 
 _UNSYNCHRONISED = 5
 """TIME_ERROR of adjtimex(2)."""
@@ -59,12 +59,12 @@ def _existing(path: Path) -> Path:
     return next((each for each in (path, *path.parents) if each.is_dir()), Path("/"))
 
 
-def _disks(paths: list[Path]) -> tuple[Disk, ...]:
+def _disks(paths: list[Path]) -> tuple[DiskFacts, ...]:
     """The file systems of these paths, each once."""
-    found: dict[int, Disk] = {}
+    found: dict[int, DiskFacts] = {}
     for path in paths:
         try:
-            found.setdefault(path.stat().st_dev, Disk(path, shutil.disk_usage(path).free))
+            found.setdefault(path.stat().st_dev, DiskFacts(path, shutil.disk_usage(path).free))
         except OSError:
             continue
     return tuple(found.values())

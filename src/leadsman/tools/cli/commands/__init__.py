@@ -3,7 +3,7 @@ commands and the start of one do not wait for what the others need."""
 
 import importlib
 
-from leadsman.tools.cli.arguments import Command
+from leadsman.tools.cli.arguments import Subcommand
 
 COMMANDS = {
     "run": "run an app until Ctrl-C or SIGTERM",
@@ -45,8 +45,8 @@ GROUPS = {
 """The commands by what a person wants, for the help."""
 
 
-def command(name: str) -> Command:
+def command(name: str) -> Subcommand:
     """A command of the table, imported."""
     module = DEMO if name == "demo" else f"{__name__}.{name}"
-    found: Command = importlib.import_module(module).COMMAND
+    found: Subcommand = importlib.import_module(module).COMMAND
     return found

@@ -6,9 +6,9 @@ import os
 
 from leadsman.errors import InvalidValue
 from leadsman.mqtt.topics import DOCTOR
-from leadsman.tools.cli.arguments import DISCOVERY, IDENTITY, TARGET, Command, argument
+from leadsman.tools.cli.arguments import DISCOVERY, IDENTITY, TARGET, Subcommand, argument
 from leadsman.tools.cli.target import load_app
-from leadsman.tools.doctor.access import Access, access_of
+from leadsman.tools.doctor.access import AccessList, access_of
 
 FORMATS = ("mosquitto", "emqx")
 
@@ -24,7 +24,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def mosquitto(name: str, user: str | None, access: Access, doctor: str) -> str:
+def mosquitto(name: str, user: str | None, access: AccessList, doctor: str) -> str:
     """The lines for the file that ``acl_file`` in ``mosquitto.conf`` names (mosquitto.conf(5)).
 
     Args:
@@ -52,7 +52,7 @@ def mosquitto(name: str, user: str | None, access: Access, doctor: str) -> str:
     return "\n".join(lines)
 
 
-def emqx(name: str, user: str | None, client_id: str, access: Access, doctor: str) -> str:
+def emqx(name: str, user: str | None, client_id: str, access: AccessList, doctor: str) -> str:
     """The rules for the file ``etc/acl.conf`` of EMQX, which holds tuples of Erlang. The first rule that matches
     decides.
 
@@ -87,7 +87,7 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-COMMAND = Command(
+COMMAND = Subcommand(
     run,
     "Prints what the app publishes and subscribes to, in the syntax of a broker, for the user name "
     "of its settings. The command connects to no broker.",

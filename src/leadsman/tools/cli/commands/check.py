@@ -9,7 +9,7 @@ from leadsman.mqtt.broker import check_files
 from leadsman.mqtt.connection_state import V311
 from leadsman.mqtt.topics import SURE_CLIENT_ID
 from leadsman.text import describe
-from leadsman.tools.cli.arguments import OF_AN_APP, ONE_TARGET, Command
+from leadsman.tools.cli.arguments import OF_AN_APP, ONE_TARGET, Subcommand
 from leadsman.tools.cli.commands.inspect import registrations, show, show_plans
 from leadsman.tools.cli.commands.run import app_to_run
 from leadsman.tools.cli.tables import say, table
@@ -77,7 +77,7 @@ def show_brokers(app: App) -> None:
         say("and where they send the app (Server Reference)")
 
 
-COMMAND = Command(
+COMMAND = Subcommand(
     run,
     "Imports the app, reads its settings, registers all its devices, and prints every setting with "
     "its origin. Secrets are masked. The command opens no device and connects to no broker.",

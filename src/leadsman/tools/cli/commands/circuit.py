@@ -3,22 +3,19 @@
 import argparse
 
 from leadsman.text import clean
-from leadsman.tools.cli.arguments import DEVICE, LIVE, Command, argument
-from leadsman.tools.cli.remote import ask, running_app, sender
+from leadsman.tools.cli.arguments import DEVICE, LIVE, Subcommand, argument
+from leadsman.tools.cli.remote import order
 from leadsman.tools.cli.tables import say
 
 
 def run(options: argparse.Namespace) -> int:
     """Isolate, close or disable the circuits of devices."""
-    brokers, prefix = running_app(options)
-    request = {"action": options.action, "by": sender()}
-    for device in options.device:
-        answer = ask(brokers, f"{prefix}/{device}/circuit/set", request, options.timeout)
+    for device, answer in order(options, "circuit", {"action": options.action}):
         say(f"{device}: {clean(str(answer.get('circuit')))}")
     return 0
 
 
-COMMAND = Command(
+COMMAND = Subcommand(
     run,
     "isolate: do not poll the device, while somebody works on it.\n"
     "close:   poll it as if nothing had failed.\n"

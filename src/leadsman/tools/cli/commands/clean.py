@@ -4,7 +4,6 @@ proven to be its own, is removed, and nothing while the app is online."""
 import argparse
 import asyncio
 import os
-import uuid
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -16,15 +15,15 @@ from leadsman.introspection.retained import APP, FORGETTING, Listed, no_longer, 
 from leadsman.mqtt.answers import Json, object_in
 from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.message import Message
+from leadsman.mqtt.side_connection import SideConnection
 from leadsman.mqtt.topics import Topics, encode
 from leadsman.text import clean as cleaned
 from leadsman.text import counted
-from leadsman.tools.cli.arguments import DISCOVERY, MAYBE_TARGET, Command, UsageError, argument, prefix
-from leadsman.tools.cli.remote import connected, retained, running_app
+from leadsman.tools.cli.arguments import DISCOVERY, MAYBE_TARGET, Subcommand, UsageError, argument, prefix
+from leadsman.tools.cli.remote import retained, running_app
 from leadsman.tools.cli.tables import say
 from leadsman.tools.cli.target import load_app
 from leadsman.tools.doctor.access import described_at, described_by
-from leadsman.tools.doctor.visit import Visit
 
 AT_ONCE = 20
 """Messages that are sent before an acknowledgement is waited for. Brokers allow as many (MQTT 5 §3.2.2.3.3)."""
@@ -214,31 +213,27 @@ async def remove(broker: Broker, removal: Removal) -> None:
     Raises:
         BrokerError: the broker cannot be reached, or refuses to remove a topic.
     """
-    visit = Visit()
-    visit.connection = await connected(broker, f"leadsman-{uuid.uuid4().hex[:12]}", visit)
-    try:
-        await _publish(visit, [Message(topic, b"", retain=True) for topic in removal.elsewhere])
+    async with SideConnection().at(broker) as connection:
+        await _publish(connection, [Message(topic, b"", retain=True) for topic in removal.elsewhere])
         if removal.elsewhere and removal.topics:
             await asyncio.sleep(FORGETTING)
-        await _publish(visit, [Message(topic, b"", retain=True) for topic in removal.topics])
-        await _publish(visit, [Message(topic, page, retain=True) for topic, page in removal.pages.items()])
-    finally:
-        await visit.connection.close()
+        await _publish(connection, [Message(topic, b"", retain=True) for topic in removal.topics])
+        await _publish(connection, [Message(topic, page, retain=True) for topic, page in removal.pages.items()])
 
 
-async def _publish(visit: Visit, messages: list[Message]) -> None:
+async def _publish(connection: SideConnection, messages: list[Message]) -> None:
     """Publish messages, and see that the broker takes each. Raises `BrokerError`."""
     for first in range(0, len(messages), AT_ONCE):
         some = messages[first : first + AT_ONCE]
-        for message, code in zip(some, await visit.publish_all(some), strict=True):
+        for message, code in zip(some, await connection.publish_all(some), strict=True):
             if code is None:
-                raise visit.broken or BrokerError("the connection was lost; try again")
+                raise connection.broken or BrokerError("the connection was lost; try again")
             if code >= 0x80:
                 why = "not authorized; add it to the access list" if code == NOT_AUTHORIZED else "see the broker's log"
                 raise BrokerError(f"the broker refuses to remove {message.topic} (0x{code:02x}): {why}")
 
 
-COMMAND = Command(
+COMMAND = Subcommand(
     run,
     "Compares the devices of an app with the registry that the broker keeps of it, and removes the "
     "retained topics of devices that are gone. With --all, removes everything that the registry "

@@ -10,7 +10,7 @@ from leadsman.errors import LeadsmanError
 from leadsman.mqtt.broker import Brokers
 from leadsman.nodes.document import Lacking
 from leadsman.text import clean, counted, escaped, suggestion
-from leadsman.tools.cli.arguments import SETTINGS, TIMEOUT, Command, UsageError, argument, prefix
+from leadsman.tools.cli.arguments import APP, SETTINGS, TIMEOUT, Subcommand, UsageError, argument, prefix
 from leadsman.tools.cli.commands.clean import Removal, remove
 from leadsman.tools.cli.exit_codes import WITHOUT_NODE
 from leadsman.tools.cli.nodes import SILENT, Shared, Shown, apps, filters_of
@@ -199,7 +199,7 @@ def _document(shared: Shared) -> dict[str, object]:
     }
 
 
-COMMAND = Command(
+COMMAND = Subcommand(
     run,
     "Shows which nodes share an app, with --standby or [cluster], and what each of them owns; and "
     "empties one before its machine is taken down. It asks the broker, where each node says what it "
@@ -222,7 +222,7 @@ COMMAND = Command(
     (
         argument("action", ", ".join(ACTIONS), choices=ACTIONS, metavar="ACTION"),
         argument("item", "the prefix for status, else the node", nargs="?", metavar="PREFIX|NODE"),
-        argument("--app", "the app, instead of --prefix", dest="target", metavar="MODULE:APP"),
+        APP,
         *SETTINGS,
         argument("--prefix", "the topic prefix of the app (default: all of one level)", metavar="PREFIX", type=prefix),
         TIMEOUT,

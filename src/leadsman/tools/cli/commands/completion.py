@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Mapping
 
-from leadsman.tools.cli.arguments import Command, argument
+from leadsman.tools.cli.arguments import Subcommand, argument
 from leadsman.tools.cli.commands import COMMANDS, command
 
 SHELLS = ("bash", "zsh", "fish")
@@ -16,12 +16,12 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _options(command: Command) -> list[tuple[str, str]]:
+def _options(command: Subcommand) -> list[tuple[str, str]]:
     options = [(each.flag, each.help) for each in command.arguments if each.is_option]
     return [*options, ("--help", "show the help of the command")]
 
 
-def _bash(commands: Mapping[str, Command], *, zsh: bool) -> str:
+def _bash(commands: Mapping[str, Subcommand], *, zsh: bool) -> str:
     cases = "\n".join(
         f"        {name}) choices='{' '.join(flag for flag, _ in _options(each))}' ;;"
         for name, each in commands.items()
@@ -39,7 +39,7 @@ complete -o filenames -F _leadsman leadsman
 """
 
 
-def _fish(commands: Mapping[str, Command]) -> str:
+def _fish(commands: Mapping[str, Subcommand]) -> str:
     lines = ["complete -c leadsman -f"]
     for name, each in commands.items():
         summary = _quoted(COMMANDS[name])
@@ -54,7 +54,7 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-COMMAND = Command(
+COMMAND = Subcommand(
     run,
     "Prints a script for bash, zsh or fish.",
     (

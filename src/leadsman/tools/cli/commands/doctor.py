@@ -3,20 +3,19 @@
 import argparse
 import asyncio
 import os
-import shutil
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TextIO
 
 from leadsman.text import clean, counted
-from leadsman.tools.cli.arguments import MAYBE_TARGET, Command, UsageError, argument, prefix
-from leadsman.tools.cli.colours import CYAN, GREEN, RED, YELLOW
+from leadsman.tools.cli.arguments import MAYBE_TARGET, Subcommand, UsageError, argument, prefix
 from leadsman.tools.cli.exit_codes import CHECK_FAILED
 from leadsman.tools.cli.remote import running_app
+from leadsman.tools.cli.screen import CYAN, GREEN, RED, YELLOW
 from leadsman.tools.cli.tables import filled, json_text, painted
 from leadsman.tools.cli.target import load_app
+from leadsman.tools.cli.terminal import Progress
 from leadsman.tools.doctor.checks import Finding, findings, worst
 from leadsman.tools.doctor.examination import Examination
 from leadsman.tools.doctor.facts import Facts
@@ -57,39 +56,16 @@ def of_replacement(found: Sequence[Finding], broker: str) -> list[Finding]:
 
 def _facts(subject: Subject) -> Facts:
     """What an examination collects."""
-    progress = Progress(sys.stderr)
-    examination, runner = Examination(subject, progress.say), asyncio.Runner()
-    try:
-        return runner.run(examination.run())
-    finally:
-        progress.clear()
-        if examination.left_behind:  # closing would wait for it
-            runner.get_loop().set_exception_handler(lambda *_: None)
-        else:
-            runner.close()
-
-
-class Progress:
-    """One line of a terminal that says what is examined at the moment. A file gets nothing."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._shows = stream.isatty()
-
-    def say(self, text: str) -> None:
-        """Replace the line."""
-        if self._shows:
-            width = shutil.get_terminal_size().columns
-            self._write(f"\r\x1b[K{clean(f'examining {text}')[: width - 1]}")
-
-    def clear(self) -> None:
-        """Remove the line."""
-        if self._shows:
-            self._write("\r\x1b[K")
-
-    def _write(self, text: str) -> None:
-        self._stream.write(text)
-        self._stream.flush()
+    with Progress(sys.stderr) as progress:
+        examination = Examination(subject, lambda text: progress.show(f"examining {text}"))
+        runner = asyncio.Runner()
+        try:
+            return runner.run(examination.run())
+        finally:
+            if examination.left_behind:  # closing would wait for it
+                runner.get_loop().set_exception_handler(lambda *_: None)
+            else:
+                runner.close()
 
 
 def lines(found: Sequence[Finding], seconds: float) -> Iterator[str]:
@@ -129,7 +105,7 @@ def _json(subject: Subject, found: Sequence[Finding], seconds: float) -> str:
     return json_text(document, indent=2)
 
 
-COMMAND = Command(
+COMMAND = Subcommand(
     run,
     "Connects to the broker as the app does, beside the running app, and examines version, "
     "credentials, access list, limits, retained messages, will and client id; then serial ports, "

@@ -10,15 +10,14 @@ from leadsman.ledger.ledger import DISABLED, READ
 from leadsman.ledger.saved import KEPT
 from leadsman.loop.durations import human
 from leadsman.text import clean, counted
-from leadsman.tools.cli.answering import process
-from leadsman.tools.cli.arguments import LIVE, ONLY_DEVICE, Command, UsageError, argument, duration
-from leadsman.tools.cli.colours import GREEN, RED, YELLOW
-from leadsman.tools.cli.remote import any_version, ask, running_app
+from leadsman.tools.cli.answering import ask_about_devices
+from leadsman.tools.cli.arguments import LIVE, ONLY_DEVICE, Subcommand, UsageError, argument, duration
+from leadsman.tools.cli.remote import any_version
+from leadsman.tools.cli.screen import GREEN, RED, YELLOW
 from leadsman.tools.cli.tables import json_text, say, table
 from leadsman.tools.cli.times import clock, local, zone
 
 if TYPE_CHECKING:
-    from leadsman.introspection.document import Request
     from leadsman.ledger.document import DeviceLedger, LedgerGap
 
 MOST = 100
@@ -33,13 +32,9 @@ def run(options: argparse.Namespace) -> int:
     """Show the ledgers of a running app."""
     if options.since > KEPT:
         raise UsageError(f"--since is {human(options.since)}, and an app keeps two days; write --since {human(KEPT)}")
-    brokers, prefix = running_app(options)
-    topic = process(brokers, prefix, options.device or ()).introspect
-    request: Request = {"sections": ["ledger"], "since": time.time() - options.since}
-    if options.device:
-        request["devices"] = options.device
+    ask = ask_about_devices(options, {"sections": ["ledger"], "since": time.time() - options.since})
     with any_version():
-        show(ask(brokers, topic, request, options.timeout)["ledger"], as_json=options.json)
+        show(ask()["ledger"], as_json=options.json)
     return 0
 
 
@@ -105,7 +100,7 @@ def _gap(name: str, gap: "LedgerGap") -> Sequence[str]:
     return clean(name), local(gap["since"]), length, str(sum(gap["slots"].values()) or "–"), clean(gap["cause"])
 
 
-COMMAND = Command(
+COMMAND = Subcommand(
     run,
     "Shows the ledger of each device of a running app: how many of the slots of its schedule gave a "
     "reading, also in per cent, what became of the others, and the gaps with their causes.",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from leadsman.errors import LeadsmanError
 from leadsman.monitoring.watchdog import HEALTH_FILE, health_file, read_health
-from leadsman.tools.cli.arguments import Command, argument
+from leadsman.tools.cli.arguments import Subcommand, argument
 from leadsman.tools.cli.tables import say
 
 
@@ -24,7 +24,7 @@ def run(options: argparse.Namespace) -> int:
     return 0 if well else 1
 
 
-COMMAND = Command(
+COMMAND = Subcommand(
     run,
     "Reads the file that the app writes every 10 s to $LEADSMAN_HEALTH_FILE, or to $RUNTIME_DIRECTORY.",
     ("leadsman health /run/house/health.json", 'HEALTHCHECK --interval=30s CMD ["leadsman", "health"]'),

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from leadsman.text import clean
 from leadsman.tools.cli.answering import processes
-from leadsman.tools.cli.arguments import LIVE, Command
+from leadsman.tools.cli.arguments import LIVE, Subcommand
 from leadsman.tools.cli.exit_codes import SOME_HELD
 from leadsman.tools.cli.remote import any_version, ask, running_app
 from leadsman.tools.cli.tables import table
@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
     return SOME_HELD if rows else 0
 
 
-COMMAND = Command(
+COMMAND = Subcommand(
     run,
     'Lists the devices of a running app that a person holds, and those with on_failure="hold" that failed.',
     ("leadsman held house:app",),

@@ -10,7 +10,7 @@ from string import Template
 from leadsman.errors import InvalidValue, LeadsmanError
 from leadsman.mqtt.topics import check_name
 from leadsman.settings.sources import variable_prefix
-from leadsman.tools.cli.arguments import Command, argument
+from leadsman.tools.cli.arguments import Subcommand, argument
 from leadsman.tools.cli.tables import say
 
 FILES = {
@@ -78,7 +78,7 @@ def write(name: str, directory: Path, files: dict[str, str] = FILES) -> list[Pat
     return list(targets.values())
 
 
-COMMAND = Command(
+COMMAND = Subcommand(
     run,
     "Writes a new directory with an app that works at once: it reads the disks of this machine. With "
     "--minimal it writes one file of a few lines. No existing file is overwritten.",

@@ -20,11 +20,11 @@ from leadsman.loop.durations import human
 from leadsman.loop.schedule import zone_of
 from leadsman.registration.injection import name_of
 from leadsman.text import clean, counted, suggestion
-from leadsman.tools.cli.answering import process
-from leadsman.tools.cli.arguments import LIVE, ONLY_DEVICE, Command, argument
+from leadsman.tools.cli.answering import ask_about_devices
+from leadsman.tools.cli.arguments import LIVE, ONLY_DEVICE, Subcommand, argument
 from leadsman.tools.cli.commands import gaps
 from leadsman.tools.cli.commands.trace import Printer
-from leadsman.tools.cli.remote import any_version, ask, running_app
+from leadsman.tools.cli.remote import any_version
 from leadsman.tools.cli.tables import json_text, say, table
 from leadsman.tools.cli.target import load_app
 from leadsman.tools.cli.times import local, zone
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
         MqttSection,
         Recent,
         Registered,
-        Request,
         Runtime,
     )
 
@@ -55,15 +54,9 @@ def run(options: argparse.Namespace) -> int:
             show_plans(app)
         return 0
 
-    brokers, prefix = running_app(options)
-    topic = process(brokers, prefix, options.device or ()).introspect
-    request: Request = {}
-    if options.section:
-        request["sections"] = options.section
-    if options.device:
-        request["devices"] = options.device
+    ask = ask_about_devices(options, {"sections": options.section} if options.section else {})
     with any_version():
-        show(ask(brokers, topic, request, options.timeout), as_json=options.json)
+        show(ask(), as_json=options.json)
     return 0
 
 
@@ -356,7 +349,7 @@ def _next(text: str | None, now: datetime) -> str:
     return f"{local(text)}, in {human(max(1, round(left)))}" if left > 0 else local(text)
 
 
-COMMAND = Command(
+COMMAND = Subcommand(
     run,
     "Shows the registrations of an app from its module. With --live, asks the running app over MQTT, "
     "at {prefix}/introspect.",

@@ -14,7 +14,7 @@ from leadsman.spool.backup import Contents, backup, look, restore
 from leadsman.spool.file import NAME, SpoolFile
 from leadsman.spool.row import DeadLetter, Quota
 from leadsman.text import clean, counted
-from leadsman.tools.cli.arguments import OWN_PREFIX, SETTINGS, Command, UsageError, argument
+from leadsman.tools.cli.arguments import OWN_PREFIX, SETTINGS, Subcommand, UsageError, argument
 from leadsman.tools.cli.tables import json_text, say, table
 from leadsman.tools.cli.target import load_app
 
@@ -168,7 +168,7 @@ def _letter(letter: DeadLetter) -> dict[str, Any]:
     }
 
 
-COMMAND = Command(
+COMMAND = Subcommand(
     run,
     "Looks into the file in which readings of an app wait while the broker is away. A reading that "
     "the broker refuses for good becomes a dead letter: it is kept, the newest 1,000 of them, but "

@@ -8,7 +8,7 @@ from leadsman.introspection.values import describe
 from leadsman.mqtt.topics import Topics
 from leadsman.text import clean
 from leadsman.tools.cli.answering import process
-from leadsman.tools.cli.arguments import PREFIX, SETTINGS, Command, UsageError, argument, device, duration
+from leadsman.tools.cli.arguments import APP, PREFIX, SETTINGS, Subcommand, UsageError, argument, device, duration
 from leadsman.tools.cli.remote import any_version, app_or_device, ask, running_app
 from leadsman.tools.cli.tables import json_text, say
 
@@ -55,7 +55,7 @@ def _not_polled(section: "DeviceSection | None") -> str:
     return "takes commands only, and gives no readings"
 
 
-COMMAND = Command(
+COMMAND = Subcommand(
     run,
     "Asks a running app to poll a device now, beside its schedule, and prints the reading, or why there is none. The "
     "reading is published even if the publish rule would not publish it. A device that is held, asked for a pause or "
@@ -75,7 +75,7 @@ COMMAND = Command(
             metavar="[MODULE:APP] DEVICE",
             type=device,
         ),
-        argument("--app", "the app, instead of --prefix", dest="target", metavar="MODULE:APP"),
+        APP,
         *SETTINGS,
         PREFIX,
         argument(

@@ -2,21 +2,19 @@
 
 import argparse
 
-from leadsman.tools.cli.arguments import DEVICE, LIVE, Command
-from leadsman.tools.cli.remote import ask, running_app, sender
+from leadsman.tools.cli.arguments import DEVICE, LIVE, Subcommand
+from leadsman.tools.cli.remote import order
 from leadsman.tools.cli.tables import say
 
 
 def run(options: argparse.Namespace) -> int:
     """Release held devices, so that they are polled again."""
-    brokers, prefix = running_app(options)
-    for device in options.device:
-        ask(brokers, f"{prefix}/{device}/release/set", {"by": sender()}, options.timeout)
+    for device, _ in order(options, "release", {}):
         say(f"{device}: released")
     return 0
 
 
-COMMAND = Command(
+COMMAND = Subcommand(
     run,
     "Releases a held device: it is polled at once, its counters start again, and its circuit is closed.",
     (

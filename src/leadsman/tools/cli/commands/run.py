@@ -3,7 +3,7 @@
 import argparse
 
 from leadsman.app import App
-from leadsman.tools.cli.arguments import OF_AN_APP, ONE_TARGET, Command
+from leadsman.tools.cli.arguments import OF_AN_APP, ONE_TARGET, Subcommand
 from leadsman.tools.cli.exit_codes import CODES
 from leadsman.tools.cli.target import load_app
 
@@ -23,7 +23,7 @@ def app_to_run(options: argparse.Namespace) -> App:
     return app
 
 
-COMMAND = Command(
+COMMAND = Subcommand(
     run,
     "Runs an app, as app.run() in its module does. Priority of settings: flag > secret > environment "
     "> .env > file > default.",

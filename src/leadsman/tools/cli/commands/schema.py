@@ -2,7 +2,7 @@
 
 import argparse
 
-from leadsman.tools.cli.arguments import OWN_PREFIX, TARGET, Command
+from leadsman.tools.cli.arguments import OWN_PREFIX, TARGET, Subcommand
 from leadsman.tools.cli.tables import json_text
 from leadsman.tools.cli.target import load_app
 
@@ -18,7 +18,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-COMMAND = Command(
+COMMAND = Subcommand(
     run,
     "Prints one JSON document with a schema for each topic, made from the annotations of the "
     "handlers. The schemas include the units and classes of Sensor(…).",

@@ -1,9 +1,9 @@
 """``leadsman simulate``: runs a user's app for a simulated day, and shows what each policy would have lost."""
 
 import argparse
+import functools
 import os
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,11 @@ from leadsman.errors import ConfigurationError, LeadsmanError
 from leadsman.loop.durations import human
 from leadsman.monitoring.log_format import wants_colour
 from leadsman.text import clean, describe
-from leadsman.tools.cli.arguments import ONLY_DEVICE, TARGET_ALONE, Command, UsageError, argument, duration, moment
+from leadsman.tools.cli.arguments import ONLY_DEVICE, TARGET_ALONE, Subcommand, UsageError, argument, duration, moment
 from leadsman.tools.cli.exit_codes import ASSERTION_FAILED
 from leadsman.tools.cli.tables import json_text
 from leadsman.tools.cli.target import load_target, sources_of
+from leadsman.tools.cli.terminal import Progress
 from leadsman.tools.simulation.advice import PolicyFigures, advice
 from leadsman.tools.simulation.assertion import Assertion, show_figure
 from leadsman.tools.simulation.outcome import Figures, PolicyDay, Stage, title_of
@@ -62,8 +63,12 @@ def run(options: argparse.Namespace) -> int:
     stage = stage_of(simulation)
     pairs = [(each, variants[first]) for each, first in zip(variants, firsts(simulation, variants), strict=True)]
     variants = [each for each, first in pairs if each is first]
-    with Progress(len(variants)) as progress:
-        outcomes = [simulate(simulation, stage, each, progress.of(each.name)) for each in variants]
+    with Progress(sys.stderr, PATIENCE) as progress:
+        abouts = (f"policy {n} of {len(variants)}, {clean(each.name)[:40]}" for n, each in enumerate(variants, 1))
+        outcomes = [
+            simulate(simulation, stage, each, functools.partial(_show, progress, about))
+            for each, about in zip(variants, abouts, strict=True)
+        ]
     if assertions and not outcomes[0].figures.slots:
         raise UsageError(
             f"--assert proves nothing: from {stage.begins:%Y-%m-%d %H:%M} {stage.begins.tzname()} no poll came due and "
@@ -80,6 +85,10 @@ def run(options: argparse.Namespace) -> int:
     else:
         print(strips(stage, outcomes, [*advised, *_remarks(stage)], _pen()))
     return _judged(assertions, outcomes[0], quiet=options.json)
+
+
+def _show(progress: Progress, about: str, share: float) -> None:
+    progress.show(f"simulating {about}: {share:.0%}")
 
 
 def _read(options: argparse.Namespace) -> tuple[list[Assertion], list[Variant]]:
@@ -198,50 +207,7 @@ def _write(path: Path, text: str) -> None:
         raise LeadsmanError(f"--svg {clean(str(path))}: {describe(error)}") from None
 
 
-class Progress:
-    """A line on a terminal that says what is simulated, after the first second; nothing elsewhere."""
-
-    def __init__(self, runs: int) -> None:
-        self._runs = runs
-        self._run = 0
-        self._stream = sys.stderr
-        self._wanted = sys.stderr.isatty()
-        self._began = time.monotonic()
-        self._said = ""
-
-    def __enter__(self) -> "Progress":
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._say("")
-
-    def of(self, policy: str) -> "_PolicyProgress":
-        """For the next policy."""
-        self._run += 1
-        return _PolicyProgress(self, f"policy {self._run} of {self._runs}, {clean(policy)[:40]}")
-
-    def show(self, text: str) -> None:
-        """Show a text, once a second is over."""
-        if self._wanted and time.monotonic() - self._began >= PATIENCE:
-            self._say(text)
-
-    def _say(self, text: str) -> None:
-        if text != self._said:
-            self._stream.write(f"\r\x1b[K{text}")
-            self._stream.flush()
-            self._said = text
-
-
-class _PolicyProgress:
-    def __init__(self, progress: Progress, what: str) -> None:
-        self._progress = progress
-        self._what = what
-
-    def __call__(self, share: float) -> None:
-        self._progress.show(f"simulating {self._what}: {share:.0%}")
-
-
-COMMAND = Command(
+COMMAND = Subcommand(
     run,
     "Runs the app on virtual time, with adapters, devices and the broker that fail as the day and "
     "the seed say, and shows for each policy how long there was no reading, and how many calls that "

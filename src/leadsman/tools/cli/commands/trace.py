@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import functools
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -13,10 +14,10 @@ from leadsman.loop.clock import rfc3339
 from leadsman.loop.durations import human
 from leadsman.resilience.verdict import REASONS
 from leadsman.text import clean, describe
-from leadsman.tools.cli.answering import process
-from leadsman.tools.cli.arguments import LIVE, ONLY_DEVICE, Command, argument, duration
-from leadsman.tools.cli.colours import GREEN, RED, YELLOW
-from leadsman.tools.cli.remote import any_version, ask, running_app
+from leadsman.tools.cli.answering import ask_about_devices
+from leadsman.tools.cli.arguments import LIVE, ONLY_DEVICE, Subcommand, argument, duration
+from leadsman.tools.cli.remote import any_version
+from leadsman.tools.cli.screen import GREEN, RED, YELLOW
 from leadsman.tools.cli.tables import filled, json_text, painted, say
 from leadsman.tools.cli.times import local, zone
 
@@ -33,24 +34,16 @@ def run(options: argparse.Namespace) -> int:
     if options.file is not None:
         printer.print(_rows_of_file(options))
         return 0
-    brokers, prefix = running_app(options)
-    topic = process(brokers, prefix, options.device or ()).introspect
     request: Request = {"sections": ["app", "trace"], "after": 0}
-    if options.device:
-        request["devices"] = options.device
     if options.since is not None:
         request["since"] = time.time() - options.since
-
-    def answer(*, quiet: bool = True) -> "Introspection":
-        found: Introspection = ask(brokers, topic, request, options.timeout, quiet=quiet)
-        return found
-
+    ask = ask_about_devices(options, request)
     with any_version():
-        first = answer(quiet=False)
+        first = ask()
         printer.print(first["trace"])
         if options.follow:
             with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C ends it
-                follow(printer, request, first, answer)
+                follow(printer, request, first, functools.partial(ask, quiet=True))
     return 0
 
 
@@ -161,7 +154,7 @@ def _verdict(row: "TraceRow") -> str:
     return REASONS.get(reason, reason)
 
 
-COMMAND = Command(
+COMMAND = Subcommand(
     run,
     "Shows the latest rows of the trace: each failed call with the decision about it, each change of "
     "a circuit, each adapter that was reopened, and the reading that ended the outage.",

@@ -6,14 +6,10 @@ import contextlib
 import json
 import os
 import random
-import re
 import signal
 import sys
-import termios
 import time
-import tty
-import uuid
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from datetime import datetime
 
 from leadsman.errors import BrokerError, ConnectionRefused, LeadsmanError, SubscriptionRefused, TlsRefused
@@ -23,13 +19,16 @@ from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.connection import Connection, Received
 from leadsman.mqtt.connection_state import CREDENTIALS, ConnectionState, misconfigured
 from leadsman.mqtt.message import Message
+from leadsman.mqtt.side_connection import new_client_id, open_beside
 from leadsman.text import clean
-from leadsman.tools.cli.arguments import SETTINGS, TIMEOUT, Command, UsageError, argument
-from leadsman.tools.cli.board import Head, View, plain, screen, text_of
+from leadsman.tools.cli.arguments import SETTINGS, TIMEOUT, Subcommand, UsageError, argument
+from leadsman.tools.cli.board import BoardView, Heading, plain, screen
 from leadsman.tools.cli.commands.why import given
 from leadsman.tools.cli.fleet import Fleet
-from leadsman.tools.cli.remote import NO_SUBSCRIBERS, connected, known_brokers
+from leadsman.tools.cli.remote import NO_SUBSCRIBERS, known_brokers
+from leadsman.tools.cli.screen import Line, text_of
 from leadsman.tools.cli.tables import columns, json_text
+from leadsman.tools.cli.terminal import full_screen, keys_of, raw_keys, size
 from leadsman.tools.cli.times import zone
 
 ASKING = 3.0
@@ -40,27 +39,6 @@ RECONNECT = 0.5
 """Seconds between two attempts to connect, except after a refusal that only a person can mend."""
 PLAIN_WIDTH = 100
 """Columns of a board that is no screen."""
-_UNSIZED = (80, 24)
-"""Columns and lines of a terminal that does not know its size, such as a serial console."""
-KEYS = {
-    "\x1b[A": "up",
-    "\x1b[B": "down",
-    "\x1bOA": "up",
-    "\x1bOB": "down",
-    "\x1b[5~": "page-up",
-    "\x1b[6~": "page-down",
-    "\r": "enter",
-    "\n": "enter",
-    "\x7f": "backspace",
-    "\x08": "backspace",
-    "\x1b": "esc",
-    "\x03": "ctrl-c",
-}
-"""What terminals send (ECMA-48, xterm) for the keys that have names."""
-_KEY = re.compile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|O.)|.", re.DOTALL)
-"""What one key sends: a control sequence (ECMA-48 §5.4), a function key of xterm, or one character."""
-_ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l\x1b[2J", "\x1b[?25h\x1b[?1049l"
-"""The alternate screen, without a cursor."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -92,14 +70,14 @@ def watch(
         BrokerError: the broker cannot be reached at the start, and there is no screen that could say so.
         LeadsmanError: the board was printed once, and no app has a prefix that was given.
     """
-    watcher = Watcher(brokers, patterns, options)
+    watcher = FleetWatcher(brokers, patterns, options)
     if once or as_json or not (sys.stdout.isatty() and sys.stdin.isatty()):
         asyncio.run(watcher.print(timeout, as_json=as_json, again=as_json and not once))
     else:
         asyncio.run(watcher.show())
 
 
-class Watcher:
+class FleetWatcher:
     """Listens to the apps of a broker, and shows them. Of several brokers it takes the first that it can reach, and
     the next one after a failure."""
 
@@ -108,8 +86,8 @@ class Watcher:
         self._options = options
         self._failures = 0
         self._fleet = Fleet(patterns)
-        self._view = View()
-        self._client_id = f"leadsman-watch-{uuid.uuid4().hex[:12]}"
+        self._view = BoardView()
+        self._client_id = new_client_id("leadsman-watch")
         self._connection: Connection | None = None
         self._away_since: float | None = time.time()
         self._next_attempt = 0.0
@@ -130,7 +108,7 @@ class Watcher:
     async def show(self) -> None:
         """Draw the board until it is left."""
         loop = asyncio.get_running_loop()
-        with full_screen() as draw:
+        with raw_keys(), full_screen() as draw:
             loop.add_reader(sys.stdin.fileno(), self._type)
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 loop.add_signal_handler(number, self._done.set)
@@ -227,7 +205,7 @@ class Watcher:
         self._lost, self._refused, subscribed = False, None, set[str]()
         self._requests.clear()
         self._deaf.clear()
-        connection = await connected(self._broker, self._client_id, self)
+        connection = (await open_beside(self._broker, self._client_id, self)).connection
         try:
             await self._subscribe(connection, self._fleet.filters)
             self._connection, self._away_since = connection, None
@@ -295,7 +273,7 @@ class Watcher:
 
     # The screen
 
-    async def _draw(self, draw: Callable[[Sequence[str]], None]) -> None:
+    async def _draw(self, draw: Callable[[Sequence[Line]], None]) -> None:
         while True:
             began = time.monotonic()
             try:
@@ -308,16 +286,13 @@ class Watcher:
                 async with asyncio.timeout(pause):
                     await self._keyed.wait()
 
-    def _frame(self, now: float) -> list[str]:
+    def _frame(self, now: float) -> list[Line]:
         """The lines of the screen."""
         view, rows = self._view, self._fleet.rows(now)
         clock = f"{datetime.fromtimestamp(now):%H:%M:%S} {zone()}"
-        head = Head(str(self._broker), clock, self._trouble(now), self._options)
+        head = Heading(str(self._broker), clock, self._trouble(now), self._options)
         why = self._fleet.verdict(*view.chosen, now) if view.detail and view.chosen is not None else None
-        width, height = _size()
-        lines = screen(head, self._fleet.apps(now), rows, view, (max(1, width - 1), height), why)
-        colour = wants_colour(sys.stdout, os.environ)
-        return [text_of(line, colour=colour) for line in lines]
+        return screen(head, self._fleet.apps(now), rows, view, size(), why)
 
     def _trouble(self, now: float) -> str | None:
         """What is wrong with our own connection; None if nothing is."""
@@ -351,44 +326,6 @@ def after(error: BrokerError, session: ConnectionState, draw: float) -> tuple[Co
     return ConnectionState(), RECONNECT
 
 
-def keys_of(text: str) -> list[str]:
-    """The keys in what a terminal sent: names of `KEYS`, or single characters. Keys without a meaning here, such as
-    F5, are left out."""
-    found = _KEY.findall(text)
-    return [KEYS.get(key, key) for key in found if key in KEYS or len(key) == 1]
-
-
-@contextlib.contextmanager
-def full_screen() -> Iterator[Callable[[Sequence[str]], None]]:
-    """Take the terminal, and give it back at the end, whatever happens. Yields a function that draws lines, which must
-    leave the last column free: there, a terminal clears the last character with the rest of the line."""
-    handle = sys.stdin.fileno()
-    before = termios.tcgetattr(handle)
-
-    def draw(lines: Sequence[str]) -> None:
-        write("\x1b[H" + "\r\n".join(f"{line}\x1b[K" for line in lines) + "\x1b[J")
-
-    def write(text: str) -> None:
-        rest = memoryview(text.encode(errors="replace"))
-        while rest:
-            rest = rest[os.write(sys.stdout.fileno(), rest) :]
-
-    try:
-        tty.setraw(handle)
-        write(_ENTER)
-        yield draw
-    finally:
-        with contextlib.suppress(OSError, termios.error):  # the terminal may be gone
-            termios.tcsetattr(handle, termios.TCSADRAIN, before)
-            write(_LEAVE)
-
-
-def _size() -> tuple[int, int]:
-    """The columns and lines of the terminal."""
-    size = os.get_terminal_size(sys.stdout.fileno())
-    return size.columns or _UNSIZED[0], size.lines or _UNSIZED[1]
-
-
 @contextlib.asynccontextmanager
 async def _running(done: asyncio.Event, *works: Coroutine[None, None, None]) -> AsyncIterator[None]:
     """Run these while the block runs. `done` is set if one of them ends, and its error is raised after the block."""
@@ -406,7 +343,7 @@ async def _running(done: asyncio.Event, *works: Coroutine[None, None, None]) -> 
             raise end
 
 
-COMMAND = Command(
+COMMAND = Subcommand(
     run,
     "Shows a board of the devices of all apps at the broker, or of the apps with the given prefixes: status, last "
     "value, next poll and error of each device. Keys: q quits, arrows choose a device, Enter explains its "

@@ -20,11 +20,11 @@ from leadsman.mqtt.connection_state import CREDENTIALS
 from leadsman.mqtt.topics import Topics
 from leadsman.text import clean, counted, escaped, split_urls
 from leadsman.tools.cli.answering import processes
-from leadsman.tools.cli.arguments import PREFIX, SETTINGS, TIMEOUT, Command, argument, device
-from leadsman.tools.cli.colours import BOLD, CYAN, GREEN, RED
+from leadsman.tools.cli.arguments import APP, PREFIX, SETTINGS, TIMEOUT, Subcommand, argument, device
 from leadsman.tools.cli.commands.gaps import LATELY, ended_lately
 from leadsman.tools.cli.exit_codes import SOME_SILENT
 from leadsman.tools.cli.remote import any_version, app_or_device, known_brokers, look, prefix_of, running_app
+from leadsman.tools.cli.screen import BOLD, CYAN, GREEN, RED
 from leadsman.tools.cli.tables import columns, filled, json_text, painted, say, table
 from leadsman.tools.cli.times import local, localised, zone
 
@@ -82,7 +82,7 @@ def given(target: object, config: Path | None, settings: Sequence[str], mqtt: st
     return Given(text, len(public) < len(settings) or bare != urls)
 
 
-class Answers(NamedTuple):
+class Silences(NamedTuple):
     """What `verdicts` found."""
 
     verdicts: "list[Verdict]"
@@ -90,7 +90,7 @@ class Answers(NamedTuple):
     """About all devices: lines about silences that are over."""
 
 
-def verdicts(brokers: Brokers, prefix: str | None, device: str | None, timeout: float, options: str = "") -> "Answers":
+def verdicts(brokers: Brokers, prefix: str | None, device: str | None, timeout: float, options: str = "") -> "Silences":
     """The verdict about one device, or those about all devices that are silent. If the app does not answer, or the
     broker cannot be reached, there is one verdict, from what the broker retains. In a cluster the node is asked that
     has the device, or all nodes.
@@ -115,13 +115,13 @@ def verdicts(brokers: Brokers, prefix: str | None, device: str | None, timeout: 
     except SubscriptionRefused:
         raise
     except BrokerError as error:
-        return Answers([unanswered(device or "", prefix or "", None, error.without_hint(), datetime.now(UTC))])
+        return Silences([unanswered(device or "", prefix or "", None, error.without_hint(), datetime.now(UTC))])
     answers = [_verdicts_of(brokers, topics, device, timeout, options) for topics in found]
     all_verdicts = [verdict for each in answers for verdict in each.verdicts]
-    return Answers(all_verdicts, [line for each in answers for line in each.ended])
+    return Silences(all_verdicts, [line for each in answers for line in each.ended])
 
 
-def _verdicts_of(brokers: Brokers, topics: Topics, device: str | None, timeout: float, options: str) -> "Answers":
+def _verdicts_of(brokers: Brokers, topics: Topics, device: str | None, timeout: float, options: str) -> "Silences":
     """As `verdicts`, of one process."""
     prefix, node = topics.prefix, topics.node
     request: dict[str, object] = {"sections": [*SECTIONS, "fields"], "devices": [device]}
@@ -137,23 +137,23 @@ def _verdicts_of(brokers: Brokers, topics: Topics, device: str | None, timeout: 
         raise
     except BrokerError as error:
         if isinstance(error, ConnectionRefused) and error.code in CREDENTIALS:
-            return Answers([locked_out(device or "", prefix, error.without_hint(), datetime.now(UTC))])
-        return Answers([unanswered(device or "", prefix, None, error.without_hint(), datetime.now(UTC))])
+            return Silences([locked_out(device or "", prefix, error.without_hint(), datetime.now(UTC))])
+        return Silences([unanswered(device or "", prefix, None, error.without_hint(), datetime.now(UTC))])
     if found.data is None:
         reason, name = found.error or "", device or ""
         if found.refused:
             if device is None or not reason.startswith("there is no device"):
                 raise BrokerError(reason)
-            return Answers([refused(name, prefix, reason, options)])
+            return Silences([refused(name, prefix, reason, options)])
         kept = _retained(topics, name, found.seen)
-        return Answers([unanswered(name, prefix, kept, reason, datetime.now(UTC))])
+        return Silences([unanswered(name, prefix, kept, reason, datetime.now(UTC))])
     document = cast("Introspection", found.data)
     with any_version():
         topics = Topics(prefix, document.get("app", {}).get("root"), node)
         if device is not None:
-            return Answers([why(device, document, _retained(topics, device, found.seen), options)])
+            return Silences([why(device, document, _retained(topics, device, found.seen), options)])
         retained = {name: _retained(topics, name, found.seen) for name in document.get("devices", {})}
-        return Answers(silent(document, retained, options), _ended(document))
+        return Silences(silent(document, retained, options), _ended(document))
 
 
 def _ended(document: "Introspection") -> list[str]:
@@ -164,7 +164,7 @@ def _ended(document: "Introspection") -> list[str]:
         return []
 
 
-def show(answers: Answers, device: str | None, *, as_json: bool) -> None:
+def show(answers: Silences, device: str | None, *, as_json: bool) -> None:
     """Print verdicts, for a program or for a person. A person also reads which silences are over."""
     found = answers.verdicts
     if as_json:
@@ -234,7 +234,7 @@ def _retained(topics: Topics, device: str, seen: Mapping[str, Received]) -> Reta
     )
 
 
-COMMAND = Command(
+COMMAND = Subcommand(
     run,
     "Walks the chain from the registration of a device to what the broker retains, and names the "
     "first link that does not pass a reading on, with the evidence and one thing to do. Without "
@@ -255,7 +255,7 @@ COMMAND = Command(
             metavar="[MODULE:APP] [DEVICE]",
             type=device,
         ),
-        argument("--app", "the app, instead of --prefix", dest="target", metavar="MODULE:APP"),
+        APP,
         *SETTINGS,
         PREFIX,
         TIMEOUT,
