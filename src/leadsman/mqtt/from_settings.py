@@ -1,10 +1,10 @@
 """Reads the brokers, the topic prefix and the client id from the section ``mqtt`` of the settings."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from leadsman.errors import ConfigurationError, InvalidValue, raise_together
 from leadsman.mqtt.broker import Broker, Brokers, check_setting, read_urls
-from leadsman.settings.faults import IDENTITY_KEYS
+from leadsman.settings.sections import IDENTITY_KEYS
 from leadsman.settings.sources import Entry
 
 
@@ -76,11 +76,3 @@ def with_credentials(declared: Brokers, entries: Mapping[str, Entry]) -> Brokers
         for each in declared.all
     ]
     return Brokers(*brokers, follow_server_reference=declared.follow_server_reference)
-
-
-def checked(entry: Entry, check: Callable[[object], str]) -> str:
-    """Check the value of an entry of the section ``mqtt``. An error that `check` raises gets the value's origin."""
-    try:
-        return check(entry.value)
-    except ConfigurationError as error:
-        raise type(error)(f"mqtt.{entry.path[-1]}: {error} (from {entry.origin})") from None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from leadsman.registration.finds import Finds
 
 LONGEST_LABEL = 128
-"""Characters of a label of a node; as `leadsman.settings.nodes.LONGEST_LABEL`."""
+"""Characters of a label of a node; as `leadsman.settings.sections.LONGEST_LABEL`."""
 Options = Mapping[str, object]
 T = TypeVar("T")
 

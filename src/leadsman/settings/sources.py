@@ -4,26 +4,18 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from leadsman.errors import SettingsError
+from leadsman.errors import ConfigurationError, SettingsError
 from leadsman.settings.documents import read_text, toml_document, yaml_document
 from leadsman.settings.model import SettingPath
 from leadsman.text import clean, suggestion
 
 FILES = ("leadsman.toml", "leadsman.yaml", "leadsman.yml")
-BROKER = "mqtt"
-BROKER_PREFIX = "MQTT__"
-HTTP = "http"
-HTTP_PREFIX = "HTTP__"
-OUTBOX = "outbox"
-OUTBOX_PREFIX = "OUTBOX__"
-DISCOVERY = "discovery"
-DISCOVERY_PREFIX = "DISCOVERY__"
-STANDBY = "standby"
-STANDBY_PREFIX = "STANDBY__"
-CLUSTER = "cluster"
-CLUSTER_PREFIX = "CLUSTER__"
+BROKER, HTTP, OUTBOX, DISCOVERY = "mqtt", "http", "outbox", "discovery"
+STANDBY, CLUSTER = "standby", "cluster"
+SECTIONS = (BROKER, HTTP, OUTBOX, DISCOVERY, STANDBY, CLUSTER)
+"""The sections that every app has; their variables begin with their names: ``MQTT__URL``."""
 RETRY = "retry"
 RETRY_PREFIX = "RETRY__"
 KNOBS = ("max_attempts", "min_wait", "max_wait", "jitter")
@@ -38,6 +30,7 @@ _LINK_ADDRESS = re.compile(r"(tcp|udp|sctp)://.*")
 
 RANKS = ("default", "file", ".env", "environment", "secret", "flag")
 
+T = TypeVar("T")
 IsSetting = Callable[[SettingPath], bool]
 
 
@@ -51,6 +44,17 @@ class Entry(NamedTuple):
     origin: str
     text: bool = True
     """Whether the source has only text, which may stand for a number or for JSON."""
+
+    def read(self, check: Callable[[object], T]) -> T:
+        """What `check` makes of the value. An error that it raises gets the name and the origin of the setting."""
+        try:
+            return check(self.value)
+        except ConfigurationError as error:
+            raise self.fault(error) from None
+
+    def fault(self, error: ConfigurationError) -> ConfigurationError:
+        """An error about this setting, with its name and its origin."""
+        return type(error)(f"{'.'.join(self.path)}: {error} (from {self.origin})")
 
     @property
     def flag(self) -> bool:
@@ -117,8 +121,7 @@ def variable_prefix(app: str) -> str:
 def variable(app: str, path: Iterable[str]) -> str:
     """The variable that sets a path."""
     parts = [part.upper() for part in path]
-    shared = parts[0].lower() in (BROKER, HTTP, OUTBOX, DISCOVERY, STANDBY, CLUSTER)
-    return "__".join(parts) if shared else variable_prefix(app) + "__".join(parts)
+    return "__".join(parts) if parts[0].lower() in SECTIONS else variable_prefix(app) + "__".join(parts)
 
 
 def near_misses(environment: Mapping[str, str]) -> dict[str, str]:
@@ -226,18 +229,9 @@ def retry_path(name: str) -> SettingPath:
 
 
 def _path(name: str, prefix: str) -> SettingPath | None:
-    if name.startswith(BROKER_PREFIX):
-        return (BROKER, name.removeprefix(BROKER_PREFIX).lower())
-    if name.startswith(HTTP_PREFIX):
-        return (HTTP, name.removeprefix(HTTP_PREFIX).lower())
-    if name.startswith(OUTBOX_PREFIX):
-        return (OUTBOX, name.removeprefix(OUTBOX_PREFIX).lower())
-    if name.startswith(DISCOVERY_PREFIX):
-        return (DISCOVERY, name.removeprefix(DISCOVERY_PREFIX).lower())
-    if name.startswith(STANDBY_PREFIX):
-        return (STANDBY, name.removeprefix(STANDBY_PREFIX).lower())
-    if name.startswith(CLUSTER_PREFIX):
-        return (CLUSTER, name.removeprefix(CLUSTER_PREFIX).lower())
+    section, separator, key = name.partition("__")
+    if separator and section.isupper() and section.lower() in SECTIONS:
+        return section.lower(), key.lower()
     if name.startswith(RETRY_PREFIX):
         return retry_path(name)
     if name.startswith(prefix) and len(name) > len(prefix):
