@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from leadsman.errors import ConfigurationError, InvalidValue, raise_together
 from leadsman.mqtt.broker import Broker, Brokers, check_setting, read_urls
 from leadsman.settings.sections import IDENTITY_KEYS
-from leadsman.settings.sources import Entry
+from leadsman.settings.sources import SettingEntry
 
 
-def brokers_of(entries: Mapping[str, Entry]) -> Brokers:
+def brokers_of(entries: Mapping[str, SettingEntry]) -> Brokers:
     """Read the brokers from settings entries: from URLs or from the parts of one, whichever has the higher rank.
     Credentials are added to a URL that has none.
 
@@ -41,7 +41,7 @@ def brokers_of(entries: Mapping[str, Entry]) -> Brokers:
         raise type(error)(f"{error}{'' if url is None else f' (from {url.origin})'}") from None
 
 
-def with_credentials(declared: Brokers, entries: Mapping[str, Entry]) -> Brokers:
+def with_credentials(declared: Brokers, entries: Mapping[str, SettingEntry]) -> Brokers:
     """The brokers that the author declared, with the user and the password of the settings where they have none.
 
     Raises:

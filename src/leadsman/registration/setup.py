@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from leadsman.settings.endpoint import Endpoint
     from leadsman.settings.load import Loaded
     from leadsman.settings.sections import ClusterSettings, OutboxSettings, StandbySettings
-    from leadsman.settings.sources import Entry, Where
+    from leadsman.settings.sources import SettingEntry, Where
 
 A = TypeVar("A")
 
@@ -40,7 +40,7 @@ DRY_RUN = "dry-run"
 logger = logging.getLogger("leadsman")
 
 
-class Record:
+class RegistrationList:
     """Registrations in their order. A loop over devices makes registrations that differ only in their names; they are
     kept as one, since a registration for each of a thousand devices would take 300 bytes a device."""
 
@@ -121,7 +121,7 @@ class Setup:
         self._settings_dependencies = settings_dependencies(declaration.model)
         self._loaded: Loaded | None = None
         self._policies = list(policies)
-        self._record = Record()
+        self._record = RegistrationList()
         self._waiting: list[Registration] = []
         for registration in registrations:
             self.register(registration)
@@ -260,7 +260,7 @@ class Setup:
                 self.catalogue = self._catalogue_of(loaded)
         raise_together(faults)
 
-    def _read_brokers(self, section: "Mapping[str, Entry]") -> None:
+    def _read_brokers(self, section: "Mapping[str, SettingEntry]") -> None:
         """Take the brokers of the settings, or those that the author declared, with credentials of the settings."""
         from leadsman.mqtt.from_settings import brokers_of, with_credentials
 
@@ -271,7 +271,7 @@ class Setup:
             self._brokers = with_credentials(declared, section)
         self._public += tuple(Public(each) for one in self._brokers for each in (one.host, one.username or one.host))
 
-    def _read_names(self, section: "Mapping[str, Entry]") -> None:
+    def _read_names(self, section: "Mapping[str, SettingEntry]") -> None:
         """Take the prefix, the instance and the client id of the settings. Two processes of one app differ in prefix
         and client id."""
         instance = self.declaration.instance

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, collect, raise_together
 from leadsman.settings.sections import DiscoverySettings, check_convention, check_ids, read_section
-from leadsman.settings.sources import Entry
+from leadsman.settings.sources import SettingEntry
 from leadsman.text import suggestion
 from leadsman.text.identifiers import identifier, lowercase_identifier
 from leadsman.value import Value
@@ -56,7 +56,7 @@ def as_discovery(given: object) -> Discovery | None:
     return Discovery(given)
 
 
-def discovery_of(entries: Mapping[str, Entry], declared: Discovery | None) -> Discovery | None:
+def discovery_of(entries: Mapping[str, SettingEntry], declared: Discovery | None) -> Discovery | None:
     """Read the section. A value of the settings replaces what the app declares.
 
     Raises:
@@ -137,7 +137,7 @@ def homie_filters(prefix: str, app: str) -> tuple[str, str]:
     return f"{prefix}/5/+/$description", f"{prefix}/5/+/+/+/set"
 
 
-class Rules(NamedTuple):
+class ConventionRules(NamedTuple):
     """What a convention makes of the section."""
 
     prefix: str
@@ -164,15 +164,15 @@ class Rules(NamedTuple):
         return given
 
 
-CONVENTIONS: Mapping[str, Rules] = {
-    "homeassistant": Rules(
+CONVENTIONS: Mapping[str, ConventionRules] = {
+    "homeassistant": ConventionRules(
         PREFIX,
         100,
         lambda names, ids, _: identifiers_of(names, ids),
         identifier,
         lambda prefix, app: (own_filter(prefix, app), birth_topic(prefix)),
     ),
-    "homie": Rules(HOMIE_PREFIX, 1, homie_identifiers, lowercase_identifier, homie_filters),
+    "homie": ConventionRules(HOMIE_PREFIX, 1, homie_identifiers, lowercase_identifier, homie_filters),
 }
 """The conventions, by name."""
 

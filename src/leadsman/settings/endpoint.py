@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from leadsman.errors import ConfigurationError, InvalidValue, collect, raise_together
 from leadsman.settings.sections import SHORTEST_TOKEN, HttpSettings, read_section
-from leadsman.settings.sources import Entry
+from leadsman.settings.sources import SettingEntry
 from leadsman.text.redaction import Secret
 
 
@@ -35,7 +35,7 @@ class Endpoint(NamedTuple):
         return f"http://{f'[{self.address}]' if ':' in self.address else self.address}:{self.port}"
 
 
-def endpoint_of(entries: Mapping[str, Entry]) -> Endpoint | None:
+def endpoint_of(entries: Mapping[str, SettingEntry]) -> Endpoint | None:
     """Read the section ``http``. None if there shall be no endpoint.
 
     Raises:

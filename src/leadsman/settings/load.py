@@ -13,7 +13,7 @@ from leadsman.settings.model import SettingPath, has_field, inside, is_model
 from leadsman.settings.rows import SettingRow, retry_rows, rows_of
 from leadsman.settings.secrets import secrets_in
 from leadsman.settings.sections import KEYS, TABLES
-from leadsman.settings.sources import BROKER, RANKS, RETRY, SECTIONS, Entry, Where, read_entries, settings_file
+from leadsman.settings.sources import BROKER, RANKS, RETRY, SECTIONS, SettingEntry, Where, read_entries, settings_file
 from leadsman.text.redaction import Secret
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Loaded(NamedTuple):
     """Settings, their origins, and the faults in them."""
 
     settings: "BaseModel | None"
-    sections: Mapping[str, Mapping[str, Entry]]
+    sections: Mapping[str, Mapping[str, SettingEntry]]
     """The entries of each section that every app has, by its name and their keys."""
     rows: tuple[SettingRow, ...]
     retry: Mapping[str, object] = {}
@@ -107,13 +107,13 @@ def read(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
     )
 
 
-def load_broker(where: Where) -> dict[str, Entry]:
+def load_broker(where: Where) -> dict[str, SettingEntry]:
     """The entries of the section ``mqtt``, for a program that connects to the broker and is not an app.
 
     Raises:
         SettingsError: it names every fault, one a line.
     """
-    entries: dict[str, Entry] = {}
+    entries: dict[str, SettingEntry] = {}
     for entry in read_entries("", where, lambda _: False):
         if entry.path == (BROKER,) and isinstance(entry.value, dict):
             entries |= {key: entry._replace(path=(BROKER, key), value=value) for key, value in entry.value.items()}
@@ -130,11 +130,11 @@ def load_broker(where: Where) -> dict[str, Entry]:
 
 
 def _merge_all(
-    entries: list[Entry], model: "type[BaseModel] | None", faults: list[str]
-) -> tuple[Tree, dict[SettingPath, Entry]]:
+    entries: list[SettingEntry], model: "type[BaseModel] | None", faults: list[str]
+) -> tuple[Tree, dict[SettingPath, SettingEntry]]:
     """The tree that the entries make, higher ranks over lower ones, and the entry that each leaf comes from."""
     tree: Tree = {}
-    origins: dict[SettingPath, Entry] = {}
+    origins: dict[SettingPath, SettingEntry] = {}
     below: dict[SettingPath, dict[SettingPath, None]] = {}
     for each in entries:
         if model is None and each.path[0] not in (*SECTIONS, RETRY) and RANKS[each.rank] in _SHARED:
@@ -156,7 +156,7 @@ def _merge_all(
     return tree, origins
 
 
-def _value(entry: Entry) -> object:
+def _value(entry: SettingEntry) -> object:
     if isinstance(entry.value, Path):
         return read_text(entry.value).removesuffix("\n").removesuffix("\r")
     if entry.text and isinstance(entry.value, str) and entry.value[:1] in ("[", "{"):
@@ -167,7 +167,7 @@ def _value(entry: Entry) -> object:
     return entry.value
 
 
-def _put(tree: Tree, entry: Entry, value: object) -> None:
+def _put(tree: Tree, entry: SettingEntry, value: object) -> None:
     node = tree
     for part in entry.path[:-1]:
         section = node.setdefault(part, {})
@@ -210,7 +210,7 @@ def _with_case(path: SettingPath, tree: Tree, model: object) -> SettingPath:
     return tuple(found)
 
 
-def _entries(name: str, section: object, origins: Origins, faults: list[str]) -> dict[str, Entry]:
+def _entries(name: str, section: object, origins: Origins, faults: list[str]) -> dict[str, SettingEntry]:
     """The entries of one of the sections that every app has, by key."""
     if not isinstance(section, dict):
         first = KEYS[name][0]

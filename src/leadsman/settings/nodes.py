@@ -5,10 +5,10 @@ from collections.abc import Mapping
 
 from leadsman.errors import ConfigurationError, InvalidValue, collect, raise_together
 from leadsman.settings.sections import ClusterSettings, StandbySettings, check_node, read_section
-from leadsman.settings.sources import Entry
+from leadsman.settings.sources import SettingEntry
 
 
-def standby_of(entries: Mapping[str, Entry], brokers: int, *, follows: bool) -> StandbySettings | None:
+def standby_of(entries: Mapping[str, SettingEntry], brokers: int, *, follows: bool) -> StandbySettings | None:
     """Read the section ``standby``. None if this node does not stand by.
 
     Args:
@@ -34,7 +34,7 @@ def standby_of(entries: Mapping[str, Entry], brokers: int, *, follows: bool) -> 
     return found
 
 
-def cluster_of(entries: Mapping[str, Entry]) -> ClusterSettings | None:
+def cluster_of(entries: Mapping[str, SettingEntry]) -> ClusterSettings | None:
     """Read the section ``cluster``. None if this node shares the devices with no other: there is no engine, or it is
     empty text.
 

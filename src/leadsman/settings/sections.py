@@ -15,7 +15,7 @@ from typing import Annotated, Literal, NamedTuple, TypeVar, cast, get_args
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, collect, raise_together
 from leadsman.loop.durations import Duration, positive_seconds
 from leadsman.settings.documents import read_text
-from leadsman.settings.sources import BROKER, CLUSTER, DISCOVERY, HTTP, OUTBOX, STANDBY, Entry
+from leadsman.settings.sources import BROKER, CLUSTER, DISCOVERY, HTTP, OUTBOX, STANDBY, SettingEntry
 from leadsman.text import clean, nearest, suggestion
 from leadsman.text.redaction import Secret
 
@@ -300,7 +300,7 @@ TABLES = ((DISCOVERY, "ids"),)
 S = TypeVar("S", HttpSettings, OutboxSettings, DiscoverySettings, StandbySettings, ClusterSettings)
 
 
-def read_section(standard: S, entries: Mapping[str, Entry]) -> S:
+def read_section(standard: S, entries: Mapping[str, SettingEntry]) -> S:
     """Read a section.
 
     Args:

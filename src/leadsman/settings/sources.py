@@ -34,7 +34,7 @@ T = TypeVar("T")
 IsSetting = Callable[[SettingPath], bool]
 
 
-class Entry(NamedTuple):
+class SettingEntry(NamedTuple):
     """One value with its path in the settings and its origin."""
 
     path: SettingPath
@@ -90,7 +90,7 @@ class Where(NamedTuple):
         return cls(environment or {}, Path(os.devnull), None, flags, Path(os.devnull))
 
 
-def read_entries(app: str, where: Where, is_setting: IsSetting) -> list[Entry]:
+def read_entries(app: str, where: Where, is_setting: IsSetting) -> list[SettingEntry]:
     """Read the entries of all sources, lowest rank first.
 
     Args:
@@ -109,7 +109,7 @@ def read_entries(app: str, where: Where, is_setting: IsSetting) -> list[Entry]:
     entries += _from_variables(where.environment, prefix, 3, "environment ", is_setting)
     entries += _from_secrets(where, prefix)
     for key, value in where.flags.items():
-        entries.append(Entry(tuple(part.strip() for part in key.split(".")), value, 5, f"flag {key}"))
+        entries.append(SettingEntry(tuple(part.strip() for part in key.split(".")), value, 5, f"flag {key}"))
     return sorted(entries, key=lambda entry: entry.rank)
 
 
@@ -142,7 +142,7 @@ def settings_file(where: Where) -> Path | None:
     return next((path for each in directories for name in FILES if (path := each / name).is_file()), None)
 
 
-def _from_file(path: Path | None, environment: str | None, is_setting: IsSetting) -> Iterator[Entry]:
+def _from_file(path: Path | None, environment: str | None, is_setting: IsSetting) -> Iterator[SettingEntry]:
     if path is None:
         if environment is not None:
             raise SettingsError(
@@ -153,7 +153,7 @@ def _from_file(path: Path | None, environment: str | None, is_setting: IsSetting
     document = yaml_document(path, text) if path.suffix in (".yaml", ".yml") else toml_document(path, text)
     environments = {} if is_setting(("env",)) else document.pop("env", {})
     for key, value in document.items():
-        yield Entry((str(key),), value, 1, str(path), text=False)
+        yield SettingEntry((str(key),), value, 1, str(path), text=False)
     if is_setting(("env",)):
         return
     if not isinstance(environments, dict) or not all(isinstance(each, dict) for each in environments.values()):
@@ -166,7 +166,7 @@ def _from_file(path: Path | None, environment: str | None, is_setting: IsSetting
             f"{suggestion(environment, environments)}"
         )
     for key, value in environments[environment].items():
-        yield Entry((str(key),), value, 1, f"{path} [env.{environment}]", text=False)
+        yield SettingEntry((str(key),), value, 1, f"{path} [env.{environment}]", text=False)
 
 
 def _dotenv(path: Path) -> Iterator[tuple[str, str]]:
@@ -189,15 +189,15 @@ def _dotenv(path: Path) -> Iterator[tuple[str, str]]:
 
 def _from_variables(
     variables: Mapping[str, str], prefix: str, rank: int, origin: str, is_setting: IsSetting
-) -> Iterator[Entry]:
+) -> Iterator[SettingEntry]:
     for name, value in variables.items():
         path = _path(name, prefix)
         if path is None or (_is_link(name, value) and not is_setting(path)):
             continue
         if name.endswith("_FILE") and not is_setting(path):
-            yield Entry(_path(name.removesuffix("_FILE"), prefix) or path, Path(value), 4, f"{origin}{name}")
+            yield SettingEntry(_path(name.removesuffix("_FILE"), prefix) or path, Path(value), 4, f"{origin}{name}")
         else:
-            yield Entry(path, value, rank, f"{origin}{name}")
+            yield SettingEntry(path, value, rank, f"{origin}{name}")
 
 
 def _is_link(name: str, value: str) -> bool:
@@ -209,7 +209,7 @@ def _is_link(name: str, value: str) -> bool:
     return bool(bare or _LINK.fullmatch(name))
 
 
-def _from_secrets(where: Where, prefix: str) -> Iterator[Entry]:
+def _from_secrets(where: Where, prefix: str) -> Iterator[SettingEntry]:
     for directory in (where.secrets, Path(where.environment.get("CREDENTIALS_DIRECTORY") or where.secrets)):
         try:
             files = sorted(directory.iterdir())
@@ -218,7 +218,7 @@ def _from_secrets(where: Where, prefix: str) -> Iterator[Entry]:
         for file in files:
             path = _path(file.name.upper(), prefix)
             if path is not None:
-                yield Entry(path, file, 4, f"secret {file}")
+                yield SettingEntry(path, file, 4, f"secret {file}")
 
 
 def retry_path(name: str) -> SettingPath:

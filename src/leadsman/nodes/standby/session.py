@@ -9,7 +9,7 @@ from leadsman.mqtt.connection_state import ADMINISTRATIVE, SESSION_TAKEN_OVER
 from leadsman.mqtt.message import Message
 
 
-class Holder(Protocol):
+class SessionHolder(Protocol):
     """The node that the session belongs to."""
 
     def permitted(self) -> bool:
@@ -25,7 +25,7 @@ class Holder(Protocol):
 class Relay:
     """Listens to the connection, for the link. A `ConnectionListener`."""
 
-    def __init__(self, holder: Holder, listener: ConnectionListener) -> None:
+    def __init__(self, holder: SessionHolder, listener: ConnectionListener) -> None:
         self._holder = holder
         self._listener = listener
         self.over = False
@@ -54,7 +54,7 @@ class Relay:
 class OwnedConnection:
     """The connection, for the link."""
 
-    def __init__(self, connection: Connection, holder: Holder, relay: Relay) -> None:
+    def __init__(self, connection: Connection, holder: SessionHolder, relay: Relay) -> None:
         self._connection = connection
         self._holder = holder
         self._relay = relay
