@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from leadsman.errors import ConfigurationError, InvalidValue, raise_together
-from leadsman.mqtt.broker import Broker, Brokers, check_setting, read_urls
+from leadsman.mqtt.broker import Brokers, check_setting, read_urls
 from leadsman.settings.sections import IDENTITY_KEYS
 from leadsman.settings.sources import SettingEntry
 
@@ -62,17 +62,5 @@ def with_credentials(declared: Brokers, entries: Mapping[str, SettingEntry]) -> 
         except ConfigurationError as error:
             raise type(error)(f"{error} (from {entry.origin})") from None
     found = {key: str(entry.value) for key, entry in given.items()}
-    brokers = [
-        Broker(
-            each.host,
-            each.port,
-            each.scheme,
-            username=found.get("username") if each.username is None else each.username,
-            password=found.get("password") if each.password is None else each.password,
-            path=each.path,
-            tls=each.tls,
-            protocol=each.protocol,
-        )
-        for each in declared.all
-    ]
+    brokers = [each.completed(found) for each in declared.all]
     return Brokers(*brokers, follow_server_reference=declared.follow_server_reference)

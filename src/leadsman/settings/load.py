@@ -113,20 +113,13 @@ def load_broker(where: Where) -> dict[str, SettingEntry]:
     Raises:
         SettingsError: it names every fault, one a line.
     """
-    entries: dict[str, SettingEntry] = {}
-    for entry in read_entries("", where, lambda _: False):
-        if entry.path == (BROKER,) and isinstance(entry.value, dict):
-            entries |= {key: entry._replace(path=(BROKER, key), value=value) for key, value in entry.value.items()}
-        elif entry.path[0] == BROKER:
-            entries[entry.path[-1]] = entry._replace(value=_value(entry))
-    faults = [
-        unknown_key(BROKER, str(key), f" (from {entry.origin})")
-        for key, entry in entries.items()
-        if key not in KEYS[BROKER]
-    ]
+    faults: list[str] = []
+    entries = [each for each in read_entries("", where, lambda _: False) if each.path[0] == BROKER]
+    tree, origins = _merge_all(entries, None, faults)
+    found = _entries(BROKER, tree.get(BROKER, {}), origins, faults)
     if faults:
         raise SettingsError("\n".join(faults))
-    return entries
+    return found
 
 
 def _merge_all(
