@@ -16,7 +16,8 @@ sense.
 | `LeaseError`         | the engine or its settings | see its classes      |
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 
 class LeadsmanError(Exception):
@@ -45,6 +46,15 @@ def raise_together(faults: Sequence[ConfigurationError]) -> None:
         raise faults[0]
     if faults:
         raise SettingsError("\n".join(map(str, faults)))
+
+
+@contextmanager
+def collect(faults: list[ConfigurationError]) -> Iterator[None]:
+    """Go on after an error, and keep it for `raise_together`."""
+    try:
+        yield
+    except ConfigurationError as error:
+        faults.append(error)
 
 
 class NotInstalled(ConfigurationError, ImportError):

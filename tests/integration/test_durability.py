@@ -130,6 +130,7 @@ def test_an_outage_longer_than_the_memory_costs_no_reading(state, monkeypatch):
         ("durability", "always", "outbox.durability: 'always' is unknown; write 'acked-or-durable'"),
         ("max_bytes", "12", "outbox.max_bytes: 12 bytes are too few; write 1048576 or more"),
         ("max_bytes", "many", "outbox.max_bytes: 'many' is not a whole number of bytes"),
+        pytest.param("max_bytes", "9" * 5000, "is not a whole number of bytes", id="digits"),
         ("max_age", True, "outbox.max_age: True is not a duration"),
         ("max_ages", "7d", "outbox.max_ages: unknown"),
     ],

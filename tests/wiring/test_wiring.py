@@ -52,10 +52,11 @@ OPTIONAL = (
     "leadsman.runtime.persistence",
     "leadsman.runtime.sources",
     "leadsman.runtime.subscriber",
-    "leadsman.settings.outbox",
     "leadsman.spool",
     "leadsman.registration.sharing",
+    "leadsman.settings.endpoint",
     "leadsman.settings.nodes",
+    "pydantic",
     "sqlite3",
 )
 

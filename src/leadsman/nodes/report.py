@@ -13,7 +13,7 @@ from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
 from leadsman.nodes.brief import LIFE, Brief, State
-from leadsman.nodes.document import Lacking, NodeDocument, NodeState, brief
+from leadsman.nodes.document import Lacking, NodeDocument, NodeState, brief_of
 from leadsman.nodes.requests import DrainDoor, Drained, DrainOrder
 from leadsman.text import clean, log_fields
 from leadsman.text.log_lines import left_out_before, others
@@ -126,7 +126,7 @@ class NodeReport(ABC):
 
     def briefs(self) -> list[Brief]:
         """All nodes, this one included, by name."""
-        found = {**self.peers(), self._identity.node: brief(self.document(self.state()))}
+        found = {**self.peers(), self._identity.node: brief_of(self.document(self.state()))}
         return [each for _, each in sorted(found.items())]
 
     def document(self, state: NodeState) -> NodeDocument:

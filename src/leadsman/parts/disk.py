@@ -77,7 +77,7 @@ class ReadingsFile:
             from leadsman.spool.row import Quota
 
             core, settings = self._core, self._core.plan.outbox
-            quota = Quota() if settings is None else Quota(settings.most_bytes, settings.most_age)
+            quota = Quota() if settings is None else Quota(settings.max_bytes, settings.max_age)
             clock, events = core.environment.clock, core.environment.events
             self._committer = Committer(core.link, self._path, quota, clock, events)
             core.resources.callback(self._committer.abandon)

@@ -6,7 +6,7 @@ production. The options are listed once, in `TelemetryOptions`; the decorator an
 
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from leadsman.adapters.managed import adapter_names, declared_errors
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
@@ -17,6 +17,7 @@ from leadsman.mqtt.message import Delivery
 from leadsman.readings.publish import PublishRule
 from leadsman.registration.injection import Dependencies, Dependency, Handler, check_result, is_async, needs_of
 from leadsman.registration.options import (
+    ReadingOptions,
     backoff_of,
     breaker_of,
     check_options,
@@ -24,8 +25,10 @@ from leadsman.registration.options import (
     enabled_of,
     finds_of,
     group_of,
+    is_second,
     labelled,
     labels_of,
+    length_of,
     offline_on_error_of,
     publish_of,
     title_of,
@@ -33,7 +36,6 @@ from leadsman.registration.options import (
 from leadsman.registration.result import ValidateResult, result_validator
 from leadsman.resilience.algebra import Policy, as_policy
 from leadsman.resilience.backoff import BackoffStrategy
-from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.environment import GuardSpec
 from leadsman.resilience.failure import Property, exception_types
 from leadsman.resilience.policy import DEFAULT_RETRY_ON, UNTIL_NEXT_POLL, Lookup, Until, from_options
@@ -59,8 +61,9 @@ Fallback = Callable[[BaseException], Awaitable[object]]
 None."""
 
 
-class TelemetryOptions(TypedDict, total=False):
-    """The options of `@app.telemetry`. Durations are seconds, text such as ``"5m"``, or `timedelta`."""
+class TelemetryOptions(ReadingOptions, total=False):
+    """The options of `@app.telemetry`, with those of `ReadingOptions` and `DeviceOptions`. Durations are
+    seconds, text such as ``"5m"``, or `timedelta`."""
 
     interval: Duration
     """Poll at this fixed interval, 10 ms or more. Give either this or `schedule`."""
@@ -83,8 +86,6 @@ class TelemetryOptions(TypedDict, total=False):
     policy: Policy | str
     """A policy of the algebra, or the name of a family or of a policy in the settings. It replaces `retry`,
     `retry_on`, `backoff`, `budget` and `within`. Default None."""
-    circuit_breaker: CircuitBreaker | None
-    """Pause the polls of a device that fails repeatedly. Default None."""
     overrun: Literal["next-poll", "finish"]
     """``"next-poll"`` (default) drops a retry that would start at or after the next poll; ``"finish"`` makes it and
     delays that poll."""
@@ -94,11 +95,6 @@ class TelemetryOptions(TypedDict, total=False):
     called, and its result is published as the state."""
     timeout: Duration | None
     """The longest time for one call. Default: the interval, at most 60 s; for cron 60 s. None: no limit."""
-    publish: PublishRule | None
-    """Which readings are published. Default None: all of them."""
-    delivery: Delivery
-    """The quality of service of readings, the retain flag, and which of those that wait arrive. Default ``Delivery()``:
-    QoS 1, all of them, the newest retained."""
     group: str | None
     """A group name. Handlers of one group poll at common times, one call after the other. Default None."""
     spread: Duration
@@ -107,21 +103,8 @@ class TelemetryOptions(TypedDict, total=False):
     stale_after: Duration | None
     """The device is stale after this time without a successful poll. Default: three intervals and the timeout, at
     least 1 s; for cron, twice the largest gap."""
-    offline_on: Literal["stale", "error"]
-    """When the device's availability is ``offline``: with ``"stale"`` (default) while no reading is expected soon, that
-    is, while it is held, its circuit is open, or it is stale; with ``"error"`` also from its first failed poll on."""
     throttle: Duration
     """The shortest time between two polls that are requested at ``{prefix}/{device}/get``. Default 1 s."""
-    finds: "Finds | None"
-    """Which devices the handler may find while the app runs; see `Context.device`. Default None: it finds none."""
-    needs: str | Sequence[str]
-    """What a node of a cluster must have to run this: one label or several, such as ``"ble"`` or
-    ``"serial:/dev/serial/by-id/…"``. Default: every node can. Without ``[cluster]`` it changes nothing."""
-    title: str | None
-    """The name of the device for people, in Home Assistant, Homie and introspection, such as ``"Bathroom"``. Its topics
-    do not change. Of several devices, each has its own: ``Device(title="Bathroom")``. Default: its name."""
-    enabled: bool
-    """False registers the handler without polling it. Default True."""
 
 
 class Telemetry(NamedTuple):
@@ -191,7 +174,7 @@ def _register(
     check_result(handler)
     needs = needs_of(handler, available)
     interval, cron = _when(options)
-    timeout = _timeout(options, interval)
+    timeout = length_of(options, "timeout", min(interval or LONGEST_TIMEOUT, LONGEST_TIMEOUT))
     return Telemetry(
         name=name,
         handler=handler,
@@ -200,7 +183,7 @@ def _register(
         interval=interval,
         cron=cron,
         guards=GuardSpec(_policy(options, needs), breaker_of(options), timeout),
-        overrun=_overrun(options),
+        overrun=is_second(options, "overrun", "next-poll", "finish"),
         on_failure=_on_failure(options),
         publish=publish_of(options),
         delivery=delivery_of(options),
@@ -231,13 +214,6 @@ def _when(options: TelemetryOptions) -> tuple[float | None, Cron | None]:
     if length < SHORTEST_INTERVAL:
         raise InvalidValue(f"interval is {interval!r}; it must be at least {SHORTEST_INTERVAL} s")
     return length, None
-
-
-def _timeout(options: TelemetryOptions, interval: float | None) -> float | None:
-    if "timeout" not in options:
-        return LONGEST_TIMEOUT if interval is None else min(interval, LONGEST_TIMEOUT)
-    timeout = options["timeout"]
-    return None if timeout is None else positive_seconds(timeout, "timeout")
 
 
 def _policy(options: TelemetryOptions, needs: Dependencies) -> Policy:
@@ -305,7 +281,7 @@ def with_options(telemetry: Telemetry, options: TelemetryOptions, catalogue: "Ca
     if "circuit_breaker" in options:
         guards = guards._replace(breaker=breaker_of(options))
     if "overrun" in options:
-        telemetry = telemetry._replace(overrun=_overrun(options))
+        telemetry = telemetry._replace(overrun=is_second(options, "overrun", "next-poll", "finish"))
     if not options.keys() & {"policy", *RETRYING}:
         return telemetry._replace(guards=guards)
     guards = guards._replace(policy=_policy(options, telemetry.needs))
@@ -323,13 +299,6 @@ def _transient(needs: Dependencies) -> tuple[type[Exception], ...]:
     return exception_types((*DEFAULT_RETRY_ON, *declared), "transient_errors")
 
 
-def _overrun(options: TelemetryOptions) -> bool:
-    overrun = options.get("overrun", "next-poll")
-    if overrun not in ("next-poll", "finish"):
-        raise InvalidValue(f"overrun is {overrun!r}; it must be 'next-poll' or 'finish'")
-    return overrun == "finish"
-
-
 def _on_failure(options: TelemetryOptions) -> str | Fallback:
     action: object = options.get("on_failure", "continue")
     if isinstance(action, str):
@@ -344,9 +313,8 @@ def _on_failure(options: TelemetryOptions) -> str | Fallback:
 
 
 def _stale_after(options: TelemetryOptions, interval: float | None, cron: Cron | None, timeout: float) -> float:
-    given = options.get("stale_after")
-    if given is not None:
-        return positive_seconds(given, "stale_after")
+    if (given := length_of(options, "stale_after", None)) is not None:
+        return given
     if cron is not None:
         return 2 * cron.largest_gap()
     return max(SHORTEST_STALE_AFTER, 3 * (interval or 0.0) + timeout)

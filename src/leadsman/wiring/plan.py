@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from leadsman.runtime.adapter_recovery import LastResort
     from leadsman.settings.discovery import Discovery
     from leadsman.settings.endpoint import Endpoint
-    from leadsman.settings.nodes import ClusterSettings, StandbySettings
-    from leadsman.settings.outbox import OutboxSettings
+    from leadsman.settings.sections import ClusterSettings, OutboxSettings, StandbySettings
 
 
 R = TypeVar("R", "Telemetry", "Source")

@@ -22,11 +22,11 @@ from leadsman.nodes.snapshots import Snapshots
 from leadsman.nodes.standby.machine import (
     Action,
     Active,
+    AppEnded,
     Begin,
     Connected,
     Disconnected,
     Drain,
-    Ended,
     Event,
     Fenced,
     Leave,
@@ -177,7 +177,7 @@ class StandbyNode:
         """Wait at most `timeout` seconds until it is this node's turn, or the process is to stop. Whether it is."""
         await self._until(stopping, TakingOver, timeout)
         if isinstance(self.state, Fenced):  # before the app began: nothing of it has to stop
-            self.feed(Ended())
+            self.feed(AppEnded())
         return isinstance(self.state, TakingOver)
 
     async def owner_or(self, stopping: asyncio.Event) -> None:
@@ -200,13 +200,13 @@ class StandbyNode:
         return False
 
     def disconnected(self, relay: Relay, *, taken_over: bool) -> None:
-        """See `Holder`."""
+        """See `SessionHolder`."""
         if relay is self._relay:
             self._relay = self._connection = None
             self.feed(Disconnected(taken_over))
 
     def leave(self) -> None:
-        """See `Holder`."""
+        """See `SessionHolder`."""
         if self._ending.is_set() and not isinstance(self.state, Fenced):
             self.feed(Leave())
 

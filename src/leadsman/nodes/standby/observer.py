@@ -14,11 +14,11 @@ from leadsman.mqtt.connection import Connect, Connection, Connector, Received
 from leadsman.mqtt.connection_state import ConnectionState
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics
+from leadsman.nodes.brief import is_online
 from leadsman.nodes.snapshots import Snapshots
 from leadsman.nodes.standby.machine import Blind, Event, LeaseHeard, Observing, StatusHeard
 from leadsman.nodes.standby.renewal import read_renewal
 from leadsman.nodes.standby.report import StandbyReport
-from leadsman.nodes.status import is_online
 from leadsman.text import clean, describe, log_fields
 
 SETTLE = 0.25

@@ -11,7 +11,7 @@ from types import ModuleType
 from leadsman.app import App
 from leadsman.errors import ConfigurationError, LeadsmanError
 from leadsman.process import only_looked_at
-from leadsman.settings.faults import IDENTITY_KEYS
+from leadsman.settings.sections import IDENTITY_KEYS
 from leadsman.settings.sources import Where
 from leadsman.text import clean, describe, nearest, suggestion
 from leadsman.tools.cli.arguments import UsageError

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable
 
 from leadsman.mqtt.answers import Json
-from leadsman.settings.endpoint import DEFAULT_PORT
+from leadsman.settings.sections import DEFAULT_PORT
 from leadsman.testing.mosquitto import free_port
 
 ASK_EVERY = 0.5
