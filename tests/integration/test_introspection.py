@@ -12,11 +12,12 @@ from typing_extensions import is_typeddict
 from leadsman import App, CircuitBreaker, Delivery, OnChange, Sensor
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.introspection import document
-from leadsman.introspection.document import Answer, CommandResult, DeviceError, Fault, Introspection, Registry, Status
+from leadsman.introspection.document import Answer, CommandResult, Introspection, Registry
 from leadsman.introspection.pages import ENVELOPE, LARGEST, merged
 from leadsman.introspection.retained import FIRST_AHEAD
 from leadsman.introspection.schema import schemas
 from leadsman.introspection.service import MOST_AT_ONCE
+from leadsman.monitoring.document import DeviceError, Fault, Status
 from leadsman.mqtt.connection import ConnAck
 from leadsman.testing import Outages, Scripted, fail
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
+from leadsman.monitoring.condition import Condition
 from leadsman.mqtt.topics import Topics
 
 Kind = Literal["number", "text", "boolean", "enum", "timestamp", "date"]
@@ -98,27 +99,6 @@ class AppDescription(NamedTuple):
     topics: Topics
     ids: Mapping[str, str]
     """Names that devices had before, by their names; they keep the identity of that name."""
-
-
-class Condition(NamedTuple):
-    """How a device is."""
-
-    status: str
-    """See `leadsman.monitoring.health`."""
-    offline: bool
-    """Whether no fresh reading is expected soon."""
-    left: bool
-    """Whether it has said goodbye."""
-    circuit: str
-    """``"closed"``, ``"open"``, ``"half_open"``, ``"isolated"`` or ``"disabled"``."""
-    failures: int
-    """Failed polls in a row."""
-    last_success_at: str | None
-    """RFC 3339; None if it was never read."""
-    failing_since: str | None
-    """The first failure of its outage, RFC 3339; None without one."""
-    error: str | None
-    """The type and the message of its last failure; None without one."""
 
 
 class Retained(NamedTuple):

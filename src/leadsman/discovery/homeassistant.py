@@ -9,19 +9,20 @@ of the device.
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from leadsman.discovery import components
 from leadsman.discovery.components import Component, Places
-from leadsman.discovery.description import AppDescription, Condition, Device, Retained
+from leadsman.discovery.description import AppDescription, Device, Retained
 from leadsman.introspection.ownership import is_configuration_of, origin_of
+from leadsman.monitoring.condition import Condition
 from leadsman.mqtt.answers import object_in
 from leadsman.mqtt.topics import encode
 from leadsman.settings.discovery import APP, birth_topic, identifiers_of, own_filter
 from leadsman.text.identifiers import identifier, shortened
 
 if TYPE_CHECKING:
-    from leadsman.introspection.document import CircuitWord, DeviceHealth, StatusWord
+    from leadsman.monitoring.document import DeviceHealth
 
 Document = dict[str, Any]
 MOST = 4000
@@ -207,8 +208,8 @@ class HomeAssistant:
     def condition(self, name: str, condition: Condition) -> Sequence[Retained]:
         """See `Convention`."""
         document: DeviceHealth = {
-            "status": cast("StatusWord", condition.status),
-            "circuit": cast("CircuitWord", condition.circuit),
+            "status": condition.status,
+            "circuit": condition.circuit,
             "consecutive_failures": condition.failures,
             "last_success_at": condition.last_success_at,
         }

@@ -16,7 +16,6 @@ from leadsman.discovery.description import (
     AppDescription,
     Climate,
     Command,
-    Condition,
     Device,
     Field,
     Light,
@@ -26,6 +25,7 @@ from leadsman.discovery.description import (
 )
 from leadsman.errors import PayloadError
 from leadsman.introspection.ownership import is_description_of, type_of
+from leadsman.monitoring.condition import Condition
 from leadsman.mqtt.topics import encode, is_topic
 from leadsman.settings.discovery import homie_filters, homie_identifiers, homie_root
 from leadsman.text.identifiers import distinct_identifiers

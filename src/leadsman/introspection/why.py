@@ -17,7 +17,8 @@ from leadsman.mqtt.answers import Json
 from leadsman.text import clean, counted, nearest
 
 if TYPE_CHECKING:
-    from leadsman.introspection.document import Commands, Compared, Introspection, Link, Verdict
+    from leadsman.introspection.document import Compared, Introspection, Link, Verdict
+    from leadsman.runtime.document import Commands
 
 _SHORT = 9
 """Characters from which on a number is shown with six digits."""

@@ -14,7 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.monitoring.health import (
     NO_TROUBLE,
@@ -29,6 +29,9 @@ from leadsman.monitoring.health import (
     next_change,
     status,
 )
+
+if TYPE_CHECKING:
+    from leadsman.monitoring.document import StatusWord
 
 SLOT = 0.5
 """Seconds; the length of a slot, and the longest delay until a change by time is noticed if nobody asks."""
@@ -54,7 +57,7 @@ class Statuses:
         self.records = records.entities
         """The health record of each entity."""
         self.jobs = jobs
-        self.words: dict[str, str] = {}
+        self.words: dict[str, StatusWord] = {}
         """The status of each entity."""
         self.offline: set[str] = set()
         """The entities without a fresh reading, of which none is expected soon."""
@@ -167,7 +170,7 @@ class Statuses:
             if change is not None:
                 self.on_change(change)
 
-    def _changed(self, entity: str, before: str, word: str, *, online: bool) -> Change | None:
+    def _changed(self, entity: str, before: "StatusWord", word: "StatusWord", *, online: bool) -> Change | None:
         was_online = entity not in self.offline
         if word == before and online == was_online:
             return None

@@ -13,6 +13,7 @@ from leadsman.resilience.breaker import (
     CLOSED,
     Circuit,
     CircuitBreaker,
+    CircuitWord,
     Closed,
     Disabled,
     Isolated,
@@ -70,7 +71,7 @@ class CircuitGuard:
             shared.members.append(self)
 
     @property
-    def name(self) -> str:
+    def name(self) -> CircuitWord:
         """``closed``, ``open``, ``half_open``, ``isolated`` or ``disabled``."""
         return breaker.name_of(self.state)
 

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from leadsman.introspection.document import (
         AdapterSection,
         AppSection,
-        Counters,
         DeliveryTerms,
         DeviceSection,
         FieldTerms,
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
         Request,
         Runtime,
     )
+    from leadsman.monitoring.document import Counters
 
 
 def run(options: argparse.Namespace) -> int:
