@@ -21,7 +21,7 @@ from leadsman.introspection.document import (
     Introspection,
     PollAnswer,
     Problem,
-    Registry,
+    RegistryDocument,
 )
 from leadsman.ledger import document as ledger_document
 from leadsman.mqtt.answers import decode
@@ -51,7 +51,7 @@ def test_documents_keep_to_their_types_and_leave_secrets_out(run):
     assert set(strictly(Introspection, one)["devices"]) == {"door"}
     assert one["recent"]["door"]["outcomes"]["words"] == ["failed"]
     assert [row["handler"] for row in strictly(Introspection, trace)["trace"]] == ["door"]
-    assert set(strictly(Registry, registry)["devices"]) == {"boiler", "door", "meter"}
+    assert set(strictly(RegistryDocument, registry)["devices"]) == {"boiler", "door", "meter"}
     assert "hunter2" not in json.dumps([whole, one, trace])
 
 

@@ -6,7 +6,7 @@ time of the last success alone at most once a minute. Nothing is said of a devic
 
 from typing import NamedTuple
 
-from leadsman.discovery.description import Convention, Retained
+from leadsman.discovery.description import Convention, RetainedMessage
 from leadsman.events import Event, LinkUp
 from leadsman.loop.clock import Clock
 from leadsman.loop.slices import Slices, Work
@@ -35,7 +35,7 @@ class _Said(NamedTuple):
     offline: bool
     at: float
     """Monotonic seconds."""
-    messages: tuple[Retained, ...]
+    messages: tuple[RetainedMessage, ...]
 
 
 class HealthTopics:

@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from leadsman.introspection.happenings import Watcher
+from leadsman.introspection.happenings import HappeningsWatcher
 from leadsman.introspection.service import Service
 from leadsman.loop.slices import Slices, Work
 from leadsman.mqtt.topics import encode
@@ -24,7 +24,7 @@ RETRY = 2000
 """Milliseconds after which a browser connects again, when a stream has ended."""
 
 
-class Text(Protocol):
+class SlicedText(Protocol):
     """A text that is made in slices."""
 
     def end(self) -> list[bytes]:
@@ -32,7 +32,7 @@ class Text(Protocol):
         ...
 
 
-class Exposition(Text, Protocol):
+class MetricsText(SlicedText, Protocol):
     """The text for Prometheus; see `leadsman.http.metrics`."""
 
     def write(self) -> Work:
@@ -40,10 +40,10 @@ class Exposition(Text, Protocol):
         ...
 
 
-class Made:
+class SlicedResponse:
     """A response that is made in slices, and sent in pieces."""
 
-    def __init__(self, service: Service, slices: Slices, text: Text, work: Work, media_type: str) -> None:
+    def __init__(self, service: Service, slices: Slices, text: SlicedText, work: Work, media_type: str) -> None:
         self._service = service
         self._slices = slices
         self._text = text
@@ -84,11 +84,11 @@ class Made:
         return await made
 
 
-class Stream:
+class HappeningsStream:
     """A stream of happenings, as server-sent events. It ends when the client or the app does, and when the client takes
     them too slowly."""
 
-    def __init__(self, watcher: Watcher, beat: Callable[[], bytes]) -> None:
+    def __init__(self, watcher: HappeningsWatcher, beat: Callable[[], bytes]) -> None:
         self._watcher = watcher
         self._beat = beat
 

@@ -11,14 +11,14 @@ from typing import NamedTuple
 from leadsman.errors import Busy, PayloadError, RequestRefused, UnknownDevice
 from leadsman.events import AppFault
 from leadsman.extras import missing
-from leadsman.http.responses import Exposition, Made, Stream, Text
-from leadsman.http.rules import PROTECTION, Head, Rules
+from leadsman.http.responses import HappeningsStream, MetricsText, SlicedResponse, SlicedText
+from leadsman.http.rules import PROTECTION, AccessRules, RequestHead
 from leadsman.introspection.document import Problem
 from leadsman.introspection.happenings import Happenings
 from leadsman.introspection.measures import Measures
 from leadsman.introspection.pages import Whole
 from leadsman.introspection.requests import SECTIONS, sender_of
-from leadsman.introspection.service import Polled, Service
+from leadsman.introspection.service import PollResult, Service
 from leadsman.introspection.why import why
 from leadsman.loop.slices import Slices, Work
 from leadsman.mqtt.answers import Json, decode
@@ -51,7 +51,7 @@ METRICS = "text/plain; version=0.0.4; charset=utf-8"
 JSON, HEALTH, PROBLEM = "application/json", "application/health+json", "application/problem+json"
 
 
-Handler = Callable[[Request], Awaitable[Response | Made | Stream]]
+Handler = Callable[[Request], Awaitable[Response | SlicedResponse | HappeningsStream]]
 """Answers the requests of one path."""
 
 
@@ -86,10 +86,10 @@ class Application:
         service: Service,
         happenings: Happenings,
         slices: Slices,
-        rules: Rules,
+        rules: AccessRules,
         files: Mapping[str, StaticFile],
         emit: Callable[[AppFault], None],
-        load_metrics: Callable[[], Callable[[Measures], Exposition]],
+        load_metrics: Callable[[], Callable[[Measures], MetricsText]],
     ) -> None:
         self._service = service
         self._happenings = happenings
@@ -98,7 +98,7 @@ class Application:
         self._files = files
         self._emit = emit
         self._load_metrics = load_metrics
-        self._expose: Callable[[Measures], Exposition] | None = None
+        self._expose: Callable[[Measures], MetricsText] | None = None
         gets: dict[str, Handler] = {
             "/introspect": self._introspect,
             "/introspect/{device}": self._introspect_device,
@@ -145,7 +145,7 @@ class Application:
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         names = ("host", "origin", "sec-fetch-site", "sec-fetch-mode", "authorization")
-        refused = self._rules.refusal(Head(scope["method"], scope["path"], *map(headers.get, names)))
+        refused = self._rules.refusal(RequestHead(scope["method"], scope["path"], *map(headers.get, names)))
         try:
             if _head_size(scope) > LARGEST_HEAD:
                 raise HTTPException(431, f"path and headers may have {LARGEST_HEAD} bytes")
@@ -168,20 +168,20 @@ class Application:
 
     # Documents
 
-    async def _introspect(self, request: Request) -> Made | Stream | Response:
+    async def _introspect(self, request: Request) -> SlicedResponse | HappeningsStream | Response:
         return self._described(_query(request))
 
-    async def _introspect_device(self, request: Request) -> Made | Stream | Response:
+    async def _introspect_device(self, request: Request) -> SlicedResponse | HappeningsStream | Response:
         sections = ["devices", "jobs", "recent"]
         return self._described({"sections": sections, **_query(request), "devices": [request.path_params["device"]]})
 
-    async def _trace(self, request: Request) -> Made | Stream | Response:
+    async def _trace(self, request: Request) -> SlicedResponse | HappeningsStream | Response:
         return self._described({**_query(request), "sections": ["trace"]})
 
-    async def _ledger(self, request: Request) -> Made | Stream | Response:
+    async def _ledger(self, request: Request) -> SlicedResponse | HappeningsStream | Response:
         return self._described({**_query(request), "sections": ["ledger"]})
 
-    async def _why(self, request: Request) -> Made | Stream | Response:
+    async def _why(self, request: Request) -> SlicedResponse | HappeningsStream | Response:
         device, whole = request.path_params["device"], Whole()
         for _ in self._service.describe(
             self._service.understood({"sections": [*SECTIONS, "fields"], "devices": [device]}), whole
@@ -189,19 +189,19 @@ class Application:
             pass  # one device is one slice
         return _json(why(device, json.loads(b"".join(whole.end()))))
 
-    def _described(self, wanted: dict[str, Json]) -> Made:
+    def _described(self, wanted: dict[str, Json]) -> SlicedResponse:
         understood = self._service.understood(wanted)
         whole = Whole()
         return self._made(whole, self._service.describe(understood, whole))
 
-    async def _registry(self, request: Request) -> Made | Stream | Response:
+    async def _registry(self, request: Request) -> SlicedResponse | HappeningsStream | Response:
         self._service.admit(large=self._service.is_large)
         whole = Whole()
         for section, value in self._service.registry.head().items():
             whole.value(section, value)
         return self._made(whole, self._service.registry.list_all(whole))
 
-    async def _metrics(self, request: Request) -> Made | Stream | Response:
+    async def _metrics(self, request: Request) -> SlicedResponse | HappeningsStream | Response:
         if self._expose is None:  # few apps are scraped, and the import takes memory and time
             try:
                 self._expose = await asyncio.get_running_loop().run_in_executor(None, self._load_metrics)
@@ -212,39 +212,39 @@ class Application:
         exposition = self._expose(self._service.measures())
         return self._made(exposition, exposition.write(), METRICS)
 
-    def _made(self, text: Text, work: Work, media_type: str = JSON) -> Made:
-        return Made(self._service, self._slices, text, work, media_type)
+    def _made(self, text: SlicedText, work: Work, media_type: str = JSON) -> SlicedResponse:
+        return SlicedResponse(self._service, self._slices, text, work, media_type)
 
-    async def _alive(self, request: Request) -> Made | Stream | Response:
+    async def _alive(self, request: Request) -> SlicedResponse | HappeningsStream | Response:
         return _json({"status": "pass"})
 
-    async def _ready(self, request: Request) -> Made | Stream | Response:
+    async def _ready(self, request: Request) -> SlicedResponse | HappeningsStream | Response:
         ready = self._service.ready
         return _json({"status": "pass" if ready else "fail"}, 200 if ready else 503)
 
-    async def _health(self, request: Request) -> Made | Stream | Response:
+    async def _health(self, request: Request) -> SlicedResponse | HappeningsStream | Response:
         health = self._service.health()
         return _json(health, 503 if health["status"] == "fail" else 200, HEALTH)
 
-    async def _file(self, request: Request) -> Made | Stream | Response:
+    async def _file(self, request: Request) -> SlicedResponse | HappeningsStream | Response:
         file = self._files[request.scope["path"]]
         headers = {"cache-control": "no-cache", "etag": file.tag}
         if file.tag in (request.headers.get("if-none-match", "")):
             return Response(status_code=304, headers=headers)
         return Response(file.content, media_type=file.media_type, headers=headers)
 
-    async def _events(self, request: Request) -> Made | Stream | Response:
+    async def _events(self, request: Request) -> SlicedResponse | HappeningsStream | Response:
         if request.method == "HEAD":  # a stream would keep the connection, with nothing to send
             return Response(media_type="text/event-stream", headers={"cache-control": "no-store"})
         if self._happenings.watchers >= MOST_WATCHERS:
             raise Busy(f"{MOST_WATCHERS} streams are open already")
         last = request.headers.get("last-event-id")
         after = None if last is None else int(last) if last.isdecimal() and len(last) < 20 else -1
-        return Stream(self._happenings.watch(after), lambda: encode(self._service.beat()))
+        return HappeningsStream(self._happenings.watch(after), lambda: encode(self._service.beat()))
 
     # Requests about a device
 
-    async def _device(self, request: Request) -> Made | Stream | Response:
+    async def _device(self, request: Request) -> SlicedResponse | HappeningsStream | Response:
         body = await _body(request)
         device, action = request.path_params["device"], request.scope["path"].rsplit("/", 1)[-1]
         by = sender_of(body, f"somebody at {request.client.host if request.client else 'HTTP'}")
@@ -255,9 +255,9 @@ class Application:
         return _json(self._service.circuit(device, action, by))
 
     async def _poll(self, device: str) -> Response:
-        answer: asyncio.Future[Polled] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[PollResult] = asyncio.get_running_loop().create_future()
 
-        def polled(result: Polled) -> None:
+        def polled(result: PollResult) -> None:
             if not answer.done():
                 answer.set_result(result)
 

@@ -54,7 +54,7 @@ class DeliveryTerms(TypedDict):
     """How long a reading at the history topic is wanted; None without such a topic."""
 
 
-class Life(Counters):
+class LifeCounters(Counters):
     """The counters of a device over all lives of the app."""
 
     since: str
@@ -124,7 +124,7 @@ class Verdict(TypedDict):
     """One thing to do."""
 
 
-class Compared(TypedDict):
+class ComparedField(TypedDict):
     """One field as the publish rule compared it; null where a reading lacks it."""
 
     published: Json
@@ -138,7 +138,7 @@ class Published(TypedDict):
     """When the reading that was published last was taken."""
     suppressed: int
     """Readings since then that the publish rule did not publish."""
-    compared: NotRequired[dict[str, Compared]]
+    compared: NotRequired[dict[str, ComparedField]]
     """If the publish rule did not publish the last reading: at most 20 of its fields."""
 
 
@@ -276,7 +276,7 @@ class Runtime(Counted):
     poll_under_way: PollUnderWay | None
     """Present only while the poll retries."""
     counters: Counters
-    life: NotRequired[Life]
+    life: NotRequired[LifeCounters]
     """Present only with ``keep_state=True``."""
     held: bool
     """Whether the device is not polled until somebody releases it."""
@@ -331,7 +331,7 @@ class AppSection(TypedDict):
     """The nodes that share the app, this one included. Only of an app that several share."""
 
 
-class TraceRow(TypedDict):
+class TraceEntry(TypedDict):
     """One row of the trace; see `leadsman.monitoring.trace.TraceRow`."""
 
     number: int
@@ -399,7 +399,7 @@ class Introspection(TypedDict, total=False):
     adapters: list[AdapterSection]
     devices: dict[str, DeviceSection]
     jobs: dict[str, DeviceSection]
-    trace: list[TraceRow]
+    trace: list[TraceEntry]
     """Present only if the request names this section."""
     words: dict[str, list[str]]
     """What the registrations of a device do, in plain English. Present only if the request names this section."""
@@ -440,7 +440,7 @@ class RegistryHead(TypedDict):
     """The name of the root device, whose topics have no level for the device. Present only if there is one."""
 
 
-class Registry(RegistryHead):
+class RegistryDocument(RegistryHead):
     """The message at ``{prefix}/registry``, for tools that search for apps. The devices of a large app are on several
     pages; page 2 is at ``{prefix}/registry/2``."""
 
@@ -640,7 +640,7 @@ class HealthDocument(TypedDict):
     """By component and measurement, such as ``boiler:status``. The devices that are well are left out."""
 
 
-class Probe(TypedDict):
+class ProbeAnswer(TypedDict):
     """The answer to a probe of a supervisor, such as a container runtime."""
 
     status: Literal["pass", "fail"]

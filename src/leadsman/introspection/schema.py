@@ -43,9 +43,9 @@ def schemas(
     """
     found: Schema = {
         topics.status: schema_of(reports.Status),
-        topics.error: schema_of(reports.Fault),
-        topics.registry: schema_of(document.Registry),
-        f"{topics.registry}/+": schema_of(document.Registry),
+        topics.error: schema_of(reports.FaultMessage),
+        topics.registry: schema_of(document.RegistryDocument),
+        f"{topics.registry}/+": schema_of(document.RegistryDocument),
         topics.introspect: schema_of(document.Request) | {"direction": "in"},
         f"{topics.introspect}/response": schema_of(document.Answer)
         | {"description": "Its data is described by #introspection."},
@@ -64,7 +64,7 @@ def schemas(
                 found[topics.history(name)] = found[topics.state(name)]
             found[topics.availability(name)] = {"enum": ["online", "offline"]}
             found[topics.of(name, "health")] = schema_of(reports.DeviceHealth)
-            error, where = schema_of(reports.DeviceError), topics.device_error(name)
+            error, where = schema_of(reports.OutageMessage), topics.device_error(name)
             found[where] = {"anyOf": [found[where], error]} if where in found else error  # the root device
             found[topics.of(name, "ledger")] = schema_of(DeviceLedger)
             found[topics.of(name, "circuit/set")] = schema_of(document.CircuitRequest) | {"direction": "in"}

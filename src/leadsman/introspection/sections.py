@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from leadsman.introspection.document import (
         AdapterSection,
         AppSection,
-        Compared,
+        ComparedField,
         DeviceOutbox,
         FieldTerms,
         MqttSection,
@@ -69,7 +69,7 @@ def published(publication: Publication) -> "Published":
     return found
 
 
-def compared(before: Mapping[str, Json], after: Mapping[str, Json]) -> "dict[str, Compared]":
+def compared(before: Mapping[str, Json], after: Mapping[str, Json]) -> "dict[str, ComparedField]":
     """The numbers, texts and other values of two readings that a publish rule compared, at most `MOST_COMPARED`. Names
     of nested fields have dots. Fields that differ come first."""
     old, new = dict(_fields(before, "")), dict(_fields(after, ""))

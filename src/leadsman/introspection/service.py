@@ -17,7 +17,7 @@ from leadsman.events import CircuitRequested, DeviceHeld
 from leadsman.introspection.measures import Measures
 from leadsman.introspection.pages import Document
 from leadsman.introspection.registrations import Registrations
-from leadsman.introspection.registry import LIST_SLICE, About, Registry
+from leadsman.introspection.registry import LIST_SLICE, About, DeviceRegistry
 from leadsman.introspection.requests import Query, hint, understood
 from leadsman.introspection.sections import Parts, Sections
 from leadsman.loop.clock import Clock, rfc3339
@@ -110,7 +110,7 @@ MOST_UNDER_WAY = 64
 """Answers of any size that are made and sent at the same time."""
 
 
-class Polled(NamedTuple):
+class PollResult(NamedTuple):
     """The result of a requested poll: the fields of the reading, or the reason why there is none. Both are None if
     there was nothing to publish."""
 
@@ -133,7 +133,7 @@ class Service:
         self,
         about: About,
         registrations: Registrations,
-        registry: Registry,
+        registry: DeviceRegistry,
         parts: Parts,
         environment: Environment,
     ) -> None:
@@ -279,7 +279,7 @@ class Service:
 
     # Requests about a device
 
-    def poll(self, device: str, answer: Callable[[Polled], None]) -> None:
+    def poll(self, device: str, answer: Callable[[PollResult], None]) -> None:
         """Poll a device now, and call `answer` with the result.
 
         Raises:
@@ -337,7 +337,7 @@ class Service:
         return runner
 
 
-def _polled(result: Reading | BaseException | None) -> Polled:
+def _polled(result: Reading | BaseException | None) -> PollResult:
     if isinstance(result, BaseException):
-        return Polled(None, explained(result))
-    return Polled(None if result is None else result.fields, None)
+        return PollResult(None, explained(result))
+    return PollResult(None if result is None else result.fields, None)

@@ -157,7 +157,7 @@ class Status(Constants):
     """How many nodes share the app, by what they are, such as ``standby``. Only of an app that several share."""
 
 
-class DeviceError(TypedDict):
+class OutageMessage(TypedDict):
     """The message at ``{prefix}/{device}/error`` about an outage."""
 
     event: Literal["onset", "reminder", "recovered"]
@@ -173,7 +173,7 @@ class DeviceError(TypedDict):
     """Seconds until the poll under way calls again."""
 
 
-class Fault(TypedDict):
+class FaultMessage(TypedDict):
     """The message at ``{prefix}/error``: a fault of the app itself."""
 
     event: Literal["fault"]

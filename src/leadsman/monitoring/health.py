@@ -38,7 +38,7 @@ from leadsman.events import (
     ReadingTaken,
     failing_early,
 )
-from leadsman.monitoring.totals import Life, Totals
+from leadsman.monitoring.totals import EarlierLives, Totals
 from leadsman.text import describe
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Trouble(NamedTuple):
     """Why the device has said goodbye; None if it has not, or was read since."""
 
 
-class Counters(NamedTuple):
+class FailureCounts(NamedTuple):
     """What was counted since the start, besides successes. All entities that never failed share one value."""
 
     missed: int = 0
@@ -112,7 +112,7 @@ class Counters(NamedTuple):
     """Polls that ended with a pause that the device asked for."""
 
 
-NO_TROUBLE, NO_COUNTERS = Trouble(), Counters()
+NO_TROUBLE, NO_COUNTERS = Trouble(), FailureCounts()
 
 
 class Health:
@@ -164,7 +164,7 @@ class Health:
         self.held = False
         """Whether the handler is held: not polled until it is released."""
         self.counters = NO_COUNTERS
-        self.life: Life | None = None
+        self.life: EarlierLives | None = None
         """What was counted before this start; None where the state is not kept."""
 
     @property

@@ -17,7 +17,7 @@ from leadsman.loop.slices import Slices
 from leadsman.monitoring.availability import Availability
 from leadsman.monitoring.condition import describe, time_of
 from leadsman.monitoring.health import NO_TROUBLE, OK, STARTING, Health
-from leadsman.monitoring.statuses import Change, Statuses
+from leadsman.monitoring.statuses import StatusChange, Statuses
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import OnDisk, Outbox
@@ -259,7 +259,7 @@ class Heartbeat:
             "next_poll_at": time_of(next_poll),
         }
 
-    def _notice_change(self, change: Change) -> None:
+    def _notice_change(self, change: StatusChange) -> None:
         self._changed.set()
         if change.online is not None:
             self._availability.say(change.entity)

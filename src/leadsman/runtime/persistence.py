@@ -31,12 +31,12 @@ from leadsman.events import (
     PollFailed,
     ReadingTaken,
 )
-from leadsman.ledger.saved import Row
+from leadsman.ledger.saved import LedgerRow
 from leadsman.loop.threads import Worker
 from leadsman.monitoring.health import Health, HealthRecords, Trouble
 from leadsman.monitoring.outage import Outage
 from leadsman.monitoring.outage_reports import OutageReporter
-from leadsman.monitoring.totals import Life, life_of
+from leadsman.monitoring.totals import EarlierLives, life_of
 from leadsman.monitoring.trace import Trace, TraceRow
 from leadsman.mqtt.answers import Json
 from leadsman.resilience.environment import Environment
@@ -84,7 +84,7 @@ class Known(NamedTuple):
     life: Json
     """The counters over all lives, not checked; None if there are none. See `Known.counters`."""
 
-    def counters(self) -> Life | None:
+    def counters(self) -> EarlierLives | None:
         """The counters, if there are some. Raises `LookupError`, `TypeError` or `ValueError` if they are invalid."""
         return None if self.life is None else life_of(self.life)
 
@@ -234,7 +234,7 @@ class ResilienceStore:
         if self._shared is not None:
             found = self._shared.newest(found, wall)
         for name in self._readers:
-            records.restore(name, life=Life(wall))
+            records.restore(name, life=EarlierLives(wall))
         for name, saved in found.items():
             if name in self._readers or self._rejoined(name, saved):
                 pending[name] = self._continued(name, saved, self._file.path, records, outages)
@@ -276,7 +276,7 @@ class ResilienceStore:
             return False
         silence = 0.0 if known.success is None else max(0.0, known.wall - known.success)
         if self.rejoin(name, found_by, silence):
-            self._records[name].life = Life(self._environment.clock.wall())
+            self._records[name].life = EarlierLives(self._environment.clock.wall())
             return True
         self.forget(name)
         return False
@@ -284,7 +284,7 @@ class ResilienceStore:
     def add(self, name: str) -> None:
         """Remember a device that joins."""
         self._gone.discard(name)
-        self._records[name].life = Life(self._environment.clock.wall())
+        self._records[name].life = EarlierLives(self._environment.clock.wall())
         self._change(name)
 
     def forget(self, name: str) -> None:
@@ -309,12 +309,12 @@ class ResilienceStore:
         if self._shared is not None:
             self._shared.flush()
 
-    def restore_ledgers(self, restore: Callable[[str, Sequence[Row]], None]) -> None:
+    def restore_ledgers(self, restore: Callable[[str, Sequence[LedgerRow]], None]) -> None:
         """Hand over the ledgers that the file holds; after `restore`. One that is damaged is left out."""
         found, self._found_ledgers = self._found_ledgers, {}
         for name, saved in found.items():
             try:
-                restore(name, [Row(key, json.loads(str(document))) for key, document in saved])
+                restore(name, [LedgerRow(key, json.loads(str(document))) for key, document in saved])
             except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
                 logger.warning(
                     "%s: its ledger in %s is damaged (%s); a new one is begun",
@@ -324,7 +324,7 @@ class ResilienceStore:
                     extra=log_fields("state damaged", name, error_type=type(error).__name__),
                 )
 
-    def keep_ledger(self, name: str, rows: Iterable[Row]) -> None:
+    def keep_ledger(self, name: str, rows: Iterable[LedgerRow]) -> None:
         """Write these rows of a ledger with what is written next."""
         self._ledgers.update(((name, row.key), json.dumps(row.document)) for row in rows)
         self._arm(self._pace.due(self._environment.clock.monotonic(), urgent=False))
@@ -359,7 +359,7 @@ class ResilienceStore:
     ) -> float:
         reader = self._readers[name]
         try:
-            records.restore(name, life=known.counters() or Life(self._environment.clock.wall()))
+            records.restore(name, life=known.counters() or EarlierLives(self._environment.clock.wall()))
         except (LookupError, TypeError, ValueError) as error:
             logger.warning(
                 "%s: its counters in %s cannot be read (%s); they begin again",
