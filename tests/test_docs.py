@@ -17,8 +17,8 @@ import pytest
 import yaml
 
 from leadsman import App
-from leadsman.introspection.document import StatusWord
 from leadsman.loop.clock import rfc3339
+from leadsman.monitoring.document import StatusWord
 from leadsman.mqtt.connection import Received
 from leadsman.settings.sources import Where
 from leadsman.testing import Harness

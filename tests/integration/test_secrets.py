@@ -26,7 +26,7 @@ import leadsman
 from leadsman import App, Broker, CircuitBreaker, RetryRequested
 from leadsman.adapters.caldav import CalDav
 from leadsman.errors import ConnectionRefused, InvalidType, InvalidValue, LeadsmanError
-from leadsman.monitoring.log_format import Journal, Json, Text
+from leadsman.monitoring.log_format import Journal, Json, TextFormatter
 from leadsman.nodes.lease.engines import store_at
 from leadsman.nodes.lease.lease import Member, Terms
 from leadsman.settings.sources import Where
@@ -115,7 +115,7 @@ def logs():
     """The log, in each format."""
     streams = []
     logger = logging.getLogger("leadsman")
-    for formatter in (Text(colour=False), Json(), Journal()):
+    for formatter in (TextFormatter(colour=False), Json(), Journal()):
         handler = logging.StreamHandler(io.StringIO())
         handler.setFormatter(formatter)
         logger.addHandler(handler)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import leadsman.text
 import leadsman.text.redaction
-from leadsman.monitoring.log_format import Text
+from leadsman.monitoring.log_format import TextFormatter
 from leadsman.text import LONGEST, clean, describe, log_fields, masked
 from leadsman.text.redaction import LONGEST_LINE, Secret
 
@@ -190,7 +190,7 @@ def test_a_key_is_hidden_over_all_lines_of_a_record():
     key = "\n".join(["-----BEGIN EC PRIVATE KEY-----", "hunter2", "hunter3", "-----END EC PRIVATE KEY-----"])
     record = logging.LogRecord("leadsman", logging.ERROR, "", 0, f"cannot load\n{key}\nfrom x\n{key}", (), None)
 
-    shown = Text(colour=False).format(record)
+    shown = TextFormatter(colour=False).format(record)
 
     assert "hunter" not in shown
     assert shown.count("-----BEGIN EC PRIVATE KEY-----***-----END EC PRIVATE KEY-----") == 2

@@ -7,7 +7,7 @@ same broker, which sends nothing. If it is lost alone, its will was a mistake, a
 import asyncio
 import logging
 
-from leadsman.discovery.description import PropertyTopics, Retained
+from leadsman.discovery.description import PropertyTopics, RetainedMessage
 from leadsman.errors import BrokerError
 from leadsman.events import Event, LinkUp
 from leadsman.mqtt.broker import Broker
@@ -109,7 +109,7 @@ class LastWill:
         packet = Connect(self._client_id, self._link.session.protocol, will.topic, will.payload)
         return await self._link.connect_beside(packet, self)
 
-    def _put(self, message: Retained) -> None:
+    def _put(self, message: RetainedMessage) -> None:
         self._link.put(Message(message.topic, message.payload, qos=1, retain=True, latest=True))
 
     def _warn(self, error: BrokerError) -> None:

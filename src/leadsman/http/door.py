@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from leadsman.errors import EndpointError
 from leadsman.events import AppFault
-from leadsman.http.rules import Rules
+from leadsman.http.rules import AccessRules
 from leadsman.introspection.happenings import Happenings
 from leadsman.introspection.service import Service
 from leadsman.loop.slices import Slices
@@ -141,7 +141,7 @@ class HttpDoor:
         from leadsman.http.server import serve
 
         files = routes.static_files([*(HERE / "page").iterdir(), HERE / "openapi.json"])
-        rules = Rules(self._endpoint, _machine(), {*files, "/livez", "/readyz"} - {"/openapi.json"})
+        rules = AccessRules(self._endpoint, _machine(), {*files, "/livez", "/readyz"} - {"/openapi.json"})
         application = routes.Application(
             self._service, self._happenings, self._slices, rules, files, self._emit, _load_metrics
         )

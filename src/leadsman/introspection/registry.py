@@ -45,7 +45,7 @@ def app_section(about: About) -> "AppSection":
     return section
 
 
-class Registry:
+class DeviceRegistry:
     """The devices that an app offers, with their topics.
 
     Args:

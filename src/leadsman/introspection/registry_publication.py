@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from leadsman.introspection.ownership import in_order
 from leadsman.introspection.pages import Pages, around, page_size
-from leadsman.introspection.registry import LIST_SLICE, Registry
+from leadsman.introspection.registry import LIST_SLICE, DeviceRegistry
 from leadsman.introspection.retained import (
     APP,
     FIRST_AHEAD,
@@ -98,7 +98,7 @@ class RegistryPublication:
     """
 
     def __init__(
-        self, registry: Registry, topics: Topics, link: Link, clock: Clock, others: OtherTopics, kept: Kept | None
+        self, registry: DeviceRegistry, topics: Topics, link: Link, clock: Clock, others: OtherTopics, kept: Kept | None
     ) -> None:
         self._registry = registry
         self._topics = topics

@@ -9,7 +9,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from leadsman._version import __version__
-from leadsman.introspection.situation import Retained as Retained
+from leadsman.introspection.situation import RetainedDocuments as Retained
 from leadsman.introspection.situation import Situation, span, value, when
 from leadsman.introspection.values import describe
 from leadsman.monitoring.health import GOODBYE
@@ -17,7 +17,8 @@ from leadsman.mqtt.answers import Json
 from leadsman.text import clean, counted, nearest
 
 if TYPE_CHECKING:
-    from leadsman.introspection.document import Commands, Compared, Introspection, Link, Verdict
+    from leadsman.introspection.document import ComparedField, Introspection, Link, Verdict
+    from leadsman.runtime.document import Commands
 
 _SHORT = 9
 """Characters from which on a number is shown with six digits."""
@@ -184,7 +185,7 @@ def _history(s: Situation) -> list[str]:
     return [f"every reading goes to {s.prefix}/{s.name}/history too, which retains nothing"]
 
 
-def _comparison(name: str, both: "Compared", terms: Mapping[str, Json]) -> str:
+def _comparison(name: str, both: "ComparedField", terms: Mapping[str, Json]) -> str:
     published, read = both["published"], both["read"]
     numbers = [each for each in (published, read) if isinstance(each, int | float) and not isinstance(each, bool)]
     if len(numbers) < 2:

@@ -76,7 +76,7 @@ class _Silence:
         """When the last reading was taken, monotonic seconds; infinity before the first."""
 
 
-class Entry(NamedTuple):
+class LedgerEntry(NamedTuple):
     """The ledger of a device or a side job."""
 
     ledger: Ledger
@@ -99,9 +99,9 @@ class Ledgers:
         """Called when a gap ends."""
         self._topics = topics
         self._clock = clock
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, LedgerEntry] = {}
         self._schedules: dict[Schedule, Schedule] = {}  # one object for all devices with the same schedule
-        self._quiet: dict[str, Entry] = {}  # those of which the next reading may end a gap
+        self._quiet: dict[str, LedgerEntry] = {}  # those of which the next reading may end a gap
         self._disabled: dict[str, Now] = {}
         self._first = self.now()
         self._on_news = self._notice  # one bound method for all devices
@@ -122,7 +122,7 @@ class Ledgers:
         """
         ledger = Ledger(self._clock.uptime(), poll, self._on_news)
         schedule = self._schedules.setdefault(schedule, schedule)
-        entry = self._entries[name] = Entry(ledger, schedule, job, _Silence(silence) if poll is None else None)
+        entry = self._entries[name] = LedgerEntry(ledger, schedule, job, _Silence(silence) if poll is None else None)
         if entry.silence is not None:
             self._quiet[name] = entry
         return ledger
@@ -144,7 +144,7 @@ class Ledgers:
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
 
-    def __getitem__(self, name: str) -> Entry:
+    def __getitem__(self, name: str) -> LedgerEntry:
         """The ledger of a device, with the slots until now of one that is not enabled.
 
         Raises:
@@ -236,7 +236,7 @@ class Ledgers:
         if entry is not None and event.topic.endswith(("/state", "/history")):
             entry.ledger.explain(event.reason)
 
-    def _quiet_entry(self, name: str) -> Entry | None:
+    def _quiet_entry(self, name: str) -> LedgerEntry | None:
         """What is kept of a device that gave no reading; None if it has no ledger."""
         entry = self._entries.get(name)
         if entry is not None:

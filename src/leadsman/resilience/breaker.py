@@ -24,7 +24,7 @@ import math
 from collections.abc import Callable
 from datetime import timedelta
 from enum import Enum
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.loop.durations import Duration, positive_seconds, seconds
@@ -190,7 +190,9 @@ class Disabled(NamedTuple):
 
 Circuit = Closed | Open | HalfOpen | Isolated | Disabled
 CLOSED = Closed()
-_NAMES: dict[type, str] = {
+CircuitWord = Literal["closed", "open", "half_open", "isolated", "disabled"]
+"""The state of a circuit; the last two are the work of a person."""
+_NAMES: dict[type, CircuitWord] = {
     Closed: "closed",
     Open: "open",
     HalfOpen: "half_open",
@@ -199,7 +201,7 @@ _NAMES: dict[type, str] = {
 }
 
 
-def name_of(circuit: Circuit) -> str:
+def name_of(circuit: Circuit) -> CircuitWord:
     """``closed``, ``open``, ``half_open``, ``isolated`` or ``disabled``, as the heartbeat and the logs say it."""
     return _NAMES[type(circuit)]
 

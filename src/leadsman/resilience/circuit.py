@@ -21,6 +21,7 @@ from leadsman.resilience.breaker import (
     CLOSED,
     Circuit,
     CircuitBreaker,
+    CircuitWord,
     Closed,
     CycleOutcome,
     Disabled,
@@ -77,7 +78,7 @@ class CircuitGuard:
             shared.members.append(self)
 
     @property
-    def name(self) -> str:
+    def name(self) -> CircuitWord:
         """``closed``, ``open``, ``half_open``, ``isolated`` or ``disabled``."""
         return breaker.name_of(self.state)
 

@@ -9,7 +9,7 @@ from leadsman.event_bus import EventBus
 from leadsman.loop.clock import Clock
 from leadsman.loop.timers import Timers
 from leadsman.resilience.algebra import Policy
-from leadsman.resilience.breaker import CircuitBreaker
+from leadsman.resilience.breaker import CircuitBreaker, CircuitWord
 from leadsman.resilience.failure import Property
 from leadsman.resilience.overrides import PolicyOverride
 from leadsman.resilience.policy import ONCE
@@ -61,7 +61,7 @@ class Caller(Abandons, Protocol):
 class Snapshot(NamedTuple):
     """The state of an execution, for reports. Times are monotonic seconds."""
 
-    circuit: str
+    circuit: CircuitWord
     """The circuit's name, from `leadsman.resilience.breaker.name_of`."""
     failures: int
     """Failed cycles in a row, as the breaker counts them."""

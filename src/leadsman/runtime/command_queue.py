@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadsman.errors import Abandoned, Busy, DeviceUnavailable, PayloadError
 from leadsman.events import AppFault, CommandDone
@@ -18,7 +18,7 @@ from leadsman.mqtt.answers import EXPIRY, Json, answer_to, document
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import encode
-from leadsman.readings.reading import JsonObject, Reading, reading_of
+from leadsman.readings.reading import Reading, reading_of
 from leadsman.registration.command import Command
 from leadsman.registration.injection import bound
 from leadsman.resilience.environment import NO_GUARDS, Snapshot
@@ -28,6 +28,9 @@ from leadsman.runtime.calls import PlainCall, SharedResources
 from leadsman.runtime.publisher import PublisherContext, StatePublisher
 from leadsman.text import clean, describe, explained, log_fields
 from leadsman.text.log_lines import left_out_before, others
+
+if TYPE_CHECKING:
+    from leadsman.runtime.document import Counted
 
 logger = logging.getLogger("leadsman")
 
@@ -220,7 +223,7 @@ class CommandQueue:
         """See `Runner`. Commands have no schedule, no circuit and no retries."""
         return NO_GUARDS._replace(attempts=min(1, self.failed)), None
 
-    def counters(self) -> JsonObject:
+    def counters(self) -> "Counted":
         """See `Runner`."""
         return {
             "commands": {

@@ -13,13 +13,12 @@ import math
 import threading
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from types import GenericAlias
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from leadsman.errors import ConfigurationError, InvalidValue
 from leadsman.loop.durations import human
 from leadsman.loop.timers import Timers
 from leadsman.mqtt.topics import check_name, escaped_name
-from leadsman.readings.reading import JsonObject
 from leadsman.registration.finds import Finds
 from leadsman.registration.injection import Handler, name_of
 from leadsman.registration.result import result_validator
@@ -30,6 +29,9 @@ from leadsman.resilience.environment import GuardSpec
 from leadsman.resilience.policy import from_options
 from leadsman.runtime.sources import SourceRunner
 from leadsman.text import clean, counted, log_fields
+
+if TYPE_CHECKING:
+    from leadsman.runtime.document import Counted
 
 LOOK = 60.0
 """Seconds between two looks for devices to forget."""
@@ -398,7 +400,7 @@ class FoundDevices:
             if self._runners.pop(name, None) is not None:
                 self._host.lose(name)
 
-    def counters(self, finder: str) -> JsonObject:
+    def counters(self, finder: str) -> "Counted":
         """What is counted of a handler that finds devices; empty for another one."""
         family = self._families.get(finder)
         return {} if family is None else {"found": len(family.names), "refused": family.refused}

@@ -37,7 +37,7 @@ from leadsman.loop.threads import Worker
 from leadsman.monitoring.health import Health, HealthRecords, Trouble
 from leadsman.monitoring.outage import Outage
 from leadsman.monitoring.outage_reports import OutageReporter
-from leadsman.monitoring.totals import Life, life_of
+from leadsman.monitoring.totals import EarlierLives, life_of
 from leadsman.monitoring.trace import Trace, TraceRow
 from leadsman.mqtt.answers import Json
 from leadsman.resilience.environment import Environment
@@ -95,7 +95,11 @@ class Known(NamedTuple):
     held: bool
     outage: SavedOutage | None
     life: Json
-    """The counters over all lives, not checked; None if there are none."""
+    """The counters over all lives, not checked; None if there are none. See `Known.counters`."""
+
+    def counters(self) -> EarlierLives | None:
+        """The counters, if there are some. Raises `LookupError`, `TypeError` or `ValueError` if they are invalid."""
+        return None if self.life is None else life_of(self.life)
 
 
 UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
@@ -244,7 +248,7 @@ class ResilienceStore:
         if self._shared is not None:
             found = self._shared.newest(found, wall)
         for name in self._readers:
-            records.restore(name, life=Life(wall))
+            records.restore(name, life=EarlierLives(wall))
         for name, saved in found.items():
             if name in self._readers or self._rejoined(name, saved):
                 pending[name] = self._continued(name, saved, self._file.path, records, outages)
@@ -281,7 +285,7 @@ class ResilienceStore:
             return False
         silence = 0.0 if known.success is None else max(0.0, known.wall - known.success)
         if self.rejoin(name, known.found_by, silence):
-            self._records[name].life = Life(self._environment.clock.wall())
+            self._records[name].life = EarlierLives(self._environment.clock.wall())
             return True
         self.forget(name)
         return False
@@ -289,7 +293,7 @@ class ResilienceStore:
     def add(self, name: str) -> None:
         """Remember a device that joins."""
         self._gone.discard(name)
-        self._records[name].life = Life(self._environment.clock.wall())
+        self._records[name].life = EarlierLives(self._environment.clock.wall())
         self._change(name)
 
     def forget(self, name: str) -> None:
@@ -359,7 +363,7 @@ class ResilienceStore:
             life = None if known.life is None else life_of(known.life)
         except (LookupError, TypeError, ValueError) as error:
             _warn("%s: its counters in %s cannot be read (%s); they begin again", name, self._file.path, error)
-        records.restore(name, life=life or Life(clock.wall()))
+        records.restore(name, life=life or EarlierLives(clock.wall()))
         pending = reader.execution.restore(known.execution, known.away)
         snapshot = reader.execution.snapshot()
         records.restore(name, circuit=snapshot.circuit)

@@ -12,7 +12,7 @@ Nothing that a handler raises ends another handler, the loop or the process.
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadsman.errors import Abandoned, DeviceUnavailable, PollRefused, ResultError
 from leadsman.events import (
@@ -29,7 +29,7 @@ from leadsman.events import (
 )
 from leadsman.loop.durations import human
 from leadsman.loop.tasks import begun, outcome, user_error
-from leadsman.readings.reading import JsonObject, Reading, reading_of
+from leadsman.readings.reading import Reading, reading_of
 from leadsman.registration.injection import bound
 from leadsman.registration.telemetry import Fallback, Telemetry, facts_of
 from leadsman.resilience import overrides
@@ -41,6 +41,9 @@ from leadsman.runtime.goodbye import Goodbye, say_goodbye
 from leadsman.runtime.poll_schedule import schedule_of
 from leadsman.runtime.publisher import PublisherContext, PublishQueue, StatePublisher, publisher_of
 from leadsman.runtime.runner import Answer
+
+if TYPE_CHECKING:
+    from leadsman.runtime.document import Counted
 
 MOST_REQUESTS = 16
 """Requests that may wait for one poll: a handler that hangs must not collect them without limit."""
@@ -438,7 +441,7 @@ class PollRunner:
         """See `Runner`."""
         return self.execution.context_attempts()
 
-    def counters(self) -> JsonObject:
+    def counters(self) -> "Counted":
         """See `Runner`: whether a poll runs. The others are in the health record."""
         return {"busy": True} if self.busy else {}
 

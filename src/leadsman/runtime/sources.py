@@ -10,6 +10,7 @@ A run without a reading counts as failed for the backoff and for the breaker. Ea
 import asyncio
 import math
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from leadsman.adapters.managed import adapter_names
 from leadsman.errors import Abandoned, DeviceTimeout, DeviceUnavailable, ResultError
@@ -17,7 +18,7 @@ from leadsman.events import PollFailed, PollSkipped, ReadingTaken
 from leadsman.loop.durations import human
 from leadsman.loop.tasks import Outcome, begin, end
 from leadsman.readings.buffer import waits
-from leadsman.readings.reading import JsonObject, reading_of
+from leadsman.readings.reading import reading_of
 from leadsman.registration.injection import bound
 from leadsman.registration.source import Source
 from leadsman.resilience import overrides
@@ -29,6 +30,9 @@ from leadsman.resilience.retry_loop import Execution
 from leadsman.runtime.calls import SharedResources
 from leadsman.runtime.goodbye import say_goodbye
 from leadsman.runtime.publisher import PublisherContext, publisher_of
+
+if TYPE_CHECKING:
+    from leadsman.runtime.document import Counted
 
 _AT_A_STRETCH = 50
 """Readings taken before the event loop gets a turn, so that a generator with a full buffer does not block it."""
@@ -84,7 +88,7 @@ class SourceRunner:
         """See `Runner`. A source has no schedule."""
         return self.execution.snapshot(), None
 
-    def counters(self) -> JsonObject:
+    def counters(self) -> "Counted":
         """See `Runner`."""
         return {"restarts": self.restarts} if self.source.found_by is None else {}
 

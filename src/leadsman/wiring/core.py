@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from leadsman.adapters.managed import declared_errors
-from leadsman.devices.home import Home, Registered, Surroundings
+from leadsman.devices.home import AppRegistrations, Home, Surroundings
 from leadsman.devices.roster import Departure, Device, Follower, Phase, Roster, forgetting
 from leadsman.event_bus import EventBus
 from leadsman.events import AppFault, StateFailed, StateWritten
@@ -37,7 +37,7 @@ from leadsman.wiring.plan import Plan
 
 if TYPE_CHECKING:
     from leadsman.discovery.registered import Described
-    from leadsman.introspection.registry import Registry
+    from leadsman.introspection.registry import DeviceRegistry
     from leadsman.introspection.request_queue import RequestQueue
     from leadsman.introspection.service import Service
     from leadsman.introspection.watching import Watching
@@ -102,7 +102,7 @@ class Answers(Protocol):
         ...
 
     @property
-    def registry(self) -> "Registry":
+    def registry(self) -> "DeviceRegistry":
         """The list of the devices, with their topics."""
         ...
 
@@ -197,7 +197,7 @@ class Core:
     @cached_property
     def surroundings(self) -> Surroundings:
         """What all homes of devices have in common."""
-        registered = Registered(self.plan.telemetries, self.plan.sources, self.plan.commands)
+        registered = AppRegistrations(self.plan.telemetries, self.plan.sources, self.plan.commands)
         return Surroundings(registered, self.shared, lambda: self.dispatcher, self._end_for)
 
     @cached_property

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.introspection.document import StatusWord
 from leadsman.loop.clock import rfc3339
+from leadsman.monitoring.document import StatusWord
 from leadsman.monitoring.health import WELL
 from leadsman.mqtt.connection import Received
 from leadsman.tools.cli import fleet as fleet_module

@@ -7,7 +7,7 @@ import random
 import secrets
 import socket
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.errors import BrokerError, NotListening
 from leadsman.loop.clock import Clock, rfc3339
@@ -51,6 +51,9 @@ from leadsman.nodes.standby.session import OwnedConnection, Relay
 from leadsman.text import clean, log_fields
 from leadsman.text.log_lines import left_out_before, others
 
+if TYPE_CHECKING:
+    from leadsman.monitoring.document import NodeSection
+
 SHORTEST_WAIT = 0.001
 """Seconds. The clock of the machine goes on while the host sleeps, that of the loop does not."""
 LONGEST_HOST = 40
@@ -83,6 +86,10 @@ class Ownership(NamedTuple):
     """When this node took over, RFC 3339."""
     takeovers: int
     """How often this process took over, this time included."""
+
+    def section(self) -> "NodeSection":
+        """It in a document."""
+        return {"name": clean(self.name), "token": self.token, "since": self.since, "takeovers": self.takeovers}
 
 
 class StandbyNode:

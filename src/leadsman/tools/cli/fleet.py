@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
-from leadsman.introspection.situation import Retained, when
+from leadsman.introspection.situation import RetainedDocuments, when
 from leadsman.introspection.values import describe
 from leadsman.introspection.why import OVERDUE, unanswered, why
 from leadsman.monitoring.health import WELL
@@ -259,7 +259,7 @@ class Fleet:
         app, key = self._apps[prefix], self._apps[prefix].key(device)
         value = app.values.get(key)
         payload, taken_at = (None, None) if value is None else (value.payload, value.taken_at)
-        retained = Retained(app.status, payload, app.availability.get(key), taken_at)
+        retained = RetainedDocuments(app.status, payload, app.availability.get(key), taken_at)
         if self._state(app, now) != "online":
             moment = datetime.fromtimestamp(now, UTC)
             return unanswered(device, prefix, retained, f"it was not asked at {prefix}/introspect", moment)

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from leadsman.introspection.document import (
         AdapterSection,
         AppSection,
-        Counters,
         DeliveryTerms,
         DeviceSection,
         FieldTerms,
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
         Registered,
         Runtime,
     )
+    from leadsman.monitoring.document import Counters
 
 
 def run(options: argparse.Namespace) -> int:

@@ -22,7 +22,7 @@ from leadsman.tools.cli.tables import filled, json_text, painted, say
 from leadsman.tools.cli.times import local, zone
 
 if TYPE_CHECKING:
-    from leadsman.introspection.document import Introspection, Request, TraceRow
+    from leadsman.introspection.document import Introspection, Request, TraceEntry
 
 FOLLOWING = 1.0
 """Seconds between two requests of ``--follow``."""
@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _rows_of_file(options: argparse.Namespace) -> list["TraceRow"]:
+def _rows_of_file(options: argparse.Namespace) -> list["TraceEntry"]:
     """The rows of a state file."""
     import sqlite3  # and all of it for this option alone
 
@@ -61,7 +61,7 @@ def _rows_of_file(options: argparse.Namespace) -> list["TraceRow"]:
     except (sqlite3.Error, OSError, ValueError) as error:
         raise LeadsmanError(f"{options.file} cannot be read: {describe(error)}") from None
     wanted = [row for row in rows if row["at"] >= since and row["handler"] in (options.device or [row["handler"]])]
-    return [cast("TraceRow", row | {"at": rfc3339(row["at"])}) for row in wanted]
+    return [cast("TraceEntry", row | {"at": rfc3339(row["at"])}) for row in wanted]
 
 
 class Printer:
@@ -78,7 +78,7 @@ class Printer:
         self._empty = True
         self._zone_said = False
 
-    def print(self, rows: Sequence["TraceRow"]) -> None:
+    def print(self, rows: Sequence["TraceEntry"]) -> None:
         """Print rows, one a line."""
         wanted = [row for row in rows if self._outage is None or row["outage_id"] == self._outage]
         if wanted and not self._zone_said and not self._as_json:
@@ -121,13 +121,13 @@ def follow(
         started, away = time.monotonic() - uptime, False
 
 
-def shown(row: "TraceRow") -> str:
+def shown(row: "TraceEntry") -> str:
     """One row for a person: a line, or several on a terminal that is too narrow, with its verdict in colour."""
     verdict = clean(_verdict(row))
     return filled(line_of(row), further="    ").replace(f"  {verdict}", f"  {painted(verdict, _colour(row))}", 1)
 
 
-def line_of(row: "TraceRow") -> str:
+def line_of(row: "TraceEntry") -> str:
     """One row in one line."""
     where = row["handler"]
     if row["attempt"] is not None and row["cycle"] is not None:
@@ -136,7 +136,7 @@ def line_of(row: "TraceRow") -> str:
     return clean(f"{local(row['at'], exact=True)}  {where}  {_verdict(row)}  {error}".rstrip())
 
 
-def _colour(row: "TraceRow") -> str | None:
+def _colour(row: "TraceEntry") -> str | None:
     if row["delay"] is not None:
         return YELLOW
     if row["error_type"] is not None or row["reason"] in ("held", "circuit open"):
@@ -144,7 +144,7 @@ def _colour(row: "TraceRow") -> str | None:
     return GREEN if row["reason"] in ("recovered", "released", "circuit closed") else None
 
 
-def _verdict(row: "TraceRow") -> str:
+def _verdict(row: "TraceEntry") -> str:
     reason = row["reason"]
     if row["delay"] is not None:
         delay = human(round(row["delay"], 1))

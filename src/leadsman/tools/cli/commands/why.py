@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from leadsman.errors import BrokerError, ConnectionRefused, SubscriptionRefused
 from leadsman.introspection.requests import SECTIONS
-from leadsman.introspection.situation import Retained
+from leadsman.introspection.situation import RetainedDocuments
 from leadsman.introspection.why import locked_out, refused, silent, unanswered, why
 from leadsman.mqtt.answers import object_in
 from leadsman.mqtt.broker import Brokers
@@ -221,11 +221,11 @@ def _row(verdict: "Verdict") -> tuple[str, ...]:
     return clean(verdict["device"]), verdict["link"], local(verdict["since"]), verdict.get("cause", verdict["summary"])
 
 
-def _retained(topics: Topics, device: str, seen: Mapping[str, Received]) -> Retained:
+def _retained(topics: Topics, device: str, seen: Mapping[str, Received]) -> RetainedDocuments:
     """What the broker retains of a device."""
     state, availability = seen.get(topics.state(device)), seen.get(topics.availability(device))
     status, lease = seen.get(topics.status), seen.get(topics.lease)
-    return Retained(
+    return RetainedDocuments(
         None if status is None else object_in(status.payload),
         None if state is None else state.payload.decode(errors="replace"),
         None if availability is None else availability.payload.decode(errors="replace"),
