@@ -73,7 +73,7 @@ def set_aside(path: Path) -> None:
     aside = next((name for name in names if not os.path.lexists(name)), names[-1])
     path.rename(aside)
     logger.warning(
-        "%s is not a file of ours; it is kept as %s, and a new one is begun",
+        "%s is not a file of leadsman; it is kept as %s, and a new one is begun",
         path,
         Path(aside).name,
         extra=log_fields("state damaged", file=str(path)),
@@ -158,7 +158,7 @@ def admit(database: sqlite3.Connection, statements: Iterable[str], largest: int)
         database.set_progress_handler(None, 0)
     strange = sorted(str(name) for _, name, _, _ in found - _made_by(tuple(statements)))
     if strange:
-        raise Damage(f"{strange[0]!r} in it is not ours")
+        raise Damage(f"it contains {strange[0]!r}, which leadsman did not make")
     return bool(found)
 
 

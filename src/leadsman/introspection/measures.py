@@ -49,7 +49,7 @@ SUCCESS = Family(
 WORKS = Family("leadsman_device_ok", "gauge", "1 while a device works, or waits on purpose; else 0.", ("handler",))
 CIRCUIT = Family("leadsman_breaker_state", "gauge", "1 for the state of the circuit, else 0.", ("handler", "state"))
 SLOTS = Family(
-    "leadsman_slots", "counter", "Times at which a device was due, by what became of them.", ("handler", "disposition")
+    "leadsman_slots", "counter", "Times at which a device was due, by their outcome.", ("handler", "disposition")
 )
 AVAILABILITY = Family(
     "leadsman_availability_ratio",
@@ -72,7 +72,7 @@ BREAKS = Family("leadsman_mqtt_breaks", "counter", "Connections that ended since
 REPLACED = Family("leadsman_mqtt_replacement", "gauge", "1 while another broker than the primary is used, else 0.")
 LAG = Family("leadsman_loop_lag_seconds", "gauge", "Largest delay of the event loop in the last ten seconds.")
 STARTED = Family("leadsman_start_time_seconds", "gauge", "When the app started, epoch seconds.")
-NODES = Family("leadsman_nodes", "gauge", "Nodes that share the app, by what they are.", ("state",))
+NODES = Family("leadsman_nodes", "gauge", "Nodes that share the app, by their state.", ("state",))
 BUILD = Family("leadsman_build_info", "gauge", "Always 1.", ("app", "version", "leadsman"))
 
 OF_DEVICES = (RUNS, RETRIES, MISSED, DURATION, SUCCESS, WORKS, CIRCUIT, SLOTS, AVAILABILITY)

@@ -122,7 +122,7 @@ def _switch(value: object) -> bool:
         return True
     if text in _FALSE:
         return False
-    raise InvalidValue(f"{value!r} is neither; write true or false")
+    raise InvalidValue(f"{value!r} is neither true nor false; write one of them")
 
 
 def _ttl(value: object) -> float:

@@ -23,7 +23,7 @@ COMMANDS = {
         "leadsman.cli.commands.doctor", "examine the broker and the machine of an app, and say what to mend"
     ),
     "inspect": Entry("leadsman.cli.commands.inspect", "show what an app registers, or the state of a running app"),
-    "trace": Entry("leadsman.cli.commands.trace", "show each failed call of a running app, and what was decided"),
+    "trace": Entry("leadsman.cli.commands.trace", "show each failed call of a running app, and the decision"),
     "why": Entry("leadsman.cli.commands.why", "say why a device is silent"),
     "watch": Entry("leadsman.cli.commands.watch", "watch the devices of one app or of many"),
     "gaps": Entry("leadsman.cli.commands.gaps", "show which readings of each device are missing, and why"),
@@ -31,7 +31,7 @@ COMMANDS = {
     "hold": Entry("leadsman.cli.commands.hold", "stop polling a device until somebody releases it"),
     "release": Entry("leadsman.cli.commands.release", "poll a held device again"),
     "circuit": Entry("leadsman.cli.commands.circuit", "isolate, close or disable the circuit of a device"),
-    "poll": Entry("leadsman.cli.commands.poll", "poll a device now, and print what it reads"),
+    "poll": Entry("leadsman.cli.commands.poll", "poll a device now, and print the reading"),
     "outbox": Entry(
         "leadsman.cli.commands.outbox", "show the readings that wait for the broker, and send refused ones again"
     ),
