@@ -62,8 +62,8 @@ class App(Registrar, Live):
             first poll and leaves it after the last one.
         keep_state: keep the failure state of devices over a restart: streaks, budgets, circuits, deferrals, holds,
             counters and the trace, in one file in the state directory; see `leadsman.runtime.persistence`.
-        redact: regular expressions. What they match in errors, log lines and introspection is shown as ``***``, besides
-            credentials, which are always hidden; see `leadsman.text.redaction`. Readings are published as they are.
+        redact: regular expressions. Text that they match in errors, log lines and introspection is shown as ``***``.
+            Credentials are always hidden; see `leadsman.text.redaction`. Readings are published as they are.
         twins: a function that makes, from the settings, adapters without hardware, such as
             `leadsman.testing.SerialTwin`, for a dry run: one for each adapter, of the same type and name.
         discovery: ``"homeassistant"``, ``"homie"`` or a `Discovery` describes the devices to others. ``convention`` in

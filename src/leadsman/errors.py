@@ -107,8 +107,8 @@ class DeviceUnavailable(TransientError, ConnectionError):
 
 
 class NoFreeThread(DeviceUnavailable):
-    """No thread was free for a plain ``def`` handler. The message names the handlers whose calls have them. This says
-    nothing of the device, so no circuit counts it."""
+    """No thread was free for a plain ``def`` handler. The message names the handlers whose calls have the
+    threads. The device is not at fault, so no circuit counts this error."""
 
 
 class GarbledData(TransientError):
@@ -137,7 +137,7 @@ class EndpointError(LeadsmanError):
 
 
 class BrokerError(LeadsmanError):
-    """The broker cannot be reached or says no.
+    """The broker cannot be reached, or it refuses.
 
     Attributes:
         hint: the end of the message, where it is advice about the URL; worth nothing once the URL has worked.

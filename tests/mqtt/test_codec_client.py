@@ -452,7 +452,7 @@ def test_an_error_of_the_listener_ends_the_connection_with_its_name(connected):
                 reason_code=mqtt5.ConnAckReasonCode.USE_ANOTHER_SERVER, server_reference="b2", reason_str="full"
             ),
             ConnectionRefused,
-            r"another broker is to be used \(0x9c\); it names 'b2' as the broker to use; it says: full",
+            r"use another broker \(0x9c\); it names 'b2' as the broker to use; it says: full",
         ),
         (b"\x20\x02\x00\x01", ConnectionRefused, "does not speak this version"),
         (b"HTTP/1.1 400\r\n", ConnackMissing, "b'HTTP/1.1 400"),

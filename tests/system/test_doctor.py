@@ -59,7 +59,7 @@ PLANTED = {
         {
             ("publish", "unknown"): "house/doctor/probe may not be published to",
             ("orphans", "unknown"): "house/# may not be read",
-            ("running app", "unknown"): "it could not be asked",
+            ("running app", "unknown"): "the doctor could not ask it",
         },
     ),
     "an access list for another prefix": (

@@ -260,7 +260,7 @@ def replace_by_twins(adapters: Iterable[ManagedAdapter], twins: Sequence[Adapter
         found = [each for each in left if each.name == adapter.name and each.fits(type(adapter.adapter))]
         if not found:
             raise InvalidValue(
-                f"twins contains no twin for {adapter.label}; it is of its type, and has its name if it has one"
+                f"twins contains no twin for {adapter.label}; add one of its type, with its name if it has one"
             )
         adapter.adapter = found[0].adapter
         left.remove(found[0])

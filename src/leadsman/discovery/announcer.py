@@ -250,8 +250,8 @@ class Announcer:
             for each in kept:
                 self._places.others.remove(name or APP, each)  # it is no longer ours to remove
             logger.warning(
-                "Another program published the configuration at %s, so its device is not described; remove that one, "
-                "and start the app again",
+                "Another program published the configuration at %s, so the device is not described; remove that "
+                "configuration, and start the app again",
                 clean(foreign),
                 extra=log_fields("foreign discovery", topic=foreign),
             )

@@ -117,8 +117,8 @@ class LastWill:
         if not self._warned:
             self._warned = True
             logger.warning(
-                "The broker refuses the connection of the client %s: %s. Without it, nothing says that the app is lost "
-                "when it crashes; allow this client id",
+                "The broker refuses the connection of the client %s: %s. Without it, nothing reports a crash of the "
+                "app; allow this client id",
                 clean(self._client_id),
                 clean(str(error)),
                 extra=log_fields("no last will", client_id=self._client_id),

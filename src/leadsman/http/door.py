@@ -29,9 +29,9 @@ SOCKET_MODE = 0o660
 """Owner and group may use a unix socket."""
 _REASONS = {
     errno.EADDRINUSE: "another program uses it; stop that one, or write another address as http.bind",
-    errno.EADDRNOTAVAIL: "this machine has no such address; write one that it has as http.bind",
-    errno.EACCES: "this user may not; write a port above 1023, or a path in a directory of the app, as http.bind",
-    errno.ENOENT: "its directory does not exist; write a path in one that does as http.bind",
+    errno.EADDRNOTAVAIL: "this machine has no such address; write an address of this machine as http.bind",
+    errno.EACCES: "this user may not open it; write a port above 1023, or a path in a directory of the app",
+    errno.ENOENT: "its directory does not exist; write a path in an existing directory as http.bind",
 }
 
 

@@ -69,7 +69,7 @@ class AccessRules:
     def refusal(self, head: RequestHead) -> Refusal | None:
         """Why a request is refused; None if it is not."""
         if head.host is None or not self._is_ours(host_name(head.host)):
-            return Refusal(421, "this name is not one of this endpoint; use an address, or add the name to http.hosts")
+            return Refusal(421, "this endpoint does not have this name; use its address, or add the name to http.hosts")
         if head.method not in _SAFE and not _is_same_origin(head):
             return Refusal(403, "a page of another origin must not do this")
         if head.path in self._public:

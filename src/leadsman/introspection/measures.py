@@ -53,7 +53,7 @@ CIRCUIT = MetricFamily(
     "leadsman_breaker_state", "gauge", "1 for the state of the circuit, else 0.", ("handler", "state")
 )
 SLOTS = MetricFamily(
-    "leadsman_slots", "counter", "Times at which a device was due, by what became of them.", ("handler", "disposition")
+    "leadsman_slots", "counter", "Times at which a device was due, by their outcome.", ("handler", "disposition")
 )
 AVAILABILITY = MetricFamily(
     "leadsman_availability_ratio",
@@ -82,7 +82,7 @@ REPLACED = MetricFamily(
 )
 LAG = MetricFamily("leadsman_loop_lag_seconds", "gauge", "Largest delay of the event loop in the last ten seconds.")
 STARTED = MetricFamily("leadsman_start_time_seconds", "gauge", "When the app started, epoch seconds.")
-NODES = MetricFamily("leadsman_nodes", "gauge", "Nodes that share the app, by what they are.", ("state",))
+NODES = MetricFamily("leadsman_nodes", "gauge", "Nodes that share the app, by their state.", ("state",))
 BUILD = MetricFamily("leadsman_build_info", "gauge", "Always 1.", ("app", "version", "leadsman"))
 
 OF_DEVICES = (RUNS, RETRIES, MISSED, DURATION, SUCCESS, WORKS, CIRCUIT, SLOTS, AVAILABILITY)

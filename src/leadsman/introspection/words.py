@@ -62,7 +62,7 @@ def _telemetry(each: Telemetry) -> Iterator[str]:
 
 def _source(each: Source) -> Iterator[str]:
     if each.found_by is not None:
-        yield f"It was found at run time by {each.found_by}, which hands its readings over."
+        yield f"It was found at run time by {each.found_by}, which gives its readings."
     else:
         yield "It pushes its readings."
     if names := labels_of(each.needs):
@@ -84,7 +84,7 @@ def _finding(finds: "Finds | None") -> Iterator[str]:
     if finds is not None:
         yield f"It may find up to {counted(finds.most, 'device')} while the app runs."
         if finds.forget_after is not None:
-            yield f"One that gives no reading for {spoken(finds.forget_after)} is forgotten."
+            yield f"A found device that gives no reading for {spoken(finds.forget_after)} is forgotten."
 
 
 def _command(each: Command) -> Iterator[str]:
@@ -93,8 +93,8 @@ def _command(each: Command) -> Iterator[str]:
         yield f"A command may take {spoken(each.timeout)}."
     if each.group is not None:
         yield f"It shares the bus {each.group}: one call at a time."
-    then = "the oldest is dropped" if each.drop_oldest else "further ones are refused"
-    yield f"At most {each.queue} may wait; then {then}."
+    then = "the oldest is dropped" if each.drop_oldest else "a further one is refused"
+    yield f"At most {counted(each.queue, 'command')} may wait; then {then}."
 
 
 def _retries(each: Telemetry) -> Iterator[str]:

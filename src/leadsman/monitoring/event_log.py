@@ -187,7 +187,7 @@ class Log:
                 self._shared(event)
             case SubscriptionFailed(reason=reason):
                 about = log_fields("subscription failed", reason=reason)
-                text = "%s; what is sent there does not arrive. Check the broker's access list, see leadsman acl."
+                text = "%s; messages to it do not arrive. Check the broker's access list, see leadsman acl."
                 logger.warning(text, reason, extra=about)
             case AdapterReopened(adapter=adapter, how=how):
                 logger.debug("%s was %s", adapter, how, extra=log_fields(f"adapter {how}", adapter=adapter))

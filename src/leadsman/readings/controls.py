@@ -29,7 +29,7 @@ MODES = ("auto", "off", "cool", "heat", "dry", "fan_only")
 
 
 class Light(Value):
-    """A lamp. What switches it sends `on` alone, or with `brightness`. The fields of the readings with the same names
+    """A lamp. A controller sends `on` alone, or with `brightness`. The fields of the readings with the same names
     show its state.
 
     Args:
@@ -69,7 +69,7 @@ class Light(Value):
 
 
 class Climate(Value):
-    """A thermostat. What sets it sends `target` or `mode` alone. The fields of the readings with the same names show
+    """A thermostat. A controller sends `target` or `mode` alone. The fields of the readings with the same names show
     its state.
 
     Args:

@@ -33,7 +33,7 @@ QUEUE = 64
 
 
 class SubscriptionOptions(SourceOptions, total=False):
-    """The options of `@app.subscribe`. Those of a source hold for the device of `device`."""
+    """The options of `@app.subscribe`. The options of a source apply to the device that `device` names."""
 
     device: str
     """What the handler returns is published as a reading of this device, unless it is None. Default: no device, and

@@ -78,11 +78,11 @@ class Policy(Value):
     __slots__ = ()
 
     def start(self) -> State:
-        """What is remembered before the first failure of an outage."""
+        """The state before the first failure of an outage."""
         raise NotImplementedError
 
     def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
-        """Decide about one failed call. Returns what is remembered after it, and the verdict."""
+        """Decide about one failed call. Returns the state after it, and the verdict."""
         raise NotImplementedError
 
     @property

@@ -163,12 +163,12 @@ class FoundDevice:
 
     @property
     def here(self) -> bool:
-        """Whether what is handed over is published by this node. False if the device was refused, and while another
+        """Whether this node publishes the readings of the device. False if the device was refused, and while another
         node of a cluster has it; then a handler need not read it."""
         return self.accepted and self._devices.is_here(self.name)
 
     def publish(self, reading: object) -> None:
-        """Hand over a reading: a dict, a pydantic model or a dataclass; or None, which says that the device is there
+        """Publish a reading: a dict, a pydantic model or a dataclass; or None, which reports that the device is there
         and has nothing new. The publish rule of the handler decides whether it is published. A reading that cannot be
         published is reported as a failure of this device, and nothing is raised."""
         if self.accepted:

@@ -20,7 +20,7 @@ HOMIE_PREFIX = "homie"
 
 
 class Discovery(Value):
-    """By which convention an app describes its devices at the broker.
+    """The convention by which an app describes its devices at the broker.
 
     Args:
         convention: ``"homeassistant"`` or ``"homie"``.

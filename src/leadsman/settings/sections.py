@@ -161,7 +161,7 @@ def _switch(value: object) -> bool:
     text = str(value).lower() if isinstance(value, str | bool) else None
     if text in _TRUE or text in _FALSE:
         return text in _TRUE
-    raise InvalidValue(f"{value!r} is neither; write true or false")
+    raise InvalidValue(f"{value!r} is neither true nor false; write one of them")
 
 
 def check_convention(value: object) -> str:

@@ -100,7 +100,7 @@ class DamagedFile:
         length, at = _varint(page, at)
         row_id, at = _varint(page, at)
         if length > min(self._count * self._size, _LONGEST):
-            raise ValueError("longer than the file, or than any row of ours")
+            raise ValueError("longer than the file, or than any row of leadsman")
         local = self._local(length)
         content = bytearray(page[at : at + local])
         following = int.from_bytes(page[at + local : at + local + 4]) if local < length else 0

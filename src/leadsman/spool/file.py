@@ -167,7 +167,7 @@ class SpoolFile:
     def _open(self, list_topics: Callable[[frozenset[str]], None] | None) -> None:
         """Connect, and count what is there. A damaged file is replaced first."""
         if not self.path.exists() and _length(Path(f"{self.path}{LOG}")):
-            self._heal(Damage("its log is there without it"))
+            self._heal(Damage("its log exists, but the file does not"))
         quarantine.create(self.path)
         sync_directory(self.path.parent)
         try:
@@ -187,7 +187,7 @@ class SpoolFile:
         self._index, oldest = queries.count(database)
         self._overtaken = queries.overtaken(database)
         if self._next_id(database) > MOST_ID:
-            raise Damage("a number in it is none of ours")
+            raise Damage("it has a number that leadsman did not write")
         self._identity = self._identities()
         self.found = self.found._replace(
             rows=self._index.rows, bytes=self._index.bytes, next_id=self._next_id(database), oldest_taken_at=oldest

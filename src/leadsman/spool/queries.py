@@ -68,7 +68,7 @@ def topics(database: sqlite3.Connection) -> frozenset[str]:
     """
     found = [topic for (topic,) in database.execute("SELECT topic FROM topics LIMIT ?", (MOST_TOPICS + 1,))]
     if len(found) > MOST_TOPICS or not all(isinstance(topic, str) for topic in found):
-        raise Damage("its topics are none of ours")
+        raise Damage("it has topics that leadsman did not write")
     return frozenset(found)
 
 
@@ -80,7 +80,7 @@ def overtaken(database: sqlite3.Connection) -> dict[str, int]:
     """
     found = dict(database.execute("SELECT topic, id FROM overtaken").fetchall())
     if not all(isinstance(topic, str) and isinstance(key, int) and key <= MOST_ID for topic, key in found.items()):
-        raise Damage("a number of a topic is none of ours")
+        raise Damage("a topic has a number that leadsman did not write")
     return found
 
 

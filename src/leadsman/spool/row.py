@@ -153,7 +153,7 @@ def row_of(found: Sequence[Any]) -> tuple[SpoolRow, bool]:
     if not isinstance(topic, str) or not isinstance(payload, bytes):
         raise TypeError("the topic is not text, or the payload is not bytes")
     if not all(isinstance(number, int) for number in (key, run, bits, checksum)):
-        raise TypeError("one of its numbers is none")
+        raise TypeError("one of its numbers is no number")
     expires_at = None if expires_at is None else float(expires_at)
     row = SpoolRow(key, int(run), topic, payload, bits & 3, bool(bits & 4), float(taken_at), expires_at, bool(bits & 8))
     try:

@@ -138,7 +138,7 @@ def admit(database: sqlite3.Connection, statements: Iterable[str], largest: int)
         database.set_progress_handler(None, 0)
     strange = sorted(str(name) for _, name, _, _ in found - _made_by(tuple(statements)))
     if strange:
-        raise Damage(f"{strange[0]!r} in it is not ours")
+        raise Damage(f"it contains {strange[0]!r}, which leadsman did not make")
     return bool(found)
 
 

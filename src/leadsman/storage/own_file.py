@@ -35,7 +35,7 @@ def set_aside(path: Path, *, always: bool = False) -> None:
     aside = free_name(f"{path}.strange")
     path.rename(aside)
     logger.warning(
-        "%s is not a file of ours; it is kept as %s, and a new one is begun",
+        "%s is not a file of leadsman; it is kept as %s, and a new one is begun",
         path,
         aside.name,
         extra=log_fields("state damaged", file=str(path)),

@@ -53,7 +53,7 @@ def test_what_can_be_put_together_is_asked_of_all_nodes(asked, stage):
 def test_devices_that_no_node_has_are_a_named_error(asked, stage, devices):
     assert asked(CLUSTER, "inspect", *devices) == []
     assert stage.printed.code == 1
-    assert "leadsman cluster status house says who has what" in stage.printed.err
+    assert "leadsman cluster status house shows which node has which device" in stage.printed.err
 
 
 def test_what_one_process_answers_needs_a_device_in_a_cluster(asked, stage):

@@ -57,7 +57,7 @@ def test_it_fills_the_screen_and_ends_with_the_keys():
 
 def test_without_a_connection_it_says_so_above_all():
     lines = shown(
-        [ATTIC], head=HEAD._replace(lost="no connection to the broker for 12s: refused; what is shown is old")
+        [ATTIC], head=HEAD._replace(lost="no connection to the broker for 12s: refused; the board shows old values")
     )
 
     assert lines[1].startswith("no connection to the broker for 12s")

@@ -71,7 +71,7 @@ def test_without_an_app_a_broker_that_is_away_is_named_first(capsys, command, tm
     monkeypatch.chdir(tmp_path)
     assert main([*command, "--mqtt", "mqtt://127.0.0.1:1"]) == 1
 
-    cause, advice = capsys.readouterr().err.split("; the app was looked for there; ")
+    cause, advice = capsys.readouterr().err.split("; leadsman looked for the app there; ")
     assert "127.0.0.1:1" in cause
     assert cause.startswith("leadsman: cannot connect")
     assert "MODULE:APP" in advice

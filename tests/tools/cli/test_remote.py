@@ -89,7 +89,7 @@ def test_the_error_of_an_app_cannot_drive_the_terminal(ask):
 
 @pytest.mark.parametrize("odd", [None, [], "text", 5])
 def test_an_answer_that_is_no_document_is_named(ask, odd):
-    told = "is not a leadsman app, or is one of another version"
+    told = "is no leadsman app, or has another version"
     assert told in ask({"data": odd}).err
     assert told in ask(page(1, 2, app=1), {"data": odd, "page": 2, "pages": 2}).err
 
@@ -189,7 +189,7 @@ class TestSeveralBrokers:
         answering(a=error)
 
         assert stage.run("gaps", "--mqtt", "mqtt://a").err.startswith(
-            "leadsman: cannot connect to mqtt://a; the app was looked for there; "
+            "leadsman: cannot connect to mqtt://a; leadsman looked for the app there; "
         )
 
     def test_what_brokers_retain_is_put_together_and_the_first_one_counts(self, stage):
@@ -217,7 +217,7 @@ def test_a_broker_that_says_that_nobody_listens_is_not_waited_for(ask, stage):
 def test_only_what_expects_it_gets_an_answer_without_data(ask, stage):
     about = {"app": {}, "devices": {"boiler": {"registrations": [READS]}}, "fields": {}}
     stage.answers("house/boiler/get", [{"data": None}])
-    assert "is not a leadsman app" in ask({"data": None}).err
+    assert "is no leadsman app" in ask({"data": None}).err
     stage.answers("house/introspect", about)
 
     assert stage.run("poll", "boiler", "--prefix", "house", "--mqtt", BROKER, "--json").out == "null\n"

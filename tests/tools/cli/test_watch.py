@@ -87,7 +87,7 @@ def test_the_screen_says_why_there_is_no_connection_and_when_the_next_attempt_is
     asyncio.run(one_attempt())
 
     assert watcher._trouble(1002.0) == (
-        "no connection to the broker for 2s: bad user name or password; next attempt in 3s; what is shown is old"
+        "no connection to the broker for 2s: bad user name or password; next attempt in 3s; the board shows old values"
     )
 
 

@@ -396,8 +396,8 @@ class SerialPort:
 
     @property
     def transient_errors(self) -> tuple[type[Exception], ...]:
-        """What its handlers are retried for, besides `OSError` and `TransientError`: what parsing raises on a garbled
-        message, such as ``float(b"ERR")``."""
+        """The errors for which its handlers are retried, besides `OSError` and `TransientError`: those that parsing
+        raises on a garbled message, such as ``float(b"ERR")``."""
         return (ValueError, struct.error)
 
     @property
@@ -559,7 +559,7 @@ def _check_lines(url: str, flow: Mapping[str, object], lines: Lines) -> None:
     used = [what for what, value in given.items() if value or (value is False and what in ("dtr", "rts"))]
     if used and url.startswith("socket://"):
         raise InvalidValue(
-            f"{used[0]} is given for {url}, which carries bytes alone; write rfc2217://, if it knows that"
+            f"{used[0]} is given for {url}, which carries bytes alone; write rfc2217:// if the gateway speaks that"
         )
     if lines.rs485 and url.startswith("rfc2217://"):
         raise InvalidValue(f"rs485 is given for {url}; set the direction of its port at the gateway")

@@ -89,7 +89,7 @@ class LeaseStore(Protocol):
         ...
 
     def restate(self, member: Member) -> None:
-        """Say something else about this run from the next `renew` on: other labels. It asks nothing of the engine."""
+        """Change the labels of this run from the next `renew` on. The call sends nothing to the engine."""
         ...
 
     def watch(self) -> AsyncGenerator[ClusterSnapshot, None]:

@@ -81,6 +81,6 @@ def answering(found: Iterable[Shared], prefix: str, devices: Sequence[str]) -> l
     if not having:
         names = ", ".join(repr(clean(each)) for each in devices)
         raise LeadsmanError(
-            f"no node of {prefix!r} has {names} now; leadsman cluster status {prefix} says who has what"
+            f"no node of {prefix!r} has {names} now; leadsman cluster status {prefix} shows which node has which device"
         )
     return having[:1]

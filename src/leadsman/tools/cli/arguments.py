@@ -168,7 +168,7 @@ IDENTITY = (
     OWN_PREFIX,
     argument(
         "--instance",
-        "the end of the client id, which begins with the prefix: a word",
+        "the end of the client id, after the prefix: one word",
         metavar="WORD",
         type=_valid(check_instance),
     ),

@@ -161,7 +161,7 @@ def running_app(options: argparse.Namespace) -> tuple[Brokers, str]:
     try:
         return brokers, prefix_of(brokers, devices[0] if devices else None)
     except BrokerError as error:
-        advice = "the app was looked for there; write --mqtt for another broker, or MODULE:APP, such as house:app"
+        advice = "leadsman looked for the app there; write --mqtt for another broker, or MODULE:APP, such as house:app"
         raise BrokerError(f"{error.without_hint()}; {advice}") from None
 
 
@@ -357,7 +357,7 @@ class _Exchange(SideConnection):
         if documents == [None] and self._may_be_empty:
             return None
         if not all(isinstance(each, dict) for each in documents):
-            raise _NoAnswerError(f"what answers at {self._topic!r} is not a leadsman app, or is one of another version")
+            raise _NoAnswerError(f"what answers at {self._topic!r} is no leadsman app, or has another version")
         return documents[0] if len(documents) == 1 else merged(documents)
 
     @property

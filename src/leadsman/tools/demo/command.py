@@ -28,9 +28,9 @@ COMMAND = Subcommand(
     run,
     "Publishes the sensors of this machine and a simulated serial meter to a broker, and shows what "
     "the app knows and what the broker has. On purpose, the broker is killed, and the meter sends "
-    "garbage and disappears: watch the readings that wait, the circuit and the heartbeat. It serves "
-    "the page of the app too, and says where. Ctrl-C ends the demo; its last line says what was "
-    "broken, for how long, and how many readings were lost.\n"
+    "garbage and disappears: watch the readings that wait, the circuit and the heartbeat. The demo "
+    "serves the page of the app too, and prints its address. Ctrl-C ends the demo; its last line lists the "
+    "faults, how long they lasted, and how many readings were lost.\n"
     "With --cluster, three nodes share sixty meters; one of them is killed and comes back, and another "
     "one is stopped. It needs nats-server, takes less than a minute, and ends by itself.",
     (
@@ -49,8 +49,8 @@ COMMAND = Subcommand(
         ),
         argument(
             "--discovery",
-            "describe the devices at the broker, so that they appear in homeassistant by themselves (the default), or "
-            "for controllers of homie",
+            "describe the devices at the broker by this convention: homeassistant (the default) or homie; Home "
+            "Assistant or a controller then shows them",
             nargs="?",
             const=next(iter(CONVENTIONS)),
             choices=tuple(CONVENTIONS),

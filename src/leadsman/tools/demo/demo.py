@@ -66,12 +66,12 @@ def in_home_assistant(broker: Broker, *, own: bool) -> tuple[str, str]:
         where = f"{how}; {where}"
     else:
         where = f"if its MQTT integration has this broker, {where}"
-    return f"Home Assistant: {where}", f"what describes them: {watching(broker, DESCRIBED)}"
+    return f"Home Assistant: {where}", f"their descriptions: {watching(broker, DESCRIBED)}"
 
 
 def in_controllers(broker: Broker, *, own: bool) -> tuple[str]:
     """How to see what describes the devices by Homie."""
-    return (f"what describes them by Homie 5: {watching(broker, HOMIE_PREFIX)}",)
+    return (f"their descriptions by Homie 5: {watching(broker, HOMIE_PREFIX)}",)
 
 
 HINTS = {"homeassistant": in_home_assistant, "homie": in_controllers}
@@ -87,7 +87,7 @@ def introduce(broker: Broker, description: str, page: str, hints: Iterable[str])
     say(f"or with: {leadsman} watch --mqtt {broker}")
     say(f"why the meter is silent: {leadsman} why meter --mqtt {broker}")
     say(f"the gaps of each device: {leadsman} gaps --mqtt {broker}")
-    say(f"whether the broker suits it: {leadsman} doctor --prefix {PREFIX} --mqtt {broker}")
+    say(f"whether the broker suits the app: {leadsman} doctor --prefix {PREFIX} --mqtt {broker}")
     for hint in hints:
         say(hint)
 
@@ -113,7 +113,7 @@ def take_leave(board: Board, faults: Faults, broker: Broker | None) -> None:
     """Say what stays, and what came of it all. `broker` is the one that was named, which outlives the demo."""
     if broker is not None:
         clean = f"{program()} clean --prefix {PREFIX} --all --mqtt {broker}"
-        print(f"The broker keeps what is retained, until you type: {clean}")
+        print(f"The broker keeps the retained messages until you type: {clean}")
     if board.away:
         outcome = f"{counted(board.missing, 'reading')} on disk for the next start, {board.arrived} received"
     else:

@@ -78,7 +78,7 @@ _DEVICE, _TROUBLE, _LISTED, _REST = 60, 600, 128, 300
 `leadsman.monitoring.heartbeat`."""
 EARLY = 0.7
 """The part of a will delay that must have passed: brokers round."""
-AGAIN = "run the doctor again; if it stays, see the broker's log"
+AGAIN = "run the doctor again; if this stays, look at the broker's log"
 """The advice where something was not seen."""
 
 
@@ -111,7 +111,7 @@ def tls(facts: Facts) -> Iterator[Result]:
     """Whether both sides accept the certificates."""
     failure, broker = facts.broker.failure, facts.subject.broker
     if failure is not None and failure.kind == "tls":
-        yield fail(failure.text, "give the authority of the broker's certificate as ca=, and a host that is in it")
+        yield fail(failure.text, "give the certificate's authority as ca=, and a host that the certificate names")
     elif failure is not None and failure.kind == "clock":
         yield fail(failure.text, "set the clock of this machine: timedatectl")
     elif facts.broker.connack is None or broker.unix:
@@ -153,7 +153,7 @@ def version(facts: Facts) -> Iterator[Result]:
     if broker.protocol == V5:
         yield ok(f"MQTT 5, through {broker.library}" + (f", {broker.software}" if broker.software else ""))
     elif wanted != V5:
-        yield warn(f"MQTT {broker.protocol}, as the URL asks", "leave protocol= out: refused messages are seen with 5")
+        yield warn(f"MQTT {broker.protocol}, as the URL asks", "leave protocol= out: MQTT 5 reports refused messages")
     else:
         text = f"MQTT {broker.protocol} only: it has no refusals, no expiry, and no delay of the will"
         yield warn(text, "use a broker with MQTT 5, such as mosquitto 2")
@@ -222,11 +222,11 @@ def retained(facts: Facts) -> Iterator[Result]:
     elif seen is None:
         yield not_seen(facts.broker, "retained and expiry")
     elif seen.kept:
-        yield ok("kept for new subscribers, and removed")
+        yield ok("retained messages arrive, and can be removed")
     elif seen.kept is None or seen.code is None or seen.code >= 0x80:
         yield unknown("this user may not publish or read the probe", allow_probes(facts))
     else:
-        yield fail("a retained message is not there for a new subscriber", advice)
+        yield fail("a new subscriber does not get a retained message", advice)
 
 
 def expiry(facts: Facts) -> Iterator[Result]:
@@ -316,7 +316,7 @@ SEVERAL, OFTEN = 3, 60.0
 NOT_ALLOWED = 0x87
 """Reason code: not authorized (MQTT 5 §3.4.2.1)."""
 _PAGE = re.compile(r"[0-9]{1,6}")
-BREAKS = "see its log: a broker that was restarted and a network that breaks end connections, too; if it names one"
+BREAKS = "see its log: a restart of the broker or a network fault ends connections; if the log names a client"
 RIVAL = "stop the other client with the client id of the app, or run the app with another prefix: --prefix"
 
 
@@ -480,10 +480,10 @@ def running_app(facts: Facts) -> Iterator[Result]:
     elif live is not None:
         yield ok(f"it answers as {clean(live.client_id)!r}, after {counted(live.connects, 'connection')}")
     elif state == "online":
-        advice = "see its log; if it hangs, restart it, and if not, see whether it may read and answer introspect"
+        advice = "see its log; if the app hangs, restart it; else check that it may read and answer introspect"
         yield warn("its status is online, but it does not answer", advice)
     elif state is None and not _may_ask(facts):
-        yield unknown("it could not be asked, and its status may not be read", allow_reading(facts))
+        yield unknown("the doctor could not ask it, and may not read its status", allow_reading(facts))
     else:
         yield ok("it does not run" if state is None else f"it does not run; its status is {clean(state)!r}")
     yield from _troubled(facts, kept or {})
@@ -498,7 +498,7 @@ def _troubled(facts: Facts, kept: Mapping[str, bytes]) -> Iterator[Result]:
     words = {name: each.get("status") for name, each in devices.items() if isinstance(each, dict)}
     names = [name for name, word in words.items() if isinstance(word, str) and word not in WELL]
     if names:
-        yield warn(f"{_named(names)}: in trouble, as its heartbeat says", f"leadsman why --prefix {prefix} says why")
+        yield warn(f"{_named(names)}: in trouble, as its heartbeat says", f"leadsman why --prefix {prefix} explains it")
 
 
 def other_clock(facts: Facts) -> Iterator[Result]:
@@ -591,10 +591,10 @@ def _serial_port(port: SerialFacts) -> Result:
     if port.fault is not None:
         return fail(f"{name}: {port.fault}", "mend the name of the gateway, or its DNS")
     if "://" in port.name:
-        return ok(f"{name}: the name has an address; a gateway is not connected to, since many serve only one")
+        return ok(f"{name}: the name has an address; the doctor does not connect, since many gateways serve one client")
     if not port.exists:
         there = f"; there are {', '.join(port.present[:3])}" if port.present else ""
-        return fail(f"{name} does not exist{there}", "plug the device in, or name another port; dmesg shows what came")
+        return fail(f"{name} does not exist{there}", "plug the device in, or name another port; dmesg lists new ports")
     if not port.device:
         return fail(f"{name} is not a serial port", "name a port such as /dev/serial/by-id/usb-…")
     if not port.allowed:
@@ -623,7 +623,7 @@ def _bluetooth(radio: BluetoothFacts) -> Result:
     if radio.fault is not None:
         return fail(radio.fault, "systemctl start bluetooth; in a container, mount /run/dbus")
     if not radio.adapters:
-        return fail("BlueZ has no adapter", "plug one in; bluetoothctl list shows those that BlueZ knows")
+        return fail("BlueZ has no adapter", "plug one in; bluetoothctl list shows the adapters that BlueZ knows")
     wanted = radio.wanted or min(radio.adapters)
     if wanted not in radio.adapters:
         return fail(f"there is no adapter {clean(wanted)!r}", f"write one of {', '.join(sorted(radio.adapters))}")
@@ -727,7 +727,7 @@ def state(facts: Facts) -> Iterator[Result]:
 def unfinished(facts: Facts) -> Iterator[Result]:
     """What did not come to an end."""
     for name, why in facts.unfinished.items():
-        yield fail(f"{name}: {why}", "run the doctor again; if it stays, see whether this part of the machine hangs")
+        yield fail(f"{name}: {why}", "run the doctor again; if this stays, see whether this part of the machine hangs")
 
 
 class Check(NamedTuple):

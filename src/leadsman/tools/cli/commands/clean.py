@@ -167,18 +167,18 @@ def _clean_at(
         listed.add(topic, message.payload)
     _prove(listed, broker, marker)
     if listed.app is None:
-        say(f"The broker keeps no registry at {topics.registry}; which retained topics are of this app is not known.")
+        say(f"The broker keeps no registry at {topics.registry}, so the retained topics of this app are not known.")
         return 0
     if app is not None and listed.app != app:
         raise LeadsmanError(
             f"the registry at {topics.registry} was written by the app {cleaned(listed.app)!r}, not by {app!r}; "
-            f"to remove all that it retains, write: leadsman clean --prefix {topics.prefix} --all"
+            f"to remove everything that it retains, write: leadsman clean --prefix {topics.prefix} --all"
         )
     status = object_in(kept[topics.status].payload) if topics.status in kept else None
     if not dry_run and status is not None and status.get("state") == "online":
         raise LeadsmanError(
-            f"the app is online, as {topics.status} says; stop it first. At its next start it removes by itself what "
-            "it no longer has"
+            f"the app is online, as {topics.status} shows; stop it first. Its next start removes the topics of "
+            "removed devices"
         )
     removal = everything(listed, topics) if now is None else left_behind(listed, topics, now)
     gone = (*removal.elsewhere, *removal.topics)
@@ -201,7 +201,7 @@ def _prove(listed: Listed, broker: Broker, marker: str) -> None:
             kept = retained(Brokers.of(broker), (place, marker))
         except SubscriptionRefused as error:
             unread.append(place)
-            say(f"not removed, since nothing shows whose it is: {cleaned(place)}: {cleaned(str(error))}")
+            say(f"not removed, since its owner is not known: {cleaned(place)}: {cleaned(str(error))}")
         else:
             found |= {topic: message.payload for topic, message in kept.items()}
     listed.prove(found, unread)
@@ -238,13 +238,13 @@ COMMAND = Subcommand(
     "Compares the devices of an app with the registry that the broker keeps of it, and removes the "
     "retained topics of devices that are gone. With --all, removes everything that the registry "
     "lists, and the registry: for an app that is no longer used. Nothing else is touched. The app "
-    "must be offline; at each start it does this by itself.",
+    "must be offline; each start of the app does the same.",
     (
         "leadsman clean house:app --dry-run",
         "leadsman clean house:app",
         "leadsman clean --prefix house --all --mqtt mqtt://broker.lan",
     ),
-    "Exits with 0 if all is well, also if there is nothing to remove; 1 if the app is online, or the broker refuses.",
+    "Exits with 0 if all is well, even if there is nothing to remove; 1 if the app is online, or the broker refuses.",
     (
         *MAYBE_TARGET,
         argument(

@@ -82,7 +82,7 @@ def _forget(options: argparse.Namespace) -> int:
     where, node = _where(options), str(options.item)
     app, shown = _app_of(node, where)
     if shown.is_here:
-        raise LeadsmanError(f"{clean(node)} runs, as it says: it is {shown.state}; stop it first")
+        raise LeadsmanError(f"{clean(node)} runs: its state is {shown.state}; stop it first")
     base, number = f"{app}/nodes/{node}", 0
     for broker in where.brokers:
         topics = tuple(retained(Brokers.of(broker), (f"{base}/#", f"{base}/status")))
@@ -129,7 +129,7 @@ def _found(where: _Where) -> list[Shared]:
     if not found:
         which = f"no node of {where.prefix!r}" if where.prefix else "no node of any app"
         advice = "an app has nodes while it runs with --standby or [cluster]; write --prefix for one of several levels"
-        raise LeadsmanError(f"{which} says anything at {where.brokers}; {advice}")
+        raise LeadsmanError(f"{which} has a document at {where.brokers}; {advice}")
     return [each for each in found if where.prefix in (None, each.prefix)]
 
 
@@ -177,7 +177,7 @@ def _cut_off(shown: Shown) -> str:
     engine = {} if shown.document is None else shown.document.get("engine", {})
     if not shown.is_here or engine.get("reachable", True):
         return ""
-    return local(engine.get("unreachable_since")) or "a time that it does not say"
+    return local(engine.get("unreachable_since")) or "an unknown time"
 
 
 def _needing(lacking: Lacking) -> str:
@@ -201,15 +201,15 @@ def _document(shared: Shared) -> dict[str, object]:
 
 COMMAND = Subcommand(
     run,
-    "Shows which nodes share an app, with --standby or [cluster], and what each of them owns; and "
-    "empties one before its machine is taken down. It asks the broker, where each node says what it "
-    "is.\n"
+    "Shows which nodes share an app, with --standby or [cluster], and what each node owns. It also "
+    "drains a node before its machine is taken down. It asks the broker, which keeps a document of "
+    "each node.\n"
     "status:  the nodes, the devices that no node owns, and the labels that no node has. Without "
-    "PREFIX, of all apps.\n"
+    "PREFIX it shows all apps.\n"
     "drain:   the node hands everything over to the others at once and takes nothing, until undrain "
     "or a restart.\n"
     "undrain: the node takes part again.\n"
-    "forget:  remove what a node left at the broker whose machine is gone for good.",
+    "forget:  remove the document, status and registry of a node whose machine is gone for good.",
     (
         "leadsman cluster status",
         "leadsman cluster status house --mqtt mqtt://broker.lan",
@@ -218,7 +218,7 @@ COMMAND = Subcommand(
         "leadsman cluster status house --json | jq '.house.without_node.devices'",
     ),
     "Exits with 3 if devices have no node, or will have none as long as the node drains; with 1 "
-    "without a node, none of that name, or no answer; else with 0.",
+    "if there is no node, or none of that name, or no answer; else with 0.",
     (
         argument("action", ", ".join(ACTIONS), choices=ACTIONS, metavar="ACTION"),
         argument("item", "the prefix for status, else the node", nargs="?", metavar="PREFIX|NODE"),

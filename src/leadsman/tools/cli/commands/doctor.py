@@ -109,8 +109,8 @@ COMMAND = Subcommand(
     run,
     "Connects to the broker as the app does, beside the running app, and examines version, "
     "credentials, access list, limits, retained messages, will and client id; then serial ports, "
-    "Bluetooth, calendars, disk, clock and state. It takes less than 20 s, changes nothing and "
-    "leaves nothing behind. Each fault comes with what to do about it.",
+    "Bluetooth, calendars, disk, clock and state. The command takes less than 20 s, changes nothing "
+    "and leaves nothing behind. Each fault comes with its remedy.",
     (
         "leadsman doctor house:app",
         "leadsman doctor house:app --json | jq '.findings[].text'",

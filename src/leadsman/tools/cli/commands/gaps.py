@@ -103,7 +103,7 @@ def _gap(name: str, gap: "LedgerGap") -> Sequence[str]:
 COMMAND = Subcommand(
     run,
     "Shows the ledger of each device of a running app: how many of the slots of its schedule gave a "
-    "reading, also in per cent, what became of the others, and the gaps with their causes.",
+    "reading, also in per cent, the outcome of the other slots, and the gaps with their causes.",
     (
         "leadsman gaps house:app",
         "leadsman gaps --prefix house --device boiler --since 1h",

@@ -171,15 +171,15 @@ def _letter(letter: DeadLetter) -> dict[str, Any]:
 COMMAND = Subcommand(
     run,
     "Looks into the file in which readings of an app wait while the broker is away. A reading that "
-    "the broker refuses for good becomes a dead letter: it is kept, the newest 1,000 of them, but "
-    "not sent.\n"
-    "list:    how much waits, and the dead letters; also while the app runs.\n"
-    "resend:  send dead letters again, when the reason is mended. A retained one becomes the newest "
-    "of its topic.\n"
+    "the broker refuses for good becomes a dead letter: the file keeps the newest 1,000 of them, but "
+    "they are not sent.\n"
+    "list:    show how much waits, and the dead letters; also while the app runs.\n"
+    "resend:  send dead letters again, after you have mended the cause. A retained dead letter "
+    "becomes the newest message of its topic.\n"
     "drop:    delete dead letters.\n"
     "backup:  copy everything into one file; also while the app runs.\n"
-    "restore: put such a copy in place. What was delivered since the copy was made is delivered once "
-    "more.\n"
+    "restore: put such a copy in place. Readings that were delivered since the copy was made are "
+    "delivered again.\n"
     "Stop the app before resend, drop and restore.",
     (
         "leadsman outbox list --app house:app",

@@ -209,9 +209,9 @@ def _write(path: Path, text: str) -> None:
 
 COMMAND = Subcommand(
     run,
-    "Runs the app on virtual time, with adapters, devices and the broker that fail as the day and "
-    "the seed say, and shows for each policy how long there was no reading, and how many calls that "
-    "took. Nothing real is touched: no device, no network, no state. Same seed, same result.",
+    "Runs the app in virtual time. Adapters, devices and the broker fail, by the kind of day and the "
+    "seed. For each policy the command shows how long there was no reading, and the number of calls. "
+    "It touches no device, no network and no state. The same seed gives the same result.",
     (
         "leadsman simulate house:app",
         "leadsman simulate house:app --day flaky --policy 'retry=3, circuit_breaker=5'",
@@ -244,7 +244,7 @@ COMMAND = Subcommand(
         ONLY_DEVICE,
         argument(
             "--stand-in",
-            "do not call the handler of this device, and make up its readings; all for all (can be repeated)",
+            "do not call the handler of this device, and make up its readings; all: every handler (can be repeated)",
             metavar="NAME",
             action="append",
             default=[],

@@ -301,7 +301,7 @@ class FleetWatcher:
         left = self._next_attempt - now
         again = f"; next attempt in {span(left)}" if left > RECONNECT else ""
         away = span(now - self._away_since)
-        return f"no connection to the broker for {away}: {self._reason}{again}; what is shown is old"
+        return f"no connection to the broker for {away}: {self._reason}{again}; the board shows old values"
 
     def _type(self) -> None:
         """Take what was typed."""
