@@ -10,7 +10,6 @@ import pytest
 
 from leadsman.monitoring.trace import TraceRow
 from leadsman.runtime.statefile import ROW_BYTES, StateFile
-from leadsman.storage.database import is_locked
 
 
 @pytest.fixture
@@ -127,7 +126,7 @@ def test_a_locked_file_is_no_damaged_one(path, file):
         with pytest.raises(sqlite3.OperationalError) as refused:
             file.read()
 
-    assert is_locked(refused.value)
+    assert refused.value.sqlite_errorcode == sqlite3.SQLITE_BUSY
     assert list(file.read()) == ["a"]
 
 
