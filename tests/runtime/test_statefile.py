@@ -67,6 +67,20 @@ def test_a_damaged_page_that_only_a_write_finds_costs_the_file_once(path, file, 
     assert caplog.text.count("is damaged") == 1
 
 
+def test_a_damaged_file_is_not_kept_with_the_log_of_an_earlier_one(path, file):
+    with closing(StateFile(path)) as before:
+        before.write({"a": "{}"}, rows(50), 0.0)
+    damage(path, "trace")
+    damaged = path.read_bytes()
+    for name in ("resilience.broken", "resilience.broken-wal"):
+        path.with_name(name).write_bytes(b"earlier")
+
+    file.write({"b": "{}"}, rows(1), 1.0)
+
+    assert path.with_name("resilience.broken").read_bytes() == damaged
+    assert b"earlier" not in [each.read_bytes() for each in path.parent.glob("*-wal")]
+
+
 def test_a_file_that_begins_again_holds_all_that_is_known(path, file):
     file.write({"a": "1"}, [], 0.0)
     file.write({"b": "2"}, rows(50), 0.0)
