@@ -71,6 +71,17 @@ def test_a_first_page_of_zeros_costs_no_row(stored, open_spool, rows, everything
     assert everything(open_spool()) == rows
 
 
+def test_damaged_pages_above_the_rows_cost_no_row(stored, open_spool, rows, everything):
+    """SQLite finds no row without them."""
+    data = stored.read_bytes()
+    above = [at for at in range(PAGE, len(data), PAGE) if data[at] == 0x05]
+    for at in (0, *above):
+        overwrite(stored, at, b"\xff" * PAGE)
+
+    assert above
+    assert everything(open_spool()) == rows
+
+
 def test_half_a_file_gives_half_the_rows(stored, open_spool, rows, everything):
     with stored.open("r+b") as file:
         file.truncate(stored.stat().st_size // 2 + 77)

@@ -15,7 +15,6 @@ from leadsman.spool import file as spool_file
 from leadsman.spool import tables
 from leadsman.spool.file import LOOK, SpoolFile
 from leadsman.spool.row import EXPIRED, FULL, INSERT, SUPERSEDED, Evicted, Quota, TopicRows, columns, crc, size
-from leadsman.storage.database import connect
 
 NOW = 1_800_000_000.0
 
@@ -290,7 +289,7 @@ def test_dead_letters_that_are_sent_again_are_in_the_list_of_topics(path, open_s
 def test_a_file_of_an_earlier_version_gets_what_it_lacks(path, open_spool, row, everything, monkeypatch, version):
     path.parent.mkdir()
     path.touch()
-    with monkeypatch.context() as earlier, closing(connect(path, 1.0)) as file:
+    with monkeypatch.context() as earlier, closing(spool_file.connect(path, 1.0)) as file:
         earlier.setattr(tables, "VERSION", version)
         tables.prepare(file, path)
     with closing(sqlite3.connect(path)) as file, file:

@@ -118,6 +118,18 @@ def test_an_app_that_only_polls_imports_no_part_that_it_does_not_use(tmp_path):
     assert [module for module in OPTIONAL if module in found] == []
 
 
+def test_a_store_is_a_file_and_needs_no_database(tmp_path):
+    program = PROGRAM.replace("import App", "import App, Context").replace("read():", "read(context: Context):")
+    program = program.replace("    print(", "    context.store['n'] = 1\n    print(")
+    unseen = {name: value for name, value in os.environ.items() if "COVERAGE" not in name}
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    found = subprocess.run(command, capture_output=True, text=True, check=True, env=unseen).stdout.split()
+
+    assert "leadsman.runtime.store" in found
+    assert "sqlite3" not in found
+    assert "n" in (tmp_path / "d.json").read_text()
+
+
 @pytest.mark.parametrize(("convention", "other"), [("homeassistant", "homie"), ("homie", "homeassistant")])
 def test_an_app_pays_for_one_convention_of_discovery(tmp_path, convention, other):
     program = PROGRAM.replace('mqtt="mqtt://localhost"', f'mqtt="mqtt://localhost", discovery="{convention}"')
