@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from leadsman.tools.cli.tables import WIDEST, filled, json_text, table
 
-TEXTS = st.text() | st.sampled_from(["\x1b[2J", "\x9b2J", "\x7f", "\u202eevil", "a\u200bb", "\u2028"])
+TEXTS = st.text() | st.sampled_from(["\x1b[2J", "\x9b2J", "\x7f", "\u202eevil", "a\u200bb", "\u2028", "\ud800"])
 
 
 @given(st.recursive(TEXTS, lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner), max_leaves=5))
 def test_a_document_is_the_same_as_json_and_has_no_control_characters(document):
     text = json_text(document, indent=2)
 
-    assert json.loads(text) == document
+    assert json.loads(text.encode()) == document
     assert not any(c < " " or "\x7f" <= c <= "\x9f" or "\u202a" <= c <= "\u202e" for c in text.replace("\n", ""))
 
 

@@ -15,7 +15,6 @@ from leadsman.errors import BrokerError, ConnectionRefused, SubscriptionRefused,
 from leadsman.mqtt.broker import Brokers
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.connection_state import ConnectionState
-from leadsman.mqtt.side_connection import Opened
 from leadsman.tools.cli import terminal
 from leadsman.tools.cli.commands import watch
 from leadsman.tools.cli.commands.watch import FleetWatcher
@@ -80,7 +79,7 @@ def test_the_screen_says_why_there_is_no_connection_and_when_the_next_attempt_is
         await asyncio.sleep(0)
         listening.cancel()
 
-    monkeypatch.setattr(watch, "open_beside", refused)
+    monkeypatch.setattr("leadsman.mqtt.client.connect", refused)
     monkeypatch.setattr(watch.time, "time", lambda: 1000.0)
     monkeypatch.setattr(watch.random, "random", lambda: 1.0)
 
@@ -139,7 +138,7 @@ def test_a_pattern_that_is_no_prefix_is_a_wrong_command_line(capsys, pattern):
 def test_the_next_broker_is_tried_when_one_cannot_be_reached(monkeypatch):
     tried = []
 
-    async def connected(broker, client_id, listener):
+    async def connected(broker, clock, packet, listener):
         tried.append(broker.host)
         raise BrokerError("unreachable")
 
@@ -147,7 +146,7 @@ def test_the_next_broker_is_tried_when_one_cannot_be_reached(monkeypatch):
         if len(tried) == 5:
             raise asyncio.CancelledError
 
-    monkeypatch.setattr(watch, "open_beside", connected)
+    monkeypatch.setattr("leadsman.mqtt.client.connect", connected)
     monkeypatch.setattr(watch.asyncio, "sleep", no_wait)
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(FleetWatcher(Brokers.of(["mqtt://a", "mqtt://b"]), ())._listen())
@@ -159,12 +158,12 @@ def test_the_next_broker_is_tried_when_one_cannot_be_reached(monkeypatch):
 def test_a_board_that_is_printed_once_waits_for_no_broker_that_is_away(monkeypatch, form, capsys, tmp_path):
     tried = []
 
-    async def connected(broker, client_id, listener):
+    async def connected(broker, clock, packet, listener):
         tried.append(broker.host)
         raise BrokerError(f"cannot connect to {broker}: Connection refused")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(watch, "open_beside", connected)
+    monkeypatch.setattr("leadsman.mqtt.client.connect", connected)
     monkeypatch.setattr(watch, "RECONNECT", 0.0)
 
     assert main(["watch", "--once", *form, "--timeout", "1h", "--mqtt", "mqtt://a,mqtt://b"]) == 1
@@ -192,11 +191,11 @@ class Deserted:
 
 
 def test_a_board_that_is_printed_once_waits_for_no_app_that_does_not_listen(monkeypatch, capsys, tmp_path):
-    async def connected(broker, client_id, listener):
-        return Opened(Deserted(listener, 0x10), "5.0", None)
+    async def connected(broker, clock, packet, listener):
+        return Deserted(listener, 0x10)
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(watch, "open_beside", connected)
+    monkeypatch.setattr("leadsman.mqtt.client.connect", connected)
 
     assert main(["watch", "--once", "--timeout", "1h", "--mqtt", "mqtt://a"]) == 0
     assert "attic" in capsys.readouterr().out

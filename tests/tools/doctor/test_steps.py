@@ -11,7 +11,6 @@ from leadsman.loop.clock import system_clock
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.connection_state import V5
-from leadsman.mqtt.side_connection import NoAnswer
 from leadsman.mqtt.topics import Topics
 from leadsman.testing.loop import VirtualLoop
 from leadsman.tools.doctor import broker
@@ -102,7 +101,7 @@ def listening(monkeypatch, **faults):
     return run(broker.subscriptions, SUBJECT._replace(filters={"set": "doctor/set", "get": "doctor/get"}))["filters"]
 
 
-@pytest.mark.parametrize("fault", [NoAnswer("no answer"), BrokerError("lost")])
+@pytest.mark.parametrize("fault", [broker.NoAnswer("no answer"), BrokerError("lost")])
 def test_a_filter_that_cannot_be_examined_leaves_the_answers_of_the_others(monkeypatch, fault):
     found = listening(monkeypatch, set=fault)
 
@@ -126,8 +125,8 @@ def test_at_topics_of_others_the_doctor_subscribes_and_publishes_nothing(monkeyp
 
 
 def test_if_no_filter_can_be_examined_the_step_has_failed(monkeypatch):
-    with pytest.raises(NoAnswer, match="first"):
-        listening(monkeypatch, set=NoAnswer("first"), get=BrokerError("second"))
+    with pytest.raises(broker.NoAnswer, match="first"):
+        listening(monkeypatch, set=broker.NoAnswer("first"), get=BrokerError("second"))
 
 
 def test_a_fault_of_the_doctor_itself_is_not_taken_for_one_of_the_broker(monkeypatch):
@@ -150,7 +149,7 @@ class Flooded(Visit):
                 self.received(Received(f"house/d{number}/state", b"1", True))
 
     async def echo(self, topic, qos=1):
-        raise NoAnswer("no answer to a message")
+        raise broker.NoAnswer("no answer to a message")
 
 
 @pytest.mark.parametrize("facts", [BrokerFacts(), BrokerFacts(probe=ProbeFacts(0, True, False))])
@@ -175,7 +174,7 @@ def test_a_broker_that_does_not_answer_without_a_flood_is_no_flood(monkeypatch):
 
     monkeypatch.setattr(broker, "visit_of", visit_of)
 
-    with pytest.raises(NoAnswer):
+    with pytest.raises(broker.NoAnswer):
         run(broker.landscape, facts=BrokerFacts(probe=ProbeFacts(0, True, False)))
 
 

@@ -12,8 +12,9 @@ from leadsman.text import escaped
 from leadsman.tools.cli.cells import cells, clip, padded, wrapped
 from leadsman.tools.cli.screen import STATUSES
 
-_ODD = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
-"""DEL and C1 (ECMA-48 §5.3), and what turns the direction of text round (UAX 9)."""
+_ODD = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""DEL and C1 (ECMA-48 §5.3), what turns the direction of text round (UAX 9), and halves of surrogate pairs, which
+UTF-8 cannot have."""
 
 
 WIDEST = 120

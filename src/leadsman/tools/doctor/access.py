@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.mqtt.topics import Topics
+from leadsman.nodes.snapshots import filters_of
 from leadsman.registration.injection import ContextDependency
 from leadsman.registration.options import is_everywhere
 from leadsman.wiring.plan import Plan
@@ -69,8 +70,6 @@ def access_of(plan: Plan) -> AccessList:
     if hearing:
         others.append(topics.hears("+"))
     if shared:
-        from leadsman.nodes.snapshots import filters_of  # only apps with a second node pay for it
-
         others += filters_of(topics)
     return AccessList(tuple(publish), (*filters.values(), *own.values(), *others, *elsewhere(plan)))
 
