@@ -215,10 +215,10 @@ class Progress:
     def __exit__(self, *exc_info: object) -> None:
         self._say("")
 
-    def of(self, policy: str) -> "_PolicyProgress":
+    def of(self, policy: str) -> "_Run":
         """For the next policy."""
         self._run += 1
-        return _PolicyProgress(self, f"policy {self._run} of {self._runs}, {clean(policy)[:40]}")
+        return _Run(self, f"policy {self._run} of {self._runs}, {clean(policy)[:40]}")
 
     def show(self, text: str) -> None:
         """Show a text, once a second is over."""
@@ -232,7 +232,7 @@ class Progress:
             self._said = text
 
 
-class _PolicyProgress:
+class _Run:
     def __init__(self, progress: Progress, what: str) -> None:
         self._progress = progress
         self._what = what
