@@ -46,7 +46,7 @@ class Candidate(NamedTuple):
     """Why it is not in use; None for one that works, and for one that was never tried."""
 
 
-class Choice(NamedTuple):
+class BrokerChoice(NamedTuple):
     """The brokers, and which of them is in use or tried."""
 
     candidates: tuple[Candidate, ...]
@@ -92,17 +92,19 @@ class Ended(NamedTuple):
     """Whether the host refused at once, as nothing listens there."""
 
 
-def first(brokers: Brokers) -> Choice:
+def first(brokers: Brokers) -> BrokerChoice:
     """The choice at the start: the primary."""
-    return Choice(tuple(map(_candidate, brokers)), len(brokers), brokers.follow_server_reference)
+    return BrokerChoice(tuple(map(_candidate, brokers)), len(brokers), brokers.follow_server_reference)
 
 
-def connected(choice: Choice) -> Choice:
+def connected(choice: BrokerChoice) -> BrokerChoice:
     """The current broker accepted the connection."""
     return _changed(choice, choice.candidates[choice.current]._replace(error=None))
 
 
-def after(choice: Choice, session: ConnectionState, ended: Ended, now: float, draw: float) -> tuple[Choice, float]:
+def after(
+    choice: BrokerChoice, session: ConnectionState, ended: Ended, now: float, draw: float
+) -> tuple[BrokerChoice, float]:
     """A connection ended, or could not be made. Returns the new choice, and the seconds until its broker is tried.
 
     Args:
@@ -133,7 +135,7 @@ def after(choice: Choice, session: ConnectionState, ended: Ended, now: float, dr
     return choice._replace(current=following), choice.candidates[following].due - now
 
 
-def return_wait(choice: Choice, draw: float) -> float:
+def return_wait(choice: BrokerChoice, draw: float) -> float:
     """Seconds until the primary is asked whether it accepts connections, drawn so that not all apps do so at once."""
     return min(RETURN * 2.0 ** min(choice.returns, 10), RETURN_SELDOM) * (0.8 + 0.4 * draw)
 
@@ -158,19 +160,19 @@ def _candidate(broker: Broker) -> Candidate:
     return Candidate(broker, ConnectionState(broker.protocol, broker.protocol))
 
 
-def _returned(choice: Choice, now: float) -> Choice:
+def _returned(choice: BrokerChoice, now: float) -> BrokerChoice:
     """The choice of the primary, in spite of a replacement that works."""
     candidates = choice.candidates[: choice.listed]
     return choice._replace(candidates=candidates, current=0, hops=0, returns=choice.returns + 1, back_at=now)
 
 
-def _changed(choice: Choice, candidate: Candidate) -> Choice:
+def _changed(choice: BrokerChoice, candidate: Candidate) -> BrokerChoice:
     """The choice with another state of its current candidate."""
     before, behind = choice.candidates[: choice.current], choice.candidates[choice.current + 1 :]
     return choice._replace(candidates=(*before, candidate, *behind))
 
 
-def _sent_to(choice: Choice, broker: Broker) -> Choice:
+def _sent_to(choice: BrokerChoice, broker: Broker) -> BrokerChoice:
     """The choice of a broker that another one named: one of the list, or one at its end."""
     listed, hops = choice.candidates[: choice.listed], choice.hops + 1
     known = next((number for number, each in enumerate(listed) if same(each.broker, broker)), None)

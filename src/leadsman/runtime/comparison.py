@@ -12,7 +12,7 @@ DOUBT = 1.0
 set between."""
 
 
-class Comparison:
+class AcceptedReading:
     """The last accepted reading of a device. It is the receipt of readings that belong to no slot of the schedule."""
 
     __slots__ = ("_before", "_taken", "last", "published", "replayed")

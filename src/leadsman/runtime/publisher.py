@@ -12,7 +12,7 @@ from leadsman.mqtt.topics import Topics, encode, encode_fields
 from leadsman.readings.publish import Fields, LastPublished, PublishRule
 from leadsman.readings.reading import Reading
 from leadsman.resilience.environment import Environment
-from leadsman.runtime.comparison import Comparison
+from leadsman.runtime.comparison import AcceptedReading
 from leadsman.runtime.other_topics import OtherTopics
 from leadsman.text import clean, counted, log_fields
 
@@ -88,7 +88,7 @@ class StatePublisher:
         self._context = context
         self._topic = context.topics.state(name)
         self._history = None if delivery.history is None else context.topics.history(name)
-        self.comparison = None if rule is None else Comparison()
+        self.comparison = None if rule is None else AcceptedReading()
         """What the publish rule compares with. It must learn which readings never arrive."""
         self.receipts: Receipts | None = None
         """Gives the receipts of its readings; None where nobody counts them."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from leadsman.tools.simulation.outcome import DeviceDay, DeviceRecord, Stage
+from leadsman.tools.simulation.outcome import DeviceDay, DeviceRecord, PolicyDay, Stage
 from leadsman.tools.simulation.scenario import BROKER, merge_spans
 
 Span = tuple[float, float]
@@ -32,6 +32,12 @@ def columns_of(records: Sequence[DeviceRecord], days: Sequence[DeviceDay], count
         count_in_columns(((at for record in records for at in record.calls)), count, end),
         count_in_columns(((at for record in records for at in record.failures)), count, end),
     )
+
+
+def draw_columns(outcomes: Sequence[PolicyDay], count: int, end: float) -> tuple[list[Columns], int]:
+    """The day under each policy in `count` columns, and the most calls in one of them, at least 1."""
+    found = [columns_of(each.records, each.days, count, end) for each in outcomes]
+    return found, max((calls for each in found for calls in each.calls), default=1) or 1
 
 
 def coverage(spans: Iterable[Sequence[Span]], count: int, end: float, devices: int) -> tuple[float, ...]:

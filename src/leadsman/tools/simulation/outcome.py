@@ -246,6 +246,11 @@ def title_of(stage: Stage, outcome: PolicyDay) -> str:
     return f"{outcome.policy}: {stage.written}" if outcome.policy == WRITTEN else outcome.policy
 
 
+def cut(text: str, width: int) -> str:
+    """A text of at most so many characters; an ellipsis shows that it was longer."""
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
 def hours_between(length: float, most: int) -> int:
     """The hours between two marks of an axis that has at most so many."""
     hours = length / 3600

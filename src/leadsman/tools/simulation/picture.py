@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from leadsman.loop.durations import human
-from leadsman.tools.simulation.columns import Columns, columns_of, lanes_of
-from leadsman.tools.simulation.outcome import PolicyDay, Stage, brief, hours_between, title_of
+from leadsman.tools.simulation.columns import Columns, draw_columns, lanes_of
+from leadsman.tools.simulation.outcome import PolicyDay, Stage, brief, cut, hours_between, title_of
 
 WIDTH = 960
 MARGIN = 20
@@ -46,8 +46,7 @@ def picture(stage: Stage, outcomes: Sequence[PolicyDay], advice: Sequence[str]) 
     bottom = strips + len(outcomes) * STRIP
     advised = [line for sentence in advice for line in textwrap.wrap(sentence, LETTERS)]
     height = bottom + 34 + 18 * len(advised)
-    drawn = [columns_of(each.records, each.days, COLUMNS, stage.length) for each in outcomes]
-    most = max((count for each in drawn for count in each.calls), default=1) or 1
+    drawn, most = draw_columns(outcomes, COLUMNS, stage.length)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">',
         f"<title>{escape(stage.app)}: {escape(stage.title)}</title>",
@@ -60,7 +59,7 @@ def picture(stage: Stage, outcomes: Sequence[PolicyDay], advice: Sequence[str]) 
     ]
     for number, lane in enumerate(lanes):
         y = top + number * STEP
-        parts += [_text(LEFT - 10, y + LANE, _cut(lane.name, 17), "e"), _rect(LEFT, y, RIGHT - LEFT, LANE, "b")]
+        parts += [_text(LEFT - 10, y + LANE, cut(lane.name, 17), "e"), _rect(LEFT, y, RIGHT - LEFT, LANE, "b")]
         seen = [max(share, LOWEST) if share else 0.0 for share in lane.shares]
         parts.append(_area(seen, y + LANE, -LANE, "w"))
     if marks:
@@ -78,7 +77,7 @@ def picture(stage: Stage, outcomes: Sequence[PolicyDay], advice: Sequence[str]) 
 def _strip(title: str, outcome: PolicyDay, columns: Columns, most: int, top: int) -> Iterator[str]:
     figures, line = outcome.figures, top + 22 + GAPS
     gaps = f"gaps: half up to {brief(figures.gap_p50)}, 99 % up to {brief(figures.gap_p99)}, " if figures.gaps else ""
-    yield _text(MARGIN, top + 12, _cut(title, 54), "p")
+    yield _text(MARGIN, top + 12, cut(title, 54), "p")
     numbers = f"{figures.lost:,} of {figures.slots:,} readings lost, {gaps}longest {brief(figures.gap_max)}"
     yield _text(RIGHT, top + 12, numbers if figures.gaps else f"all {figures.slots:,} readings in time", "e")
     yield _text(LEFT - 10, line - GAPS // 2 + 4, "no reading", "e")
@@ -170,7 +169,3 @@ def _rect(x: float, y: float, width: float, height: float, style: str) -> str:
 def _n(number: float) -> str:
     """A number with one decimal at most."""
     return f"{number:.1f}".removesuffix(".0")
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else f"{text[: width - 1]}…"

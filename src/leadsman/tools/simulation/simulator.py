@@ -94,14 +94,6 @@ class ShortLink(Link):
             message.receipt.published += 1
 
 
-class _ToTheMillisecond(dict[float, float]):
-    """Moments, rounded. Each is rounded once: many devices are called, and read, at the same moment."""
-
-    def __missing__(self, at: float) -> float:
-        rounded = self[at] = round(at, 3)
-        return rounded
-
-
 class _GrowingRecord:
     """The record of one device while it grows."""
 
@@ -165,20 +157,19 @@ class Recorder:
 
     def records(self) -> tuple[DeviceRecord, ...]:
         """The records, in the order of the devices."""
-        moments = _ToTheMillisecond()
-        return tuple(self._record(name, device, moments) for name, device in self._devices.items())
+        return tuple(self._record(name, device) for name, device in self._devices.items())
 
-    def _record(self, name: str, device: _GrowingRecord, moments: Mapping[float, float]) -> DeviceRecord:
+    def _record(self, name: str, device: _GrowingRecord) -> DeviceRecord:
         if device.held_at is not None and device.interval is not None:
             slots = int((self._end - device.held_at) / device.interval)
             device.lost += [Lost(device.held_at, HELD, slots)] if slots else []
         return DeviceRecord(
             name,
-            tuple([moments[at] for at in device.calls.began if at < self._end]),
-            tuple(sorted([moments[at] for at in device.failures])),
-            tuple([moments[at] for at in device.readings]),
-            tuple(each._replace(at=moments[each.at]) for each in device.lost),
-            tuple((moments[at], state) for at, state in device.circuits),
+            tuple([round(at, 3) for at in device.calls.began if at < self._end]),
+            tuple(sorted([round(at, 3) for at in device.failures])),
+            tuple([round(at, 3) for at in device.readings]),
+            tuple(each._replace(at=round(each.at, 3)) for each in device.lost),
+            tuple((round(at, 3), state) for at, state in device.circuits),
         )
 
 

@@ -3,8 +3,8 @@
 import textwrap
 from collections.abc import Sequence
 
-from leadsman.tools.simulation.columns import columns_of, lanes_of
-from leadsman.tools.simulation.outcome import PolicyDay, Stage, brief, hours_between, title_of
+from leadsman.tools.simulation.columns import draw_columns, lanes_of
+from leadsman.tools.simulation.outcome import PolicyDay, Stage, brief, cut, hours_between, title_of
 
 WIDTH = 80
 COLUMNS = 65
@@ -44,7 +44,7 @@ class Pen:
         cells = "".join(
             self.ramp[min(highest, max(1, round(each * highest))) if each >= least else 0] for each in shares
         )
-        return self.text(f"  {_cut(label, LABEL - 3):<{LABEL - 2}}", _DIM) + self.text(cells, style)
+        return self.text(f"  {cut(label, LABEL - 3):<{LABEL - 2}}", _DIM) + self.text(cells, style)
 
 
 def strips(stage: Stage, outcomes: Sequence[PolicyDay], advice: Sequence[str], pen: Pen) -> str:
@@ -56,10 +56,9 @@ def strips(stage: Stage, outcomes: Sequence[PolicyDay], advice: Sequence[str], p
         lines += [pen.text("what goes wrong", _BOLD), *(pen.lane(lane.name, lane.shares, _DIM, 1e-9) for lane in lanes)]
         lines += [pen.text(f"  {'clock':<{LABEL - 2}}{marks}", _DIM)] if marks else []
         lines.append(pen.text(_axis(stage.length), _DIM))
-    drawn = [columns_of(each.records, each.days, COLUMNS, stage.length) for each in outcomes]
-    most = max((count for each in drawn for count in each.calls), default=1) or 1
+    drawn, most = draw_columns(outcomes, COLUMNS, stage.length)
     for outcome, columns in zip(outcomes, drawn, strict=True):
-        lines += ["", pen.text(_cut(title_of(stage, outcome), WIDTH), _BOLD)]
+        lines += ["", pen.text(cut(title_of(stage, outcome), WIDTH), _BOLD)]
         lines.append(pen.lane("no reading", columns.gaps, _RED))
         if any(columns.open):
             lines.append(pen.lane("circuit", columns.open, _YELLOW))
@@ -100,7 +99,7 @@ def _table(outcomes: Sequence[PolicyDay], pen: Pen) -> list[str]:
         gaps = (brief(figures.gap_p50), brief(figures.gap_p99), brief(figures.gap_max))
         read = f"{figures.availability:.2f}%"
         rows.append(
-            (_cut(each.policy, _NAME), f"{figures.lost:,}", read, *gaps, f"{figures.attempts:,}", f"{figures.failed:,}")
+            (cut(each.policy, _NAME), f"{figures.lost:,}", read, *gaps, f"{figures.attempts:,}", f"{figures.failed:,}")
         )
     widths = [max(len(row[number]) for row in rows) for number in range(len(_HEADS))]
     lines = [
@@ -108,7 +107,3 @@ def _table(outcomes: Sequence[PolicyDay], pen: Pen) -> list[str]:
         for cells in ([*zip(row, widths, strict=True)] for row in rows)
     ]
     return [pen.text(lines[0], _DIM), *lines[1:]]
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else f"{text[: width - 1]}…"
