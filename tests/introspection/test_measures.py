@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from leadsman.introspection.measures import CIRCUITS, DROPPED, FAMILIES, NODES, OF_DEVICES, OF_THE_APP, Measures
+from leadsman.introspection.measures import BUILD, CIRCUITS, DROPPED, FAMILIES, NODES, OF_DEVICES, OF_THE_APP, Measures
 from leadsman.mqtt.outbox import CAUSES, OnDisk, Outbox
 from leadsman.nodes.brief import STATES
 from leadsman.resilience import breaker
@@ -22,7 +22,7 @@ def test_a_name_has_a_prefix_a_base_unit_and_no_suffix_of_a_counter(family):
 def test_each_family_is_of_the_app_or_of_devices():
     assert len({family.name for family in FAMILIES}) == len(FAMILIES)
     assert all("handler" in family.labels for family in OF_DEVICES)
-    assert not any("handler" in family.labels for family in OF_THE_APP)
+    assert not any("handler" in family.labels for family in (*OF_THE_APP, BUILD))
 
 
 def test_each_state_of_a_circuit_is_a_series():
@@ -41,7 +41,7 @@ def measured(on_disk=None, current=0, nodes=None):
     clock = SimpleNamespace(wall=lambda: 1000.0, monotonic=lambda: 5.0, uptime=lambda: 5.0, offset=lambda: 995.0)
     about = SimpleNamespace(name="house", version="1", leadsman="1")
     found = Measures(about, SimpleNamespace(link=link, watching=None, nodes=nodes), clock, 0.0).of_the_app()
-    assert set(found) == set(OF_THE_APP)
+    assert set(found) == {*OF_THE_APP, BUILD}
     return found, {family.name: samples[0].value for family, samples in found.items() if samples}
 
 

@@ -22,7 +22,6 @@ OPTIONAL = (
     "leadsman.readings.controls",
     "leadsman.devices.found",
     "leadsman.devices.registrations",
-    "leadsman.devices.topic_removal",
     "leadsman.devices.shards",
     "leadsman.readings.device_classes",
     "leadsman.discovery",

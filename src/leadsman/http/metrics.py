@@ -8,7 +8,7 @@ is measured of the process (``process_*``) comes from the library's own collecto
 from collections.abc import Iterator, Sequence
 
 from leadsman.extras import missing
-from leadsman.introspection.measures import OF_DEVICES, OF_THE_APP, Measures, MetricFamily, Sample
+from leadsman.introspection.measures import OF_DEVICES, Measures, MetricFamily, Sample
 from leadsman.introspection.pages import PIECE
 from leadsman.loop.slices import Work
 
@@ -37,9 +37,8 @@ class Exposition:
 
     def write(self) -> Work:
         """Write it, in slices."""
-        of_the_app = self._measures.of_the_app()
-        for family in OF_THE_APP:
-            self._add(_text(family, of_the_app[family]))
+        for family, samples in self._measures.of_the_app().items():
+            self._add(_text(family, samples))
         self._add(generate_latest(PROCESS_COLLECTOR))
         yield 0.0
         devices = self._measures.devices

@@ -7,7 +7,7 @@ types of its answers and its own protocol, and no part of the app.
 A large document is made in slices, each of which takes a millisecond or two. Reading changes nothing.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, cast
@@ -194,16 +194,15 @@ class Service:
             document.begin("adapters", b"[]")
             for adapter in sections.adapters():
                 document.member(None, adapter)
-        for section in ("devices", "jobs"):
-            if section in wanted:
-                document.begin(section, b"{}")
-                yield from self._describe_devices(request.names, section == "jobs", document)
+        jobs, known = sections.registrations.jobs, sections.registrations
+        if "devices" in wanted:
+            names = (name for name in request.names if name not in jobs and name in known)
+            yield from _members(document, "devices", names, sections.device)
+        if "jobs" in wanted:
+            names = (name for name in request.names if name in jobs and name in known)
+            yield from _members(document, "jobs", names, sections.device)
         if "recent" in wanted and self._parts.watching is not None:
-            document.begin("recent", b"{}")
-            for number, name in enumerate(request.names, 1):
-                document.member(name, self._parts.watching.recent.look(name))
-                if number % SLICE == 0:
-                    yield 0.0
+            yield from _members(document, "recent", request.names, self._parts.watching.recent.look)
         if "trace" in wanted:
             document.begin("trace", b"[]")
             for number, row in enumerate(self._trace(request), 1):
@@ -211,24 +210,13 @@ class Service:
                 if number % LIST_SLICE == 0:
                     yield 0.0
         if "words" in wanted:
-            document.begin("words", b"{}")
-            for number, name in enumerate(request.names, 1):
-                document.member(name, sections.words(name))
-                if number % SLICE == 0:
-                    yield 0.0
+            yield from _members(document, "words", request.names, sections.words)
         if "fields" in wanted:
-            document.begin("fields", b"{}")
-            for number, name in enumerate(request.names, 1):
-                document.member(name, sections.fields(name))
-                if number % SLICE == 0:
-                    yield 0.0
+            yield from _members(document, "fields", request.names, sections.fields)
         if "ledger" in wanted:
-            document.begin("ledger", b"{}")
             ledgers = self._parts.ledgers
-            for number, name in enumerate(filter(ledgers.__contains__, request.names), 1):
-                document.member(name, ledgers.document(name, request.since))
-                if number % SLICE == 0:
-                    yield 0.0
+            names = (name for name in request.names if name in ledgers)
+            yield from _members(document, "ledger", names, lambda name: ledgers.document(name, request.since))
 
     def ledger(self, device: str, since: float = 0.0) -> "DeviceLedger":
         """The ledger of one device. Hours and gaps that ended before `since`, epoch seconds, are left out.
@@ -262,16 +250,6 @@ class Service:
     def forget(self, name: str) -> None:
         """A device that was found at run time is gone."""
         self._sections.forget(name)
-
-    def _describe_devices(self, names: Sequence[str], jobs: bool, document: Document) -> Work:
-        described = 0
-        for name in names:
-            if (name in self._sections.registrations.jobs) is jobs and name in self._sections.registrations:
-                if described == SLICE:
-                    yield 0.0
-                    described = 0
-                document.member(name, self._sections.device(name))
-                described += 1
 
     def _trace(self, request: Query) -> "list[TraceRow]":
         handlers = frozenset(request.names) if request.chosen else None
@@ -324,7 +302,7 @@ class Service:
         execution = self._reader(device).execution
         self._environment.events.emit(CircuitRequested(device, action, by))
         {"isolate": execution.isolate, "close": execution.close, "disable": execution.disable}[action]()
-        return cast("CircuitAnswer", {"device": device, "circuit": execution.snapshot().circuit})
+        return {"device": device, "circuit": execution.snapshot().circuit}
 
     @property
     def _readers(self) -> Mapping[str, Reader]:
@@ -335,6 +313,15 @@ class Service:
         if runner is None:
             raise UnknownDevice(f"there is no device {clean(device)!r} that is read; {hint(device, self._readers)}")
         return runner
+
+
+def _members(document: Document, section: str, names: Iterable[str], describe: Callable[[str], object]) -> Work:
+    """Add a section with a member for each device, in slices."""
+    document.begin(section, b"{}")
+    for number, name in enumerate(names):
+        if number and number % SLICE == 0:
+            yield 0.0
+        document.member(name, describe(name))
 
 
 def _polled(result: Reading | BaseException | None) -> PollResult:

@@ -8,7 +8,8 @@ by `leadsman.runtime.subscriber`.
 import logging
 
 from leadsman.errors import LeadsmanError
-from leadsman.text import describe, log_fields
+from leadsman.monitoring.health import message_of
+from leadsman.text import log_fields
 
 logger = logging.getLogger("leadsman")
 
@@ -24,13 +25,7 @@ def is_bug(error: BaseException, expected: tuple[type[BaseException], ...] = ())
 
 def placed(error: BaseException) -> str:
     """An error as text, with the place of a bug: ``KeyError: 't' (plant.py:57)``."""
-    text = f"{type(error).__name__}: {describe(error)}"
-    if not is_bug(error):
-        return text
-    from leadsman.places import place_of
-
-    place = place_of(error)
-    return f"{text} ({place})" if place else text
+    return f"{type(error).__name__}: {message_of(error)}"
 
 
 class Tracebacks:

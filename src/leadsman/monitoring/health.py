@@ -239,7 +239,7 @@ def _well_again(health: Health) -> None:
     health.trouble = NO_TROUBLE
 
 
-def _placed(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
     """The message of an error, and the place of a bug in the code of the user: ``'t' (plant.py:57)``."""
     if isinstance(error, (OSError, LeadsmanError)):
         return describe(error)
@@ -259,7 +259,7 @@ def _poll_failed(health: Health, event: PollFailed) -> None:
         failures=before.failures + 1,
         failing_wall=event.outage if before.failing_wall is None else before.failing_wall,
         error_type=type(event.error).__name__,
-        error_message=_placed(event.error),
+        error_message=message_of(event.error),
         left=before.left,
     )
 
@@ -270,7 +270,7 @@ def _call_failed(health: Health, event: AttemptFailed) -> None:
     if event.requested:
         _deferred(health, event)
         return
-    kind, message = type(event.error).__name__, _placed(event.error)
+    kind, message = type(event.error).__name__, message_of(event.error)
     next_at = None if event.delay is None else event.at + event.delay
     if failing_early(event, never_read=health.success_wall is None):
         _troubled(health, error_type=kind, error_message=message)

@@ -7,10 +7,10 @@ a second; if that comes before the broker has our subscription, the next heartbe
 """
 
 import asyncio
-import json
 
 from leadsman.event_bus import EventBus
 from leadsman.events import PrefixShared
+from leadsman.mqtt.answers import object_in
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.topics import Topics, encode
@@ -48,7 +48,7 @@ class PrefixWatch:
         """Take a message at the topic of the status."""
         if message.retain or self._own in message.payload[:_NEAR]:
             return
-        status = _object(message.payload)
+        status = object_in(message.payload) or {}
         other = status.get("client_id")
         if not isinstance(other, str) or other == self._client_id:
             return  # a will, or what is no heartbeat
@@ -81,11 +81,3 @@ class PrefixWatch:
         if reason != self._link.conflict:
             self._link.conflict = reason
             self._events.emit(PrefixShared(reason))
-
-
-def _object(payload: bytes) -> dict[str, object]:
-    try:
-        found = json.loads(payload)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}

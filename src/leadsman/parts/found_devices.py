@@ -2,9 +2,8 @@
 
 import asyncio
 
-from leadsman.devices.found import FoundHost, families_of
+from leadsman.devices.found import FoundHost, TopicRemoval, families_of
 from leadsman.devices.roster import Follower, Phase, forgetting, ignore
-from leadsman.devices.topic_removal import TopicRemoval
 from leadsman.runtime.found_devices import FoundDevices, Names
 from leadsman.wiring.core import Core
 
