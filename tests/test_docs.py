@@ -318,6 +318,7 @@ def test_the_smallest_app_is_that_of_the_quickstart():
     written = Path("src/leadsman/tools/cli/templates/minimal.py.txt").read_text().replace("$name", "sound")
 
     assert f"```python\n{written}```" in Path("docs/quickstart.md").read_text()
+    assert len([line for line in written.splitlines() if line]) == 12
 
 
 def test_the_glossary_is_sorted_and_has_every_status():

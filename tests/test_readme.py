@@ -31,7 +31,7 @@ def test_the_readme_has_no_more_than_seven_hundred_words():
 def test_the_example_fits_on_a_telephone_and_on_the_site():
     lines = [line for line in BLOCK.splitlines() if line]
 
-    assert len(lines) <= 10
+    assert len(lines) <= 8
     assert max(map(len, lines)) <= 72
 
 

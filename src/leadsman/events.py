@@ -11,12 +11,14 @@ UNSTAMPED = 0.0
 
 
 class ReadingTaken(NamedTuple):
-    """A poll succeeded. `duration` in seconds, retries included."""
+    """A poll succeeded. `duration` in seconds, retries included. `empty`: its handler returned None, so the device
+    answered without a reading."""
 
     entity: str
     at: float
     wall: float
     duration: float
+    empty: bool = False
 
 
 class AttemptFailed(NamedTuple):

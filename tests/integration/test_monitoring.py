@@ -75,7 +75,7 @@ def test_a_first_reading_that_took_a_retry_is_a_line_and_no_outage(harness, capl
 
     assert running.errors("d") == []
     assert running.statuses("d") == ["starting", "error", "ok"]
-    assert "d: read for the first time, 2s after the first call failed" in lines(caplog)
+    assert "d: answered for the first time, 2s after the first call failed" in lines(caplog)
 
 
 # The poll under way
@@ -564,6 +564,45 @@ def test_a_device_whose_first_call_fails_is_read_for_the_first_time_in_one_line(
     harness(app_with(Scripted(fail(1), READING), interval="1m", retry=UNTIL_NEXT_POLL)).run("10m")
 
     assert len([line for line in lines(caplog) if "first reading" in line or "for the first time" in line]) == 1
+
+
+@pytest.mark.parametrize(
+    ("script", "before"),
+    [
+        ((None, None, READING), []),
+        ((fail(1), None, READING), ["d: answered for the first time, 2s after the first call failed"]),
+        ((RetryRequested(delay=50), READING), []),
+    ],
+)
+def test_a_poll_that_gives_no_reading_is_no_first_reading(harness, caplog, script, before):
+    caplog.set_level(logging.INFO, "leadsman")
+    running = harness(app_with(Scripted(*script), interval="1m", retry=1))
+
+    running.run("30s")
+    assert [line for line in lines(caplog) if "first reading" in line or "first time" in line] == before
+
+    running.run("2m")
+    assert "d: first reading, app/d/state" in lines(caplog)
+
+
+def test_a_source_that_yields_none_has_no_first_reading(harness, caplog):
+    caplog.set_level(logging.INFO, "leadsman")
+    app = App("app")
+
+    @app.source("door")
+    async def door():
+        yield None
+        await asyncio.sleep(60)
+        yield READING
+        await asyncio.Event().wait()
+
+    running = harness(app)
+
+    running.run("30s")
+    assert [line for line in lines(caplog) if "first reading" in line] == []
+
+    running.run("1m")
+    assert "door: first reading, app/door/state" in lines(caplog)
 
 
 def test_of_many_devices_some_first_readings_are_logged(harness, caplog):

@@ -490,6 +490,44 @@ def test_one_thing_to_do_is_said(name):
     assert ADVICE[name] in why("boiler", document, retained)["advice"]
 
 
+@pytest.mark.parametrize(
+    ("error", "summary", "advice"),
+    [
+        ("cannot connect to mqtt://pi: Connection refused", "the app has no connection", "start the broker, or"),
+        (
+            "mqtt://pi refused the connection: not authorized; check MQTT__USERNAME and MQTT__PASSWORD (0x87)",
+            "the broker refuses the connection of the app",
+            "correct the user name and the password, or allow the user at the broker",
+        ),
+    ],
+)
+def test_a_broker_that_refuses_the_password_is_not_to_be_started(error, summary, advice):
+    document, retained = of(mqtt=AWAY | {"last_error": error}, outbox=WAITING)
+
+    verdict = why("boiler", document, retained)
+
+    assert verdict["summary"].startswith(summary)
+    assert verdict["advice"].startswith(advice)
+    assert verdict["advice"].endswith("the readings wait in the outbox until then")
+
+
+@pytest.mark.parametrize(
+    ("polls", "cause", "evidence"),
+    [
+        (1, "no answer for 10s.", ": 1 failed poll"),
+        (3, "no answer for 10s, 3 polls in a row.", "3 failed polls in a row"),
+    ],
+)
+def test_one_failed_poll_is_not_in_a_row(polls, cause, evidence):
+    failing = {"consecutive_failures": polls, "failing_since": "2026-11-22T08:59:50.000Z"}
+    document, retained = of(**FAILING | failing | {"last_error": "DeviceTimeout: no answer"})
+
+    verdict = why("boiler", document, retained)
+
+    assert verdict["cause"].startswith(cause)
+    assert [line for line in verdict["evidence"] if line.endswith(evidence)]
+
+
 SINCE = {
     "its last poll failed": FAILING["failing_since"],
     "its circuit is open": FAILING["failing_since"],

@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 import zipfile
@@ -354,7 +355,7 @@ def test_another_prefix_can_be_typed(here):
     here.write("small.py", APP + DEVICE)
 
     checked = here("check", "small:app", "--prefix", "house/second")
-    assert "client id house/second" in checked.stdout
+    assert re.search(r"^client id +house/second +the prefix$", checked.stdout, re.MULTILINE)
     assert "flag mqtt.topic_prefix" in checked.stdout
     topics = json.loads(here("schema", "small:app", "--prefix", "house/second").stdout)["topics"]
     assert "house/second/d/state" in topics

@@ -34,7 +34,9 @@ LONGEST_TEXT = 100
 """Characters of a text in a reading. A longer one is left out."""
 _DEPTH = 4
 """How deep lists and objects in a reading are shown; what is deeper is left out."""
-_NOT_SHOWN = frozenset({"at", "wall", "since", "outage", "first", "entity", "device", "error", "due", "isolated"})
+_NOT_SHOWN = frozenset(
+    {"at", "wall", "since", "outage", "first", "entity", "device", "error", "due", "isolated", "empty"}
+)
 """Fields of events that are written in another form."""
 _ALWAYS_SHOWN = frozenset({"type", "at", "device"})
 """Fields of a happening that is too large."""

@@ -166,7 +166,7 @@ class Situation:
         kind, _, message = clean(runtime["last_error"]).partition(": ")
         error = _NUMBER.sub("", message) if message and kind in _PLAIN else clean(runtime["last_error"])
         lasted, polls = self.age(runtime["failing_since"]), runtime["consecutive_failures"]
-        times = f", {counted(polls, 'poll')} in a row" if polls else ""
+        times = f", {counted(polls, 'poll')} in a row" if polls > 1 else ""
         since = "" if lasted is None or lasted < 1 else f" for {span(lasted)}"
         words = f"{error}{since}{times}."
         if _ENDED.search(error) and (since or times):  # what follows would belong to its last words
@@ -189,8 +189,9 @@ class Situation:
         if runtime["last_error"]:
             lines.append(f"last error: {clean(runtime['last_error'])}")
         if runtime["failing_since"]:
-            polls = counted(runtime["consecutive_failures"], "failed poll")
-            lines.append(f"failing since {self.at(runtime['failing_since'])}: {polls} in a row")
+            polls = runtime["consecutive_failures"]
+            failed = f"{counted(polls, 'failed poll')}{' in a row' if polls > 1 else ''}"
+            lines.append(f"failing since {self.at(runtime['failing_since'])}: {failed}")
         return [*lines, *self.last_reading(), *self.silence(), *self.subscriptions()]
 
     def last_reading(self) -> list[str]:

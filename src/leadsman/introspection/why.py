@@ -50,8 +50,11 @@ def _disconnected(s: Situation) -> "Verdict | None":
     evidence = [f"not connected to {clean(mqtt['broker'])}" + (f" since {s.at(since)}" if since else "")]
     evidence += [f"last error: {clean(mqtt['last_error'])}"] if mqtt["last_error"] else []
     evidence.append(f"{counted(outbox['messages'], 'message')} in the outbox{_oldest(outbox['oldest'])}")
-    advice = "start the broker, or correct its address: the readings wait in the outbox until then"
-    summary = "the app has no connection to the broker"
+    advice, summary = "start the broker, or correct its address", "the app has no connection to the broker"
+    if "MQTT__PASSWORD" in (mqtt["last_error"] or ""):  # the broker does not take these credentials
+        advice = "correct the user name and the password, or allow the user at the broker"
+        summary = "the broker refuses the connection of the app"
+    advice += ": the readings wait in the outbox until then"
     return s.verdict("connection", summary, [*evidence, *s.last_reading()], advice, since)
 
 

@@ -80,7 +80,7 @@ class OutageReporter:
     def observe(self, event: Event) -> None:
         """Process one event. Observes in `Phase.REPORT`, after the health records."""
         if type(event) is ReadingTaken and event.entity not in self._watched:  # the most frequent event
-            if event.entity not in self._read:
+            if event.entity not in self._read and not event.empty:
                 self._read_first(event.entity)
             return
         if isinstance(event, AppFault | StateFailed):
@@ -99,13 +99,16 @@ class OutageReporter:
         if notice is not None:
             self._report(notice, event.at)
         if type(event) is ReadingTaken:
-            self._read.add(entity)
+            if entity not in self._read and not event.empty:
+                self._read_first(entity, reported=notice is not None)
             self._look_for_retries(event, health, before)
 
-    def _read_first(self, entity: str) -> None:
+    def _read_first(self, entity: str, *, reported: bool = False) -> None:
         """Log the first reading of a device since the start: whoever looks at the log knows that it is read. After an
-        outage its recovery says so."""
+        outage that is `reported` with its recovery."""
         self._read.add(entity)
+        if reported:
+            return
         self._firsts += 1
         if self._firsts <= MOST_FIRST:
             more = "; those of further devices are not logged" if self._firsts == MOST_FIRST else ""
@@ -203,7 +206,7 @@ def _sentence(notice: Notice) -> str:
         case outages.UNREAD:
             return f"the first call failed: {notice.type}: {notice.message}{calls}"
         case outages.READ:
-            return f"read for the first time, {lasted} after the first call failed"
+            return f"answered for the first time, {lasted} after the first call failed"
         case outages.ONSET:
             return f"failing: {notice.type}: {notice.message}{calls}"
         case outages.REMINDER:

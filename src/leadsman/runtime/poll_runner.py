@@ -473,7 +473,9 @@ class PollRunner:
             return
         clock = self._context.environment.clock
         at, wall = (clock.monotonic(), clock.wall()) if reading is None else (reading.at, reading.wall)
-        self._context.environment.events.emit(ReadingTaken(self.telemetry.name, at, wall, at - self._began))
+        self._context.environment.events.emit(
+            ReadingTaken(self.telemetry.name, at, wall, at - self._began, reading is None)
+        )
         due = self.due
         if self._requests is not None and self._requests.answers:
             if reading is not None:

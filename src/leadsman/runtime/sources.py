@@ -190,7 +190,7 @@ class SourceRunner:
         self._silence.heard(at)
         self.failures = 0
         self.execution.succeed()
-        environment.events.emit(ReadingTaken(name, at, wall, 0.0))
+        environment.events.emit(ReadingTaken(name, at, wall, 0.0, reading is None))
         if reading is not None:
             self.publisher.try_publish(reading, at)
         else:

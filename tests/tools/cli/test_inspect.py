@@ -160,6 +160,7 @@ def test_check_shows_prefix_client_id_and_state_with_their_origins(tmp_path, che
     shown = check(METER, **environment)
 
     assert [line for line in lines if re.search(line, shown) is None] == [], shown
+    assert shown.count("client id") == 1
     assert re.search(rf"state +{re.escape(str(tmp_path))} +STATE_DIRECTORY\n", shown)
 
 

@@ -67,10 +67,10 @@ def show_identity(app: App) -> None:
 
 
 def show_brokers(app: App) -> None:
-    """Print the brokers in the order in which they are tried, and the client id."""
+    """Print the brokers in the order in which they are tried."""
     primary, *others = app.brokers
     print()
-    say(f"broker {primary}, client id {app.client_id}")
+    say(f"broker {primary}")
     for broker in others:
         say(f"then   {broker}")
     if app.brokers.follow_server_reference:
