@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from shlex import quote
 
+from leadsman.errors import Busy, PayloadError
 from leadsman.events import (
     AdapterFailed,
     AdapterReopened,
@@ -72,12 +73,13 @@ class Tally:
         self._line = line
         self._event = event
         self._count = self._logged = 0
-        self._last = ""
+        self._last: Callable[[], str] = str
         self._next_at = -math.inf
         self._gap = SHORTEST_GAP
 
-    def add(self, number: int, last: str, now: float) -> float | None:
-        """Add to the count. Log it now and return None, or return when to `ring`."""
+    def add(self, number: int, last: Callable[[], str], now: float) -> float | None:
+        """Add to the count, with what makes the text of its cause. Log it now and return None, or return when to
+        `ring`."""
         waiting = self._count > self._logged
         self._count += number
         self._last = last
@@ -94,7 +96,7 @@ class Tally:
         self._gap = SHORTEST_GAP if now - self._next_at >= LONGEST_GAP else min(LONGEST_GAP, 2 * self._gap)
         self._next_at = now + self._gap
         self._logged = self._count
-        logger.warning("%s", self._line(self._count, self._last), extra=log_fields(self._event, count=self._count))
+        logger.warning("%s", self._line(self._count, self._last()), extra=log_fields(self._event, count=self._count))
 
 
 class Log:
@@ -147,9 +149,9 @@ class Log:
             case CircuitRequested() | DeviceHeld() | DeviceReleased() | DeviceLeft():
                 self._person_acted(event)
             case PollMissed(entity=entity, polls=polls, cause=cause):
-                self._count(self._missed, polls, f"{entity}: {cause or LATE}", event.at)
+                self._count(self._missed, polls, lambda: f"{entity}: {cause or LATE}", event.at)
             case MessageDropped(topic=topic, reason=reason, messages=messages):
-                self._count(self._dropped, messages, f"{topic}: {reason}", event.at)
+                self._count(self._dropped, messages, lambda: f"{topic}: {reason}", event.at)
             case CommandDone():
                 self._command(event)
             case AttemptFailed():
@@ -164,7 +166,7 @@ class Log:
         for tally in (self._missed, self._commands, self._dropped):
             tally.ring(now)
 
-    def _count(self, tally: Tally, number: int, last: str, now: float) -> None:
+    def _count(self, tally: Tally, number: int, last: Callable[[], str], now: float) -> None:
         due = tally.add(number, last, now)
         if due is not None and self._timers is not None:
             self._timers.add(due, self)
@@ -365,12 +367,17 @@ class Log:
             logger.log(level, "%s: %s%s", entity, line, left_out_before(left_out), extra=about)
 
     def _command(self, event: CommandDone) -> None:
-        if event.error is None:
-            about = log_fields("command done", event.device)
-            logger.debug("%s: command done in %.1f s", event.device, event.duration, extra=about)
-            return
-        self._count(self._commands, 1, f"{clean(event.device)}: {placed(event.error)}", event.at)
-        self._tracebacks.log(f"the command of {clean(event.device)}", event.error)
+        device, error = event.device, event.error
+        if error is None:
+            about = log_fields("command done", device)
+            logger.debug("%s: command done in %.1f s", device, event.duration, extra=about)
+        elif type(error) in (Busy, PayloadError):  # thousands may come: their text is made for a line only
+            kind, said = type(error).__name__, str(error)
+            self._count(self._commands, 1, lambda: f"{clean(device)}: {kind}: {clean(said) or kind}", event.at)
+        else:
+            text = f"{clean(device)}: {placed(error)}"
+            self._count(self._commands, 1, lambda: text, event.at)
+            self._tracebacks.log(f"the command of {clean(device)}", error)
 
 
 LATE = "the app was late, because the machine slept or has too much to do"
