@@ -259,7 +259,10 @@ def test_the_log_says_when_a_state_file_cannot_be_written_and_when_it_can_again(
     log.observe(StateWritten("resilience.db", 2.0, 1002.0))
 
     first, second = caplog.messages
-    assert "resilience.db cannot be read or written: [Errno 28] No space left on device" in first
+    assert first.startswith(
+        "resilience.db cannot be read or written, and the app keeps its state in memory only: [Errno"
+    )
+    assert first.endswith("No space left on device; delete something on its disk")
     assert second == "resilience.db is written again"
 
 

@@ -1,5 +1,6 @@
 """Logs events other than outages: the connection, circuits, pauses, missed polls, commands, and each call at DEBUG."""
 
+import errno
 import logging
 import math
 from collections.abc import Callable
@@ -202,12 +203,8 @@ class Log:
                 logger.warning("%s", text, extra=about)
             case StateFailed(file=file, error=error):
                 about = log_fields("state failed", file=file, error_type=type(error).__name__)
-                logger.warning(
-                    "%s cannot be read or written: %s; the app keeps its state in memory only",
-                    file,
-                    describe(error),
-                    extra=about,
-                )
+                what = "%s cannot be read or written, and the app keeps its state in memory only: %s%s"
+                logger.warning(what, file, describe(error), _remedy(error), extra=about)
             case StateWritten(file=file):
                 logger.info("%s is written again", file, extra=log_fields("state written", file=file))
             case AppFault():
@@ -386,6 +383,16 @@ _ACTIONS = {
     "close": "closed; the device is polled as after a success",
     "disable": "disabled; the device is polled whatever fails",
 }
+
+
+def _remedy(error: BaseException) -> str:
+    """What to do about a file that cannot be written, unless its error says that."""
+    text = str(error)
+    if "STATE_DIRECTORY" in text or "delete something" in text:
+        return ""
+    if getattr(error, "sqlite_errorname", "") == "SQLITE_FULL" or getattr(error, "errno", None) == errno.ENOSPC:
+        return "; delete something on its disk"
+    return "; let the app write there, or give it another STATE_DIRECTORY"
 
 
 def _local(wall: float) -> str:
