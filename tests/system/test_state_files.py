@@ -148,7 +148,7 @@ def test_a_process_that_starts_while_its_predecessor_ends_goes_on_from_its_last_
     monkeypatch.setenv("NAME", "second")
 
     second = start_app(COUNTING, NOBODY)
-    time.sleep(1.0)
+    second.wait_for("waiting 5 s for it to end")
     first.process.kill()
     first.process.wait()
     last = stored(state)["n"]

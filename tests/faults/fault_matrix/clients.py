@@ -92,7 +92,7 @@ def flood_of_commands(stand: Stand) -> None:
     # What a busy machine is late to acknowledge is sent the newest first, so there is no limit for the order.
     stand.figure("out of order", stand.tally.disordered)
     newest = {device: max(numbers) for device, numbers in stand.tally.numbers.items()}
-    kept = retained_numbers(broker.port)
+    kept = retained_numbers(stand, broker.port)
     older = [device for device, number in newest.items() if kept[device] < number]
     stand.figure("devices whose retained reading is older than the newest", len(older), most=0)
     status = [json.loads(payload) for topic, payload in list(stand.heard) if topic == "row/status"][-1]
