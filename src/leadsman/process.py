@@ -68,8 +68,8 @@ def run(
     """
     if _only_looked_at.get():
         return
-    atexit.unregister(_spare_the_search)  # one app may run after the other
-    atexit.register(_spare_the_search)
+    atexit.unregister(_end)  # one app may run after the other
+    atexit.register(_end)
     try:
         log_to_stderr(*log)
         load()
@@ -123,7 +123,8 @@ def _serve(name: str, serve: Serve, stop: Callable[[], None]) -> int:
         deadline = threading.Timer(STOP_DEADLINE, _leave, (EX_SOFTWARE,))
         deadline.daemon = True
         deadline.start()
-        loop.call_soon_threadsafe(on_asked, number)
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(on_asked, number)
 
     def on_asked(number: int) -> None:  # not in the signal handler, which may have interrupted the log itself
         logger.info("%s stops, asked by %s", name, signal.Signals(number).name, extra=log_fields("stop"))
@@ -140,12 +141,12 @@ def _serve(name: str, serve: Serve, stop: Callable[[], None]) -> int:
     finally:
         watch.stop()
         gc.unfreeze()
-        for number, handler in before.items():
-            signal.signal(number, handler)
         for task in asyncio.all_tasks(loop):
             task.cancel()
         loop.run_until_complete(asyncio.sleep(0))
         loop.close()
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def only_memory(things: Sequence[object]) -> bool:
@@ -179,6 +180,16 @@ def _is_done(thing: object) -> bool:
         case asyncio.SubprocessTransport():
             return False
     return isinstance(thing, asyncio.BaseTransport | socket.socket)  # the system closes it
+
+
+def _end() -> None:
+    """The process ends. A second Ctrl-C that comes only now ends it at once, too, and is no traceback."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        _leave(INTERRUPTED)
+
+    signal.signal(signal.SIGINT, leave)
+    _spare_the_search()
 
 
 def _spare_the_search() -> None:

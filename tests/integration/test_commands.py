@@ -4,6 +4,7 @@ from typing import Literal
 
 import pytest
 from pydantic import BaseModel, Field, field_validator
+from tests.mqtt.test_outbox_steps import Steps
 
 from leadsman import App, CircuitBreaker, OnChange
 from leadsman.errors import PayloadError
@@ -615,6 +616,24 @@ def test_a_flood_of_bad_commands_is_a_line_a_minute(harness, caplog):
 
     assert caplog.text.count("failed so far") == 1
     assert len(results(running)) == 1000
+
+
+def test_a_refusal_takes_no_more_steps_than_an_executed_command(harness):
+    async def take(number: int): ...
+
+    running = harness(app_with(take))
+    running.run(1)
+
+    def steps(payload):
+        for _ in range(200):
+            running.broker.send("app/boiler/set", payload)
+        with Steps() as counted:
+            running.run(5)
+        return counted.count
+
+    steps(b"1")
+    executed, refused = steps(b"1"), steps(b"x")
+    assert refused < 1.1 * executed, (refused, executed)
 
 
 # Polls on demand

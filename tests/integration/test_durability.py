@@ -1,5 +1,8 @@
 """Readings on disk while the broker is away, in virtual time."""
 
+import errno
+import os
+
 import pytest
 
 from leadsman import App
@@ -24,6 +27,10 @@ def app_of(counters, interval=1):
     for name, counter in counters.items():
         app.add_telemetry(name, counter, interval=interval)
     return app
+
+
+def no_room(path):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
 
 def numbers(harness, device="d"):
@@ -105,6 +112,38 @@ def test_write_through_has_a_reading_on_disk_before_a_frozen_broker_is_noticed(s
 
     assert len(waiting) >= 3
     assert numbers(second)[: len(waiting)] == waiting
+
+
+@pytest.mark.parametrize("below", ["", "app"])
+def test_a_state_directory_that_cannot_be_one_is_reported_at_the_start_with_what_to_do(tmp_path, below, caplog):
+    file = tmp_path / "state"
+    file.write_text("")
+    with Harness(app_of({"d": Counter()}), settings=KEPT, state_directory=file / below) as harness:
+        harness.run(3)
+        said, status = caplog.messages, harness.status()
+        file.unlink()
+        harness.run(60)
+
+        assert [line.endswith("or give it another STATE_DIRECTORY") for line in said if "outbox.db" in line] == [True]
+        assert status["health"] == "degraded"
+        assert [*status["state_files"]] == [str(file / below / "outbox.db")]
+        assert harness.status()["health"] == "ok"
+        assert len(numbers(harness)) == 64
+
+
+def test_a_disk_without_room_is_reported_at_the_start_and_a_directory_to_be_made_is_not(state, monkeypatch, caplog):
+    with Harness(app_of({"d": Counter()}), settings=KEPT, state_directory=state / "deep" / "down") as harness:
+        harness.run(3)
+        assert harness.status()["health"] == "ok"
+    assert not state.exists()
+
+    full = os.statvfs_result((4096, 4096, 1000, 0, 0, 10, 10, 10, 0, 255))
+    monkeypatch.setattr("os.statvfs", lambda path: full)
+    monkeypatch.setattr("leadsman.spool.lock.own_file.create", no_room)
+    with Harness(app_of({"d": Counter()}), settings=KEPT, state_directory=state) as harness:
+        harness.run(3)
+        assert harness.status()["health"] == "degraded"
+    assert [line for line in caplog.messages if "No space left" in line]
 
 
 def test_an_outage_longer_than_the_memory_costs_no_reading(state, monkeypatch):

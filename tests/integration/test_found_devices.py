@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -358,6 +359,18 @@ class TestRestart:
 
         assert retained(two, "attic") == []
         assert "attic" not in registry(two)
+
+    def test_one_that_was_just_forgotten_stays_forgotten_if_the_app_is_killed(self, tmp_path):
+        forgets = [(100, name, lambda device: device.forget()) for name in ("attic", "cellar")]
+        first = [(0, "attic", {"t": 1}), (0, "cellar", {"t": 1}), (0, "garden", {"t": 1}), *forgets]
+        with Harness(gateway_app(*first, keep_state=True)[0], state_directory=tmp_path / "one") as one:
+            one.run(100.1)
+            shutil.copytree(tmp_path / "one", tmp_path / "killed")  # as a kill would leave it
+
+        with Harness(gateway_app(keep_state=True)[0], state_directory=tmp_path / "killed") as two:
+            two.run("1m")
+
+            assert {"attic", "cellar", "garden"} & registry(two).keys() == {"garden"}
 
     def test_silence_before_the_restart_counts_and_the_time_between_does_not(self, tmp_path):
         two = self.lives(tmp_path, [(0, "attic", {"t": 1})], [], keep_state=True, finds=Finds(forget_after="8m"))

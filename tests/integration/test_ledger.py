@@ -278,7 +278,7 @@ def test_a_device_that_is_not_enabled_has_slots_that_are_disabled(harness):
     assert found["on"]["availability"] == 100.0
 
 
-def test_slots_that_came_due_before_the_app_polled_are_starting(harness):
+def test_slots_that_came_due_before_the_app_polled_are_starting(harness, caplog):
     @asynccontextmanager
     async def slow(settings):
         await asyncio.sleep(330)
@@ -291,6 +291,7 @@ def test_slots_that_came_due_before_the_app_polled_are_starting(harness):
     ledger = asked(running, "d")["d"]
     assert summed(ledger) == {"starting": 5, "published": 6}
     assert ledger["gaps"][0]["cause"] == "starting: the app did not poll yet"
+    assert "5 polls missed so far, the last one of d: the app did not poll yet" in caplog.text
 
 
 def test_a_source_has_readings_and_gaps_and_no_slots(harness):

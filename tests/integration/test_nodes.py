@@ -8,6 +8,7 @@ from tests.integration.test_cluster import METERS, TTL, Clusters, read
 
 from leadsman.introspection.document import Introspection
 from leadsman.nodes.document import NodeDocument
+from leadsman.nodes.report import NodeReport
 from leadsman.testing.lease_faults import EngineAway, Partition
 
 
@@ -113,6 +114,22 @@ def test_heartbeat_and_introspection_of_a_node_know_all_nodes(cluster):
     assert sum(each["devices"] for each in nodes.values()) == len(METERS)
     status = json.loads(cluster.broker.messages("house/nodes/a/status")[-1].payload)
     assert status["nodes"] == {"active": 2}
+
+
+def test_the_heartbeat_counts_the_nodes_without_a_document_of_each(cluster, monkeypatch):
+    def document_of_all(self):
+        raise AssertionError("a heartbeat needs their states only")
+
+    monkeypatch.setattr(NodeReport, "briefs", document_of_all)
+    cluster.start("a")
+    cluster.start("b")
+    cluster.run(2 * TTL + 30)
+    ask(cluster, "house/nodes/b/drain", drain=True)
+    cluster.run(2 * TTL + 30)
+
+    for node in "ab":
+        status = json.loads(cluster.broker.messages(f"house/nodes/{node}/status")[-1].payload)
+        assert status["nodes"] == {"active": 1, "draining": 1}
 
 
 def test_a_node_that_drains_gives_everything_away_at_once_and_nothing_is_read_twice_or_not_at_all(cluster, caplog):

@@ -26,7 +26,7 @@ from leadsman.events import (
     StateWritten,
     SubscriptionFailed,
 )
-from leadsman.monitoring.event_log import MOST_REASONS, REMIND, Log, on_reading
+from leadsman.monitoring.event_log import LONG, MOST_REASONS, REMIND, Log, on_reading
 from leadsman.text.log_lines import MOST_LINES, Lines
 
 FULL = OSError(28, "No space left on device")
@@ -87,6 +87,47 @@ def test_a_broker_with_a_new_reason_each_time_has_a_bounded_log(log, caplog):
         log.observe(down(number, f"error {number}"))
 
     assert len(caplog.messages) == MOST_REASONS
+
+
+def test_a_broker_that_comes_and_goes_has_three_outages_in_the_log_then_a_count(caplog):
+    caplog.set_level(logging.INFO, "leadsman")
+    alarms = Alarms()
+    log = Log("house", "house", Lines(), alarms)
+    log.observe(up(0))
+    for second in range(2, 3600, 2):
+        log.observe(down(second, f"reset {second}"))
+        log.observe(up(second + 1))
+        alarms.pass_until(second + 1)
+    alarms.pass_until(7200)
+
+    whole = [line for line in caplog.messages if "No connection" in line]
+    counts = [line for line in caplog.messages if "of the connection to the broker so far" in line]
+    assert whole[:3] == [
+        f"No connection to the broker: reset {second}. Readings are kept; trying again." for second in (2, 4, 6)
+    ]
+    assert counts[0] == "1 more break of the connection to the broker so far, the last one: reset 8"
+    assert len(caplog.messages) < 50
+    assert int(counts[-1].split()[0]) + len(whole) == len(range(2, 3600, 2))
+
+
+def test_an_outage_that_lasts_is_logged_however_often_the_connection_broke_before(caplog):
+    caplog.set_level(logging.INFO, "leadsman")
+    alarms = Alarms()
+    log = Log("house", "house", Lines(), alarms)
+    for second in range(2, 20, 2):
+        log.observe(down(second))
+        log.observe(up(second + 1))
+    log.observe(down(20, "the broker is switched off"))
+    alarms.pass_until(20 + LONG - 1)
+    assert "switched off. Readings are kept" not in caplog.text
+    alarms.pass_until(20 + LONG)
+    alarms.pass_until(20 + LONG)
+    log.observe(up(200))
+
+    assert caplog.messages[-2:] == [
+        "No connection to the broker: the broker is switched off. Readings are kept; trying again.",
+        "house: connected to the broker with MQTT 5.0 by mqtt5 after 3m",
+    ]
 
 
 def test_a_receive_maximum_that_is_too_small_is_logged_at_most_once_an_hour(log, caplog):
@@ -259,7 +300,10 @@ def test_the_log_says_when_a_state_file_cannot_be_written_and_when_it_can_again(
     log.observe(StateWritten("resilience.db", 2.0, 1002.0))
 
     first, second = caplog.messages
-    assert "resilience.db cannot be read or written: [Errno 28] No space left on device" in first
+    assert first.startswith(
+        "resilience.db cannot be read or written, and the app keeps its state in memory only: [Errno"
+    )
+    assert first.endswith("No space left on device; delete something on its disk")
     assert second == "resilience.db is written again"
 
 

@@ -313,6 +313,23 @@ def test_a_flood_of_messages_is_read_in_batches_and_the_loop_works_in_between(co
     assert 0 < max(steps) <= codec_client.BATCH
 
 
+def test_a_turn_that_takes_long_on_a_busy_machine_reads_no_more(connected, monkeypatch):
+    turns, clock = [], connected.loop.time
+    monkeypatch.setattr(connected.loop, "time", lambda: clock() + len(connected.messages) * 0.002)
+
+    def turn():
+        turns.append(len(connected.messages))
+        if len(turns) < 100:
+            connected.loop.call_soon(turn)
+
+    connected.loop.call_soon(turn)
+    connected.send(mqtt5.PublishPacket("a", b"").write() * 1000)
+    while len(connected.messages) < 1000:
+        connected.run()
+
+    assert max(after - before for before, after in pairwise(turns)) == codec_client.STEP
+
+
 def test_acknowledgements_of_many_messages_gather_before_more_are_read(connected):
     ids = [connected.connection.publish(Message("a", b"")) for _ in range(20)]
     connected.run()

@@ -64,6 +64,18 @@ async def blocking():
 """
 
 
+SECOND = """
+import atexit
+import os
+import signal
+
+@atexit.register  # what is registered before the app runs is called after what the app registers
+def second():
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(5)
+"""
+
+
 SLACK = 4.0
 """Seconds that a busy machine may take besides."""
 
@@ -174,6 +186,17 @@ def test_a_second_interrupt_ends_it_now(mosquitto, start_app):
     exit_code, _ = app.end(signal.SIGINT)
 
     assert exit_code == 130, "it was not the deadline, which ends it with 70"
+
+
+def test_a_second_interrupt_after_the_app_has_ended_is_no_traceback(mosquitto, listen, start_app):
+    listener = listen(mosquitto.port)
+    app = start_app(READING + SECOND, mosquitto.url)
+    listener.wait_for("sys/sound/state", 3)
+
+    exit_code, _ = app.end(signal.SIGINT)
+
+    assert exit_code == 130
+    assert "Traceback" not in app.log
 
 
 def test_a_signal_right_after_the_start_ends_it_too(mosquitto, start_app):

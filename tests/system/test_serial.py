@@ -778,10 +778,13 @@ def test_a_device_that_pauses_by_xoff_gets_the_rest_after_xon(pty_device):
         await asyncio.sleep(0.2)
         await port.write(b"measure\n")
         await asyncio.sleep(0.2)
-        paused = pty_device.receive()
+        paused, rest = pty_device.receive(), b""
         pty_device.send(b"\x11")
-        await asyncio.sleep(0.2)
-        return paused, pty_device.receive()
+        async with asyncio.timeout(60):
+            while len(rest) < len(b"measure\n"):
+                await asyncio.sleep(0.01)
+                rest += pty_device.receive()
+        return paused, rest
 
     assert on_port(pty_device.path, scenario, xonxoff=True) == (b"", b"measure\n")
 

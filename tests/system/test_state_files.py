@@ -126,13 +126,29 @@ def test_two_processes_on_one_directory_the_second_says_so_and_leaves_the_files_
     assert codes == (0, 0)
 
 
+def test_a_second_process_says_that_it_starts_before_it_waits_and_misses_no_poll_for_another_reason(start_app, state):
+    first = start_app(COUNTING, NOBODY)
+    eventually(lambda: stored(state))
+    stopped, patient = start_app(COUNTING, NOBODY), start_app(COUNTING, NOBODY)
+    stopped.wait_for("waiting 5 s for it to end")
+    stopped.end()
+
+    starts, stops = (stopped.log.index(word) for word in ("sys starts", "sys stops"))
+    assert starts < stopped.log.index("another process") < stops
+    patient.wait_for("missed so far")
+    assert "d: the app did not poll yet" in patient.log
+    assert "has too much to do" not in patient.log.partition("did not poll yet")[0]
+    patient.end()
+    first.end()
+
+
 def test_a_process_that_starts_while_its_predecessor_ends_goes_on_from_its_last_write(start_app, state, monkeypatch):
     first = start_app(COUNTING, NOBODY)
     eventually(lambda: stored(state))
     monkeypatch.setenv("NAME", "second")
 
     second = start_app(COUNTING, NOBODY)
-    time.sleep(1.0)
+    second.wait_for("waiting 5 s for it to end")
     first.process.kill()
     first.process.wait()
     last = stored(state)["n"]
@@ -140,4 +156,4 @@ def test_a_process_that_starts_while_its_predecessor_ends_goes_on_from_its_last_
     second.end()
 
     assert stored(state)["n"] > last
-    assert "another process" not in second.log
+    assert "another process uses it" not in second.log

@@ -1,11 +1,13 @@
 """Logs events other than outages: the connection, circuits, pauses, missed polls, commands, and each call at DEBUG."""
 
+import errno
 import logging
 import math
 from collections.abc import Callable
 from datetime import UTC, datetime
 from shlex import quote
 
+from leadsman.errors import Busy, PayloadError
 from leadsman.events import (
     AdapterFailed,
     AdapterReopened,
@@ -44,11 +46,14 @@ logger = logging.getLogger("leadsman")
 
 MOST_REASONS = 20
 """Reasons of one outage of the broker that are logged, each of them once."""
+LONG = 60.0
+"""Seconds. An outage of the broker that lasts so long has lines, however often the connection broke before."""
 REMIND = 3600.0
 """Seconds between two log lines about a topic whose messages the broker does not take, or about its Receive
 Maximum, or about pauses of a device."""
 SHORTEST_GAP = 60.0
-"""Seconds between two log lines about dropped messages, missed polls or failed commands. The gap doubles each time."""
+"""Seconds between two log lines about dropped messages, missed polls, failed commands, or outages that have no lines of
+their own. The gap doubles each time."""
 LONGEST_GAP = 3600.0
 """Seconds. The gap between two such lines does not grow further."""
 
@@ -72,12 +77,13 @@ class Tally:
         self._line = line
         self._event = event
         self._count = self._logged = 0
-        self._last = ""
+        self._last: Callable[[], str] = str
         self._next_at = -math.inf
         self._gap = SHORTEST_GAP
 
-    def add(self, number: int, last: str, now: float) -> float | None:
-        """Add to the count. Log it now and return None, or return when to `ring`."""
+    def add(self, number: int, last: Callable[[], str], now: float) -> float | None:
+        """Add to the count, with what makes the text of its cause. Log it now and return None, or return when to
+        `ring`."""
         waiting = self._count > self._logged
         self._count += number
         self._last = last
@@ -86,15 +92,15 @@ class Tally:
         return None if waiting or self._count == self._logged else self._next_at
 
     def ring(self, now: float) -> None:
-        """Log the events since the last line, if there are any."""
-        if self._count > self._logged:
+        """Log the events since the last line, if there are any, and it is time for that."""
+        if self._count > self._logged and now >= self._next_at:
             self._log(now)
 
     def _log(self, now: float) -> None:
         self._gap = SHORTEST_GAP if now - self._next_at >= LONGEST_GAP else min(LONGEST_GAP, 2 * self._gap)
         self._next_at = now + self._gap
         self._logged = self._count
-        logger.warning("%s", self._line(self._count, self._last), extra=log_fields(self._event, count=self._count))
+        logger.warning("%s", self._line(self._count, self._last()), extra=log_fields(self._event, count=self._count))
 
 
 class Log:
@@ -117,6 +123,8 @@ class Log:
         self._timers = timers
         self._link_down_at: float | None = None
         self._link_reasons: set[str] = set()
+        self._link_unsaid: list[LinkDown] = []  # of an outage that has no lines, since there were many
+        self._link_timed = False
         self._link_clash = False
         self._link_topic: str | None = None
         self._old_version_logged = False
@@ -127,6 +135,7 @@ class Log:
         self._missed = Tally(_missed, "missed")
         self._commands = Tally(_commands_failed, "command failed")
         self._dropped = Tally(_dropped, "dropped")
+        self._breaks = Tally(_broken, "link breaks")
 
     def observe(self, event: Event) -> None:
         """Process one event. No reading needs to be passed to it."""
@@ -139,17 +148,18 @@ class Log:
                 self._link_clash = False
                 self._link_down_at = None
                 self._link_reasons.clear()
-                logger.info(
-                    "%s: the connection to the broker is stable again", self._name, extra=log_fields("link settled")
-                )
+                if not self._link_unsaid:
+                    about = log_fields("link settled")
+                    logger.info("%s: the connection to the broker is stable again", self._name, extra=about)
+                self._link_unsaid.clear()
             case CircuitMoved():
                 self._circuit(event)
             case CircuitRequested() | DeviceHeld() | DeviceReleased() | DeviceLeft():
                 self._person_acted(event)
             case PollMissed(entity=entity, polls=polls, cause=cause):
-                self._count(self._missed, polls, f"{entity}: {cause or LATE}", event.at)
+                self._count(self._missed, polls, lambda: f"{entity}: {cause or LATE}", event.at)
             case MessageDropped(topic=topic, reason=reason, messages=messages):
-                self._count(self._dropped, messages, f"{topic}: {reason}", event.at)
+                self._count(self._dropped, messages, lambda: f"{topic}: {reason}", event.at)
             case CommandDone():
                 self._command(event)
             case AttemptFailed():
@@ -161,10 +171,17 @@ class Log:
 
     def ring(self, now: float) -> None:
         """Log the remaining counts."""
-        for tally in (self._missed, self._commands, self._dropped):
+        for tally in (self._missed, self._commands, self._dropped, self._breaks):
             tally.ring(now)
+        self._link_timed = False
+        if self._link_unsaid and now >= self._link_unsaid[0].at + LONG:
+            for event in self._link_unsaid:
+                _say_down(event)
+            self._link_unsaid.clear()
+        elif self._link_unsaid:
+            self._await_length()
 
-    def _count(self, tally: Tally, number: int, last: str, now: float) -> None:
+    def _count(self, tally: Tally, number: int, last: Callable[[], str], now: float) -> None:
         due = tally.add(number, last, now)
         if due is not None and self._timers is not None:
             self._timers.add(due, self)
@@ -200,12 +217,8 @@ class Log:
                 logger.warning("%s", text, extra=about)
             case StateFailed(file=file, error=error):
                 about = log_fields("state failed", file=file, error_type=type(error).__name__)
-                logger.warning(
-                    "%s cannot be read or written: %s; the app keeps its state in memory only",
-                    file,
-                    describe(error),
-                    extra=about,
-                )
+                what = "%s cannot be read or written, and the app keeps its state in memory only: %s%s"
+                logger.warning(what, file, describe(error), _remedy(error), extra=about)
             case StateWritten(file=file):
                 logger.info("%s is written again", file, extra=log_fields("state written", file=file))
             case AppFault():
@@ -296,8 +309,10 @@ class Log:
         lasted = "" if self._link_down_at is None else f" after {human(round(event.at - self._link_down_at, 1))}"
         about = log_fields("link up", protocol=event.protocol, client=event.client, broker=event.broker)
         where = "" if event.broker is None else f" {event.broker}"
-        what = "%s: connected to the broker%s with MQTT %s by %s%s"
-        logger.info(what, self._name, where, event.protocol, event.client, lasted, extra=about)
+        if not self._link_unsaid:
+            what = "%s: connected to the broker%s with MQTT %s by %s%s"
+            logger.info(what, self._name, where, event.protocol, event.client, lasted, extra=about)
+        self._link_unsaid.clear()
         if event.protocol != "5.0" and not self._old_version_logged:
             self._old_version_logged = True
             hint = (
@@ -311,15 +326,30 @@ class Log:
     def _link_down(self, event: LinkDown) -> None:
         if self._link_down_at is None:
             self._link_down_at = event.at
+        clashes = event.clash and not self._link_clash
         self._link_clash = event.clash
         self._link_topic = event.topic
         if event.topic is not None:
             return
-        if event.reason not in self._link_reasons and len(self._link_reasons) < MOST_REASONS:
-            why, about = clean(event.reason), log_fields("link down", broker=event.broker)
-            then = "again" if event.broker is None else event.broker
-            logger.warning("No connection to the broker: %s. Readings are kept; trying %s.", why, then, extra=about)
-            self._link_reasons.add(event.reason)
+        if event.reason in self._link_reasons or len(self._link_reasons) >= MOST_REASONS:
+            return
+        first = not self._link_reasons or clashes
+        self._link_reasons.add(event.reason)
+        if first and self._others.left_out(_CLASHES if event.clash else _OUTAGES, event.at) is None:
+            self._count(self._breaks, 1, lambda: clean(event.reason), event.at)
+            self._link_unsaid = [event]
+            self._await_length()
+        elif self._link_unsaid and not first:
+            self._link_unsaid.append(event)
+        else:
+            self._link_unsaid.clear()
+            _say_down(event)
+
+    def _await_length(self) -> None:
+        """Ring when the outage that has no lines has become a long one."""
+        if self._timers is not None and not self._link_timed:
+            self._link_timed = True
+            self._timers.add(self._link_unsaid[0].at + LONG, self)
 
     def _refusal(self, event: MessageRefused) -> None:
         count, logged_at = self._refused.get(event.topic, (0, -math.inf))
@@ -365,20 +395,44 @@ class Log:
             logger.log(level, "%s: %s%s", entity, line, left_out_before(left_out), extra=about)
 
     def _command(self, event: CommandDone) -> None:
-        if event.error is None:
-            about = log_fields("command done", event.device)
-            logger.debug("%s: command done in %.1f s", event.device, event.duration, extra=about)
-            return
-        self._count(self._commands, 1, f"{clean(event.device)}: {placed(event.error)}", event.at)
-        self._tracebacks.log(f"the command of {clean(event.device)}", event.error)
+        device, error = event.device, event.error
+        if error is None:
+            about = log_fields("command done", device)
+            logger.debug("%s: command done in %.1f s", device, event.duration, extra=about)
+        elif type(error) in (Busy, PayloadError):  # thousands may come: their text is made for a line only
+            kind, said = type(error).__name__, str(error)
+            self._count(self._commands, 1, lambda: f"{clean(device)}: {kind}: {clean(said) or kind}", event.at)
+        else:
+            text = f"{clean(device)}: {placed(error)}"
+            self._count(self._commands, 1, lambda: text, event.at)
+            self._tracebacks.log(f"the command of {clean(device)}", error)
 
 
+_OUTAGES, _CLASHES = "/outages", "/clashes"
+"""The subjects of outages of the broker, and of those that another client with our id causes, which needs a person. No
+device has such a name."""
 LATE = "the app was late, because the machine slept or has too much to do"
 _ACTIONS = {
     "isolate": "isolated; the device is not polled until somebody closes the circuit",
     "close": "closed; the device is polled as after a success",
     "disable": "disabled; the device is polled whatever fails",
 }
+
+
+def _say_down(event: LinkDown) -> None:
+    why, about = clean(event.reason), log_fields("link down", broker=event.broker)
+    then = "again" if event.broker is None else event.broker
+    logger.warning("No connection to the broker: %s. Readings are kept; trying %s.", why, then, extra=about)
+
+
+def _remedy(error: BaseException) -> str:
+    """What to do about a file that cannot be written, unless its error says that."""
+    text = str(error)
+    if "STATE_DIRECTORY" in text or "delete something" in text:
+        return ""
+    if getattr(error, "sqlite_errorname", "") == "SQLITE_FULL" or getattr(error, "errno", None) == errno.ENOSPC:
+        return "; delete something on its disk"
+    return "; let the app write there, or give it another STATE_DIRECTORY"
 
 
 def _local(wall: float) -> str:
@@ -396,3 +450,8 @@ def _commands_failed(count: int, last: str) -> str:
 
 def _dropped(count: int, last: str) -> str:
     return f"{counted(count, 'message')} dropped so far, the last one of {last}"
+
+
+def _broken(count: int, last: str) -> str:
+    """The connection broke so often that these outages have no lines of their own."""
+    return f"{counted(count, 'more break')} of the connection to the broker so far, the last one: {last}"

@@ -82,6 +82,10 @@ class NodeReport(ABC):
         """What the node is at the moment."""
 
     @abstractmethod
+    def states(self) -> Mapping[str, State]:
+        """What each node is, this one included, by name. A heartbeat counts them, so no document is made."""
+
+    @abstractmethod
     def peers(self) -> Mapping[str, Brief]:
         """The other nodes, as far as they are known, by name."""
 

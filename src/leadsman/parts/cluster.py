@@ -59,7 +59,7 @@ class SharingNode(Node):
         """See `Node`."""
         self._core = core
         self._report = ClusterReport(self._cluster, core.plan, core.link, core.environment.clock)
-        self.briefs = self._report.briefs
+        self.briefs, self.states = self._report.briefs, self._report.states
         if core.plan.keep_state:
             self.snapshots = self._cluster.share_state(core.link)
 

@@ -16,6 +16,8 @@ STORED_AFTER = {"acked-or-durable": 0.15, "write-through": 0.01}
 before it, and its own sync, come on top: a quarter of a second is promised of 99 of 100 (docs/how-to/durability.md)."""
 FILE = "outbox.db"
 """In the state directory."""
+LEAST = 64 * 1024
+"""Bytes of room without which no file is begun."""
 
 logger = logging.getLogger("leadsman")
 
@@ -51,11 +53,12 @@ class ReadingsFile:
         """Whether an earlier run left the file."""
 
     def begin(self) -> None:
-        """Have readings that wait written. What an earlier run left is sent first."""
+        """Have readings that wait written. What an earlier run left is sent first. That a directory cannot be written
+        is reported now, and not when the broker is away."""
         settings = self._core.plan.outbox
         durability = "acked-or-durable" if settings is None else settings.durability
         self._core.link.store(STORED_AFTER[durability], self._write)
-        if self.left:
+        if self.left or _is_unusable(self._path.parent):
             self._open().open()
 
     def keeps_readings(self) -> bool:
@@ -82,3 +85,17 @@ class ReadingsFile:
             self._committer = Committer(core.link, self._path, quota, clock, events)
             core.resources.callback(self._committer.abandon)
         return self._committer
+
+
+def _is_unusable(path: Path) -> bool:
+    """Whether nothing can be written in a directory, or it cannot be made, as far as that is known without an
+    attempt."""
+    there = path
+    while not os.path.lexists(there) and there != there.parent:
+        there = there.parent
+    try:
+        room = os.statvfs(there)
+    except (OSError, AttributeError):  # not on Windows
+        return not there.is_dir()
+    may_write = there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+    return not may_write or room.f_bavail * room.f_frsize < LEAST

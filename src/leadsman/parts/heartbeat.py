@@ -13,7 +13,7 @@ from leadsman.wiring.core import Core
 
 if TYPE_CHECKING:
     from leadsman.monitoring.document import Constants
-    from leadsman.nodes.brief import Brief
+    from leadsman.nodes.brief import State
 
 
 def join(core: Core) -> None:
@@ -31,7 +31,7 @@ def join(core: Core) -> None:
         core.slices,
         look=core.runners.look,
     )
-    core.heartbeat.nodes = None if core.node.briefs is None else _states(core.node.briefs)
+    core.heartbeat.nodes = None if core.node.states is None else _counts(core.node.states)
     events.subscribe(core.records, EventPhase.HEALTH)
     events.subscribe(core.heartbeat.observe)
     events.subscribe(core.outages.observe)
@@ -66,9 +66,9 @@ def _constants(core: Core) -> "Constants":
     return found
 
 
-def _states(briefs: "Callable[[], list[Brief]]") -> Callable[[], Mapping[str, int]]:
+def _counts(states: "Callable[[], Mapping[str, State]]") -> Callable[[], Mapping[str, int]]:
     """Counts how many nodes are in each state."""
-    return lambda: Counter(node["state"] for node in briefs())
+    return lambda: Counter(states().values())
 
 
 def _status_follower(found: Statuses, now: Callable[[], float]) -> Follower:

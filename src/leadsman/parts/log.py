@@ -12,10 +12,14 @@ from leadsman.wiring.plan import Plan
 logger = logging.getLogger("leadsman")
 
 
+def open_log(core: Core) -> None:
+    """Log what is started, before any part waits for anything."""
+    logger.info("%s", _opening(core.plan), extra=log_fields("start"))
+
+
 def join(core: Core) -> None:
-    """Log what is started, what has failed since an earlier run, and what happens."""
+    """Log what has failed since an earlier run, and what happens."""
     plan, events = core.plan, core.environment.events
-    logger.info("%s", _opening(plan), extra=log_fields("start"))
     for name, health in core.records.entities.items():
         if health.failing_since is not None:
             since, error = rfc3339(health.failing_since), f"{health.trouble.error_type}: {health.trouble.error_message}"

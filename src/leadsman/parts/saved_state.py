@@ -79,4 +79,4 @@ class _Follower:
         """See `leadsman.devices.roster.Follower`."""
         self._core.pending.pop(device.name, None)
         if device.runner is not None:
-            self._store.forget(device.name)
+            self._store.forget(device.name, at_once=why is Departure.FORGOTTEN)

@@ -32,7 +32,7 @@ class ActiveNode(Node):
         self.permitted = node.permitted
         self.snapshots = node.observer.snapshots
         self.ownership = node.ownership
-        self.briefs = node.report.briefs
+        self.briefs, self.states = node.report.briefs, node.report.states
 
     @property
     def leaving(self) -> bool:

@@ -62,9 +62,20 @@ class CommandAnswers:
         self, device: str, command: PendingCommand, reading: Reading | None, error: BaseException | None, took: float
     ) -> None:
         """Answer a command that was executed, in `took` seconds."""
+        self._answer(device, command, reading, error, took, None if error is None else explained(error))
+
+    def _answer(
+        self,
+        device: str,
+        command: PendingCommand,
+        reading: Reading | None,
+        error: BaseException | None,
+        took: float,
+        text: str | None,
+    ) -> None:
         context = self._context
         context.environment.events.emit(CommandDone(device, took, error))
-        fields, text = None if reading is None else reading.fields, None if error is None else explained(error)
+        fields = None if reading is None else reading.fields
         answer = document(fields, text, context.environment.clock.wall(), command.transaction)
         expires = context.environment.clock.monotonic() + EXPIRY
         if device in self._queues:
@@ -86,11 +97,11 @@ class CommandAnswers:
 
     def refuse(self, device: str, command: PendingCommand, error: PayloadError | Busy) -> None:
         """Answer a command that is not executed."""
-        queue = self._queues.get(device)
+        queue, text = self._queues.get(device), explained(error)
         if queue is not None:
             queue.refused += 1
-            queue.last_error = clean(explained(error))
-        self.answer(device, command, None, error, 0.0)
+            queue.last_error = text
+        self._answer(device, command, None, error, 0.0, text)
 
 
 class CommandQueue:

@@ -213,6 +213,8 @@ class ResilienceStore:
         self._found_by = found_by
         self._gone: set[str] = set()
         """Devices whose rows are to be deleted."""
+        self._kept: set[str] = set()
+        """Devices that have rows in the file, or in what is handed to the thread."""
         self.rejoin: Rejoin | None = None
         """Takes a device that was found at run time in an earlier run; None where no handler finds any."""
         self._worker = Worker("state")
@@ -245,6 +247,7 @@ class ResilienceStore:
         pending: dict[str, float] = {}
         wall = self._environment.clock.wall()
         found, self._records = await self._found(stopping), records.entities
+        self._kept |= found.keys()
         if self._shared is not None:
             found = self._shared.newest(found, wall)
         for name in self._readers:
@@ -296,8 +299,9 @@ class ResilienceStore:
         self._records[name].life = EarlierLives(self._environment.clock.wall())
         self._change(name)
 
-    def forget(self, name: str) -> None:
-        """Delete the rows of a device that is gone, with the next write."""
+    def forget(self, name: str, *, at_once: bool = False) -> None:
+        """Delete the rows of a device that is gone, with the next write. ``at_once``: now, so that the next life of the
+        app does not know it if this one is killed. Those of one turn of the loop are one write."""
         for kept in (self._successes, self._outages, self._first, self.outages, self._found_ledgers):
             kept.pop(name, None)
         self._changed.discard(name)
@@ -306,7 +310,16 @@ class ResilienceStore:
             self._shared.forget(name)
         self._ledgers = {key: row for key, row in self._ledgers.items() if key[0] != name}
         self._gone.add(name)
-        self._arm(self._pace.due(self._environment.clock.monotonic(), urgent=True))
+        if at_once and name in self._kept:
+            self._kept.discard(name)
+            self._loop.call_soon(self._delete)
+        else:
+            self._arm(self._pace.due(self._environment.clock.monotonic(), urgent=True))
+
+    def _delete(self) -> None:
+        """Write that devices are gone, unless it was written meanwhile."""
+        if self._gone:
+            self._write(self._environment.clock.monotonic())
 
     def share(self, elsewhere: Mapping[str, tuple[str, float]], publish: Callable[[str, str], None]) -> SharedState:
         """Share the state with other nodes of the app, before `restore`; see `SharedState`."""
@@ -453,6 +466,7 @@ class ResilienceStore:
         wall = self._environment.clock.wall()
         ledgers, self._ledgers = self._ledgers, {}
         gone, self._gone = self._gone, set()
+        self._kept |= documents.keys()
         return lambda: self._written(documents, rows, ledgers, wall, gone)
 
     def _document(self, name: str) -> str:

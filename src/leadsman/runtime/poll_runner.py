@@ -268,14 +268,14 @@ class PollRunner:
         environment, execution = self._context.environment, self.execution
         is_due, missed, following = self.schedule.advance(now, environment)
         environment.timers.add(following, self)
-        if missed or self._missed is not None:
-            self._report_missed(missed, now)
         if missed:
             since = self.schedule.missed_since(missed)
-            if since <= self._polling_since:
-                self._without_reading(now, "starting", "the app did not poll yet", since, missed)
-            else:
-                self._without_reading(now, "missed", "", since, missed)
+            why: Unread = "starting" if since <= self._polling_since else "missed"
+            cause = "the app did not poll yet" if why == "starting" else ""
+            self._report_missed(missed, now, cause)
+            self._without_reading(now, why, cause, since, missed)
+        elif self._missed is not None:
+            self._report_missed(0, now)
         if not is_due:
             return
         if execution.circuit.held:

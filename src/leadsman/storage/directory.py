@@ -53,10 +53,10 @@ class StateDirectory:
         Does not report yet that another process has it: see `announce`.
         """
         loop = asyncio.get_running_loop()
-        began = loop.time()
-        deadline = began + PATIENCE
+        deadline, waits = loop.time() + PATIENCE, False
         while self._holds_anything() and not self._locked():
-            if loop.time() == began:
+            if not waits:
+                waits = True
                 what = "another process uses %s; waiting %g s for it to end"
                 logger.info(what, self.path, PATIENCE, extra=log_fields("state locked", file=str(self.path)))
             if stopping.is_set() or loop.time() >= deadline:

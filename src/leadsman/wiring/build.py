@@ -72,6 +72,7 @@ class Part(NamedTuple):
 
 
 PARTS = (
+    Part("leadsman.parts.log", join="open_log", simulated=False),
     # Before the devices: what takes their readings, what counts them, and the other nodes that share the app.
     Part("leadsman.parts.http", _has_endpoint, "watch", simulated=False),
     Part("leadsman.parts.discovery", _is_described, "describe", simulated=False),

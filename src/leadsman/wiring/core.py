@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from leadsman.introspection.watching import Watching
     from leadsman.ledger.reports import LedgerReports
     from leadsman.monitoring.trace import Trace
-    from leadsman.nodes.brief import Brief
+    from leadsman.nodes.brief import Brief, State
     from leadsman.nodes.snapshots import Snapshots
     from leadsman.nodes.standby.node import Ownership
     from leadsman.runtime.commands import Dispatcher
@@ -67,6 +67,8 @@ class Node:
     """What the heartbeat and introspection say of this node; None if they say nothing."""
     briefs: "Callable[[], list[Brief]] | None" = None
     """The nodes that share the app, this one included; None if it shares it with no other."""
+    states: "Callable[[], Mapping[str, State]] | None" = None
+    """What each of them is, by name."""
 
     @property
     def leaving(self) -> bool:

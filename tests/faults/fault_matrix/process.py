@@ -109,7 +109,7 @@ def killed_after_an_outage(stand: Stand) -> None:
         silent.touch()
         live_silently(stand, app)
         time.sleep(1)
-        kept = retained_numbers(broker.port)
+        kept = retained_numbers(stand, broker.port)
         newest = {device: max(numbers) for device, numbers in stand.tally.numbers.items()}
         older |= {f"{device} after {delay} s": number for device, number in kept.items() if number < newest[device]}
         app.kill()
@@ -188,7 +188,7 @@ def killed_while_the_newest_go_first(stand: Stand) -> None:
     live_silently(stand, app)
     stand.arrive(app, kills=[time.time()])
     time.sleep(1)
-    kept = retained_numbers(broker.port)
+    kept = retained_numbers(stand, broker.port)
     newest = {device: max(numbers) for device, numbers in stand.tally.numbers.items()}
     older = {device: number for device, number in kept.items() if number < newest[device]}
     stand.figure("devices whose retained reading is older than the newest", len(older), most=0)
@@ -208,12 +208,17 @@ def live_silently(stand: Stand, app: Job) -> None:
     stand.until(lambda: app.log.count("failing: OSError") >= before + devices, "each device fails")
 
 
-def retained_numbers(port: int) -> dict[str, int]:
-    """The numbers of the readings that a broker keeps, by device."""
+def retained_numbers(stand: Stand, port: int) -> dict[str, int]:
+    """The numbers of the readings that a broker keeps, by device: of each device that gave one."""
     ear = Ear(port, ("row/+/state",))
-    time.sleep(0.5)
+
+    def kept() -> dict[str, int]:
+        heard = [each for each in list(ear.heard) if each.retained]
+        return {each.topic.split("/")[1]: json.loads(each.payload)["n"] for each in heard}
+
+    stand.until(lambda: kept().keys() >= stand.tally.numbers.keys(), "a retained reading of each device")
     ear.close()
-    return {heard.topic.split("/")[1]: json.loads(heard.payload)["n"] for heard in ear.heard if heard.retained}
+    return kept()
 
 
 class Phases:

@@ -9,7 +9,7 @@ from leadsman.nodes.brief import Brief, State
 from leadsman.nodes.cluster.cluster import Cluster
 from leadsman.nodes.cluster.hearing import is_heard
 from leadsman.nodes.document import MOST_NAMED, MOST_SHARDS, Lacking, NodeState, fit
-from leadsman.nodes.lease.lease import DRAINING
+from leadsman.nodes.lease.lease import DRAINING, Member
 from leadsman.nodes.report import NodeIdentity, NodeReport
 from leadsman.nodes.shared_app import SharedApp
 from leadsman.text import clean
@@ -42,6 +42,12 @@ class ClusterReport(NodeReport):
         self._cluster.on_change.append(self.look)
         self.publish()
 
+    def states(self) -> Mapping[str, State]:
+        """See `NodeReport`."""
+        snapshot = self._cluster.node.snapshot
+        found = {} if snapshot is None else {each.node: _state_of(each) for each in snapshot.members}
+        return {**found, self._cluster.member.node: self._noted_state()}
+
     def peers(self) -> Mapping[str, Brief]:
         """See `NodeReport`. The nodes are those that the engine has."""
         snapshot = self._cluster.node.snapshot
@@ -54,7 +60,7 @@ class ClusterReport(NodeReport):
         return {
             member.node: {
                 "node": member.node,
-                "state": "draining" if member.draining else "active",
+                "state": _state_of(member),
                 "labels": sorted(member.labels - {DRAINING}),
                 "devices": devices[member.node],
                 "shards": shards[member.node],
@@ -136,3 +142,8 @@ class ClusterReport(NodeReport):
     def _without_node(self) -> list[Lacking]:
         found = ((pool.needs, len(self._names(pool.keys))) for pool in self._cluster.node.without_node())
         return [{"needs": sorted(needs), "devices": devices} for needs, devices in found if devices]
+
+
+def _state_of(member: Member) -> State:
+    """What another node is, as far as the engine knows."""
+    return "draining" if member.draining else "active"

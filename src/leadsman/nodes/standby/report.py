@@ -77,6 +77,10 @@ class StandbyReport(NodeReport):
         elif not message.payload and self._handle is not None:
             self.publish()  # the will of a former connection of ours, or a client has deleted it
 
+    def states(self) -> Mapping[str, State]:
+        """See `NodeReport`."""
+        return {**{node: each["state"] for node, each in self.peers().items()}, self._identity.node: self._role().state}
+
     def peers(self) -> Mapping[str, Brief]:
         """See `NodeReport`."""
         return self.heard.known()
