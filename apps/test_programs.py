@@ -37,7 +37,7 @@ def test_an_app_that_is_not_rehearsed_loads_neither_its_twin_nor_the_testing_kit
 
 @pytest.mark.parametrize("name", APPS)
 def test_an_app_is_found_under_the_name_by_which_the_unit_and_the_image_run_it(name):
-    code = f"from leadsman.cli.target import load_target; print(load_target('{name}:app').name)"
+    code = f"from leadsman.tools.cli.target import load_target; print(load_target('{name}:app').name)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert result.stdout == f"{name}\n"

@@ -16,13 +16,13 @@ from hyx.retry import retry
 
 from leadsman import CircuitBreaker
 from leadsman.event_bus import EventBus
+from leadsman.loop.clock import system_clock
+from leadsman.loop.timers import Timers
 from leadsman.resilience.environment import Environment, GuardSpec
 from leadsman.resilience.failure import Failure
 from leadsman.resilience.policy import exponential, from_options, immediate, periodic
 from leadsman.resilience.predicate import prop
 from leadsman.resilience.retry_loop import Execution
-from leadsman.timing.clock import system_clock
-from leadsman.timing.timers import Timers
 
 REPEATS, CALLS = 9, 20_000
 

@@ -19,8 +19,7 @@ from benchmarks.measures import WIDE, end, job, measured, with_state
 from benchmarks.rows import NONE, Row, note, percentile
 from leadsman import App
 from leadsman.spool.file import NAME, SpoolFile
-from leadsman.spool.row import Quota
-from leadsman.spool.row import Row as Stored
+from leadsman.spool.row import Quota, SpoolRow
 from leadsman.testing import Harness, Mosquitto, Scripted
 
 ROWS, TOPICS = 1_000_000, 20
@@ -84,9 +83,9 @@ def _file(directory: Path) -> Path:
     return directory / NAME
 
 
-def _stored(number: int, at: float) -> Stored:
+def _stored(number: int, at: float) -> SpoolRow:
     payload = b'{"temperature": 21.5, "n": %d, "at": %.3f}' % (number, at)
-    return Stored(number, 1, f"job/old{number % TOPICS}/state", payload, 1, True, at, None, False)
+    return SpoolRow(number, 1, f"job/old{number % TOPICS}/state", payload, 1, True, at, None, False)
 
 
 def _environment(file: Path | None) -> dict[str, str]:

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from leadsman import UNTIL_NEXT_POLL, App, CircuitBreaker
+from leadsman.loop.durations import human
 from leadsman.resilience.policy import exponential
 from leadsman.testing import Harness, Outages
-from leadsman.timing.durations import human
 
 INTERVALS = (30.0, 60.0, 1500.0, 7200.0)
 OUTAGES = 60

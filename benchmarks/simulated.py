@@ -8,9 +8,9 @@ import time
 from benchmarks.rows import NONE, Row, note
 from leadsman import App
 from leadsman.settings.sources import Where
-from leadsman.simulation.days import DAY, WEATHERS
-from leadsman.simulation.simulator import Wish, simulate, stage_of
-from leadsman.simulation.variant import AS_WRITTEN
+from leadsman.tools.simulation.scenario import DAY, SCENARIOS
+from leadsman.tools.simulation.simulator import Simulation, simulate, stage_of
+from leadsman.tools.simulation.variant import AS_WRITTEN
 
 DEVICES = 50
 
@@ -24,10 +24,10 @@ def day(name: str) -> float:
         return {"temperature": 21.5, "humidity": 45.0}
 
     app.add_telemetry([f"d{number}" for number in range(DEVICES)], read, interval=60, retry=3)
-    wish = Wish(app, Where.nowhere({}), WEATHERS[name], DAY, seed=1)
-    stage = stage_of(wish)
+    simulation = Simulation(app, Where.nowhere({}), SCENARIOS[name], DAY, seed=1)
+    stage = stage_of(simulation)
     before = time.process_time()
-    simulate(wish, stage, AS_WRITTEN, lambda _: None)
+    simulate(simulation, stage, AS_WRITTEN, lambda _: None)
     return time.process_time() - before
 
 
@@ -50,7 +50,7 @@ def days(times: int) -> list[Row]:
             f"{statistics.median(in_a_process(name) for _ in range(times)):.2f} s",
             wanted="≤ 2 s",
         )
-        for name in WEATHERS
+        for name in SCENARIOS
     ]
 
 

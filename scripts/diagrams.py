@@ -14,7 +14,16 @@ from pathlib import Path
 
 from leadsman.mqtt import connection_state
 from leadsman.resilience import breaker
-from leadsman.resilience.breaker import Circuit, CircuitBreaker, Closed, Disabled, HalfOpen, Isolated, Open, Outcome
+from leadsman.resilience.breaker import (
+    Circuit,
+    CircuitBreaker,
+    Closed,
+    CycleOutcome,
+    Disabled,
+    HalfOpen,
+    Isolated,
+    Open,
+)
 
 ROOT = Path(__file__).parent.parent
 TARGET = ROOT / "docs" / "pictures"
@@ -24,11 +33,11 @@ INK, LINE, FILL, PAPER = "#1b2631", "#5b8db8", "#d6e4f0", "#fbfcfd"
 Step = Callable[[connection_state.ConnectionState], tuple[connection_state.ConnectionState, float]]
 
 MODULES = (
-    ("timing/timers.py", "rings what is due"),
+    ("loop/timers.py", "rings what is due"),
     ("runtime/poll_runner.py", "starts the poll, sets the next one"),
     ("resilience/retry_loop.py", "timeout, shared bus, retry, circuit"),
     ("runtime/calls.py", "a thread for a plain def"),
-    ("reading.py", "the result becomes fields"),
+    ("readings/reading.py", "the result becomes fields"),
     ("runtime/publisher.py", "the publish rule decides"),
     ("mqtt/outbox.py", "keeps it until it is acknowledged"),
     ("mqtt/send_window.py", "sends it, again if necessary"),
@@ -60,13 +69,13 @@ def moves() -> Iterator[tuple[str, str, str]]:
         asked, permit = breaker.admit(RULE, state, 1.0, 10.0)
         yield before, "a poll is due", breaker.name_of(asked)
         if permit is not None:
-            for outcome in (Outcome.SUCCEEDED, Outcome.FAILED):
+            for outcome in (CycleOutcome.SUCCEEDED, CycleOutcome.FAILED):
                 after = breaker.settle(RULE, asked, permit, outcome, 2.0)
                 kind = "probe" if permit.probe else "cycle"
                 yield breaker.name_of(asked), f"{kind} {outcome.value}", breaker.name_of(after)
-        yield before, "a person isolates it", breaker.name_of(breaker.isolated(state, 1.0))
-        yield before, "a person disables it", breaker.name_of(breaker.disabled(state))
-        yield before, "a person closes it", breaker.name_of(breaker.closed(state))
+        yield before, "a person isolates it", breaker.name_of(breaker.isolate(state, 1.0))
+        yield before, "a person disables it", breaker.name_of(breaker.disable(state))
+        yield before, "a person closes it", breaker.name_of(breaker.close(state))
 
 
 def circuit() -> str:

@@ -91,7 +91,7 @@ OPERATIONS = (
         ("device",),
         ("400", "404", "503"),
     ),
-    Operation("get", "/registry", "The devices that the app offers, with their topics.", document.Registry),
+    Operation("get", "/registry", "The devices that the app offers, with their topics.", document.RegistryDocument),
     Operation(
         "get",
         "/events",
@@ -101,8 +101,8 @@ OPERATIONS = (
         ("503",),
         "text/event-stream",
     ),
-    Operation("get", "/livez", "Whether the process answers.", document.Probe, public=True),
-    Operation("get", "/readyz", "Whether the app polls its devices.", document.Probe, failing=True, public=True),
+    Operation("get", "/livez", "Whether the process answers.", document.ProbeAnswer, public=True),
+    Operation("get", "/readyz", "Whether the app polls its devices.", document.ProbeAnswer, failing=True, public=True),
     Operation(
         "get",
         "/healthz",

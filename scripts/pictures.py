@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from leadsman.cli.main import main
 from leadsman.resilience.failure import Failure
 from leadsman.resilience.policy import (
     UNTIL_NEXT_POLL,
@@ -28,6 +27,7 @@ from leadsman.resilience.policy import (
     periodic,
     sequence,
 )
+from leadsman.tools.cli.main import main
 
 TARGET = Path(__file__).parent.parent / "docs" / "pictures"
 WIDTH, HEIGHT, MARGIN = 640, 110, 14

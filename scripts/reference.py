@@ -8,9 +8,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from leadsman.cli.arguments import paragraphs
-from leadsman.cli.exit_codes import CODES
-from leadsman.cli.main import parser
+from leadsman.tools.cli.arguments import paragraphs
+from leadsman.tools.cli.exit_codes import CODES
+from leadsman.tools.cli.main import parser
 
 TARGET = Path(__file__).parent.parent / "docs" / "reference" / "command-line.md"
 HEAD = """# Command line

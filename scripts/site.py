@@ -32,7 +32,7 @@ PATTERNS = (
     "docs/grafana/*",
     "benchmarks/*.md",
     "apps/*/README.md",
-    "src/leadsman/cli/templates/*",
+    "src/leadsman/tools/cli/templates/*",
 )
 FINE = ("Build started", "Build finished", "No issues found")
 """How the lines begin that a build without a complaint writes."""

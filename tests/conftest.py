@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from leadsman.event_bus import EventBus
+from leadsman.loop.clock import system_clock
+from leadsman.loop.timers import Timers
 from leadsman.resilience.environment import Environment
 from leadsman.testing import VirtualLoop
-from leadsman.timing.clock import system_clock
-from leadsman.timing.timers import Timers
 
 
 @pytest.fixture

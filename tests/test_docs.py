@@ -17,11 +17,11 @@ import pytest
 import yaml
 
 from leadsman import App
-from leadsman.introspection.document import StatusWord
+from leadsman.loop.clock import rfc3339
+from leadsman.monitoring.document import StatusWord
 from leadsman.mqtt.connection import Received
 from leadsman.settings.sources import Where
 from leadsman.testing import Harness
-from leadsman.timing.clock import rfc3339
 
 PAGES = sorted(Path("docs").rglob("*.md"))
 OTHERS = ("*.md", "apps/*/README.md", "benchmarks/*.md")
@@ -89,7 +89,7 @@ def test_a_reading_looks_as_the_page_shows_it():
 def house(monkeypatch):
     """The app that `leadsman init` writes, which the page about Home Assistant is for, with the topics that it
     publishes."""
-    code = Path("src/leadsman/cli/templates/module.py.txt").read_text().replace("$name", "house")
+    code = Path("src/leadsman/tools/cli/templates/module.py.txt").read_text().replace("$name", "house")
     names = {"__name__": "house"}
     exec(compile(code, "house", "exec", dont_inherit=True), names)
     with Harness(names["app"], settings={"disks": {"root": {}}}) as harness:
@@ -126,7 +126,7 @@ def test_home_assistant_sees_whether_a_device_and_the_app_are_there(house):
 
 def test_home_assistant_is_given_the_words_of_the_sensor(house):
     (sensor,) = [parameter.values[0] for parameter in entities("sensor")]
-    code = Path("src/leadsman/cli/templates/module.py.txt").read_text()
+    code = Path("src/leadsman/tools/cli/templates/module.py.txt").read_text()
 
     assert f'Sensor("{sensor["unit_of_measurement"]}", device_class="{sensor["device_class"]}"' in code
     assert f"precision={sensor['suggested_display_precision']}" in code
@@ -315,7 +315,7 @@ def test_a_page_that_the_site_shows_differently_is_found(tmp_path, monkeypatch, 
 
 
 def test_the_smallest_app_is_that_of_the_quickstart():
-    written = Path("src/leadsman/cli/templates/minimal.py.txt").read_text().replace("$name", "sound")
+    written = Path("src/leadsman/tools/cli/templates/minimal.py.txt").read_text().replace("$name", "sound")
 
     assert f"```python\n{written}```" in Path("docs/quickstart.md").read_text()
 
@@ -399,7 +399,7 @@ def test_the_answers_about_silent_devices_are_those_on_the_page(command, shown, 
 
 
 def test_the_page_about_a_raspberry_pi_has_the_commands_of_the_unit():
-    unit = Path("src/leadsman/cli/templates/unit.service").read_text()
+    unit = Path("src/leadsman/tools/cli/templates/unit.service").read_text()
     page = Path("docs/how-to/raspberry-pi.md").read_text().replace("sudo ", "")
     commands = [
         command

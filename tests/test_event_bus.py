@@ -12,7 +12,7 @@ from leadsman.events import (
     PollWithoutReading,
     ReadingTaken,
 )
-from leadsman.timing.clock import Clock
+from leadsman.loop.clock import Clock
 
 CAUSE = PollMissed("d", 1, at=1.0, wall=2.0)
 EFFECT = MessageDropped("a/d/state", "full", 1, at=1.0, wall=2.0)

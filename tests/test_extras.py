@@ -36,12 +36,12 @@ LIBRARIES = {
     "serial": ["serial", "serial_asyncio", "serial_asyncio_fast"],
     "ble": ["bleak", "dbus_fast"],
     "caldav": ["caldav", "icalendar", "recurring_ical_events", "niquests", "lxml"],
-    "http": ["uvicorn", "h11"],
+    "http": ["uvicorn", "h11", "starlette", "anyio"],
     "metrics": ["prometheus_client"],
     "yaml": ["yaml"],
     "nats": ["nats"],
     "postgres": ["psycopg"],
-    "demo": ["rich", "psutil", "amqtt"],
+    "demo": ["psutil", "amqtt"],
 }
 """The modules of each extra."""
 APP = """

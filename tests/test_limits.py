@@ -9,7 +9,11 @@ SOURCES = sorted([*ROOT.glob("src/**/*.py"), *ROOT.glob("apps/*/src/**/*.py")])
 
 PARAMETERS = 8
 REGISTRATION = frozenset(
-    {"src/leadsman/app.py:App.__init__", "src/leadsman/adapters/serial/port.py:SerialPort.__init__"}
+    {
+        "src/leadsman/app.py:App.__init__",
+        "src/leadsman/adapters/caldav/calendar.py:CalDav.__init__",
+        "src/leadsman/adapters/serial/port.py:SerialPort.__init__",
+    }
 )
 """What a user registers with has a parameter for each option."""
 OTHERS = 1

@@ -42,7 +42,7 @@ def test_an_app_imports_what_is_public(program):
 
 
 @pytest.mark.parametrize(
-    "template", sorted((ROOT / "src/leadsman/cli/templates").glob("*.py.txt")), ids=lambda path: path.stem
+    "template", sorted((ROOT / "src/leadsman/tools/cli/templates").glob("*.py.txt")), ids=lambda path: path.stem
 )
 def test_the_program_that_init_writes_imports_what_is_public(template):
     imports = re.findall(r"^(?:from|import) .*$", template.read_text(), re.MULTILINE)

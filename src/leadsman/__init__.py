@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any
 from leadsman._version import __version__
 from leadsman.app import App
 from leadsman.errors import DeviceTimeout, DeviceUnavailable, GarbledData, PermanentError, TransientError
+from leadsman.loop.schedule import Cron
 from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import Delivery
-from leadsman.publish import Every, OnChange
+from leadsman.readings.publish import Every, OnChange
+from leadsman.readings.sensor import Sensor
 from leadsman.registration.router import Device, Router
 from leadsman.resilience.backoff import BackoffStrategy, ExponentialBackoff, FixedBackoff, LinearBackoff
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.failure import RetryRequested
 from leadsman.resilience.policy import UNTIL_NEXT_POLL
-from leadsman.sensor import Sensor
-from leadsman.timing.schedule import Cron
 
 if TYPE_CHECKING:
-    from leadsman.buffer import Buffer
-    from leadsman.cli.app_cli import command_line
-    from leadsman.controls import Climate, Light
+    from leadsman.loop.threads import Worker
     from leadsman.mqtt.broker import Tls
+    from leadsman.readings.buffer import Buffer
+    from leadsman.readings.controls import Climate, Light
     from leadsman.registration.finds import Finds
     from leadsman.resilience.adhoc import execute_with_retry, retrying
     from leadsman.resilience.policy import (
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from leadsman.runtime.context import Context
     from leadsman.runtime.found_devices import FoundDevice
     from leadsman.settings.discovery import Discovery
-    from leadsman.threads import Worker
+    from leadsman.tools.cli.app_cli import command_line
 
 __all__ = [
     "UNTIL_NEXT_POLL",
@@ -96,17 +96,17 @@ __all__ = [
 ]
 
 _LATER = {
-    "Buffer": "leadsman.buffer",
-    "Climate": "leadsman.controls",
+    "Buffer": "leadsman.readings.buffer",
+    "Climate": "leadsman.readings.controls",
     "Context": "leadsman.runtime.context",
     "Discovery": "leadsman.settings.discovery",
     "Finds": "leadsman.registration.finds",
     "FoundDevice": "leadsman.runtime.found_devices",
-    "Light": "leadsman.controls",
+    "Light": "leadsman.readings.controls",
     "Policy": "leadsman.resilience.policy",
     "Tls": "leadsman.mqtt.broker",
-    "Worker": "leadsman.threads",
-    "command_line": "leadsman.cli.app_cli",
+    "Worker": "leadsman.loop.threads",
+    "command_line": "leadsman.tools.cli.app_cli",
     "execute_with_retry": "leadsman.resilience.adhoc",
     "exponential": "leadsman.resilience.policy",
     "fibonacci": "leadsman.resilience.policy",

@@ -1,5 +1,5 @@
 """``python -m leadsman``."""
 
-from leadsman.cli.main import main
+from leadsman.tools.cli.main import main
 
 raise SystemExit(main())

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from leadsman._version import UNVERSIONED
 from leadsman.errors import InvalidType, InvalidValue
+from leadsman.loop.durations import Duration, positive_seconds
 from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.connection import Connector
 from leadsman.mqtt.topics import Topics, check_instance, check_name
-from leadsman.redaction import Redaction
 from leadsman.registration.declaration import AdapterSource, Declaration, MakeAdapters, declared_settings
 from leadsman.registration.injection import is_async, name_of
 from leadsman.registration.router import Registrar, Registration
 from leadsman.registration.setup import Setup
 from leadsman.registration.telemetry import Telemetry
-from leadsman.resilience.policy import Policy
+from leadsman.resilience.policy import Policy, named_policy
 from leadsman.text import log_fields
-from leadsman.timing.durations import Duration, positive_seconds
+from leadsman.text.redaction import Redaction
 from leadsman.wiring.live import Live, LiveParts
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ class App(Registrar, Live):
             first poll and leaves it after the last one.
         keep_state: keep the failure state of devices over a restart: streaks, budgets, circuits, deferrals, holds,
             counters and the trace, in one file in the state directory; see `leadsman.runtime.persistence`.
-        redact: regular expressions. What they match in errors, log lines and introspection is shown as ``***``, besides
-            credentials, which are always hidden; see `leadsman.redaction`. Readings are published as they are.
+        redact: regular expressions. Text that they match in errors, log lines and introspection is shown as ``***``.
+            Credentials are always hidden; see `leadsman.text.redaction`. Readings are published as they are.
         twins: a function that makes, from the settings, adapters without hardware, such as
             `leadsman.testing.SerialTwin`, for a dry run: one for each adapter, of the same type and name.
         discovery: ``"homeassistant"``, ``"homie"`` or a `Discovery` describes the devices to others. ``convention`` in
@@ -227,8 +227,6 @@ class App(Registrar, Live):
         Raises:
             InvalidValue, InvalidType: an argument is invalid, or the settings are loaded already.
         """
-        from leadsman.resilience.catalogue import named_policy  # only apps with names for policies pay for it
-
         self.setup.name_policy(named_policy(name, policy, priority, predicate))
 
     def retrying(self, policy: Policy | str, devices: Sequence[str] | None = None) -> AbstractContextManager[None]:

@@ -16,7 +16,8 @@ sense.
 | `LeaseError`         | the engine or its settings | see its classes      |
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 
 class LeadsmanError(Exception):
@@ -45,6 +46,15 @@ def raise_together(faults: Sequence[ConfigurationError]) -> None:
         raise faults[0]
     if faults:
         raise SettingsError("\n".join(map(str, faults)))
+
+
+@contextmanager
+def collect(faults: list[ConfigurationError]) -> Iterator[None]:
+    """Go on after an error, and keep it for `raise_together`."""
+    try:
+        yield
+    except ConfigurationError as error:
+        faults.append(error)
 
 
 class NotInstalled(ConfigurationError, ImportError):
@@ -97,8 +107,8 @@ class DeviceUnavailable(TransientError, ConnectionError):
 
 
 class NoFreeThread(DeviceUnavailable):
-    """No thread was free for a plain ``def`` handler. The message names the handlers whose calls have them. This says
-    nothing of the device, so no circuit counts it."""
+    """No thread was free for a plain ``def`` handler. The message names the handlers whose calls have the
+    threads. The device is not at fault, so no circuit counts this error."""
 
 
 class GarbledData(TransientError):
@@ -127,7 +137,7 @@ class EndpointError(LeadsmanError):
 
 
 class BrokerError(LeadsmanError):
-    """The broker cannot be reached or says no.
+    """The broker cannot be reached, or it refuses.
 
     Attributes:
         hint: the end of the message, where it is advice about the URL; worth nothing once the URL has worked.

@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import NamedTuple, TypeVar, cast
 
 from leadsman.events import Event, PollWithoutReading, ReadingTaken
-from leadsman.timing.clock import Clock
+from leadsman.loop.clock import Clock
 
 E = TypeVar("E", bound=Event)
 Observer = Callable[[Event], None]

@@ -21,10 +21,10 @@ from types import CoroutineType, FrameType, GeneratorType
 from typing import Any
 
 from leadsman.errors import ConfigurationError, Stopped
+from leadsman.loop.threads import DaemonExecutor
 from leadsman.monitoring.log_format import abandon_unwritable_streams, log_to_stderr
 from leadsman.monitoring.loop_stalls import StallWatch
 from leadsman.text import clean, counted, log_fields
-from leadsman.threads import DaemonExecutor
 
 EX_UNAVAILABLE, EX_SOFTWARE, EX_CONFIG, INTERRUPTED = 69, 70, 78, 130
 """As sysexits.h and the shell number them."""

@@ -9,9 +9,9 @@ from leadsman.adapters.managed import OPEN_TIMEOUT, ManagedAdapter, adapter_name
 from leadsman.errors import DeviceUnavailable, InvalidType, InvalidValue, NotInstalled
 from leadsman.event_bus import EventBus
 from leadsman.events import AdapterFailed, AdapterReopened, AppFault
+from leadsman.loop.clock import system_clock
+from leadsman.loop.timers import Timers
 from leadsman.resilience.environment import Environment
-from leadsman.timing.clock import system_clock
-from leadsman.timing.timers import Timers
 
 
 class Plain:

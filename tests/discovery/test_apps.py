@@ -4,10 +4,10 @@ from importlib import import_module
 
 import pytest
 
-from leadsman.discovery.description import AppDescription, Device
+from leadsman.discovery.description import AppDescription, DeviceDescription
 from leadsman.discovery.fields import fields_of
 from leadsman.discovery.homeassistant import HomeAssistant
-from leadsman.discovery.registered import Registered
+from leadsman.discovery.registered import DescribedDevices
 from leadsman.introspection.schema import returned
 from leadsman.mqtt.topics import Topics
 from leadsman.settings.sources import Where
@@ -47,7 +47,7 @@ def test_each_value_of_an_app_is_an_entity_that_home_assistant_takes(name):
         readings = returned(registration.handler)
         if registration.kind != "command" and readings != NONE:
             fields = fields_of(readings)
-            device = Device("d", fields, None, 90.0, read=True, polled=True, circuit=True)
+            device = DeviceDescription("d", fields, None, 90.0, read=True, polled=True, circuit=True)
             found = {}
             for message in convention.describe(device):
                 found |= entities(message.payload)
@@ -59,7 +59,7 @@ def test_each_value_of_an_app_is_an_entity_that_home_assistant_takes(name):
 def test_a_message_about_a_device_of_an_app_has_less_than_four_kilobytes(name):
     app = import_module(f"{name}.app").app.setup.unloaded()
     app.load(Where.nowhere(SETTINGS[name]))
-    registered = Registered({**app.registry.telemetries, **app.registry.sources}, app.registry.commands)
+    registered = DescribedDevices({**app.registry.telemetries, **app.registry.sources}, app.registry.commands)
     description = AppDescription(name, "0.1.0", "0.1.0", Topics(name), {})
     convention = HomeAssistant(description, registered.names, "homeassistant")
 

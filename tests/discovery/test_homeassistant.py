@@ -8,12 +8,12 @@ from pydantic import BaseModel, Field
 
 from leadsman import App, CircuitBreaker, Device, OnChange, Sensor
 from leadsman.discovery import description
-from leadsman.discovery.description import AppDescription, Retained
+from leadsman.discovery.description import AppDescription, RetainedMessage
 from leadsman.discovery.homeassistant import HomeAssistant
-from leadsman.discovery.registered import Registered
+from leadsman.discovery.registered import DescribedDevices
 from leadsman.errors import InvalidValue
-from leadsman.identifiers import shortened
 from leadsman.mqtt.topics import Topics, topic_matches
+from leadsman.text.identifiers import shortened
 
 from .entities import command, entities, state
 
@@ -52,7 +52,7 @@ def convention(devices, **words):
 
 def registered(app):
     read = {name: each for name, each in app.telemetries.items() if not each.job} | app.sources
-    return Registered(read, app.commands)
+    return DescribedDevices(read, app.commands)
 
 
 def configuration(app, name="kitchen", **words):
@@ -341,7 +341,7 @@ names = st.text(st.characters(exclude_categories=("Cc", "Cs", "Cn", "Co"), exclu
 )
 def test_a_template_finds_a_value_behind_any_keys(path, value):
     field = description.Field(path, "text" if isinstance(value, str) else "number", "X")
-    device = description.Device("d", (field,), None, None, read=True, polled=True, circuit=False)
+    device = description.DeviceDescription("d", (field,), None, None, read=True, polled=True, circuit=False)
     (entity, *_) = entities(convention(["d"]).describe(device)[0].payload).values()
 
     reading = value
@@ -355,8 +355,8 @@ def test_a_template_finds_a_value_behind_any_keys(path, value):
 @given(names, st.text())
 def test_a_command_carries_any_key_and_text(key, value):
     field = description.Field((key,), "text", "X")
-    device = description.Device(
-        "d", (), description.Command((field,), "p"), None, read=False, polled=False, circuit=False
+    device = description.DeviceDescription(
+        "d", (), description.CommandDescription((field,), "p"), None, read=False, polled=False, circuit=False
     )
     (entity, *_) = entities(convention(["d"]).describe(device)[0].payload).values()
 
@@ -365,7 +365,7 @@ def test_a_command_carries_any_key_and_text(key, value):
 
 @given(names)
 def test_any_device_has_a_configuration_at_a_topic_that_home_assistant_takes(name):
-    device = description.Device(name, (), None, 30.0, read=True, polled=True, circuit=True)
+    device = description.DeviceDescription(name, (), None, 30.0, read=True, polled=True, circuit=True)
     described = convention([name])
     (topic, payload), *_ = described.describe(device)
 
@@ -424,7 +424,7 @@ def test_the_steps_leave_the_components_that_are_wanted(before, after):
 
     there = {(key, platform) for key, platform in before.items()}
     found, wanted = (json.dumps(configured(each)).encode() for each in (before, after))
-    steps = convention(["kitchen"]).steps(found, Retained("homeassistant/device/house/kitchen/config", wanted))
+    steps = convention(["kitchen"]).steps(found, RetainedMessage("homeassistant/device/house/kitchen/config", wanted))
     for _, payload in steps:  # as Home Assistant does
         for key, component in json.loads(payload)["cmps"].items():
             (there.add if len(component) > 1 else there.discard)((key, component["p"]))
@@ -452,7 +452,7 @@ def test_a_configuration_of_a_device_with_eight_fields_has_less_than_four_kiloby
         )
         for number in range(8)
     )
-    device = description.Device("living_room", fields, None, 95.0, read=True, polled=True, circuit=True)
+    device = description.DeviceDescription("living_room", fields, None, 95.0, read=True, polled=True, circuit=True)
 
     (message,) = convention(["living_room"], prefix="airthings2mqtt").describe(device)
     assert len(message.payload) <= 4096

@@ -10,9 +10,15 @@ from pydantic import BaseModel, Field
 
 from leadsman import App, Delivery, Light, Sensor
 from leadsman.discovery import description
-from leadsman.discovery.description import AppDescription, Command, Condition, Device, Retained
+from leadsman.discovery.description import (
+    AppDescription,
+    CommandDescription,
+    Condition,
+    DeviceDescription,
+    RetainedMessage,
+)
 from leadsman.discovery.homie import Homie, datatype, payload_of, value_of
-from leadsman.discovery.registered import Registered
+from leadsman.discovery.registered import DescribedDevices
 from leadsman.errors import InvalidValue, PayloadError
 from leadsman.mqtt.topics import Topics, topic_matches
 from leadsman_rigs.examples import examples
@@ -50,7 +56,7 @@ def convention(names, device, prefix="house", ids=None, number=7):
 
 def of_app(app, **words):
     read = {name: each for name, each in app.telemetries.items() if not each.job} | app.sources
-    registered = Registered(read, app.commands)
+    registered = DescribedDevices(read, app.commands)
     return convention(registered.names, registered.device, **words)
 
 
@@ -77,7 +83,7 @@ def published(homie, readings=()):
     steps = [step for name in names for step in homie.steps(b"", *homie.describe(homie._device(name)))]
     steps += homie.steps(b"", homie.describe_app())
     for name, fields in readings:
-        steps += [Retained(each.topic, each.payload) for each in homie.values(name, fields) if each.retained]
+        steps += [RetainedMessage(each.topic, each.payload) for each in homie.values(name, fields) if each.retained]
     steps += [step for name in names for step in homie.condition(name, WELL)] + [homie.app_ready()]
     for topic, payload in steps:
         tree[topic] = payload
@@ -170,7 +176,7 @@ def test_a_value_that_is_set_becomes_a_command():
 
     assert (shown.device, json.loads(shown.payload), shown.accepted) == ("kitchen", {"mode": "off"}, None)
     assert json.loads(alone.payload) == {"level": 15}
-    assert alone.accepted == Retained(f"{KITCHEN}/command/level/$target", b"17")
+    assert alone.accepted == RetainedMessage(f"{KITCHEN}/command/level/$target", b"17")
 
 
 @pytest.mark.parametrize(
@@ -252,7 +258,7 @@ def test_a_description_changes_only_in_init_and_gets_a_higher_version():
 
     state, document = homie.steps(json.dumps(before).encode(), wanted)
 
-    assert state == Retained(f"{KITCHEN}/$state", b"init")
+    assert state == RetainedMessage(f"{KITCHEN}/$state", b"init")
     assert json.loads(document.payload) == {**json.loads(wanted.payload), "version": 901}
 
 
@@ -276,7 +282,7 @@ def test_a_property_that_is_gone_is_removed():
 
     steps = homie.steps(json.dumps(before).encode(), wanted)
 
-    assert steps[1:-1] == (Retained(f"{KITCHEN}/indoor/radon", b""),)
+    assert steps[1:-1] == (RetainedMessage(f"{KITCHEN}/indoor/radon", b""),)
 
 
 def test_a_device_that_is_removed_loses_its_state_first():
@@ -288,7 +294,7 @@ def test_a_device_that_is_removed_loses_its_state_first():
 
     steps = homie.removal(topic, tree[topic])
 
-    assert steps[0] == Retained(f"{KITCHEN}/$state", b"")
+    assert steps[0] == RetainedMessage(f"{KITCHEN}/$state", b"")
     assert {each.payload for each in steps} == {b""}
     assert not [each for each in tree if each.startswith(f"{KITCHEN}/") and each not in {step.topic for step in steps}]
 
@@ -321,7 +327,7 @@ def test_all_that_is_retained_is_listed_with_the_state_first():
 def test_the_state_of_a_device_says_how_it_is(changes, state):
     *_, found = of_app(kitchen()).condition("kitchen", WELL._replace(**changes))
 
-    assert found == Retained(f"{KITCHEN}/$state", state)
+    assert found == RetainedMessage(f"{KITCHEN}/$state", state)
 
 
 def test_an_outage_is_an_alert_until_it_is_over():
@@ -332,21 +338,21 @@ def test_an_outage_is_an_alert_until_it_is_over():
     failing, circuit, _ = homie.condition("kitchen", trouble)
     over = homie.condition("kitchen", WELL)
 
-    assert failing == Retained(f"{KITCHEN}/$alert/failing", b"kitchen fails: OSError: no answer")
-    assert circuit == Retained(f"{KITCHEN}/$alert/circuit", b"kitchen is polled rarely: its circuit is open")
-    assert over[:2] == (Retained(failing.topic, b""), Retained(circuit.topic, b""))
+    assert failing == RetainedMessage(f"{KITCHEN}/$alert/failing", b"kitchen fails: OSError: no answer")
+    assert circuit == RetainedMessage(f"{KITCHEN}/$alert/circuit", b"kitchen is polled rarely: its circuit is open")
+    assert over[:2] == (RetainedMessage(failing.topic, b""), RetainedMessage(circuit.topic, b""))
 
 
 def test_the_will_is_that_of_the_root():
     """Last Will: "the LWT message MUST be set on the root device"."""
-    assert of_app(kitchen()).app_lost() == Retained("homie/5/house/$state", b"lost")
+    assert of_app(kitchen()).app_lost() == RetainedMessage("homie/5/house/$state", b"lost")
 
 
 def test_an_app_that_ends_disconnects_the_root_last():
     """Device Lifecycle: "disconnected: ... You must send this message before cleanly disconnecting"."""
     assert of_app(kitchen()).goodbye(["kitchen"]) == [
-        Retained(f"{KITCHEN}/$state", b"disconnected"),
-        Retained("homie/5/house/$state", b"disconnected"),
+        RetainedMessage(f"{KITCHEN}/$state", b"disconnected"),
+        RetainedMessage("homie/5/house/$state", b"disconnected"),
     ]
 
 
@@ -393,10 +399,10 @@ def unique(found):
 
 
 devices = st.builds(
-    Device,
+    DeviceDescription,
     name=st.just("kitchen"),
     fields=st.lists(fields, max_size=5).map(unique),
-    command=st.none() | st.builds(Command, st.lists(settable, max_size=3).map(unique), st.just("wanted")),
+    command=st.none() | st.builds(CommandDescription, st.lists(settable, max_size=3).map(unique), st.just("wanted")),
     stale_after=st.none(),
     read=st.booleans(),
     polled=st.booleans(),

@@ -9,13 +9,13 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
-from leadsman.introspection.slot_counts import FINAL
 from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 from tests.http.conftest import house_app
 
 from leadsman.http.metrics import Exposition
 from leadsman.introspection.measures import FAMILIES, NODES, OF_DEVICES, OF_THE_APP, SLOTS, Sample
+from leadsman.ledger.ledgers import FINAL
 
 GRAFANA = Path(__file__).parents[2] / "docs" / "grafana"
 DASHBOARD, ALERTS = GRAFANA / "leadsman.json", GRAFANA / "alerts.yml"

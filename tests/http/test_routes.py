@@ -21,7 +21,7 @@ from leadsman.introspection.document import (
     Introspection,
     PollAnswer,
     Problem,
-    Registry,
+    RegistryDocument,
 )
 from leadsman.ledger import document as ledger_document
 from leadsman.mqtt.answers import decode
@@ -51,7 +51,7 @@ def test_documents_keep_to_their_types_and_leave_secrets_out(run):
     assert set(strictly(Introspection, one)["devices"]) == {"door"}
     assert one["recent"]["door"]["outcomes"]["words"] == ["failed"]
     assert [row["handler"] for row in strictly(Introspection, trace)["trace"]] == ["door"]
-    assert set(strictly(Registry, registry)["devices"]) == {"boiler", "door", "meter"}
+    assert set(strictly(RegistryDocument, registry)["devices"]) == {"boiler", "door", "meter"}
     assert "hunter2" not in json.dumps([whole, one, trace])
 
 
@@ -101,6 +101,14 @@ def test_a_query_chooses_sections_and_devices(run):
         ("GET", "/introspect/bolier", 404, "did you mean 'boiler'?"),
         ("GET", "/nothing", 404, "Not Found"),
         ("GET", "/page/../conftest.py", 404, "Not Found"),
+        ("GET", "/pageXjs", 404, "Not Found"),
+        ("GET", "/page.js%0A", 404, "Not Found"),
+        ("GET", "/introspect/", 404, "Not Found"),
+        ("GET", "/why/", 404, "Not Found"),
+        ("GET", "/why/a/b", 404, "Not Found"),
+        ("GET", "/why/a%20b%3F", 404, "'a b?'"),
+        ("POST", "/devices//poll", 404, "Not Found"),
+        ("POST", "/devices/poll/poll", 404, "that can be polled"),
         ("POST", "/introspect", 405, "Method Not Allowed"),
         ("GET", "/devices/boiler/poll", 405, "Method Not Allowed"),
         ("DELETE", "/", 405, "Method Not Allowed"),
@@ -120,6 +128,17 @@ def test_a_wrong_request_is_answered_with_a_problem_that_says_why(run, method, p
     assert (response.status_code, problem["status"]) == (status, status)
     assert detail in problem["detail"]
     assert response.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [("POST", "/", {"GET", "HEAD"}), ("GET", "/devices/boiler/poll", {"POST"}), ("PUT", "/events", {"GET", "HEAD"})],
+)
+def test_another_method_is_refused_with_those_that_are_allowed(run, method, path, allowed):
+    response = run(lambda house: house.client.request(method, path))
+
+    assert response.status_code == 405
+    assert set(response.headers["allow"].split(", ")) == allowed
 
 
 def test_every_answer_protects_the_browser(run):

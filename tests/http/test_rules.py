@@ -5,15 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.http.conftest import endpoint
 
-from leadsman.http.rules import Head, Rules, host_name
+from leadsman.http.rules import AccessRules, RequestHead, host_name
 
 TOKEN = "0123456789abcdef"
-OPEN = Rules(endpoint("127.0.0.1:8080", hosts=["house.example"]), {"Pi"}, {"/"})
-LOCKED = Rules(endpoint("0.0.0.0:8080", TOKEN), {"Pi"}, {"/"})
+OPEN = AccessRules(endpoint("127.0.0.1:8080", hosts=["house.example"]), {"Pi"}, {"/"})
+LOCKED = AccessRules(endpoint("0.0.0.0:8080", TOKEN), {"Pi"}, {"/"})
 
 
 def status(rules, method="GET", path="/introspect", host="localhost:8080", **headers):
-    refusal = rules.refusal(Head(method, path, host, **headers))
+    refusal = rules.refusal(RequestHead(method, path, host, **headers))
     return None if refusal is None else refusal.status
 
 

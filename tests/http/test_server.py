@@ -10,7 +10,7 @@ import httpx
 import pytest
 from tests.http.conftest import house_app, streams
 
-from leadsman.http import door, messages, server
+from leadsman.http import door, responses, server
 from leadsman.http.door import bind
 from leadsman.introspection.service import MOST_AT_ONCE
 from leadsman.settings.sources import Where
@@ -71,6 +71,20 @@ def test_a_body_that_does_not_arrive_is_given_up(run, monkeypatch):
         return answer
 
     assert b"408" in run(wait)
+
+
+def test_a_client_that_goes_before_its_body_has_arrived_is_no_fault(run):
+    async def wait(house):
+        head = b"POST /devices/boiler/hold HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{"
+        _, writer = await house.raw(head)
+        await asyncio.sleep(0.1)
+        writer.close()
+        await writer.wait_closed()
+        await asyncio.sleep(0.1)
+        assert (await house.get("/livez")).status_code == 200
+        return [fault.json["where"] for fault in house.broker.messages("house/error")]
+
+    assert "the HTTP endpoint" not in run(wait)
 
 
 @pytest.mark.parametrize(
@@ -277,7 +291,7 @@ async def wait_for_room(house):
 
 def test_large_answers_are_few_at_a_time_and_clients_that_do_not_take_them_lose_them(run, monkeypatch):
     monkeypatch.setattr(server, "WRITE_TIMEOUT", 1000)
-    monkeypatch.setattr(messages, "SENDING", 1000)
+    monkeypatch.setattr(responses, "SENDING", 1000)
     monkeypatch.setattr(door, "bind", with_small_buffers)
 
     async def crowd(house):
@@ -287,11 +301,11 @@ def test_large_answers_are_few_at_a_time_and_clients_that_do_not_take_them_lose_
             refused = [await house.get(path) for path in LARGE]
             others = [(await house.get(path)).status_code for path in ("/healthz", "/introspect/boiler")]
         await wait_for_room(house)
-        monkeypatch.setattr(messages, "SENDING", 0.2)
+        monkeypatch.setattr(responses, "SENDING", 0.2)
         async with contextlib.AsyncExitStack() as clients:
             for _ in range(MOST_AT_ONCE):
                 await clients.enter_async_context(unread(house, "/introspect"))
-            monkeypatch.setattr(messages, "SENDING", 1000)  # of those that begin from now on
+            monkeypatch.setattr(responses, "SENDING", 1000)  # of those that begin from now on
             await wait_for_room(house)
         return [(each.status_code, "retry-after" in each.headers) for each in refused], others
 

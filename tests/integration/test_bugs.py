@@ -6,7 +6,7 @@ import inspect
 import pytest
 
 from leadsman import App, Router
-from leadsman.publish import PublishRule
+from leadsman.readings.publish import PublishRule
 
 MARK = "BUG"
 

@@ -8,7 +8,6 @@ import pytest
 
 from leadsman import App, CircuitBreaker, Context, Finds
 from leadsman.devices.shards import Shards
-from leadsman.doctor.access import access_of
 from leadsman.errors import LeaseStoreRefused, Stopped
 from leadsman.mqtt.topics import topic_matches
 from leadsman.nodes.cluster.cluster import Cluster
@@ -17,6 +16,7 @@ from leadsman.settings.sources import Where
 from leadsman.testing import MemoryBroker
 from leadsman.testing.lease_faults import ClockStep, EngineAway, Partition
 from leadsman.testing.leases import MemoryEngine
+from leadsman.tools.doctor.access import access_of
 
 TTL = 6.0
 METERS = [f"meter-{number}" for number in range(12)]

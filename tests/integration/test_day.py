@@ -9,7 +9,7 @@ import pytest
 
 from leadsman import App, CircuitBreaker, Context, FixedBackoff, Router
 from leadsman.errors import DeviceTimeout, PayloadError
-from leadsman.timing.timers import Timers
+from leadsman.loop.timers import Timers
 
 pytestmark = pytest.mark.slow
 

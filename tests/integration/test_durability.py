@@ -29,7 +29,7 @@ def app_of(counters, interval=1):
     return app
 
 
-def no_room(path):
+def no_room(path, mode=0o777):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
 
@@ -139,7 +139,7 @@ def test_a_disk_without_room_is_reported_at_the_start_and_a_directory_to_be_made
 
     full = os.statvfs_result((4096, 4096, 1000, 0, 0, 10, 10, 10, 0, 255))
     monkeypatch.setattr("os.statvfs", lambda path: full)
-    monkeypatch.setattr("leadsman.spool.lock.own_file.create", no_room)
+    monkeypatch.setattr("os.mkdir", no_room)
     with Harness(app_of({"d": Counter()}), settings=KEPT, state_directory=state) as harness:
         harness.run(3)
         assert harness.status()["health"] == "degraded"
@@ -169,6 +169,7 @@ def test_an_outage_longer_than_the_memory_costs_no_reading(state, monkeypatch):
         ("durability", "always", "outbox.durability: 'always' is unknown; write 'acked-or-durable'"),
         ("max_bytes", "12", "outbox.max_bytes: 12 bytes are too few; write 1048576 or more"),
         ("max_bytes", "many", "outbox.max_bytes: 'many' is not a whole number of bytes"),
+        pytest.param("max_bytes", "9" * 5000, "is not a whole number of bytes", id="digits"),
         ("max_age", True, "outbox.max_age: True is not a duration"),
         ("max_ages", "7d", "outbox.max_ages: unknown"),
     ],

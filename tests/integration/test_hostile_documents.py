@@ -10,16 +10,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from leadsman import App, Discovery
-from leadsman.cli.commands.clean import everything, left_behind
-from leadsman.cli.fleet import Fleet
-from leadsman.doctor.checks import _status
-from leadsman.doctor.checks import left_behind as doctor_left_behind
 from leadsman.introspection.retained import Listed
 from leadsman.monitoring.prefix_watch import PrefixWatch
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import Topics, encode, is_topic
 from leadsman.parts.discovery import convention_of, registered_of
 from leadsman.testing import Harness, Scripted
+from leadsman.tools.cli.commands.clean import everything, left_behind
+from leadsman.tools.cli.fleet import Fleet
+from leadsman.tools.doctor.checks import _status
+from leadsman.tools.doctor.checks import left_behind as doctor_left_behind
 from leadsman_rigs.examples import examples
 from leadsman_rigs.hostile import BOMBS, LIES, payloads
 

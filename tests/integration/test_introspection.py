@@ -12,11 +12,12 @@ from typing_extensions import is_typeddict
 from leadsman import App, CircuitBreaker, Delivery, OnChange, Sensor
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.introspection import document
-from leadsman.introspection.document import Answer, CommandResult, DeviceError, Fault, Introspection, Registry, Status
+from leadsman.introspection.document import Answer, CommandResult, Introspection, RegistryDocument
 from leadsman.introspection.pages import ENVELOPE, LARGEST, merged
 from leadsman.introspection.retained import FIRST_AHEAD
 from leadsman.introspection.schema import schemas
 from leadsman.introspection.service import MOST_AT_ONCE
+from leadsman.monitoring.document import FaultMessage, OutageMessage, Status
 from leadsman.mqtt.connection import ConnAck
 from leadsman.testing import Outages, Scripted, fail
 
@@ -369,7 +370,7 @@ def test_the_registry_is_retained_and_says_where_everything_is(harness):
     running = harness(house())
     running.run(1)
 
-    registry = strictly(Registry, running.broker.retained["house/registry"].json)
+    registry = strictly(RegistryDocument, running.broker.retained["house/registry"].json)
 
     assert registry["devices"]["boiler"]["kinds"] == ["telemetry", "command"]
     assert registry["devices"]["boiler"]["topics"] == {
@@ -393,9 +394,9 @@ def test_the_registry_is_retained_and_says_where_everything_is(harness):
 def test_the_registry_of_many_devices_is_retained_in_pages(harness):
     running = crowd(harness, 4000)
 
-    first = strictly(Registry, running.broker.retained["house/registry"].json)
+    first = strictly(RegistryDocument, running.broker.retained["house/registry"].json)
     further = [f"house/registry/{number}" for number in range(2, first["pages"] + 1)]
-    pages = [first, *(strictly(Registry, running.broker.retained[topic].json) for topic in further)]
+    pages = [first, *(strictly(RegistryDocument, running.broker.retained[topic].json) for topic in further)]
 
     assert first["pages"] > 1
     assert [page["page"] for page in pages] == list(range(1, first["pages"] + 1))
@@ -428,12 +429,12 @@ def test_everything_that_is_published_keeps_to_the_schema_of_its_topic(harness):
     running.run("10m")
     running.stop()
 
-    kinds = {"status": Status, "registry": Registry, "result": CommandResult}
+    kinds = {"status": Status, "registry": RegistryDocument, "result": CommandResult}
     seen = set()
     for message in running.broker.log:
         last = message.topic.rsplit("/", 1)[-1]
         if last == "error":
-            strictly(Fault if message.topic == "house/error" else DeviceError, message.json)
+            strictly(FaultMessage if message.topic == "house/error" else OutageMessage, message.json)
         elif last in kinds:
             strictly(kinds[last], message.json)
         seen.add(last)

@@ -11,7 +11,8 @@ import pytest
 from tests.integration.test_introspection import strictly
 
 from leadsman import UNTIL_NEXT_POLL, App, CircuitBreaker, FixedBackoff, OnChange, RetryRequested
-from leadsman.introspection.document import Introspection, Status
+from leadsman.introspection.document import Introspection
+from leadsman.monitoring.document import Status
 from leadsman.monitoring.log_format import Json
 from leadsman.monitoring.trace import ROWS
 from leadsman.testing import Outages, Scripted, fail

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from leadsman import App, CircuitBreaker
-from leadsman import threads as workers
+from leadsman.loop import threads as workers
 from leadsman.runtime import calls
 from leadsman.runtime.thread_pool import AT_ONCE
 

@@ -13,9 +13,9 @@ from leadsman import App, Context
 from leadsman.monitoring.trace import TraceRow
 from leadsman.mqtt.message import LARGEST
 from leadsman.runtime.statefile import StateFile
-from leadsman.spool.database import MIGRATIONS
 from leadsman.spool.file import SpoolFile
-from leadsman.spool.row import Quota, Row
+from leadsman.spool.row import Quota, SpoolRow
+from leadsman.spool.tables import MIGRATIONS
 from leadsman.testing import Harness
 from leadsman_rigs.planted import DATABASES, ENDLESS, EVERYWHERE
 
@@ -94,7 +94,7 @@ def plant(path, statements):
 def own_outbox(path):
     with closing(SpoolFile(path, Quota())) as spool:
         spool.open()
-        spool.write([Row(1, 0, "app/d/state", b'{"n":0}', 1, False, 1.0, None, False)], ())
+        spool.write([SpoolRow(1, 0, "app/d/state", b'{"n":0}', 1, False, 1.0, None, False)], ())
 
 
 def own_state(path):

@@ -8,9 +8,9 @@ import pytest
 
 from leadsman import App, CircuitBreaker, Cron, Every, OnChange, RetryRequested
 from leadsman.errors import DeviceUnavailable
+from leadsman.loop.slots import BATCH
 from leadsman.testing import Scripted, fail, hang
 from leadsman.testing.loop import START
-from leadsman.timing.slots import BATCH
 
 READING = {"t": 21.5}
 

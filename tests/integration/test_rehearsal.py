@@ -5,9 +5,9 @@ from pydantic import BaseModel
 
 from leadsman import App
 from leadsman.adapters.serial import SerialPort
-from leadsman.cli.app_cli import command_line
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.testing import Harness, SerialTwin
+from leadsman.tools.cli.app_cli import command_line
 
 
 class Settings(BaseModel):

@@ -6,8 +6,8 @@ import random
 import pytest
 
 from leadsman import App, CircuitBreaker, ExponentialBackoff, FixedBackoff
+from leadsman.loop.durations import human
 from leadsman.testing import Outages, Scripted, fail, hang
-from leadsman.timing.durations import human
 
 READING = {"t": 21.5}
 STEADY = ExponentialBackoff(jitter=0)

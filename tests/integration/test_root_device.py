@@ -6,11 +6,11 @@ import pytest
 from pydantic import TypeAdapter
 
 from leadsman import App, CircuitBreaker, Context, Finds, Router
-from leadsman.doctor.access import access_of
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.introspection.document import Registry
+from leadsman.introspection.document import RegistryDocument
 from leadsman.mqtt.topics import topic_matches
 from leadsman.testing import Harness, Scripted, fail
+from leadsman.tools.doctor.access import access_of
 
 
 def gas(*script, **options):
@@ -51,7 +51,7 @@ def test_its_outage_is_reported_at_the_error_topic_of_the_app(harness):
 def test_the_registry_lists_its_topics_and_a_later_start_without_it_removes_them():
     with Harness(gas()) as one:
         one.run("70s")
-        registry = TypeAdapter(Registry).validate_python(one.broker.retained["gas/registry"].json)
+        registry = TypeAdapter(RegistryDocument).validate_python(one.broker.retained["gas/registry"].json)
         retained = dict(one.broker.retained)
     other = App("gas")
     other.add_telemetry("meter", Scripted({"m3": 1}), interval=10)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leadsman import App, Context, Finds
+from leadsman.loop.clock import system_clock
 from leadsman.mqtt.link import Access
 from leadsman.parts.cluster import SharingNode
 from leadsman.runtime.lifespan import Lifespan
@@ -18,7 +19,6 @@ from leadsman.runtime.supervision import keep_running
 from leadsman.settings.sources import Where
 from leadsman.testing import MemoryBroker, VirtualLoop
 from leadsman.testing.leases import MemoryEngine
-from leadsman.timing.clock import system_clock
 from leadsman.wiring.build import build
 from leadsman.wiring.plan import plan_of
 from leadsman.wiring.run import Running, stop

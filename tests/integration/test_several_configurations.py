@@ -8,8 +8,8 @@ from pydantic import create_model
 
 from leadsman import App, Context, Discovery, Finds
 from leadsman.discovery.announcer import GRACE, SETTLING
-from leadsman.doctor.access import described_at
 from leadsman.testing import Harness
+from leadsman.tools.doctor.access import described_at
 
 OWN = "homeassistant/device/house"
 

@@ -4,11 +4,11 @@ it is published."""
 import pytest
 
 from leadsman import App, Context, Discovery, Finds
-from leadsman.cli.commands.clean import everything
 from leadsman.introspection.registry_publication import FIRST_AHEAD
 from leadsman.introspection.retained import Listed
 from leadsman.mqtt.topics import Topics
 from leadsman.testing import Harness, Scripted
+from leadsman.tools.cli.commands.clean import everything
 
 MOMENTS = [each / 10 for each in range(1, 61)]
 """Seconds from the start of an app to its end."""

@@ -10,7 +10,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from leadsman import App, CircuitBreaker
-from leadsman.introspection.document import Status
+from leadsman.monitoring.document import Status
 from leadsman.monitoring.watchdog import Notifier
 from leadsman.nodes.brief import Brief
 from leadsman.settings.sources import Where

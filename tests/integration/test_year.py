@@ -28,10 +28,10 @@ from leadsman.events import (
     PollSkipped,
     ReadingTaken,
 )
+from leadsman.loop.schedule import CLOCK_SET_BACK, CLOCK_SET_FORWARD
 from leadsman.monitoring.health import OFFLINE
 from leadsman.runtime.poll_runner import PollContext
 from leadsman.testing import Harness
-from leadsman.timing.schedule import CLOCK_SET_BACK, CLOCK_SET_FORWARD
 from leadsman_rigs.examples import examples
 
 pytestmark = pytest.mark.slow

@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from leadsman.introspection.sections import LONGEST_VALUE, MOST_COMPARED, away, compared, in_outbox, published
+from leadsman.introspection.sections import LONGEST_VALUE, MOST_COMPARED, away_since, compared, in_outbox, published
+from leadsman.loop.clock import Clock
 from leadsman.mqtt.outbox import Standing
 from leadsman.runtime.publisher import Publication
-from leadsman.timing.clock import Clock
 
 TOPICS = ("house/boiler/state", "house/boiler/history")
 CLOCK = Clock(lambda: 100.0, lambda: 1_767_225_700.0, lambda: 50.0)
@@ -104,10 +104,10 @@ def test_a_comparison_is_bounded_and_begins_with_what_differs():
 @pytest.mark.parametrize(
     ("up", "since", "found"),
     [
-        (True, 40.0, {}),
-        (False, None, {}),
-        (False, 40.0, {"away_since": "2026-01-01T00:00:40.000Z"}),
+        (True, 40.0, None),
+        (False, None, None),
+        (False, 40.0, "2026-01-01T00:00:40.000Z"),
     ],
 )
 def test_it_is_said_since_when_the_broker_is_away(up, since, found):
-    assert away(link(up=up, choice=SimpleNamespace(away_since=since)), CLOCK) == found
+    assert away_since(link(up=up, choice=SimpleNamespace(away_since=since)), CLOCK) == found

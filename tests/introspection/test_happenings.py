@@ -22,7 +22,7 @@ from leadsman.introspection.happenings import (
     happening,
     small_fields,
 )
-from leadsman.reading import Reading
+from leadsman.readings.reading import Reading
 
 Happening.__pydantic_config__ = ConfigDict(extra="forbid", strict=True)
 ERROR = OSError("no answer from mqtt://ann:hunter2@gateway")

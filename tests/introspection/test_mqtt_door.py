@@ -10,15 +10,15 @@ from leadsman import App
 from leadsman.errors import PollRefused
 from leadsman.introspection.mqtt_door import EXPIRY, MqttDoor
 from leadsman.introspection.registrations import Registrations
-from leadsman.introspection.registry import About, Registry
+from leadsman.introspection.registry import About, DeviceRegistry
 from leadsman.introspection.registry_publication import MOST_WAITING, PAUSE
 from leadsman.introspection.request_queue import RequestQueue
 from leadsman.introspection.sections import Parts, Sections
-from leadsman.introspection.service import MOST_AT_ONCE, MOST_UNDER_WAY, Polled, Service
+from leadsman.introspection.service import MOST_AT_ONCE, MOST_UNDER_WAY, PollResult, Service
+from leadsman.loop.clock import Clock
 from leadsman.mqtt.answers import MOST_WARNED
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import Topics
-from leadsman.timing.clock import Clock
 
 DEVICES = 2000
 TOPICS = Topics("house")
@@ -54,7 +54,7 @@ class Asked:
         service = Service(
             about,
             registrations,
-            Registry(about, registrations, {}, health=False),
+            DeviceRegistry(about, registrations, {}, health=False),
             Parts(
                 records=SimpleNamespace(entities={}),
                 ledgers=(),
@@ -222,7 +222,7 @@ def test_an_answer_that_the_app_fails_to_make_is_an_error_and_a_fault(monkeypatc
 def test_a_request_at_a_topic_where_no_answer_may_go_is_answered_where_introspection_answers(name):
     for topic in (f"house/{name}/hold/set", f"house/{name}/get"):
         for response in (None, "#", "garden/x"):
-            ((sent_to, _),) = ask(Scripted(Polled(None, "no")), topic, response_topic=response)
+            ((sent_to, _),) = ask(Scripted(PollResult(None, "no")), topic, response_topic=response)
             assert sent_to == "house/introspect/response"
 
 
@@ -265,15 +265,15 @@ def ask(service, topic, payload=b"", **properties):
 
 class TestPolls:
     def test_a_request_with_a_transaction_is_answered_with_the_reading(self):
-        ((topic, answer),) = ask(Scripted(Polled({"t": 1}, None)), "house/d/get", b'{"transaction": 7}')
+        ((topic, answer),) = ask(Scripted(PollResult({"t": 1}, None)), "house/d/get", b'{"transaction": 7}')
 
         assert topic == "house/d/get/response"
         assert (answer["status"], answer["data"], answer["transaction"]) == ("ok", {"t": 1}, 7)
 
     def test_a_request_without_one_is_answered_by_the_state(self):
-        assert ask(Scripted(Polled({"t": 1}, None)), "house/d/get") == []
+        assert ask(Scripted(PollResult({"t": 1}, None)), "house/d/get") == []
 
-    @pytest.mark.parametrize("answer", [PollRefused("the circuit is open"), Polled(None, "the circuit is open")])
+    @pytest.mark.parametrize("answer", [PollRefused("the circuit is open"), PollResult(None, "the circuit is open")])
     def test_a_request_that_is_refused_or_fails_is_answered(self, answer):
         ((_, answer),) = ask(Scripted(answer), "house/d/get")
 

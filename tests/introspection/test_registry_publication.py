@@ -7,11 +7,11 @@ import pytest
 
 from leadsman import App
 from leadsman.introspection.registrations import Registrations
-from leadsman.introspection.registry import LIST_SLICE, About, Registry
+from leadsman.introspection.registry import LIST_SLICE, About, DeviceRegistry
 from leadsman.introspection.registry_publication import MOST_WAITING, PATIENCE, RegistryPublication
+from leadsman.loop.clock import Clock
 from leadsman.mqtt.topics import Topics
 from leadsman.runtime.other_topics import OtherTopics
-from leadsman.timing.clock import Clock
 
 DEVICES = 2000
 TOPICS = Topics("house")
@@ -29,7 +29,7 @@ class House:
         self.link = SimpleNamespace(maximum_packet_size=None, connects=1, outbox=self.outbox, put=self.sent.append)
         clock = Clock(lambda: self.now, lambda: self.now)
         about = About("house", "1", "1", TOPICS, "house")
-        registry = Registry(about, Registrations(app.telemetries, {}, {}), {}, health=False)
+        registry = DeviceRegistry(about, Registrations(app.telemetries, {}, {}), {}, health=False)
         self.publication = RegistryPublication(registry, TOPICS, self.link, clock, OtherTopics(), None)
 
 

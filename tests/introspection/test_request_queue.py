@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from leadsman.errors import Busy, PayloadError
 from leadsman.introspection import request_queue
 from leadsman.introspection.request_queue import MOST, MOST_BYTES, PATIENCE, TURN, RequestQueue
+from leadsman.loop.clock import Clock
+from leadsman.loop.slices import Slices
 from leadsman.mqtt.connection import Received
-from leadsman.slices import Slices
-from leadsman.timing.clock import Clock
 from leadsman_rigs.examples import examples
 
 

@@ -11,13 +11,13 @@ from leadsman.event_bus import EventBus
 from leadsman.events import CircuitRequested, DeviceHeld
 from leadsman.introspection.pages import Pages
 from leadsman.introspection.registrations import Registrations
-from leadsman.introspection.registry import LIST_SLICE, About, Registry
+from leadsman.introspection.registry import LIST_SLICE, About, DeviceRegistry
 from leadsman.introspection.sections import Parts, Sections
-from leadsman.introspection.service import MOST_AT_ONCE, MOST_UNDER_WAY, SLICE, Polled, Service
+from leadsman.introspection.service import MOST_AT_ONCE, MOST_UNDER_WAY, SLICE, PollResult, Service
+from leadsman.loop.clock import Clock
 from leadsman.mqtt.topics import Topics
-from leadsman.reading import Reading
+from leadsman.readings.reading import Reading
 from leadsman.runtime.runner import Runners
-from leadsman.timing.clock import Clock
 
 DEVICES = 2000
 
@@ -74,7 +74,7 @@ class House:
         about = About("house", "1", "1", Topics("house"), "house")
         environment = SimpleNamespace(clock=clock, timers=SimpleNamespace(origin=0.0), events=bus)
         registrations = Registrations(app.telemetries, {}, {})
-        self.registry = Registry(about, registrations, {}, health=False)
+        self.registry = DeviceRegistry(about, registrations, {}, health=False)
         self.service = Service(about, registrations, self.registry, parts, environment)
 
     def poll(self, name, answer):
@@ -150,9 +150,9 @@ def test_answers_about_all_devices_are_few_at_a_time_where_there_are_many(device
 @pytest.mark.parametrize(
     ("result", "answer"),
     [
-        (Reading("d1", {"t": 1}, (), 0.0, 1.0), Polled({"t": 1}, None)),
-        (None, Polled(None, None)),
-        (DeviceUnavailable("away"), Polled(None, "DeviceUnavailable: away")),
+        (Reading("d1", {"t": 1}, (), 0.0, 1.0), PollResult({"t": 1}, None)),
+        (None, PollResult(None, None)),
+        (DeviceUnavailable("away"), PollResult(None, "DeviceUnavailable: away")),
     ],
 )
 def test_a_poll_is_answered_with_its_fields_or_its_error(result, answer):

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from leadsman.event_bus import EventBus
 from leadsman.events import PollDeferred, PollFailed, PollMissed, PollSkipped, ReadingTaken
 from leadsman.introspection.watching import KEPT, MOST_SERIES, RecentValues, Watching
-from leadsman.reading import Reading
+from leadsman.loop.clock import system_clock
+from leadsman.loop.timers import Timers
+from leadsman.readings.reading import Reading
 from leadsman.testing import VirtualLoop
-from leadsman.timing.clock import system_clock
-from leadsman.timing.timers import Timers
 
 
 def reading(wall, **fields):

@@ -773,7 +773,7 @@ def test_what_a_source_without_an_adapter_is_fed_by_is_named_if_it_is_silent(how
     assert "received nothing at tele/bathrom/SENSOR" in verdict["evidence"]
     verdict = asked(HEARD)
     assert verdict["summary"].startswith("the last message at tele/bathrom/SENSOR failed: AM2301.Temperature")
-    assert verdict["advice"].endswith("with what its handler takes")
+    assert verdict["advice"].endswith("with the type that its handler takes")
     assert any("Input should be a valid number" in line for line in verdict["evidence"])
     verdict = asked(HEARD | {"last_error": None})  # those that failed did so long ago
     assert "tele/bathrom" not in verdict["summary"] + verdict["advice"]

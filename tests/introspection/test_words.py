@@ -89,4 +89,4 @@ def test_a_source_and_a_command_say_what_they_do():
 
     words = told(app)
     assert "After 1 min without a reading it is started again, unless it waits for messages." in words["scale"]
-    assert "At most 3 may wait; then further ones are refused." in words["lamp"]
+    assert "At most 3 commands may wait; then a further one is refused." in words["lamp"]

@@ -18,8 +18,8 @@ from leadsman.ledger.ledger import (
     Ledger,
     total,
 )
-from leadsman.ledger.saved import KILLED, NOT_RUNNING, Now, Row, restore, rows
-from leadsman.timing.schedule import Cron, slots_between
+from leadsman.ledger.saved import KILLED, NOT_RUNNING, LedgerRow, Now, restore, rows
+from leadsman.loop.schedule import Cron, slots_between
 
 WALL = 1_700_000_000.0
 COUNTS = st.dictionaries(st.sampled_from([word for word in DISPOSITIONS if word != BUFFERED]), st.integers(1, 5000))
@@ -32,7 +32,7 @@ def every(interval):
 def saved(ledger, uptime, *, stopped=True):
     """The rows as they come out of the file."""
     written = rows(ledger, Now(uptime, WALL + uptime), WALL, stopped=stopped)
-    return sorted(Row(key, json.loads(json.dumps(document))) for key, document in written)
+    return sorted(LedgerRow(key, json.loads(json.dumps(document))) for key, document in written)
 
 
 @given(COUNTS, st.floats(0, 40 * 3600), st.integers(10, 7200))
@@ -134,9 +134,9 @@ def test_a_clock_that_was_set_back_makes_the_stop_no_time():
     "by", [{"dropped": 2**32 - 1, "buffered": 1}, {"missed": 2**32 - 1}, {"odd": 1}], ids=["sum", "slots", "word"]
 )
 def test_counts_that_no_period_can_have_are_damage_and_change_nothing(by):
-    head = Row(0, {"at": WALL, "stopped": True, "gaps": []})
-    gap = Row(0, head.document | {"gaps": [[WALL - 60, WALL, "why", by]]})
-    period = Row(7, {"start": WALL - 60, "slots": 2**32 - 1, "by": by})
+    head = LedgerRow(0, {"at": WALL, "stopped": True, "gaps": []})
+    gap = LedgerRow(0, head.document | {"gaps": [[WALL - 60, WALL, "why", by]]})
+    period = LedgerRow(7, {"start": WALL - 60, "slots": 2**32 - 1, "by": by})
     for found in ([head, period], [gap]):
         after = Ledger(5.0)
         with pytest.raises(ValueError, match=r"disposition|not a number"):
@@ -155,5 +155,5 @@ DAMAGE = st.recursive(
 def test_damaged_rows_change_nothing(found):
     after = Ledger(5.0)
     with pytest.raises((LookupError, TypeError, ValueError, AttributeError)):
-        restore(after, [Row(*each) for each in found], Now(5.0, WALL), every(60))
+        restore(after, [LedgerRow(*each) for each in found], Now(5.0, WALL), every(60))
     assert total(after.periods()) == {}

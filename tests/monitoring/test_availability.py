@@ -3,11 +3,11 @@
 from types import SimpleNamespace
 
 from leadsman.events import ReadingTaken
+from leadsman.loop.clock import Clock
 from leadsman.monitoring.health import HealthRecords
 from leadsman.monitoring.heartbeat import Heartbeat
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.topics import Topics
-from leadsman.timing.clock import Clock
 
 SLICE = 100
 

@@ -26,8 +26,8 @@ from leadsman.events import (
     StateWritten,
     SubscriptionFailed,
 )
-from leadsman.log_lines import MOST_LINES, Lines
 from leadsman.monitoring.event_log import LONG, MOST_REASONS, REMIND, Log, on_reading
+from leadsman.text.log_lines import MOST_LINES, Lines
 
 FULL = OSError(28, "No space left on device")
 
@@ -255,7 +255,7 @@ def test_what_a_person_did_names_the_person_and_a_held_device_says_how_to_releas
         (FieldsLeftOut("d", ("t", "h"), 1.0, 1001.0), "d: fields left out because they are NaN or infinite: t, h"),
         (
             SubscriptionFailed("a/#", "the broker refused 'a/#'", 1.0, 1001.0),
-            "the broker refused 'a/#'; what is sent there does not arrive",
+            "the broker refused 'a/#'; messages to it do not arrive",
         ),
         (AdapterFailed("Port", OSError("busy"), 5.0, 1.0, 1001.0), "Port cannot be opened: busy; next attempt in 5s"),
         (AppFault("the heartbeat", ZeroDivisionError("x"), 1.0, 1001.0), "the heartbeat: ZeroDivisionError: x"),

@@ -17,14 +17,14 @@ from leadsman.events import (
     StateFailed,
     StateWritten,
 )
+from leadsman.loop.clock import Clock
 from leadsman.monitoring.health import HealthRecords
-from leadsman.monitoring.heartbeat import LARGEST, RATE, Heartbeat, under_way, will
+from leadsman.monitoring.heartbeat import LARGEST, RATE, Heartbeat, will
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection_state import ConnectionState
 from leadsman.mqtt.outbox import Outbox
 from leadsman.mqtt.topics import Topics
-from leadsman.timing.clock import Clock
 
 WALL = 1_000_000.0
 STALE_AFTER = 100.0
@@ -235,12 +235,12 @@ def test_a_will_says_offline_with_the_number_of_its_session():
 
 def test_a_poll_that_has_failed_calls_and_calls_again_is_shown_as_under_way(watched):
     watched.see(taken("attic", 1.0))
-    assert under_way(watched.records.entities["attic"], WALL) is None
+    assert "poll_under_way" not in watched.heartbeat.document("online")["devices"]["attic"]
 
     error = OSError("away")
     watched.see(AttemptFailed("attic", error, 2, 5.0, "retry", 0, 8.0, WALL + 8, "closed", at=10.0, wall=WALL + 10))
 
-    assert under_way(watched.records.entities["attic"], WALL) == {
+    assert watched.heartbeat.document("online")["devices"]["attic"]["poll_under_way"] == {
         "failed_calls": 2,
         "last_error": "OSError: away",
         "next_call_at": "1970-01-12T13:46:55.000Z",

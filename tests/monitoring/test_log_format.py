@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.errors import InvalidValue
-from leadsman.monitoring.log_format import Journal, Json, Text, _formatter, wants_colour
+from leadsman.monitoring.log_format import Journal, Json, TextFormatter, _formatter, wants_colour
 
 
 class Terminal(io.StringIO):
@@ -29,18 +29,18 @@ def raised():
 
 
 def test_text_is_one_line_with_time_and_level():
-    line = Text(colour=False).format(record("boiler: failing"))
+    line = TextFormatter(colour=False).format(record("boiler: failing"))
 
     assert line.endswith(" WARNING boiler: failing")
     assert len(line.split()[0]) == 10
 
 
 def test_levels_are_in_colour_where_it_helps():
-    assert "\x1b[33mWARNING\x1b[0m" in Text(colour=True).format(record("x"))
-    assert "\x1b" not in Text(colour=True).format(record("x", logging.INFO))
+    assert "\x1b[33mWARNING\x1b[0m" in TextFormatter(colour=True).format(record("x"))
+    assert "\x1b" not in TextFormatter(colour=True).format(record("x", logging.INFO))
 
 
-@pytest.mark.parametrize("formatter", [Text(colour=False), Json(), Journal()])
+@pytest.mark.parametrize("formatter", [TextFormatter(colour=False), Json(), Journal()])
 def test_no_device_writes_control_characters_or_secrets_into_the_log(formatter):
     text = formatter.format(record("a\x1b[2J\x07b mqtt://ann:hunter2@host password=hunter2", error=raised()))
 
@@ -67,7 +67,7 @@ def test_every_line_in_the_journal_has_its_priority():
 
 BREAKS = ("\n", "\r", "\r\n", "\v", "\f", "\x1c", "\x85", "\u2028", "\u2029")
 RECORDS = {  # what begins a record
-    "text": (Text(colour=False), r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d WARNING "),
+    "text": (TextFormatter(colour=False), r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d WARNING "),
     "journal": (Journal(), r"<\d>(?!  \| )"),
     "json": (Json(), r"\{"),
 }
@@ -117,7 +117,7 @@ def test_the_stream_that_systemd_connected_gets_the_format_of_the_journal(tmp_pa
         ours = {"JOURNAL_STREAM": f"{status.st_dev}:{status.st_ino}"}
 
         assert isinstance(_formatter(None, stream, ours), Journal)
-        assert isinstance(_formatter(None, stream, {"JOURNAL_STREAM": "1:1"}), Text)
+        assert isinstance(_formatter(None, stream, {"JOURNAL_STREAM": "1:1"}), TextFormatter)
         assert isinstance(_formatter("json", stream, ours), Json)
 
 

@@ -6,11 +6,11 @@ import itertools
 import pytest
 
 from leadsman.event_bus import EventBus
+from leadsman.loop.clock import system_clock
 from leadsman.monitoring.prefix_watch import MOST_APPS, SILENT, PrefixWatch
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import Topics, encode
 from leadsman.testing import VirtualLoop
-from leadsman.timing.clock import system_clock
 
 
 class Link:

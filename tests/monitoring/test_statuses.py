@@ -16,7 +16,7 @@ from leadsman.events import (
     ReadingTaken,
 )
 from leadsman.monitoring.health import NO_TROUBLE, OK, STARTING, HealthRecords, is_offline, status
-from leadsman.monitoring.statuses import SLOT, Change, Statuses
+from leadsman.monitoring.statuses import SLOT, StatusChange, Statuses
 
 NAMES = ("attic", "cellar", "hall")
 ERROR = OSError("away")
@@ -153,12 +153,12 @@ def test_a_change_says_whether_the_device_went_offline():
     records, statuses = watched("attic")
     records(taken("attic", 1.0))
 
-    assert statuses.look("attic", 1.0) == Change("attic", None)
+    assert statuses.look("attic", 1.0) == StatusChange("attic", None)
     assert statuses.look("attic", 2.0) is None
     assert statuses.advance(101.0, 10) == []
-    assert statuses.advance(101.5, 10) == [Change("attic", online=False)]
+    assert statuses.advance(101.5, 10) == [StatusChange("attic", online=False)]
     records(taken("attic", 102.0))
-    assert statuses.look("attic", 102.0) == Change("attic", online=True)
+    assert statuses.look("attic", 102.0) == StatusChange("attic", online=True)
 
 
 def test_no_more_entities_are_looked_at_in_one_step_than_asked_for():

@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.errors import PayloadError
-from leadsman.log_lines import others
 from leadsman.mqtt.answers import (
     LARGEST_CORRELATION,
     MOST_BYTES,
@@ -18,6 +17,7 @@ from leadsman.mqtt.answers import (
 )
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import Topics, encode
+from leadsman.text.log_lines import others
 
 TOPICS = Topics("house")
 AT = {"at": "2026-11-20T22:11:00.250Z"}

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, SubscriptionRefused, TlsRefused
+from leadsman.loop.clock import system_clock
 from leadsman.mqtt import codec_client
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.codec_client import CodecConnection
@@ -19,7 +20,6 @@ from leadsman.mqtt.connection import Connect
 from leadsman.mqtt.connection_state import ADMINISTRATIVE
 from leadsman.mqtt.message import Message
 from leadsman.testing import VirtualLoop
-from leadsman.timing.clock import system_clock
 
 DENIED = mqtt5.PubAckReasonCode.NOT_AUTHORIZED
 
@@ -469,7 +469,7 @@ def test_an_error_of_the_listener_ends_the_connection_with_its_name(connected):
                 reason_code=mqtt5.ConnAckReasonCode.USE_ANOTHER_SERVER, server_reference="b2", reason_str="full"
             ),
             ConnectionRefused,
-            r"another broker is to be used \(0x9c\); it names 'b2' as the broker to use; it says: full",
+            r"use another broker \(0x9c\); it names 'b2' as the broker to use; it says: full",
         ),
         (b"\x20\x02\x00\x01", ConnectionRefused, "does not speak this version"),
         (b"HTTP/1.1 400\r\n", ConnackMissing, "b'HTTP/1.1 400"),

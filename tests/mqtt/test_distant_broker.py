@@ -6,6 +6,7 @@ from collections import deque
 import pytest
 
 from leadsman.event_bus import EventBus
+from leadsman.loop.clock import system_clock
 from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.connection import ConnAck
 from leadsman.mqtt.connection_state import V5, V311
@@ -15,7 +16,6 @@ from leadsman.mqtt.outbox import Outbox
 from leadsman.spool.committer import Committer
 from leadsman.spool.row import Quota
 from leadsman.testing import MemoryBroker, VirtualLoop
-from leadsman.timing.clock import system_clock
 
 ROOMY = 1000
 """A Receive Maximum that limits nothing here."""

@@ -8,15 +8,16 @@ import pytest
 from leadsman.errors import BrokerError
 from leadsman.event_bus import EventBus
 from leadsman.events import AppFault, LinkDown, LinkUp, MessageDropped, MessageRefused, SubscriptionFailed
+from leadsman.loop.clock import system_clock
 from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.connection import ConnAck
 from leadsman.mqtt.link import GOODBYE_TO_FROZEN, Access, ClientIdentity, Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
-from leadsman.mqtt.send_window import BATCH, PUBACK_TIMEOUT, SILENCE
+from leadsman.mqtt.overdue import PUBACK_TIMEOUT
+from leadsman.mqtt.send_window import BATCH, SILENCE
 from leadsman.mqtt.window_size import FIRST
 from leadsman.testing import MemoryBroker, VirtualLoop
-from leadsman.timing.clock import system_clock
 
 STATUS = "house/status"
 IDENTITY = ClientIdentity("me", STATUS, lambda session: b"session %d" % session)

@@ -8,6 +8,7 @@ import pytest
 from leadsman.errors import ConnectionRefused
 from leadsman.event_bus import EventBus
 from leadsman.events import LinkDown, LinkUp, MessageDropped
+from leadsman.loop.clock import system_clock
 from leadsman.mqtt import broker_choice
 from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.broker_choice import RETURN
@@ -16,7 +17,6 @@ from leadsman.mqtt.link import BACK, Access, ClientIdentity, Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
 from leadsman.testing import MemoryBroker, VirtualLoop
-from leadsman.timing.clock import system_clock
 
 STATUS, STATE = "house/status", "house/d/state"
 IDENTITY = ClientIdentity("me", STATUS, lambda session: json.dumps({"state": "offline"}).encode())

@@ -5,8 +5,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.outbox import COPY, MOST_BEFORE, Dropped, Item, Outbox, Standing
-from leadsman.mqtt.send_window import Retained
+from leadsman.mqtt.outbox import MOST_BEFORE, Dropped, Outbox, Standing
+from leadsman.mqtt.retained_messages import RetainedMessages
+from leadsman.mqtt.topic_queue import COPY, Item
 
 
 def message(topic="t", number=0, **words):
@@ -471,7 +472,7 @@ class Life:
         self.flying, self.received, self.arrived, self.spoilt = [], {}, set(), set()
         self.receipts, self.newest = {}, {}
         self.copies = 0
-        self.retained = Retained(self.outbox)
+        self.retained = RetainedMessages(self.outbox)
 
     def message(self, topic, number):
         self.receipts[number] = receipt = Receipt()

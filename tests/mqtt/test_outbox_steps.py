@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from leadsman.mqtt import outbox as place
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.outbox import NEVER, Outbox
+from leadsman.mqtt.outbox import Outbox
+from leadsman.mqtt.topic_queue import NEVER
 from leadsman.spool.backlog import Backlog
 from leadsman_rigs.examples import examples
 

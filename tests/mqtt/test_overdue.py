@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
+from leadsman.loop.clock import system_clock
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
-from leadsman.mqtt.send_window import AT_ONCE, PUBACK_TIMEOUT, Overdue
-from leadsman.timing.clock import system_clock
+from leadsman.mqtt.overdue import AT_ONCE, PUBACK_TIMEOUT, Overdue
 
 AFTER = 0.25
 

@@ -2,7 +2,7 @@ import pytest
 
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
-from leadsman.mqtt.send_window import Retained
+from leadsman.mqtt.retained_messages import RetainedMessages
 
 LATER = 60.0
 
@@ -12,7 +12,7 @@ class Sender:
 
     def __init__(self, **bounds):
         self.outbox, self.sent, self.dropped = Outbox(**bounds), [], []
-        self.retained = Retained(self.outbox)
+        self.retained = RetainedMessages(self.outbox)
 
     def put(self, *payloads, **fields):
         for payload in payloads:

@@ -3,10 +3,10 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leadsman.loop.clock import rfc3339, system_clock
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.send_window import STEP, is_off, retimed
 from leadsman.testing.loop import VirtualLoop
-from leadsman.timing.clock import rfc3339, system_clock
 
 IN_1970, IN_2026 = 30.25, 1_767_225_600.5
 

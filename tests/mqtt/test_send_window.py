@@ -7,15 +7,17 @@ from hypothesis import strategies as st
 from leadsman.errors import BrokerError
 from leadsman.event_bus import EventBus
 from leadsman.events import LinkLimited, MessageDropped, MessageRefused
+from leadsman.loop.clock import Clock
 from leadsman.mqtt.connection import ConnAck
 from leadsman.mqtt.connection_state import SESSION_TAKEN_OVER
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
-from leadsman.mqtt.send_window import BATCH, PAUSE, PUBACK_TIMEOUT, SendWindow
+from leadsman.mqtt.overdue import PUBACK_TIMEOUT
+from leadsman.mqtt.pauses import PAUSE
+from leadsman.mqtt.send_window import BATCH, SendWindow
 from leadsman.mqtt.suspects import FEW, QUIET
 from leadsman.mqtt.window_size import BEHIND, FIRST, LIMITED, MOST
 from leadsman.testing import VirtualLoop
-from leadsman.timing.clock import Clock
 
 NOT_AUTHORIZED, TOPIC_INVALID = 0x87, 0x90
 

@@ -5,9 +5,9 @@ import pytest
 from leadsman.errors import BrokerError, SubscriptionRefused
 from leadsman.event_bus import EventBus
 from leadsman.events import AppFault, SubscriptionFailed
+from leadsman.loop.clock import Clock
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import LEFT_OUT_FOR, Subscriptions
-from leadsman.timing.clock import Clock
 
 
 class Broker:

@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.outbox import COPY, Item, TopicQueue
+from leadsman.mqtt.topic_queue import COPY, Item, TopicQueue
 
 
 def items(count):

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from leadsman.mqtt.topics import encode
 from leadsman.nodes.brief import STATES, counts_text
-from leadsman.nodes.document import LARGEST, MOST_BYTES, NodeDocument, brief, fit, read_document
+from leadsman.nodes.document import LARGEST, MOST_BYTES, NodeDocument, brief_of, fit, read_document
 from leadsman.nodes.peers import MOST, Peers
 
 NOTHING = {"needs": [], "devices": 0}
@@ -65,7 +65,7 @@ def test_a_document_that_somebody_has_changed_fits_the_schema_or_is_none(state, 
     read = read_document("pi-1", json.dumps(document(state, kind) | changes).encode())
     if read is not None:
         assert TypeAdapter(NodeDocument).validate_python(read) == read
-        assert brief(read)["node"] == "pi-1"
+        assert brief_of(read)["node"] == "pi-1"
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_a_document_with_nothing_but_a_node_a_kind_and_a_state_is_read(kind):
 def test_an_app_without_other_nodes_answers_and_is_asked_without_what_reads_documents_of_nodes():
     code = (
         "import sys, leadsman.introspection.service, leadsman.introspection.sections, leadsman.introspection.measures;"
-        "import leadsman.cli.answering, leadsman.cli.fleet;"
+        "import leadsman.tools.cli.answering, leadsman.tools.cli.fleet;"
         "assert 'leadsman.nodes.brief' in sys.modules;"
         "assert 'leadsman.nodes.document' not in sys.modules"
     )

@@ -11,19 +11,19 @@ from hypothesis import strategies as st
 from nats.js.api import StreamConfig, StreamInfo
 from tests.nodes.test_document import document
 
-from leadsman.cli.commands.cluster import _document, _text
-from leadsman.cli.nodes import apps
 from leadsman.errors import TermsDiffer
+from leadsman.loop.clock import Clock
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import Topics, encode, is_topic
+from leadsman.nodes.brief import is_online
 from leadsman.nodes.cluster.heard_devices import HeardDevices
 from leadsman.nodes.cluster.hearing import Hearings, key_of
 from leadsman.nodes.document import LARGEST
 from leadsman.nodes.lease.jetstream import _read, _snapshot
-from leadsman.nodes.lease.jetstream_bucket import Bucket, Entry
+from leadsman.nodes.lease.jetstream_bucket import Bucket, BucketEntry
 from leadsman.nodes.lease.lease import Lease, Member, Terms, read_member
 from leadsman.nodes.lease.postgres import _members
-from leadsman.nodes.lease.store import Snapshot
+from leadsman.nodes.lease.store import ClusterSnapshot
 from leadsman.nodes.peers import Peers
 from leadsman.nodes.report import NodeIdentity
 from leadsman.nodes.requests import DrainDoor
@@ -31,9 +31,9 @@ from leadsman.nodes.standby.machine import LeaseHeard, StatusHeard
 from leadsman.nodes.standby.observer import Observer
 from leadsman.nodes.standby.renewal import LARGEST_TOKEN, LONGEST_OWNER, LONGEST_TTL, read_renewal
 from leadsman.nodes.standby.report import Role, StandbyReport
-from leadsman.nodes.status import is_online
 from leadsman.text import clean
-from leadsman.timing.clock import Clock
+from leadsman.tools.cli.commands.cluster import _document, _text
+from leadsman.tools.cli.nodes import apps
 from leadsman_rigs.hostile import BOMBS, LIES, payloads, values
 
 TOPICS = Topics("house")
@@ -184,11 +184,11 @@ def test_the_command_line_shows_the_other_nodes_whatever_one_of_them_says(payloa
 @example(json.dumps(ENTRIES[1] | {"version": "\ud800"}).encode(), "member.pi-2.1", 1)
 def test_an_entry_of_nats_costs_only_itself(payload, name, revision):
     good = {
-        "lease.any.0": Entry(json.dumps({"owner": "pi-3/1", "token": 3}).encode(), 3),
-        "member.pi-3.1": Entry(json.dumps(ENTRIES[1] | {"node": "pi-3"}).encode(), 4),
+        "lease.any.0": BucketEntry(json.dumps({"owner": "pi-3/1", "token": 3}).encode(), 3),
+        "member.pi-3.1": BucketEntry(json.dumps(ENTRIES[1] | {"node": "pi-3"}).encode(), 4),
     }
     snapshot = _snapshot(
-        {key: _read(key, entry, 3.0) for key, entry in (good | {name: Entry(payload, revision)}).items()}
+        {key: _read(key, entry, 3.0) for key, entry in (good | {name: BucketEntry(payload, revision)}).items()}
     )
 
     assert snapshot.leases["any.0"] == Lease("any.0", "pi-3/1", 3, 3.0)
@@ -247,7 +247,7 @@ def test_a_report_of_what_a_node_hears_costs_only_itself(payload, node):
     hearings = Hearings(MEMBER, 3.0)
     heard = HeardDevices(hearings, Node(), Topics("house", node="pi-1"), CLOCK)
     hearings.hear("t1", -70.0, 99.0)
-    hearings.plan(Snapshot({}, (MEMBER,)), {"pi-1": (), "pi-2": (), "pi-3": ()}, [key_of("t1")], 99.0)
+    hearings.plan(ClusterSnapshot({}, (MEMBER,)), {"pi-1": (), "pi-2": (), "pi-3": ()}, [key_of("t1")], 99.0)
 
     heard.received(Received(f"house/nodes/{node}/hears", payload, False))
     heard.received(Received("house/nodes/pi-3/hears", json.dumps(HEARD).encode(), False))

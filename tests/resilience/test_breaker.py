@@ -9,16 +9,16 @@ from leadsman.errors import InvalidType, InvalidValue
 from leadsman.resilience.breaker import (
     CLOSED,
     Closed,
+    CycleOutcome,
     Disabled,
     HalfOpen,
     Isolated,
     Open,
-    Outcome,
     Permit,
     admit,
-    closed,
-    disabled,
-    isolated,
+    close,
+    disable,
+    isolate,
     settle,
 )
 
@@ -37,7 +37,7 @@ def run(rule, circuit, outcomes, now=0.0):
 
 
 def opened(rule=RULE):
-    return run(rule, CLOSED, [Outcome.FAILED] * rule.threshold)
+    return run(rule, CLOSED, [CycleOutcome.FAILED] * rule.threshold)
 
 
 class TestClosed:
@@ -45,21 +45,21 @@ class TestClosed:
         assert admit(RULE, CLOSED, 0, LEASE) == (CLOSED, Permit(0, 0, probe=False))
 
     def test_opens_after_the_threshold_of_failed_cycles_in_a_row(self):
-        assert run(RULE, CLOSED, [Outcome.FAILED]) == Closed(0, failures=1)
-        assert isinstance(run(RULE, CLOSED, [Outcome.FAILED] * 2), Open)
+        assert run(RULE, CLOSED, [CycleOutcome.FAILED]) == Closed(0, failures=1)
+        assert isinstance(run(RULE, CLOSED, [CycleOutcome.FAILED] * 2), Open)
 
     def test_forgets_failures_at_a_success(self):
-        circuit = run(RULE, CLOSED, [Outcome.FAILED, Outcome.SUCCEEDED, Outcome.FAILED])
+        circuit = run(RULE, CLOSED, [CycleOutcome.FAILED, CycleOutcome.SUCCEEDED, CycleOutcome.FAILED])
 
         assert circuit == Closed(0, failures=1)
 
     def test_an_abandoned_cycle_neither_counts_nor_forgives(self):
-        circuit = run(RULE, CLOSED, [Outcome.FAILED, Outcome.ABANDONED])
+        circuit = run(RULE, CLOSED, [CycleOutcome.FAILED, CycleOutcome.ABANDONED])
 
         assert circuit == Closed(0, failures=1)
 
     def test_a_success_without_failures_changes_nothing_at_all(self):
-        assert run(RULE, CLOSED, [Outcome.SUCCEEDED]) is CLOSED
+        assert run(RULE, CLOSED, [CycleOutcome.SUCCEEDED]) is CLOSED
 
 
 class TestOpen:
@@ -77,8 +77,8 @@ class TestOpen:
         _, permit = admit(RULE, CLOSED, 0, LEASE)
         circuit = opened()
 
-        assert settle(RULE, circuit, permit, Outcome.SUCCEEDED, 1) is circuit
-        assert settle(RULE, circuit, permit, Outcome.FAILED, 1) is circuit
+        assert settle(RULE, circuit, permit, CycleOutcome.SUCCEEDED, 1) is circuit
+        assert settle(RULE, circuit, permit, CycleOutcome.FAILED, 1) is circuit
 
 
 class TestHalfOpen:
@@ -99,7 +99,7 @@ class TestHalfOpen:
     def test_closes_when_the_probe_succeeds(self):
         circuit, permit = self.half_open()
 
-        circuit = settle(RULE, circuit, permit, Outcome.SUCCEEDED, 1)
+        circuit = settle(RULE, circuit, permit, CycleOutcome.SUCCEEDED, 1)
 
         assert isinstance(circuit, Closed)
         assert circuit.failures == 0
@@ -107,7 +107,7 @@ class TestHalfOpen:
     def test_opens_again_when_the_probe_fails_and_counts_the_openings(self):
         circuit, permit = self.half_open()
 
-        circuit = settle(RULE, circuit, permit, Outcome.FAILED, 1)
+        circuit = settle(RULE, circuit, permit, CycleOutcome.FAILED, 1)
 
         assert isinstance(circuit, Open)
         assert (circuit.opens, circuit.failures) == (2, 3)
@@ -115,7 +115,7 @@ class TestHalfOpen:
     def test_an_abandoned_probe_gives_its_place_back(self):
         circuit, permit = self.half_open()
 
-        circuit = settle(RULE, circuit, permit, Outcome.ABANDONED, 1)
+        circuit = settle(RULE, circuit, permit, CycleOutcome.ABANDONED, 1)
 
         assert isinstance(circuit, HalfOpen)
         assert admit(RULE, circuit, 1, LEASE)[1] is not None
@@ -128,15 +128,15 @@ class TestHalfOpen:
 
         assert still_held is None
         assert replacement is not None
-        assert settle(RULE, circuit, permit, Outcome.SUCCEEDED, LEASE + 1) is circuit
+        assert settle(RULE, circuit, permit, CycleOutcome.SUCCEEDED, LEASE + 1) is circuit
 
     def test_a_permit_counts_once(self):
         rule = CircuitBreaker(1, successes=2)
         circuit, permit = self.half_open(rule)
 
-        once = settle(rule, circuit, permit, Outcome.SUCCEEDED, 1)
+        once = settle(rule, circuit, permit, CycleOutcome.SUCCEEDED, 1)
 
-        assert settle(rule, once, permit, Outcome.SUCCEEDED, 1) is once
+        assert settle(rule, once, permit, CycleOutcome.SUCCEEDED, 1) is once
 
     def test_several_probes_and_successes_may_be_asked_for(self):
         rule = CircuitBreaker(1, probes=2, successes=2)
@@ -144,9 +144,9 @@ class TestHalfOpen:
         circuit, second = admit(rule, circuit, 0, LEASE)
         circuit, third = admit(rule, circuit, 0, LEASE)
 
-        circuit = settle(rule, circuit, first, Outcome.SUCCEEDED, 1)
+        circuit = settle(rule, circuit, first, CycleOutcome.SUCCEEDED, 1)
         halfway = circuit
-        circuit = settle(rule, circuit, second, Outcome.SUCCEEDED, 1)
+        circuit = settle(rule, circuit, second, CycleOutcome.SUCCEEDED, 1)
 
         assert third is None
         assert isinstance(halfway, HalfOpen)
@@ -154,16 +154,18 @@ class TestHalfOpen:
 
     def test_a_late_probe_of_an_earlier_half_open_counts_for_nothing(self):
         circuit, permit = self.half_open()
-        circuit = settle(RULE, circuit, permit, Outcome.FAILED, 1)
+        circuit = settle(RULE, circuit, permit, CycleOutcome.FAILED, 1)
         circuit, _ = admit(RULE, circuit, 2, LEASE)
         circuit, _ = admit(RULE, circuit, 3, LEASE)
 
-        assert settle(RULE, circuit, permit, Outcome.SUCCEEDED, 4) is circuit
+        assert settle(RULE, circuit, permit, CycleOutcome.SUCCEEDED, 4) is circuit
 
 
 rules = st.builds(CircuitBreaker, st.integers(1, 4), probes=st.integers(1, 3), successes=st.integers(1, 3))
 steps = st.lists(
-    st.tuples(st.sampled_from(["admit", "settle"]), st.sampled_from(Outcome), st.integers(0, 9), st.floats(0, 100)),
+    st.tuples(
+        st.sampled_from(["admit", "settle"]), st.sampled_from(CycleOutcome), st.integers(0, 9), st.floats(0, 100)
+    ),
     max_size=60,
 )
 
@@ -199,7 +201,7 @@ def test_once_the_device_answers_the_circuit_closes(rule, history):
         now += LEASE + 1
         circuit, permit = admit(rule, circuit, now, LEASE)
         if permit:
-            circuit = settle(rule, circuit, permit, Outcome.SUCCEEDED, now)
+            circuit = settle(rule, circuit, permit, CycleOutcome.SUCCEEDED, now)
 
     assert isinstance(circuit, Closed)
     assert circuit.failures == 0
@@ -227,7 +229,7 @@ class TestRecovery:
             circuit, permit = admit(rule, circuit, now, LEASE)
             said.append(permit is None)
             if permit is not None:
-                circuit = settle(rule, circuit, permit, Outcome.FAILED, now)
+                circuit = settle(rule, circuit, permit, CycleOutcome.FAILED, now)
         return said
 
     def test_a_duration_ends_at_the_first_poll_at_or_after_it(self):
@@ -260,38 +262,38 @@ class TestRecovery:
 class TestWindow:
     def test_failures_count_among_the_latest_cycles(self):
         rule = CircuitBreaker(2, window=4)
-        ok, bad = Outcome.SUCCEEDED, Outcome.FAILED
+        ok, bad = CycleOutcome.SUCCEEDED, CycleOutcome.FAILED
 
         assert run(rule, CLOSED, [bad, ok, ok]).failures == 1
         assert isinstance(run(rule, CLOSED, [bad, ok, ok, bad]), Open)
         assert run(rule, CLOSED, [bad, ok, ok, ok, bad]).failures == 1
 
     def test_a_window_without_failures_is_forgotten(self):
-        assert run(CircuitBreaker(2, window=2), CLOSED, [Outcome.FAILED, *[Outcome.SUCCEEDED] * 2]) == CLOSED
+        assert run(CircuitBreaker(2, window=2), CLOSED, [CycleOutcome.FAILED, *[CycleOutcome.SUCCEEDED] * 2]) == CLOSED
 
 
 class TestByHand:
     def test_isolated_admits_nobody_for_ever(self):
-        circuit = isolated(CLOSED, 5.0)
+        circuit = isolate(CLOSED, 5.0)
 
         assert circuit == Isolated(1, 0, 5.0)
         assert admit(RULE, circuit, 1e9, LEASE) == (circuit, None)
 
     def test_disabled_admits_everybody_and_counts(self):
-        circuit = run(RULE, disabled(opened()), [Outcome.FAILED] * 10)
+        circuit = run(RULE, disable(opened()), [CycleOutcome.FAILED] * 10)
 
         assert isinstance(circuit, Disabled)
         assert circuit.failures == 12
-        assert run(RULE, circuit, [Outcome.SUCCEEDED]).failures == 0
+        assert run(RULE, circuit, [CycleOutcome.SUCCEEDED]).failures == 0
 
     def test_closed_by_hand_counts_anew(self):
-        assert closed(isolated(opened(), 5.0)) == Closed(generation=3)
+        assert close(isolate(opened(), 5.0)) == Closed(generation=3)
 
     def test_an_outcome_from_before_it_was_set_by_hand_counts_for_nothing(self):
         circuit, permit = admit(RULE, CLOSED, 0, LEASE)
-        by_hand = disabled(circuit)
+        by_hand = disable(circuit)
 
-        assert settle(RULE, by_hand, permit, Outcome.FAILED, 1) is by_hand
+        assert settle(RULE, by_hand, permit, CycleOutcome.FAILED, 1) is by_hand
 
 
 @pytest.mark.parametrize(

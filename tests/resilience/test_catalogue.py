@@ -3,9 +3,19 @@ import urllib.error
 import pytest
 
 from leadsman.errors import DeviceTimeout, InvalidType, InvalidValue, PermanentError
-from leadsman.resilience.catalogue import FAMILIES, Catalogue, Choice, Named, named_policy
+from leadsman.resilience.catalogue import FAMILIES, Catalogue
 from leadsman.resilience.failure import Failure, RetryRequested
-from leadsman.resilience.policy import GiveUp, Retry, exponential, immediate, never, periodic
+from leadsman.resilience.policy import (
+    Choice,
+    GiveUp,
+    Named,
+    Retry,
+    exponential,
+    immediate,
+    named_policy,
+    never,
+    periodic,
+)
 from leadsman.resilience.predicate import is_a, prop
 
 
@@ -142,9 +152,9 @@ def test_a_call_wins_over_the_settings_and_these_over_what_is_built_in():
         ({"apis": {}}, "did you mean 'api'"),
         ({"api": 5}, "a section with max_attempts"),
         ({"policy": 5}, "a list of policies"),
-        ({"policy": [5]}, "retry.policy[0]: write a mapping"),
-        ({"policy": [{"name": "a"}]}, "retry.policy[0]: it lacks 'policy'"),
-        ({"policy": [{"policy": "never"}]}, "retry.policy[0]: it lacks 'name'"),
+        ({"policy": [5]}, "retry.policy[0]: a named policy takes name, priority?, predicate?, policy"),
+        ({"policy": [{"name": "a"}]}, "retry.policy[0]: a named policy lacks 'policy'"),
+        ({"policy": [{"policy": "never"}]}, "retry.policy[0]: a named policy lacks 'name'"),
         ({"policy": [{"name": "a", "policy": "never", "prio": 1}]}, "did you mean 'priority'"),
         ({"policy": [{"name": "a", "policy": "never", "priority": True}]}, "the priority of 'a'"),
         ({"policy": [{"name": "", "policy": "never"}]}, "the name of a policy"),

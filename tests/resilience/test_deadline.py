@@ -4,8 +4,8 @@ import pytest
 from tests.resilience.callers import Answers, Recorder, hang, raised, stubborn
 
 from leadsman.errors import Abandoned, DeviceTimeout
+from leadsman.loop.tasks import begun
 from leadsman.resilience.deadline import GRACE, Deadline, Silence
-from leadsman.tasks import begun
 
 
 @pytest.fixture

@@ -1,10 +1,9 @@
 import math
 
-from leadsman.resilience.decision import FailureStreak, decide, given_up
+from leadsman.resilience.decision import FailureStreak, RetryTokenBucket, decide, give_up
 from leadsman.resilience.failure import Failure, RetryRequested
 from leadsman.resilience.policy import GiveUp, Retry, exponential, immediate, never, periodic
 from leadsman.resilience.predicate import is_a
-from leadsman.resilience.sharing import RetryTokenBucket
 
 NOW = 1000.0
 
@@ -107,7 +106,7 @@ class TestRequest:
     def test_a_request_of_a_probe_defers_the_polls(self):
         streak = streak_of(immediate())
 
-        decision = given_up(streak, Failure(RetryRequested("1h")), "probe", 60.0)
+        decision = give_up(streak, Failure(RetryRequested("1h")), "probe", 60.0)
 
         assert decision == (streak._replace(waits=1), GiveUp("probe"), 3600)
 

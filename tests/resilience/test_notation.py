@@ -1,4 +1,5 @@
 import contextlib
+import json
 import tomllib
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.resilience.notation import policy_of, predicate_of
+from leadsman.resilience.notation import parse, policy_of, predicate_of, render
 from leadsman.resilience.policy import (
     exponential,
     fibonacci,
@@ -166,3 +167,34 @@ def test_whatever_a_file_holds_is_a_policy_or_a_named_error(value):
     for read in (policy_of, predicate_of):
         with contextlib.suppress(InvalidType, InvalidValue):
             read(value, "x")
+
+
+@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES.keys())
+def test_a_policy_is_written_on_one_line_that_yaml_reads_too(policy):
+    line = render(policy)
+
+    assert policy_of(parse(line), "x") == policy
+    assert parse(line) == yaml.safe_load(line)
+
+
+TREES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=10,
+)
+
+
+@given(TREES)
+def test_a_tree_of_json_is_read_as_json_reads_it(tree):
+    assert parse(json.dumps(tree)) == tree
+
+
+@given(st.text('{}[],:"a1 ') | st.text())
+def test_no_text_does_anything_but_be_read_or_refused(text):
+    with contextlib.suppress(InvalidValue):
+        assert parse(text) is not ...
+
+
+def test_a_line_that_is_nested_too_deep_is_refused():
+    with pytest.raises(InvalidValue, match="nested deeper"):
+        parse("[" * 10_000)

@@ -25,6 +25,7 @@ from leadsman.resilience.policy import (
     immediate,
     linear,
     never,
+    options_of,
     periodic,
     sequence,
     strategy,
@@ -504,3 +505,34 @@ def test_a_tree_of_ten_nodes_is_the_fold_of_its_parts():
     tree = functools.reduce(operator.rshift, [periodic(n).max_retries(1) for n in (1, 2, 3)])
 
     assert waits(tree, 4) == [1, 2, 3, None]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"retries": 3, "kinds": (OSError,)},
+        {"retries": UNTIL_NEXT_POLL, "backoff": FixedBackoff(5), "budget": 30.0},
+        {"retries": 1, "within": 60.0},
+        {"retries": 2, "budget": 30.0, "within": 60.0},
+    ],
+)
+def test_options_come_back_from_the_policy_that_was_made_of_them(options):
+    policy = from_options(**options)
+
+    assert from_options(*options_of(policy)) == policy
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        immediate(),
+        exponential(2).max_retries(3),
+        exponential(2, scope="cycle").only_when(is_a(OSError)).max_retries(3),
+        exponential(2).only_when(is_a(OSError)).max_retries(3, "outage"),
+        exponential(2).within(5).budget(5).only_when(is_a(OSError)),
+        exponential(2).only_when(prop("errno") == 19),
+    ],
+)
+def test_a_policy_that_no_options_make_has_none(policy):
+    assert options_of(policy) is None

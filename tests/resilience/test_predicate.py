@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from leadsman.errors import DeviceTimeout, InvalidType, InvalidValue
 from leadsman.resilience.failure import Failure
-from leadsman.resilience.predicate import Constant, Predicate, is_a, predicate, prop, settled
+from leadsman.resilience.predicate import Constant, Predicate, is_a, predicate, prop, simplify
 
 UNKNOWN = prop("x-missing") == 1
 
@@ -133,18 +133,17 @@ MIXED = questions(
 
 @given(MIXED, st.sampled_from([FAILURE, Failure(ValueError("odd"), FAILURE.facts), Failure(Refused(), STATIC)]))
 def test_what_is_left_to_ask_has_the_same_answer(question, failure):
-    assert ask(settled(question, STATIC), failure) is ask(question, failure)
+    assert ask(simplify(question, STATIC), failure) is ask(question, failure)
 
 
 def test_what_a_handler_alone_decides_is_left_as_a_constant():
     radio, late = prop("handler") == "radio", prop("errno") == 19
 
-    assert (
-        settled(radio, STATIC) == settled(radio & late, STATIC) == settled(~(~radio | late), STATIC) == Constant(False)
-    )
-    assert settled(~radio, STATIC) == settled(~radio | late, STATIC) == Constant(True)
-    assert settled(~radio & late, STATIC) == settled(radio | late, STATIC) == late
-    assert settled(late, STATIC) == late
+    assert simplify(radio, STATIC) == simplify(radio & late, STATIC) == Constant(False)
+    assert simplify(~(~radio | late), STATIC) == Constant(False)
+    assert simplify(~radio, STATIC) == simplify(~radio | late, STATIC) == Constant(True)
+    assert simplify(~radio & late, STATIC) == simplify(radio | late, STATIC) == late
+    assert simplify(late, STATIC) == late
 
 
 @given(QUESTIONS, QUESTIONS, QUESTIONS)

@@ -12,9 +12,9 @@ from leadsman_rigs.synced_disk import after_cut, cut_power
 
 WRITER = """
 import sys
-from leadsman.spool import database
+from leadsman.spool import tables
 if "lazy" in sys.argv:
-    database._SETTINGS = tuple(each.replace("= FULL", "= OFF") for each in database._SETTINGS)
+    tables._SETTINGS = tuple(each.replace("= FULL", "= OFF") for each in tables._SETTINGS)
 from pathlib import Path
 from leadsman.spool.file import SpoolFile
 from leadsman.spool.row import Quota

@@ -7,13 +7,13 @@ import pytest
 
 from leadsman.event_bus import EventBus
 from leadsman.events import PollWithoutReading
+from leadsman.loop.clock import system_clock
+from leadsman.loop.timers import Timers
 from leadsman.mqtt.topics import Topics
 from leadsman.resilience.environment import Environment
 from leadsman.runtime.calls import SharedResources
 from leadsman.runtime.publisher import PublisherContext
 from leadsman.testing import VirtualLoop
-from leadsman.timing.clock import system_clock
-from leadsman.timing.timers import Timers
 
 
 class Bench:

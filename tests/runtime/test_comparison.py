@@ -4,8 +4,8 @@ import pytest
 
 from leadsman import OnChange
 from leadsman.mqtt.message import STANDARD
-from leadsman.publish import LastPublished
-from leadsman.reading import Reading
+from leadsman.readings.publish import LastPublished
+from leadsman.readings.reading import Reading
 from leadsman.runtime.publisher import StatePublisher
 
 WALL = 1_767_225_600.0

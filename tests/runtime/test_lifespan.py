@@ -8,11 +8,11 @@ import pytest
 from leadsman.errors import ConfigurationError
 from leadsman.event_bus import EventBus
 from leadsman.events import AppFault
+from leadsman.loop.clock import system_clock
+from leadsman.loop.timers import Timers
 from leadsman.resilience.environment import Environment
 from leadsman.runtime.lifespan import Lifespan
 from leadsman.testing import VirtualLoop
-from leadsman.timing.clock import system_clock
-from leadsman.timing.timers import Timers
 
 
 class Recorder:

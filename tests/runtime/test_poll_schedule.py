@@ -2,8 +2,8 @@ import math
 
 import pytest
 
+from leadsman.loop.schedule import Cron
 from leadsman.runtime.poll_schedule import CLOCK_CHECK, CronSchedule, IntervalSchedule, schedule_of
-from leadsman.timing.schedule import Cron
 
 HOUR = 3600.0
 

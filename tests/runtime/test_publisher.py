@@ -8,7 +8,7 @@ from leadsman.events import AppFault, FieldsLeftOut
 from leadsman.ledger.ledger import DROPPED, PUBLISHED, SUPPRESSED, Ledger
 from leadsman.mqtt.message import STANDARD, Delivery
 from leadsman.mqtt.outbox import Outbox
-from leadsman.reading import Reading
+from leadsman.readings.reading import Reading
 from leadsman.runtime.publisher import LoggedPublisher, PublishQueue, StatePublisher, publisher_of
 
 

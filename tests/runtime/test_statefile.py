@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 import pytest
 
 from leadsman.monitoring.trace import TraceRow
-from leadsman.runtime.statefile import ROW_BYTES, StateFile, is_locked
+from leadsman.runtime.statefile import ROW_BYTES, StateFile
 
 
 @pytest.fixture
@@ -65,6 +65,20 @@ def test_a_damaged_page_that_only_a_write_finds_costs_the_file_once(path, file, 
     assert list(StateFile(path).read()) == ["b", "c"]
     assert (path.parent / "resilience.broken").exists()
     assert caplog.text.count("is damaged") == 1
+
+
+def test_a_damaged_file_is_not_kept_with_the_log_of_an_earlier_one(path, file):
+    with closing(StateFile(path)) as before:
+        before.write({"a": "{}"}, rows(50), 0.0)
+    damage(path, "trace")
+    damaged = path.read_bytes()
+    for name in ("resilience.broken", "resilience.broken-wal"):
+        path.with_name(name).write_bytes(b"earlier")
+
+    file.write({"b": "{}"}, rows(1), 1.0)
+
+    assert path.with_name("resilience.broken").read_bytes() == damaged
+    assert b"earlier" not in [each.read_bytes() for each in path.parent.glob("*-wal")]
 
 
 def test_a_file_that_begins_again_holds_all_that_is_known(path, file):
@@ -126,7 +140,7 @@ def test_a_locked_file_is_no_damaged_one(path, file):
         with pytest.raises(sqlite3.OperationalError) as refused:
             file.read()
 
-    assert is_locked(refused.value)
+    assert refused.value.sqlite_errorcode == sqlite3.SQLITE_BUSY
     assert list(file.read()) == ["a"]
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from leadsman.errors import InvalidType, ResultError
-from leadsman.runtime.directory import StateDirectory
 from leadsman.runtime.store import LARGEST, Store, Stores
+from leadsman.storage.directory import StateDirectory
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leadsman import threads
 from leadsman.errors import NoFreeThread
+from leadsman.loop import threads
 from leadsman.runtime.thread_pool import AT_ONCE, IDLE, PAUSE, ThreadPool
 from leadsman.testing import VirtualLoop
 from leadsman_rigs.examples import examples

@@ -175,7 +175,7 @@ def test_a_section_of_the_apps_own_with_this_name_stays_its_own(tmp_path):
 
     found = load("house", Settings, where(tmp_path, file='[http]\nurl = "http://device"'))
 
-    assert (found.settings.http.url, found.http) == ("http://device", {})
+    assert (found.settings.http.url, found.sections["http"]) == ("http://device", {})
 
 
 def app_with(**flags):

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, SecretStr
 
 from leadsman import App
 from leadsman.errors import InvalidValue, SettingsError
-from leadsman.settings.load import load
+from leadsman.settings.load import load, load_broker
 from leadsman.settings.sources import Where
 
 MASK = "********"
@@ -539,6 +539,21 @@ def test_the_broker_is_that_of_the_highest_source(here, content, environment, fl
     app.load(here.file(content).where(flags=flags, **environment))
 
     assert str(app.brokers) == url
+
+
+def test_a_tool_reads_the_broker_as_an_app_does_and_nothing_else(here):
+    here.file("level = 'x'\n[mqtt]\nurl = 'mqtt://a'\nusername = 'ann'").secret("mqtt__password", "given\n")
+    found = load_broker(here.where(MQTT__URL="mqtt://b"))
+    assert {key: each.value for key, each in found.items()} == {
+        "url": "mqtt://b",
+        "username": "ann",
+        "password": "given",
+    }
+
+    with pytest.raises(SettingsError, match=r"mqtt: it must be a section; write \[mqtt\] and url = … \(from .*toml"):
+        load_broker(here.file("mqtt = 5").where())
+    with pytest.raises(SettingsError, match=r"mqtt.hots: unknown \(from environment MQTT__HOTS\); did you mean 'host'"):
+        load_broker(here.file("").where(MQTT__HOTS="b"))
 
 
 def test_a_broker_in_the_code_gives_way_to_any_setting(here):

@@ -3,7 +3,7 @@
 import pytest
 
 from leadsman.spool.file import SpoolFile
-from leadsman.spool.row import Quota, Row
+from leadsman.spool.row import Quota, SpoolRow
 
 NOW = 1_800_000_000.0
 
@@ -54,7 +54,7 @@ def spool(open_spool):
 def row():
     def make(number, topic="house/boiler/state", payload=b"21.5", **fields):
         defaults = {"run": 7, "qos": 1, "retain": True, "taken_at": NOW, "expires_at": None, "latest": False}
-        return Row(id=number, topic=topic, payload=payload, **(defaults | fields))
+        return SpoolRow(id=number, topic=topic, payload=payload, **(defaults | fields))
 
     return make
 

@@ -7,9 +7,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Dropped, Outbox
-from leadsman.mqtt.send_window import Retained
+from leadsman.mqtt.retained_messages import RetainedMessages
 from leadsman.spool.backlog import DAMAGED, FEW, MOST_DEAD, MOST_ROWS, REPLACED, Backlog, Times
-from leadsman.spool.row import FULL, SUPERSEDED, Evicted, Row, TopicRows
+from leadsman.spool.row import FULL, SUPERSEDED, Evicted, SpoolRow, TopicRows
 from leadsman_rigs.examples import examples
 
 NOW = Times(1_800_000_000.0, 100.0)
@@ -35,7 +35,7 @@ class Disk:
     """Rows by their numbers. `most` is a quota of rows."""
 
     def __init__(self, most=10**6):
-        self.rows: dict[int, Row] = {}
+        self.rows: dict[int, SpoolRow] = {}
         self.overtaken: dict[str, int] = {}
         self.most = most
         self.written = 0
@@ -64,7 +64,7 @@ class Disk:
         left = self.topics()
         self.overtaken = {topic: number for topic, number in (self.overtaken | overtaken).items() if topic in left}
         return [
-            Evicted(topic, len(ids), reason, ids)
+            Evicted(topic, reason, ids)
             for reason, evicted in ((SUPERSEDED, replaced), (FULL, gone))
             for topic, ids in evicted.items()
         ]
@@ -1157,7 +1157,7 @@ class Lives(RuleBasedStateMachine):
     def start(self, *, opens=True):
         self.flying, self.write = {}, None
         self.life = Life(self.disk, self.most, durable=self.durable, run=self.count)
-        self.retained, self.known = Retained(self.life.outbox), {}
+        self.retained, self.known = RetainedMessages(self.life.outbox), {}
         self.opened, self.listed, self.failed = not self.durable, False, False
         if opens:
             self.open()

@@ -11,12 +11,12 @@ import pytest
 from leadsman.errors import SpoolFull, SpoolLocked, SpoolReplaced, SpoolUnavailable
 from leadsman.event_bus import EventBus
 from leadsman.events import LinkUp, MessageDropped, StateFailed, StateWritten
+from leadsman.loop.clock import system_clock
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
 from leadsman.spool import file as spool_file
 from leadsman.spool.committer import AGAIN, AGAIN_SOON, IDLE, LEAVING, SLOW, SOON, Committer
-from leadsman.spool.row import EXPIRED, Evicted, Found, Quota, Row, TopicRows
-from leadsman.timing.clock import system_clock
+from leadsman.spool.row import EXPIRED, Evicted, Found, Quota, SpoolRow, TopicRows
 
 
 class File:
@@ -141,7 +141,7 @@ def rig(loop, events, tmp_path, file):
 
 
 def row(number, payload=b"old", topic="t"):
-    return Row(number, 9, topic, payload, 1, True, 5.0, None, False)
+    return SpoolRow(number, 9, topic, payload, 1, True, 5.0, None, False)
 
 
 def payloads(file):
@@ -462,7 +462,7 @@ def evicting(file, monkeypatch, fails=None):
         if add and fails is not None:
             raise fails
         writes(add, [*delete, 4], dead, overtaken)
-        return [Evicted("old", 1, EXPIRED, [4])]
+        return [Evicted("old", EXPIRED, [4])]
 
     monkeypatch.setattr(file, "write", write)
 

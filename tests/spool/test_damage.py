@@ -8,9 +8,9 @@ from contextlib import closing
 
 import pytest
 
-from leadsman.spool.database import PAGE
 from leadsman.spool.file import SpoolFile
 from leadsman.spool.row import DAMAGED, Quota
+from leadsman.spool.tables import PAGE
 
 ROWS = 400
 
@@ -68,6 +68,17 @@ def test_a_damaged_header_costs_no_row(stored, open_spool, rows, everything, asi
 def test_a_first_page_of_zeros_costs_no_row(stored, open_spool, rows, everything):
     overwrite(stored, 0, bytes(PAGE))
 
+    assert everything(open_spool()) == rows
+
+
+def test_damaged_pages_above_the_rows_cost_no_row(stored, open_spool, rows, everything):
+    """SQLite finds no row without them."""
+    data = stored.read_bytes()
+    above = [at for at in range(PAGE, len(data), PAGE) if data[at] == 0x05]
+    for at in (0, *above):
+        overwrite(stored, at, b"\xff" * PAGE)
+
+    assert above
     assert everything(open_spool()) == rows
 
 

@@ -1,6 +1,6 @@
 """A power cut at any operation of the disk loses nothing that was accepted."""
 
-from leadsman.spool import database
+from leadsman.spool import tables
 from leadsman_rigs.power import run
 
 
@@ -12,7 +12,7 @@ def test_a_power_cut_loses_no_accepted_row():
 
 
 def test_the_simulated_disk_loses_commits_that_are_not_synced(monkeypatch):
-    settings = [each.replace("= FULL", "= NORMAL") for each in database._SETTINGS]
-    monkeypatch.setattr(database, "_SETTINGS", settings)
+    settings = [each.replace("= FULL", "= NORMAL") for each in tables._SETTINGS]
+    monkeypatch.setattr(tables, "_SETTINGS", settings)
 
     assert run(20, 1)["rows_lost"] > 0

@@ -148,7 +148,7 @@ def test_our_own_wheel_builds_and_holds_the_templates(tmp_path):
     assert built.returncode == 0, built.stdout + built.stderr
     (wheel,) = tmp_path.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
-    assert "leadsman/cli/templates/unit.service" in names
+    assert "leadsman/tools/cli/templates/unit.service" in names
     assert "leadsman/py.typed" in names
 
 
@@ -411,7 +411,7 @@ def test_colour_is_only_for_a_terminal_that_wants_it(here):
 
     def on_a_terminal(**variables):
         main, other = pty.openpty()
-        code = "from leadsman.cli.tables import table; print(table(('d', 's'), [('x', 'ok')]))"
+        code = "from leadsman.tools.cli.tables import table; print(table(('d', 's'), [('x', 'ok')]))"
         subprocess.run(
             [sys.executable, "-c", code], stdout=other, env={**os.environ, "TERM": "xterm", **variables}, check=True
         )

@@ -14,26 +14,26 @@ import time
 import psutil
 import pytest
 
-from leadsman.cli.viewer import Viewer
 from leadsman.errors import NotListening
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Connect
 from leadsman.mqtt.message import Message
 from leadsman.testing.mosquitto import Mosquitto, free_port
+from leadsman.tools.cli.viewer import Viewer
 from leadsman_rigs.one_connection import Hooks
 
 LEADSMAN = [sys.executable, "-m", "leadsman"]
 APP = Connect("app", "5.0", None, b"")
 WITHOUT_MOSQUITTO = """\
-import leadsman.cli.own_broker
-leadsman.cli.own_broker.executable = lambda: None
-from leadsman.cli.main import main
+import leadsman.tools.cli.own_broker
+leadsman.tools.cli.own_broker.executable = lambda: None
+from leadsman.tools.cli.main import main
 raise SystemExit(main(["demo", "--for", "4s"]))
 """
 WITHOUT_NATS = """\
-import leadsman.demo.cluster
-leadsman.demo.cluster.nats_executable = lambda: None
-from leadsman.cli.main import main
+import leadsman.tools.demo.cluster
+leadsman.tools.demo.cluster.nats_executable = lambda: None
+from leadsman.tools.cli.main import main
 raise SystemExit(main(["demo", "--cluster"]))
 """
 

@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 
 from leadsman.event_bus import EventBus
+from leadsman.loop.clock import system_clock
 from leadsman.mqtt.broker import Brokers
 from leadsman.mqtt.client import connect
 from leadsman.mqtt.connection_state import V5, V311
@@ -14,7 +15,6 @@ from leadsman.mqtt.link import Access, ClientIdentity, Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
 from leadsman.testing import Mosquitto
-from leadsman.timing.clock import system_clock
 
 ROOMY = "max_inflight_messages 1000\n"
 TOPICS = 15

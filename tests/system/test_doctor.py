@@ -22,17 +22,17 @@ import trustme
 from leadsman import App
 from leadsman.adapters.caldav import CalDav, calendar
 from leadsman.adapters.serial import SerialPort
-from leadsman.cli.app_cli import command_line
-from leadsman.cli.commands.doctor import lines
-from leadsman.doctor.checks import Finding, findings, worst
-from leadsman.doctor.examination import Examination
-from leadsman.doctor.machine import look_at_radios
-from leadsman.doctor.subject import of_plan, of_prefix
 from leadsman.introspection.retained import FIRST_AHEAD
 from leadsman.mqtt.broker import Brokers
 from leadsman.mqtt.connection import Received
 from leadsman.testing import Mosquitto
 from leadsman.testing.mosquitto import free_port
+from leadsman.tools.cli.app_cli import command_line
+from leadsman.tools.cli.commands.doctor import lines
+from leadsman.tools.doctor.checks import Finding, findings, worst
+from leadsman.tools.doctor.examination import Examination
+from leadsman.tools.doctor.machine import look_at_radios
+from leadsman.tools.doctor.subject import of_plan, of_prefix
 from leadsman_rigs.bluez import Air
 from leadsman_rigs.dav import Proxy, multistatus
 
@@ -59,7 +59,7 @@ PLANTED = {
         {
             ("publish", "unknown"): "house/doctor/probe may not be published to",
             ("orphans", "unknown"): "house/# may not be read",
-            ("running app", "unknown"): "it could not be asked",
+            ("running app", "unknown"): "the doctor could not ask it",
         },
     ),
     "an access list for another prefix": (
@@ -184,14 +184,13 @@ def url_of(places, name, broker):
 def patient():
     """Times that are also enough where the machine is busy. What is denied is waited for in vain for `ANSWER`."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("leadsman.doctor.examination.DEADLINE", GENEROUS)
-        patch.setattr("leadsman.doctor.broker.STEP", GENEROUS)
-        patch.setattr("leadsman.doctor.broker.LONG_STEP", GENEROUS)
-        patch.setattr("leadsman.doctor.broker.NEIGHBOUR", 1.0)
-        patch.setattr("leadsman.doctor.broker.PATIENCE", GENEROUS)
-        patch.setattr("leadsman.doctor.broker.OFFERING", GENEROUS)
-        for module in ("leadsman.doctor.visit", "leadsman.doctor.broker"):
-            patch.setattr(f"{module}.ANSWER", 5.0)
+        patch.setattr("leadsman.tools.doctor.examination.DEADLINE", GENEROUS)
+        patch.setattr("leadsman.tools.doctor.broker.STEP", GENEROUS)
+        patch.setattr("leadsman.tools.doctor.broker.LONG_STEP", GENEROUS)
+        patch.setattr("leadsman.tools.doctor.broker.NEIGHBOUR", 1.0)
+        patch.setattr("leadsman.tools.doctor.broker.PATIENCE", GENEROUS)
+        patch.setattr("leadsman.tools.doctor.broker.OFFERING", GENEROUS)
+        patch.setattr("leadsman.tools.doctor.broker.ANSWER", 5.0)
         for module in ("leadsman.mqtt.codec_client", "leadsman.mqtt.aiomqtt_client"):
             patch.setattr(f"{module}.CONNECT_TIMEOUT", GENEROUS)
         yield
@@ -390,8 +389,7 @@ def impatience(monkeypatch):
     """A function that shortens the times for a connection and for an answer, for a broker that is silent."""
 
     def shorten():
-        for module in ("leadsman.doctor.visit", "leadsman.doctor.broker"):
-            monkeypatch.setattr(f"{module}.ANSWER", 1.0)
+        monkeypatch.setattr("leadsman.tools.doctor.broker.ANSWER", 1.0)
         for module in ("leadsman.mqtt.codec_client", "leadsman.mqtt.aiomqtt_client"):
             monkeypatch.setattr(f"{module}.CONNECT_TIMEOUT", 0.3)
 

@@ -10,12 +10,12 @@ import time
 import pytest
 
 from leadsman.errors import LeadsmanError
+from leadsman.loop.clock import system_clock
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.client import connect
 from leadsman.mqtt.connection import Connect
 from leadsman.mqtt.message import Message
 from leadsman.testing.embedded import embedded_broker
-from leadsman.timing.clock import system_clock
 from leadsman_rigs.one_connection import Hooks
 
 HOLDING = """\

@@ -3,8 +3,8 @@
 import json
 import time
 
-from leadsman.cli.main import main
 from leadsman.testing import Mosquitto
+from leadsman.tools.cli.main import main
 from leadsman_rigs.homie import violations
 
 APP = """

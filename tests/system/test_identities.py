@@ -167,7 +167,7 @@ def test_clean_removes_by_hand_what_is_left_and_refuses_while_the_app_is_online(
     listener.wait_for("house/registry", where=lambda message: b"house/b/map" in message.payload)
 
     online = house(mosquitto.url, "clean", "house:app", names="a")
-    assert (online.returncode, "the app is online, as house/status says; stop it first" in online.stderr) == (1, True)
+    assert (online.returncode, "the app is online, as house/status shows; stop it first" in online.stderr) == (1, True)
     assert app.end()[0] == 0
     planned = house(mosquitto.url, "clean", "house:app", "--dry-run", names="a")
     assert planned.stdout.splitlines()[-1] == "4 retained topics of 1 device would be removed"

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from leadsman.cli.main import main
 from leadsman.testing.mosquitto import free_port
+from leadsman.tools.cli.main import main
 from leadsman_rigs.browser import chromium
 from leadsman_rigs.listener import Listener
 from leadsman_rigs.nats_server import NatsServer
@@ -144,7 +144,7 @@ def test_a_wrong_command_line_is_a_named_error(words, typed):
 def test_where_no_app_has_nodes_the_error_says_when_it_has_some(typed):
     code, _, err = typed("status", "garden")
     assert code == 1
-    assert "no node of 'garden' says anything at" in err
+    assert "no node of 'garden' has a document at" in err
     assert "while it runs with --standby or [cluster]" in err
 
 
@@ -243,7 +243,7 @@ def test_the_nodes_of_a_cluster_are_shown_and_one_is_drained(cluster, typed):
     until(lambda: shown(typed)[1]["cellar"]["state"] == "lost" and owned(typed)["attic"] == 5, timeout=2 * TTL)
     assert shown(typed)[2] == {"devices": ["tag"], "count": 1, "labels": [{"needs": ["ble"], "devices": 1}]}
     code, _, err = typed("forget", "attic")
-    assert (code, err) == (1, "leadsman: attic runs, as it says: it is active; stop it first\n")
+    assert (code, err) == (1, "leadsman: attic runs: its state is active; stop it first\n")
     assert cluster["attic"].end()[0] == 0
     until(lambda: shown(typed)[1]["attic"]["state"] == "offline")
     code, out, _ = typed("forget", "attic")

@@ -152,7 +152,7 @@ def test_the_tutorial(terminal):
 
 
 def test_the_app_of_the_tutorial_is_the_one_that_init_writes(terminal):
-    template = Path("src/leadsman/cli/templates/module.py.txt").read_text()
+    template = Path("src/leadsman/tools/cli/templates/module.py.txt").read_text()
     text = Path("docs/tutorial.md").read_text()
     handler = re.search(r"(    @app.telemetry.*?)\n\n[A-Z]", text, re.DOTALL)[1]
 

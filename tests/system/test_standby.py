@@ -13,7 +13,7 @@ from datetime import datetime
 
 import pytest
 
-from leadsman.cli.main import main
+from leadsman.tools.cli.main import main
 from leadsman_rigs.listener import Listener
 from leadsman_rigs.notify_socket import NotifySocket
 from leadsman_rigs.processes import HEADER, Process
@@ -345,7 +345,7 @@ def test_the_outbox_of_a_node_that_lost_the_broker_is_sent_when_it_is_active_aga
     [
         (["standby.ttl=1s"], "standby.ttl: 1 s is too short; write 3s to 10m (from flag standby.ttl)"),
         (["standby.ttl=soon"], "standby.ttl: "),
-        (["standby.enabled=maybe"], "standby.enabled: 'maybe' is neither; write true or false"),
+        (["standby.enabled=maybe"], "standby.enabled: 'maybe' is neither true nor false; write one of them"),
         (["standby.tttl=3s"], "standby.tttl"),
         (["standby.enabled=true", "mqtt.url=mqtt://a,mqtt://b"], "standby: the app has 2 brokers"),
         (

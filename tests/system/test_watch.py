@@ -112,7 +112,7 @@ def test_it_shows_the_devices_explains_one_outlives_the_broker_and_leaves_the_te
     screen.wait_for("last value", without=["To do"])
 
     house.kill()
-    screen.wait_for("no connection to the broker for", "what is shown is old")
+    screen.wait_for("no connection to the broker for", "the board shows old values")
     house.start()
     screen.wait_for("attic", "online", without=["no connection"])
 

@@ -19,19 +19,19 @@ from leadsman.wiring.build import PARTS, build
 from leadsman.wiring.plan import plan_of
 
 OPTIONAL = (
-    "leadsman.controls",
+    "leadsman.readings.controls",
     "leadsman.devices.found",
     "leadsman.devices.registrations",
     "leadsman.devices.topic_removal",
     "leadsman.devices.shards",
-    "leadsman.device_classes",
+    "leadsman.readings.device_classes",
     "leadsman.discovery",
     "leadsman.parts.cluster",
     "leadsman.parts.discovery",
     "leadsman.parts.http",
     "leadsman.parts.standby",
     "leadsman.parts.watchdog",
-    "leadsman.identifiers",
+    "leadsman.text.identifiers",
     "leadsman.settings.discovery",
     "leadsman.http",
     "leadsman.introspection.watching",
@@ -47,15 +47,16 @@ OPTIONAL = (
     "leadsman.runtime.adapter_recovery",
     "leadsman.runtime.commands",
     "leadsman.runtime.context",
-    "leadsman.runtime.directory",
+    "leadsman.storage.directory",
     "leadsman.runtime.own_requests",
     "leadsman.runtime.persistence",
     "leadsman.runtime.sources",
     "leadsman.runtime.subscriber",
-    "leadsman.settings.outbox",
     "leadsman.spool",
     "leadsman.registration.sharing",
+    "leadsman.settings.endpoint",
     "leadsman.settings.nodes",
+    "pydantic",
     "sqlite3",
 )
 
@@ -115,6 +116,18 @@ def test_an_app_that_only_polls_imports_no_part_that_it_does_not_use(tmp_path):
 
     assert "leadsman.runtime.poller" in found
     assert [module for module in OPTIONAL if module in found] == []
+
+
+def test_a_store_is_a_file_and_needs_no_database(tmp_path):
+    program = PROGRAM.replace("import App", "import App, Context").replace("read():", "read(context: Context):")
+    program = program.replace("    print(", "    context.store['n'] = 1\n    print(")
+    unseen = {name: value for name, value in os.environ.items() if "COVERAGE" not in name}
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    found = subprocess.run(command, capture_output=True, text=True, check=True, env=unseen).stdout.split()
+
+    assert "leadsman.runtime.store" in found
+    assert "sqlite3" not in found
+    assert "n" in (tmp_path / "d.json").read_text()
 
 
 @pytest.mark.parametrize(("convention", "other"), [("homeassistant", "homie"), ("homie", "homeassistant")])

@@ -18,12 +18,12 @@ from leadsman.adapters.adapter import (
 )
 from leadsman.errors import DeviceUnavailable, InvalidType, InvalidValue, NotInstalled
 from leadsman.events import AdapterFailed, AdapterReopened, AppFault
-from leadsman.reading import plain
+from leadsman.loop.durations import human
+from leadsman.loop.tasks import Outcome, begin, end, outcome_in_own_task
+from leadsman.readings.reading import plain
 from leadsman.resilience.backoff import ExponentialBackoff
 from leadsman.resilience.environment import Environment
-from leadsman.tasks import Outcome, begin, end, outcome_in_own_task
 from leadsman.text import describe
-from leadsman.timing.durations import human
 
 OPEN_TIMEOUT = 30.0
 """The longest time in seconds for `__aenter__`; also for closing and resetting before an adapter is opened again."""
@@ -260,7 +260,7 @@ def replace_by_twins(adapters: Iterable[ManagedAdapter], twins: Sequence[Adapter
         found = [each for each in left if each.name == adapter.name and each.fits(type(adapter.adapter))]
         if not found:
             raise InvalidValue(
-                f"twins contains no twin for {adapter.label}; it is of its type, and has its name if it has one"
+                f"twins contains no twin for {adapter.label}; add one of its type, with its name if it has one"
             )
         adapter.adapter = found[0].adapter
         left.remove(found[0])

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from leadsman.runtime.sources import SourceRunner
 
 
-class Registered(NamedTuple):
+class AppRegistrations(NamedTuple):
     """All registrations of an app, by name."""
 
     telemetries: "Mapping[str, Telemetry]"
@@ -32,7 +32,7 @@ class Registered(NamedTuple):
 class Surroundings(NamedTuple):
     """What all homes of an app have in common."""
 
-    registered: Registered
+    registered: AppRegistrations
     resources: SharedResources
     dispatcher: "Callable[[], Dispatcher]"
     """What executes commands; made for the first one."""

@@ -113,11 +113,11 @@ class Roster(Mapping[str, Device]):
         self._devices: dict[str, Device] = {}
         self._followers: list[tuple[Phase, Follower]] = []
         self._last_first: list[Follower] = []
-        self.readers: Mapping[str, Reader] = View(self._devices, lambda device: device.runner)
+        self.readers: Mapping[str, Reader] = RosterView(self._devices, lambda device: device.runner)
         """What runs the telemetries and sources that are enabled."""
-        self.polls: Mapping[str, PollRunner] = View(self._devices, lambda device: device.poll)
+        self.polls: Mapping[str, PollRunner] = RosterView(self._devices, lambda device: device.poll)
         """What runs the telemetries that are enabled, side jobs included."""
-        self.queues: Mapping[str, CommandQueue] = View(self._devices, lambda device: device.queue)
+        self.queues: Mapping[str, CommandQueue] = RosterView(self._devices, lambda device: device.queue)
         """What runs the commands that are enabled."""
 
     def follow(self, phase: Phase, follower: Follower) -> None:
@@ -161,7 +161,7 @@ class Roster(Mapping[str, Device]):
         return name in self._devices
 
 
-class View(Mapping[str, T]):
+class RosterView(Mapping[str, T]):
     """What `pick` finds of the devices, by their names, without those of which it finds nothing."""
 
     __slots__ = ("_devices", "_pick")

@@ -9,11 +9,11 @@ from leadsman.devices.home import Home, Surroundings
 from leadsman.devices.roster import Departure, Roster
 from leadsman.event_bus import EventBus
 from leadsman.events import Event
-from leadsman.resilience import scope
+from leadsman.loop.clock import Clock
+from leadsman.loop.timers import Timers
 from leadsman.resilience.environment import Environment
+from leadsman.resilience.overrides import handler_context
 from leadsman.runtime.publisher import PublisherContext
-from leadsman.timing.clock import Clock
-from leadsman.timing.timers import Timers
 
 
 class _ShardEvents(EventBus):
@@ -77,7 +77,7 @@ class Shards:
         """Begin to read the devices of a shard. `permitted` is asked before any of their timers rings."""
         app = self.environment
         events = _ShardEvents(app.events, app.clock)
-        timers = scope.handler_context().run(Timers, asyncio.get_running_loop(), events.emit, self._piled_up, permitted)
+        timers = handler_context().run(Timers, asyncio.get_running_loop(), events.emit, self._piled_up, permitted)
         environment: Environment = app._replace(timers=timers, events=events, stopping=asyncio.Event())
         home = Home(self._surroundings, self._publishing._replace(environment=environment))
         shard = self._shards[key] = _Shard(tuple(names), home, events)

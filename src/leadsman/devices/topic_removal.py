@@ -5,11 +5,11 @@ from collections.abc import Callable, Collection
 from leadsman.devices.roster import Departure, Device, Roster
 from leadsman.introspection.registry import registry_entry
 from leadsman.introspection.retained import FORGETTING, retained_of
+from leadsman.loop.slices import Slices, Work
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics
 from leadsman.runtime.other_topics import OtherTopics
-from leadsman.slices import Slices, Work
 
 WAIT = 1.0
 """Seconds between two looks whether the topics of a forgotten device may be removed."""

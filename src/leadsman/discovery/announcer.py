@@ -10,17 +10,17 @@ import logging
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from typing import NamedTuple
 
-from leadsman.discovery.description import Convention, Retained
-from leadsman.discovery.registered import Registered
+from leadsman.discovery.description import Convention, RetainedMessage
+from leadsman.discovery.registered import DescribedDevices
 from leadsman.events import Event, LinkUp
 from leadsman.introspection.retained import APP
-from leadsman.log_lines import left_out_before, others
+from leadsman.loop.slices import Slices, Work
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
 from leadsman.runtime.other_topics import OtherTopics
-from leadsman.slices import Slices, Work
 from leadsman.text import clean, log_fields
+from leadsman.text.log_lines import left_out_before, others
 
 GRACE = 1.0
 """Seconds from a connection until the broker has sent what it has. What comes later is compared as it comes."""
@@ -44,7 +44,7 @@ Descriptions = Mapping[str, bytes]
 logger = logging.getLogger("leadsman")
 
 
-class Places(NamedTuple):
+class AnnouncerContext(NamedTuple):
     """What the announcer works with."""
 
     link: Link
@@ -72,7 +72,7 @@ class Announcer:
         places: what it works with.
     """
 
-    def __init__(self, convention: Convention, registered: Registered, places: Places) -> None:
+    def __init__(self, convention: Convention, registered: DescribedDevices, places: AnnouncerContext) -> None:
         self._convention = convention
         self._registered = registered
         self._places = places
@@ -152,7 +152,7 @@ class Announcer:
                 return
             if topic not in self._topics and topic not in self._foreign:
                 for each in dict.fromkeys((*before.kept(topic), *left.get(former[topic] or "", ()))):
-                    self._put(Retained(each, b""), latest=True)
+                    self._put(RetainedMessage(each, b""), latest=True)
             yield 0.0
 
     def _compare(self, connects: int) -> None:
@@ -250,8 +250,8 @@ class Announcer:
             for each in kept:
                 self._places.others.remove(name or APP, each)  # it is no longer ours to remove
             logger.warning(
-                "Another program published the configuration at %s, so its device is not described; remove that one, "
-                "and start the app again",
+                "Another program published the configuration at %s, so the device is not described; remove that "
+                "configuration, and start the app again",
                 clean(foreign),
                 extra=log_fields("foreign discovery", topic=foreign),
             )
@@ -265,7 +265,7 @@ class Announcer:
         else:
             self._replace(topic, found, wanted)
 
-    def _foreign_in(self, topic: str, found: Descriptions, wanted: Sequence[Retained]) -> str | None:
+    def _foreign_in(self, topic: str, found: Descriptions, wanted: Sequence[RetainedMessage]) -> str | None:
         """A topic of a device at which another program published; None if there is none."""
         if topic in self._foreign:
             return topic
@@ -275,7 +275,7 @@ class Announcer:
                 return each
         return None
 
-    def _move(self, topic: str, moves: Sequence[Retained], found: Descriptions) -> Work:
+    def _move(self, topic: str, moves: Sequence[RetainedMessage], found: Descriptions) -> Work:
         """Ask readers to let go of what is at another topic from now on, one message after the other, and then replace
         the messages. If the connection breaks, the broker still has the old ones, and the next comparison begins
         again."""
@@ -293,7 +293,7 @@ class Announcer:
             self._replace(topic, found, self._description(topic), unloaded)
 
     def _replace(
-        self, topic: str, found: Descriptions, wanted: Sequence[Retained], unloaded: Collection[str] = ()
+        self, topic: str, found: Descriptions, wanted: Sequence[RetainedMessage], unloaded: Collection[str] = ()
     ) -> None:
         """Publish what differs. Nothing of the messages at `unloaded` is left at readers."""
         name, before = self._topics[topic], {at: b"" if at in unloaded else found[at] for at in found}
@@ -327,13 +327,13 @@ class Announcer:
         """Whether a device was forgotten, and the change that says so waits."""
         return name is not None and name not in self._registered
 
-    def _description(self, topic: str) -> Sequence[Retained]:
+    def _description(self, topic: str) -> Sequence[RetainedMessage]:
         name = self._topics[topic]
         if name is None:
             return (self._convention.describe_app(),)
         return self._convention.describe(self._registered.device(name))
 
-    def _put(self, step: Retained, *, latest: bool) -> None:
+    def _put(self, step: RetainedMessage, *, latest: bool) -> None:
         self._places.link.put(Message(step.topic, step.payload, qos=1, retain=True, latest=latest, remade=True))
 
     def _room(self, connects: int) -> Generator[float, None, bool]:

@@ -7,10 +7,16 @@ import math
 from collections.abc import Container
 from typing import Any, NamedTuple
 
-from leadsman.device_classes import OF_BOOLEANS, OF_NUMBERS
-from leadsman.discovery.description import Climate, Command, Device, Field, Light
-from leadsman.identifiers import joined
+from leadsman.discovery.description import (
+    ClimateDescription,
+    CommandDescription,
+    DeviceDescription,
+    Field,
+    LightDescription,
+)
 from leadsman.mqtt.topics import Topics, encode
+from leadsman.readings.device_classes import OF_BOOLEANS, OF_NUMBERS
+from leadsman.text.identifiers import joined
 
 LONGEST_STATE = 255
 """Characters of a state in Home Assistant."""
@@ -25,7 +31,7 @@ SWITCHES = frozenset({"On", "State", "Enabled", "Value", "Switch"})
 Component = dict[str, Any]
 
 
-class Places(NamedTuple):
+class DeviceTopics(NamedTuple):
     """Where a device is found."""
 
     topics: Topics
@@ -34,7 +40,7 @@ class Places(NamedTuple):
     """The availability of what says how the device is: only that of the app."""
 
 
-def of_device(device: Device, places: Places) -> dict[str, Component]:
+def of_device(device: DeviceDescription, places: DeviceTopics) -> dict[str, Component]:
     """The components of a device, by their keys: its fields, what its command sets, and those of leadsman."""
     state = places.topics.state(device.name)
     found: dict[str, Component] = {}
@@ -108,11 +114,11 @@ def _reading(field: Field) -> Component:
     return found | _given(ic=field.icon, ent_cat="diagnostic" if field.category == "diagnostic" else None)
 
 
-def _expiry(device: Device) -> Component:
+def _expiry(device: DeviceDescription) -> Component:
     return {} if device.stale_after is None else {"exp_aft": max(1, math.ceil(device.stale_after))}
 
 
-def _settings(command: Command, device: Device, places: Places) -> dict[str, Component]:
+def _settings(command: CommandDescription, device: DeviceDescription, places: DeviceTopics) -> dict[str, Component]:
     """The components for what a command sets. A field of the readings with the same name shows its state, and needs no
     component of its own, unless it has a state class: Home Assistant has statistics of sensors alone."""
     topic = places.topics.of(device.name, "set")
@@ -146,7 +152,7 @@ def _settings(command: Command, device: Device, places: Places) -> dict[str, Com
     return found
 
 
-def _controlled(found: dict[str, Component], device: Device, places: Places) -> dict[str, Component]:
+def _controlled(found: dict[str, Component], device: DeviceDescription, places: DeviceTopics) -> dict[str, Component]:
     """The components with that of the control, which has its fields, except those with statistics."""
     control = None if device.command is None else device.command.control
     if control is None:
@@ -156,12 +162,12 @@ def _controlled(found: dict[str, Component], device: Device, places: Places) -> 
     own = (each.path for each in control[:2] if isinstance(each, Field))
     shared = [joined(*path) for path in own if path in shown and shown[path].state_class is None]
     rest = {key: each for key, each in found.items() if key not in shared}
-    if isinstance(control, Light):
+    if isinstance(control, LightDescription):
         return {"_light": _light(control, topic, state if control.on.path in shown else None)} | rest
     return {"_climate": _climate(control, topic, state, shown)} | rest
 
 
-def _light(light: Light, topic: str, state: str | None) -> Component:
+def _light(light: LightDescription, topic: str, state: str | None) -> Component:
     """It has the name of the device. Home Assistant counts its brightness from 1 to 255."""
     on, dimmed = _payload(light.on, "true")[:-1], light.brightness
     found: Component = {"p": "light", "name": None, "schema": "template", "cmd_t": topic}
@@ -184,7 +190,7 @@ def _light(light: Light, topic: str, state: str | None) -> Component:
     return found
 
 
-def _climate(climate: Climate, topic: str, state: str, shown: Container[tuple[str, ...]]) -> Component:
+def _climate(climate: ClimateDescription, topic: str, state: str, shown: Container[tuple[str, ...]]) -> Component:
     """It has the name of the device."""
     target, mode, bounds = climate.target, climate.mode, _range(climate.target)
     found: Component = {"p": "climate", "name": None, "temp_unit": "F" if target.unit == "°F" else "C"}
@@ -245,7 +251,7 @@ def _command(field: Field, value: str) -> str:
     return f"{_template(_quoted(_payload(field, '')[:-1]))}{_template(value)}}}"
 
 
-def _diagnostics(device: Device, places: Places) -> dict[str, Component]:
+def _diagnostics(device: DeviceDescription, places: DeviceTopics) -> dict[str, Component]:
     """How the device is. These stay available while it is not."""
     common = {
         "p": "sensor",
@@ -263,7 +269,7 @@ def _diagnostics(device: Device, places: Places) -> dict[str, Component]:
     return found | {"_failures": common | failures, "_success": common | success}
 
 
-def _buttons(device: Device, places: Places) -> dict[str, Component]:
+def _buttons(device: DeviceDescription, places: DeviceTopics) -> dict[str, Component]:
     """What a person may ask for. These stay available while the device is not."""
     common = {"p": "button", "ent_cat": "diagnostic", "avty": places.app_availability}
     topics, name = places.topics, device.name

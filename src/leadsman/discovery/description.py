@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
+from leadsman.monitoring.condition import Condition
 from leadsman.mqtt.topics import Topics
 
 Kind = Literal["number", "text", "boolean", "enum", "timestamp", "date"]
@@ -10,7 +11,7 @@ Kind = Literal["number", "text", "boolean", "enum", "timestamp", "date"]
 
 
 class Field(NamedTuple):
-    """One value of a payload, with the words of its `leadsman.sensor.Sensor`."""
+    """One value of a payload, with the words of its `leadsman.readings.sensor.Sensor`."""
 
     path: tuple[str, ...]
     """The keys that lead to it; empty where the payload itself is the value."""
@@ -38,7 +39,7 @@ class Field(NamedTuple):
     """The name that was declared; None if `name` is made of the path."""
 
 
-class Light(NamedTuple):
+class LightDescription(NamedTuple):
     """A lamp that a command sets. A field of the readings with the same path shows the state of each field."""
 
     on: Field
@@ -46,7 +47,7 @@ class Light(NamedTuple):
     """From 0 to its maximum; None if it cannot be dimmed."""
 
 
-class Climate(NamedTuple):
+class ClimateDescription(NamedTuple):
     """A thermostat that a command sets. A field of the readings with the same path shows the state of each field."""
 
     target: Field
@@ -56,24 +57,24 @@ class Climate(NamedTuple):
     """The path in the readings of the temperature that is measured."""
 
 
-class Command(NamedTuple):
+class CommandDescription(NamedTuple):
     """What a device takes at ``set``."""
 
     fields: tuple[Field, ...]
     """Those that can be sent alone, without those of the control. There may be none."""
     parameter: str | None
     """The parameter of the handler that gets the payload; None where it takes none."""
-    control: Light | Climate | None = None
+    control: LightDescription | ClimateDescription | None = None
     """What some fields are together."""
 
 
-class Device(NamedTuple):
+class DeviceDescription(NamedTuple):
     """One device of an app."""
 
     name: str
     fields: tuple[Field, ...]
     """Those of its readings."""
-    command: Command | None
+    command: CommandDescription | None
     stale_after: float | None
     """Seconds after which its last published reading is no longer true; None if a reading that does not change is not
     published again, or if it has none."""
@@ -100,28 +101,7 @@ class AppDescription(NamedTuple):
     """Names that devices had before, by their names; they keep the identity of that name."""
 
 
-class Condition(NamedTuple):
-    """How a device is."""
-
-    status: str
-    """See `leadsman.monitoring.health`."""
-    offline: bool
-    """Whether no fresh reading is expected soon."""
-    left: bool
-    """Whether it has said goodbye."""
-    circuit: str
-    """``"closed"``, ``"open"``, ``"half_open"``, ``"isolated"`` or ``"disabled"``."""
-    failures: int
-    """Failed polls in a row."""
-    last_success_at: str | None
-    """RFC 3339; None if it was never read."""
-    failing_since: str | None
-    """The first failure of its outage, RFC 3339; None without one."""
-    error: str | None
-    """The type and the message of its last failure; None without one."""
-
-
-class Retained(NamedTuple):
+class RetainedMessage(NamedTuple):
     """One retained message. An empty payload removes what the broker has."""
 
     topic: str
@@ -143,7 +123,7 @@ class PropertyCommand(NamedTuple):
     device: str
     payload: bytes
     """As the device takes it at ``set``."""
-    accepted: Retained | None
+    accepted: RetainedMessage | None
     """What says that it was accepted; it is not retained. None where the next reading says so."""
 
 
@@ -171,15 +151,15 @@ class PropertyTopics(Protocol):
         """The name of the device to whose topics a topic belongs; None if it is none of this app."""
         ...
 
-    def app_ready(self) -> Retained:
+    def app_ready(self) -> RetainedMessage:
         """What says that the app runs."""
         ...
 
-    def app_lost(self) -> Retained:
+    def app_lost(self) -> RetainedMessage:
         """What the broker says when the connection is lost."""
         ...
 
-    def goodbye(self, names: Sequence[str]) -> Sequence[Retained]:
+    def goodbye(self, names: Sequence[str]) -> Sequence[RetainedMessage]:
         """What says that the app ends: of these devices, and of the app at last."""
         ...
 
@@ -232,7 +212,7 @@ class Convention(Protocol):
         """How it publishes each value of a reading; None if it refers to the topics of the app."""
         ...
 
-    def describe(self, device: Device) -> Sequence[Retained]:
+    def describe(self, device: DeviceDescription) -> Sequence[RetainedMessage]:
         """The description of one device: in one message, or in several if one would be too long. The first one is at
         its topic in `topics`."""
         ...
@@ -241,7 +221,7 @@ class Convention(Protocol):
         """The topic of the first message of a device, by that of any of its messages."""
         ...
 
-    def describe_app(self) -> Retained:
+    def describe_app(self) -> RetainedMessage:
         """The description of the app itself."""
         ...
 
@@ -254,21 +234,21 @@ class Convention(Protocol):
         """Whether this app published a description: then it may replace or remove it."""
         ...
 
-    def steps(self, found: bytes, wanted: Retained) -> Sequence[Retained]:
+    def steps(self, found: bytes, wanted: RetainedMessage) -> Sequence[RetainedMessage]:
         """The messages that lead from the one that the broker has at a topic to the wanted one."""
         ...
 
-    def moves(self, found: Mapping[str, bytes], wanted: Sequence[Retained]) -> Sequence[Retained]:
+    def moves(self, found: Mapping[str, bytes], wanted: Sequence[RetainedMessage]) -> Sequence[RetainedMessage]:
         """What readers are asked to do one after the other, before messages at some of these topics replace those that
         the broker has: if something of the device is at another topic from now on. They are not retained. Empty if
         nothing moves."""
         ...
 
-    def removal(self, topic: str, found: bytes) -> Sequence[Retained]:
+    def removal(self, topic: str, found: bytes) -> Sequence[RetainedMessage]:
         """The messages that remove a description that the broker has, and what belongs to it."""
         ...
 
-    def condition(self, name: str, condition: Condition) -> Sequence[Retained]:
+    def condition(self, name: str, condition: Condition) -> Sequence[RetainedMessage]:
         """The messages that say how a device is. Their topics are always the same."""
         ...
 

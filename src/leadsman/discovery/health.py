@@ -6,14 +6,14 @@ time of the last success alone at most once a minute. Nothing is said of a devic
 
 from typing import NamedTuple
 
-from leadsman.discovery.description import Condition, Convention, Retained
+from leadsman.discovery.description import Convention, RetainedMessage
 from leadsman.events import Event, LinkUp
-from leadsman.monitoring.health import Health
+from leadsman.loop.clock import Clock
+from leadsman.loop.slices import Slices, Work
+from leadsman.monitoring.condition import describe
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
-from leadsman.slices import Slices, Work
-from leadsman.timing.clock import Clock, rfc3339
 
 TURN = 1.0
 """Seconds between two looks at what has changed."""
@@ -35,7 +35,7 @@ class _Said(NamedTuple):
     offline: bool
     at: float
     """Monotonic seconds."""
-    messages: tuple[Retained, ...]
+    messages: tuple[RetainedMessage, ...]
 
 
 class HealthTopics:
@@ -123,23 +123,8 @@ class HealthTopics:
                 self._due[entity] = None
                 return
         before = () if said is None else said.messages
-        messages = tuple(self._convention.condition(entity, condition(status, health, offline=offline)))
+        messages = tuple(self._convention.condition(entity, describe(health, now, self._clock.wall())))
         self._said[entity] = _Said(status, health.circuit, failures, health.success_wall, offline, now, messages)
         for each in messages:
             if each not in before:
                 self._link.put(Message(each.topic, each.payload, qos=1, retain=True, latest=True))
-
-
-def condition(status: str, health: Health, *, offline: bool) -> Condition:
-    """How a device is, as a convention is told."""
-    trouble = health.trouble
-    return Condition(
-        status,
-        offline,
-        trouble.left is not None,
-        health.circuit,
-        trouble.failures,
-        None if health.success_wall is None else rfc3339(health.success_wall),
-        None if health.failing_since is None else rfc3339(health.failing_since),
-        None if trouble.error_type is None else f"{trouble.error_type}: {trouble.error_message}",
-    )

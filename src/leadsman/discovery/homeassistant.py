@@ -9,19 +9,20 @@ of the device.
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from leadsman.discovery import components
-from leadsman.discovery.components import Component, Places
-from leadsman.discovery.description import AppDescription, Condition, Device, Retained
-from leadsman.identifiers import identifier, shortened
+from leadsman.discovery.components import Component, DeviceTopics
+from leadsman.discovery.description import AppDescription, DeviceDescription, RetainedMessage
 from leadsman.introspection.ownership import is_configuration_of, origin_of
+from leadsman.monitoring.condition import Condition
 from leadsman.mqtt.answers import object_in
 from leadsman.mqtt.topics import encode
 from leadsman.settings.discovery import APP, birth_topic, identifiers_of, own_filter
+from leadsman.text.identifiers import identifier, shortened
 
 if TYPE_CHECKING:
-    from leadsman.introspection.document import CircuitWord, DeviceHealth, StatusWord
+    from leadsman.monitoring.document import DeviceHealth
 
 Document = dict[str, Any]
 MOST = 4000
@@ -146,11 +147,11 @@ class HomeAssistant:
         """See `Convention`."""
         return self._topic(topic.removeprefix(self.below).removesuffix("/config").split(_BETWEEN, 1)[0])
 
-    def describe(self, device: Device) -> Sequence[Retained]:
+    def describe(self, device: DeviceDescription) -> Sequence[RetainedMessage]:
         """See `Convention`. What leadsman itself says of the device is in the first message."""
         key, topics = self._ids[device.name], self._app.topics
         unique = f"{self._node}--{key}"
-        places = Places(topics, device.name, _app_availability(topics.status))
+        places = DeviceTopics(topics, device.name, _app_availability(topics.status))
         found = _with_ids(components.of_device(device, places), unique)
         head = {
             "dev": {"ids": [unique], "name": device.title or device.name, "mf": "leadsman", "mdl": self._app.name}
@@ -166,22 +167,22 @@ class HomeAssistant:
         most = MOST + len(self._app.leadsman)
         whole = message(found)
         if len(whole) <= most:
-            return (Retained(self._topic(key), whole),)
+            return (RetainedMessage(self._topic(key), whole),)
         about = [each for each in found if each in components.ABOUT]
         shares = shared_out(
             [each for each in found if each not in about],
             lambda name, keys: len(message([*keys, *about] if name == FIRST else keys)) <= most,
         )
         return [
-            Retained(self._topic(key), message([*shares[FIRST], *about])),
+            RetainedMessage(self._topic(key), message([*shares[FIRST], *about])),
             *(
-                Retained(self._topic(f"{key}{_BETWEEN}{name}"), message(keys))
+                RetainedMessage(self._topic(f"{key}{_BETWEEN}{name}"), message(keys))
                 for name, keys in shares.items()
                 if name != FIRST
             ),
         ]
 
-    def describe_app(self) -> Retained:
+    def describe_app(self) -> RetainedMessage:
         """See `Convention`."""
         app, unique = self._app, f"{self._node}--{self._app_key}"
         document = {
@@ -190,7 +191,7 @@ class HomeAssistant:
             "avty": _app_availability(app.topics.status),
             "cmps": _with_ids(components.of_app(app.topics), unique),
         }
-        return Retained(self._topic(self._app_key), encode(document))
+        return RetainedMessage(self._topic(self._app_key), encode(document))
 
     def is_ours(self, payload: bytes) -> bool:
         """See `Convention`."""
@@ -200,21 +201,21 @@ class HomeAssistant:
         """See `Convention`."""
         return (topic,)
 
-    def removal(self, topic: str, found: bytes) -> Sequence[Retained]:
+    def removal(self, topic: str, found: bytes) -> Sequence[RetainedMessage]:
         """See `Convention`."""
-        return (Retained(topic, b""),)
+        return (RetainedMessage(topic, b""),)
 
-    def condition(self, name: str, condition: Condition) -> Sequence[Retained]:
+    def condition(self, name: str, condition: Condition) -> Sequence[RetainedMessage]:
         """See `Convention`."""
         document: DeviceHealth = {
-            "status": cast("StatusWord", condition.status),
-            "circuit": cast("CircuitWord", condition.circuit),
+            "status": condition.status,
+            "circuit": condition.circuit,
             "consecutive_failures": condition.failures,
             "last_success_at": condition.last_success_at,
         }
-        return (Retained(self._app.topics.of(name, "health"), encode(document)),)
+        return (RetainedMessage(self._app.topics.of(name, "health"), encode(document)),)
 
-    def steps(self, found: bytes, wanted: Retained) -> Sequence[Retained]:
+    def steps(self, found: bytes, wanted: RetainedMessage) -> Sequence[RetainedMessage]:
         """See `Convention`. A component that is no longer wanted, or is of another platform, is first sent with its
         platform alone, which removes its entity."""
         topic, payload = wanted
@@ -228,9 +229,9 @@ class HomeAssistant:
         if not gone:
             return (wanted,)
         leaving = _with_components(after, gone)
-        return (wanted,) if leaving is None else (Retained(topic, leaving), wanted)
+        return (wanted,) if leaving is None else (RetainedMessage(topic, leaving), wanted)
 
-    def moves(self, found: Mapping[str, bytes], wanted: Sequence[Retained]) -> Sequence[Retained]:
+    def moves(self, found: Mapping[str, bytes], wanted: Sequence[RetainedMessage]) -> Sequence[RetainedMessage]:
         """See `Convention`. An entity has one configuration, so the one that it leaves is unloaded first. That keeps
         its settings; those of an entity that is gone would be kept, too, so that one is removed before."""
         now = {
@@ -246,8 +247,8 @@ class HomeAssistant:
             if all(key in gone or now[key][0] == topic for key in before):
                 continue
             if gone and (leaving := _with_components(document, gone)) is not None:
-                messages.append(Retained(topic, leaving))
-            messages.append(Retained(topic, _UNLOAD))
+                messages.append(RetainedMessage(topic, leaving))
+            messages.append(RetainedMessage(topic, _UNLOAD))
         return messages
 
     def _topic(self, key: str) -> str:

@@ -14,21 +14,21 @@ from typing import Any, NamedTuple
 
 from leadsman.discovery.description import (
     AppDescription,
-    Climate,
-    Command,
-    Condition,
-    Device,
+    ClimateDescription,
+    CommandDescription,
+    DeviceDescription,
     Field,
-    Light,
+    LightDescription,
     PropertyCommand,
     PropertyValue,
-    Retained,
+    RetainedMessage,
 )
 from leadsman.errors import PayloadError
-from leadsman.identifiers import distinct_identifiers
 from leadsman.introspection.ownership import is_description_of, type_of
+from leadsman.monitoring.condition import Condition
 from leadsman.mqtt.topics import encode, is_topic
 from leadsman.settings.discovery import homie_filters, homie_identifiers, homie_root
+from leadsman.text.identifiers import distinct_identifiers
 
 EMPTY = b"\x00"
 """An empty text: MQTT removes a retained message with an empty payload ("Empty string values")."""
@@ -247,7 +247,12 @@ class Homie:
     client = "homie"
 
     def __init__(
-        self, app: AppDescription, devices: Sequence[str], prefix: str, device: Callable[[str], Device], number: int
+        self,
+        app: AppDescription,
+        devices: Sequence[str],
+        prefix: str,
+        device: Callable[[str], DeviceDescription],
+        number: int,
     ) -> None:
         self._app = app
         self._base = f"{prefix}/5"
@@ -305,7 +310,7 @@ class Homie:
         """See `Convention`. Each device has one description."""
         return topic
 
-    def describe(self, device: Device) -> Sequence[Retained]:
+    def describe(self, device: DeviceDescription) -> Sequence[RetainedMessage]:
         """See `Convention`."""
         nodes: dict[str, Document] = {}
         for each in self._of(device.name):
@@ -313,15 +318,15 @@ class Homie:
         more = {"root": self._root, "parent": self._root, "nodes": nodes}  # some controllers know no default for it
         return (self._description(self._ids[device.name], device.title or device.name, more),)
 
-    def describe_app(self) -> Retained:
+    def describe_app(self) -> RetainedMessage:
         """See `Convention`."""
         topics = self._app.topics
         name = topics.prefix if topics.node is None else f"{topics.prefix} {topics.node}"
         return self._description(self._root, name, {"children": list(self._ids.values())})
 
-    def _description(self, key: str, name: str, more: Document) -> Retained:
+    def _description(self, key: str, name: str, more: Document) -> RetainedMessage:
         document = {"homie": "5.0", "version": self._number, "name": name, "type": self._type, **more}
-        return Retained(self._topic(key, "$description"), encode(document))
+        return RetainedMessage(self._topic(key, "$description"), encode(document))
 
     def kept(self, topic: str) -> Sequence[str]:
         """See `Convention`."""
@@ -336,7 +341,7 @@ class Homie:
         """See `Convention`."""
         return is_description_of(self._app.topics.prefix, payload)
 
-    def steps(self, found: bytes, wanted: Retained) -> Sequence[Retained]:
+    def steps(self, found: bytes, wanted: RetainedMessage) -> Sequence[RetainedMessage]:
         """See `Convention`. A description changes only while the state is ``init`` ("Device Attributes"), and gets a
         higher version. What the device has no more is removed ("Device reconfiguration")."""
         before, after = _decoded(found), _decoded(wanted.payload)
@@ -347,21 +352,21 @@ class Homie:
         key = self._key(wanted.topic)
         document = encode({**after, "version": max(known + 1, after["version"])})
         gone = [each for each in self._retained_in(key, before) if each not in self._retained_in(key, after)]
-        state = Retained(self._topic(key, "$state"), b"init")
-        return (state, *(Retained(topic, b"") for topic in gone), Retained(wanted.topic, document))
+        state = RetainedMessage(self._topic(key, "$state"), b"init")
+        return (state, *(RetainedMessage(topic, b"") for topic in gone), RetainedMessage(wanted.topic, document))
 
-    def moves(self, found: Mapping[str, bytes], wanted: Sequence[Retained]) -> Sequence[Retained]:
+    def moves(self, found: Mapping[str, bytes], wanted: Sequence[RetainedMessage]) -> Sequence[RetainedMessage]:
         """See `Convention`. Nothing ever moves."""
         return ()
 
-    def removal(self, topic: str, found: bytes) -> Sequence[Retained]:
+    def removal(self, topic: str, found: bytes) -> Sequence[RetainedMessage]:
         """See `Convention`. The state comes first ("Device Lifecycle"), and the description last: a removal that is
         interrupted can be repeated."""
         key = self._key(topic)
         others = [*self._alerts(key), *self._retained_in(key, _decoded(found)), topic]
-        return [Retained(each, b"") for each in (self._topic(key, "$state"), *others)]
+        return [RetainedMessage(each, b"") for each in (self._topic(key, "$state"), *others)]
 
-    def condition(self, name: str, condition: Condition) -> Sequence[Retained]:
+    def condition(self, name: str, condition: Condition) -> Sequence[RetainedMessage]:
         """See `Convention`: alerts, which are removed when they no longer apply, and the state."""
         failing, circuit = self._alerts(key := self._ids[name])
         since = "" if condition.failing_since is None else f" since {condition.failing_since}"
@@ -369,27 +374,27 @@ class Homie:
         fails = condition.failures > 0 or condition.status in ("error", "circuit_open")
         opened = condition.circuit in ("open", "half_open")
         return (
-            Retained(failing, f"{name} fails{since}{error}".encode() if fails else b""),
-            Retained(circuit, f"{name} is polled rarely: its circuit is open".encode() if opened else b""),
-            Retained(self._topic(key, "$state"), _state(condition, read=self._device(name).read).encode()),
+            RetainedMessage(failing, f"{name} fails{since}{error}".encode() if fails else b""),
+            RetainedMessage(circuit, f"{name} is polled rarely: its circuit is open".encode() if opened else b""),
+            RetainedMessage(self._topic(key, "$state"), _state(condition, read=self._device(name).read).encode()),
         )
 
     def device_of(self, topic: str) -> str | None:
         """See `PropertyTopics`."""
         return self._names.get(self._key(topic))
 
-    def app_ready(self) -> Retained:
+    def app_ready(self) -> RetainedMessage:
         """See `PropertyTopics`."""
-        return Retained(self._topic(self._root, "$state"), b"ready")
+        return RetainedMessage(self._topic(self._root, "$state"), b"ready")
 
-    def app_lost(self) -> Retained:
+    def app_lost(self) -> RetainedMessage:
         """See `PropertyTopics`. All children are lost with it ("Device Lifecycle")."""
-        return Retained(self._topic(self._root, "$state"), b"lost")
+        return RetainedMessage(self._topic(self._root, "$state"), b"lost")
 
-    def goodbye(self, names: Sequence[str]) -> Sequence[Retained]:
+    def goodbye(self, names: Sequence[str]) -> Sequence[RetainedMessage]:
         """See `PropertyTopics`."""
         keys = [*(self._ids[name] for name in names), self._root]
-        return [Retained(self._topic(key, "$state"), b"disconnected") for key in keys]
+        return [RetainedMessage(self._topic(key, "$state"), b"disconnected") for key in keys]
 
     def values(self, name: str, fields: Mapping[str, Any]) -> Sequence[PropertyValue]:
         """See `PropertyTopics`."""
@@ -408,7 +413,7 @@ class Homie:
         wanted = tuple(levels[-3:-1])
         for each in self._of(name) if name is not None else ():
             if (each.node, each.key) == wanted and each.settable and name is not None:
-                target = None if each.reads else Retained(f"{topic.removesuffix('/set')}/$target", payload)
+                target = None if each.reads else RetainedMessage(f"{topic.removesuffix('/set')}/$target", payload)
                 return PropertyCommand(name, _sent(each, payload), target)
         raise PayloadError("there is no property that can be set; see the $description of the device")
 
@@ -439,7 +444,7 @@ class Homie:
         return "/".join((self._base, *levels))
 
 
-def _properties(device: Device) -> tuple[_Property, ...]:
+def _properties(device: DeviceDescription) -> tuple[_Property, ...]:
     """The properties of a device: its fields, and what its command sets. A field that both have is one property."""
     command = device.command
     parameter = None if command is None else command.parameter
@@ -463,10 +468,10 @@ def _properties(device: Device) -> tuple[_Property, ...]:
     return tuple(found)
 
 
-def _taken(command: Command) -> tuple[Field, ...]:
+def _taken(command: CommandDescription) -> tuple[Field, ...]:
     """What a command sets, with the fields that Home Assistant shows as one control."""
     match command.control:
-        case Light(first, second) | Climate(first, second, _):
+        case LightDescription(first, second) | ClimateDescription(first, second, _):
             return (*command.fields, first) if second is None else (*command.fields, first, second)
     return command.fields
 

@@ -7,7 +7,7 @@ same broker, which sends nothing. If it is lost alone, its will was a mistake, a
 import asyncio
 import logging
 
-from leadsman.discovery.description import PropertyTopics, Retained
+from leadsman.discovery.description import PropertyTopics, RetainedMessage
 from leadsman.errors import BrokerError
 from leadsman.events import Event, LinkUp
 from leadsman.mqtt.broker import Broker
@@ -109,7 +109,7 @@ class LastWill:
         packet = Connect(self._client_id, self._link.session.protocol, will.topic, will.payload)
         return await self._link.connect_beside(packet, self)
 
-    def _put(self, message: Retained) -> None:
+    def _put(self, message: RetainedMessage) -> None:
         self._link.put(Message(message.topic, message.payload, qos=1, retain=True, latest=True))
 
     def _warn(self, error: BrokerError) -> None:
@@ -117,8 +117,8 @@ class LastWill:
         if not self._warned:
             self._warned = True
             logger.warning(
-                "The broker refuses the connection of the client %s: %s. Without it, nothing says that the app is lost "
-                "when it crashes; allow this client id",
+                "The broker refuses the connection of the client %s: %s. Without it, nothing reports a crash of the "
+                "app; allow this client id",
                 clean(self._client_id),
                 clean(str(error)),
                 extra=log_fields("no last will", client_id=self._client_id),

@@ -9,14 +9,14 @@ broker has its description: they may be those of another program.
 import logging
 from collections.abc import Callable, Sequence
 
-from leadsman.discovery.description import PropertyTopics, Retained
+from leadsman.discovery.description import PropertyTopics, RetainedMessage
 from leadsman.errors import Busy, PayloadError
 from leadsman.events import Event, LinkDown, LinkUp
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
-from leadsman.publish import Fields
-from leadsman.reading import Reading
+from leadsman.readings.publish import Fields
+from leadsman.readings.reading import Reading
 from leadsman.text import clean, log_fields
 
 Execute = Callable[[str, Received], bool]
@@ -47,7 +47,7 @@ class Properties:
         self._refused: set[str] = set()
         """Devices of which a refused command was logged."""
 
-    def goodbye(self) -> Sequence[Retained]:
+    def goodbye(self) -> Sequence[RetainedMessage]:
         """What says that the app ends, of the devices that the broker knows."""
         return self._topics.goodbye(sorted(self._described))
 

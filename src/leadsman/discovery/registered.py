@@ -4,10 +4,17 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leadsman.controls import CONTROL
-from leadsman.discovery.description import Climate, Command, Convention, Device, Field, Light
+from leadsman.discovery.description import (
+    ClimateDescription,
+    CommandDescription,
+    Convention,
+    DeviceDescription,
+    Field,
+    LightDescription,
+)
 from leadsman.discovery.fields import fields_of, scalar, settable
 from leadsman.introspection.schema import returned, schema_of
+from leadsman.readings.controls import CONTROL
 from leadsman.registration.command import Command as RegisteredCommand
 from leadsman.registration.injection import Handler
 from leadsman.registration.source import Source
@@ -17,7 +24,7 @@ if TYPE_CHECKING:
     from leadsman.discovery.properties import Properties
 
 
-class Registered:
+class DescribedDevices:
     """The enabled devices of an app. A handler is looked at once, however many devices it serves.
 
     Args:
@@ -30,7 +37,7 @@ class Registered:
         self._commands = {name: each for name, each in commands.items() if each.enabled}
         self._fields: dict[int, tuple[Field, ...]] = {}
         """By the identity of the handler, which may have no hash; so is the next one."""
-        self._takes: dict[int, Command] = {}
+        self._takes: dict[int, CommandDescription] = {}
 
     @property
     def names(self) -> Sequence[str]:
@@ -54,11 +61,11 @@ class Registered:
         self._read.pop(name, None)
         self._commands.pop(name, None)
 
-    def device(self, name: str) -> Device:
+    def device(self, name: str) -> DeviceDescription:
         """Describe one device."""
         each, command = self._read.get(name), self._commands.get(name)
         shown = each if each is not None else command
-        return Device(
+        return DeviceDescription(
             name=name,
             fields=() if shown is None else self._fields_of(shown.handler),
             command=None if command is None else self._taken_by(command),
@@ -90,7 +97,7 @@ class Registered:
             self._fields[key] = fields_of(returned(handler))
         return self._fields[key]
 
-    def _taken_by(self, command: RegisteredCommand) -> Command:
+    def _taken_by(self, command: RegisteredCommand) -> CommandDescription:
         key = id(command.handler)
         if key not in self._takes:
             self._takes[key] = _command(command)
@@ -100,33 +107,35 @@ class Registered:
 class Described(NamedTuple):
     """The devices of an app, as they are described."""
 
-    registered: Registered
+    registered: DescribedDevices
     convention: Convention
     properties: "Properties | None"
     """What publishes each value at a topic of its own; None where the convention refers to the readings."""
 
 
-def _command(command: RegisteredCommand) -> Command:
+def _command(command: RegisteredCommand) -> CommandDescription:
     if command.payload is None:
-        return Command((), None)
+        return CommandDescription((), None)
     schema = schema_of(command.annotation, mode="validation")
     alone = scalar(schema, command.payload)
     control = _control(schema)
     taken = () if control is None else tuple(each for each in control[:2] if each is not None)
     fields = settable(schema) if alone is None else (alone,)
-    return Command(tuple(each for each in fields if each not in taken), command.payload, control)
+    return CommandDescription(tuple(each for each in fields if each not in taken), command.payload, control)
 
 
-def _control(schema: Mapping[str, Any]) -> Light | Climate | None:
+def _control(schema: Mapping[str, Any]) -> LightDescription | ClimateDescription | None:
     """What the fields of a payload are together. Its names were checked when the command was registered."""
     given = schema.get(CONTROL)
     if given is None:
         return None
     fields = {each.path[0]: each for each in fields_of(schema) if len(each.path) == 1}
     if given["kind"] == "light":
-        return Light(fields[given["on"]], fields.get(given["brightness"]))
+        return LightDescription(fields[given["on"]], fields.get(given["brightness"]))
     current = given["current"]
-    return Climate(fields[given["target"]], fields.get(given["mode"]), None if current is None else (current,))
+    return ClimateDescription(
+        fields[given["target"]], fields.get(given["mode"]), None if current is None else (current,)
+    )
 
 
 def _finite(seconds: float) -> float | None:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from leadsman.errors import EndpointError
 from leadsman.events import AppFault
-from leadsman.http.rules import Rules
+from leadsman.http.rules import AccessRules
 from leadsman.introspection.happenings import Happenings
 from leadsman.introspection.service import Service
+from leadsman.loop.slices import Slices
 from leadsman.settings.endpoint import Endpoint
-from leadsman.slices import Slices
 from leadsman.text import log_fields
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ SOCKET_MODE = 0o660
 """Owner and group may use a unix socket."""
 _REASONS = {
     errno.EADDRINUSE: "another program uses it; stop that one, or write another address as http.bind",
-    errno.EADDRNOTAVAIL: "this machine has no such address; write one that it has as http.bind",
-    errno.EACCES: "this user may not; write a port above 1023, or a path in a directory of the app, as http.bind",
-    errno.ENOENT: "its directory does not exist; write a path in one that does as http.bind",
+    errno.EADDRNOTAVAIL: "this machine has no such address; write an address of this machine as http.bind",
+    errno.EACCES: "this user may not open it; write a port above 1023, or a path in a directory of the app",
+    errno.ENOENT: "its directory does not exist; write a path in an existing directory as http.bind",
 }
 
 
@@ -141,7 +141,7 @@ class HttpDoor:
         from leadsman.http.server import serve
 
         files = routes.static_files([*(HERE / "page").iterdir(), HERE / "openapi.json"])
-        rules = Rules(self._endpoint, _machine(), {*files, "/livez", "/readyz"} - {"/openapi.json"})
+        rules = AccessRules(self._endpoint, _machine(), {*files, "/livez", "/readyz"} - {"/openapi.json"})
         application = routes.Application(
             self._service, self._happenings, self._slices, rules, files, self._emit, _load_metrics
         )

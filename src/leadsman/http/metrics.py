@@ -8,9 +8,9 @@ is measured of the process (``process_*``) comes from the library's own collecto
 from collections.abc import Iterator, Sequence
 
 from leadsman.extras import missing
-from leadsman.introspection.measures import OF_DEVICES, OF_THE_APP, Family, Measures, Sample
+from leadsman.introspection.measures import OF_DEVICES, OF_THE_APP, Measures, MetricFamily, Sample
 from leadsman.introspection.pages import PIECE
-from leadsman.slices import Work
+from leadsman.loop.slices import Work
 
 try:
     from prometheus_client import PROCESS_COLLECTOR, generate_latest
@@ -56,7 +56,7 @@ class Exposition:
         """The pieces of the text."""
         return [*self._done, bytes(self._piece)]
 
-    def _next(self, family: Family, devices: Sequence[str], start: int) -> tuple[list[Sample], int]:
+    def _next(self, family: MetricFamily, devices: Sequence[str], start: int) -> tuple[list[Sample], int]:
         """The samples of the next slice, and where it ends."""
         samples, end = list[Sample](), start
         while end < min(start + SLICE, len(devices)) and len(samples) < LINES:
@@ -82,7 +82,7 @@ class _One(Collector):
         yield self._metric
 
 
-def _text(family: Family, samples: list[Sample]) -> bytes:
+def _text(family: MetricFamily, samples: list[Sample]) -> bytes:
     """A family with its samples."""
     make = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
     metric = make(family.name, family.help, labels=family.labels)

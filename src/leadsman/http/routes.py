@@ -4,43 +4,36 @@ import asyncio
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from leadsman.errors import Busy, PayloadError, RequestRefused, UnknownDevice
 from leadsman.events import AppFault
-from leadsman.http.messages import (
-    NOT_MODIFIED,
-    Answer,
-    DisconnectedError,
-    Exposition,
-    Handler,
-    HttpError,
-    Made,
-    Message,
-    Receive,
-    Reply,
-    Request,
-    Routes,
-    Scope,
-    Send,
-    Stream,
-    Text,
-    header_of,
-)
-from leadsman.http.rules import PROTECTION, Head, Rules
+from leadsman.extras import missing
+from leadsman.http.responses import HappeningsStream, MetricsText, SlicedResponse, SlicedText
+from leadsman.http.rules import PROTECTION, AccessRules, RequestHead
 from leadsman.introspection.document import Problem
 from leadsman.introspection.happenings import Happenings
 from leadsman.introspection.measures import Measures
 from leadsman.introspection.pages import Whole
 from leadsman.introspection.requests import SECTIONS, sender_of
-from leadsman.introspection.service import Polled, Service
+from leadsman.introspection.service import PollResult, Service
 from leadsman.introspection.why import why
+from leadsman.loop.slices import Slices, Work
 from leadsman.mqtt.answers import Json, decode
 from leadsman.mqtt.topics import encode
-from leadsman.slices import Slices, Work
 from leadsman.text import describe
+
+try:
+    from starlette.datastructures import Headers
+    from starlette.exceptions import HTTPException
+    from starlette.requests import ClientDisconnect, Request
+    from starlette.responses import Response
+    from starlette.routing import Route, Router
+    from starlette.types import Message, Receive, Scope, Send
+except ImportError as error:
+    raise missing("HTTP endpoints", "starlette", "http") from error
 
 LARGEST_HEAD = 16 * 1024
 """Bytes of the path, the query and the headers of a request."""
@@ -52,8 +45,14 @@ POLL_TIMEOUT = 60.0
 """Seconds to wait for a requested poll."""
 MOST_WATCHERS = 16
 """Streams of happenings at the same time."""
+ACTIONS = ("poll", "hold", "release", "isolate", "close", "disable")
+"""What a person may request of a device."""
 METRICS = "text/plain; version=0.0.4; charset=utf-8"
 JSON, HEALTH, PROBLEM = "application/json", "application/health+json", "application/problem+json"
+
+
+Handler = Callable[[Request], Awaitable[Response | SlicedResponse | HappeningsStream]]
+"""Answers the requests of one path."""
 
 
 class StaticFile(NamedTuple):
@@ -87,10 +86,10 @@ class Application:
         service: Service,
         happenings: Happenings,
         slices: Slices,
-        rules: Rules,
+        rules: AccessRules,
         files: Mapping[str, StaticFile],
         emit: Callable[[AppFault], None],
-        load_metrics: Callable[[], Callable[[Measures], Exposition]],
+        load_metrics: Callable[[], Callable[[Measures], MetricsText]],
     ) -> None:
         self._service = service
         self._happenings = happenings
@@ -99,7 +98,7 @@ class Application:
         self._files = files
         self._emit = emit
         self._load_metrics = load_metrics
-        self._expose: Callable[[Measures], Exposition] | None = None
+        self._expose: Callable[[Measures], MetricsText] | None = None
         gets: dict[str, Handler] = {
             "/introspect": self._introspect,
             "/introspect/{device}": self._introspect_device,
@@ -114,10 +113,13 @@ class Application:
             "/metrics": self._metrics,
             **dict.fromkeys(files, self._file),
         }
-        actions = ("poll", "hold", "release", "isolate", "close", "disable")
-        self._routes = Routes(gets, {f"/devices/{{device}}/{action}": self._device for action in actions})
-        self.paths = self._routes.paths
-        """The methods of each path, for the OpenAPI document."""
+        posts = [f"/devices/{{device}}/{action}" for action in ACTIONS]
+        self.routes = [
+            *(Route(path, handler) for path, handler in gets.items()),
+            *(Route(path, self._device, methods=["POST"]) for path in posts),
+        ]
+        """The routes, for the OpenAPI document."""
+        self._router = Router(self.routes, redirect_slashes=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, as ASGI says."""
@@ -132,7 +134,7 @@ class Application:
 
         try:
             await self._answer(scope, receive, protected)
-        except DisconnectedError:
+        except ClientDisconnect:
             return
         except Exception as error:
             self._emit(AppFault("the HTTP endpoint", error))
@@ -141,18 +143,20 @@ class Application:
             await _problem(500, "a fault of the app; its log says more")(scope, receive, protected)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
         names = ("host", "origin", "sec-fetch-site", "sec-fetch-mode", "authorization")
-        refused = self._rules.refusal(Head(scope["method"], scope["path"], *(header_of(scope, name) for name in names)))
+        refused = self._rules.refusal(RequestHead(scope["method"], scope["path"], *map(headers.get, names)))
         try:
             if _head_size(scope) > LARGEST_HEAD:
-                raise HttpError(431, f"path and headers may have {LARGEST_HEAD} bytes")
+                raise HTTPException(431, f"path and headers may have {LARGEST_HEAD} bytes")
             if refused is not None:
-                raise HttpError(refused.status, refused.detail)
-            handler, device = self._routes.find(scope["method"], scope["path"])
-            answer = await handler(Request(scope, receive, device))
-            await answer(scope, receive, send)
-        except HttpError as error:
-            await _problem(error.status, str(error), error.headers)(scope, receive, send)
+                raise HTTPException(refused.status, refused.detail)
+            if scope["path"].endswith("\n"):  # the pattern of a route ends with a dollar, which passes it over
+                raise HTTPException(404)
+            scope["app"] = self  # else the router answers by itself where there is no route
+            await self._router(scope, receive, send)
+        except HTTPException as error:
+            await _problem(error.status_code, error.detail, error.headers)(scope, receive, send)
         except UnknownDevice as error:
             await _problem(404, describe(error))(scope, receive, send)
         except PayloadError as error:
@@ -164,96 +168,96 @@ class Application:
 
     # Documents
 
-    async def _introspect(self, request: Request) -> Answer:
+    async def _introspect(self, request: Request) -> SlicedResponse | HappeningsStream | Response:
         return self._described(_query(request))
 
-    async def _introspect_device(self, request: Request) -> Answer:
+    async def _introspect_device(self, request: Request) -> SlicedResponse | HappeningsStream | Response:
         sections = ["devices", "jobs", "recent"]
-        return self._described({"sections": sections, **_query(request), "devices": [request.device]})
+        return self._described({"sections": sections, **_query(request), "devices": [request.path_params["device"]]})
 
-    async def _trace(self, request: Request) -> Answer:
+    async def _trace(self, request: Request) -> SlicedResponse | HappeningsStream | Response:
         return self._described({**_query(request), "sections": ["trace"]})
 
-    async def _ledger(self, request: Request) -> Answer:
+    async def _ledger(self, request: Request) -> SlicedResponse | HappeningsStream | Response:
         return self._described({**_query(request), "sections": ["ledger"]})
 
-    async def _why(self, request: Request) -> Answer:
-        device, whole = request.device, Whole()
+    async def _why(self, request: Request) -> SlicedResponse | HappeningsStream | Response:
+        device, whole = request.path_params["device"], Whole()
         for _ in self._service.describe(
             self._service.understood({"sections": [*SECTIONS, "fields"], "devices": [device]}), whole
         ):
             pass  # one device is one slice
         return _json(why(device, json.loads(b"".join(whole.end()))))
 
-    def _described(self, wanted: dict[str, Json]) -> Answer:
+    def _described(self, wanted: dict[str, Json]) -> SlicedResponse:
         understood = self._service.understood(wanted)
         whole = Whole()
         return self._made(whole, self._service.describe(understood, whole))
 
-    async def _registry(self, request: Request) -> Answer:
+    async def _registry(self, request: Request) -> SlicedResponse | HappeningsStream | Response:
         self._service.admit(large=self._service.is_large)
         whole = Whole()
         for section, value in self._service.registry.head().items():
             whole.value(section, value)
         return self._made(whole, self._service.registry.list_all(whole))
 
-    async def _metrics(self, request: Request) -> Answer:
+    async def _metrics(self, request: Request) -> SlicedResponse | HappeningsStream | Response:
         if self._expose is None:  # few apps are scraped, and the import takes memory and time
             try:
                 self._expose = await asyncio.get_running_loop().run_in_executor(None, self._load_metrics)
             except ImportError:
                 detail = 'install the client of Prometheus: pip install "leadsman[metrics]"'
-                raise HttpError(404, detail) from None
+                raise HTTPException(404, detail) from None
         self._service.admit(large=self._service.is_large)
         exposition = self._expose(self._service.measures())
         return self._made(exposition, exposition.write(), METRICS)
 
-    def _made(self, text: Text, work: Work, media_type: str = JSON) -> Answer:
-        return Made(self._service, self._slices, text, work, media_type)
+    def _made(self, text: SlicedText, work: Work, media_type: str = JSON) -> SlicedResponse:
+        return SlicedResponse(self._service, self._slices, text, work, media_type)
 
-    async def _alive(self, request: Request) -> Answer:
+    async def _alive(self, request: Request) -> SlicedResponse | HappeningsStream | Response:
         return _json({"status": "pass"})
 
-    async def _ready(self, request: Request) -> Answer:
+    async def _ready(self, request: Request) -> SlicedResponse | HappeningsStream | Response:
         ready = self._service.ready
         return _json({"status": "pass" if ready else "fail"}, 200 if ready else 503)
 
-    async def _health(self, request: Request) -> Answer:
+    async def _health(self, request: Request) -> SlicedResponse | HappeningsStream | Response:
         health = self._service.health()
         return _json(health, 503 if health["status"] == "fail" else 200, HEALTH)
 
-    async def _file(self, request: Request) -> Answer:
-        file = self._files[request.path]
+    async def _file(self, request: Request) -> SlicedResponse | HappeningsStream | Response:
+        file = self._files[request.scope["path"]]
         headers = {"cache-control": "no-cache", "etag": file.tag}
-        if file.tag in (request.header("if-none-match") or ""):
-            return Reply(status=NOT_MODIFIED, headers=headers)
-        return Reply(file.content, media_type=file.media_type, headers=headers)
+        if file.tag in (request.headers.get("if-none-match", "")):
+            return Response(status_code=304, headers=headers)
+        return Response(file.content, media_type=file.media_type, headers=headers)
 
-    async def _events(self, request: Request) -> Answer:
+    async def _events(self, request: Request) -> SlicedResponse | HappeningsStream | Response:
         if request.method == "HEAD":  # a stream would keep the connection, with nothing to send
-            return Reply(media_type="text/event-stream", headers={"cache-control": "no-store"})
+            return Response(media_type="text/event-stream", headers={"cache-control": "no-store"})
         if self._happenings.watchers >= MOST_WATCHERS:
             raise Busy(f"{MOST_WATCHERS} streams are open already")
-        last = request.header("last-event-id")
+        last = request.headers.get("last-event-id")
         after = None if last is None else int(last) if last.isdecimal() and len(last) < 20 else -1
-        return Stream(self._happenings.watch(after), lambda: encode(self._service.beat()))
+        return HappeningsStream(self._happenings.watch(after), lambda: encode(self._service.beat()))
 
     # Requests about a device
 
-    async def _device(self, request: Request) -> Answer:
+    async def _device(self, request: Request) -> SlicedResponse | HappeningsStream | Response:
         body = await _body(request)
-        device, action = request.device, request.path.rsplit("/", 1)[-1]
-        by = sender_of(body, f"somebody at {request.client}")
+        device, action = request.path_params["device"], request.scope["path"].rsplit("/", 1)[-1]
+        by = sender_of(body, f"somebody at {request.client.host if request.client else 'HTTP'}")
         if action == "poll":
             return await self._poll(device)
         if action in ("hold", "release"):
             return _json(self._service.hold(device, by) if action == "hold" else self._service.release(device, by))
         return _json(self._service.circuit(device, action, by))
 
-    async def _poll(self, device: str) -> Answer:
-        answer: asyncio.Future[Polled] = asyncio.get_running_loop().create_future()
+    async def _poll(self, device: str) -> Response:
+        answer: asyncio.Future[PollResult] = asyncio.get_running_loop().create_future()
 
-        def polled(result: Polled) -> None:
+        def polled(result: PollResult) -> None:
             if not answer.done():
                 answer.set_result(result)
 
@@ -262,9 +266,9 @@ class Application:
             async with asyncio.timeout(POLL_TIMEOUT):
                 result = await answer
         except TimeoutError:
-            raise HttpError(504, f"the poll takes longer than {POLL_TIMEOUT:g} s") from None
+            raise HTTPException(504, f"the poll takes longer than {POLL_TIMEOUT:g} s") from None
         if result.error is not None:
-            raise HttpError(502, result.error)
+            raise HTTPException(502, result.error)
         return _json({"device": device, "reading": result.fields})
 
 
@@ -276,7 +280,7 @@ def _head_size(scope: Scope) -> int:
 def _query(request: Request) -> dict[str, Json]:
     """The request for a document in the query of a URL: ``sections=app,mqtt&devices=boiler&after=7``."""
     wanted: dict[str, Json] = {}
-    for key, value in request.query:
+    for key, value in request.query_params.multi_items():
         if key in ("after", "since"):
             try:
                 wanted[key] = float(value)
@@ -291,26 +295,32 @@ def _query(request: Request) -> dict[str, Json]:
 
 async def _body(request: Request) -> Json:
     """The decoded body of a request; empty text if it has none."""
+    body = bytearray()
     try:
         async with asyncio.timeout(BODY_TIMEOUT):
-            body = await request.body(LARGEST_BODY)
+            async for part in request.stream():
+                body += part
+                if len(body) > LARGEST_BODY:
+                    raise HTTPException(413, f"a body may have {LARGEST_BODY} bytes")
     except TimeoutError:
-        raise HttpError(408, "the body did not arrive in time") from None
+        raise HTTPException(408, "the body did not arrive in time") from None
     if not body:
         return ""
-    if (request.header("content-type") or "").partition(";")[0].strip().lower() != JSON:
-        raise HttpError(415, f"send {JSON}")
-    value, _ = decode(body)
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
+        raise HTTPException(415, f"send {JSON}")
+    value, _ = decode(bytes(body))
     if not isinstance(value, dict):
         raise PayloadError('send nothing, or an object such as {"by": "ann"}')
     return value
 
 
-def _json(value: object, status: int = 200, media_type: str = JSON, headers: Mapping[str, str] | None = None) -> Reply:
-    return Reply(encode(value), status, {"cache-control": "no-store", **(headers or {})}, media_type)
+def _json(
+    value: object, status: int = 200, media_type: str = JSON, headers: Mapping[str, str] | None = None
+) -> Response:
+    return Response(encode(value), status, {"cache-control": "no-store", **(headers or {})}, media_type)
 
 
-def _problem(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Reply:
+def _problem(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Response:
     problem: Problem = {"title": _TITLES.get(status, "The request was refused"), "status": status, "detail": detail}
     wanted = {"www-authenticate": "Bearer"} if status == 401 else {}
     return _json(problem, status, PROBLEM, {**wanted, **(headers or {})})

@@ -31,7 +31,7 @@ _OURS = frozenset({"same-origin", "none", None})
 """What ``Sec-Fetch-Site`` says of our own page, of an address that a person typed, and of a program."""
 
 
-class Head(NamedTuple):
+class RequestHead(NamedTuple):
     """What the rules need to know of a request: its method and path, and some of its headers."""
 
     method: str
@@ -52,7 +52,7 @@ class Refusal(NamedTuple):
     detail: str
 
 
-class Rules:
+class AccessRules:
     """The rules of one endpoint.
 
     Args:
@@ -66,10 +66,10 @@ class Rules:
         self._names = frozenset({"localhost", *endpoint.hosts, *(name.lower() for name in machine)})
         self._public = frozenset(public)
 
-    def refusal(self, head: Head) -> Refusal | None:
+    def refusal(self, head: RequestHead) -> Refusal | None:
         """Why a request is refused; None if it is not."""
         if head.host is None or not self._is_ours(host_name(head.host)):
-            return Refusal(421, "this name is not one of this endpoint; use an address, or add the name to http.hosts")
+            return Refusal(421, "this endpoint does not have this name; use its address, or add the name to http.hosts")
         if head.method not in _SAFE and not _is_same_origin(head):
             return Refusal(403, "a page of another origin must not do this")
         if head.path in self._public:
@@ -112,7 +112,7 @@ def host_name(host: str) -> str:
     return (name if colon and port.isdecimal() else host).lower()
 
 
-def _is_same_origin(head: Head) -> bool:
+def _is_same_origin(head: RequestHead) -> bool:
     if head.site not in _OURS:
         return False
     if head.origin is None:

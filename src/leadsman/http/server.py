@@ -49,7 +49,7 @@ async def serve(application: Callable[..., Awaitable[None]], listener: socket.so
     """
     config = Config(
         application,
-        http=Connection,
+        http=BoundedConnection,
         ws="none",
         lifespan="off",
         log_config=None,
@@ -101,7 +101,7 @@ class _Requests(h11.Connection):
         return event
 
 
-class Connection(H11Protocol):
+class BoundedConnection(H11Protocol):
     """One connection, with deadlines."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
@@ -168,6 +168,6 @@ class Connection(H11Protocol):
     def _make_room(self) -> None:
         """There are too many connections: end the one that has waited longest for its request; or else this one. One
         that is ending already makes no room a second time: many connections may come in one turn of the loop."""
-        waiting = [each for each in self.connections if isinstance(each, Connection) and each.may_make_room]
+        waiting = [each for each in self.connections if isinstance(each, BoundedConnection) and each.may_make_room]
         oldest = min(waiting, key=lambda each: each.waiting_since, default=self)
         oldest.transport.abort()

@@ -1,5 +1,6 @@
-"""The types of the documents that an app publishes, of the requests that it takes, and of its answers. The schema of
-every topic is made from them (`leadsman.introspection.schema`).
+"""The types of the requests that an app takes, of its answers, and of the registry. Those that another room makes lie
+there, in `leadsman.monitoring.document` and others. The schema of every topic is made from all of them
+(`leadsman.introspection.schema`).
 
 Times are RFC 3339 in UTC; durations and ages are seconds.
 """
@@ -12,8 +13,19 @@ from typing import (
 from typing_extensions import TypedDict
 
 from leadsman.ledger.document import DeviceLedger
+from leadsman.monitoring.document import (
+    Counters,
+    DroppedBy,
+    LinkState,
+    NodeSection,
+    PollUnderWay,
+    StatusWord,
+    StoredReadings,
+)
 from leadsman.mqtt.answers import Json
 from leadsman.nodes.brief import Brief
+from leadsman.resilience.breaker import CircuitWord
+from leadsman.runtime.document import Counted
 
 
 class BreakerTerms(TypedDict):
@@ -42,44 +54,11 @@ class DeliveryTerms(TypedDict):
     """How long a reading at the history topic is wanted; None without such a topic."""
 
 
-class Counters(TypedDict):
-    """The counters of a device since the start of the app; see `leadsman.monitoring.totals`."""
-
-    polls: int
-    """Polls that ended."""
-    failed_polls: int
-    retried_polls: int
-    """Polls that succeeded after at least one failed call."""
-    calls: int
-    failed_calls: int
-    retries: int
-    opens: int
-    """Times at which the circuit opened; one more each time a probe fails."""
-    deferrals: int
-    """Polls that ended with a pause that the device asked for."""
-    missed_polls: int
-    published: int
-    """Readings that were handed to the outbox."""
-
-
-class Life(Counters):
+class LifeCounters(Counters):
     """The counters of a device over all lives of the app."""
 
     since: str
     """When counting began."""
-
-
-class Commands(TypedDict):
-    """The commands of a device since the start of the app."""
-
-    done: int
-    """Executed, with those that failed."""
-    failed: int
-    refused: int
-    """Not executed: wrong, too late, or one too many."""
-    waiting: int
-    last_error: str | None
-    """Why the last one failed or was refused; null if it did what was asked."""
 
 
 class Subscribed(TypedDict):
@@ -145,13 +124,7 @@ class Verdict(TypedDict):
     """One thing to do."""
 
 
-class Away(TypedDict, total=False):
-    """The field of `MqttSection` about a connection that is lost."""
-
-    away_since: str
-
-
-class Compared(TypedDict):
+class ComparedField(TypedDict):
     """One field as the publish rule compared it; null where a reading lacks it."""
 
     published: Json
@@ -165,27 +138,8 @@ class Published(TypedDict):
     """When the reading that was published last was taken."""
     suppressed: int
     """Readings since then that the publish rule did not publish."""
-    compared: NotRequired[dict[str, Compared]]
+    compared: NotRequired[dict[str, ComparedField]]
     """If the publish rule did not publish the last reading: at most 20 of its fields."""
-
-
-class StoredReadings(TypedDict):
-    """Readings on disk. Left out as long as none had to be written since the start of the app."""
-
-    store: Literal["opening", "ok", "full", "locked", "memory"]
-    """``full``: the disk has no room, and what comes waits in memory. ``locked``: another process has the file.
-    ``memory``: it cannot be used."""
-    readings: int
-    """Those on disk that did not arrive."""
-    only: int
-    """Those of them that do not wait in memory as well."""
-    replayed: int
-    """Readings that were read back since the start."""
-    dead: int
-    """Readings since the start that the broker does not take. They are on disk, too."""
-    room: int | None
-    """Bytes that the disk takes before the oldest readings are deleted, or nothing is written any more; null if that is
-    not known."""
 
 
 class DeviceOutbox(TypedDict):
@@ -203,23 +157,6 @@ class DeviceOutbox(TypedDict):
     """Seconds until the topic is tried again, after the broker refused it."""
     refused: str | None
     """What the broker said of the topic, until it takes a message of it."""
-
-
-class DroppedBy(TypedDict, total=False):
-    """Messages that were dropped since the start, by cause; causes of none are left out."""
-
-    full: int
-    """The outbox was full; the oldest go first."""
-    expired: int
-    """They were older than their expiry, or than `max_age` of the outbox."""
-    too_large: int
-    """Too large for the outbox."""
-    refused: int
-    """The broker refused them for good, closed the connection on them, or has a limit that they exceed."""
-    damaged: int
-    """The file on the disk was damaged, or replaced."""
-    fenced: int
-    """Another node of the cluster may have had their device by the time they could be sent."""
 
 
 class OutboxSection(TypedDict):
@@ -244,67 +181,21 @@ class CandidateBroker(TypedDict):
     """Why it is not in use; null for the one that works, and for one that was never tried."""
 
 
-class Candidates(TypedDict, total=False):
-    """The brokers, if there are several, in the order in which they are tried."""
-
-    brokers: list[CandidateBroker]
-
-
-class MqttSection(Candidates):
+class MqttSection(LinkState):
     """The connection to the broker."""
 
-    broker: str
-    """The address of the broker of the connection, or of the one that is tried next."""
+    brokers: NotRequired[list[CandidateBroker]]
+    """The brokers, if there are several, in the order in which they are tried."""
     client_id: str
     connected: bool
     away_since: NotRequired[str]
     """When the connection failed; left out while it holds."""
-    protocol: str
-    client: str | None
     session: int
-    connects: int
-    breaks: int
-    """Connections that ended, since the start."""
     window: int
     """Messages that may be in flight."""
-    limited_by: Literal["receive_maximum"] | None
-    """See `StatusMqtt`."""
-    last_error: str | None
     outbox: OutboxSection
     subscriptions: NotRequired[dict[str, Subscribed]]
     """What became of the messages of other programs, by topic filter. Left out without any `@app.subscribe`."""
-
-
-class StatusMqtt(TypedDict):
-    """The connection to the broker in the heartbeat."""
-
-    broker: str
-    """Its address."""
-    protocol: str
-    client: str | None
-    connects: int
-    breaks: int
-    """Connections that ended, since the start."""
-    outbox_messages: int
-    outbox_bytes: int
-    on_disk: NotRequired[StoredReadings]
-    oldest_s: NotRequired[float]
-    """The age of the oldest reading that waits; left out if none does."""
-    dropped: int
-    dropped_by: DroppedBy
-    dropped_last_minute: int
-    limited_by: Literal["receive_maximum"] | None
-    """Not null while readings come faster than the broker takes them, because of its Receive Maximum (MQTT 5). Then the
-    newest go first."""
-    last_error: str | None
-
-
-StatusWord = Literal["held", "isolated", "circuit_open", "deferred", "stale", "error", "starting", "ok"]
-"""The status of a device: the first that applies; see `leadsman.monitoring.health`."""
-
-
-CircuitWord = Literal["closed", "open", "half_open", "isolated", "disabled"]
-"""The state of a circuit; the last two are the work of a person."""
 
 
 class FindsTerms(TypedDict):
@@ -358,15 +249,7 @@ class Registered(TypedDict):
     when_full: NotRequired[Literal["reject", "drop-oldest"]]
 
 
-class PollUnderWay(TypedDict):
-    """A poll some of whose calls have failed, and that will try again."""
-
-    failed_calls: int
-    last_error: str
-    next_call_at: str
-
-
-class Runtime(TypedDict):
+class Runtime(Counted):
     """The state of a device."""
 
     status: StatusWord
@@ -393,24 +276,15 @@ class Runtime(TypedDict):
     poll_under_way: PollUnderWay | None
     """Present only while the poll retries."""
     counters: Counters
-    life: NotRequired[Life]
+    life: NotRequired[LifeCounters]
     """Present only with ``keep_state=True``."""
     held: bool
     """Whether the device is not polled until somebody releases it."""
     missed_polls: int
-    busy: NotRequired[bool]
-    """True while a poll runs, or the thread of an earlier one."""
     published: NotRequired[Published]
     """Left out for a side job."""
     outbox: NotRequired[DeviceOutbox]
     """Left out if nothing of the device waits, and the broker refused nothing."""
-    restarts: NotRequired[int]
-    """How often the generator of a source was started again."""
-    commands: NotRequired[Commands]
-    found: NotRequired[int]
-    """The devices that a handler has found and that are not forgotten. Present only if it may find some."""
-    refused: NotRequired[int]
-    """How often a device that it found was refused: there were too many, or its name was wrong or that of another."""
 
 
 class DeviceSection(TypedDict):
@@ -432,17 +306,6 @@ class AdapterSection(TypedDict):
     reopened: int
     health: NotRequired[dict[str, Json]]
     """What the adapter reports about itself."""
-
-
-class NodeSection(TypedDict):
-    """The node that is active, of several that share the app; see `leadsman.nodes.standby`."""
-
-    name: str
-    token: int
-    """Grows with each takeover, by whichever node."""
-    since: str
-    takeovers: int
-    """How often this process took over, this time included."""
 
 
 class AppSection(TypedDict):
@@ -468,7 +331,7 @@ class AppSection(TypedDict):
     """The nodes that share the app, this one included. Only of an app that several share."""
 
 
-class TraceRow(TypedDict):
+class TraceEntry(TypedDict):
     """One row of the trace; see `leadsman.monitoring.trace.TraceRow`."""
 
     number: int
@@ -518,8 +381,7 @@ class Recent(TypedDict):
 
 
 class FieldTerms(TypedDict, total=False):
-    """What the type of a field says about its values, as in `leadsman.sensor.Sensor`. What it does not say is left
-    out."""
+    """What the type of a field says about its values, as in `leadsman.Sensor`. What it does not say is left out."""
 
     unit: str
     device_class: str
@@ -537,7 +399,7 @@ class Introspection(TypedDict, total=False):
     adapters: list[AdapterSection]
     devices: dict[str, DeviceSection]
     jobs: dict[str, DeviceSection]
-    trace: list[TraceRow]
+    trace: list[TraceEntry]
     """Present only if the request names this section."""
     words: dict[str, list[str]]
     """What the registrations of a device do, in plain English. Present only if the request names this section."""
@@ -548,93 +410,6 @@ class Introspection(TypedDict, total=False):
     fields: dict[str, dict[str, FieldTerms]]
     """The fields of the readings of a device of which the type says more than its name; the keys that lead to a nested
     one are joined by a dot. Present only if the request names this section."""
-
-
-class StatusDevice(TypedDict, total=False):
-    """A device in the heartbeat. Most fields are present only if its status is not ``ok``."""
-
-    status: StatusWord
-    stale: bool
-    missed_polls: int
-    poll_under_way: PollUnderWay
-    """Present only while the poll retries, whatever the status."""
-    deferred_until: str
-    deferred_reason: str | None
-    opened_at: str
-    opens: int
-    circuit: CircuitWord
-    consecutive_failures: int
-    attempts: int
-    retries: int
-    """Since the start of the app."""
-    polls: int
-    failed_polls: int
-    failing_since: str | None
-    last_error: str | None
-    last_success_at: str | None
-    next_poll_at: str | None
-
-
-class Status(TypedDict):
-    """The message at ``{prefix}/status``: birth, heartbeat, goodbye and will."""
-
-    state: Literal["online", "offline"]
-    session: int
-    client_id: NotRequired[str]
-    """Left out in a will."""
-    health: Literal["ok", "degraded"]
-    version: str
-    at: NotRequired[str]
-    """When the app wrote it; a will was written at the connect, and has none."""
-    dry_run: NotRequired[bool]
-    """Whether twins replace the hardware, and nothing is retained or stored."""
-    uptime_s: NotRequired[float]
-    mqtt: NotRequired[StatusMqtt]
-    state_files: NotRequired[dict[str, str]]
-    """Files of the app's state that cannot be written at the moment, and why."""
-    devices: NotRequired[dict[str, StatusDevice]]
-    jobs: NotRequired[dict[str, StatusDevice]]
-    counts: NotRequired[dict[str, int]]
-    node: NotRequired[NodeSection]
-    """Present only with ``--standby``."""
-    nodes: NotRequired[dict[str, int]]
-    """How many nodes share the app, by what they are, such as ``standby``. Only of an app that several share."""
-
-
-class DeviceError(TypedDict):
-    """The message at ``{prefix}/{device}/error`` about an outage."""
-
-    event: Literal["onset", "reminder", "recovered"]
-    type: str
-    message: str
-    failures: int
-    since: str
-    """The first call that gave no reading."""
-    outage_seconds: float
-    reason: NotRequired[str]
-    """Why the last failed call was not repeated, such as ``budget``."""
-    retry_in: NotRequired[float]
-    """Seconds until the poll under way calls again."""
-
-
-class Fault(TypedDict):
-    """The message at ``{prefix}/error``: a fault of the app itself."""
-
-    event: Literal["fault"]
-    where: str
-    type: str
-    message: str
-    at: str
-
-
-class DeviceHealth(TypedDict):
-    """How a device is."""
-
-    status: StatusWord
-    circuit: CircuitWord
-    consecutive_failures: int
-    last_success_at: str | None
-    """As it was when this was written. It alone is renewed once a minute."""
 
 
 class RegistryDevice(TypedDict):
@@ -665,7 +440,7 @@ class RegistryHead(TypedDict):
     """The name of the root device, whose topics have no level for the device. Present only if there is one."""
 
 
-class Registry(RegistryHead):
+class RegistryDocument(RegistryHead):
     """The message at ``{prefix}/registry``, for tools that search for apps. The devices of a large app are on several
     pages; page 2 is at ``{prefix}/registry/2``."""
 
@@ -865,7 +640,7 @@ class HealthDocument(TypedDict):
     """By component and measurement, such as ``boiler:status``. The devices that are well are left out."""
 
 
-class Probe(TypedDict):
+class ProbeAnswer(TypedDict):
     """The answer to a probe of a supervisor, such as a container runtime."""
 
     status: Literal["pass", "fail"]

@@ -9,11 +9,11 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from leadsman.events import AttemptFailed, Event
+from leadsman.loop.clock import rfc3339
 from leadsman.mqtt.answers import Json
 from leadsman.mqtt.topics import encode
-from leadsman.reading import JsonObject, JsonValue, Reading
+from leadsman.readings.reading import JsonObject, JsonValue, Reading
 from leadsman.text import clean, describe
-from leadsman.timing.clock import rfc3339
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import Happening
@@ -40,7 +40,7 @@ _ALWAYS_SHOWN = frozenset({"type", "at", "device"})
 """Fields of a happening that is too large."""
 
 
-class Entry(NamedTuple):
+class NumberedHappening(NamedTuple):
     """A happening with its number, as JSON."""
 
     number: int
@@ -62,7 +62,7 @@ class Happenings:
         self._most, self._most_bytes = kept, kept_bytes
         self._texts: deque[bytes] = deque()
         self._bytes = 0
-        self._watchers: list[Watcher] = []
+        self._watchers: list[HappeningsWatcher] = []
 
     def observe(self, event: Event) -> None:
         """Add an event."""
@@ -79,20 +79,20 @@ class Happenings:
             }
         )
 
-    def watch(self, after: int | None = None) -> "Watcher":
+    def watch(self, after: int | None = None) -> "HappeningsWatcher":
         """Begin to watch: from now on, or with what came after the number `after`.
 
-        `Watcher.reset` says whether something after that number is no longer kept.
+        `HappeningsWatcher.reset` says whether something after that number is no longer kept.
         """
-        missed: list[Entry] = []
+        missed: list[NumberedHappening] = []
         reset = False
         if after is not None:
             oldest = self._next - len(self._texts)
             reset = not oldest - 1 <= after < self._next
-            entries = map(Entry, range(oldest, self._next), self._texts)
+            entries = map(NumberedHappening, range(oldest, self._next), self._texts)
             missed = [] if reset else [entry for entry in entries if entry.number > after]
         first = missed[0].number if missed else self._next
-        watcher = Watcher(self, missed, first - 1, reset=reset)
+        watcher = HappeningsWatcher(self, missed, first - 1, reset=reset)
         self._watchers.append(watcher)
         return watcher
 
@@ -106,7 +106,7 @@ class Happenings:
         for watcher in list(self._watchers):
             watcher.close()
 
-    def remove(self, watcher: "Watcher") -> None:
+    def remove(self, watcher: "HappeningsWatcher") -> None:
         """Forget a watcher. One that was removed before changes nothing."""
         if watcher in self._watchers:
             self._watchers.remove(watcher)
@@ -117,16 +117,16 @@ class Happenings:
         self._bytes += len(text)
         while len(self._texts) > self._most or self._bytes > self._most_bytes:
             self._bytes -= len(self._texts.popleft())
-        entry = Entry(self._next, text)
+        entry = NumberedHappening(self._next, text)
         self._next += 1
         for watcher in list(self._watchers):
             watcher.put(entry)
 
 
-class Watcher:
+class HappeningsWatcher:
     """Waits for happenings. `Happenings.watch` makes it."""
 
-    def __init__(self, happenings: Happenings, missed: list[Entry], last: int, *, reset: bool) -> None:
+    def __init__(self, happenings: Happenings, missed: list[NumberedHappening], last: int, *, reset: bool) -> None:
         self.reset = reset
         """Whether happenings were lost: the watcher must look at the whole state again."""
         self.last = last
@@ -141,7 +141,7 @@ class Watcher:
         if missed:
             self._came.set()
 
-    def put(self, entry: Entry) -> None:
+    def put(self, entry: NumberedHappening) -> None:
         """Pass a happening on. If too many wait already, or too many bytes, the watcher is cut off."""
         self._bytes += len(entry.text)
         if len(self._waiting) >= self._most or self._bytes > self._most_bytes:
@@ -157,7 +157,7 @@ class Watcher:
         self._happenings.remove(self)
         self._came.set()
 
-    async def take(self, patience: float) -> list[Entry] | None:
+    async def take(self, patience: float) -> list[NumberedHappening] | None:
         """Wait at most `patience` seconds for happenings, and return them. None if the watcher has ended."""
         try:
             async with asyncio.timeout(patience):

@@ -9,10 +9,10 @@ from typing import Literal, NamedTuple
 from leadsman.introspection.registry import About
 from leadsman.introspection.sections import Parts
 from leadsman.ledger.ledgers import FINAL
-from leadsman.monitoring.health import WELL, Counters, status
+from leadsman.loop.clock import Clock
+from leadsman.monitoring.health import WELL, FailureCounts, status
 from leadsman.mqtt.outbox import OnDisk
 from leadsman.nodes.brief import STATES
-from leadsman.timing.clock import Clock
 
 NOTHING_STORED = OnDisk("ok", 0, 0, 0, 0)
 """What is on disk as long as nothing had to be written."""
@@ -20,7 +20,7 @@ CIRCUITS = ("closed", "open", "half_open", "isolated", "disabled")
 """The states of a circuit. Each is a series with the value 0 or 1."""
 
 
-class Family(NamedTuple):
+class MetricFamily(NamedTuple):
     """A family of samples: its name, without the suffix ``_total`` of counters, and the names of its labels."""
 
     name: str
@@ -36,44 +36,54 @@ class Sample(NamedTuple):
     value: float
 
 
-RUNS = Family("leadsman_runs", "counter", "Polls and readings of sources that ended.", ("handler", "outcome"))
-RETRIES = Family("leadsman_retries", "counter", "Calls repeated after a failure.", ("handler",))
-MISSED = Family("leadsman_missed_polls", "counter", "Polls that were due while another one ran.", ("handler",))
-DURATION = Family("leadsman_run_duration_seconds", "gauge", "Duration of the last successful poll.", ("handler",))
-SUCCESS = Family(
+RUNS = MetricFamily("leadsman_runs", "counter", "Polls and readings of sources that ended.", ("handler", "outcome"))
+RETRIES = MetricFamily("leadsman_retries", "counter", "Calls repeated after a failure.", ("handler",))
+MISSED = MetricFamily("leadsman_missed_polls", "counter", "Polls that were due while another one ran.", ("handler",))
+DURATION = MetricFamily("leadsman_run_duration_seconds", "gauge", "Duration of the last successful poll.", ("handler",))
+SUCCESS = MetricFamily(
     "leadsman_last_success_timestamp_seconds",
     "gauge",
     "When the last poll succeeded, epoch seconds; 0 if none has.",
     ("handler",),
 )
-WORKS = Family("leadsman_device_ok", "gauge", "1 while a device works, or waits on purpose; else 0.", ("handler",))
-CIRCUIT = Family("leadsman_breaker_state", "gauge", "1 for the state of the circuit, else 0.", ("handler", "state"))
-SLOTS = Family(
-    "leadsman_slots", "counter", "Times at which a device was due, by what became of them.", ("handler", "disposition")
+WORKS = MetricFamily(
+    "leadsman_device_ok", "gauge", "1 while a device works, or waits on purpose; else 0.", ("handler",)
 )
-AVAILABILITY = Family(
+CIRCUIT = MetricFamily(
+    "leadsman_breaker_state", "gauge", "1 for the state of the circuit, else 0.", ("handler", "state")
+)
+SLOTS = MetricFamily(
+    "leadsman_slots", "counter", "Times at which a device was due, by their outcome.", ("handler", "disposition")
+)
+AVAILABILITY = MetricFamily(
     "leadsman_availability_ratio",
     "gauge",
     "Share of the slots of the last two days that gave a reading, 0 to 1.",
     ("handler",),
 )
-MESSAGES = Family("leadsman_outbox_messages", "gauge", "Messages that wait for the broker.")
-BYTES = Family("leadsman_outbox_bytes", "gauge", "Bytes that wait for the broker.")
-OLDEST = Family("leadsman_outbox_oldest_age_seconds", "gauge", "Age of the oldest reading that waits; 0 without one.")
-DROPPED = Family("leadsman_outbox_dropped", "counter", "Messages that will never be delivered, by cause.", ("cause",))
-STORED = Family("leadsman_outbox_stored_readings", "gauge", "Readings on disk that did not arrive.")
-REPLAYED = Family("leadsman_outbox_replayed", "counter", "Readings that were read back from the disk.")
-DEAD = Family("leadsman_outbox_dead", "counter", "Readings that became dead letters.")
-STORE = Family("leadsman_outbox_store_ok", "gauge", "0 while the file of the outbox cannot be written, else 1.")
-DELIVERED = Family("leadsman_outbox_delivered", "counter", "Messages that the broker has taken.")
-CONNECTED = Family("leadsman_mqtt_connected", "gauge", "1 while the broker is connected, else 0.")
-CONNECTS = Family("leadsman_mqtt_connects", "counter", "Connections made since the start.")
-BREAKS = Family("leadsman_mqtt_breaks", "counter", "Connections that ended since the start.")
-REPLACED = Family("leadsman_mqtt_replacement", "gauge", "1 while another broker than the primary is used, else 0.")
-LAG = Family("leadsman_loop_lag_seconds", "gauge", "Largest delay of the event loop in the last ten seconds.")
-STARTED = Family("leadsman_start_time_seconds", "gauge", "When the app started, epoch seconds.")
-NODES = Family("leadsman_nodes", "gauge", "Nodes that share the app, by what they are.", ("state",))
-BUILD = Family("leadsman_build_info", "gauge", "Always 1.", ("app", "version", "leadsman"))
+MESSAGES = MetricFamily("leadsman_outbox_messages", "gauge", "Messages that wait for the broker.")
+BYTES = MetricFamily("leadsman_outbox_bytes", "gauge", "Bytes that wait for the broker.")
+OLDEST = MetricFamily(
+    "leadsman_outbox_oldest_age_seconds", "gauge", "Age of the oldest reading that waits; 0 without one."
+)
+DROPPED = MetricFamily(
+    "leadsman_outbox_dropped", "counter", "Messages that will never be delivered, by cause.", ("cause",)
+)
+STORED = MetricFamily("leadsman_outbox_stored_readings", "gauge", "Readings on disk that did not arrive.")
+REPLAYED = MetricFamily("leadsman_outbox_replayed", "counter", "Readings that were read back from the disk.")
+DEAD = MetricFamily("leadsman_outbox_dead", "counter", "Readings that became dead letters.")
+STORE = MetricFamily("leadsman_outbox_store_ok", "gauge", "0 while the file of the outbox cannot be written, else 1.")
+DELIVERED = MetricFamily("leadsman_outbox_delivered", "counter", "Messages that the broker has taken.")
+CONNECTED = MetricFamily("leadsman_mqtt_connected", "gauge", "1 while the broker is connected, else 0.")
+CONNECTS = MetricFamily("leadsman_mqtt_connects", "counter", "Connections made since the start.")
+BREAKS = MetricFamily("leadsman_mqtt_breaks", "counter", "Connections that ended since the start.")
+REPLACED = MetricFamily(
+    "leadsman_mqtt_replacement", "gauge", "1 while another broker than the primary is used, else 0."
+)
+LAG = MetricFamily("leadsman_loop_lag_seconds", "gauge", "Largest delay of the event loop in the last ten seconds.")
+STARTED = MetricFamily("leadsman_start_time_seconds", "gauge", "When the app started, epoch seconds.")
+NODES = MetricFamily("leadsman_nodes", "gauge", "Nodes that share the app, by their state.", ("state",))
+BUILD = MetricFamily("leadsman_build_info", "gauge", "Always 1.", ("app", "version", "leadsman"))
 
 OF_DEVICES = (RUNS, RETRIES, MISSED, DURATION, SUCCESS, WORKS, CIRCUIT, SLOTS, AVAILABILITY)
 """The families with a sample, or some, for each device."""
@@ -114,7 +124,7 @@ class Measures:
         self._parts = parts
         self._clock = clock
         self._started = started
-        self._readers: dict[Family, Callable[[str], Iterator[Sample]]] = {
+        self._readers: dict[MetricFamily, Callable[[str], Iterator[Sample]]] = {
             RUNS: self._runs,
             RETRIES: lambda name: self._one(name, self._counters(name).retries),
             MISSED: lambda name: self._one(name, self._counters(name).missed),
@@ -131,19 +141,19 @@ class Measures:
         """The devices and side jobs that run."""
         return list(self._parts.records.entities)
 
-    def of_devices(self, family: Family, names: Sequence[str]) -> list[Sample]:
+    def of_devices(self, family: MetricFamily, names: Sequence[str]) -> list[Sample]:
         """The samples of some devices in a family of `OF_DEVICES`."""
         read, entities = self._readers[family], self._parts.records.entities  # one may be forgotten meanwhile
         return [sample for name in names if name in entities for sample in read(name)]
 
-    def of_the_app(self) -> dict[Family, list[Sample]]:
+    def of_the_app(self) -> dict[MetricFamily, list[Sample]]:
         """The samples of the families of `OF_THE_APP`."""
         parts, about, clock = self._parts, self._about, self._clock
         link, outbox = parts.link, parts.link.outbox
         lag = 0.0 if parts.watching is None else parts.watching.lag.seconds
         stored = outbox.on_disk or NOTHING_STORED
         oldest = outbox.oldest(clock.offset())
-        values: dict[Family, float] = {
+        values: dict[MetricFamily, float] = {
             MESSAGES: outbox.messages,
             BYTES: outbox.bytes,
             OLDEST: 0.0 if oldest is None else max(0.0, clock.uptime() - oldest),
@@ -171,7 +181,7 @@ class Measures:
         found = [node["state"] for node in self._parts.nodes()]
         return [Sample((state,), float(found.count(state))) for state in STATES]
 
-    def _counters(self, name: str) -> Counters:
+    def _counters(self, name: str) -> FailureCounts:
         return self._parts.records.entities[name].counters
 
     @staticmethod

@@ -22,17 +22,17 @@ from leadsman.introspection.pages import Pages, around, page_size
 from leadsman.introspection.registry_publication import room
 from leadsman.introspection.request_queue import RequestQueue
 from leadsman.introspection.requests import Query, action_of, sender_of
-from leadsman.introspection.service import Polled, Service
-from leadsman.log_lines import left_out_before, others
+from leadsman.introspection.service import PollResult, Service
+from leadsman.loop.clock import Clock
+from leadsman.loop.slices import Slices, Work
 from leadsman.mqtt import answers
 from leadsman.mqtt.answers import EXPIRY, Json, RetainedRequests
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
-from leadsman.slices import Slices, Work
 from leadsman.text import clean, explained, log_fields
-from leadsman.timing.clock import Clock
+from leadsman.text.log_lines import left_out_before, others
 
 FAULT = "a fault of the app; its log says more"
 """The error of an answer that the app failed to make, as over HTTP."""
@@ -144,9 +144,9 @@ class MqttDoor:
             _, transaction = answers.decode(received.payload)
             self._service.poll(device, lambda result: self._polled(received, transaction, result))
         except (PayloadError, RequestRefused) as error:
-            self._polled(received, transaction, Polled(None, explained(error)))
+            self._polled(received, transaction, PollResult(None, explained(error)))
 
-    def _polled(self, received: Received, transaction: Json, result: Polled) -> None:
+    def _polled(self, received: Received, transaction: Json, result: PollResult) -> None:
         """Answer a request for a reading. A sender without a response topic sees the reading as the device's state. It
         only gets an answer if something went wrong, or if the request carried a transaction."""
         if received.response_topic is None and result.error is None and transaction is None:

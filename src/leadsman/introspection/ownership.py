@@ -8,10 +8,10 @@ content says that this app published it. Pure.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from leadsman.identifiers import identifier
 from leadsman.mqtt.answers import object_in
 from leadsman.mqtt.topics import RESERVED
 from leadsman.settings.discovery import homie_filters, homie_root, own_filter
+from leadsman.text.identifiers import identifier
 
 _NOT_RETAINED = RESERVED - {"state", "history", "availability", "health", "ledger", "resilience"}
 """Levels below the prefix, or below a device, that belong to the app itself, or at which it takes requests: an empty

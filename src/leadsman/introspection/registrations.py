@@ -5,22 +5,22 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, cast
 
 from leadsman.adapters.managed import ManagedAdapter
-from leadsman.publish import AllOf, AnyOf, Every, OnChange, PublishRule
+from leadsman.loop.durations import human
+from leadsman.readings.publish import AllOf, AnyOf, Every, OnChange, PublishRule
 from leadsman.registration.command import Command
 from leadsman.registration.injection import Dependencies, name_of
 from leadsman.registration.source import Source
 from leadsman.registration.telemetry import Telemetry
-from leadsman.resilience.algebra import Budget, CountBox, FilteredOn, Policy, TimeBox
+from leadsman.resilience.algebra import Policy
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.environment import GuardSpec
-from leadsman.resilience.policy import UNTIL_NEXT_POLL, Waits
-from leadsman.resilience.predicate import Constant, IsA
+from leadsman.resilience.notation import condition_in_words, render
+from leadsman.resilience.policy import Choice, Until, options_of
+from leadsman.resilience.predicate import Constant
 from leadsman.text import clean
-from leadsman.timing.durations import human
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import Registered
-    from leadsman.resilience.catalogue import Named
 
 
 class Registrations(Collection[str]):
@@ -113,11 +113,9 @@ def _named(each: Telemetry) -> dict[str, object]:
     """The names of the policies of a handler, and when those apply that do not always."""
     if each.policy_name is None:
         return {}
-    among: tuple[Named, ...] = getattr(each.guards.policy, "among", ())  # of a choice of default policies
+    among = each.guards.policy.among if isinstance(each.guards.policy, Choice) else ()
     if all(isinstance(one.condition, Constant) for one in among):
         return {"policy_name": each.policy_name}
-    from leadsman.resilience.words import condition_in_words  # only apps with such policies pay for it
-
     where = {
         one.name: None if isinstance(one.condition, Constant) else condition_in_words(one.condition) for one in among
     }
@@ -158,19 +156,15 @@ def _breaker(rule: CircuitBreaker) -> dict[str, object]:
 
 def _retries(policy: Policy) -> dict[str, object]:
     """The policy as options of the decorator if they can express it, else in the notation of a policy file."""
-    whole, limits = policy, dict[str, object]({"retry": UNTIL_NEXT_POLL.value})
-    if isinstance(policy, CountBox) and policy.scope == "cycle":
-        limits["retry"], policy = policy.limit, policy.inner
-    if isinstance(policy, FilteredOn) and isinstance(policy.condition, IsA):
-        limits["retry_on"], policy = [kind.__name__ for kind in policy.condition.kinds], policy.inner
-        for option, node in (("within", TimeBox), ("budget", Budget)):
-            if isinstance(policy, node) and policy.scope == "outage":
-                limits[option], policy = policy.limit, policy.inner
-        if isinstance(policy, Waits) and policy.scope == "outage":
-            return limits | {"backoff": _shown(policy.strategy)}
-    from leadsman.resilience.notation import rendered  # only for policies that the options cannot express
-
-    return {"policy": rendered(whole)}
+    options = options_of(policy)
+    if options is None:
+        return {"policy": render(policy)}
+    retries = options.retries
+    found: dict[str, object] = {"retry": retries.value if isinstance(retries, Until) else retries}
+    found["retry_on"] = [kind.__name__ for kind in options.kinds]
+    limits = {"within": options.within, "budget": options.budget}
+    found |= {name: limit for name, limit in limits.items() if math.isfinite(limit)}
+    return found | {"backoff": _shown(options.backoff)}
 
 
 def _publishing(each: Telemetry | Source) -> dict[str, object]:

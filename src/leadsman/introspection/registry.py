@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from leadsman.introspection.pages import Document
 from leadsman.introspection.registrations import Registrations, kind_of
 from leadsman.introspection.retained import APP, retained_of
+from leadsman.loop.slices import Work
 from leadsman.mqtt.topics import Topics
 from leadsman.registration.command import Command
 from leadsman.registration.source import Source
 from leadsman.registration.telemetry import Telemetry
-from leadsman.slices import Work
 from leadsman.text import clean
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def app_section(about: About) -> "AppSection":
     return section
 
 
-class Registry:
+class DeviceRegistry:
     """The devices that an app offers, with their topics.
 
     Args:

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from leadsman.introspection.ownership import in_order
 from leadsman.introspection.pages import Pages, around, page_size
-from leadsman.introspection.registry import LIST_SLICE, Registry
+from leadsman.introspection.registry import LIST_SLICE, DeviceRegistry
 from leadsman.introspection.retained import (
     APP,
     FIRST_AHEAD,
@@ -34,14 +34,14 @@ from leadsman.introspection.retained import (
     no_longer,
     retained_of,
 )
+from leadsman.loop.clock import Clock
+from leadsman.loop.slices import Work
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics
 from leadsman.runtime.other_topics import MOST, OtherTopics
-from leadsman.slices import Work
 from leadsman.text import clean, counted, log_fields
-from leadsman.timing.clock import Clock
 
 MOST_WAITING = 512 * 1024
 """Bytes in the outbox above which the next page waits, so that pages do not displace readings."""
@@ -98,7 +98,7 @@ class RegistryPublication:
     """
 
     def __init__(
-        self, registry: Registry, topics: Topics, link: Link, clock: Clock, others: OtherTopics, kept: Kept | None
+        self, registry: DeviceRegistry, topics: Topics, link: Link, clock: Clock, others: OtherTopics, kept: Kept | None
     ) -> None:
         self._registry = registry
         self._topics = topics

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from leadsman.errors import Busy, PayloadError
+from leadsman.loop.clock import Clock
+from leadsman.loop.slices import Slices
 from leadsman.mqtt.answers import LARGEST_CORRELATION
 from leadsman.mqtt.answers import MOST_BYTES as LARGEST_PAYLOAD
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.outbox import Outbox
 from leadsman.mqtt.topics import LONGEST_TOPIC
-from leadsman.slices import Slices
-from leadsman.timing.clock import Clock
 
 MOST = 10_000
 """Requests that may wait. One more is refused as it arrives."""

@@ -9,6 +9,7 @@ from pydantic import PydanticUserError, TypeAdapter
 
 from leadsman.introspection import document
 from leadsman.ledger.document import DeviceLedger
+from leadsman.monitoring import document as reports
 from leadsman.mqtt.answers import Json
 from leadsman.mqtt.topics import Topics
 from leadsman.nodes import document as node_document
@@ -41,10 +42,10 @@ def schemas(
         nodes: whether several nodes share the app.
     """
     found: Schema = {
-        topics.status: schema_of(document.Status),
-        topics.error: schema_of(document.Fault),
-        topics.registry: schema_of(document.Registry),
-        f"{topics.registry}/+": schema_of(document.Registry),
+        topics.status: schema_of(reports.Status),
+        topics.error: schema_of(reports.FaultMessage),
+        topics.registry: schema_of(document.RegistryDocument),
+        f"{topics.registry}/+": schema_of(document.RegistryDocument),
         topics.introspect: schema_of(document.Request) | {"direction": "in"},
         f"{topics.introspect}/response": schema_of(document.Answer)
         | {"description": "Its data is described by #introspection."},
@@ -62,8 +63,8 @@ def schemas(
             if each.delivery.history is not None:
                 found[topics.history(name)] = found[topics.state(name)]
             found[topics.availability(name)] = {"enum": ["online", "offline"]}
-            found[topics.of(name, "health")] = schema_of(document.DeviceHealth)
-            error, where = schema_of(document.DeviceError), topics.device_error(name)
+            found[topics.of(name, "health")] = schema_of(reports.DeviceHealth)
+            error, where = schema_of(reports.OutageMessage), topics.device_error(name)
             found[where] = {"anyOf": [found[where], error]} if where in found else error  # the root device
             found[topics.of(name, "ledger")] = schema_of(DeviceLedger)
             found[topics.of(name, "circuit/set")] = schema_of(document.CircuitRequest) | {"direction": "in"}
@@ -73,7 +74,7 @@ def schemas(
     for name, command in commands.items():
         found.setdefault(topics.state(name), returned(command.handler))
         found.setdefault(topics.availability(name), {"enum": ["online", "offline"]})
-        found.setdefault(topics.of(name, "health"), schema_of(document.DeviceHealth))
+        found.setdefault(topics.of(name, "health"), schema_of(reports.DeviceHealth))
         payload = {} if command.payload is None else schema_of(command.annotation, mode="validation")
         found[topics.of(name, "set")] = payload | {"direction": "in"}
         found[topics.set_result(name)] = schema_of(document.CommandResult)

@@ -11,8 +11,10 @@ from leadsman.adapters.managed import ManagedAdapter
 from leadsman.introspection.registrations import Registrations, registered
 from leadsman.introspection.registry import About, app_section
 from leadsman.ledger.ledgers import Ledgers
-from leadsman.monitoring.health import NO_TROUBLE, Health, HealthRecords, is_stale, status
-from leadsman.monitoring.heartbeat import deferred_reason, deferred_until, dropped_by, failure_of, under_way
+from leadsman.loop.clock import Clock, rfc3339
+from leadsman.monitoring.condition import describe, time_of
+from leadsman.monitoring.health import HealthRecords
+from leadsman.monitoring.heartbeat import dropped_by, link_state, stored
 from leadsman.monitoring.statuses import Statuses
 from leadsman.monitoring.totals import Totals
 from leadsman.mqtt.answers import Json
@@ -20,21 +22,15 @@ from leadsman.mqtt.link import Link
 from leadsman.mqtt.topics import encode
 from leadsman.registration.command import Command
 from leadsman.registration.injection import Handler
-from leadsman.resilience.environment import Snapshot
-from leadsman.runtime.publisher import Publication, StatePublisher
+from leadsman.runtime.publisher import Publication
 from leadsman.runtime.runner import Answer, Runner, Runners
-from leadsman.text import clean
-from leadsman.timing.clock import Clock, rfc3339
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import (
         AdapterSection,
         AppSection,
-        Away,
-        Candidates,
-        Compared,
+        ComparedField,
         DeviceOutbox,
-        DroppedBy,
         FieldTerms,
         MqttSection,
         OutboxSection,
@@ -43,69 +39,13 @@ if TYPE_CHECKING:
         Subscribed,
     )
     from leadsman.introspection.watching import Watching
+    from leadsman.monitoring.document import Counters
     from leadsman.monitoring.trace import Trace
     from leadsman.nodes.brief import Brief
     from leadsman.nodes.standby.node import Ownership
+    from leadsman.runtime.document import Counted
     from leadsman.runtime.found_devices import FoundDevices
     from leadsman.runtime.subscriber import Subscriber
-
-_TEMPLATE = (
-    '{"status":"%s","stale":%s,"circuit":"%s","consecutive_failures":0,"attempts":%d,"opened_at":null,'
-    '"failing_since":null,"last_error":null,"last_success_at":%s,"retries":%d,"opens":%d,"last_duration":%s,'
-    '"next_due_at":%s,"deferred_until":null,"deferred_reason":null,"poll_under_way":null,"counters":{'
-    + ",".join(f'"{each}":%d' for each in Totals._fields)
-    + '},"held":false,"missed_polls":%d,"published":{"published_at":%s,"suppressed":%d}}'
-)
-
-
-class State(NamedTuple):
-    """What is known of a device."""
-
-    status: str
-    health: Health
-    snapshot: Snapshot
-    next_poll: float | None
-    """Epoch seconds."""
-    publisher: StatePublisher
-
-    @property
-    def is_usual(self) -> bool:
-        """Whether the template has room for it."""
-        health, snapshot = self.health, self.snapshot
-        return (
-            health.trouble is NO_TROUBLE
-            and not health.held
-            and health.life is None
-            and snapshot.opened_at is None
-            and snapshot.deferred_until is None
-            and self.publisher.publication.refused is None
-        )
-
-    def text(self, now: float) -> bytes:
-        """It, at `now`, as the JSON of a `leadsman.introspection.document.Runtime`. It must be usual."""
-        health, snapshot, publication = self.health, self.snapshot, self.publisher.publication
-        read = _written(health.success_wall)
-        text = _TEMPLATE % (
-            self.status,
-            "true" if is_stale(health, now) else "false",
-            snapshot.circuit,
-            snapshot.attempts,
-            read,
-            snapshot.waits,
-            snapshot.opens,
-            "null" if health.duration is None else repr(round(health.duration, 6)),
-            _written(self.next_poll),
-            *health.totals(self.publisher.published),
-            health.counters.missed,
-            read if publication.at == health.success_wall else _written(publication.at),
-            publication.suppressed,
-        )
-        return text.encode()
-
-
-def _written(wall: float | None) -> str:
-    return "null" if wall is None else f'"{rfc3339(wall)}"'
-
 
 MOST_COMPARED = 20
 """Fields of a reading that are compared in the document."""
@@ -113,26 +53,15 @@ LONGEST_VALUE = 100
 """Characters of a text in a comparison."""
 
 
-def after_reading(publisher: StatePublisher, link: Link, clock: Clock) -> dict[str, object]:
-    """The fields of `Runtime` about readings that were taken."""
-    found: dict[str, object] = {"published": published(publisher.publication)}
-    if (waiting := in_outbox(link, publisher.topics, clock)) is not None:
-        found["outbox"] = waiting
-    return found
-
-
-def away(link: Link, clock: Clock) -> "Away":
-    """The field of `MqttSection` about a connection that is lost."""
-    since = link.choice.away_since
-    if link.up or since is None:
-        return {}
-    return {"away_since": rfc3339(clock.wall() - clock.monotonic() + since)}
+def away_since(link: Link, clock: Clock) -> str | None:
+    """When the connection was lost; None while it holds."""
+    return None if link.up else time_of(link.choice.away_since, clock.wall() - clock.monotonic())
 
 
 def published(publication: Publication) -> "Published":
     """What the publisher of a device did with its readings."""
     found: Published = {
-        "published_at": None if publication.at is None else rfc3339(publication.at),
+        "published_at": time_of(publication.at),
         "suppressed": publication.suppressed,
     }
     if publication.last is not None and publication.refused is not None:
@@ -140,18 +69,12 @@ def published(publication: Publication) -> "Published":
     return found
 
 
-def compared(before: Mapping[str, Json], after: Mapping[str, Json]) -> "dict[str, Compared]":
+def compared(before: Mapping[str, Json], after: Mapping[str, Json]) -> "dict[str, ComparedField]":
     """The numbers, texts and other values of two readings that a publish rule compared, at most `MOST_COMPARED`. Names
     of nested fields have dots. Fields that differ come first."""
     old, new = dict(_fields(before, "")), dict(_fields(after, ""))
     names = sorted({**old, **new}, key=lambda name: old.get(name) == new.get(name))
     return {name: {"published": _short(old.get(name)), "read": _short(new.get(name))} for name in names[:MOST_COMPARED]}
-
-
-def says_nothing(link: Link, topics: Sequence[str]) -> bool:
-    """Whether there is nothing to say of the topics of a device: no message of them waits, and the broker refused
-    none."""
-    return not any(topic in link.outbox or link.fault_of(topic) is not None for topic in topics)
 
 
 def in_outbox(link: Link, topics: Sequence[str], clock: Clock) -> "DeviceOutbox | None":
@@ -257,59 +180,40 @@ class Sections:
         if self._parts.state_files:
             section["state_files"] = dict(self._parts.state_files)
         if (node := self._parts.node) is not None:
-            section["node"] = {
-                "name": clean(node.name),
-                "token": node.token,
-                "since": node.since,
-                "takeovers": node.takeovers,
-            }
+            section["node"] = node.section()
         if self._parts.nodes is not None:
             section["nodes"] = self._parts.nodes()
         return section
 
     def mqtt(self) -> "MqttSection":
         """The connection to the broker."""
-        link, outbox = self._parts.link, self._parts.link.outbox
-        oldest = outbox.oldest(self._clock.offset())
-        found = outbox.on_disk
+        link, outbox, clock = self._parts.link, self._parts.link.outbox, self._clock
+        oldest = outbox.oldest(clock.offset())
         waiting: OutboxSection = {
             "messages": outbox.messages,
             "bytes": outbox.bytes,
             "in_flight": outbox.in_flight,
             "delivered": outbox.delivered,
             "dropped": outbox.dropped,
-            "dropped_by": cast("DroppedBy", dropped_by(outbox)),
-            "oldest": None if oldest is None else max(0.0, round(self._clock.uptime() - oldest, 3)),
+            "dropped_by": dropped_by(outbox),
+            "oldest": None if oldest is None else max(0.0, round(clock.uptime() - oldest, 3)),
         }
-        if found is not None:
-            waiting["on_disk"] = {
-                "store": found.store,
-                "readings": found.readings,
-                "only": found.only,
-                "replayed": found.replayed,
-                "dead": found.dead,
-                "room": found.room,
-            }
-        subscribers = self._parts.subscribers or {}
+        if outbox.on_disk is not None:
+            waiting["on_disk"] = stored(outbox.on_disk)
         section: MqttSection = {
-            "broker": str(link.broker),
-            **_candidates(link),
+            **link_state(link),  # type: ignore[typeddict-item]  # mypy fears more keys
             "client_id": self._about.client_id,
             "connected": link.up,
-            **away(link, self._clock),
-            "protocol": link.session.protocol,
-            "client": link.client,
             "session": link.number,
-            "connects": link.connects,
-            "breaks": link.breaks,
             "window": link.window,
-            "limited_by": link.limited_by,
-            "last_error": link.last_error,
             "outbox": waiting,
-            "subscriptions": {name: _subscribed(each) for name, each in subscribers.items()},
         }
-        if not subscribers:
-            del section["subscriptions"]
+        if len(candidates := link.choice.candidates) > 1:
+            section["brokers"] = [{"broker": str(each.broker), "last_error": each.error} for each in candidates]
+        if (lost := away_since(link, clock)) is not None:
+            section["away_since"] = lost
+        if self._parts.subscribers:
+            section["subscriptions"] = {name: _subscribed(each) for name, each in self._parts.subscribers.items()}
         return section
 
     def adapters(self) -> "list[AdapterSection]":
@@ -338,7 +242,7 @@ class Sections:
         registrations = self._registrations(name)
         if name not in self._parts.records.entities:
             return b'{"registrations":%b}' % registrations
-        return b'{"registrations":%b,"runtime":%b}' % (registrations, self._state(name))
+        return b'{"registrations":%b,"runtime":%b}' % (registrations, encode(self._runtime(name)))
 
     def _registrations(self, name: str) -> bytes:
         """The registrations of a device as JSON. They never change, and those of similar devices are the same: so they
@@ -349,53 +253,55 @@ class Sections:
             text = self._written[name] = self._texts.setdefault(text, text)
         return text
 
-    def _state(self, name: str) -> bytes:
-        """The state of a device, or of a side job, as the JSON of a `Runtime`."""
-        parts, now, health = self._parts, self._clock.monotonic(), self._parts.records.entities[name]
-        runners = parts.runners.of(name)
-        snapshot, next_poll = runners[0].look()
-        known = State(status(health, now), health, snapshot, next_poll, runners[0].publisher)
-        lone = len(runners) == 1 and name not in self.registrations.jobs and not self._counters(name, runners)
-        if lone and known.is_usual and says_nothing(parts.link, known.publisher.topics):
-            return known.text(now)
-        return encode(self._runtime(name, known, runners, now))
-
-    def _runtime(self, name: str, known: State, runners: Sequence[Runner], now: float) -> "Runtime":
-        parts, health, snapshot = self._parts, known.health, known.snapshot
-        wall, next_poll = self._clock.wall(), known.next_poll
-        deferred = deferred_until(health, snapshot, now)
-        totals = health.totals(runners[0].publisher.published)
-        found: dict[str, object] = {
-            "status": known.status,
-            "stale": is_stale(health, now),
+    def _runtime(self, name: str) -> "Runtime":
+        """The state of a device, or of a side job."""
+        parts, now, wall = self._parts, self._clock.monotonic(), self._clock.wall()
+        health, runners = parts.records.entities[name], parts.runners.of(name)
+        publisher, (snapshot, next_poll) = runners[0].publisher, runners[0].look()
+        condition = describe(health, now, wall, snapshot.deferred_until)
+        totals = health.totals(publisher.published)
+        found: Runtime = {
+            **self._counted(name, runners),  # type: ignore[typeddict-item]  # mypy fears more keys
+            "status": condition.status,
+            "stale": condition.stale,
             "circuit": snapshot.circuit,
-            **failure_of(health, snapshot, wall - now),
+            "consecutive_failures": condition.failures,
+            "attempts": snapshot.attempts,
+            "opened_at": time_of(snapshot.opened_at, wall - now),
+            "failing_since": condition.failing_since,
+            "last_error": condition.error,
+            "last_success_at": condition.last_success_at,
             "retries": snapshot.waits,
             "opens": snapshot.opens,
             "last_duration": None if health.duration is None else round(health.duration, 6),
-            "next_due_at": None if next_poll is None else rfc3339(next_poll),
-            "deferred_until": None if deferred is None else rfc3339(wall - now + deferred),
-            "deferred_reason": deferred_reason(health, deferred),
-            "poll_under_way": under_way(health, wall - now),
-            "counters": totals._asdict(),
+            "next_due_at": time_of(next_poll),
+            "deferred_until": condition.deferred_until,
+            "deferred_reason": condition.deferred_reason,
+            "poll_under_way": condition.poll_under_way,
+            "counters": _counters(totals),
             "held": health.held,
             "missed_polls": health.counters.missed,
         }
         if health.life is not None:
-            found["life"] = {"since": rfc3339(health.life.since), **health.life.before.plus(totals)._asdict()}
-        found |= self._counters(name, runners)
+            found["life"] = {"since": rfc3339(health.life.since), **_counters(health.life.before.plus(totals))}
         if name not in self.registrations.jobs:
-            found |= after_reading(runners[0].publisher, parts.link, self._clock)
-        return cast("Runtime", found)  # tests compare it with the schema
-
-    def _counters(self, name: str, runners: Sequence[Runner]) -> dict[str, object]:
-        """What only some devices count: commands, messages of a source, devices that were found."""
-        found: dict[str, object] = {}
-        for runner in runners:
-            found |= runner.counters()
-        if self._parts.found is not None:
-            found |= self._parts.found.counters(name)
+            found["published"] = published(publisher.publication)
+            if (waiting := in_outbox(parts.link, publisher.topics, self._clock)) is not None:
+                found["outbox"] = waiting
         return found
+
+    def _counted(self, name: str, runners: Sequence[Runner]) -> "Counted":
+        """What only some devices count: commands, messages of a source, devices that were found."""
+        found: Counted = {}
+        for runner in runners:
+            found.update(runner.counters())
+        if self._parts.found is not None:
+            found.update(self._parts.found.counters(name))
+        return found
+
+
+def _counters(totals: Totals) -> "Counters":
+    return cast("Counters", totals._asdict())  # tests compare it with the schema
 
 
 def _subscribed(subscriber: "Subscriber") -> "Subscribed":
@@ -405,18 +311,10 @@ def _subscribed(subscriber: "Subscriber") -> "Subscribed":
         "failed": counts.failed,
         "dropped": counts.dropped,
         "waiting": counts.waiting,
-        "received_at": None if counts.received_at is None else rfc3339(counts.received_at),
+        "received_at": time_of(counts.received_at),
         "last_error": counts.last_error,
         "device": subscriber.subscription.device,
     }
-
-
-def _candidates(link: Link) -> "Candidates":
-    """The field of `MqttSection` about several brokers."""
-    candidates = link.choice.candidates
-    if len(candidates) == 1:
-        return {}
-    return {"brokers": [{"broker": str(each.broker), "last_error": each.error} for each in candidates]}
 
 
 def _adapter(adapter: ManagedAdapter) -> "AdapterSection":

@@ -17,17 +17,18 @@ from leadsman.events import CircuitRequested, DeviceHeld
 from leadsman.introspection.measures import Measures
 from leadsman.introspection.pages import Document
 from leadsman.introspection.registrations import Registrations
-from leadsman.introspection.registry import LIST_SLICE, About, Registry
+from leadsman.introspection.registry import LIST_SLICE, About, DeviceRegistry
 from leadsman.introspection.requests import Query, hint, understood
 from leadsman.introspection.sections import Parts, Sections
+from leadsman.loop.clock import Clock, rfc3339
+from leadsman.loop.slices import Work
+from leadsman.monitoring.condition import Condition, describe
 from leadsman.monitoring.health import WELL
 from leadsman.mqtt.answers import Json
-from leadsman.reading import JsonObject, Reading
+from leadsman.readings.reading import JsonObject, Reading
 from leadsman.resilience.environment import Environment
 from leadsman.runtime.runner import Reader
-from leadsman.slices import Work
 from leadsman.text import clean, counted, explained
-from leadsman.timing.clock import Clock, rfc3339
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import Beat, CircuitAnswer, HealthCheck, HealthDocument, HeldAnswer
@@ -40,13 +41,14 @@ MOST_DEVICES = 32
 
 def health_document(about: About, parts: Parts, clock: Clock) -> "HealthDocument":
     """The health of an app now."""
-    now, at = clock.monotonic(), rfc3339(clock.wall())
+    now, wall = clock.monotonic(), clock.wall()
+    at = rfc3339(wall)
     statuses = parts.statuses
     statuses.refresh(now)
     troubled = [name for name in statuses.troubled if statuses.words[name] not in WELL]
     checks = {"mqtt:connection": [_connection(parts, at)], "outbox:messages": [_outbox(parts, at)]}
     for name in islice(troubled, MOST_DEVICES):
-        checks[f"{name}:status"] = [_device(parts, name, at)]
+        checks[f"{name}:status"] = [_device(describe(parts.records.entities[name], now, wall), at)]
     for file, error in parts.state_files.items():
         checks[f"{clean(file)}:written"] = [
             {"componentType": "datastore", "observedValue": False, "status": "warn", "time": at, "output": clean(error)}
@@ -88,12 +90,15 @@ def _outbox(parts: Parts, at: str) -> "HealthCheck":
     }
 
 
-def _device(parts: Parts, name: str, at: str) -> "HealthCheck":
-    word = parts.statuses.words[name]
-    check: HealthCheck = {"componentType": "component", "observedValue": word, "status": "warn", "time": at}
-    trouble = parts.records.entities[name].trouble
-    if trouble.error_type is not None:
-        check["output"] = clean(f"{trouble.error_type}: {trouble.error_message}")
+def _device(condition: Condition, at: str) -> "HealthCheck":
+    check: HealthCheck = {
+        "componentType": "component",
+        "observedValue": condition.status,
+        "status": "warn",
+        "time": at,
+    }
+    if condition.error is not None:
+        check["output"] = clean(condition.error)
     return check
 
 
@@ -105,7 +110,7 @@ MOST_UNDER_WAY = 64
 """Answers of any size that are made and sent at the same time."""
 
 
-class Polled(NamedTuple):
+class PollResult(NamedTuple):
     """The result of a requested poll: the fields of the reading, or the reason why there is none. Both are None if
     there was nothing to publish."""
 
@@ -128,7 +133,7 @@ class Service:
         self,
         about: About,
         registrations: Registrations,
-        registry: Registry,
+        registry: DeviceRegistry,
         parts: Parts,
         environment: Environment,
     ) -> None:
@@ -274,7 +279,7 @@ class Service:
 
     # Requests about a device
 
-    def poll(self, device: str, answer: Callable[[Polled], None]) -> None:
+    def poll(self, device: str, answer: Callable[[PollResult], None]) -> None:
         """Poll a device now, and call `answer` with the result.
 
         Raises:
@@ -332,7 +337,7 @@ class Service:
         return runner
 
 
-def _polled(result: Reading | BaseException | None) -> Polled:
+def _polled(result: Reading | BaseException | None) -> PollResult:
     if isinstance(result, BaseException):
-        return Polled(None, explained(result))
-    return Polled(None if result is None else result.fields, None)
+        return PollResult(None, explained(result))
+    return PollResult(None if result is None else result.fields, None)

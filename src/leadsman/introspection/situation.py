@@ -12,9 +12,9 @@ from datetime import UTC, datetime, timedelta
 from shlex import quote
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
+from leadsman.loop.durations import human
 from leadsman.mqtt.answers import Json
 from leadsman.text import clean, counted
-from leadsman.timing.durations import human
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import (
@@ -40,7 +40,7 @@ _FAR = 3650 * 86_400.0
 """Seconds. A longer time is not written out."""
 
 
-class Retained(NamedTuple):
+class RetainedDocuments(NamedTuple):
     """What the broker retains of an app and one of its devices; None where it retains nothing."""
 
     status: dict[str, Json] | None = None
@@ -65,7 +65,9 @@ class Situation:
         options: what a command line needs, besides the prefix, to reach the app: empty, or with a space before it.
     """
 
-    def __init__(self, name: str, document: "Introspection", retained: Retained | None, options: str = "") -> None:
+    def __init__(
+        self, name: str, document: "Introspection", retained: RetainedDocuments | None, options: str = ""
+    ) -> None:
         self.name = name
         self.document = document
         self.retained = retained

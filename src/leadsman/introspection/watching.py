@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from leadsman.event_bus import EventBus, Phase
 from leadsman.events import Event, PollDeferred, PollFailed, PollMissed, PollSkipped, ReadingTaken
 from leadsman.introspection.happenings import Happenings, small_fields
-from leadsman.reading import JsonObject, Reading
-from leadsman.timing.clock import Clock
-from leadsman.timing.slots import FINE
-from leadsman.timing.timers import Timers
+from leadsman.loop.clock import Clock
+from leadsman.loop.slots import FINE
+from leadsman.loop.timers import Timers
+from leadsman.readings.reading import JsonObject, Reading
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import OutcomeWord, Recent
@@ -28,7 +28,7 @@ class RecentValues:
     """The last values and outcomes of all devices. An observer of the event bus, and of readings."""
 
     def __init__(self) -> None:
-        self._devices: dict[str, _Device] = {}
+        self._devices: dict[str, _RecentOfDevice] = {}
 
     def observe(self, event: Event) -> None:
         """Keep an outcome. Other events change nothing."""
@@ -43,20 +43,20 @@ class RecentValues:
     def look(self, device: str) -> "Recent":
         """What is kept of a device."""
         found = self._devices.get(device)
-        return _Device().look() if found is None else found.look()
+        return _RecentOfDevice().look() if found is None else found.look()
 
     def forget(self, device: str) -> None:
         """Remove a device."""
         self._devices.pop(device, None)
 
-    def _of(self, device: str) -> "_Device":
+    def _of(self, device: str) -> "_RecentOfDevice":
         found = self._devices.get(device)
         if found is None:
-            found = self._devices[device] = _Device()
+            found = self._devices[device] = _RecentOfDevice()
         return found
 
 
-class _Device:
+class _RecentOfDevice:
     __slots__ = ("_fields", "_kinds", "_outcomes", "_series", "_wall")
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from leadsman._version import __version__
-from leadsman.introspection.situation import Retained as Retained
+from leadsman.introspection.situation import RetainedDocuments as Retained
 from leadsman.introspection.situation import Situation, span, value, when
 from leadsman.introspection.values import describe
 from leadsman.monitoring.health import GOODBYE
@@ -17,7 +17,8 @@ from leadsman.mqtt.answers import Json
 from leadsman.text import clean, counted, nearest
 
 if TYPE_CHECKING:
-    from leadsman.introspection.document import Commands, Compared, Introspection, Link, Verdict
+    from leadsman.introspection.document import ComparedField, Introspection, Link, Verdict
+    from leadsman.runtime.document import Commands
 
 _SHORT = 9
 """Characters from which on a number is shown with six digits."""
@@ -107,12 +108,12 @@ def _said_offline(s: Situation) -> "Verdict | None":
         mqtt = s.document.get("mqtt")
         evidence = [f"the broker retains offline at {s.prefix}/status, of the session {value(status.get('session'))}"]
         evidence += [f"the session of the app that answers is {mqtt['session']}"] if mqtt is not None else []
-        summary = "its app answers, and the broker says that it is offline"
+        summary = "its app answers, but the broker retains offline as its status"
         advice = f"wait for the next heartbeat; if it comes back, stop the other app with the prefix {s.prefix}"
         return s.verdict("availability", summary, [*evidence, *s.last_reading()], advice)
     if retained.availability == "offline" and s.state["status"] in ("ok", "starting"):
         evidence = [f"the broker retains offline at {s.below}availability", *s.last_reading()]
-        summary = "it works, and the broker says that it is offline"
+        summary = "it works, but the broker retains offline as its availability"
         advice = f"check the access list of the broker for {s.below}availability"
         return s.verdict("availability", summary, evidence, advice)
     return None
@@ -184,7 +185,7 @@ def _history(s: Situation) -> list[str]:
     return [f"every reading goes to {s.prefix}/{s.name}/history too, which retains nothing"]
 
 
-def _comparison(name: str, both: "Compared", terms: Mapping[str, Json]) -> str:
+def _comparison(name: str, both: "ComparedField", terms: Mapping[str, Json]) -> str:
     published, read = both["published"], both["read"]
     numbers = [each for each in (published, read) if isinstance(each, int | float) and not isinstance(each, bool)]
     if len(numbers) < 2:
@@ -336,7 +337,7 @@ def _isolated(s: Situation) -> "Verdict | None":
         return None
     opened = s.state["opened_at"]
     evidence = [f"its circuit is isolated since {s.at(opened)}", *s.failure()]
-    advice = f"when the work at it is done: {s.command('circuit')} --action close"
+    advice = f"when the work at the device is done: {s.command('circuit')} --action close"
     summary = "a person isolated its circuit, so it is not polled"
     return s.verdict("isolation", summary, evidence, advice, opened, "intended")
 
@@ -413,8 +414,8 @@ def _unread(s: Situation) -> "Verdict | None":
         return _waits(s, "call", "its first poll has not ended yet", evidence, "wait: a call that hangs is ended")
     if (finder := reader.get("found_by")) is not None:
         evidence = [f"it was found at run time by {finder}", *s.silence()]
-        advice = f"ask the same about {finder}: it hands the readings over"
-        return _waits(s, "call", f"{finder} has handed over no reading yet", evidence, advice)
+        advice = f"ask the same about {finder}: it gives the readings of this device"
+        return _waits(s, "call", f"{finder} has given no reading of it yet", evidence, advice)
     if reader["kind"] == "source":
         evidence = [f"its source was started {counted(state.get('restarts', 0) + 1, 'time')}", *s.silence()]
         evidence += s.subscriptions()
@@ -484,7 +485,7 @@ def _nothing_returned(s: Situation) -> "Verdict | None":
     sent_at = f"published last: {s.at(published['published_at'])}" if sent else "no reading of it was published"
     evidence = [f"its last poll succeeded {s.at(last)}", sent_at]
     summary = "its handler returns None, so there is nothing to publish"
-    advice = "return the reading from the handler, if there should be one"
+    advice = "if there should be a reading, return it from the handler"
     return s.verdict("result", summary, evidence, advice, last, "intended")
 
 
@@ -508,7 +509,7 @@ def _mend(s: Situation, error: str | None) -> str:
         known = advice.get(kinds.pop() if len(kinds) == 1 else "", advice[""])
     traceback = f"{s.command('trace')} --json"
     if known is None and (place := _PLACE.search(text)) is not None:
-        return f"correct the code at {place[1]}, and restart the app; the traceback: {traceback}"
+        return f"correct the code at {place[1]}, and restart the app; see the traceback: {traceback}"
     return known or f"look at each failed call, with its traceback: {traceback}"
 
 
@@ -520,7 +521,7 @@ def _by_subscriptions(s: Situation) -> tuple[str, str] | None:
             return f"nothing was received at {name}", f"check the topic {name}, and that its sender runs"
         if error := each.get("last_error"):
             summary = f"the last message at {name} failed: {clean(error)}"
-            return summary, f"compare what is sent to {name} with what its handler takes"
+            return summary, f"compare the messages at {name} with the type that its handler takes"
     return None
 
 
@@ -669,7 +670,7 @@ def _of_status(asked: Situation, status: Mapping[str, Json], lines: list[str]) -
         advice = "look at its log and start it again: its process hangs, or its host is gone"
         return asked.verdict("app", f"its app has sent no heartbeat for {span(age)}", lines, advice, at)
     advice = f"allow {asked.prefix}/introspect and {asked.prefix}/introspect/response in the broker's access list"
-    return asked.verdict("app", "its app says that it is online, and does not answer", lines, advice, at)
+    return asked.verdict("app", "its app is online, but does not answer", lines, advice, at)
 
 
 def _last_known(asked: Situation, status: Mapping[str, Json]) -> list[str]:

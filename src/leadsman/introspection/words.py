@@ -5,21 +5,19 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from leadsman.introspection.registrations import labels_of
+from leadsman.loop.durations import spoken
 from leadsman.mqtt.message import Delivery
-from leadsman.publish import AllOf, AnyOf, Every, OnChange, PublishRule
+from leadsman.readings.publish import AllOf, AnyOf, Every, OnChange, PublishRule
 from leadsman.registration.command import Command
 from leadsman.registration.injection import name_of
 from leadsman.registration.source import Source
 from leadsman.registration.telemetry import Telemetry
-from leadsman.resilience.algebra import Budget, CountBox, FilteredOn, Policy, TimeBox
-from leadsman.resilience.backoff import BackoffStrategy
+from leadsman.resilience.algebra import CountBox
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.failure import qualified
-from leadsman.resilience.policy import Waits
-from leadsman.resilience.predicate import IsA
-from leadsman.resilience.words import listed, policy_in_words, waits_in_words
-from leadsman.text import clean, counted
-from leadsman.timing.durations import spoken
+from leadsman.resilience.notation import policy_in_words, waits_in_words
+from leadsman.resilience.policy import Until, Waits, options_of
+from leadsman.text import clean, counted, listed
 
 if TYPE_CHECKING:
     from leadsman.registration.finds import Finds
@@ -64,7 +62,7 @@ def _telemetry(each: Telemetry) -> Iterator[str]:
 
 def _source(each: Source) -> Iterator[str]:
     if each.found_by is not None:
-        yield f"It was found at run time by {each.found_by}, which hands its readings over."
+        yield f"It was found at run time by {each.found_by}, which gives its readings."
     else:
         yield "It pushes its readings."
     if names := labels_of(each.needs):
@@ -86,7 +84,7 @@ def _finding(finds: "Finds | None") -> Iterator[str]:
     if finds is not None:
         yield f"It may find up to {counted(finds.most, 'device')} while the app runs."
         if finds.forget_after is not None:
-            yield f"One that gives no reading for {spoken(finds.forget_after)} is forgotten."
+            yield f"A found device that gives no reading for {spoken(finds.forget_after)} is forgotten."
 
 
 def _command(each: Command) -> Iterator[str]:
@@ -95,51 +93,33 @@ def _command(each: Command) -> Iterator[str]:
         yield f"A command may take {spoken(each.timeout)}."
     if each.group is not None:
         yield f"It shares the bus {each.group}: one call at a time."
-    then = "the oldest is dropped" if each.drop_oldest else "further ones are refused"
-    yield f"At most {each.queue} may wait; then {then}."
+    then = "the oldest is dropped" if each.drop_oldest else "a further one is refused"
+    yield f"At most {counted(each.queue, 'command')} may wait; then {then}."
 
 
 def _retries(each: Telemetry) -> Iterator[str]:
     if each.policy_name is not None:
         yield f"Its policy is {each.policy_name}."
-    policy, count = each.guards.policy, None
-    if isinstance(policy, CountBox) and policy.scope == "cycle":
-        count, policy = policy.limit, policy.inner
-    parts = _options(policy)
-    if count == 0:
+    policy = each.guards.policy
+    if isinstance(policy, CountBox) and policy.scope == "cycle" and policy.limit == 0:
         yield "A call that fails is not repeated."
         return
-    if parts is None:
-        yield f"A call that fails is repeated: {policy_in_words(each.guards.policy)}."
+    options = options_of(policy)
+    if options is None:
+        yield f"A call that fails is repeated: {policy_in_words(policy)}."
     else:
-        kinds, within, budget, strategy = parts
+        count = None if isinstance(options.retries, Until) else options.retries
         often = "until the next poll" if count is None else "once" if count == 1 else f"up to {count} times"
-        yield f"A call that fails is repeated {often}, {waits_in_words(strategy, count)}."
-        yield f"Only these errors are repeated: {listed(kinds)}."
-        if within is not None:
-            yield f"No call is repeated later than {spoken(within)} after the first failure of an outage."
-        if budget is not None:
-            yield f"All waits of an outage take at most {spoken(budget)}."
+        yield f"A call that fails is repeated {often}, {waits_in_words(options.backoff, count)}."
+        yield f"Only these errors are repeated: {listed([kind.__name__ for kind in options.kinds])}."
+        if math.isfinite(options.within):
+            yield f"No call is repeated later than {spoken(options.within)} after the first failure of an outage."
+        if math.isfinite(options.budget):
+            yield f"All waits of an outage take at most {spoken(options.budget)}."
     if each.overrun:
         yield "A repeated call that comes late delays the next poll."
     else:
         yield "A repeated call that would come after the next poll is left out."
-
-
-def _options(policy: Policy) -> tuple[list[str], float | None, float | None, BackoffStrategy] | None:
-    """The kinds of errors, `within`, `budget` and the strategy of a policy that the options of a decorator express;
-    None if they cannot."""
-    if not isinstance(policy, FilteredOn) or not isinstance(policy.condition, IsA):
-        return None
-    kinds, policy = [kind.__name__ for kind in policy.condition.kinds], policy.inner
-    within = budget = None
-    if isinstance(policy, TimeBox) and policy.scope == "outage":
-        within, policy = policy.limit, policy.inner
-    if isinstance(policy, Budget) and policy.scope == "outage":
-        budget, policy = policy.limit, policy.inner
-    if not isinstance(policy, Waits) or policy.scope != "outage":
-        return None
-    return kinds, within, budget, policy.strategy
 
 
 def _circuit(breaker: CircuitBreaker | None) -> Iterator[str]:

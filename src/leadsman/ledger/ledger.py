@@ -27,7 +27,7 @@ gaps of their own. Gaps of nothing but missed polls that have the same cause, an
 are one gap: an app that is late at every other poll of a device with a short interval has one gap, which counts all
 slots, and not as many as push the other gaps out.
 
-Pure. All times are seconds of `leadsman.timing.clock.Clock.uptime`, which is never set, unless it says otherwise.
+Pure. All times are seconds of `leadsman.loop.clock.Clock.uptime`, which is never set, unless it says otherwise.
 """
 
 import json

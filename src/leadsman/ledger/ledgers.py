@@ -36,13 +36,13 @@ from leadsman.ledger.ledger import (
     availability,
     total,
 )
-from leadsman.ledger.saved import LOST, Now, Row, restore, rows
+from leadsman.ledger.saved import LOST, LedgerRow, Now, restore, rows
+from leadsman.loop.clock import Clock, rfc3339
+from leadsman.loop.schedule import Cron, slots_between
 from leadsman.monitoring.health import GOODBYE
 from leadsman.mqtt.answers import Json
 from leadsman.mqtt.topics import Topics
 from leadsman.text import clean, describe
-from leadsman.timing.clock import Clock, rfc3339
-from leadsman.timing.schedule import Cron, slots_between
 
 FINAL = tuple(word for word in DISPOSITIONS if word != BUFFERED)
 """The dispositions that do not change any more: a reading that waits gets another one."""
@@ -60,7 +60,7 @@ class Schedule(NamedTuple):
         return self.interval is not None or self.cron is not None
 
     def slots(self, origin: float, since: float, until: float) -> int:
-        """The slots after `since`, up to and including `until`; see `leadsman.timing.schedule.slots_between`."""
+        """The slots after `since`, up to and including `until`; see `leadsman.loop.schedule.slots_between`."""
         return slots_between(self.cron, self.interval or 0.0, origin, since, until) if self.has_slots else 0
 
 
@@ -76,7 +76,7 @@ class _Silence:
         """When the last reading was taken, monotonic seconds; infinity before the first."""
 
 
-class Entry(NamedTuple):
+class LedgerEntry(NamedTuple):
     """The ledger of a device or a side job."""
 
     ledger: Ledger
@@ -99,9 +99,9 @@ class Ledgers:
         """Called when a gap ends."""
         self._topics = topics
         self._clock = clock
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, LedgerEntry] = {}
         self._schedules: dict[Schedule, Schedule] = {}  # one object for all devices with the same schedule
-        self._quiet: dict[str, Entry] = {}  # those of which the next reading may end a gap
+        self._quiet: dict[str, LedgerEntry] = {}  # those of which the next reading may end a gap
         self._disabled: dict[str, Now] = {}
         self._first = self.now()
         self._on_news = self._notice  # one bound method for all devices
@@ -122,7 +122,7 @@ class Ledgers:
         """
         ledger = Ledger(self._clock.uptime(), poll, self._on_news)
         schedule = self._schedules.setdefault(schedule, schedule)
-        entry = self._entries[name] = Entry(ledger, schedule, job, _Silence(silence) if poll is None else None)
+        entry = self._entries[name] = LedgerEntry(ledger, schedule, job, _Silence(silence) if poll is None else None)
         if entry.silence is not None:
             self._quiet[name] = entry
         return ledger
@@ -144,7 +144,7 @@ class Ledgers:
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
 
-    def __getitem__(self, name: str) -> Entry:
+    def __getitem__(self, name: str) -> LedgerEntry:
         """The ledger of a device, with the slots until now of one that is not enabled.
 
         Raises:
@@ -236,7 +236,7 @@ class Ledgers:
         if entry is not None and event.topic.endswith(("/state", "/history")):
             entry.ledger.explain(event.reason)
 
-    def _quiet_entry(self, name: str) -> Entry | None:
+    def _quiet_entry(self, name: str) -> LedgerEntry | None:
         """What is kept of a device that gave no reading; None if it has no ledger."""
         entry = self._entries.get(name)
         if entry is not None:
@@ -245,7 +245,7 @@ class Ledgers:
 
     # What is read and saved
 
-    def restore(self, name: str, found: Iterable[Row], *, durable: bool) -> list[Row]:
+    def restore(self, name: str, found: Iterable[LedgerRow], *, durable: bool) -> list[LedgerRow]:
         """Continue the ledger of an earlier run. Returns the rows that must be written.
 
         Args:
@@ -261,7 +261,7 @@ class Ledgers:
             return []
         return restore(entry.ledger, found, self.now(), entry.schedule.slots, durable=durable)
 
-    def rows(self, name: str, *, stopped: bool) -> Iterable[Row]:
+    def rows(self, name: str, *, stopped: bool) -> Iterable[LedgerRow]:
         """What the state file keeps of a device: what has changed since its period began. Nothing of one that is not
         enabled.
 

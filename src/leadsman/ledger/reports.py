@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Iterator
 from leadsman.event_bus import EventBus
 from leadsman.events import LinkUp
 from leadsman.ledger.ledgers import Ledgers
-from leadsman.ledger.saved import HOUR, Row
+from leadsman.ledger.saved import HOUR, LedgerRow
+from leadsman.loop.slices import Slices
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
 from leadsman.resilience.environment import Environment
-from leadsman.slices import Slices
 
 SAID = 24 * HOUR
 """Seconds of history in the message of a device. Introspection has all of it."""
@@ -46,7 +46,7 @@ class LedgerReports:
     def __init__(self, topics: Topics, link: Link, environment: Environment, slices: Slices) -> None:
         self.ledgers = Ledgers(topics, environment.clock)
         """The ledgers."""
-        self.save: Callable[[str, Iterable[Row]], None] | None = None
+        self.save: Callable[[str, Iterable[LedgerRow]], None] | None = None
         """Takes what has changed of a ledger, by the name of its device; None if no state is kept."""
         self.durable = False
         """Whether readings that wait as the app ends are on disk, and sent by its next life."""
@@ -80,7 +80,7 @@ class LedgerReports:
         self._arm()
         self._slices.begin("the ledger", self._round(self.ledgers, begin=True))
 
-    def restore(self, name: str, found: Iterable[Row]) -> None:
+    def restore(self, name: str, found: Iterable[LedgerRow]) -> None:
         """Continue the ledger of an earlier run.
 
         Raises:

@@ -32,10 +32,10 @@ LOST = "the app ended before the broker had them"
 
 CountSlots = Callable[[float, float, float], int]
 """Takes a slot of an interval, and returns the slots after a second time, up to a third: see
-`leadsman.timing.schedule.slots_between`."""
+`leadsman.loop.schedule.slots_between`."""
 
 
-class Row(NamedTuple):
+class LedgerRow(NamedTuple):
     """A row of the file."""
 
     key: int
@@ -55,7 +55,7 @@ class Now(NamedTuple):
         return self.wall - self.uptime
 
 
-def rows(ledger: Ledger, now: Now, first_offset: float, *, stopped: bool) -> Iterator[Row]:
+def rows(ledger: Ledger, now: Now, first_offset: float, *, stopped: bool) -> Iterator[LedgerRow]:
     """What has changed since the current period began.
 
     Args:
@@ -65,12 +65,14 @@ def rows(ledger: Ledger, now: Now, first_offset: float, *, stopped: bool) -> Ite
         stopped: whether the app stops now.
     """
     gaps = [[gap.since + now.offset, _shifted(gap.until, now.offset), gap.cause, gap.slots] for gap in ledger.gaps()]
-    yield Row(HEAD, {"at": now.wall, "stopped": stopped, "gaps": gaps})
+    yield LedgerRow(HEAD, {"at": now.wall, "stopped": stopped, "gaps": gaps})
     for counts in ledger.open_periods():
         yield _row(counts, now.offset, round(counts.start + first_offset))
 
 
-def restore(ledger: Ledger, found: Iterable[Row], now: Now, count: CountSlots, *, durable: bool = False) -> list[Row]:
+def restore(
+    ledger: Ledger, found: Iterable[LedgerRow], now: Now, count: CountSlots, *, durable: bool = False
+) -> list[LedgerRow]:
     """Continue an earlier ledger. The slots since it was written are missed.
 
     Args:
@@ -96,7 +98,7 @@ def restore(ledger: Ledger, found: Iterable[Row], now: Now, count: CountSlots, *
     for gap in gaps:
         if gap.until is None or gap.until + now.offset >= earliest:
             ledger.remember_gap(gap)
-    changed: list[Row] = []
+    changed: list[LedgerRow] = []
     for key, each in counts.items():
         ended = _ended(each, REPLAYED if durable else DROPPED)
         ledger.remember(ended)
@@ -127,8 +129,8 @@ def _absent(ledger: Ledger, since: float, now: Now, count: CountSlots, cause: st
     return found
 
 
-def _row(counts: Counts, offset: float, key: int) -> Row:
-    return Row(key, {"start": counts.start + offset, "slots": counts.slots, "by": dict(counts.by)})
+def _row(counts: Counts, offset: float, key: int) -> LedgerRow:
+    return LedgerRow(key, {"start": counts.start + offset, "slots": counts.slots, "by": dict(counts.by)})
 
 
 def _ended(counts: Counts, waited: str) -> Counts:

@@ -6,11 +6,11 @@ status says so, as the will does after a crash.
 
 from collections.abc import Iterator
 
+from leadsman.loop.slices import Slices
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics
-from leadsman.slices import Slices
 
 SLICE = 100
 """Devices that are announced in one slice."""

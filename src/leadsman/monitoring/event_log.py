@@ -35,12 +35,12 @@ from leadsman.events import (
     StateWritten,
     SubscriptionFailed,
 )
-from leadsman.log_lines import Lines, left_out_before, others
+from leadsman.loop.durations import human
+from leadsman.loop.timers import Timers
 from leadsman.monitoring.bugs import Tracebacks, is_bug, placed
 from leadsman.resilience.verdict import REASONS
 from leadsman.text import clean, counted, describe, log_fields
-from leadsman.timing.durations import human
-from leadsman.timing.timers import Timers
+from leadsman.text.log_lines import Lines, left_out_before, others
 
 logger = logging.getLogger("leadsman")
 
@@ -204,7 +204,7 @@ class Log:
                 self._shared(event)
             case SubscriptionFailed(reason=reason):
                 about = log_fields("subscription failed", reason=reason)
-                text = "%s; what is sent there does not arrive. Check the broker's access list, see leadsman acl."
+                text = "%s; messages to it do not arrive. Check the broker's access list, see leadsman acl."
                 logger.warning(text, reason, extra=about)
             case AdapterReopened(adapter=adapter, how=how):
                 logger.debug("%s was %s", adapter, how, extra=log_fields(f"adapter {how}", adapter=adapter))

@@ -20,7 +20,7 @@ is then reported beside it.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from leadsman.errors import LeadsmanError
 from leadsman.events import (
@@ -38,11 +38,21 @@ from leadsman.events import (
     ReadingTaken,
     failing_early,
 )
-from leadsman.monitoring.totals import Life, Totals
+from leadsman.monitoring.totals import EarlierLives, Totals
 from leadsman.text import describe
 
-HELD, ISOLATED, CIRCUIT_OPEN, DEFERRED = "held", "isolated", "circuit_open", "deferred"
-STALE, ERROR, STARTING, OK = "stale", "error", "starting", "ok"
+if TYPE_CHECKING:
+    from leadsman.monitoring.document import StatusWord
+    from leadsman.resilience.breaker import CircuitWord
+
+HELD: Final = "held"
+ISOLATED: Final = "isolated"
+CIRCUIT_OPEN: Final = "circuit_open"
+DEFERRED: Final = "deferred"
+STALE: Final = "stale"
+ERROR: Final = "error"
+STARTING: Final = "starting"
+OK: Final = "ok"
 OFFLINE = frozenset({HELD, ISOLATED, CIRCUIT_OPEN, STALE})
 """The availability topic of a device in one of these says ``offline``: no fresh reading is expected soon."""
 WELL = frozenset({OK, STARTING, DEFERRED, ISOLATED})
@@ -84,7 +94,7 @@ class Trouble(NamedTuple):
     """Why the device has said goodbye; None if it has not, or was read since."""
 
 
-class Counters(NamedTuple):
+class FailureCounts(NamedTuple):
     """What was counted since the start, besides successes. All entities that never failed share one value."""
 
     missed: int = 0
@@ -102,7 +112,7 @@ class Counters(NamedTuple):
     """Polls that ended with a pause that the device asked for."""
 
 
-NO_TROUBLE, NO_COUNTERS = Trouble(), Counters()
+NO_TROUBLE, NO_COUNTERS = Trouble(), FailureCounts()
 
 
 class Health:
@@ -150,11 +160,11 @@ class Health:
         self.successes = 0
         """Polls that succeeded since the start."""
         self.trouble = NO_TROUBLE
-        self.circuit = "closed"
+        self.circuit: CircuitWord = "closed"
         self.held = False
         """Whether the handler is held: not polled until it is released."""
         self.counters = NO_COUNTERS
-        self.life: Life | None = None
+        self.life: EarlierLives | None = None
         """What was counted before this start; None where the state is not kept."""
 
     @property
@@ -210,7 +220,7 @@ def fold(health: Health, event: Event) -> None:
         case DeviceHeld():
             health.held = True
         case CircuitMoved():
-            health.circuit = event.state
+            health.circuit = cast("CircuitWord", event.state)  # the events know no circuit
             if event.state == "open":
                 health.counters = health.counters._replace(opens=health.counters.opens + 1)
         case PollMissed():
@@ -291,7 +301,7 @@ def is_deferred(health: Health, now: float) -> bool:
     return health.trouble.deferred_until is not None and now <= health.trouble.deferred_until + health.stale_after
 
 
-def status(health: Health, now: float) -> str:
+def status(health: Health, now: float) -> "StatusWord":
     """The status of an entity at `now`."""
     if health.held:
         return HELD
@@ -358,6 +368,6 @@ class HealthRecords:
         for field, value in known.items():
             setattr(self.entities[entity], field, value)
 
-    def status(self, entity: str, now: float) -> str:
+    def status(self, entity: str, now: float) -> "StatusWord":
         """The status of an entity."""
         return status(self.entities[entity], now)

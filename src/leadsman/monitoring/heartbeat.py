@@ -9,19 +9,34 @@ import asyncio
 import itertools
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Literal, cast
 
 from leadsman.events import CircuitMoved, Event, LinkUp, MessageDropped, PrefixShared, StateFailed, StateWritten
+from leadsman.loop.clock import Clock, rfc3339
+from leadsman.loop.slices import Slices
 from leadsman.monitoring.availability import Availability
-from leadsman.monitoring.health import GOODBYE, NO_TROUBLE, OK, STARTING, Health, is_deferred, is_stale
-from leadsman.monitoring.statuses import Change, Statuses
+from leadsman.monitoring.condition import describe, time_of
+from leadsman.monitoring.health import NO_TROUBLE, OK, STARTING, Health
+from leadsman.monitoring.statuses import StatusChange, Statuses
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.outbox import Outbox
+from leadsman.mqtt.outbox import OnDisk, Outbox
 from leadsman.mqtt.topics import Topics, encode
 from leadsman.resilience.environment import Snapshot
-from leadsman.slices import Slices
-from leadsman.text import clean, describe
-from leadsman.timing.clock import Clock, rfc3339
+from leadsman.text import clean
+from leadsman.text import describe as describe_error
+
+if TYPE_CHECKING:
+    from leadsman.monitoring.document import (
+        Constants,
+        DroppedBy,
+        LinkState,
+        Status,
+        StatusDevice,
+        StatusMqtt,
+        StatusWord,
+        StoredReadings,
+    )
 
 MOST_OFTEN = 1.0
 """The shortest time between two heartbeats, in seconds."""
@@ -35,7 +50,7 @@ _ENTRY, _REPORT = 48, 512
 """Bytes that are expected of a device in a document, besides its name: if it is well, and if it is in trouble."""
 _SLICE = 200
 """Entities that are looked at in one turn of the loop, because time may have changed their status."""
-_PLAIN: Mapping[str, dict[str, object]] = {word: {"status": word} for word in (OK, STARTING)}
+_PLAIN: "Mapping[StatusWord, StatusDevice]" = {OK: {"status": OK}, STARTING: {"status": STARTING}}
 """The reports of devices of which there is nothing else to say."""
 
 
@@ -56,7 +71,7 @@ class Heartbeat:
     def __init__(
         self,
         topics: Topics,
-        constants: Mapping[str, object],
+        constants: "Constants",
         interval: float,
         statuses: Statuses,
         link: Link,
@@ -101,7 +116,7 @@ class Heartbeat:
     def _notice(self, event: Event) -> None:
         match event:
             case StateFailed(file=file, error=error):
-                self.state_files[clean(file)] = f"{type(error).__name__}: {describe(error)}"
+                self.state_files[clean(file)] = f"{type(error).__name__}: {describe_error(error)}"
                 self._changed.set()
             case PrefixShared():
                 self._changed.set()
@@ -159,92 +174,92 @@ class Heartbeat:
         """Begin to publish the availability of every device once more."""
         self._availability.announce()
 
-    def document(self, state: str, listed: int | None = None) -> dict[str, object]:
+    def document(self, state: Literal["online", "offline"], listed: int | None = None) -> "Status":
         """The heartbeat of this moment. With `listed`, it contains counts, and at most so many of the devices that are
         not ok."""
-        now = self._clock.monotonic()
-        self._statuses.refresh(now)
-        jobs = {"jobs": self._reports(self._statuses.jobs, now)} if self._statuses.jobs else {}
-        link, outbox = self._link, self._link.outbox
-        trouble = {"state_files": dict(self.state_files)} if self.state_files else {}
-        well = state == "online" and self._statuses.well and link.last_error is None
-        return {
+        now, statuses, link = self._clock.monotonic(), self._statuses, self._link
+        statuses.refresh(now)
+        well = state == "online" and statuses.well and link.last_error is None and not self.state_files
+        document: Status = {
             "state": state,
             "session": link.number,
-            "health": "ok" if well and not trouble else "degraded",
+            "health": "ok" if well else "degraded",
             "at": rfc3339(self._clock.wall()),
             "uptime_s": round(now - self._started, 1),
-            **self._constants,
-            "mqtt": {
-                "broker": str(link.broker),
-                "protocol": link.session.protocol,
-                "client": link.client,
-                "connects": link.connects,
-                "breaks": link.breaks,
-                "outbox_messages": outbox.messages,
-                "outbox_bytes": outbox.bytes,
-                **on_disk(outbox),
-                **oldest(outbox, self._clock),
-                "dropped": outbox.dropped,
-                "dropped_by": dropped_by(outbox),
-                "dropped_last_minute": sum(dropped for second, dropped in self._drops if second > now - RATE),
-                "limited_by": link.limited_by,
-                "last_error": link.last_error,
-            },
-            **trouble,
-            **({} if self.nodes is None else {"nodes": dict(self.nodes())}),
-            **self._devices(now, listed),
-            **jobs,
+            **self._constants,  # type: ignore[typeddict-item]  # mypy fears more keys
+            "mqtt": self._mqtt(now),
         }
-
-    def _devices(self, now: float, listed: int | None) -> dict[str, object]:
-        words, jobs = self._statuses.words, self._statuses.jobs
+        if self.state_files:
+            document["state_files"] = dict(self.state_files)
+        if self.nodes is not None:
+            document["nodes"] = dict(self.nodes())
+        words, jobs = statuses.words, statuses.jobs
         if listed is None:
-            return {"devices": self._reports((entity for entity in words if entity not in jobs), now)}
-        bad = (entity for entity in self._statuses.troubled if words[entity] not in _PLAIN and entity not in jobs)
-        counts = self._statuses.counts - Counter(words[job] for job in jobs)
-        return {"devices": self._reports(itertools.islice(bad, listed), now), "counts": counts}
+            document["devices"] = self._reports((entity for entity in words if entity not in jobs), now)
+        else:
+            bad = (entity for entity in statuses.troubled if words[entity] not in _PLAIN and entity not in jobs)
+            document["devices"] = self._reports(itertools.islice(bad, listed), now)
+            document["counts"] = statuses.counts - Counter(words[job] for job in jobs)
+        if jobs:
+            document["jobs"] = self._reports(jobs, now)
+        return document
 
-    def _reports(self, entities: Iterable[str], now: float) -> dict[str, dict[str, object]]:
+    def _mqtt(self, now: float) -> "StatusMqtt":
+        link, outbox = self._link, self._link.outbox
+        found: StatusMqtt = {
+            **link_state(link),  # type: ignore[typeddict-item]  # mypy fears more keys
+            "outbox_messages": outbox.messages,
+            "outbox_bytes": outbox.bytes,
+            "dropped": outbox.dropped,
+            "dropped_by": dropped_by(outbox),
+            "dropped_last_minute": sum(dropped for second, dropped in self._drops if second > now - RATE),
+        }
+        if outbox.on_disk is not None:
+            found["on_disk"] = stored(outbox.on_disk)
+        if (taken := outbox.oldest(self._clock.offset())) is not None:
+            found["oldest_s"] = max(0.0, round(self._clock.uptime() - taken, 1))
+        return found
+
+    def _reports(self, entities: Iterable[str], now: float) -> "dict[str, StatusDevice]":
         records, words = self._statuses.records, self._statuses.words
         return {entity: self._report(entity, records[entity], words[entity], now) for entity in entities}
 
-    def _report(self, entity: str, health: Health, status: str, now: float) -> dict[str, object]:
+    def _report(self, entity: str, health: Health, status: "StatusWord", now: float) -> "StatusDevice":
         if health.trouble is NO_TROUBLE and status in _PLAIN and not health.counters.missed:
             return _PLAIN[status]
-        report: dict[str, object] = {"status": status}
-        if status not in _PLAIN and is_stale(health, now):
-            report["stale"] = True
+        condition = describe(health, now, self._clock.wall())
+        report: StatusDevice = {"status": status}
         if health.counters.missed:
             report["missed_polls"] = health.counters.missed
-        wall = self._clock.wall() - now
-        if (poll := under_way(health, wall)) is not None:
-            report["poll_under_way"] = poll
-        until = health.trouble.deferred_until if is_deferred(health, now) else None
-        if until is not None:
-            report["deferred_until"] = rfc3339(wall + until)
-        if until is not None or health.trouble.left is not None:
-            report["deferred_reason"] = deferred_reason(health, until)
-        if status not in _PLAIN:
-            report |= self._trouble(entity, health, wall)
-        return report
-
-    def _trouble(self, entity: str, health: Health, wall: float) -> dict[str, object]:
+        if condition.poll_under_way is not None:
+            report["poll_under_way"] = condition.poll_under_way
+        if condition.deferred_until is not None:
+            report["deferred_until"] = condition.deferred_until
+        if condition.deferred_until is not None or condition.left:
+            report["deferred_reason"] = condition.deferred_reason
+        if status in _PLAIN:
+            return report
+        if condition.stale:
+            report["stale"] = True
         snapshot, next_poll = self._look(entity)
-        report = failure_of(health, snapshot, wall) | {
-            "circuit": health.circuit,
+        if snapshot.opened_at is not None:
+            report["opened_at"] = rfc3339(self._clock.wall() - now + snapshot.opened_at)
+            report["opens"] = snapshot.opens
+        return {
+            **report,
+            "consecutive_failures": condition.failures,
+            "attempts": snapshot.attempts,
+            "failing_since": condition.failing_since,
+            "last_error": condition.error,
+            "last_success_at": condition.last_success_at,
+            "circuit": condition.circuit,
             "retries": health.counters.retries,
             "polls": health.polls,
             "failed_polls": health.counters.failed_polls,
-            "next_poll_at": None if next_poll is None else rfc3339(next_poll),
+            "next_poll_at": time_of(next_poll),
         }
-        if snapshot.opened_at is None:
-            del report["opened_at"]
-        else:
-            report["opens"] = snapshot.opens
-        return report
 
-    def _notice_change(self, change: Change) -> None:
+    def _notice_change(self, change: StatusChange) -> None:
         self._changed.set()
         if change.online is not None:
             self._availability.say(change.entity)
@@ -254,7 +269,7 @@ class Heartbeat:
             return  # once there is a connection, the birth contains it all
         self._send(self._topics.status, self._payload("online"))
 
-    def _payload(self, state: str) -> bytes:
+    def _payload(self, state: Literal["online", "offline"]) -> bytes:
         statuses = self._statuses
         size = statuses.characters + _ENTRY * len(statuses.words) + _REPORT * len(statuses.troubled)
         listed = None if size <= LARGEST else LARGEST // _REPORT
@@ -268,66 +283,37 @@ class Heartbeat:
         self._link.put(Message(topic, payload, qos=1, retain=True, latest=True))
 
 
-def on_disk(outbox: Outbox) -> dict[str, object]:
-    """What the heartbeat says of readings on disk."""
-    found = outbox.on_disk
-    return {} if found is None else {"on_disk": found._asdict()}
+def link_state(link: Link) -> "LinkState":
+    """What each report about the connection to the broker has."""
+    return {
+        "broker": str(link.broker),
+        "protocol": link.session.protocol,
+        "client": link.client,
+        "connects": link.connects,
+        "breaks": link.breaks,
+        "limited_by": link.limited_by,
+        "last_error": link.last_error,
+    }
 
 
-def oldest(outbox: Outbox, clock: Clock) -> dict[str, object]:
-    """What the heartbeat says of the oldest reading that waits."""
-    taken = outbox.oldest(clock.offset())
-    return {} if taken is None else {"oldest_s": max(0.0, round(clock.uptime() - taken, 1))}
+def stored(found: OnDisk) -> "StoredReadings":
+    """The readings on disk."""
+    return {
+        "store": found.store,
+        "readings": found.readings,
+        "only": found.only,
+        "replayed": found.replayed,
+        "dead": found.dead,
+        "room": found.room,
+    }
 
 
-def dropped_by(outbox: Outbox) -> dict[str, int]:
+def dropped_by(outbox: Outbox) -> "DroppedBy":
     """The messages that were dropped since the start, by cause."""
-    return {cause: messages for cause, messages in outbox.drops.items() if messages}
+    return cast("DroppedBy", {cause: messages for cause, messages in outbox.drops.items() if messages})
 
 
 def will(version: str, session: int, *, dry_run: bool) -> bytes:
     """The document that the broker publishes when the connection breaks."""
     document = {"state": "offline", "session": session, "health": "degraded", "version": version}
     return encode(document | ({"dry_run": True} if dry_run else {}))
-
-
-def failure_of(health: Health, snapshot: Snapshot, wall: float) -> dict[str, object]:
-    """What the heartbeat and introspection both report of a failing device; `wall` is epoch minus monotonic seconds."""
-    opened, since = snapshot.opened_at, health.failing_since
-    return {
-        "consecutive_failures": health.trouble.failures,
-        "attempts": snapshot.attempts,
-        "opened_at": None if opened is None else rfc3339(wall + opened),
-        "failing_since": None if since is None else rfc3339(since),
-        "last_error": None
-        if health.trouble.error_type is None
-        else f"{health.trouble.error_type}: {health.trouble.error_message}",
-        "last_success_at": None if health.success_wall is None else rfc3339(health.success_wall),
-    }
-
-
-def deferred_until(health: Health, snapshot: Snapshot, now: float) -> float | None:
-    """The end of the pause that a device asked for, monotonic seconds; None if there is none. The poll at its end may
-    be under way, or late, so it may have passed."""
-    if snapshot.deferred_until is None and is_deferred(health, now):
-        return health.trouble.deferred_until
-    return snapshot.deferred_until
-
-
-def deferred_reason(health: Health, until: float | None) -> str | None:
-    """Why a device is deferred: the reason of its goodbye comes before that of its pause, which ends at `until`."""
-    if health.trouble.left is not None:
-        return f"{GOODBYE}: {health.trouble.left}"
-    return None if until is None else health.trouble.deferred_reason
-
-
-def under_way(health: Health, wall: float) -> dict[str, object] | None:
-    """The report of a poll that retries after failed calls; `wall` is epoch minus monotonic seconds."""
-    poll = health.trouble.trying
-    if poll is None or poll.next_at is None:
-        return None
-    return {
-        "failed_calls": poll.calls,
-        "last_error": f"{poll.error_type}: {poll.error_message}",
-        "next_call_at": rfc3339(wall + poll.next_at),
-    }

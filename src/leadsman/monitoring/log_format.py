@@ -14,8 +14,8 @@ from types import FunctionType
 from typing import TYPE_CHECKING, TextIO
 
 from leadsman.errors import InvalidValue
+from leadsman.loop.clock import rfc3339
 from leadsman.text import clean, suggestion, without_secret_lines
-from leadsman.timing.clock import rfc3339
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
@@ -32,7 +32,7 @@ _PRIORITIES = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}
 """Of sd-daemon(3), which are those of syslog."""
 
 
-class Text(logging.Formatter):
+class TextFormatter(logging.Formatter):
     """One line for each record, with its time. The level is coloured on a terminal."""
 
     def __init__(self, *, colour: bool) -> None:
@@ -155,7 +155,7 @@ def abandon_unwritable_streams() -> None:
 def _formatter(kind: str | None, stream: TextIO, environment: Mapping[str, str]) -> logging.Formatter:
     match kind or _format_for(stream, environment):
         case "text":
-            return Text(colour=wants_colour(stream, environment))
+            return TextFormatter(colour=wants_colour(stream, environment))
         case "json":
             return Json()
         case "journal":

@@ -9,7 +9,8 @@ from leadsman.events import (
     ReadingTaken,
     StateFailed,
 )
-from leadsman.log_lines import Lines, left_out_before
+from leadsman.loop.clock import rfc3339
+from leadsman.loop.durations import human
 from leadsman.monitoring import flakiness
 from leadsman.monitoring import outage as outages
 from leadsman.monitoring.bugs import is_bug
@@ -20,8 +21,7 @@ from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
 from leadsman.resilience.verdict import REASONS
 from leadsman.text import clean, counted, describe, log_fields
-from leadsman.timing.clock import rfc3339
-from leadsman.timing.durations import human
+from leadsman.text.log_lines import Lines, left_out_before
 
 MOST_FIRST = 20
 """First readings that are logged, each with a line; a person who sets up thousands of devices reads no more."""

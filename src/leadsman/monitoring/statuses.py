@@ -14,7 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.monitoring.health import (
     NO_TROUBLE,
@@ -30,11 +30,14 @@ from leadsman.monitoring.health import (
     status,
 )
 
+if TYPE_CHECKING:
+    from leadsman.monitoring.document import StatusWord
+
 SLOT = 0.5
 """Seconds; the length of a slot, and the longest delay until a change by time is noticed if nobody asks."""
 
 
-class Change(NamedTuple):
+class StatusChange(NamedTuple):
     """The status of `entity` changed; it is `online` or not from now on, or None if that stayed."""
 
     entity: str
@@ -54,7 +57,7 @@ class Statuses:
         self.records = records.entities
         """The health record of each entity."""
         self.jobs = jobs
-        self.words: dict[str, str] = {}
+        self.words: dict[str, StatusWord] = {}
         """The status of each entity."""
         self.offline: set[str] = set()
         """The entities without a fresh reading, of which none is expected soon."""
@@ -64,7 +67,7 @@ class Statuses:
         """The number of entities of each status."""
         self.characters = 0
         """How long the names of all entities are together."""
-        self.on_change: Callable[[Change], None] = _ignore
+        self.on_change: Callable[[StatusChange], None] = _ignore
         """Called with each change that `refresh` finds."""
         self._slots: dict[int, dict[str, None]] = {}
         for entity in records.entities:
@@ -121,7 +124,7 @@ class Statuses:
         """When `advance` has something to do, monotonic seconds; infinity if time changes nothing."""
         return self._due[0] * SLOT if self._due else math.inf
 
-    def look(self, entity: str, now: float) -> Change | None:
+    def look(self, entity: str, now: float) -> StatusChange | None:
         """Look at one entity, after an event about it. Returns what changed. One that is about to be added is left
         alone: a device that comes from another node goes on with its circuit before its status begins."""
         before = self.words.get(entity)
@@ -135,7 +138,7 @@ class Statuses:
             return None
         return self._changed(entity, before, word, online=not is_offline(word, health, now))
 
-    def advance(self, now: float, most: int) -> list[Change]:
+    def advance(self, now: float, most: int) -> list[StatusChange]:
         """Look at the entities whose status may have changed by time alone, at `most` so many. There are more while
         `next_at` is not after `now`. Returns what changed."""
         changes = []
@@ -156,7 +159,7 @@ class Statuses:
     def refresh(self, now: float) -> None:
         """Make all statuses those of `now`. Besides what is due, this looks at the entities of the slot in which `now`
         lies."""
-        found: list[Change | None] = [*self.advance(now, len(self.words))]
+        found: list[StatusChange | None] = [*self.advance(now, len(self.words))]
         waiting = self._slots.get(_slot_of(now))
         for entity in self._taken(waiting, len(waiting)) if waiting else ():
             found.append(self.look(entity, now))
@@ -167,7 +170,7 @@ class Statuses:
             if change is not None:
                 self.on_change(change)
 
-    def _changed(self, entity: str, before: str, word: str, *, online: bool) -> Change | None:
+    def _changed(self, entity: str, before: "StatusWord", word: "StatusWord", *, online: bool) -> StatusChange | None:
         was_online = entity not in self.offline
         if word == before and online == was_online:
             return None
@@ -176,9 +179,9 @@ class Statuses:
             self.counts[before] -= 1
             self.counts[word] += 1
         if online == was_online:
-            return Change(entity, None)
+            return StatusChange(entity, None)
         (self.offline.discard if online else self.offline.add)(entity)
-        return Change(entity, online)
+        return StatusChange(entity, online)
 
     def _mark(self, entity: str) -> None:
         if entity in self.troubled:
@@ -213,5 +216,5 @@ def _slot_of(at: float) -> int:
     return math.floor(at / SLOT) + 1
 
 
-def _ignore(change: Change) -> None:
+def _ignore(change: StatusChange) -> None:
     """Nobody wants to know."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 VERSION = 1
-"""The version of what `Life.to_json` writes. One that means something else gets another number."""
+"""The version of what `EarlierLives.to_json` writes. One that means something else gets another number."""
 MOST = 2**53
 """A counter in the file that is larger is damage: JSON carries integers exactly up to here (RFC 8259 §6)."""
 
@@ -40,7 +40,7 @@ class Totals(NamedTuple):
         return Totals(*(one + another for one, another in zip(self, other, strict=True)))
 
 
-class Life(NamedTuple):
+class EarlierLives(NamedTuple):
     """The counters of the lives of the app before this one."""
 
     since: float
@@ -52,8 +52,8 @@ class Life(NamedTuple):
         return {"version": VERSION, "since": self.since, **self.before.plus(now)._asdict()}
 
 
-def life_of(document: Json) -> Life:
-    """Read what `Life.to_json` has written.
+def life_of(document: Json) -> EarlierLives:
+    """Read what `EarlierLives.to_json` has written.
 
     Raises:
         LookupError, TypeError, ValueError: it is damaged, or a newer version wrote it.
@@ -62,7 +62,7 @@ def life_of(document: Json) -> Life:
         raise TypeError("the counters are not an object")
     if document["version"] != VERSION:
         raise ValueError(f"the counters have the version {document['version']!r}, and this leadsman reads {VERSION}")
-    return Life(_number(document, "since"), Totals(*(_number(document, each) for each in Totals._fields)))
+    return EarlierLives(_number(document, "since"), Totals(*(_number(document, each) for each in Totals._fields)))
 
 
 def _number(document: Mapping[str, Json], name: str) -> Any:

@@ -28,10 +28,10 @@ from leadsman.events import (
     PollFailed,
     ReadingTaken,
 )
+from leadsman.loop.clock import rfc3339
 from leadsman.monitoring.bugs import is_bug
 from leadsman.resilience.failure import RetryRequested
 from leadsman.text import clean, describe
-from leadsman.timing.clock import rfc3339
 
 ROWS = 256
 """Rows of one device in memory."""

@@ -16,13 +16,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from leadsman import own_file
 from leadsman.events import Event, LinkDown, LinkUp
+from leadsman.loop.timers import Timers
 from leadsman.monitoring.health import OK, STARTING
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.link import Link
+from leadsman.storage import own_file
 from leadsman.text import counted, describe, log_fields
-from leadsman.timing.timers import Timers
 
 HEALTH_FILE = "LEADSMAN_HEALTH_FILE"
 PERIOD = 10.0

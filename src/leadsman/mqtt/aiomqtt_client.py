@@ -36,7 +36,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from leadsman.errors import BrokerError, ConnackMissing, NotListening
-from leadsman.log_lines import left_out_before, others
+from leadsman.loop.clock import Clock, rfc3339
 from leadsman.mqtt import diagnosis, transport
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import (
@@ -55,7 +55,7 @@ from leadsman.mqtt.connection_state import V5
 from leadsman.mqtt.diagnosis import V311_REFUSALS
 from leadsman.mqtt.message import Message
 from leadsman.text import log_fields
-from leadsman.timing.clock import Clock, rfc3339
+from leadsman.text.log_lines import left_out_before, others
 
 # Reads the frames of a WebSocket (RFC 6455), as a broker sends them: the bytes of binary messages come out as they
 # come in, whatever length a frame claims, so nothing waits but the head of one.

@@ -13,12 +13,12 @@ from enum import Enum
 from typing import Any
 
 from leadsman.errors import LeadsmanError, PayloadError, RequestRefused
-from leadsman.log_lines import Lines, left_out_before
+from leadsman.loop.clock import rfc3339
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
 from leadsman.text import clean, describe, explained, log_fields
-from leadsman.timing.clock import rfc3339
+from leadsman.text.log_lines import Lines, left_out_before
 
 Json = Any
 """A value of decoded JSON."""

@@ -6,9 +6,9 @@ from typing import Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, raise_together
-from leadsman.given_file import read_given
-from leadsman.redaction import Secret, SecretValue, revealed, secret_or_none
+from leadsman.storage.given_file import read_given
 from leadsman.text import split_urls
+from leadsman.text.redaction import Secret, SecretValue, revealed, secret_or_none
 from leadsman.value import Value
 
 _UNIX = "mqtt+unix"

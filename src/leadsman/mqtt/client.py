@@ -12,13 +12,13 @@ import sys
 from types import ModuleType
 
 from leadsman.errors import ConnectionRefused
+from leadsman.loop.clock import Clock
 from leadsman.mqtt import transport
 from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.connection import Connect, Connection, ConnectionListener, Connector
+from leadsman.mqtt.connection import Connect, Connection, ConnectionListener, Connector, WrappedConnection
 from leadsman.mqtt.connection_state import V5
 from leadsman.mqtt.diagnosis import QOS_NOT_SUPPORTED, RETAIN_NOT_SUPPORTED
 from leadsman.mqtt.message import Message
-from leadsman.timing.clock import Clock
 
 _AIOMQTT, _CODEC = "leadsman.mqtt.aiomqtt_client", "leadsman.mqtt.codec_client"
 _imported: set[str] = set()
@@ -89,23 +89,6 @@ def unretained(connect: Connector) -> Connector:
     return connected
 
 
-class _Unretained:
-    def __init__(self, connection: Connection) -> None:
-        self.connack = connection.connack
-        self.client = connection.client
-        self.subscribe = connection.subscribe
-        self.close = connection.close
-        self.abort = connection.abort
-        self.reset = connection.reset
-        self._connection = connection
-
-    @property
-    def urgent(self) -> bool:
-        return self._connection.urgent
-
-    @urgent.setter
-    def urgent(self, urgent: bool) -> None:
-        self._connection.urgent = urgent
-
+class _Unretained(WrappedConnection):
     def publish(self, message: Message) -> int:
-        return self._connection.publish(message._replace(retain=False))
+        return super().publish(message._replace(retain=False))

@@ -19,12 +19,12 @@ from mqtt5 import (
     SubAckPacket,
 )
 
+from leadsman.loop.clock import rfc3339
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import KEEPALIVE, ConnAck, Connect, Received, taken_at
 from leadsman.mqtt.connection_state import UNSUPPORTED_VERSION
 from leadsman.mqtt.diagnosis import V311_REFUSALS
 from leadsman.mqtt.message import Message
-from leadsman.timing.clock import rfc3339
 
 LIBRARY = "mqtt5"
 PINGREQ = mqtt5.PingReqPacket().write()

@@ -12,6 +12,7 @@ import ssl
 from typing import cast
 
 from leadsman.errors import BrokerError
+from leadsman.loop.clock import Clock
 from leadsman.mqtt import codec, diagnosis, transport
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.codec import Answer, PacketError
@@ -28,7 +29,6 @@ from leadsman.mqtt.connection import (
 )
 from leadsman.mqtt.connection_state import ADMINISTRATIVE
 from leadsman.mqtt.message import Message
-from leadsman.timing.clock import Clock
 
 GATHER = 0.001
 """Seconds in which acknowledgements gather before more of them are read, while `SEVERAL` messages or more are

@@ -131,6 +131,41 @@ class Connection(Protocol):
         ...
 
 
+class WrappedConnection:
+    """A connection that passes everything on to another one; a subclass changes some of it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connack = connection.connack
+        self.client = connection.client
+        self.subscribe = connection.subscribe
+        self._connection = connection
+
+    @property
+    def urgent(self) -> bool:
+        """See `Connection`."""
+        return self._connection.urgent
+
+    @urgent.setter
+    def urgent(self, urgent: bool) -> None:
+        self._connection.urgent = urgent
+
+    def publish(self, message: Message) -> int:
+        """See `Connection`."""
+        return self._connection.publish(message)
+
+    async def close(self) -> None:
+        """See `Connection`."""
+        await self._connection.close()
+
+    def abort(self) -> None:
+        """See `Connection`."""
+        self._connection.abort()
+
+    def reset(self) -> None:
+        """See `Connection`."""
+        self._connection.reset()
+
+
 Connector = Callable[[Connect, ConnectionListener], Awaitable[Connection]]
 """Make one connection. Raises `ConnectionRefused` for a negative CONNACK, `ConnackMissing` when none came, `TlsRefused`
 for faults that a person has to mend, `NotListening` where the host refused at once and an attempt costs next to

@@ -28,6 +28,8 @@ An outage is over after 5 s of connection: a link that flaps goes on backing off
 
 from typing import NamedTuple
 
+from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, NotListening, TlsRefused
+
 V5, V311 = "5.0", "3.1.1"
 
 QUICK, PATIENT = (0.1, 0.8), 30.0
@@ -129,6 +131,20 @@ def refused(session: ConnectionState, code: int, now: float, draw: float) -> tup
     if code in CREDENTIALS:
         return misconfigured(session, draw)
     return failed(session, now, draw)
+
+
+def not_connected(
+    session: ConnectionState, error: BrokerError, now: float, draw: float
+) -> tuple[ConnectionState, float]:
+    """An attempt ended without a connection."""
+    match error:
+        case ConnectionRefused():
+            return refused(session, error.code, now, draw)
+        case TlsRefused():
+            return misconfigured(session, draw)
+        case NotListening():
+            return not_listening(session, now, draw)
+    return failed(session, now, draw, no_connack=isinstance(error, ConnackMissing))
 
 
 def misconfigured(session: ConnectionState, draw: float) -> tuple[ConnectionState, float]:

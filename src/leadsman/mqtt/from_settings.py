@@ -1,14 +1,14 @@
 """Reads the brokers, the topic prefix and the client id from the section ``mqtt`` of the settings."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from leadsman.errors import ConfigurationError, InvalidValue, raise_together
-from leadsman.mqtt.broker import Broker, Brokers, check_setting, read_urls
-from leadsman.settings.faults import IDENTITY_KEYS
-from leadsman.settings.sources import Entry
+from leadsman.mqtt.broker import Brokers, check_setting, read_urls
+from leadsman.settings.sections import IDENTITY_KEYS
+from leadsman.settings.sources import SettingEntry
 
 
-def brokers_of(entries: Mapping[str, Entry]) -> Brokers:
+def brokers_of(entries: Mapping[str, SettingEntry]) -> Brokers:
     """Read the brokers from settings entries: from URLs or from the parts of one, whichever has the higher rank.
     Credentials are added to a URL that has none.
 
@@ -41,7 +41,7 @@ def brokers_of(entries: Mapping[str, Entry]) -> Brokers:
         raise type(error)(f"{error}{'' if url is None else f' (from {url.origin})'}") from None
 
 
-def with_credentials(declared: Brokers, entries: Mapping[str, Entry]) -> Brokers:
+def with_credentials(declared: Brokers, entries: Mapping[str, SettingEntry]) -> Brokers:
     """The brokers that the author declared, with the user and the password of the settings where they have none.
 
     Raises:
@@ -62,25 +62,5 @@ def with_credentials(declared: Brokers, entries: Mapping[str, Entry]) -> Brokers
         except ConfigurationError as error:
             raise type(error)(f"{error} (from {entry.origin})") from None
     found = {key: str(entry.value) for key, entry in given.items()}
-    brokers = [
-        Broker(
-            each.host,
-            each.port,
-            each.scheme,
-            username=found.get("username") if each.username is None else each.username,
-            password=found.get("password") if each.password is None else each.password,
-            path=each.path,
-            tls=each.tls,
-            protocol=each.protocol,
-        )
-        for each in declared.all
-    ]
+    brokers = [each.completed(found) for each in declared.all]
     return Brokers(*brokers, follow_server_reference=declared.follow_server_reference)
-
-
-def checked(entry: Entry, check: Callable[[object], str]) -> str:
-    """Check the value of an entry of the section ``mqtt``. An error that `check` raises gets the value's origin."""
-    try:
-        return check(entry.value)
-    except ConfigurationError as error:
-        raise type(error)(f"mqtt.{entry.path[-1]}: {error} (from {entry.origin})") from None

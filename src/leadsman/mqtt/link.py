@@ -8,14 +8,13 @@ from typing import Literal, NamedTuple
 
 from leadsman.errors import (
     BrokerError,
-    ConnackMissing,
     ConnectionRefused,
     NotListening,
     SubscriptionRefused,
-    TlsRefused,
 )
 from leadsman.event_bus import EventBus
 from leadsman.events import AppFault, LinkDown, LinkSettled, LinkUp, SubscriptionFailed
+from leadsman.loop.clock import Clock
 from leadsman.mqtt import broker_choice, connection_state
 from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.broker_choice import Ended
@@ -24,11 +23,11 @@ from leadsman.mqtt.connection_state import V5
 from leadsman.mqtt.diagnosis import client_id_in_use, subscription
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
-from leadsman.mqtt.send_window import BATCH, SILENT, SendWindow
+from leadsman.mqtt.overdue import SILENT
+from leadsman.mqtt.send_window import BATCH, SendWindow
 from leadsman.mqtt.suspects import Broken
 from leadsman.mqtt.topics import topic_matches
 from leadsman.text import clean
-from leadsman.timing.clock import Clock
 
 # The subscriptions of the link, which it renews on every connection, and the callbacks for their messages.
 #
@@ -381,20 +380,14 @@ class Link:
             self._lost = self._loop.create_future()
             try:
                 connection = await self._connector(self.broker)(packet, self)
-            except ConnectionRefused as error:
-                self.session, wait = connection_state.refused(self.session, error.code, now(), draw())
-                other_version = error.code == connection_state.UNSUPPORTED_VERSION and self.session.refusals == 1
-                return Ended(self._reason(error), wait, stay=other_version, reference=error.reference)
-            except TlsRefused as error:
-                self.session, wait = connection_state.misconfigured(self.session, draw())
-                return Ended(self._reason(error), wait)
-            except NotListening as error:
-                self.session, wait = connection_state.not_listening(self.session, now(), draw())
-                return Ended(self._reason(error), wait, cheap=True)
             except BrokerError as error:
-                no_connack = isinstance(error, ConnackMissing)
-                self.session, wait = connection_state.failed(self.session, now(), draw(), no_connack=no_connack)
-                return Ended(self._reason(error), wait)
+                self.session, wait = connection_state.not_connected(self.session, error, now(), draw())
+                reason, reference, other_version = self._reason(error), None, False
+                if isinstance(error, ConnectionRefused):
+                    reference = error.reference
+                    other_version = error.code == connection_state.UNSUPPORTED_VERSION and self.session.refusals == 1
+                cheap = isinstance(error, NotListening)
+                return Ended(reason, wait, stay=other_version, reference=reference, cheap=cheap)
             self.session = connection_state.connected(self.session, now())
             if not connection_state.doubtful(self.session):
                 return connection

@@ -3,7 +3,7 @@
 from typing import Literal, NamedTuple, Protocol
 
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.timing.durations import Duration, positive_seconds
+from leadsman.loop.durations import Duration, positive_seconds
 from leadsman.value import Value
 
 LARGEST = 16 * 1024 * 1024
@@ -20,7 +20,7 @@ class Receipt(Protocol):
 
     def dropped(self, at: float, messages: int = 1) -> None:
         """Messages whose readings were taken at `at`, or since then, will never arrive. `at` is seconds of
-        `leadsman.timing.clock.Clock.uptime`."""
+        `leadsman.loop.clock.Clock.uptime`."""
         ...
 
     def replaced(self) -> None:
@@ -46,7 +46,7 @@ class Message(NamedTuple):
     correlation: bytes | None = None
     """Correlation Data of the request that this answers (MQTT 5 §3.3.2.3.6), sent back unchanged."""
     clock_offset: float | None = None
-    """What the wall clock was set to at `taken_at`, see `leadsman.timing.clock.Clock.offset`."""
+    """What the wall clock was set to at `taken_at`, see `leadsman.loop.clock.Clock.offset`."""
     receipt: Receipt | None = None
     """Learns once whether the message arrived."""
     replayed: bool = False

@@ -11,235 +11,24 @@ Where readings come faster than the broker takes them, the newest of each topic 
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Literal
 
 from leadsman.errors import BrokerError
 from leadsman.event_bus import EventBus
 from leadsman.events import LinkLimited, MessageDropped, MessageRefused
+from leadsman.loop.clock import Clock, rfc3339
 from leadsman.mqtt.connection import ConnAck, Connection
 from leadsman.mqtt.connection_state import NO_MESSAGE, SETTLED
 from leadsman.mqtt.diagnosis import CLOSES, PASSING
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.outbox import Dropped, Item, Outbox
+from leadsman.mqtt.outbox import Dropped, Outbox
+from leadsman.mqtt.overdue import PUBACK_TIMEOUT, Overdue
+from leadsman.mqtt.pauses import PAUSE, Pauses
+from leadsman.mqtt.retained_messages import RetainedMessages
 from leadsman.mqtt.suspects import QUIET, Blame, Broken, Suspects
+from leadsman.mqtt.topic_queue import Item
 from leadsman.mqtt.window_size import BEHIND, LIMITED, Lag, WindowSize
-from leadsman.timing.clock import Clock, rfc3339
-
-# The topics whose messages the broker does not take: what is wrong with each, and how long it pauses.
-
-PAUSE = (1.0, 60.0)
-"""Seconds: the first and the longest pause of a topic whose message was refused."""
-
-
-class Pauses:
-    """The topics of an outbox that the current broker refused."""
-
-    __slots__ = ("_faults", "_outbox", "_seconds")
-
-    def __init__(self, outbox: Outbox) -> None:
-        self._outbox = outbox
-        self._seconds: dict[str, float] = {}
-        self._faults: dict[str, str] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._faults)
-
-    @property
-    def fault(self) -> str | None:
-        """What is wrong with a topic of which something waits; None if nothing is."""
-        outbox = self._outbox
-        return next((why for topic, why in self._faults.items() if topic in outbox or outbox.is_paused(topic)), None)
-
-    def fault_of(self, topic: str) -> str | None:
-        """What is wrong with a topic since the broker refused a message of it; None since it took one."""
-        return self._faults.get(topic)
-
-    def refused(self, topic: str, fault: str) -> None:
-        """The broker does not take a message of a topic."""
-        self._faults[topic] = fault
-
-    def begin(self, topic: str, now: float, longest: float) -> float:
-        """Keep a topic back, twice as long as the last time. Returns the seconds."""
-        seconds = self._seconds[topic] = min(self._seconds.get(topic, PAUSE[0] / 2) * 2, longest)
-        self._outbox.pause(topic, now + seconds)
-        return seconds
-
-    def forgive(self, topic: str) -> None:
-        """The broker takes messages of a topic again."""
-        self._seconds.pop(topic, None)
-        self._faults.pop(topic, None)
-        self._outbox.trust(topic)
-
-    def forget(self) -> None:
-        """The next broker may take what the last one refused: all of it may be sent at once."""
-        for topic in list(self._faults):
-            self.forgive(topic)
-        for topic in list(self._outbox.paused):
-            self._outbox.end_pause(topic)
-
-
-# The messages that the broker shall keep: the newest retained one of each topic that arrived.
-#
-# They are sent again on each new connection, since a restarted broker may have lost them. A reading that a newer one
-# followed was sent without the retain flag; if the newer one is dropped, the reading is sent again with the flag.
-
-
-class Retained:
-    """The retained messages of an outbox."""
-
-    __slots__ = ("_messages", "_outbox", "_unretained")
-
-    def __init__(self, outbox: Outbox) -> None:
-        self._outbox = outbox
-        self._messages: dict[str, tuple[int, Message]] = {}
-        """By topic, each with its number in the outbox less `Outbox.renumbered`."""
-        self._unretained: set[str] = set()
-
-    def arrived(self, item: Item, message: Message) -> None:
-        """The broker has the message of an item. What others make again for each connection is not kept."""
-        topic = message.topic
-        if message.retain and not message.payload:
-            self.forget(topic)  # it was removed at the broker
-            return
-        if not message.retain or message.remade or (message.latest and message.taken_at is None):
-            if self._unretained:
-                self.settled(topic)
-            return
-        known, number = self._messages.get(topic), item.number - self._outbox.renumbered
-        if known is not None and number < known[0]:  # a newer one was acknowledged before it
-            if self._unretained:
-                self.settled(topic)
-            return
-        self._messages[topic] = number, message
-        if item.unretained:
-            self._unretained.add(topic)
-            self.settled(topic)
-        elif self._unretained:
-            self._unretained.discard(topic)
-
-    def settled(self, topic: str) -> None:
-        """A message of a topic arrived or was dropped. Send its newest reading again if the broker does not keep that,
-        and none follows."""
-        if topic in self._unretained and topic not in self._outbox:
-            self._unretained.discard(topic)
-            self._send_again(*self._messages[topic])
-
-    def forget(self, topic: str) -> None:
-        """The broker closes the connection on messages of this topic: send none of it again."""
-        self._messages.pop(topic, None)
-        self._unretained.discard(topic)
-
-    def repeat(self, is_blamed: Callable[[str], bool]) -> None:
-        """Send all again, but for topics that the broker closes the connection on. Of those of which something waits,
-        only if that is dropped: this may be another broker, which has nothing of them."""
-        for topic, (number, message) in self._messages.items():
-            if topic in self._outbox:
-                self._unretained.add(topic)
-            elif not is_blamed(topic):
-                self._send_again(number, message)
-
-    def _send_again(self, number: int, message: Message) -> None:
-        self._outbox.repeat(number + self._outbox.renumbered, message)
-
-
-# Looks after messages that wait: an acknowledgement may be overdue, and readings that wait are written to disk.
-#
-# It looks only while something waits. Where the broker answers at once, that is a few times a second at most, and never
-# while no reading comes.
-
-PUBACK_TIMEOUT = 10.0
-"""Seconds without the acknowledgement of a message after which the connection is dropped."""
-SILENT = f"no acknowledgement within {PUBACK_TIMEOUT:g} s"
-"""Why the connection is dropped then."""
-AT_ONCE = 0.01
-"""Seconds. Readings that are written after that time, or sooner, are written as they come."""
-
-
-class Overdue:
-    """The clock of a window of sends.
-
-    Args:
-        outbox: the messages.
-        sent: those in flight, and when they were sent, monotonic seconds; the first was sent first.
-        lost: called with the reason when the connection is of no use any more.
-    """
-
-    __slots__ = ("_after", "_at_once", "_clock", "_loop", "_lost", "_mark", "_outbox", "_sent", "_write", "handle")
-
-    def __init__(
-        self,
-        outbox: Outbox,
-        sent: Mapping[int, tuple[Item, float]],
-        clock: Clock,
-        lost: Callable[[str], None],
-    ) -> None:
-        self._outbox = outbox
-        self._sent = sent
-        self._clock = clock
-        self._lost = lost
-        self._loop = asyncio.get_running_loop()
-        self._after = PUBACK_TIMEOUT
-        self._write: Callable[[int], None] | None = None
-        self._at_once = False
-        self._mark = 0
-        self.handle: asyncio.TimerHandle | None = None
-        """The next look; None while nothing waits."""
-
-    def store(self, after: float, write: Callable[[int], None]) -> None:
-        """Call `write` with the number of a reading when this one, and all with lower numbers, waited `after` seconds.
-
-        Without a connection, all readings are written together `after` seconds after the first of them. On a
-        connection they have waited half of it at the least, unless `after` is `AT_ONCE` or less.
-        """
-        self._write, self._after, self._at_once = write, after / 2, after <= AT_ONCE
-
-    def sends(self) -> None:
-        """A message is in flight, and no look is arranged."""
-        self.handle = self._loop.call_later(self._after, self._look)
-
-    def waits(self) -> None:
-        """A message may wait, in flight or not."""
-        if self._write is not None and self.handle is None:
-            self.handle = self._loop.call_later(self._after if self._sent else 2 * self._after, self._look)
-
-    def writes(self) -> None:
-        """Something must be written, though no reading has waited."""
-        if self._write is not None:
-            self._write(0)
-
-    def stop(self) -> None:
-        """Look no more."""
-        if self.handle is not None:
-            self.handle.cancel()
-            self.handle = None
-
-    def _look(self) -> None:
-        self.handle = None
-        waits = self._write is not None and self._stored(self._write)
-        if self._sent:
-            now = self._clock.monotonic()
-            _, oldest = next(iter(self._sent.values()))
-            if now - oldest >= PUBACK_TIMEOUT:
-                self._lost(SILENT)
-            elif not waits:
-                after = PUBACK_TIMEOUT if self._write is None else self._after
-                self.handle = self._loop.call_at(min(oldest + PUBACK_TIMEOUT, now + after), self._look)
-        if waits:
-            self.waits()
-
-    def _stored(self, write: Callable[[int], None]) -> bool:
-        """Have readings written that waited since the last look. Returns whether others wait."""
-        number, mark = self._outbox.number, self._mark
-        self._mark = number
-        if not self._sent or self._at_once:
-            mark = number
-        if self._outbox.unstored(mark):
-            write(mark)
-        return self._outbox.unstored(number)
-
-
-# The window of sends, which puts these together.
 
 BATCH = 100
 """Messages that are sent in one turn of the event loop, a few milliseconds of work: then the loop reads, and polls."""
@@ -307,7 +96,7 @@ class SendWindow:
         self._must_wait = must_wait
         self._sent: dict[int, tuple[Item, float]] = {}
         self._overdue = Overdue(outbox, self._sent, clock, lost)
-        self._retained = Retained(outbox)
+        self._retained = RetainedMessages(outbox)
         self._suspects = Suspects()
         self._pauses = Pauses(outbox)
         self._empty: asyncio.Future[None] | None = None

@@ -3,11 +3,11 @@
 | topic                                | payload                                               | retained, QoS |
 |--------------------------------------|-------------------------------------------------------|---------------|
 | `{prefix}/{device}/state`            | the reading as JSON                                   | by `Delivery` |
-| `{prefix}/{device}/history`          | every reading, where `Delivery(history=…)` asks so    | no, as state  |
+| `{prefix}/{device}/history`          | every reading, with `Delivery(history=…)`             | no, as state  |
 | `{prefix}/{device}/availability`     | `online` or `offline`                                 | yes, 1        |
 | `{prefix}/{device}/error`            | onset, reminder or recovery of an outage              | no, 1         |
-| `{prefix}/{device}/ledger`           | what became of its polls, and its gaps                | yes, 1        |
-| `{prefix}/{device}/health`           | how it is, while Home Assistant is told of it         | yes, 1        |
+| `{prefix}/{device}/ledger`           | the outcomes of its polls, and its gaps               | yes, 1        |
+| `{prefix}/{device}/health`           | its state, while discovery for Home Assistant is on   | yes, 1        |
 | `{prefix}/{device}/resilience`       | its failure state, for a node that takes over         | yes, 1        |
 | `{prefix}/{device}/set`              | in: a command                                         | no, 1         |
 | `{prefix}/{device}/set/result`       | the result of a command                               | no, 1         |
@@ -82,7 +82,7 @@ class Topics:
         self.lease = f"{prefix}/lease"
 
     def hears(self, node: str | None) -> str:
-        """Where a node of a cluster says what it hears; with ``+`` the filter for all nodes."""
+        """Where a node of a cluster reports the devices that it hears; with ``+`` the filter for all nodes."""
         return f"{self.prefix}/{NODES}/{node}/hears"
 
     def state(self, device: str) -> str:
@@ -110,7 +110,7 @@ class Topics:
         return f"{self.below(device)}{word}"
 
     def below(self, device: str) -> str:
-        """What all topics of a device begin with."""
+        """The beginning of all topics of a device."""
         return f"{self.prefix}/" if device == self.root else f"{self.prefix}/{device}/"
 
     def device_of(self, topic: str) -> str:
@@ -205,7 +205,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=
 
 
 def encode(payload: object) -> bytes:
-    """Write JSON: UTF-8, compact. The values are plain already (see `leadsman.reading`)."""
+    """Write JSON: UTF-8, compact. The values are plain already (see `leadsman.readings.reading`)."""
     return _ENCODER.encode(payload).encode()
 
 

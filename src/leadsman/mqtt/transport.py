@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable
 from itertools import chain, zip_longest
 from typing import Any, NamedTuple, TypeVar
 
+from leadsman.loop.threads import DaemonExecutor
 from leadsman.mqtt.broker import Broker, why_unreadable
 from leadsman.mqtt.connection import CONNECT_TIMEOUT
 from leadsman.mqtt.diagnosis import FileError
-from leadsman.threads import DaemonExecutor
 
 NEXT_ADDRESS = 0.25
 """Seconds after which the next address of a name is tried beside the ones before it (RFC 8305 §8)."""

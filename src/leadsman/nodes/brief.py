@@ -8,7 +8,7 @@ from typing import (
 
 from typing_extensions import TypedDict
 
-from leadsman.mqtt.answers import Json
+from leadsman.mqtt.answers import Json, object_in
 
 State = Literal["active", "standby", "taking_over", "fenced", "draining"]
 """``active``: it polls what it owns. ``standby``: it owns nothing, and would take over. ``taking_over``: it is about to
@@ -42,3 +42,9 @@ def counts_text(counts: Json) -> str:
     return ", ".join(
         f"{number} {state.replace('_', ' ')}" for state, number in numbers if type(number) is int and 0 < number < 2**63
     )
+
+
+def is_online(payload: bytes) -> bool | None:
+    """Whether a document at a topic ``status`` says that its sender is online; None if it says neither."""
+    state = (object_in(payload) or {}).get("state")
+    return state == "online" if state in ("online", "offline") else None

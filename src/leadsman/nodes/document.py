@@ -172,7 +172,7 @@ def fit(names: Iterable[str]) -> list[str]:
     return chosen
 
 
-def brief(document: NodeDocument) -> Brief:
+def brief_of(document: NodeDocument) -> Brief:
     """What others keep of a node."""
     found: Brief = {
         "node": document["node"],

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from leadsman.nodes.brief import LIFE, Brief
-from leadsman.nodes.document import NodeDocument, brief, read_document
+from leadsman.nodes.document import NodeDocument, brief_of, read_document
 
 MOST = 256
 """Nodes that are kept."""
@@ -12,7 +12,7 @@ LEAST_LIFE = 1.0
 """Seconds for which a document without a TTL is kept at least."""
 
 
-class _Heard(NamedTuple):
+class _Peer(NamedTuple):
     at: float
     life: float
     brief: Brief
@@ -31,7 +31,7 @@ class Peers:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._heard: dict[str, _Heard] = {}
+        self._heard: dict[str, _Peer] = {}
 
     def hear(self, node: str, payload: bytes) -> None:
         """Take the message at the topic of a node."""
@@ -43,7 +43,7 @@ class Peers:
         if len(self._heard) >= MOST:
             self._heard = {name: heard for name, heard in self._heard.items() if heard.lives(now)}
         if len(self._heard) < MOST:
-            self._heard[node] = _Heard(now, self._life(document), brief(document))
+            self._heard[node] = _Peer(now, self._life(document), brief_of(document))
 
     def forget(self) -> None:
         """Nothing is heard any more."""

@@ -7,16 +7,16 @@ from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
 from leadsman.errors import Busy, PayloadError
-from leadsman.log_lines import left_out_before, others
+from leadsman.loop.clock import Clock, rfc3339
 from leadsman.mqtt.answers import EXPIRY
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
 from leadsman.nodes.brief import LIFE, Brief, State
-from leadsman.nodes.document import Lacking, NodeDocument, NodeState, brief
+from leadsman.nodes.document import Lacking, NodeDocument, NodeState, brief_of
 from leadsman.nodes.requests import DrainDoor, Drained, DrainOrder
 from leadsman.text import clean, log_fields
-from leadsman.timing.clock import Clock, rfc3339
+from leadsman.text.log_lines import left_out_before, others
 
 EARLY = 0.001
 """Seconds by which a timer may come before a document is a TTL old."""
@@ -130,7 +130,7 @@ class NodeReport(ABC):
 
     def briefs(self) -> list[Brief]:
         """All nodes, this one included, by name."""
-        found = {**self.peers(), self._identity.node: brief(self.document(self.state()))}
+        found = {**self.peers(), self._identity.node: brief_of(self.document(self.state()))}
         return [each for _, each in sorted(found.items())]
 
     def document(self, state: NodeState) -> NodeDocument:

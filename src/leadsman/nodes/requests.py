@@ -10,7 +10,6 @@ from typing import (
 from typing_extensions import TypedDict
 
 from leadsman.errors import Busy, PayloadError
-from leadsman.log_lines import others
 from leadsman.mqtt.answers import Json, RetainedRequests, answered, refusal
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import Message
@@ -18,6 +17,7 @@ from leadsman.mqtt.topics import Topics
 from leadsman.nodes.brief import State
 from leadsman.nodes.document import Lacking
 from leadsman.text import clean
+from leadsman.text.log_lines import others
 
 LONGEST_SENDER = 100
 """Characters of who asks."""

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from leadsman.registration.command import Command
     from leadsman.registration.source import Source
     from leadsman.registration.telemetry import Telemetry
-    from leadsman.settings.nodes import ClusterSettings, StandbySettings
+    from leadsman.settings.sections import ClusterSettings, StandbySettings
 
 
 class SharedApp(Protocol):

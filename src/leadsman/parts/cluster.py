@@ -4,12 +4,12 @@ import asyncio
 import functools
 
 from leadsman.devices.shards import Shards
+from leadsman.loop.clock import Clock, system_clock
 from leadsman.mqtt.link import Access
 from leadsman.mqtt.outbox import Outbox
 from leadsman.nodes.cluster.cluster import Cluster
 from leadsman.nodes.cluster.fenced_outbox import FencedOutbox
 from leadsman.nodes.cluster.report import ClusterReport
-from leadsman.timing.clock import Clock, system_clock
 from leadsman.wiring.core import Core, Node
 from leadsman.wiring.plan import Plan
 from leadsman.wiring.run import serve

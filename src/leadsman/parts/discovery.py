@@ -8,10 +8,10 @@ from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING
 
 from leadsman.devices.roster import Departure, Device, Follower, Phase
-from leadsman.discovery.announcer import Announcer, Places
+from leadsman.discovery.announcer import Announcer, AnnouncerContext
 from leadsman.discovery.description import AppDescription, Convention, PropertyTopics
 from leadsman.discovery.health import HealthTopics
-from leadsman.discovery.registered import Described, Registered
+from leadsman.discovery.registered import Described, DescribedDevices
 from leadsman.events import Event
 from leadsman.introspection.retained import APP
 from leadsman.mqtt.message import Message
@@ -27,32 +27,32 @@ if TYPE_CHECKING:
     from leadsman.runtime.found_devices import Names
 
 
-def _home_assistant(app: AppDescription, registered: Registered, prefix: str, number: int) -> Convention:
+def _home_assistant(app: AppDescription, registered: DescribedDevices, prefix: str, number: int) -> Convention:
     from leadsman.discovery.homeassistant import HomeAssistant  # an app has one convention, and pays for no other
 
     return HomeAssistant(app, registered.names, prefix)
 
 
-def _homie(app: AppDescription, registered: Registered, prefix: str, number: int) -> Convention:
+def _homie(app: AppDescription, registered: DescribedDevices, prefix: str, number: int) -> Convention:
     from leadsman.discovery.homie import Homie  # an app has one convention, and pays for no other
 
     return Homie(app, registered.names, prefix, registered.device, number)
 
 
-_CONVENTIONS: Mapping[str, Callable[[AppDescription, Registered, str, int], Convention]] = {
+_CONVENTIONS: Mapping[str, Callable[[AppDescription, DescribedDevices, str, int], Convention]] = {
     "homeassistant": _home_assistant,
     "homie": _homie,
 }
 
 
-def registered_of(plan: Plan, here: Container[str] | None = None) -> Registered:
+def registered_of(plan: Plan, here: Container[str] | None = None) -> DescribedDevices:
     """The devices that are described: all of them, or those of which this node has the names."""
     jobs = plan.jobs  # it looks at all readers
     readers = {each.name: each for each in plan.readers if each.name not in jobs}
     if here is None:
-        return Registered(readers, plan.commands)
+        return DescribedDevices(readers, plan.commands)
     commands = {name: each for name, each in plan.commands.items() if name in here}
-    return Registered({name: each for name, each in readers.items() if name in here}, commands)
+    return DescribedDevices({name: each for name, each in readers.items() if name in here}, commands)
 
 
 def names_of(plan: Plan, discovery: Discovery) -> "Names":
@@ -70,7 +70,7 @@ def names_of(plan: Plan, discovery: Discovery) -> "Names":
     return Names(frozenset((*plan.telemetries, *plan.sources, *plan.commands, *former)), identifiers, identify_now)
 
 
-def convention_of(plan: Plan, discovery: Discovery, registered: Registered, number: int = 0) -> Convention:
+def convention_of(plan: Plan, discovery: Discovery, registered: DescribedDevices, number: int = 0) -> Convention:
     """What describes them. Its `own`, `publishes` and `births` say where it publishes, and what it listens to. `number`
     grows from run to run, for a convention whose descriptions have versions."""
     ids = discovery.ids
@@ -95,7 +95,7 @@ MOST_NAMED = 5
 """Devices in the sentence about those whose values are not shown."""
 
 
-def hidden_values(registered: Registered, discovery: Discovery) -> str | None:
+def hidden_values(registered: DescribedDevices, discovery: Discovery) -> str | None:
     """What to say of devices whose values others cannot show, since their handlers return a plain dict."""
     names = registered.without_values()
     if not names:
@@ -180,7 +180,7 @@ class Presence:
             self._health.announce()
 
         shared = core.node.shared
-        places = Places(core.link, core.slices, random.random, announce, self._described, core.others, shared)
+        places = AnnouncerContext(core.link, core.slices, random.random, announce, self._described, core.others, shared)
         self._announcer = Announcer(convention, devices.registered, places)
 
     def join(self, device: Device) -> None:

@@ -30,14 +30,14 @@ def join(core: Core) -> None:
         about = log_fields("no state directory", error=describe(error))
         logger.warning("readings wait in memory only: %s; set STATE_DIRECTORY", describe(error), extra=about)
         return
-    disk = Disk(core, path)
+    disk = ReadingsFile(core, path)
     core.keeps_readings = disk.keeps_readings
     core.ledgers.durable = disk.left
     core.life.joined.append(disk.begin)
     core.life.ends.append(lambda _: disk.finish())
 
 
-class Disk:
+class ReadingsFile:
     """The file of readings, which is opened when it is needed.
 
     Args:
@@ -80,7 +80,7 @@ class Disk:
             from leadsman.spool.row import Quota
 
             core, settings = self._core, self._core.plan.outbox
-            quota = Quota() if settings is None else Quota(settings.most_bytes, settings.most_age)
+            quota = Quota() if settings is None else Quota(settings.max_bytes, settings.max_age)
             clock, events = core.environment.clock, core.environment.events
             self._committer = Committer(core.link, self._path, quota, clock, events)
             core.resources.callback(self._committer.abandon)

@@ -12,6 +12,7 @@ from leadsman.mqtt.message import Message
 from leadsman.wiring.core import Core
 
 if TYPE_CHECKING:
+    from leadsman.monitoring.document import Constants
     from leadsman.nodes.brief import State
 
 
@@ -55,13 +56,13 @@ def say_goodbye(core: Core) -> None:
     core.life.goodbyes["the goodbye"] = goodbye
 
 
-def _constants(core: Core) -> dict[str, object]:
+def _constants(core: Core) -> "Constants":
     """What each heartbeat of this run contains."""
-    found: dict[str, object] = {"client_id": core.plan.client_id, "version": core.plan.version}
+    found: Constants = {"client_id": core.plan.client_id, "version": core.plan.version}
     if core.plan.dry_run:
         found["dry_run"] = True
     if core.node.ownership is not None:
-        found["node"] = core.node.ownership._asdict()
+        found["node"] = core.node.ownership.section()
     return found
 
 

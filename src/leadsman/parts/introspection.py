@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from leadsman.introspection.document import FieldTerms
     from leadsman.introspection.mqtt_door import MqttDoor
     from leadsman.introspection.registrations import Registrations
-    from leadsman.introspection.registry import About, Registry
+    from leadsman.introspection.registry import About, DeviceRegistry
     from leadsman.introspection.request_queue import RequestQueue
     from leadsman.introspection.service import Service
     from leadsman.registration.injection import Handler
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def join(core: Core) -> None:
     """Subscribe to the topics of requests that make sense for this app."""
-    found = core.answers = Introspection(core)
+    found = core.answers = IntrospectionPart(core)
     on_set = functools.partial(_on_set, core, found)
     listeners: dict[str, Callable[[Received], None]] = {
         "introspect": lambda received: found.door.on_introspect(received),
@@ -54,7 +54,7 @@ def _only_here(core: Core, listener: Callable[[Received], None], *, every_node: 
     return listen
 
 
-def _on_set(core: Core, introspection: "Introspection", received: Received) -> None:
+def _on_set(core: Core, introspection: "IntrospectionPart", received: Received) -> None:
     """A command; or, for the root device, whose topics have a level less, perhaps a request."""
     topics = core.plan.topics
     if topics.root is not None and received.topic in [topics.of(topics.root, f"{word}/set") for word in OPERATIONS]:
@@ -69,7 +69,7 @@ def _on_set(core: Core, introspection: "Introspection", received: Received) -> N
         )
 
 
-class Introspection:
+class IntrospectionPart:
     """What answers about one running app.
 
     Args:
@@ -97,13 +97,13 @@ class Introspection:
         return MqttDoor(self.service, core.plan.topics, core.link, clock, core.slices, self.requests)
 
     @cached_property
-    def registry(self) -> "Registry":
+    def registry(self) -> "DeviceRegistry":
         """The list of the devices, with their topics."""
-        from leadsman.introspection.registry import Registry
+        from leadsman.introspection.registry import DeviceRegistry
 
         described = self._core.described
         health = described is not None and described.convention.has_health
-        return Registry(self._about, self._registrations, self._core.others.topics, health=health)
+        return DeviceRegistry(self._about, self._registrations, self._core.others.topics, health=health)
 
     @cached_property
     def service(self) -> "Service":

@@ -3,9 +3,9 @@
 import logging
 
 from leadsman._version import UNVERSIONED
+from leadsman.loop.clock import rfc3339
 from leadsman.monitoring.event_log import Log, on_reading
 from leadsman.text import clean, counted, log_fields
-from leadsman.timing.clock import rfc3339
 from leadsman.wiring.core import Core
 from leadsman.wiring.plan import Plan
 

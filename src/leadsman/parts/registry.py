@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from leadsman.devices.roster import Departure, Device, Follower, Phase
 from leadsman.events import AppFault, Event, LinkUp
+from leadsman.loop.slices import Work
 from leadsman.monitoring.prefix_watch import PrefixWatch
 from leadsman.mqtt.connection import Received
-from leadsman.slices import Work
 from leadsman.wiring.core import Core
 
 if TYPE_CHECKING:

@@ -5,15 +5,26 @@ no retry and no breaker. The result is published at ``{prefix}/{device}/set/resu
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, TypedDict
+from typing import Any, Literal, NamedTuple, Protocol
 
-from leadsman.errors import InvalidType, InvalidValue, PayloadError
+from leadsman.errors import InvalidType, PayloadError
+from leadsman.loop.durations import Duration
 from leadsman.mqtt.answers import Json, is_finite
 from leadsman.registration.injection import Dependencies, Dependency, Handler, check_result, is_async, needs_and_payload
-from leadsman.registration.options import check_options, enabled_of, group_of, labelled, labels_of, title_of
+from leadsman.registration.options import (
+    DeviceOptions,
+    check_options,
+    enabled_of,
+    group_of,
+    is_second,
+    labelled,
+    labels_of,
+    length_of,
+    queue_of,
+    title_of,
+)
 from leadsman.registration.result import ValidateResult, reasons, result_validator
 from leadsman.text import describe
-from leadsman.timing.durations import Duration, positive_seconds
 
 TIMEOUT = 30.0
 """The default timeout of a command in seconds."""
@@ -27,8 +38,8 @@ Validate = Callable[[Json], object]
 """Converts decoded JSON to the type of a parameter. Raises `PayloadError`."""
 
 
-class CommandOptions(TypedDict, total=False):
-    """The options of `@app.command`."""
+class CommandOptions(DeviceOptions, total=False):
+    """The options of `@app.command`, with those of `DeviceOptions`."""
 
     timeout: Duration | None
     """The longest time for one call. Default 30 s; None: no limit."""
@@ -39,14 +50,6 @@ class CommandOptions(TypedDict, total=False):
     waited longest. Its sender gets an error."""
     group: str | None
     """A group name. Commands take turns with the polls and commands of this group. Default None."""
-    needs: str | Sequence[str]
-    """What a node of a cluster must have to run this: one label or several, such as ``"ble"`` or
-    ``"serial:/dev/serial/by-id/…"``. Default: every node can. Without ``[cluster]`` it changes nothing."""
-    title: str | None
-    """The name of the device for people, in Home Assistant, Homie and introspection, such as ``"Bathroom"``. Its topics
-    do not change. Of several devices, each has its own: ``Device(title="Bathroom")``. Default: its name."""
-    enabled: bool
-    """False registers the command without listening to it. Default True."""
 
 
 class Command(NamedTuple):
@@ -88,14 +91,6 @@ def _register(name: str, handler: Handler, options: CommandOptions, available: S
     plain = not is_async(handler)
     check_result(handler)
     needs, payload = needs_and_payload(handler, available)
-    queue, when_full = options.get("queue", QUEUE), options.get("when_full", "reject")
-    if isinstance(queue, bool) or not isinstance(queue, int):
-        raise InvalidType(f"queue is {queue!r}; write a whole number such as {QUEUE}")
-    if queue < 1:
-        raise InvalidValue(f"queue is {queue}; it must be 1 or more")
-    if when_full not in ("reject", "drop-oldest"):
-        raise InvalidValue(f"when_full is {when_full!r}; it must be 'reject' or 'drop-oldest'")
-    timeout = options.get("timeout", TIMEOUT)
     return Command(
         name=name,
         handler=handler,
@@ -104,9 +99,9 @@ def _register(name: str, handler: Handler, options: CommandOptions, available: S
         payload=payload.name if payload else None,
         annotation=payload.annotation if payload else None,
         validate=payload_validator(payload.annotation, payload.name) if payload else None,
-        timeout=None if timeout is None else positive_seconds(timeout, "timeout"),
-        queue=queue,
-        drop_oldest=when_full == "drop-oldest",
+        timeout=length_of(options, "timeout", TIMEOUT),
+        queue=queue_of(options, QUEUE),
+        drop_oldest=is_second(options, "when_full", "reject", "drop-oldest"),
         group=group_of(options),
         enabled=enabled_of(options),
         validate_result=result_validator(handler),

@@ -3,8 +3,8 @@
 from typing import Any, get_origin
 
 from leadsman.errors import InvalidType, InvalidValue
+from leadsman.loop.durations import Duration, positive_seconds
 from leadsman.registration.injection import ContextDependency, Dependencies
-from leadsman.timing.durations import Duration, positive_seconds
 from leadsman.value import Value
 
 MOST = 100
@@ -19,13 +19,13 @@ SHORTEST = 60.0
 
 
 class Finds(Value):
-    """Which devices a handler may find at run time with `Context.device`. What is not said here is as for the handler
-    itself: its publish rule, its delivery, and when a device is offline.
+    """The devices that a handler may find at run time with `Context.device`. Publish rule, delivery, and the rule
+    when a device is offline are those of the handler itself.
 
     Args:
         readings: the type of their readings, such as a pydantic model with `Sensor` fields; discovery and the schema
             are made from it. None for any dict.
-        most: how many devices the handler may have at the same time, 1 to 10,000. A further one is refused.
+        most: how many devices the handler may have at the same time, 1 to 10,000. A further device is refused.
         forget_after: a device without a reading for this long is forgotten, and its topics are removed. At least a
             minute; None: never. Time in which the app does not run does not count.
         stale_after: a device without a reading for this long is stale. None takes that of the handler.

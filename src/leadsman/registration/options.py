@@ -1,13 +1,14 @@
 """Checks of what telemetry, sources and commands have in common: their names and their shared options."""
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
-from leadsman import publish
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
+from leadsman.loop.durations import Duration, positive_seconds
 from leadsman.mqtt.message import STANDARD, Delivery
 from leadsman.mqtt.topics import check_name
-from leadsman.publish import PublishRule
+from leadsman.readings import publish
+from leadsman.readings.publish import PublishRule
 from leadsman.registration.injection import Dependencies
 from leadsman.resilience.backoff import DEFAULT_BACKOFF, BackoffStrategy, as_backoff
 from leadsman.resilience.breaker import CircuitBreaker
@@ -17,9 +18,39 @@ if TYPE_CHECKING:
     from leadsman.registration.finds import Finds
 
 LONGEST_LABEL = 128
-"""Characters of a label of a node; as `leadsman.settings.nodes.LONGEST_LABEL`."""
+"""Characters of a label of a node; as `leadsman.settings.sections.LONGEST_LABEL`."""
 Options = Mapping[str, object]
 T = TypeVar("T")
+
+
+class DeviceOptions(TypedDict, total=False):
+    """The options that everything with a device has."""
+
+    needs: str | Sequence[str]
+    """What a node of a cluster must have to run this: one label or several, such as ``"ble"`` or
+    ``"serial:/dev/serial/by-id/…"``. Default: every node can. Without ``[cluster]`` it changes nothing."""
+    title: str | None
+    """The name of the device for people, in Home Assistant, Homie and introspection, such as ``"Bathroom"``. Its topics
+    do not change. Of several devices, each has its own: ``Device(title="Bathroom")``. Default: its name."""
+    enabled: bool
+    """False registers the handler without running it. Default True."""
+
+
+class ReadingOptions(DeviceOptions, total=False):
+    """The options of what gives readings."""
+
+    circuit_breaker: CircuitBreaker | None
+    """Pause a device that fails repeatedly. Default None."""
+    publish: PublishRule | None
+    """Which readings are published. Default None: all of them."""
+    delivery: Delivery
+    """The quality of service of readings, the retain flag, and which of those that wait arrive. Default ``Delivery()``:
+    QoS 1, all of them, the newest retained."""
+    offline_on: Literal["stale", "error"]
+    """When the device's availability is ``offline``: with ``"stale"`` (default) while no reading is expected soon, that
+    is, while it is held, its circuit is open, or it is stale; with ``"error"`` also from its first failure on."""
+    finds: "Finds | None"
+    """Which devices the handler may find while the app runs; see `Context.device`. Default None: it finds none."""
 
 
 def labelled(kind: str, name: object, make: Callable[[str], T]) -> T:
@@ -46,6 +77,30 @@ def instance_of(options: Options, option: str, kind: type[T], default: T, exampl
     if not isinstance(value, kind):
         raise InvalidType(f"{option} is {value!r}; write {example}")
     return value
+
+
+def is_second(options: Options, option: str, first: str, second: str) -> bool:
+    """Whether an option has the second of two values; the first is the default. Raises `InvalidValue`."""
+    value = options.get(option, first)
+    if value not in (first, second):
+        raise InvalidValue(f"{option} is {value!r}; it must be {first!r} or {second!r}")
+    return value == second
+
+
+def length_of(options: Options, option: str, default: Duration | None) -> float | None:
+    """Seconds of an option that may be None. Raises `InvalidValue`, `InvalidType`."""
+    length: Any = options.get(option, default)
+    return None if length is None else positive_seconds(length, option)
+
+
+def queue_of(options: Options, default: int) -> int:
+    """How many messages may wait behind the one that is handled. Raises `InvalidValue`, `InvalidType`."""
+    queue = options.get("queue", default)
+    if isinstance(queue, bool) or not isinstance(queue, int):
+        raise InvalidType(f"queue is {queue!r}; write a whole number such as {default}")
+    if queue < 1:
+        raise InvalidValue(f"queue is {queue}; it must be 1 or more")
+    return queue
 
 
 def enabled_of(options: Options) -> bool:
@@ -88,10 +143,7 @@ def breaker_of(options: Options) -> CircuitBreaker | None:
 
 def offline_on_error_of(options: Options) -> bool:
     """Whether a device is offline as soon as it fails, and not only when no reading is expected soon."""
-    given = options.get("offline_on", "stale")
-    if given not in ("stale", "error"):
-        raise InvalidValue(f"offline_on is {given!r}; it must be 'stale' or 'error'")
-    return given == "error"
+    return is_second(options, "offline_on", "stale", "error")
 
 
 def finds_of(options: Options, needs: Dependencies) -> "Finds | None":

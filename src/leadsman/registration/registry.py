@@ -22,7 +22,7 @@ from leadsman.registration.telemetry import Telemetry, register
 from leadsman.text import describe
 
 if TYPE_CHECKING:
-    from leadsman.buffer import Buffer
+    from leadsman.readings.buffer import Buffer
     from leadsman.registration.command import Command, CommandOptions
     from leadsman.registration.source import Source, SourceOptions
     from leadsman.registration.subscription import Subscription, SubscriptionOptions
@@ -34,7 +34,7 @@ Decide = Callable[[Telemetry], Telemetry]
 """Puts the policy in place that a telemetry names, once the settings are loaded."""
 
 
-class Made(NamedTuple):
+class TelemetryTemplate(NamedTuple):
     """All that a telemetry is made of, except its name and what its handler may ask for."""
 
     kind: str
@@ -42,7 +42,7 @@ class Made(NamedTuple):
     options: Any
     decide: Decide | None
 
-    def is_like(self, other: "Made") -> bool:
+    def is_like(self, other: "TelemetryTemplate") -> bool:
         """Whether a telemetry that is made of this would be the same as one made of `other`. Options are the same if
         their types are too: a retry of True is a mistake, and equals 1."""
         if (self.kind, self.handler, self.decide) != (other.kind, other.handler, other.decide):
@@ -75,7 +75,7 @@ class Registry:
         """The handlers of messages of other programs, by topic filter."""
         self._fed: dict[str, tuple[Handler, Buffer[object]]] = {}
         """The devices that subscriptions feed, with their handlers."""
-        self._last: tuple[Made, Telemetry] | None = None
+        self._last: tuple[TelemetryTemplate, Telemetry] | None = None
         """The telemetry that was registered last."""
         self.without_devices: list[str] = []
         """Handlers whose names come from the settings, which name none."""
@@ -162,7 +162,7 @@ class Registry:
         elif kind == "source":
             self._add_source(name, handler, options, available)
         else:
-            self._add_telemetry(name, Made(kind, handler, options, decide), available)
+            self._add_telemetry(name, TelemetryTemplate(kind, handler, options, decide), available)
 
     def _add_command(
         self, name: object, handler: Handler, options: "CommandOptions", available: Sequence[Dependency]
@@ -245,7 +245,7 @@ class Registry:
         _check_free(source.name, "source", self.telemetries, self.sources)
         self.sources[source.name] = source
 
-    def _add_telemetry(self, name: object, made_of: Made, available: Sequence[Dependency]) -> None:
+    def _add_telemetry(self, name: object, made_of: TelemetryTemplate, available: Sequence[Dependency]) -> None:
         telemetry = self._like_the_last(name, made_of, available)
         if telemetry is None:
             kind, handler, options, decide = made_of
@@ -257,7 +257,9 @@ class Registry:
         self._last = made_of, telemetry
         self.telemetries[telemetry.name] = telemetry
 
-    def _like_the_last(self, name: object, made_of: Made, available: Sequence[Dependency]) -> Telemetry | None:
+    def _like_the_last(
+        self, name: object, made_of: TelemetryTemplate, available: Sequence[Dependency]
+    ) -> Telemetry | None:
         """A copy of the telemetry that was registered last, if it differs only in its name and in what its handler
         gets. The devices of a loop do: they share all other values, and are checked once."""
         if self._last is None or not self._last[0].is_like(made_of):

@@ -2,35 +2,33 @@
 loaded."""
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from leadsman.adapters.managed import check_installed, managed_adapters, replace_by_twins
-from leadsman.errors import ConfigurationError, InvalidValue, SettingsError, raise_together
+from leadsman.errors import ConfigurationError, InvalidValue, SettingsError, collect, raise_together
 from leadsman.extras import check_found
 from leadsman.mqtt.broker import Brokers
 from leadsman.mqtt.topics import Topics, check_client_id, check_instance, check_prefix
-from leadsman.redaction import Public, Secret
 from leadsman.registration.declaration import AdapterSource, Declaration, declared_discovery
 from leadsman.registration.injection import Dependency, fill, settings_dependencies
 from leadsman.registration.registry import Registry, ask_user
 from leadsman.registration.router import Registration
 from leadsman.registration.telemetry import Telemetry, with_policy
-from leadsman.resilience import scope
-from leadsman.resilience.environment import PolicyOverride
-from leadsman.resilience.policy import Policy, as_policy
+from leadsman.resilience.overrides import IN_HANDLER, PolicyOverride, block
+from leadsman.resilience.policy import Named, Policy, as_policy
 from leadsman.settings.rows import SettingRow
+from leadsman.settings.sources import BROKER, CLUSTER, DISCOVERY, HTTP, OUTBOX, STANDBY
 from leadsman.text import log_fields, suggestion
+from leadsman.text.redaction import Public, Secret
 
 if TYPE_CHECKING:
-    from leadsman.resilience.catalogue import Catalogue, Named
+    from leadsman.resilience.catalogue import Catalogue
     from leadsman.settings.endpoint import Endpoint
     from leadsman.settings.load import Loaded
-    from leadsman.settings.nodes import ClusterSettings, StandbySettings
-    from leadsman.settings.outbox import OutboxSettings
-    from leadsman.settings.rows import SettingRow
-    from leadsman.settings.sources import Where
+    from leadsman.settings.sections import ClusterSettings, OutboxSettings, StandbySettings
+    from leadsman.settings.sources import SettingEntry, Where
 
 A = TypeVar("A")
 
@@ -41,7 +39,7 @@ DRY_RUN = "dry-run"
 logger = logging.getLogger("leadsman")
 
 
-class Record:
+class RegistrationList:
     """Registrations in their order. A loop over devices makes registrations that differ only in their names; they are
     kept as one, since a registration for each of a thousand devices would take 300 bytes a device."""
 
@@ -64,25 +62,6 @@ class Record:
         else:
             self._names = [names]
             self._registrations.append(registration._replace(names=self._names))
-
-
-def idle_reason(registry: Registry, rows: tuple[SettingRow, ...], declaration: Declaration) -> str | None:
-    """Why the app has nothing to do, and what to write; None when it has something to do. `rows`: its settings."""
-    registered = registry.everything
-    if any(each.enabled for each in (*registered, *registry.subscriptions.values())):
-        return None
-    if registered:
-        return "all its devices are disabled; set enabled to true for one of them"
-    if not registry.without_devices:
-        return "it registers nothing; decorate a function with @app.telemetry"
-    empty = [row.path for row in rows if row.value in ("[]", "{}")]
-    if not empty:
-        return f"the settings name no device for {', '.join(registry.without_devices)}"
-    from leadsman.settings.faults import Place, to_write
-
-    place, path = Place(declaration.name, "leadsman.toml"), tuple(empty[0].split("."))
-    named = f"{empty[0]!r} is" if len(empty) == 1 else f"{', '.join(map(repr, empty))} are"
-    return f"it has no devices, because {named} empty; {to_write(place, declaration.model, path)}"
 
 
 class Setup:
@@ -141,7 +120,7 @@ class Setup:
         self._settings_dependencies = settings_dependencies(declaration.model)
         self._loaded: Loaded | None = None
         self._policies = list(policies)
-        self._record = Record()
+        self._record = RegistrationList()
         self._waiting: list[Registration] = []
         for registration in registrations:
             self.register(registration)
@@ -203,7 +182,7 @@ class Setup:
             loaded = loaded._replace(settings=declared.settings, rows=(*loaded.rows, *rows_of(declared.settings, {})))
         self._secrets = (*loaded.secrets, *_secrets_of(loaded.settings))
         self._check(loaded)
-        if (near := near_misses(where.environment)) and "url" not in loaded.broker and "host" not in loaded.broker:
+        if (near := near_misses(where.environment)) and loaded.sections[BROKER].keys().isdisjoint(("url", "host")):
             about = log_fields("variable unread", variables=", ".join(near))
             logger.warning(
                 "%s", "; ".join(f"{one} is not read; write {other}" for one, other in near.items()), extra=about
@@ -222,11 +201,11 @@ class Setup:
         if self.cluster is not None:
             from leadsman.registration.sharing import check_shared
 
-            check_shared(self.registry, loaded.outbox.get("durability"))
+            check_shared(self.registry, loaded.sections[OUTBOX].get("durability"))
         if self.discovery is not None:
             from leadsman.settings.discovery import check_devices
 
-            given = loaded.discovery.get("ids")
+            given = loaded.sections[DISCOVERY].get("ids")
             origin = "" if given is None else f" (from {given.origin})"
             names, finds = self.registry.devices, self.registry.finds
             self.registry.check_apart(*check_devices(self.discovery, names, self.prefix, origin, finds=finds))
@@ -239,87 +218,70 @@ class Setup:
         """Read broker, names, endpoint, outbox and policies. Raises one `ConfigurationError` for all faults, with those
         of the settings."""
         faults: list[ConfigurationError] = [SettingsError("\n".join(loaded.faults))] if loaded.faults else []
-        sections = (
-            self._read_endpoint,
-            self._read_outbox,
-            self._read_discovery,
-            self._read_standby,
-            self._read_cluster,
-            self._read_policies,
-        )
-        for step in (self._read_brokers, self._read_names, *sections):
-            try:
-                step(loaded)
-            except ConfigurationError as error:
-                faults.append(error)
+        with collect(faults):
+            self._read_brokers(loaded.sections[BROKER])
+        with collect(faults):
+            self._read_names(loaded.sections[BROKER])
+        with collect(faults):
+            if http := loaded.sections[HTTP]:
+                from leadsman.settings.endpoint import endpoint_of
+
+                self.endpoint = endpoint_of(http)
+        with collect(faults):
+            if outbox := loaded.sections[OUTBOX]:
+                from leadsman.settings.sections import OutboxSettings, read_section
+
+                self.outbox = read_section(OutboxSettings(), outbox)
+        with collect(faults):
+            if discovery := loaded.sections[DISCOVERY]:
+                from leadsman.settings.discovery import discovery_of
+
+                self.discovery = discovery_of(discovery, self.discovery)
+        with collect(faults):
+            if standby := loaded.sections[STANDBY]:
+                from leadsman.settings.nodes import standby_of
+
+                brokers = self._brokers
+                follows = brokers is not None and brokers.follow_server_reference
+                self.standby = standby_of(standby, 0 if brokers is None else len(brokers), follows=follows)
+        with collect(faults):
+            if cluster := loaded.sections[CLUSTER]:
+                from leadsman.settings.nodes import cluster_of
+
+                self.cluster = cluster_of(cluster)
+        with collect(faults):
+            if self.cluster is not None:
+                if self.standby is not None:
+                    raise InvalidValue("cluster: it takes over by itself; leave standby out, or the section [cluster]")
+                self.client_id += f"-{self.cluster.node}"
+        with collect(faults):
+            if loaded.retry or self._policies:
+                self.catalogue = self._catalogue_of(loaded)
         raise_together(faults)
 
-    def _read_brokers(self, loaded: "Loaded") -> None:
+    def _read_brokers(self, section: "Mapping[str, SettingEntry]") -> None:
         """Take the brokers of the settings, or those that the author declared, with credentials of the settings."""
         from leadsman.mqtt.from_settings import brokers_of, with_credentials
 
         declared = self.declaration.brokers
-        if declared is None or not loaded.broker.keys().isdisjoint(("url", "host")):
-            self._brokers = brokers_of(loaded.broker)
+        if declared is None or not section.keys().isdisjoint(("url", "host")):
+            self._brokers = brokers_of(section)
         else:
-            self._brokers = with_credentials(declared, loaded.broker)
+            self._brokers = with_credentials(declared, section)
         self._public += tuple(Public(each) for one in self._brokers for each in (one.host, one.username or one.host))
 
-    def _read_names(self, loaded: "Loaded") -> None:
+    def _read_names(self, section: "Mapping[str, SettingEntry]") -> None:
         """Take the prefix, the instance and the client id of the settings. Two processes of one app differ in prefix
         and client id."""
-        from leadsman.mqtt.from_settings import checked
-
         instance = self.declaration.instance
-        if (given := loaded.broker.get("topic_prefix")) is not None:
-            self.prefix = checked(given, check_prefix)
-        if (given := loaded.broker.get("instance")) is not None:
-            instance = f"-{checked(given, check_instance)}"
+        if (given := section.get("topic_prefix")) is not None:
+            self.prefix = given.read(check_prefix)
+        if (given := section.get("instance")) is not None:
+            instance = f"-{given.read(check_instance)}"
         self.client_id = self.prefix + instance
-        if (given := loaded.broker.get("client_id")) is not None:
-            self.client_id = checked(given, check_client_id)
+        if (given := section.get("client_id")) is not None:
+            self.client_id = given.read(check_client_id)
         self._public += (Public(self.prefix), Public(self.client_id))
-
-    def _read_endpoint(self, loaded: "Loaded") -> None:
-        if loaded.http:
-            from leadsman.settings.endpoint import endpoint_of
-
-            self.endpoint = endpoint_of(loaded.http)
-
-    def _read_outbox(self, loaded: "Loaded") -> None:
-        if loaded.outbox:
-            from leadsman.settings.outbox import outbox_of
-
-            self.outbox = outbox_of(loaded.outbox)
-
-    def _read_discovery(self, loaded: "Loaded") -> None:
-        if loaded.discovery:
-            from leadsman.settings.discovery import discovery_of
-
-            self.discovery = discovery_of(loaded.discovery, self.discovery)
-
-    def _read_standby(self, loaded: "Loaded") -> None:
-        if loaded.standby:
-            from leadsman.settings.nodes import check_one_broker, standby_of
-
-            self.standby = standby_of(loaded.standby)
-            if self.standby is not None and self._brokers is not None:
-                check_one_broker(len(self._brokers), follows=self._brokers.follow_server_reference)
-
-    def _read_cluster(self, loaded: "Loaded") -> None:
-        if loaded.cluster:
-            from leadsman.settings.nodes import cluster_of
-
-            self.cluster = cluster_of(loaded.cluster)
-            if self.cluster is None:
-                return
-            if self.standby is not None:
-                raise InvalidValue("cluster: it takes over by itself; leave standby out, or the section [cluster]")
-            self.client_id += f"-{self.cluster.node}"
-
-    def _read_policies(self, loaded: "Loaded") -> None:
-        if loaded.retry or self._policies:
-            self.catalogue = self._catalogue_of(loaded)
 
     def _catalogue_of(self, loaded: "Loaded") -> "Catalogue":
         from leadsman.resilience.catalogue import Catalogue
@@ -329,7 +291,7 @@ class Setup:
             catalogue.add(named)
         return catalogue
 
-    def name_policy(self, named: "Named") -> None:
+    def name_policy(self, named: Named) -> None:
         """Add a named policy. Raises `InvalidValue` once the settings are loaded."""
         if self._loaded is not None:
             raise InvalidValue(
@@ -351,10 +313,10 @@ class Setup:
     def override(self, given: Policy | str, devices: Sequence[str] | None) -> Iterator[None]:
         """See `App.retrying`."""
         policy = self.policy(given)
-        if scope.IN_HANDLER.get():
+        if IN_HANDLER.get():
             if devices is not None:
                 raise InvalidValue("retrying: in a handler it governs the failures of its own block; leave devices out")
-            with scope.block(policy):
+            with block(policy):
                 yield
             return
         polled = self.registry.telemetries
@@ -445,9 +407,21 @@ class Setup:
     def idle_reason(self) -> str | None:
         """Why the app has nothing to do, and what to write; None when it has something to do. Valid once the
         settings are loaded."""
-        from leadsman.registration.setup import idle_reason
+        registered = self.registry.everything
+        if any(each.enabled for each in (*registered, *self.registry.subscriptions.values())):
+            return None
+        if registered:
+            return "all its devices are disabled; set enabled to true for one of them"
+        if not self.registry.without_devices:
+            return "it registers nothing; decorate a function with @app.telemetry"
+        empty = [row.path for row in self.rows if row.value in ("[]", "{}")]
+        if not empty:
+            return f"the settings name no device for {', '.join(self.registry.without_devices)}"
+        from leadsman.settings.faults import Place, to_write
 
-        return idle_reason(self.registry, self.rows, self.declaration)
+        place, path = Place(self.declaration.name, "leadsman.toml"), tuple(empty[0].split("."))
+        named = f"{empty[0]!r} is" if len(empty) == 1 else f"{', '.join(map(repr, empty))} are"
+        return f"it has no devices, because {named} empty; {to_write(place, self.declaration.model, path)}"
 
 
 def _secrets_of(settings: object) -> tuple[Secret, ...]:

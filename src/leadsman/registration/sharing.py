@@ -10,7 +10,7 @@ from leadsman.registration.command import Command
 from leadsman.registration.registry import Registry
 from leadsman.registration.source import Source
 from leadsman.registration.telemetry import Telemetry
-from leadsman.settings.sources import Entry
+from leadsman.settings.sources import SettingEntry
 
 IN_MEMORY = "memory"
 """The durability of an outbox that writes no reading to disk."""
@@ -70,7 +70,7 @@ def _shared(each: Telemetry | Source | Command) -> list[str]:
     return found
 
 
-def check_shared(registry: Registry, durability: Entry | None) -> None:
+def check_shared(registry: Registry, durability: SettingEntry | None) -> None:
     """See that several nodes can share the devices of an app.
 
     Raises:

@@ -6,10 +6,11 @@ from collections.abc import AsyncIterator, Sequence
 from types import GenericAlias
 from typing import Any, NamedTuple
 
-from leadsman.buffer import Buffer
-from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
+from leadsman.errors import ConfigurationError, InvalidValue
+from leadsman.loop.durations import Duration
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import check_filter
+from leadsman.readings.buffer import Buffer
 from leadsman.registration.command import Validate, payload_validator
 from leadsman.registration.injection import (
     Dependencies,
@@ -22,9 +23,8 @@ from leadsman.registration.injection import (
     name_of,
     needs_and_payload,
 )
-from leadsman.registration.options import check_options, enabled_of
+from leadsman.registration.options import check_options, enabled_of, length_of, queue_of
 from leadsman.registration.source import SourceOptions
-from leadsman.timing.durations import Duration, positive_seconds
 
 TIMEOUT = 30.0
 """The default timeout of a handler in seconds."""
@@ -33,7 +33,7 @@ QUEUE = 64
 
 
 class SubscriptionOptions(SourceOptions, total=False):
-    """The options of `@app.subscribe`. Those of a source hold for the device of `device`."""
+    """The options of `@app.subscribe`. The options of a source apply to the device that `device` names."""
 
     device: str
     """What the handler returns is published as a reading of this device, unless it is None. Default: no device, and
@@ -91,7 +91,7 @@ def register_subscription(
 
 def buffer_of(options: SubscriptionOptions) -> Buffer[object]:
     """Where the readings of a device wait until its source takes them: as many as messages may wait."""
-    return Buffer(_queue_of(options))
+    return Buffer(queue_of(options, QUEUE))
 
 
 def source_of(handler: Handler, readings: Buffer[object]) -> Handler:
@@ -112,15 +112,6 @@ def source_of(handler: Handler, readings: Buffer[object]) -> Handler:
     return source
 
 
-def _queue_of(options: SubscriptionOptions) -> int:
-    queue = options.get("queue", QUEUE)
-    if isinstance(queue, bool) or not isinstance(queue, int):
-        raise InvalidType(f"queue is {queue!r}; write a whole number such as {QUEUE}")
-    if queue < 1:
-        raise InvalidValue(f"queue is {queue}; it must be 1 or more")
-    return queue
-
-
 def _register(
     topic_filter: str,
     handler: Handler,
@@ -133,7 +124,6 @@ def _register(
         raise InvalidValue(f"{only[0]} is an option of a device; write device= as well, such as device='door'")
     plain, message = not is_async(handler), Provided(Received)
     needs, payload = needs_and_payload(handler, [*available, message])
-    timeout = options.get("timeout", TIMEOUT)
     return Subscription(
         topic_filter=topic_filter,
         handler=handler,
@@ -142,8 +132,8 @@ def _register(
         plain=plain,
         payload=payload.name if payload else None,
         validate=payload_validator(payload.annotation, payload.name) if payload else None,
-        timeout=None if timeout is None else positive_seconds(timeout, "timeout"),
-        queue=_queue_of(options),
+        timeout=length_of(options, "timeout", TIMEOUT),
+        queue=queue_of(options, QUEUE),
         enabled=enabled_of(options),
         device=options.get("device"),
         readings=readings,

@@ -6,14 +6,18 @@ production. The options are listed once, in `TelemetryOptions`; the decorator an
 
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from leadsman.adapters.managed import adapter_names, declared_errors
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
+from leadsman.loop.durations import Duration, positive_seconds, seconds
+from leadsman.loop.schedule import Cron
+from leadsman.loop.slots import offset_of
 from leadsman.mqtt.message import Delivery
-from leadsman.publish import PublishRule
+from leadsman.readings.publish import PublishRule
 from leadsman.registration.injection import Dependencies, Dependency, Handler, check_result, is_async, needs_of
 from leadsman.registration.options import (
+    ReadingOptions,
     backoff_of,
     breaker_of,
     check_options,
@@ -21,8 +25,10 @@ from leadsman.registration.options import (
     enabled_of,
     finds_of,
     group_of,
+    is_second,
     labelled,
     labels_of,
+    length_of,
     offline_on_error_of,
     publish_of,
     title_of,
@@ -30,13 +36,9 @@ from leadsman.registration.options import (
 from leadsman.registration.result import ValidateResult, result_validator
 from leadsman.resilience.algebra import Policy, as_policy
 from leadsman.resilience.backoff import BackoffStrategy
-from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.environment import GuardSpec
 from leadsman.resilience.failure import Property, exception_types
-from leadsman.resilience.policy import DEFAULT_RETRY_ON, UNTIL_NEXT_POLL, Until, from_options
-from leadsman.timing.durations import Duration, positive_seconds, seconds
-from leadsman.timing.schedule import Cron
-from leadsman.timing.slots import offset_of
+from leadsman.resilience.policy import DEFAULT_RETRY_ON, UNTIL_NEXT_POLL, Lookup, Until, from_options
 
 if TYPE_CHECKING:
     from leadsman.registration.finds import Finds
@@ -59,8 +61,9 @@ Fallback = Callable[[BaseException], Awaitable[object]]
 None."""
 
 
-class TelemetryOptions(TypedDict, total=False):
-    """The options of `@app.telemetry`. Durations are seconds, text such as ``"5m"``, or `timedelta`."""
+class TelemetryOptions(ReadingOptions, total=False):
+    """The options of `@app.telemetry`, with those of `ReadingOptions` and `DeviceOptions`. Durations are
+    seconds, text such as ``"5m"``, or `timedelta`."""
 
     interval: Duration
     """Poll at this fixed interval, 10 ms or more. Give either this or `schedule`."""
@@ -83,8 +86,6 @@ class TelemetryOptions(TypedDict, total=False):
     policy: Policy | str
     """A policy of the algebra, or the name of a family or of a policy in the settings. It replaces `retry`,
     `retry_on`, `backoff`, `budget` and `within`. Default None."""
-    circuit_breaker: CircuitBreaker | None
-    """Pause the polls of a device that fails repeatedly. Default None."""
     overrun: Literal["next-poll", "finish"]
     """``"next-poll"`` (default) drops a retry that would start at or after the next poll; ``"finish"`` makes it and
     delays that poll."""
@@ -94,11 +95,6 @@ class TelemetryOptions(TypedDict, total=False):
     called, and its result is published as the state."""
     timeout: Duration | None
     """The longest time for one call. Default: the interval, at most 60 s; for cron 60 s. None: no limit."""
-    publish: PublishRule | None
-    """Which readings are published. Default None: all of them."""
-    delivery: Delivery
-    """The quality of service of readings, the retain flag, and which of those that wait arrive. Default ``Delivery()``:
-    QoS 1, all of them, the newest retained."""
     group: str | None
     """A group name. Handlers of one group poll at common times, one call after the other. Default None."""
     spread: Duration
@@ -107,21 +103,8 @@ class TelemetryOptions(TypedDict, total=False):
     stale_after: Duration | None
     """The device is stale after this time without a successful poll. Default: three intervals and the timeout, at
     least 1 s; for cron, twice the largest gap."""
-    offline_on: Literal["stale", "error"]
-    """When the device's availability is ``offline``: with ``"stale"`` (default) while no reading is expected soon, that
-    is, while it is held, its circuit is open, or it is stale; with ``"error"`` also from its first failed poll on."""
     throttle: Duration
     """The shortest time between two polls that are requested at ``{prefix}/{device}/get``. Default 1 s."""
-    finds: "Finds | None"
-    """Which devices the handler may find while the app runs; see `Context.device`. Default None: it finds none."""
-    needs: str | Sequence[str]
-    """What a node of a cluster must have to run this: one label or several, such as ``"ble"`` or
-    ``"serial:/dev/serial/by-id/…"``. Default: every node can. Without ``[cluster]`` it changes nothing."""
-    title: str | None
-    """The name of the device for people, in Home Assistant, Homie and introspection, such as ``"Bathroom"``. Its topics
-    do not change. Of several devices, each has its own: ``Device(title="Bathroom")``. Default: its name."""
-    enabled: bool
-    """False registers the handler without polling it. Default True."""
 
 
 class Telemetry(NamedTuple):
@@ -140,7 +123,7 @@ class Telemetry(NamedTuple):
     delivery: Delivery
     group: str | None
     spread: float | None
-    """Seconds; None for the default, see `leadsman.timing.slots`."""
+    """Seconds; None for the default, see `leadsman.loop.slots`."""
     stale_after: float
     offline_on_error: bool
     throttle: float
@@ -191,7 +174,7 @@ def _register(
     check_result(handler)
     needs = needs_of(handler, available)
     interval, cron = _when(options)
-    timeout = _timeout(options, interval)
+    timeout = length_of(options, "timeout", min(interval or LONGEST_TIMEOUT, LONGEST_TIMEOUT))
     return Telemetry(
         name=name,
         handler=handler,
@@ -200,7 +183,7 @@ def _register(
         interval=interval,
         cron=cron,
         guards=GuardSpec(_policy(options, needs), breaker_of(options), timeout),
-        overrun=_overrun(options),
+        overrun=is_second(options, "overrun", "next-poll", "finish"),
         on_failure=_on_failure(options),
         publish=publish_of(options),
         delivery=delivery_of(options),
@@ -233,13 +216,6 @@ def _when(options: TelemetryOptions) -> tuple[float | None, Cron | None]:
     return length, None
 
 
-def _timeout(options: TelemetryOptions, interval: float | None) -> float | None:
-    if "timeout" not in options:
-        return LONGEST_TIMEOUT if interval is None else min(interval, LONGEST_TIMEOUT)
-    timeout = options["timeout"]
-    return None if timeout is None else positive_seconds(timeout, "timeout")
-
-
 def _policy(options: TelemetryOptions, needs: Dependencies) -> Policy:
     """Make one policy of the retry options."""
     if (named := options.get("policy")) is not None:
@@ -248,7 +224,7 @@ def _policy(options: TelemetryOptions, needs: Dependencies) -> Policy:
                 raise InvalidType(
                     f"policy and {option} both say what is retried; put {option} into the policy, or leave it out"
                 )
-        return lookup(named) if isinstance(named, str) else as_policy(named)
+        return Lookup(named) if isinstance(named, str) else as_policy(named)
     retry: object = options.get("retry", 0)
     if retry is UNTIL_NEXT_POLL and options.get("overrun") == "finish":
         raise InvalidValue("retry=UNTIL_NEXT_POLL never ends with overrun='finish'; leave overrun out")
@@ -268,21 +244,12 @@ def _left_out(options: TelemetryOptions, retry: object) -> bool:
     return "retry_on" not in options or ("retry" in options and retry == 0 and options["retry_on"] in ((), []))
 
 
-def lookup(name: str) -> Policy:
-    """A placeholder for a named policy, until the settings are loaded."""
-    from leadsman.resilience.catalogue import Lookup  # only apps with names for policies pay for it
-
-    return Lookup(name)
-
-
 def with_policy(telemetry: Telemetry, catalogue: "Catalogue") -> Telemetry:
     """Return the registration with its policy, if that comes from the settings.
 
     Raises:
         InvalidValue: no policy has that name.
     """
-    from leadsman.resilience.catalogue import Lookup
-
     found, guards = telemetry.guards.policy, telemetry.guards
     if isinstance(found, Lookup):
         try:
@@ -314,7 +281,7 @@ def with_options(telemetry: Telemetry, options: TelemetryOptions, catalogue: "Ca
     if "circuit_breaker" in options:
         guards = guards._replace(breaker=breaker_of(options))
     if "overrun" in options:
-        telemetry = telemetry._replace(overrun=_overrun(options))
+        telemetry = telemetry._replace(overrun=is_second(options, "overrun", "next-poll", "finish"))
     if not options.keys() & {"policy", *RETRYING}:
         return telemetry._replace(guards=guards)
     guards = guards._replace(policy=_policy(options, telemetry.needs))
@@ -332,13 +299,6 @@ def _transient(needs: Dependencies) -> tuple[type[Exception], ...]:
     return exception_types((*DEFAULT_RETRY_ON, *declared), "transient_errors")
 
 
-def _overrun(options: TelemetryOptions) -> bool:
-    overrun = options.get("overrun", "next-poll")
-    if overrun not in ("next-poll", "finish"):
-        raise InvalidValue(f"overrun is {overrun!r}; it must be 'next-poll' or 'finish'")
-    return overrun == "finish"
-
-
 def _on_failure(options: TelemetryOptions) -> str | Fallback:
     action: object = options.get("on_failure", "continue")
     if isinstance(action, str):
@@ -353,9 +313,8 @@ def _on_failure(options: TelemetryOptions) -> str | Fallback:
 
 
 def _stale_after(options: TelemetryOptions, interval: float | None, cron: Cron | None, timeout: float) -> float:
-    given = options.get("stale_after")
-    if given is not None:
-        return positive_seconds(given, "stale_after")
+    if (given := length_of(options, "stale_after", None)) is not None:
+        return given
     if cron is not None:
         return 2 * cron.largest_gap()
     return max(SHORTEST_STALE_AFTER, 3 * (interval or 0.0) + timeout)

@@ -21,14 +21,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack, cast
 
 from leadsman.errors import InvalidType
+from leadsman.loop.durations import Duration
+from leadsman.loop.tasks import outcome_in_own_task
 from leadsman.resilience.algebra import Policy
 from leadsman.resilience.catalogue import CATALOGUE, Catalogue, check_bounds
-from leadsman.resilience.failure import Failure, sifted
+from leadsman.resilience.failure import Failure, sift
 from leadsman.resilience.verdict import REASONS, GiveUp
 from leadsman.settings.sources import RETRY_PREFIX, retry_path
-from leadsman.tasks import outcome_in_own_task
 from leadsman.text import describe, log_fields
-from leadsman.timing.durations import Duration
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -96,7 +96,7 @@ class Retrying:
                 return cast("T", value)
             if not isinstance(error, Exception):
                 raise error
-            error = sifted(error)
+            error = sift(error)
             facts = {"verb": "adhoc", "family": family, "handler": name}
             elapsed = asyncio.get_running_loop().time() - began
             failure = Failure(error, facts, 0, elapsed, attempt - 1, False, _on_strategy_error, time.time())

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from leadsman.errors import InvalidType, InvalidValue
+from leadsman.loop.durations import Duration, seconds
 from leadsman.resilience.backoff import LONGEST, BackoffStrategy, Draw, jittered
 from leadsman.resilience.failure import Failure, RetryRequested, Scope, as_scope
 from leadsman.resilience.numbers import fraction_of, whole
 from leadsman.resilience.predicate import Predicate, predicate
 from leadsman.resilience.retry_after import pause_of
 from leadsman.resilience.verdict import GiveUp, Retry, Verdict
-from leadsman.timing.durations import Duration, seconds
 from leadsman.value import Value
 
 _DECORRELATED_CAP = 60.0
@@ -78,11 +78,11 @@ class Policy(Value):
     __slots__ = ()
 
     def start(self) -> State:
-        """What is remembered before the first failure of an outage."""
+        """The state before the first failure of an outage."""
         raise NotImplementedError
 
     def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
-        """Decide about one failed call. Returns what is remembered after it, and the verdict."""
+        """Decide about one failed call. Returns the state after it, and the verdict."""
         raise NotImplementedError
 
     @property
@@ -389,7 +389,7 @@ class FilteredOn(_Wrapper):
         return self.inner.step(state, failure, draw)
 
 
-class _Pair(Policy):
+class _Joined(Policy):
     """Two policies joined. State: both inner states, after its own."""
 
     __slots__ = ()
@@ -401,7 +401,7 @@ class _Pair(Policy):
         return (self.left, self.right)
 
 
-class AndThen(_Pair):
+class AndThen(_Joined):
     """`left` until it gives up, then `right` in the same step, and not back before the scope ends. A time box in
     `right` starts at the hand-over. State: the key of the scope, whether it is `right`'s turn; both inner states."""
 
@@ -425,7 +425,7 @@ class AndThen(_Pair):
         return (key, 1, left, right), verdict
 
 
-class _Both(_Pair):
+class _Both(_Joined):
     """Two policies that both see every failure."""
 
     __slots__ = ("left", "right")

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 from leadsman.errors import InvalidType, InvalidValue
+from leadsman.loop.durations import Duration, human, positive_seconds, seconds
 from leadsman.resilience.numbers import fraction_of, number
-from leadsman.timing.durations import Duration, human, positive_seconds, seconds
 from leadsman.value import Value
 
 LONGEST = 10 * 366 * 86_400.0
@@ -257,17 +257,22 @@ DEFAULT_BACKOFF = ExponentialBackoff()
 
 
 def wait_of(
-    backoff: BackoffStrategy, attempt: int, draw: Draw, on_strategy_error: Callable[[object, Exception], None]
+    backoff: BackoffStrategy,
+    attempt: int,
+    draw: Draw | None,
+    on_strategy_error: Callable[[object, Exception], None],
 ) -> float:
-    """Ask a strategy for a wait. If it raises or returns an invalid number, that is reported and the default is
-    used."""
-    if isinstance(backoff, Jittered):
-        return backoff.delay(attempt, draw() if backoff.jitter else 0.0)
-    try:
-        delay = float(backoff.delay(attempt))
-        if 0.0 <= delay <= LONGEST:
-            return delay
-        raise ValueError(f"{backoff!r} returned {delay!r} seconds for attempt {attempt}")
-    except Exception as error:
-        on_strategy_error(backoff, error)
-        return DEFAULT_BACKOFF.delay(attempt, draw())
+    """Ask a strategy for a wait, without its jitter if there is no `draw`. If it raises or returns an invalid number,
+    that is reported and the default is used."""
+    if not isinstance(backoff, Jittered):
+        try:
+            delay = float(backoff.delay(attempt))
+            if 0.0 <= delay <= LONGEST:
+                return delay
+            raise ValueError(f"{backoff!r} returned {delay!r} seconds for attempt {attempt}")
+        except Exception as error:
+            on_strategy_error(backoff, error)
+            backoff = DEFAULT_BACKOFF
+    if draw is None:
+        return backoff.wait(attempt)
+    return backoff.delay(attempt, draw() if backoff.jitter else 0.0)

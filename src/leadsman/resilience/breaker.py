@@ -24,13 +24,13 @@ import math
 from collections.abc import Callable
 from datetime import timedelta
 from enum import Enum
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.resilience.backoff import DEFAULT_BACKOFF, LONGEST, BackoffStrategy, Jittered, as_backoff
+from leadsman.loop.durations import Duration, positive_seconds, seconds
+from leadsman.resilience.backoff import BackoffStrategy, as_backoff, wait_of
 from leadsman.resilience.failure import exception_types, ignore_error
 from leadsman.resilience.numbers import whole
-from leadsman.timing.durations import Duration, positive_seconds, seconds
 from leadsman.value import Value
 
 OnStrategyError = Callable[[object, Exception], None]
@@ -109,16 +109,7 @@ class CircuitBreaker(Value):
             return -math.inf
         if isinstance(self.recovery, float):
             return self.recovery
-        if isinstance(self.recovery, Jittered):
-            return self.recovery.wait(opens)
-        try:
-            delay = float(self.recovery.delay(opens))
-            if 0 <= delay <= LONGEST:
-                return delay
-            raise ValueError(f"{self.recovery!r} returned {delay!r} seconds for opening {opens}")
-        except Exception as error:
-            on_strategy_error(self.recovery, error)
-            return DEFAULT_BACKOFF.wait(opens)
+        return wait_of(self.recovery, opens, None, on_strategy_error)
 
 
 def _name(value: object) -> str | None:
@@ -133,7 +124,7 @@ def _recovery(value: object) -> float | BackoffStrategy | None:
     return as_backoff(value, "recovery")
 
 
-class Outcome(Enum):
+class CycleOutcome(Enum):
     """How an admitted cycle ended."""
 
     SUCCEEDED = "succeeded"
@@ -199,7 +190,9 @@ class Disabled(NamedTuple):
 
 Circuit = Closed | Open | HalfOpen | Isolated | Disabled
 CLOSED = Closed()
-_NAMES: dict[type, str] = {
+CircuitWord = Literal["closed", "open", "half_open", "isolated", "disabled"]
+"""The state of a circuit; the last two are the work of a person."""
+_NAMES: dict[type, CircuitWord] = {
     Closed: "closed",
     Open: "open",
     HalfOpen: "half_open",
@@ -208,7 +201,7 @@ _NAMES: dict[type, str] = {
 }
 
 
-def name_of(circuit: Circuit) -> str:
+def name_of(circuit: Circuit) -> CircuitWord:
     """``closed``, ``open``, ``half_open``, ``isolated`` or ``disabled``, as the heartbeat and the logs say it."""
     return _NAMES[type(circuit)]
 
@@ -242,7 +235,7 @@ def settle(
     rule: CircuitBreaker,
     circuit: Circuit,
     permit: Permit,
-    outcome: Outcome,
+    outcome: CycleOutcome,
     now: float,
     on_strategy_error: OnStrategyError = ignore_error,
 ) -> Circuit:
@@ -251,14 +244,14 @@ def settle(
     if permit.generation != circuit.generation:
         return circuit
     match circuit, outcome:
-        case Closed(), Outcome.SUCCEEDED | Outcome.FAILED:
-            closed = _counted(rule, circuit, failed=outcome is Outcome.FAILED)
+        case Closed(), CycleOutcome.SUCCEEDED | CycleOutcome.FAILED:
+            closed = _counted(rule, circuit, failed=outcome is CycleOutcome.FAILED)
             if closed.failures < rule.threshold:
                 return closed
             until = now + rule.open_for(1, on_strategy_error)
             return Open(circuit.generation + 1, closed.failures, now, 1, refusals_of(rule), until)
-        case Disabled(), Outcome.SUCCEEDED | Outcome.FAILED:
-            return circuit._replace(failures=circuit.failures + 1 if outcome is Outcome.FAILED else 0)
+        case Disabled(), CycleOutcome.SUCCEEDED | CycleOutcome.FAILED:
+            return circuit._replace(failures=circuit.failures + 1 if outcome is CycleOutcome.FAILED else 0)
         case HalfOpen(), _ if permit.number in (number for number, _ in circuit.out):
             return _settle_probe(rule, circuit, permit, outcome, now, on_strategy_error)
     return circuit
@@ -271,17 +264,17 @@ def unchanging(circuit: Circuit) -> Permit | None:
     return None
 
 
-def isolated(circuit: Circuit, now: float) -> Circuit:
+def isolate(circuit: Circuit, now: float) -> Circuit:
     """Admit no cycle until a person closes or disables the circuit."""
     return Isolated(circuit.generation + 1, circuit.failures, now)
 
 
-def closed(circuit: Circuit) -> Circuit:
+def close(circuit: Circuit) -> Circuit:
     """The circuit as after a success."""
     return Closed(circuit.generation + 1)
 
 
-def disabled(circuit: Circuit) -> Circuit:
+def disable(circuit: Circuit) -> Circuit:
     """Admit every cycle until a person closes or isolates the circuit."""
     return Disabled(circuit.generation + 1, circuit.failures)
 
@@ -337,19 +330,19 @@ def _settle_probe(
     rule: CircuitBreaker,
     circuit: HalfOpen,
     permit: Permit,
-    outcome: Outcome,
+    outcome: CycleOutcome,
     now: float,
     on_strategy_error: OnStrategyError,
 ) -> Circuit:
     out = tuple(probe for probe in circuit.out if probe[0] != permit.number)
     match outcome:
-        case Outcome.ABANDONED:
+        case CycleOutcome.ABANDONED:
             return circuit._replace(out=out)
-        case Outcome.FAILED:
+        case CycleOutcome.FAILED:
             failures, opens = circuit.failures + 1, circuit.opens + 1
             until = now + rule.open_for(opens, on_strategy_error)
             return Open(circuit.generation + 1, failures, circuit.since, opens, refusals_of(rule), until)
-        case Outcome.SUCCEEDED:
+        case CycleOutcome.SUCCEEDED:
             succeeded = circuit.succeeded + 1
             if succeeded >= rule.successes:
                 return Closed(circuit.generation + 1)

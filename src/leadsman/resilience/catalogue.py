@@ -14,16 +14,14 @@ from contextvars import ContextVar
 from typing import NamedTuple
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, PermanentError, raise_together
-from leadsman.resilience.algebra import Policy, State, as_policy
-from leadsman.resilience.backoff import DEFAULT_BACKOFF, BackoffStrategy, Draw
-from leadsman.resilience.failure import Failure, Property
-from leadsman.resilience.notation import duration_of, policy_of, predicate_of
-from leadsman.resilience.policy import DEFAULT_RETRY_ON, exponential, immediate, never
-from leadsman.resilience.predicate import Constant, Predicate, is_a, predicate, prop, settled
-from leadsman.resilience.verdict import GiveUp, Verdict
+from leadsman.loop.durations import Duration, seconds
+from leadsman.resilience.algebra import Policy
+from leadsman.resilience.failure import Property
+from leadsman.resilience.notation import duration_of, named_of
+from leadsman.resilience.policy import DEFAULT_RETRY_ON, Choice, Named, exponential, immediate
+from leadsman.resilience.predicate import Constant, Predicate, is_a, prop, simplify
 from leadsman.settings.sources import KNOBS
 from leadsman.text import suggestion
-from leadsman.timing.durations import Duration, seconds
 
 _STATUS = prop("status-code")
 _PASSING = (_STATUS >= 500) | _STATUS.in_(408, 429)
@@ -45,7 +43,7 @@ _HTTP = (
 _DAV_NEVER = is_a(PermanentError) | _BASES.in_("caldav.lib.error.AuthorizationError", "caldav.lib.error.NotFoundError")
 
 
-class Family(NamedTuple):
+class RetryFamily(NamedTuple):
     """How operations of one kind are repeated. Waits in seconds; `jitter` is a fraction, or a mode of `Jitter`."""
 
     max_attempts: int
@@ -59,77 +57,19 @@ class Family(NamedTuple):
     """Whether a server may ask for longer waits."""
 
 
-FAMILIES: Mapping[str, Family] = {
-    "worker": Family(3, 1.0, 10.0, "equal"),
-    "storage": Family(5, 0.5, 5.0, 0.0),
-    "scheduler": Family(3, 1.0, 8.0, "equal"),
-    "api": Family(4, 1.0, 15.0, "equal"),
-    "ble": Family(4, 2.0, 60.0, 0.2, _TRANSIENT | (_BASES == "bleak.exc.BleakError")),
-    "serial": Family(5, 0.5, 5.0, 0.0),
-    "http": Family(4, 1.0, 15.0, "equal", ~_REFUSED & _HTTP, obeys_retry_after=True),
-    "caldav": Family(
+FAMILIES: Mapping[str, RetryFamily] = {
+    "worker": RetryFamily(3, 1.0, 10.0, "equal"),
+    "storage": RetryFamily(5, 0.5, 5.0, 0.0),
+    "scheduler": RetryFamily(3, 1.0, 8.0, "equal"),
+    "api": RetryFamily(4, 1.0, 15.0, "equal"),
+    "ble": RetryFamily(4, 2.0, 60.0, 0.2, _TRANSIENT | (_BASES == "bleak.exc.BleakError")),
+    "serial": RetryFamily(5, 0.5, 5.0, 0.0),
+    "http": RetryFamily(4, 1.0, 15.0, "equal", ~_REFUSED & _HTTP, obeys_retry_after=True),
+    "caldav": RetryFamily(
         4, 1.0, 15.0, "equal", ~_REFUSED & ~_DAV_NEVER & (_HTTP | (_BASES == "caldav.lib.error.DAVError"))
     ),
 }
 """Built in. A local bus has no jitter: nobody else is there to collide with, and it is easier to reason about."""
-
-
-class Named(NamedTuple):
-    """A policy with a name."""
-
-    name: str
-    policy: Policy
-    priority: int = 0
-    condition: Predicate = Constant(True)  # a value, never changed
-
-
-class Lookup(Policy):
-    """Stands for a policy that is known by its name, until the settings are loaded."""
-
-    __slots__ = ("name",)
-    name: str
-
-    def __init__(self, name: str) -> None:
-        self._hold(name=name)
-
-
-class Choice(Policy):
-    """The first of several named policies whose predicate matches the failure. State: that of each of them."""
-
-    __slots__ = ("among",)
-    among: tuple[Named, ...]
-
-    def __init__(self, among: Iterable[Named]) -> None:
-        self._hold(among=tuple(sorted(among, key=lambda each: (-each.priority, each.name))))
-
-    def start(self) -> State:
-        return tuple(each.policy.start() for each in self.among)
-
-    def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
-        for number, each in enumerate(self.among):
-            if each.condition.answer(failure) is True:
-                inner, verdict = each.policy.step(state[number], failure, draw)
-                return (*state[:number], inner, *state[number + 1 :]), verdict
-        if failure.request is None:
-            return state, GiveUp("filtered")
-        return state, never().step(None, failure, draw)[1]
-
-    @property
-    def cap(self) -> float:
-        return max((each.policy.cap for each in self.among), default=0.0)
-
-    def jittered_cap(self, fraction: float) -> float:
-        return max((each.policy.jittered_cap(fraction) for each in self.among), default=0.0)
-
-    def pause(self, failure: Failure) -> float | None:
-        for each in self.among:
-            if each.condition.answer(failure) is True:
-                return each.policy.pause(failure)
-        return None
-
-    @property
-    def strategy(self) -> BackoffStrategy:
-        return self.among[0].policy.strategy if self.among else DEFAULT_BACKOFF
 
 
 class Catalogue:
@@ -191,7 +131,7 @@ class Catalogue:
             return self.named[name].policy
         if name not in self.families:
             raise InvalidValue(f"no policy is called {name!r}; {suggestion(name, (*self.named, *self.families))}")
-        return made_of(_changed(self.families[name], knobs), tuple(also))
+        return policy_of_family(_change(self.families[name], knobs), tuple(also))
 
     def choice(self, facts: Mapping[str, Property]) -> Choice | None:
         """What a handler takes that says nothing about retries; None where no named policy can apply to it.
@@ -201,7 +141,7 @@ class Catalogue:
         """
         among: list[Named] = []
         for each in Choice(self.named.values()).among:
-            condition = settled(each.condition, facts)
+            condition = simplify(each.condition, facts)
             if not (isinstance(condition, Constant) and not condition.value):
                 among.append(each._replace(condition=condition))
             if isinstance(condition, Constant) and condition.value:
@@ -228,7 +168,7 @@ class Catalogue:
         faults: list[ConfigurationError] = []
         for number, each in enumerate(value):
             try:
-                named = _named(each, f"retry.policy[{number}]")
+                named = named_of(each, f"retry.policy[{number}]")
                 if named.name in self.named:
                     raise InvalidValue(f"retry.policy[{number}]: there is another policy called {named.name!r}")
             except ConfigurationError as error:
@@ -237,18 +177,18 @@ class Catalogue:
             self.named[named.name] = named
         raise_together(faults)
 
-    def _family(self, name: str, value: Mapping[str, object]) -> Family:
+    def _family(self, name: str, value: Mapping[str, object]) -> RetryFamily:
         family = FAMILIES[name]
         for knob, given in value.items():
             path = ("retry", name, knob)
             if knob not in KNOBS:
                 raise InvalidValue(f"{'.'.join(path)}{self._from(path)}: unknown; {suggestion(knob, KNOBS)}")
             try:
-                family = _changed(family, {knob: _number(given)}, ordered=False)
+                family = _change(family, {knob: _number(given)}, ordered=False)
             except ConfigurationError as error:
                 raise type(error)(f"retry.{name}.{error}{self._from(path)}") from None
         try:
-            return _changed(family, {})
+            return _change(family, {})
         except ConfigurationError as error:
             raise type(error)(f"retry.{name}: {error}{self._from(('retry', name))}") from None
 
@@ -274,14 +214,14 @@ CATALOGUE: ContextVar[Catalogue | None] = ContextVar("leadsman_catalogue", defau
 """That of the running app, for whatever runs in it."""
 
 
-def made_of(family: Family, also: tuple[type[Exception], ...] = ()) -> Policy:
+def policy_of_family(family: RetryFamily, also: tuple[type[Exception], ...] = ()) -> Policy:
     """The policy of a family: exponential waits from its shortest to its longest one."""
     passing = family.passing | is_a(*also) if also else family.passing
     waits = _waits(family).obey_retry_after() if family.obeys_retry_after else _waits(family)
     return waits.only_when(passing).max_retries(family.max_attempts - 1)
 
 
-def _waits(family: Family) -> Policy:
+def _waits(family: RetryFamily) -> Policy:
     """The waits are spread above the shortest one, the first wait too, so that callers who failed together ask again
     apart."""
     low, high, jitter = family.min_wait, family.max_wait, family.jitter
@@ -307,10 +247,10 @@ def check_bounds(bounds: Mapping[str, object]) -> None:
         InvalidValue, InvalidType: a bound makes no sense.
     """
     given = {knob: value for knob, value in bounds.items() if value is not None}
-    _changed(FAMILIES["worker"], given, ordered="min_wait" in given and "max_wait" in given)
+    _change(FAMILIES["worker"], given, ordered="min_wait" in given and "max_wait" in given)
 
 
-def _changed(family: Family, knobs: Mapping[str, object], *, ordered: bool = True) -> Family:
+def _change(family: RetryFamily, knobs: Mapping[str, object], *, ordered: bool = True) -> RetryFamily:
     for knob, value in knobs.items():
         if knob == "max_attempts":
             if isinstance(value, bool) or not isinstance(value, int):
@@ -361,29 +301,3 @@ def _jitter(value: object) -> float | str:
     if not isinstance(value, int | float) or not 0 <= value <= 1:
         raise InvalidValue(f"jitter: it is {value!r}; write a fraction from 0 to 1")
     return float(value)
-
-
-def _named(value: object, path: str) -> Named:
-    if not isinstance(value, Mapping):
-        raise InvalidType(f"{path}: write a mapping with name, policy, and maybe priority and predicate")
-    for key in value:
-        if key not in ("name", "priority", "predicate", "policy"):
-            raise InvalidValue(
-                f"{path}: {key!r} is unknown; {suggestion(str(key), ('name', 'priority', 'predicate', 'policy'))}"
-            )
-    for key in ("name", "policy"):
-        if key not in value:
-            raise InvalidValue(f"{path}: it lacks {key!r}")
-    condition = predicate_of(value.get("predicate", True), f"{path}.predicate")
-    return named_policy(
-        value["name"], policy_of(value["policy"], f"{path}.policy"), value.get("priority", 0), condition
-    )
-
-
-def named_policy(name: object, what: object, priority: object = 0, condition: object = True) -> Named:
-    """See that a named policy makes sense. Raises `InvalidValue`, `InvalidType`."""
-    if not isinstance(name, str) or not name.strip():
-        raise InvalidType(f"the name of a policy is {name!r}; write a word such as 'gentle'")
-    if isinstance(priority, bool) or not isinstance(priority, int):
-        raise InvalidType(f"the priority of {name!r} is {priority!r}; write a whole number, the highest is asked first")
-    return Named(name, as_policy(what), priority, predicate(condition))

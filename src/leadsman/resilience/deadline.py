@@ -21,8 +21,8 @@ from collections.abc import Awaitable, Callable
 from typing import ClassVar, Generic, TypeVar
 
 from leadsman.errors import Abandoned, DeviceTimeout
+from leadsman.loop.durations import human
 from leadsman.resilience.environment import Abandons, Environment
-from leadsman.timing.durations import human
 
 T = TypeVar("T")
 

@@ -8,12 +8,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from leadsman.resilience import scope
+from leadsman.resilience import overrides
 from leadsman.resilience.algebra import Policy, State
 from leadsman.resilience.backoff import Draw
 from leadsman.resilience.failure import Failure
-from leadsman.resilience.scope import States
-from leadsman.resilience.sharing import RetryTokenBucket
+from leadsman.resilience.overrides import States
 from leadsman.resilience.verdict import GiveUp, Verdict
 
 Document = Mapping[str, Any]
@@ -52,7 +51,7 @@ class FailureStreak(NamedTuple):
         """Retries that a handler is told of. One that asks for five retries, and fails then, may ask for five again."""
         return self.waits - self.given_up
 
-    def ended(self) -> "FailureStreak":
+    def end(self) -> "FailureStreak":
         """The state after a poll that failed for good, not by a request."""
         return self._replace(asked=False, given_up=self.waits) if self.asked else self
 
@@ -103,6 +102,32 @@ def as_state(value: object) -> State:
     return tuple(as_state(each) for each in value) if isinstance(value, list | tuple) else value
 
 
+class RetryTokenBucket:
+    """A budget of retries for all handlers of one adapter. A retry takes a token; a first call that succeeds returns
+    one back.
+
+    Args:
+        capacity: the number of tokens at the start, and the most there can be.
+    """
+
+    __slots__ = ("capacity", "left")
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.left = capacity
+
+    def take(self) -> bool:
+        """Take a token. False if none is left."""
+        if self.left == 0:
+            return False
+        self.left -= 1
+        return True
+
+    def give_back(self) -> None:
+        """Return a token, up to the capacity."""
+        self.left = min(self.capacity, self.left + 1)
+
+
 class Decision(NamedTuple):
     """What follows from a failed call."""
 
@@ -113,7 +138,7 @@ class Decision(NamedTuple):
     """For how many seconds the device asked not to be polled, if the next poll is to obey that."""
 
 
-def given_up(
+def give_up(
     streak: FailureStreak, failure: Failure, reason: str, to_next_poll: float, policies: Iterable[Policy] = ()
 ) -> Decision:
     """End the retries of this cycle. A pause that the device asked for still applies: the next cycle is the retry. What
@@ -153,16 +178,16 @@ def decide(
     """
     policies = tuple(policies)
     try:
-        state, others, verdict = scope.step(policies, streak.policy, streak.state, streak.others, failure, draw)
+        state, others, verdict = overrides.step(policies, streak.policy, streak.state, streak.others, failure, draw)
     except Exception as fault:
         failure.on_strategy_error(streak.policy, fault)
         return Decision(streak, GiveUp("fault"))
     if isinstance(verdict, GiveUp):
-        return given_up(streak._replace(state=state, others=others), failure, verdict.reason, horizon - now, policies)
+        return give_up(streak._replace(state=state, others=others), failure, verdict.reason, horizon - now, policies)
     if now + verdict.delay >= horizon:
         if _asked(failure, horizon - now, (*policies, streak.policy)) is None:
             return Decision(streak, GiveUp("next-poll"))
-        return given_up(streak._replace(state=state, others=others), failure, "deferred", horizon - now, policies)
+        return give_up(streak._replace(state=state, others=others), failure, "deferred", horizon - now, policies)
     if tokens is not None and failure.request is None and not tokens.take():
         return Decision(streak, GiveUp("tokens"))
     return Decision(streak._replace(state=state, others=others, waits=streak.waits + 1), verdict)

@@ -6,12 +6,13 @@ from typing import NamedTuple, Protocol
 
 from leadsman.errors import Abandoned
 from leadsman.event_bus import EventBus
+from leadsman.loop.clock import Clock
+from leadsman.loop.timers import Timers
 from leadsman.resilience.algebra import Policy
-from leadsman.resilience.breaker import CircuitBreaker
+from leadsman.resilience.breaker import CircuitBreaker, CircuitWord
 from leadsman.resilience.failure import Property
+from leadsman.resilience.overrides import PolicyOverride
 from leadsman.resilience.policy import ONCE
-from leadsman.timing.clock import Clock
-from leadsman.timing.timers import Timers
 
 
 class GuardSpec(NamedTuple):
@@ -20,11 +21,6 @@ class GuardSpec(NamedTuple):
     policy: Policy = ONCE
     breaker: CircuitBreaker | None = None
     timeout: float | None = None
-
-
-PolicyOverride = list[tuple[frozenset[str] | None, Policy]]
-"""Policies that temporarily override the handlers' own; the last one is asked first. Each applies to some names, or to
-all."""
 
 
 class Environment(NamedTuple):
@@ -65,7 +61,7 @@ class Caller(Abandons, Protocol):
 class Snapshot(NamedTuple):
     """The state of an execution, for reports. Times are monotonic seconds."""
 
-    circuit: str
+    circuit: CircuitWord
     """The circuit's name, from `leadsman.resilience.breaker.name_of`."""
     failures: int
     """Failed cycles in a row, as the breaker counts them."""

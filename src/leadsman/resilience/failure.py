@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 from leadsman.errors import InvalidType, InvalidValue, LeadsmanError
+from leadsman.loop.durations import Duration, seconds
 from leadsman.text import clean, text_of
-from leadsman.timing.durations import Duration, seconds
 
 Property = str | int | float | bool | tuple[str, ...]
 
@@ -68,7 +68,7 @@ LONGEST_REQUEST = 366 * 86_400.0
 """Seconds. What a device asks for in an answer may be any number, and has to be a date that can be written."""
 
 
-def sifted(error: Exception) -> Exception:
+def sift(error: Exception) -> Exception:
     """What a group of errors amounts to where requests are among them, as a task group makes one; any other error as it
     is.
 

@@ -13,7 +13,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Protocol, TypeVar
 
+from leadsman.resilience.circuit import SharedCircuit
 from leadsman.resilience.deadline import Deadline
+from leadsman.resilience.decision import RetryTokenBucket
 from leadsman.resilience.environment import Abandons, Environment
 
 # The lock of a shared bus, such as a serial line: one call at a time, in the order of the requests.
@@ -80,6 +82,17 @@ def watched(
         return result
 
     return timed
+
+
+class SharedGuards(NamedTuple):
+    """The guards that one handler shares with others."""
+
+    circuit: SharedCircuit | None = None
+    tokens: RetryTokenBucket | None = None
+
+
+NO_SHARED_GUARDS = SharedGuards()
+"""No shared guards, as for most handlers."""
 
 
 class SlowWatch(NamedTuple):

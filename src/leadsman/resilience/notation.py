@@ -1,4 +1,4 @@
-"""The notation of policies and predicates in TOML, YAML and JSON: reads them from it, and shows them in it.
+"""The notation of policies and predicates in TOML, YAML and JSON, and the same in plain English.
 
 ::
 
@@ -9,24 +9,40 @@ Each node is a mapping with its name as the only key, or its name alone if it ta
 camelCase or in snake_case; durations as text, seconds, or ``{secs, nanos}``; values plain, or as ``{text: …}``,
 ``{integer: …}``, ``{boolean: …}``. An error names the path to the faulty node.
 
-What is shown is on one line, without defaults::
+`POLICIES` and `PREDICATES` are the tables of all nodes: the name, the keys and the phrase of each. A node is read,
+written and put in English from its row alone. What is written is on one line, without defaults::
 
     exponential("2s").max_retries(3)    {countBox: {maxRetries: 3, inner: {exponential: {baseDelay: 2s}}}}
 
-What a file cannot express is shown in the closest form: errors by their names, the jitter of a backoff as a node of its
-own, and a user's own classes by their names.
+What a file cannot express is written in the closest form: errors by their names, the jitter of a backoff as a node of
+its own, and a user's own classes by their names.
 """
 
+import functools
 import json
 import re
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
-from leadsman.resilience import algebra
-from leadsman.resilience import policy as leaves
-from leadsman.resilience.algebra import Policy, widest
+from leadsman.loop.durations import Duration, human, seconds, spoken
+from leadsman.resilience.algebra import (
+    AddDelay,
+    AndThen,
+    Budget,
+    Clamp,
+    CountBox,
+    FilteredOn,
+    Intersect,
+    Jitter,
+    ObeysRetryAfter,
+    Policy,
+    TimeBox,
+    Union,
+    widest,
+)
 from leadsman.resilience.backoff import (
+    BackoffStrategy,
     ExponentialBackoff,
     FibonacciBackoff,
     FixedBackoff,
@@ -35,12 +51,81 @@ from leadsman.resilience.backoff import (
     SequenceBackoff,
 )
 from leadsman.resilience.failure import qualified
+from leadsman.resilience.policy import (
+    Choice,
+    Immediate,
+    Lookup,
+    Named,
+    Never,
+    Waits,
+    exponential,
+    fibonacci,
+    linear,
+    named_policy,
+    periodic,
+    sequence,
+)
 from leadsman.resilience.predicate import Both, Comparison, Constant, Either, IsA, Not, Predicate
-from leadsman.text import suggestion
-from leadsman.timing.durations import Duration, human, seconds
+from leadsman.text import clean, counted, listed, suggestion
 
 DEEPEST = 50
 """Nodes within nodes; a file that nests deeper is not a policy."""
+WAITS_NAMED = 4
+"""Waits that are named in English, if they go on growing."""
+_FAR = 40
+"""The number of a wait that shows where a strategy ends."""
+Tree = Any
+"""What a TOML, YAML or JSON file holds: mappings, lists, text, numbers, True and False."""
+
+
+class Form(NamedTuple):
+    """How a value is read from a tree at a path and a depth, written in one, and put in English."""
+
+    read: Callable[[Tree, str, int], Any] = lambda value, *_: value
+    write: Callable[[Any], Tree] = lambda value: value
+    speak: Callable[[Any], str] = str
+
+
+class Key(NamedTuple):
+    """A key of a node."""
+
+    name: str
+    """Its name in a file."""
+    argument: str
+    """Of what makes the node."""
+    form: Form
+    default: object = ...
+    """The value that is not written; ``...``: the key may not be left out."""
+    get: Callable[[Any], object] | None = None
+    """Takes the value from a node. None: the attribute with the name of the argument has it."""
+
+    @property
+    def required(self) -> bool:
+        """Whether it may not be left out."""
+        return self.default is ...
+
+    def of(self, node: Any) -> Any:
+        """Its value in a policy or a predicate."""
+        if self.get is not None:
+            return self.get(node)
+        return getattr(node.strategy if isinstance(node, Waits) and self.argument != "scope" else node, self.argument)
+
+
+class Syntax(NamedTuple):
+    """A node of the notation."""
+
+    name: str
+    of: Any
+    """What is written as this node: a class of policies, predicates or strategies, or the way of a comparison."""
+    keys: tuple[Key, ...] = ()
+    phrase: str = ""
+    """In English, with the names of arguments in braces."""
+    make: Callable[..., Any] | None = None
+    """Takes the arguments of the keys; None: the class does."""
+    short: bool = False
+    """Whether the value of the first key may stand in place of the mapping."""
+    joined: bool = False
+    """Whether it takes a list of two or more, which are joined from the left."""
 
 
 def policy_of(value: object, path: str) -> Policy:
@@ -49,16 +134,24 @@ def policy_of(value: object, path: str) -> Policy:
     Raises:
         InvalidValue, InvalidType: the message begins with the path to the node that is wrong.
     """
-    return _policy(value, path, DEEPEST)
+    policy: Policy = _read_policy(value, path, DEEPEST + 1)
+    return policy
 
 
 def predicate_of(value: object, path: str) -> Predicate:
     """Read a predicate; as `policy_of`."""
-    return _predicate(value, path, DEEPEST)
+    predicate: Predicate = _read_predicate(value, path, DEEPEST + 1)
+    return predicate
+
+
+def named_of(value: object, path: str) -> Named:
+    """Read a policy with a name; as `policy_of`."""
+    named: Named = _make(NAMED, value, path, DEEPEST + 1)
+    return named
 
 
 def duration_of(value: object, path: str) -> Duration:
-    """Read a duration: text, seconds, or ``{secs, nanos}``. What it is worth, whoever takes it says."""
+    """Read a duration: text, seconds, or ``{secs, nanos}``. The caller checks its value."""
     if isinstance(value, Mapping):
         fields = _fields(value, path, ("secs", "nanos"))
         parts = [fields.get("secs", 0), fields.get("nanos", 0)]
@@ -70,201 +163,16 @@ def duration_of(value: object, path: str) -> Duration:
     return value
 
 
-T = TypeVar("T")
-Tree = Any
-"""What a TOML, YAML or JSON file holds: mappings, lists, text, numbers, True and False."""
+def _read_policy(value: object, path: str, depth: int) -> Any:
+    return _read("policy", POLICIES, value, path, depth - 1)
 
 
-class _Node:
-    """One node that is being read: its fields, with their paths."""
-
-    def __init__(self, name: str, value: Tree, path: str, depth: int) -> None:
-        self.name, self.value, self.path, self.depth = name, value, path, depth
-
-    def fields(self, *names: str) -> "_Node":
-        """See that it has these fields only; those with ``?`` may be missing."""
-        if not isinstance(self.value, Mapping):
-            raise InvalidType(f"{self.path}: {self.name} takes {', '.join(names)}; write them as a mapping")
-        self.value = _fields(self.value, self.path, [name.rstrip("?") for name in names])
-        for name in names:
-            if not name.endswith("?") and name not in self.value:
-                raise InvalidValue(f"{self.path}: {self.name} lacks {name!r}")
-        return self
-
-    def at(self, name: str) -> str:
-        return f"{self.path}.{name}"
-
-    def duration(self, name: str) -> Duration:
-        return duration_of(self.value[name], self.at(name))
-
-    def inner(self) -> Policy:
-        return _policy(self.value["inner"], self.at("inner"), self.depth - 1)
-
-    def options(self, *names: str) -> dict[str, Tree]:
-        """Optional fields as they are written."""
-        return {name: self.value[name] for name in names if name in self.value}
-
-    def cap(self) -> dict[str, Tree]:
-        """The cap, where it is written."""
-        return {"cap": self.duration("cap")} if "cap" in self.value else {}
-
-    def pair(self, read: Callable[[object, str, int], T], join: Callable[[T, T], T]) -> T:
-        """A list of two or more, joined from the left."""
-        if not isinstance(self.value, list) or len(self.value) < 2:
-            raise InvalidType(f"{self.path}: {self.name} takes a list of two or more")
-        parts = [read(each, f"{self.path}[{number}]", self.depth - 1) for number, each in enumerate(self.value)]
-        joined = parts[0]
-        for part in parts[1:]:
-            joined = join(joined, part)
-        return joined
-
-
-def _exponential(node: _Node) -> Policy:
-    node.fields("baseDelay", "factor?", "cap?", "scope?")
-    return leaves.exponential(node.duration("baseDelay"), **node.cap(), **node.options("factor", "scope"))
-
-
-def _linear(node: _Node) -> Policy:
-    node.fields("step", "cap?", "scope?")
-    return leaves.linear(node.duration("step"), **node.cap(), **node.options("scope"))
-
-
-def _fibonacci(node: _Node) -> Policy:
-    node.fields("first", "second", "cap?", "scope?")
-    return leaves.fibonacci(node.duration("first"), node.duration("second"), **node.cap(), **node.options("scope"))
-
-
-def _sequence(node: _Node) -> Policy:
-    if isinstance(node.value, list):
-        node.value = {"delays": node.value}
-    node.fields("delays", "then?", "scope?")
-    delays = node.value["delays"]
-    if not isinstance(delays, list):
-        raise InvalidType(f"{node.at('delays')}: it is a list of durations")
-    waits = [duration_of(each, f"{node.at('delays')}[{number}]") for number, each in enumerate(delays)]
-    return leaves.sequence(waits, **node.options("then", "scope"))
-
-
-def _periodic(node: _Node) -> Policy:
-    value = node.value
-    if isinstance(value, Mapping) and "delay" in value:
-        return leaves.periodic(node.fields("delay", "scope?").duration("delay"), **node.options("scope"))
-    return leaves.periodic(duration_of(value, node.path))
-
-
-def _count_box(node: _Node) -> Policy:
-    node.fields("maxRetries", "inner", "scope?")
-    return algebra.CountBox(node.value["maxRetries"], node.inner(), **node.options("scope"))
-
-
-def _time_box(node: _Node) -> Policy:
-    node.fields("limit", "inner", "scope?")
-    return algebra.TimeBox(node.duration("limit"), node.inner(), **node.options("scope"))
-
-
-def _budget(node: _Node) -> Policy:
-    node.fields("limit", "inner", "scope?")
-    return algebra.Budget(node.duration("limit"), node.inner(), **node.options("scope"))
-
-
-def _clamp(node: _Node) -> Policy:
-    node.fields("minDelay", "maxDelay", "inner")
-    return algebra.Clamp(node.duration("minDelay"), node.duration("maxDelay"), node.inner())
-
-
-def _add_delay(node: _Node) -> Policy:
-    node.fields("delay", "inner")
-    return algebra.AddDelay(node.duration("delay"), node.inner())
-
-
-def _retry_after(node: _Node) -> Policy:
-    node.fields("inner")
-    return node.inner().obey_retry_after()
-
-
-def _jitter(node: _Node) -> Policy:
-    node.fields("factor?", "inner", "mode?", "cap?")
-    return algebra.Jitter(node.value.get("factor", 0.2), node.inner(), **node.cap(), **node.options("mode"))
-
-
-def _filtered_on(node: _Node) -> Policy:
-    node.fields("predicate", "inner")
-    condition = _predicate(node.value["predicate"], node.at("predicate"), node.depth - 1)
-    return algebra.FilteredOn(condition, node.inner())
-
-
-_POLICIES: Mapping[str, Callable[[_Node], Policy]] = {
-    "immediate": lambda node: _alone(node, leaves.immediate()),
-    "never": lambda node: _alone(node, leaves.never()),
-    "periodic": _periodic,
-    "exponential": _exponential,
-    "linear": _linear,
-    "fibonacci": _fibonacci,
-    "sequence": _sequence,
-    "countBox": _count_box,
-    "timeBox": _time_box,
-    "budget": _budget,
-    "clamp": _clamp,
-    "addDelay": _add_delay,
-    "retryAfter": _retry_after,
-    "jitter": _jitter,
-    "filteredOn": _filtered_on,
-    "andThen": lambda node: node.pair(_policy, lambda left, right: left >> right),
-    "union": lambda node: node.pair(_policy, lambda left, right: left | right),
-    "intersect": lambda node: node.pair(_policy, lambda left, right: left & right),
-}
-COMPARED = {
-    "propEq": ("eq", "value"),
-    "propNeq": ("neq", "value"),
-    "propGt": ("gt", "value"),
-    "propGte": ("gte", "value"),
-    "propLt": ("lt", "value"),
-    "propLte": ("lte", "value"),
-    "propIn": ("in", "values"),
-    "propMatches": ("matches", "pattern"),
-    "propRegex": ("regex", "pattern"),
-    "propStartsWith": ("starts-with", "prefix"),
-    "propContains": ("contains", "substring"),
-}
-
-
-def _compared(node: _Node) -> Predicate:
-    how, field = COMPARED[node.name]
-    node.fields("property", field)
-    value = node.value[field]
-    if how == "in":
-        if not isinstance(value, list):
-            raise InvalidType(f"{node.at(field)}: it is a list")
-        return Comparison(node.value["property"], how, [_literal(each, node.at(field)) for each in value])
-    return Comparison(node.value["property"], how, _literal(value, node.at(field)))
-
-
-def _exists(node: _Node) -> Predicate:
-    name = node.fields("property").value["property"] if isinstance(node.value, Mapping) else node.value
-    return Comparison(name, "exists")
-
-
-_PREDICATES: Mapping[str, Callable[[_Node], Predicate]] = {
-    "true": lambda node: _alone(node, Constant(True)),
-    "false": lambda node: _alone(node, Constant(False)),
-    **dict.fromkeys(COMPARED, _compared),
-    "propExists": _exists,
-    "and": lambda node: node.pair(_predicate, lambda left, right: left & right),
-    "or": lambda node: node.pair(_predicate, lambda left, right: left | right),
-    "not": lambda node: ~_predicate(node.value, node.path, node.depth - 1),
-}
-
-
-def _policy(value: object, path: str, depth: int) -> Policy:
-    return _read("policy", value, path, depth, _POLICIES)
-
-
-def _predicate(value: object, path: str, depth: int) -> Predicate:
+def _read_predicate(value: object, path: str, depth: int) -> Any:
     written = str(value).lower() if isinstance(value, bool) else value
-    return _read("predicate", written, path, depth, _PREDICATES)
+    return _read("predicate", PREDICATES, written, path, depth - 1)
 
 
-def _read(kind: str, value: object, path: str, depth: int, known: Mapping[str, Callable[[_Node], T]]) -> T:
+def _read(kind: str, known: Mapping[str, Syntax], value: object, path: str, depth: int) -> Any:
     if depth <= 0:
         raise InvalidValue(f"{path}: nested deeper than {DEEPEST} nodes")
     if isinstance(value, str):
@@ -278,17 +186,36 @@ def _read(kind: str, value: object, path: str, depth: int, known: Mapping[str, C
         raise InvalidValue(f"{path}: {name!r} is not a {kind}; {suggestion(name, known)}")
     here = f"{path}.{name}"
     try:
-        return known[name](_Node(name, inside, here, depth))
+        return _make(known[name], inside, here, depth)
     except ConfigurationError as error:
         if str(error).startswith(path):
             raise
         raise type(error)(f"{here}: {error}") from None
 
 
-def _alone(node: _Node, made: T) -> T:
-    if node.value not in (None, {}):
-        raise InvalidType(f"{node.path}: it takes nothing; write the name alone")
-    return made
+def _make(node: Syntax, value: Tree, path: str, depth: int) -> Any:
+    make = node.make or node.of
+    if not node.keys:
+        if value not in (None, {}):
+            raise InvalidType(f"{path}: it takes nothing; write the name alone")
+        return make()
+    first = node.keys[0]
+    if node.joined:
+        if not isinstance(value, list) or len(value) < 2:
+            raise InvalidType(f"{path}: {node.name} takes a list of two or more")
+        parts = [first.form.read(each, f"{path}[{number}]", depth) for number, each in enumerate(value)]
+        return functools.reduce(make, parts)
+    if node.short and not (isinstance(value, Mapping) and first.name in value):
+        return make(**{first.argument: first.form.read(value, path, depth)})
+    if not isinstance(value, Mapping):
+        names = ", ".join(key.name if key.required else f"{key.name}?" for key in node.keys)
+        raise InvalidType(f"{path}: {node.name} takes {names}; write them as a mapping")
+    fields = _fields(value, path, [key.name for key in node.keys])
+    for key in node.keys:
+        if key.required and key.name not in fields:
+            raise InvalidValue(f"{path}: {node.name} lacks {key.name!r}")
+    written = [key for key in node.keys if key.name in fields]
+    return make(**{key.argument: key.form.read(fields[key.name], f"{path}.{key.name}", depth) for key in written})
 
 
 def _fields(value: Mapping[object, Tree], path: str, known: Collection[str]) -> dict[str, Tree]:
@@ -299,53 +226,27 @@ def _fields(value: Mapping[object, Tree], path: str, known: Collection[str]) -> 
     return fields
 
 
-def _literal(value: Tree, path: str) -> Tree:
-    if isinstance(value, Mapping):
-        kinds = {"text": str, "integer": int, "boolean": bool}
-        (kind, inside), *more = value.items() or [("", None)]
-        if more or kind not in kinds or type(inside) is not kinds[kind]:
-            raise InvalidType(f"{path}: a typed value is {{text: …}}, {{integer: …}} or {{boolean: …}}")
-        return inside
-    return value
-
-
 def _camel(name: str) -> str:
     return re.sub(r"[_-](\w)", lambda match: match[1].upper(), name)
 
 
-Node = Any
-"""A policy of the class that a writer is for. `_WRITERS` finds the writer by the name of the class."""
-Writer = Callable[[Node], Tree]
-_PLAIN = re.compile(
-    r"(?!(?:true|false|yes|no|on|off|null)$)[A-Za-z][\w.<>-]*|(?:[0-9]+(?:ms|[dhms]))+", re.ASCII | re.IGNORECASE
-)
-"""Text that YAML takes for text without quotes: names, and durations."""
-
-
-def rendered(policy: Policy) -> str:
-    """A policy on one line."""
-    return text_of(tree_of(policy))
-
-
-def text_of(tree: Tree) -> str:
-    """A tree as YAML writes it between braces."""
-    match tree:
-        case dict():
-            return f"{{{', '.join(f'{key}: {text_of(value)}' for key, value in tree.items())}}}"
-        case list():
-            return f"[{', '.join(text_of(each) for each in tree)}]"
-        case str() if _PLAIN.fullmatch(tree):
-            return tree
-        case float() if tree.is_integer():
-            return str(int(tree))
-        case _:
-            return json.dumps(tree, ensure_ascii=False)
-
-
 def tree_of(policy: Policy) -> Tree:
     """A policy as a file would hold it."""
-    write = _WRITERS.get(type(policy).__name__)
-    return qualified(type(policy)) if write is None else write(policy)
+    match policy:
+        case Lookup(name=name):
+            return name
+        case Choice(among=among):  # the named policies of a file, in the order in which they are asked
+            return [_write_keys(each, NAMED) for each in among]
+        case Waits(strategy=Jittered(jitter=jitter) as strategy) if jitter:
+            capped = isinstance(strategy, FixedBackoff) and strategy.max_delay is not None
+            cap = {"cap": _write_duration(strategy.cap)} if capped else {}
+            return {"jitter": _factor(jitter) | {"inner": _write(policy, POLICIES)} | cap}
+        case Jitter(fraction=fraction, mode=mode, ceiling=ceiling, inner=inner):
+            fields = _factor(fraction) if mode in ("symmetric", "add") else {}
+            fields |= {} if mode == "symmetric" else {"mode": mode}
+            own = widest(inner, fraction, mode) != ceiling
+            return {"jitter": fields | ({"cap": _write_duration(ceiling)} if own else {}) | {"inner": tree_of(inner)}}
+    return _write(policy, POLICIES)
 
 
 def condition_of(predicate: Predicate) -> Tree:
@@ -357,123 +258,271 @@ def condition_of(predicate: Predicate) -> Tree:
             return {"propEq": {"property": "error-bases", "value": qualified(kind)}}
         case IsA(kinds=kinds):
             return {"propIn": {"property": "error-bases", "values": [qualified(kind) for kind in kinds]}}
-        case Comparison(name=name, how="exists"):
-            return {"propExists": name}
-        case Comparison(name=name, how=how, value=value):
-            node, field = _COMPARISONS[how]
-            return {node: {"property": name, field: list(value) if isinstance(value, tuple) else value}}
-        case Not(inner=inner):
-            return {"not": condition_of(inner)}
-        case Both() | Either():
-            return {"and" if isinstance(predicate, Both) else "or": [condition_of(each) for each in _flat(predicate)]}
+    return _write(predicate, PREDICATES)
+
+
+def _syntax_of(node: Policy | Predicate, known: Mapping[str, Syntax]) -> Syntax | None:
+    match node:
+        case Waits():
+            kind: object = type(node.strategy)
+        case Comparison(how=how):
+            kind = how
         case _:
-            return qualified(type(predicate))
+            kind = type(node)
+    return next((each for each in known.values() if each.of == kind), None)
 
 
-_COMPARISONS: Mapping[str, tuple[str, str]] = {how: (node, field) for node, (how, field) in COMPARED.items()}
+def _write(node: Policy | Predicate, known: Mapping[str, Syntax]) -> Tree:
+    syntax = _syntax_of(node, known)
+    if syntax is None:
+        return {"strategy": qualified(type(node.strategy))} if isinstance(node, Waits) else qualified(type(node))
+    if not syntax.keys:
+        return syntax.name
+    first = syntax.keys[0]
+    if syntax.joined:
+        return {syntax.name: [first.form.write(each) for each in _flat(node)]}
+    fields = _write_keys(node, syntax)
+    return {syntax.name: fields[first.name] if syntax.short and len(fields) == 1 else fields}
 
 
-def _duration(amount: float) -> str | float:
-    text = human(amount)
-    return text if seconds(text) == amount else amount
+def _write_keys(node: Any, syntax: Syntax) -> dict[str, Tree]:
+    return {key.name: key.form.write(value) for key in syntax.keys if (value := key.of(node)) != key.default}
 
 
-def _flat(pair: Node) -> list[Node]:
+def _flat(pair: Any) -> list[Any]:
     """What was joined from the left, in order."""
     left = _flat(pair.left) if type(pair.left) is type(pair) else [pair.left]
     return [*left, pair.right]
 
 
-def _unless(default: T, name: str, value: T) -> dict[str, T]:
-    """A field, unless it has its default."""
-    return {} if value == default else {name: value}
+def _factor(fraction: float) -> dict[str, Tree]:
+    return {} if fraction == 0.2 else {"factor": fraction}
 
 
-def _waits(policy: leaves.Waits) -> Tree:
-    strategy = policy.strategy
+def _write_duration(amount: float) -> str | float:
+    text = human(amount)
+    return text if seconds(text) == amount else amount
+
+
+def policy_in_words(policy: Policy) -> str:
+    """When a policy repeats a call, to follow the words *a call that fails is repeated*."""
+    match policy:
+        case Lookup(name=name):
+            return f"as the policy {name} says"
+        case Choice(among=among):
+            return "; ".join(_speak(each, NAMED) for each in among)
+        case Waits(strategy=strategy):
+            return waits_in_words(strategy)
+        case Jitter(fraction=fraction, mode=mode, inner=inner):
+            how = f"±{fraction * 100:.0f} %" if mode == "symmetric" else f"spread by chance ({mode})"
+            return f"{policy_in_words(inner)}, {how}"
+    syntax = _syntax_of(policy, POLICIES)
+    return f"as {qualified(type(policy))} decides" if syntax is None else _speak(policy, syntax)
+
+
+def condition_in_words(predicate: Predicate) -> str:
+    """Which errors a predicate matches."""
+    match predicate:
+        case Constant(value=value):
+            return "the error is any" if value else "never"
+        case IsA(kinds=kinds):
+            return f"the error is {listed([kind.__name__ for kind in kinds], 'or')}"
+    syntax = _syntax_of(predicate, PREDICATES)
+    return f"{qualified(type(predicate))} matches" if syntax is None else _speak(predicate, syntax)
+
+
+def waits_in_words(strategy: BackoffStrategy, count: int | None = None) -> str:
+    """The first `count` waits of a strategy, or all of them: ``after 2 s, 4 s, 8 s, 16 s, … up to 1 min (±20 %)``."""
     if not isinstance(strategy, Jittered):
-        return {"strategy": qualified(type(strategy))}
-    leaf = _leaf(strategy, _unless("outage", "scope", policy.scope))
-    if not strategy.jitter:
-        return leaf
-    capped = isinstance(strategy, FixedBackoff) and strategy.max_delay is not None
-    cap = {"cap": _duration(strategy.cap)} if capped else {}
-    return {"jitter": _unless(0.2, "factor", strategy.jitter) | {"inner": leaf} | cap}
+        return f"after the waits of {qualified(type(strategy))}"
+    last = strategy.wait(_FAR if count is None else min(count, _FAR))
+    shown = [strategy.wait(1)]
+    while len(shown) < (WAITS_NAMED if count is None else min(count, WAITS_NAMED)) and shown[-1] != last:
+        shown.append(strategy.wait(len(shown) + 1))
+    waits = [spoken(wait) for wait in shown]
+    if len(shown) == count:
+        text = listed(waits)
+    elif shown[-1] != last:
+        text = f"{', '.join(waits)}, … up to {spoken(last)}"
+    elif len(shown) == 1:
+        text = f"{waits[0]} each time"
+    else:
+        text = f"{listed(waits[:-1])}, and then {waits[-1]} each time"
+    return f"after {text}" + (f" (±{strategy.jitter * 100:.0f} %)" if strategy.jitter else "")
 
 
-def _leaf(strategy: Jittered, scope: dict[str, str]) -> Tree:
-    cap = {name: _duration(value) for name, value in _unless(60.0, "cap", strategy.cap).items()}
-    match strategy:
-        case ExponentialBackoff(base=base, factor=factor):
-            return {"exponential": {"baseDelay": _duration(base)} | _unless(2.0, "factor", factor) | cap | scope}
-        case LinearBackoff(step=step):
-            return {"linear": {"step": _duration(step)} | cap | scope}
-        case FibonacciBackoff(first=first, second=second):
-            return {"fibonacci": {"first": _duration(first), "second": _duration(second)} | cap | scope}
-        case SequenceBackoff(delays=delays):
-            waits = [_duration(delay) for delay in delays]
-            return {"sequence": {"delays": waits} | scope if scope else waits}
-        case FixedBackoff():
-            wait = _duration(strategy.wait(1))
-            return {"periodic": {"delay": wait} | scope if scope else wait}
+def _speak(node: Any, syntax: Syntax) -> str:
+    return syntax.phrase.format_map({key.argument: key.form.speak(key.of(node)) for key in syntax.keys})
+
+
+def _read_durations(value: Tree, path: str, depth: int) -> list[Duration]:
+    if not isinstance(value, list):
+        raise InvalidType(f"{path}: it is a list of durations")
+    return [duration_of(each, f"{path}[{number}]") for number, each in enumerate(value)]
+
+
+def _read_literal(value: Tree, path: str, depth: int = 0) -> Tree:
+    if isinstance(value, Mapping):
+        kinds = {"text": str, "integer": int, "boolean": bool}
+        (kind, inside), *more = value.items() or [("", None)]
+        if more or kind not in kinds or type(inside) is not kinds[kind]:
+            raise InvalidType(f"{path}: a typed value is {{text: …}}, {{integer: …}} or {{boolean: …}}")
+        return inside
+    return value
+
+
+def _read_literals(value: Tree, path: str, depth: int) -> list[Tree]:
+    if not isinstance(value, list):
+        raise InvalidType(f"{path}: it is a list")
+    return [_read_literal(each, path) for each in value]
+
+
+PLAIN = Form()
+TIMES = Form(speak=lambda count: counted(count, "time"))
+DURATION = Form(lambda value, path, _: duration_of(value, path), _write_duration, spoken)
+DURATIONS = Form(_read_durations, lambda waits: [_write_duration(wait) for wait in waits])
+LITERAL = Form(_read_literal)
+LITERALS = Form(_read_literals, list)
+POLICY = Form(_read_policy, tree_of, policy_in_words)
+PREDICATE = Form(_read_predicate, condition_of, condition_in_words)
+SCOPE = Form(speak=lambda scope: "in one poll" if scope == "cycle" else "in one outage")
+
+_CAP = Key("cap", "cap", DURATION, 60.0)
+_BASE, _FACTOR = Key("baseDelay", "base", DURATION), Key("factor", "factor", PLAIN, 2.0)
+_FIRST, _SECOND = Key("first", "first", DURATION), Key("second", "second", DURATION)
+_DELAY = Key("delay", "delay", DURATION, get=lambda policy: policy.strategy.wait(1))
+_DELAYS = Key("delays", "delays", DURATIONS)
+_THEN = Key("then", "then", PLAIN, "last", lambda _: "last")  # one that stops is written as a count box
+_INNER = Key("inner", "inner", POLICY)
+_RETRIES, _LIMIT = Key("maxRetries", "limit", TIMES), Key("limit", "limit", DURATION)
+_LOW, _HIGH = Key("minDelay", "low", DURATION), Key("maxDelay", "high", DURATION)
+_FRACTION, _MODE = Key("factor", "fraction", PLAIN, 0.2), Key("mode", "mode", PLAIN, "symmetric")
+_CEILING = Key("cap", "cap", DURATION, None)
+_CONDITION = Key("predicate", "condition", PREDICATE)
+_PER_POLL, _PER_OUTAGE = Key("scope", "scope", SCOPE, "cycle"), Key("scope", "scope", SCOPE, "outage")
+_PAIR = (Key("left", "left", POLICY), Key("right", "right", POLICY))
+_SIDES = (Key("left", "left", PREDICATE), Key("right", "right", PREDICATE))
+_PROPERTY = Key("property", "name", PLAIN)
+
+
+def _table(*rows: Syntax) -> Mapping[str, Syntax]:
+    return {row.name: row for row in rows}
+
+
+POLICIES = _table(
+    Syntax("immediate", Immediate, phrase="at once"),
+    Syntax("never", Never, phrase="not at all"),
+    Syntax("periodic", FixedBackoff, (_DELAY, _PER_OUTAGE), make=periodic, short=True),
+    Syntax("exponential", ExponentialBackoff, (_BASE, _FACTOR, _CAP, _PER_OUTAGE), make=exponential),
+    Syntax("linear", LinearBackoff, (Key("step", "step", DURATION), _CAP, _PER_OUTAGE), make=linear),
+    Syntax("fibonacci", FibonacciBackoff, (_FIRST, _SECOND, _CAP, _PER_OUTAGE), make=fibonacci),
+    Syntax("sequence", SequenceBackoff, (_DELAYS, _THEN, _PER_OUTAGE), make=sequence, short=True),
+    Syntax("countBox", CountBox, (_RETRIES, _INNER, _PER_POLL), "{inner}, at most {limit} {scope}"),
+    Syntax("timeBox", TimeBox, (_LIMIT, _INNER, _PER_OUTAGE), "{inner}, for at most {limit} {scope}"),
+    Syntax("budget", Budget, (_LIMIT, _INNER, _PER_OUTAGE), "{inner}, with waits of at most {limit} in all {scope}"),
+    Syntax("clamp", Clamp, (_LOW, _HIGH, _INNER), "{inner}, each wait from {low} to {high}"),
+    Syntax("addDelay", AddDelay, (Key("delay", "delay", DURATION), _INNER), "{inner}, each {delay} later"),
+    Syntax("retryAfter", ObeysRetryAfter, (_INNER,), "{inner}, or later if the server asks for it"),
+    Syntax("jitter", Jitter, (_FRACTION, _INNER, _MODE, _CEILING), make=lambda inner, **given: inner.jitter(**given)),
+    Syntax("filteredOn", FilteredOn, (_CONDITION, _INNER), "{inner}, if {condition}"),
+    Syntax("andThen", AndThen, _PAIR, "{left}; then {right}", joined=True),
+    Syntax("union", Union, _PAIR, "the sooner of ({left}) and ({right})", joined=True),
+    Syntax("intersect", Intersect, _PAIR, "the later of ({left}) and ({right}), while both go on", joined=True),
+)
+
+
+NAMED = Syntax(
+    "a named policy",
+    Named,
+    (
+        Key("name", "name", PLAIN),
+        Key("priority", "priority", PLAIN, 0),
+        Key("predicate", "condition", PREDICATE, Constant(True)),
+        Key("policy", "policy", POLICY),
+    ),
+    "{name}, if {condition}: {policy}",
+    named_policy,
+)
+
+
+def _comparison(name: str, how: str, operand: str, verb: str, form: Form = LITERAL) -> Syntax:
+    keys = (_PROPERTY, Key(operand, "value", form))
+    return Syntax(name, how, keys, f"{{name}} {verb} {{value}}", functools.partial(Comparison, how=how))
+
+
+PREDICATES = _table(
+    Syntax("true", True, make=lambda: Constant(True)),
+    Syntax("false", False, make=lambda: Constant(False)),
+    _comparison("propEq", "eq", "value", "is"),
+    _comparison("propNeq", "neq", "value", "is not"),
+    _comparison("propGt", "gt", "value", ">"),
+    _comparison("propGte", "gte", "value", ">="),
+    _comparison("propLt", "lt", "value", "<"),
+    _comparison("propLte", "lte", "value", "<="),
+    _comparison("propIn", "in", "values", "is in", LITERALS),
+    _comparison("propMatches", "matches", "pattern", "matches"),
+    _comparison("propRegex", "regex", "pattern", "regex"),
+    _comparison("propStartsWith", "starts-with", "prefix", "starts-with"),
+    _comparison("propContains", "contains", "substring", "contains"),
+    Syntax(
+        "propExists", "exists", (_PROPERTY,), "{name} exists", functools.partial(Comparison, how="exists"), short=True
+    ),
+    Syntax("and", Both, _SIDES, "({left}) and ({right})", joined=True),
+    Syntax("or", Either, _SIDES, "({left}) or ({right})", joined=True),
+    Syntax("not", Not, (Key("inner", "inner", PREDICATE),), "not ({inner})", short=True),
+)
+
+
+def render(policy: Policy) -> str:
+    """A policy on one line, as YAML writes it between braces."""
+    return _line(tree_of(policy))
+
+
+_BARE = re.compile(
+    r"(?!(?:true|false|yes|no|on|off|null)$)[A-Za-z][\w.<>-]*|(?:[0-9]+(?:ms|[dhms]))+", re.ASCII | re.IGNORECASE
+)
+"""Text that YAML takes for text without quotes: names, and durations."""
+
+
+def _line(tree: Tree) -> str:
+    match tree:
+        case dict():
+            return f"{{{', '.join(f'{key}: {_line(value)}' for key, value in tree.items())}}}"
+        case list():
+            return f"[{', '.join(_line(each) for each in tree)}]"
+        case str() if _BARE.fullmatch(tree):
+            return tree
+        case float() if tree.is_integer():
+            return str(int(tree))
         case _:
-            return {"strategy": qualified(type(strategy))}
+            return json.dumps(tree, ensure_ascii=False)
 
 
-def _write_jitter(policy: algebra.Jitter) -> Tree:
-    fraction = policy.fraction if policy.mode in ("symmetric", "add") else 0.2
-    own = widest(policy.inner, policy.fraction, policy.mode) != policy.ceiling
-    fields = _unless(0.2, "factor", fraction) | _unless("symmetric", "mode", policy.mode)
-    return {"jitter": fields | ({"cap": _duration(policy.ceiling)} if own else {}) | {"inner": tree_of(policy.inner)}}
+_TOKEN = re.compile(r'("(?:[^"\\]|\\.)*")|([^\s{}\[\],:"][^{}\[\],:"]*)')
 
 
-def _choice(policy: Node) -> Tree:
-    """The named policies of a file, in the order in which they are asked."""
-    return [
-        {"name": each.name}
-        | _unless(0, "priority", each.priority)
-        | _unless(True, "predicate", condition_of(each.condition))
-        | {"policy": tree_of(each.policy)}
-        for each in policy.among
-    ]
+def parse(text: str) -> Tree:
+    """Read the tree on one line: JSON whose names and values may stand without quotes.
+
+    Raises:
+        InvalidValue: it is none; the message says from where on.
+    """
+    quoted = _TOKEN.sub(lambda match: match[1] or json.dumps(_scalar(match[2].strip())), text)
+    try:
+        return json.loads(quoted)
+    except json.JSONDecodeError as error:
+        rest = clean(quoted[error.pos :].strip()) or "the end"
+        raise InvalidValue(f"{clean(text)!r} is not a policy: at {rest!r}: {error.msg}") from None
+    except RecursionError:
+        raise InvalidValue(f"the policy is nested deeper than {DEEPEST} nodes") from None
 
 
-def _bounded(name: str, field: str, write: Callable[[float], object], default: str) -> Writer:
-    return lambda policy: {
-        name: {field: write(policy.limit), "inner": tree_of(policy.inner)} | _unless(default, "scope", policy.scope)
-    }
-
-
-def _joined(name: str) -> Writer:
-    return lambda policy: {name: [tree_of(each) for each in _flat(policy)]}
-
-
-_WRITERS: Mapping[str, Writer] = {
-    leaves.Immediate.__name__: lambda _: "immediate",
-    leaves.Never.__name__: lambda _: "never",
-    leaves.Waits.__name__: _waits,
-    algebra.CountBox.__name__: _bounded("countBox", "maxRetries", int, "cycle"),
-    algebra.TimeBox.__name__: _bounded("timeBox", "limit", _duration, "outage"),
-    algebra.Budget.__name__: _bounded("budget", "limit", _duration, "outage"),
-    algebra.Clamp.__name__: lambda policy: {
-        "clamp": {
-            "minDelay": _duration(policy.low),
-            "maxDelay": _duration(policy.high),
-            "inner": tree_of(policy.inner),
-        }
-    },
-    algebra.AddDelay.__name__: lambda policy: {
-        "addDelay": {"delay": _duration(policy.delay), "inner": tree_of(policy.inner)}
-    },
-    algebra.ObeysRetryAfter.__name__: lambda policy: {"retryAfter": {"inner": tree_of(policy.inner)}},
-    algebra.Jitter.__name__: _write_jitter,
-    algebra.FilteredOn.__name__: lambda policy: {
-        "filteredOn": {"predicate": condition_of(policy.condition), "inner": tree_of(policy.inner)}
-    },
-    algebra.AndThen.__name__: _joined("andThen"),
-    algebra.Union.__name__: _joined("union"),
-    algebra.Intersect.__name__: _joined("intersect"),
-    "Choice": _choice,
-    "Lookup": lambda policy: policy.name,
-}
-"""How each node is written, by the name of its class: whoever shows a policy need not load the catalogue."""
+def _scalar(text: str) -> Tree:
+    if text in ("true", "false", "null"):
+        return {"true": True, "false": False, "null": None}[text]
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            continue
+    return text

@@ -31,9 +31,10 @@ import functools
 import math
 from collections.abc import Iterable, Sequence
 from enum import Enum
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
-from leadsman.errors import InvalidValue, TransientError
+from leadsman.errors import InvalidType, InvalidValue, TransientError
+from leadsman.loop.durations import Duration
 from leadsman.resilience.algebra import Budget, CountBox, FilteredOn, Policy, State, TimeBox, as_policy
 from leadsman.resilience.backoff import (
     DEFAULT_BACKOFF,
@@ -50,9 +51,8 @@ from leadsman.resilience.backoff import (
     wait_of,
 )
 from leadsman.resilience.failure import SHORTEST_REQUEST, Failure, RetryRequested, Scope, as_scope
-from leadsman.resilience.predicate import IsA
+from leadsman.resilience.predicate import Constant, IsA, Predicate, predicate
 from leadsman.resilience.verdict import GiveUp, Retry, Verdict
-from leadsman.timing.durations import Duration
 
 __all__ = [
     "GiveUp",
@@ -144,6 +144,73 @@ class Waits(Policy):
     def jittered_cap(self, fraction: float) -> float:
         asked = getattr(self.strategy, "max_delay", None)
         return self.cap if asked is not None else min(self.cap * (1 + fraction), LONGEST)
+
+
+class Named(NamedTuple):
+    """A policy with a name."""
+
+    name: str
+    policy: Policy
+    priority: int = 0
+    condition: Predicate = Constant(True)  # a value, never changed
+
+
+def named_policy(name: object, policy: object, priority: object = 0, condition: object = True) -> Named:
+    """See that a named policy makes sense. Raises `InvalidValue`, `InvalidType`."""
+    if not isinstance(name, str) or not name.strip():
+        raise InvalidType(f"the name of a policy is {name!r}; write a word such as 'gentle'")
+    if isinstance(priority, bool) or not isinstance(priority, int):
+        raise InvalidType(f"the priority of {name!r} is {priority!r}; write a whole number, the highest is asked first")
+    return Named(name, as_policy(policy), priority, predicate(condition))
+
+
+class Lookup(Policy):
+    """Stands for a policy that is known by its name, until the settings are loaded."""
+
+    __slots__ = ("name",)
+    name: str
+
+    def __init__(self, name: str) -> None:
+        self._hold(name=name)
+
+
+class Choice(Policy):
+    """The first of several named policies whose predicate matches the failure. State: that of each of them."""
+
+    __slots__ = ("among",)
+    among: tuple[Named, ...]
+
+    def __init__(self, among: Iterable[Named]) -> None:
+        self._hold(among=tuple(sorted(among, key=lambda each: (-each.priority, each.name))))
+
+    def start(self) -> State:
+        return tuple(each.policy.start() for each in self.among)
+
+    def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
+        for number, each in enumerate(self.among):
+            if each.condition.answer(failure) is True:
+                inner, verdict = each.policy.step(state[number], failure, draw)
+                return (*state[:number], inner, *state[number + 1 :]), verdict
+        if failure.request is None:
+            return state, GiveUp("filtered")
+        return state, Never().step(None, failure, draw)[1]
+
+    @property
+    def cap(self) -> float:
+        return max((each.policy.cap for each in self.among), default=0.0)
+
+    def jittered_cap(self, fraction: float) -> float:
+        return max((each.policy.jittered_cap(fraction) for each in self.among), default=0.0)
+
+    def pause(self, failure: Failure) -> float | None:
+        for each in self.among:
+            if each.condition.answer(failure) is True:
+                return each.policy.pause(failure)
+        return None
+
+    @property
+    def strategy(self) -> BackoffStrategy:
+        return self.among[0].policy.strategy if self.among else DEFAULT_BACKOFF
 
 
 def immediate() -> Policy:
@@ -242,6 +309,34 @@ def from_options(
         return _compiled(retries, tuple(kinds), backoff, budget, within)  # type: ignore[arg-type]  # see below
     except TypeError:  # somebody's strategy that is no key
         return _compiled.__wrapped__(retries, tuple(kinds), backoff, budget, within)
+
+
+class RetryOptions(NamedTuple):
+    """What `from_options` takes."""
+
+    retries: int | Until
+    kinds: tuple[type[Exception], ...]
+    backoff: BackoffStrategy
+    budget: float = math.inf
+    within: float = math.inf
+
+
+def options_of(policy: Policy) -> RetryOptions | None:
+    """The options that `from_options` converts into this policy; None if there are none."""
+    retries: int | Until = UNTIL_NEXT_POLL
+    if isinstance(policy, CountBox) and policy.scope == "cycle":
+        retries, policy = policy.limit, policy.inner
+    if not isinstance(policy, FilteredOn) or not isinstance(policy.condition, IsA):
+        return None
+    kinds, policy = policy.condition.kinds, policy.inner
+    within = budget = math.inf
+    if isinstance(policy, TimeBox) and policy.scope == "outage":
+        within, policy = policy.limit, policy.inner
+    if isinstance(policy, Budget) and policy.scope == "outage":
+        budget, policy = policy.limit, policy.inner
+    if not isinstance(policy, Waits) or policy.scope != "outage":
+        return None
+    return RetryOptions(retries, kinds, policy.strategy, budget, within)
 
 
 ONCE = from_options()

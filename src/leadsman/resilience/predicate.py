@@ -223,18 +223,18 @@ def predicate(value: object) -> Predicate:
     raise InvalidType(f"{value!r} is not a predicate; write prop('errno') == 19, is_a(OSError), True or False")
 
 
-def settled(question: Predicate, facts: Mapping[str, Property]) -> Predicate:
+def simplify(question: Predicate, facts: Mapping[str, Property]) -> Predicate:
     """What is left to ask once some properties are known for good: a `Constant` where they alone decide."""
     match question:
         case Comparison(name=name) if name in facts:
             said = question.answer(Failure(OSError(), facts))
             return question if said is None else Constant(said)
         case Not(inner=inner):
-            rest = settled(inner, facts)
+            rest = simplify(inner, facts)
             return Constant(not rest.value) if isinstance(rest, Constant) else Not(rest)
         case Both(left=left, right=right) | Either(left=left, right=right):
             decisive = isinstance(question, Either)  # the answer of one side that decides for both
-            sides = [settled(side, facts) for side in (left, right)]
+            sides = [simplify(side, facts) for side in (left, right)]
             if any(isinstance(side, Constant) and side.value is decisive for side in sides):
                 return Constant(decisive)
             open_ = [side for side in sides if not isinstance(side, Constant)]

@@ -23,19 +23,18 @@ from typing import Generic, TypeVar
 
 from leadsman.errors import Abandoned
 from leadsman.events import AppFault, AttemptFailed
-from leadsman.resilience import scope
+from leadsman.loop.tasks import forget_cancellations
+from leadsman.resilience import overrides
 from leadsman.resilience.algebra import Policy
 from leadsman.resilience.backoff import wait_of
-from leadsman.resilience.breaker import Outcome, Permit, unchanging
-from leadsman.resilience.circuit_guard import PASS, CircuitGuard
+from leadsman.resilience.breaker import CycleOutcome, Permit, unchanging
+from leadsman.resilience.circuit import PASS, CircuitGuard
 from leadsman.resilience.deadline import GRACE
-from leadsman.resilience.decision import Decision, Document, FailureStreak, decide, given_up, streak_from_json
+from leadsman.resilience.decision import Decision, Document, FailureStreak, decide, give_up, streak_from_json
 from leadsman.resilience.environment import Caller, Environment, GuardSpec, Snapshot
-from leadsman.resilience.failure import Failure, RetryRequested, sifted
-from leadsman.resilience.guards import BusLock, SlowWatch, ThreadGuard, guarded
-from leadsman.resilience.sharing import NO_SHARED_GUARDS, SharedGuards
+from leadsman.resilience.failure import Failure, RetryRequested, sift
+from leadsman.resilience.guards import NO_SHARED_GUARDS, BusLock, SharedGuards, SlowWatch, ThreadGuard, guarded
 from leadsman.resilience.verdict import GiveUp, Verdict
-from leadsman.tasks import forget_cancellations
 
 T = TypeVar("T", covariant=True)
 
@@ -136,7 +135,7 @@ class Execution(Generic[T]):
         """Retries since the last success."""
         return 0 if self._streak is None else self._streak.waits
 
-    def told(self) -> int:
+    def context_attempts(self) -> int:
         """The retries that the handler is told of: those since the last success, or since it last gave up."""
         return 0 if self._streak is None else self._streak.attempts
 
@@ -210,7 +209,7 @@ class Execution(Generic[T]):
         except Exception as error:
             failed = error
         except BaseException:
-            self._settle(Outcome.ABANDONED)
+            self._settle(CycleOutcome.ABANDONED)
             raise
         else:
             if not self._fast_path:
@@ -233,7 +232,7 @@ class Execution(Generic[T]):
                 self._fast_path = False
                 if self._streak is None:  # the first failure, or a source has given readings since the last one
                     self._streak = self._begun()
-                policies, error = scope.taken(error), sifted(error)
+                policies, error = overrides.take(error), sift(error)
                 verdict = self._judge(error, self._streak, policies)
                 if isinstance(verdict, GiveUp):
                     raise error
@@ -254,7 +253,7 @@ class Execution(Generic[T]):
                     return result
         except BaseException as final:
             if isinstance(final, Exception) and not isinstance(final, RetryRequested) and self._streak is not None:
-                self._streak = self._streak.ended()
+                self._streak = self._streak.end()
             self._settle(self.circuit.outcome_of(final))
             raise
 
@@ -297,7 +296,7 @@ class Execution(Generic[T]):
         if self.circuit.isolated:
             return Decision(streak, GiveUp("isolated"))
         if self._permit is not None and self._permit.probe:
-            return given_up(streak, failure, "probe", self.horizon - now)
+            return give_up(streak, failure, "probe", self.horizon - now)
         asked, tokens = (*policies, *self._environment.overriding(self.name)), self._shared.tokens
         return decide(failure, streak, asked, now, self.horizon, tokens, random.random)
 
@@ -323,11 +322,11 @@ class Execution(Generic[T]):
             self._streak = None
             self.circuit.deferred_until = -math.inf
             slow, self._slow = self._slow, False
-            self._settle(Outcome.FAILED if slow else Outcome.SUCCEEDED)
+            self._settle(CycleOutcome.FAILED if slow else CycleOutcome.SUCCEEDED)
             if self._shared is NO_SHARED_GUARDS and (permit := unchanging(self.circuit.state)) is not None:
                 self._pass, self._fast_path = permit, True
 
-    def _settle(self, outcome: Outcome) -> None:
+    def _settle(self, outcome: CycleOutcome) -> None:
         """Report the outcome of the cycle, once."""
         permit, self._permit = self._permit, None
         if permit is not None:
@@ -336,7 +335,7 @@ class Execution(Generic[T]):
     def abandoned(self, error: Abandoned) -> None:
         """The call does not end: count the cycle as failed, and let others use the bus."""
         self._fast_path = False
-        self._settle(Outcome.FAILED)
+        self._settle(CycleOutcome.FAILED)
         if self._bus_lock is not None:
             self._bus_lock.give_back(self)
         if self._caller is not None:

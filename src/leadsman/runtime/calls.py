@@ -9,8 +9,9 @@ from leadsman.adapters.managed import ManagedAdapter
 from leadsman.errors import DeviceUnavailable, ResultError
 from leadsman.registration.injection import Dependencies, Handler, bound, closed_coroutine
 from leadsman.resilience.breaker import CircuitBreaker
-from leadsman.resilience.guards import BusLock
-from leadsman.resilience.sharing import NO_SHARED_GUARDS, RetryTokenBucket, SharedCircuit, SharedGuards
+from leadsman.resilience.circuit import SharedCircuit
+from leadsman.resilience.decision import RetryTokenBucket
+from leadsman.resilience.guards import NO_SHARED_GUARDS, BusLock, SharedGuards
 
 if TYPE_CHECKING:
     from leadsman.runtime.thread_pool import TakenThread, ThreadPool

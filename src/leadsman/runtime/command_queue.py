@@ -8,26 +8,29 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadsman.errors import Abandoned, Busy, DeviceUnavailable, PayloadError
 from leadsman.events import AppFault, CommandDone
-from leadsman.log_lines import left_out_before, others
+from leadsman.loop.tasks import outcome
 from leadsman.monitoring.bugs import placed
 from leadsman.mqtt.answers import EXPIRY, Json, answer_to, document
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import encode
-from leadsman.reading import JsonObject, Reading, reading_of
+from leadsman.readings.reading import Reading, reading_of
 from leadsman.registration.command import Command
 from leadsman.registration.injection import bound
 from leadsman.resilience.environment import NO_GUARDS, Snapshot
-from leadsman.resilience.failure import RetryRequested, sifted
+from leadsman.resilience.failure import RetryRequested, sift
 from leadsman.resilience.guards import guarded
 from leadsman.runtime.calls import PlainCall, SharedResources
 from leadsman.runtime.publisher import PublisherContext, StatePublisher
-from leadsman.tasks import outcome
 from leadsman.text import clean, describe, explained, log_fields
+from leadsman.text.log_lines import left_out_before, others
+
+if TYPE_CHECKING:
+    from leadsman.runtime.document import Counted
 
 logger = logging.getLogger("leadsman")
 
@@ -231,7 +234,7 @@ class CommandQueue:
         """See `Runner`. Commands have no schedule, no circuit and no retries."""
         return NO_GUARDS._replace(attempts=min(1, self.failed)), None
 
-    def counters(self) -> JsonObject:
+    def counters(self) -> "Counted":
         """See `Runner`."""
         return {
             "commands": {
@@ -252,7 +255,7 @@ def _reason(error: BaseException | None) -> BaseException | None:
     """What the sender of a command is answered. A request for another attempt is a refusal, since nothing repeats a
     command."""
     if isinstance(error, Exception):
-        error = sifted(error)
+        error = sift(error)
     if isinstance(error, RetryRequested):
         return DeviceUnavailable(f"the handler asked for another attempt: {error}")
     return error

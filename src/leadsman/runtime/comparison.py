@@ -5,7 +5,7 @@ if it expires, if the broker refuses it for good, or if its row on disk is damag
 again, or none. Pure.
 """
 
-from leadsman.publish import Fields, LastPublished
+from leadsman.readings.publish import Fields, LastPublished
 
 DOUBT = 1.0
 """Seconds. A reading that was read back from disk is known by its time to that precision, since the clock may have been
@@ -27,7 +27,7 @@ class Comparison:
 
     def accepted(self, fields: Fields, at: float, taken: float) -> None:
         """The outbox is given a reading of the monotonic time `at`. `taken` is the same in seconds of
-        `leadsman.timing.clock.Clock.uptime`, as the outbox knows it."""
+        `leadsman.loop.clock.Clock.uptime`, as the outbox knows it."""
         self._before = None if self.last is None else self.last.fields
         self.last = LastPublished(fields, at)
         self._taken = taken

@@ -7,16 +7,16 @@ from datetime import datetime, time, timedelta, tzinfo
 from typing import TYPE_CHECKING, Any, Protocol
 
 from leadsman.errors import InvalidType, InvalidValue
+from leadsman.loop.durations import Duration, seconds
+from leadsman.loop.schedule import zone_of
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import RESERVED, check_prefix, encode
-from leadsman.reading import plain
+from leadsman.readings.reading import plain
 from leadsman.registration.injection import ContextBase, ContextDependency, Dependencies
-from leadsman.runtime.directory import StateDirectory
 from leadsman.runtime.publisher import PublisherContext
 from leadsman.runtime.store import Store, Stores, Writer
+from leadsman.storage.directory import StateDirectory
 from leadsman.text import clean
-from leadsman.timing.durations import Duration, seconds
-from leadsman.timing.schedule import zone_of
 
 if TYPE_CHECKING:
     from leadsman.runtime.found_devices import FoundDevice
@@ -125,7 +125,7 @@ class Context(ContextBase):
         until its next reading. May be called from any thread.
 
         The device is polled as before, and its source goes on, so that its return is noticed. A poll that returns None
-        says nothing new; a reading that the poll returns after this call is its last one.
+        does not end the goodbye; nor does a reading that the same poll returns after this call.
 
         Args:
             reason: why, such as ``"its battery is low"``.
@@ -147,16 +147,17 @@ class Context(ContextBase):
         ledger and discovery. The handler is registered with ``finds=Finds(…)``, which says how many devices it may
         have, and when one of them is forgotten. May be called from any thread, for each reading.
 
-        Never raises because of what the name contains, since it may come from outside: what a topic must not have is
-        escaped, as `leadsman.mqtt.topics.escaped_name` says. If the name is empty, too long or that of another device,
-        or there are too many devices, the device is refused: that is counted and logged, and what is handed to it is
-        dropped.
+        Never raises because of the characters of the name, since it may come from outside: characters that a topic must
+        not have are escaped, as in `leadsman.mqtt.topics.escaped_name`. If the name is empty, too long or that of
+        another device, or there are too many devices, the device is refused: leadsman counts and logs that, and drops
+        its readings.
 
         Args:
             name: the name of the device, such as its serial number. It should stay the same for years.
             signal: how strong it was heard, in dBm, such as `Advertisement.rssi`. It counts in a cluster, with
-                ``Finds(…, everywhere=True)``: of the nodes that hear a device one publishes it, and another one takes
-                over when it hears it 6 dB better in three reports in a row, or when that node ends or hears it no more.
+                ``Finds(…, everywhere=True)``: of the nodes that hear a device one publishes it. Another node takes over
+                when it hears the device 6 dB better in three reports in a row, or when the first one ends or hears the
+                device no more.
                 None: all nodes hear it equally well.
 
         Raises:

@@ -13,11 +13,12 @@ import math
 import threading
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from types import GenericAlias
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from leadsman.errors import ConfigurationError, InvalidValue
+from leadsman.loop.durations import human
+from leadsman.loop.timers import Timers
 from leadsman.mqtt.topics import check_name, escaped_name
-from leadsman.reading import JsonObject
 from leadsman.registration.finds import Finds
 from leadsman.registration.injection import Handler, name_of
 from leadsman.registration.result import result_validator
@@ -28,8 +29,9 @@ from leadsman.resilience.environment import GuardSpec
 from leadsman.resilience.policy import from_options
 from leadsman.runtime.sources import SourceRunner
 from leadsman.text import clean, counted, log_fields
-from leadsman.timing.durations import human
-from leadsman.timing.timers import Timers
+
+if TYPE_CHECKING:
+    from leadsman.runtime.document import Counted
 
 LOOK = 60.0
 """Seconds between two looks for devices to forget."""
@@ -161,12 +163,12 @@ class FoundDevice:
 
     @property
     def here(self) -> bool:
-        """Whether what is handed over is published by this node. False if the device was refused, and while another
+        """Whether this node publishes the readings of the device. False if the device was refused, and while another
         node of a cluster has it; then a handler need not read it."""
         return self.accepted and self._devices.is_here(self.name)
 
     def publish(self, reading: object) -> None:
-        """Hand over a reading: a dict, a pydantic model or a dataclass; or None, which says that the device is there
+        """Publish a reading: a dict, a pydantic model or a dataclass; or None, which reports that the device is there
         and has nothing new. The publish rule of the handler decides whether it is published. A reading that cannot be
         published is reported as a failure of this device, and nothing is raised."""
         if self.accepted:
@@ -398,7 +400,7 @@ class FoundDevices:
             if self._runners.pop(name, None) is not None:
                 self._host.lose(name)
 
-    def counters(self, finder: str) -> JsonObject:
+    def counters(self, finder: str) -> "Counted":
         """What is counted of a handler that finds devices; empty for another one."""
         family = self._families.get(finder)
         return {} if family is None else {"found": len(family.names), "refused": family.refused}

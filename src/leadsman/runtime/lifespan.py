@@ -9,8 +9,8 @@ from contextlib import AbstractAsyncContextManager
 from leadsman.adapters.managed import REOPENING
 from leadsman.errors import ConfigurationError
 from leadsman.events import AppFault
+from leadsman.loop.tasks import outcome_in_own_task
 from leadsman.resilience.environment import Environment
-from leadsman.tasks import outcome_in_own_task
 
 Make = Callable[[], AbstractAsyncContextManager[object]]
 """Makes the context manager. It is called for each attempt to enter it."""

@@ -15,7 +15,7 @@ from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING
 
 from leadsman.errors import InvalidValue, PollRefused, UnknownDevice
-from leadsman.reading import Reading
+from leadsman.readings.reading import Reading
 from leadsman.resilience.environment import Environment
 from leadsman.runtime.poll_runner import PollRunner
 from leadsman.runtime.runner import Runners

@@ -31,20 +31,22 @@ from leadsman.events import (
     PollFailed,
     ReadingTaken,
 )
-from leadsman.ledger.saved import Row
+from leadsman.ledger.saved import LedgerRow
+from leadsman.loop.clock import Clock
+from leadsman.loop.threads import Worker
 from leadsman.monitoring.health import Health, HealthRecords, Trouble
 from leadsman.monitoring.outage import Outage
 from leadsman.monitoring.outage_reports import OutageReporter
-from leadsman.monitoring.totals import Life, life_of
+from leadsman.monitoring.totals import EarlierLives, life_of
 from leadsman.monitoring.trace import Trace, TraceRow
 from leadsman.mqtt.answers import Json
 from leadsman.resilience.environment import Environment
-from leadsman.runtime.directory import LOOK_AGAIN, PATIENCE, StateDirectory
 from leadsman.runtime.runner import Reader
 from leadsman.runtime.shared_state import SharedState
-from leadsman.runtime.statefile import Saved, StateFile, is_locked
+from leadsman.runtime.statefile import Saved, StateFile
+from leadsman.storage.database import is_locked
+from leadsman.storage.directory import LOOK_AGAIN, PATIENCE, StateDirectory
 from leadsman.text import describe, log_fields
-from leadsman.threads import Worker
 
 # A row of the file behind ``keep_state=True``: what is written about one handler, and the checks when it is read.
 
@@ -70,52 +72,64 @@ class SavedOutage(NamedTuple):
         since, failures, kind, message, began = self
         return {"since": since, "failures": failures, "type": kind, "message": message, "lasted": now - began}
 
+    @classmethod
+    def of(cls, health: Json, written: float) -> "SavedOutage":
+        """The outage of the file, which was written at `written`, monotonic seconds."""
+        kind, message, lasted = str(health["type"]), str(health["message"]), float(health["lasted"])
+        return cls(float(health["since"]), int(health["failures"]), kind, message, written - lasted)
+
 
 class Known(NamedTuple):
-    """A row of the file that is valid. Times are epoch seconds, `lasted` is seconds."""
+    """A row of the file that is valid."""
 
+    found_by: str | None
+    """Who had found the device at run time; None for one that was registered."""
     wall: float
+    """When it was written, epoch seconds."""
+    away: float
+    """Seconds since then; 0 where the clock was set back."""
     execution: Mapping[str, Json]
     streak_wall: float | None
     success: float | None
+    """Epoch seconds, both."""
     held: bool
-    health: tuple[float, int, str, str, float] | None
-    """Since when, failed polls, type and message of the error, and how long it had lasted."""
+    outage: SavedOutage | None
     life: Json
     """The counters over all lives, not checked; None if there are none. See `Known.counters`."""
 
-    def counters(self) -> Life | None:
+    def counters(self) -> EarlierLives | None:
         """The counters, if there are some. Raises `LookupError`, `TypeError` or `ValueError` if they are invalid."""
         return None if self.life is None else life_of(self.life)
 
 
-def known_of(saved: Saved) -> Known:
-    """Check a row and read it. Raises `LookupError`, `TypeError`, `ValueError` or `RecursionError` if it is invalid."""
+UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+"""What an invalid row raises."""
+
+
+def known_of(saved: Saved, clock: Clock) -> Known:
+    """Check a row and read it. Raises `UNREADABLE` if it is invalid."""
     if not isinstance(saved.wall, int | float) or not isinstance(saved.document, str):
         raise TypeError("its checksum is wrong")
     document: Json = json.loads(saved.document)
     execution, success, health = document["execution"], document.get("success"), document.get("health")
-    streak, since_failure = execution.get("streak"), None
     _check({key: value for key, value in document.items() if key not in ("execution", "life")})
     _check({key: value for key, value in execution.items() if key != "circuit"})
     circuit = list(execution.get("circuit", ()))
     _check(circuit[:2] if circuit[:1] == ["closed"] else circuit)  # its third is a bit for each poll of the window
     _check(saved.wall)
-    if health:
-        counted = float(health["since"]), int(health["failures"])
-        since_failure = (*counted, str(health["type"]), str(health["message"]), float(health["lasted"]))
-    streak_wall = None if streak is None else float(streak["wall"])
-    last_success = None if success is None else float(success)
-    held, life = document.get("held") is True, document.get("life")
-    return Known(float(saved.wall), execution, streak_wall, last_success, held, since_failure, life)
-
-
-def found_by_of(saved: Saved) -> str | None:
-    """Who had found the device at run time; None for one that was registered. Raises as `known_of`."""
-    if not isinstance(saved.document, str):
-        raise TypeError("its checksum is wrong")
-    found = json.loads(saved.document).get("found_by")
-    return found if isinstance(found, str) else None
+    wall, streak, found_by = float(saved.wall), execution.get("streak"), document.get("found_by")
+    away = max(0.0, clock.wall() - wall)
+    return Known(
+        found_by if isinstance(found_by, str) else None,
+        wall,
+        away,
+        execution,
+        None if streak is None else float(streak["wall"]),
+        None if success is None else float(success),
+        document.get("held") is True,
+        SavedOutage.of(health, clock.monotonic() - away) if health else None,
+        document.get("life"),
+    )
 
 
 def _check(value: Json) -> None:
@@ -237,7 +251,7 @@ class ResilienceStore:
         if self._shared is not None:
             found = self._shared.newest(found, wall)
         for name in self._readers:
-            records.restore(name, life=Life(wall))
+            records.restore(name, life=EarlierLives(wall))
         for name, saved in found.items():
             if name in self._readers or self._rejoined(name, saved):
                 pending[name] = self._continued(name, saved, self._file.path, records, outages)
@@ -257,29 +271,24 @@ class ResilienceStore:
         self, name: str, saved: Saved, where: object, records: HealthRecords, outages: OutageReporter
     ) -> float:
         """Go on with a device where an earlier run or another node was. Returns seconds until its next attempt."""
-        clock = self._environment.clock
         try:
-            known = known_of(saved)
-            away = max(0.0, clock.wall() - known.wall)  # a clock that was set back: the app was not away
-            return self._restore(name, known, away, records, outages, clock.monotonic())
-        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
-            what = "%s: its state in %s is damaged (%s); the device starts without it"
-            about = log_fields("state damaged", name, error_type=type(error).__name__)
-            logger.warning(what, name, where, describe(error), extra=about)
+            return self._restore(name, known_of(saved, self._environment.clock), records, outages)
+        except UNREADABLE as error:
+            _warn("%s: its state in %s is damaged (%s); the device starts without it", name, where, error)
             self._change(name)  # what makes sense takes its place
             return 0.0
 
     def _rejoined(self, name: str, saved: Saved) -> bool:
         """Whether a device that was found at run time is known again. One that is not taken back is deleted."""
         try:
-            found_by, known = found_by_of(saved), known_of(saved)
-        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
+            known = known_of(saved, self._environment.clock)
+        except UNREADABLE:
             return False
-        if found_by is None or self.rejoin is None:
+        if known.found_by is None or self.rejoin is None:
             return False
         silence = 0.0 if known.success is None else max(0.0, known.wall - known.success)
-        if self.rejoin(name, found_by, silence):
-            self._records[name].life = Life(self._environment.clock.wall())
+        if self.rejoin(name, known.found_by, silence):
+            self._records[name].life = EarlierLives(self._environment.clock.wall())
             return True
         self.forget(name)
         return False
@@ -287,7 +296,7 @@ class ResilienceStore:
     def add(self, name: str) -> None:
         """Remember a device that joins."""
         self._gone.discard(name)
-        self._records[name].life = Life(self._environment.clock.wall())
+        self._records[name].life = EarlierLives(self._environment.clock.wall())
         self._change(name)
 
     def forget(self, name: str, *, at_once: bool = False) -> None:
@@ -322,22 +331,16 @@ class ResilienceStore:
         if self._shared is not None:
             self._shared.flush()
 
-    def restore_ledgers(self, restore: Callable[[str, Sequence[Row]], None]) -> None:
+    def restore_ledgers(self, restore: Callable[[str, Sequence[LedgerRow]], None]) -> None:
         """Hand over the ledgers that the file holds; after `restore`. One that is damaged is left out."""
         found, self._found_ledgers = self._found_ledgers, {}
         for name, saved in found.items():
             try:
-                restore(name, [Row(key, json.loads(str(document))) for key, document in saved])
-            except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
-                logger.warning(
-                    "%s: its ledger in %s is damaged (%s); a new one is begun",
-                    name,
-                    self._file.path,
-                    describe(error),
-                    extra=log_fields("state damaged", name, error_type=type(error).__name__),
-                )
+                restore(name, [LedgerRow(key, json.loads(str(document))) for key, document in saved])
+            except UNREADABLE as error:
+                _warn("%s: its ledger in %s is damaged (%s); a new one is begun", name, self._file.path, error)
 
-    def keep_ledger(self, name: str, rows: Iterable[Row]) -> None:
+    def keep_ledger(self, name: str, rows: Iterable[LedgerRow]) -> None:
         """Write these rows of a ledger with what is written next."""
         self._ledgers.update(((name, row.key), json.dumps(row.document)) for row in rows)
         self._arm(self._pace.due(self._environment.clock.monotonic(), urgent=False))
@@ -367,21 +370,14 @@ class ResilienceStore:
         finally:
             stop.cancel()
 
-    def _restore(
-        self, name: str, known: Known, away: float, records: HealthRecords, outages: OutageReporter, now: float
-    ) -> float:
-        reader = self._readers[name]
+    def _restore(self, name: str, known: Known, records: HealthRecords, outages: OutageReporter) -> float:
+        reader, clock, life = self._readers[name], self._environment.clock, None
         try:
-            records.restore(name, life=known.counters() or Life(self._environment.clock.wall()))
+            life = None if known.life is None else life_of(known.life)
         except (LookupError, TypeError, ValueError) as error:
-            logger.warning(
-                "%s: its counters in %s cannot be read (%s); they begin again",
-                name,
-                self._file.path,
-                describe(error),
-                extra=log_fields("state damaged", name, error_type=type(error).__name__),
-            )
-        pending = reader.execution.restore(known.execution, away)
+            _warn("%s: its counters in %s cannot be read (%s); they begin again", name, self._file.path, error)
+        records.restore(name, life=life or EarlierLives(clock.wall()))
+        pending = reader.execution.restore(known.execution, known.away)
         snapshot = reader.execution.snapshot()
         records.restore(name, circuit=snapshot.circuit)
         if known.streak_wall is not None:
@@ -391,12 +387,11 @@ class ResilienceStore:
             records.restore(name, success_wall=known.success)
         if known.held and reader.hold():
             records.restore(name, held=True)
-        if known.health is not None:
-            since, failures, kind, message, lasted = known.health
+        if known.outage is not None:
+            since, failures, kind, message, began = self._outages[name] = known.outage
             records.restore(name, trouble=Trouble(failures, since, kind, message))
-            began = now - lasted - away
+            now = clock.monotonic()
             outages.restore(name, Outage(began, since, now, kind, message, frozenset({kind}), failures))
-            self._outages[name] = SavedOutage(since, failures, kind, message, began)
             self._failing.add(name)
         if snapshot.deferred_until is not None:
             trouble = records.entities[name].trouble._replace(deferred_until=snapshot.deferred_until)
@@ -522,6 +517,12 @@ class ResilienceStore:
             self._arm(self._environment.clock.monotonic() + FLOOR)
         if self._failed != failed:
             self._directory.report(self._file.path, error)
+
+
+def _warn(message: str, name: str, where: object, error: Exception) -> None:
+    """Log that something saved of a device makes no sense."""
+    about = log_fields("state damaged", name, error_type=type(error).__name__)
+    logger.warning(message, name, where, describe(error), extra=about)
 
 
 def _by_a_person(event: Event) -> bool:

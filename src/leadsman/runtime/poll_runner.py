@@ -12,7 +12,7 @@ Nothing that a handler raises ends another handler, the loop or the process.
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadsman.errors import Abandoned, DeviceUnavailable, PollRefused, ResultError
 from leadsman.events import (
@@ -27,10 +27,12 @@ from leadsman.events import (
     ReadingTaken,
     Unread,
 )
-from leadsman.reading import JsonObject, Reading, reading_of
+from leadsman.loop.durations import human
+from leadsman.loop.tasks import begun, outcome, user_error
+from leadsman.readings.reading import Reading, reading_of
 from leadsman.registration.injection import bound
 from leadsman.registration.telemetry import Fallback, Telemetry, facts_of
-from leadsman.resilience import scope
+from leadsman.resilience import overrides
 from leadsman.resilience.environment import Environment, Snapshot
 from leadsman.resilience.failure import Property, RetryRequested
 from leadsman.resilience.retry_loop import Execution
@@ -39,8 +41,9 @@ from leadsman.runtime.goodbye import Goodbye, say_goodbye
 from leadsman.runtime.poll_schedule import schedule_of
 from leadsman.runtime.publisher import PublisherContext, PublishQueue, StatePublisher, publisher_of
 from leadsman.runtime.runner import Answer
-from leadsman.tasks import begun, outcome, user_error
-from leadsman.timing.durations import human
+
+if TYPE_CHECKING:
+    from leadsman.runtime.document import Counted
 
 MOST_REQUESTS = 16
 """Requests that may wait for one poll: a handler that hangs must not collect them without limit."""
@@ -374,7 +377,7 @@ class PollRunner:
     def _begin(self, now: float) -> None:
         """Start a poll besides the schedule; the circuit has admitted it."""
         poll = self.cycle(self._horizon(now))
-        self.task = asyncio.get_running_loop().create_task(poll, context=scope.handler_context())
+        self.task = asyncio.get_running_loop().create_task(poll, context=overrides.handler_context())
 
     # After a pause
 
@@ -436,9 +439,9 @@ class PollRunner:
 
     def retries(self) -> int:
         """See `Runner`."""
-        return self.execution.told()
+        return self.execution.context_attempts()
 
-    def counters(self) -> JsonObject:
+    def counters(self) -> "Counted":
         """See `Runner`: whether a poll runs. The others are in the health record."""
         return {"busy": True} if self.busy else {}
 

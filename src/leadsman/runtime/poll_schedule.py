@@ -6,9 +6,9 @@ schedule looks at it every `CLOCK_CHECK` seconds, together with all others.
 
 import math
 
+from leadsman.loop.clock import Clock
+from leadsman.loop.schedule import Cron, Wait, look, next_after, next_on_grid
 from leadsman.resilience.environment import Environment
-from leadsman.timing.clock import Clock
-from leadsman.timing.schedule import Cron, Wait, look, next_after, next_on_grid
 
 CLOCK_CHECK = 30.0
 """Seconds between two checks of the wall clock while a cron handler waits. A change of the clock is noticed within this

@@ -7,13 +7,13 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from leadsman.errors import UnknownDevice
+from leadsman.loop.slots import shifts
 from leadsman.registration.telemetry import Telemetry
 from leadsman.runtime.calls import SharedResources
 from leadsman.runtime.poll_runner import PollContext, PollRunner
 from leadsman.runtime.publisher import PublisherContext, PublishQueue
 from leadsman.runtime.runner import Answer
 from leadsman.text import clean
-from leadsman.timing.slots import shifts
 
 
 class Poller:

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from leadsman.events import AppFault, FieldsLeftOut
+from leadsman.loop.clock import rfc3339
 from leadsman.mqtt.message import Delivery, Message, Receipt
 from leadsman.mqtt.topics import Topics, encode, encode_fields
-from leadsman.publish import Fields, LastPublished, PublishRule
-from leadsman.reading import Reading
+from leadsman.readings.publish import Fields, LastPublished, PublishRule
+from leadsman.readings.reading import Reading
 from leadsman.resilience.environment import Environment
 from leadsman.runtime.comparison import Comparison
 from leadsman.runtime.other_topics import OtherTopics
 from leadsman.text import clean, counted, log_fields
-from leadsman.timing.clock import rfc3339
 
 Send = Callable[[Message], None]
 

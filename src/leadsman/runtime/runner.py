@@ -7,13 +7,14 @@ is.
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from leadsman.reading import JsonObject, Reading
+from leadsman.readings.reading import Reading
 from leadsman.resilience.environment import Snapshot
 from leadsman.resilience.retry_loop import Execution
 from leadsman.runtime.publisher import StatePublisher
 
 if TYPE_CHECKING:
     from leadsman.runtime.command_queue import CommandQueue
+    from leadsman.runtime.document import Counted
 
 Answer = Callable[[Reading | BaseException | None], None]
 """Called with the result of a requested poll: its reading, None if there is nothing to publish, or the error."""
@@ -37,7 +38,7 @@ class Runner(Protocol):
         has no schedule or waits for a person."""
         ...
 
-    def counters(self) -> JsonObject:
+    def counters(self) -> "Counted":
         """What only this kind of runner counts, for the introspection document."""
         ...
 

@@ -10,15 +10,18 @@ A run without a reading counts as failed for the backoff and for the breaker. Ea
 import asyncio
 import math
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from leadsman.adapters.managed import adapter_names
-from leadsman.buffer import waits
 from leadsman.errors import Abandoned, DeviceTimeout, DeviceUnavailable, ResultError
 from leadsman.events import PollFailed, PollSkipped, ReadingTaken
-from leadsman.reading import JsonObject, reading_of
+from leadsman.loop.durations import human
+from leadsman.loop.tasks import Outcome, begin, end
+from leadsman.readings.buffer import waits
+from leadsman.readings.reading import reading_of
 from leadsman.registration.injection import bound
 from leadsman.registration.source import Source
-from leadsman.resilience import scope
+from leadsman.resilience import overrides
 from leadsman.resilience.backoff import LONGEST
 from leadsman.resilience.deadline import Silence
 from leadsman.resilience.environment import Snapshot
@@ -27,8 +30,9 @@ from leadsman.resilience.retry_loop import Execution
 from leadsman.runtime.calls import SharedResources
 from leadsman.runtime.goodbye import say_goodbye
 from leadsman.runtime.publisher import PublisherContext, publisher_of
-from leadsman.tasks import Outcome, begin, end
-from leadsman.timing.durations import human
+
+if TYPE_CHECKING:
+    from leadsman.runtime.document import Counted
 
 _AT_A_STRETCH = 50
 """Readings taken before the event loop gets a turn, so that a generator with a full buffer does not block it."""
@@ -84,13 +88,13 @@ class SourceRunner:
         """See `Runner`. A source has no schedule."""
         return self.execution.snapshot(), None
 
-    def counters(self) -> JsonObject:
+    def counters(self) -> "Counted":
         """See `Runner`."""
         return {"restarts": self.restarts} if self.source.found_by is None else {}
 
     def retries(self) -> int:
         """See `Runner`."""
-        return self.execution.told()
+        return self.execution.context_attempts()
 
     def hold(self) -> bool:
         """See `Reader`. A source cannot be held."""
@@ -121,7 +125,7 @@ class SourceRunner:
 
     async def run(self) -> None:
         """Run the generator until cancelled."""
-        scope.IN_HANDLER.set(True)
+        overrides.IN_HANDLER.set(True)
         environment, name = self._context.environment, self.source.name
         while True:
             if self.execution.admit():

@@ -19,12 +19,25 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
 from leadsman.ledger.saved import HEAD, HOUR, KEPT
 from leadsman.monitoring.trace import ROWS as ROWS_IN_MEMORY
 from leadsman.monitoring.trace import TraceRow
-from leadsman.own_file import BESIDE, Damage, admit, create, is_damage, is_strange, set_aside
+from leadsman.storage.database import (
+    Damage,
+    Work,
+    admit,
+    connect,
+    delete,
+    identity,
+    is_damage,
+    is_settled,
+    is_strange,
+    rename,
+    set_strange_aside,
+    transact,
+)
+from leadsman.storage.own_file import create
 from leadsman.text import describe, log_fields
 
 ROWS = 10_000
@@ -58,11 +71,6 @@ class Saved(NamedTuple):
     document: object
 
 
-def is_locked(error: Exception) -> bool:
-    """Whether another process has the file just now."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-
-
 class StateFile:
     """The file. All methods block, and are called by one thread at a time.
 
@@ -86,7 +94,7 @@ class StateFile:
     def read(self, *, keep_aside: bool = True) -> dict[str, Saved]:
         """All handlers. Changes nothing, except that a damaged file is kept aside, if wanted; nothing is known then."""
         if keep_aside:
-            self._set_strange_aside()
+            set_strange_aside(self.path)
         try:
             rows = self._select("handler", "SELECT name, wall, document FROM handler")
         except sqlite3.DatabaseError as error:
@@ -161,43 +169,39 @@ class StateFile:
     def _select(self, table: str, query: str) -> list[tuple[Any, ...]]:
         if not os.path.lexists(self.path):
             return []
-        if any(is_strange(name) for name in self._names()):
+        if is_strange(self.path):
             raise Damage("it is not a regular file")
-        mode = "immutable=1" if self._is_settled() else "mode=rw"
-        database = sqlite3.connect(f"file:{quote(str(self.path))}?{mode}", timeout=BUSY, uri=True)
-        with contextlib.closing(database):
-            database.text_factory = lambda text: text.decode(errors="replace")
+        with contextlib.closing(connect(self.path, BUSY, read_only=is_settled(self.path))) as database:
             admit(database, _SCHEMA, LARGEST)
             if not database.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
                 return []  # its first writer was killed before it had tables
             return _bounded(database.execute(query))
 
-    def _is_settled(self) -> bool:
-        """Whether its directory cannot be written, and it has no log. SQLite writes even to read, unless the file is
-        opened as immutable."""
-        return not os.access(self.path.parent, os.W_OK) and not Path(f"{self.path}-wal").exists()
-
     def _commit(self) -> None:
         database = self._open()
         rows, tracebacks = self._encoded_rows()
-        with database:
-            for table in ("handler", "ledger") if self._gone else ():
-                database.executemany(f"DELETE FROM {table} WHERE name = ?", [(name,) for name in self._gone])
-            database.executemany(
+        gone = [(name,) for name in self._gone]
+        waiting = [(name, *self._handlers[name]) for name in sorted(self._waiting)]
+        ledgers = sorted((key, name, document) for (name, key), document in self._ledgers.items())
+        work: Work = [
+            ("DELETE FROM handler WHERE name = ?", gone),
+            ("DELETE FROM ledger WHERE name = ?", gone),
+            (
                 "INSERT INTO handler (name, wall, document) VALUES (?, ?, ?) "
                 "ON CONFLICT (name) DO UPDATE SET wall = excluded.wall, document = excluded.document",
-                [(name, *self._handlers[name]) for name in sorted(self._waiting)],
-            )
-            database.executemany("INSERT INTO trace (at, handler, outage, document) VALUES (?, ?, ?, ?)", rows)
-            if self._ledgers:
-                ledgers = sorted((key, name, document) for (name, key), document in self._ledgers.items())
-                database.executemany("INSERT OR REPLACE INTO ledger (key, name, document) VALUES (?, ?, ?)", ledgers)
-                oldest = ledgers[-1][0] - KEPT - HOUR
-                database.execute("DELETE FROM ledger WHERE key != ? AND key < ?", (HEAD, oldest))
-            untrimmed = self._untrimmed + len(rows)
-            if rows and untrimmed > TRIM:
-                database.execute("DELETE FROM trace WHERE number <= (SELECT max(number) FROM trace) - ?", (ROWS,))
-                untrimmed = 0
+                waiting,
+            ),
+            ("INSERT INTO trace (at, handler, outage, document) VALUES (?, ?, ?, ?)", rows),
+            ("INSERT OR REPLACE INTO ledger (key, name, document) VALUES (?, ?, ?)", ledgers),
+        ]
+        if ledgers:
+            oldest = ledgers[-1][0] - KEPT - HOUR
+            work.append(("DELETE FROM ledger WHERE key != ? AND key < ?", [(HEAD, oldest)]))
+        untrimmed = self._untrimmed + len(rows)
+        if rows and untrimmed > TRIM:
+            work.append(("DELETE FROM trace WHERE number <= (SELECT max(number) FROM trace) - ?", [(ROWS,)]))
+            untrimmed = 0
+        transact(database, work)
         self._tracebacks, self._untrimmed = tracebacks, untrimmed
 
     def _encoded_rows(self) -> tuple[list[tuple[float, str, str | None, str]], dict[str, str]]:
@@ -211,7 +215,7 @@ class StateFile:
 
     def _open(self) -> sqlite3.Connection:
         if self._database is not None:
-            if _identity(self.path) == self._identity:
+            if identity(self.path) == self._identity:
                 return self._database
             logger.warning(
                 "%s was removed or replaced while the app ran; it is written again",
@@ -221,9 +225,9 @@ class StateFile:
             self.close()
             self._begin_again()
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._set_strange_aside()
+        set_strange_aside(self.path)
         os.close(create(self.path))
-        database = sqlite3.connect(self.path, timeout=BUSY, check_same_thread=False)  # one thread at a time has it
+        database = connect(self.path, BUSY)
         try:
             admit(database, _SCHEMA, LARGEST)
             database.execute("PRAGMA journal_mode = WAL")
@@ -233,19 +237,14 @@ class StateFile:
         except BaseException:
             database.close()
             raise
-        self._database, self._identity = database, _identity(self.path)
+        self._database, self._identity = database, identity(self.path)
         return database
 
     def _keep_aside(self, error: Exception) -> None:
         self.close()
         aside = self.path.with_suffix(".broken")
-        self.path.replace(aside)
-        with contextlib.suppress(OSError):
-            Path(f"{self.path}-shm").unlink()
-        with contextlib.suppress(OSError):
-            Path(f"{aside}-wal").unlink()
-        with contextlib.suppress(OSError):
-            Path(f"{self.path}-wal").replace(f"{aside}-wal")  # SQLite finds it there
+        delete(aside)
+        rename(self.path, aside)
         self._kept_aside = True
         self._begin_again()
         logger.warning(
@@ -255,13 +254,6 @@ class StateFile:
             aside.name,
             extra=log_fields("state damaged", file=str(self.path), error_type=type(error).__name__),
         )
-
-    def _names(self) -> list[Path]:
-        return [Path(f"{self.path}{suffix}") for suffix in BESIDE]
-
-    def _set_strange_aside(self) -> None:
-        for name in self._names():
-            set_aside(name)
 
     def _begin_again(self) -> None:
         self._waiting = set(self._handlers)
@@ -298,11 +290,3 @@ def _bounded(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
             raise Damage(f"its rows have more than {MOST} bytes")
         found.append(row)
     return found
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino

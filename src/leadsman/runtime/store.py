@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from leadsman import own_file
 from leadsman.errors import InvalidType
-from leadsman.reading import JsonObject, plain
-from leadsman.runtime.directory import Report, StateDirectory
+from leadsman.loop.threads import Worker
+from leadsman.loop.timers import Timers
+from leadsman.readings.reading import JsonObject, plain
+from leadsman.storage import own_file
+from leadsman.storage.directory import Report, StateDirectory
 from leadsman.text import describe, log_fields
-from leadsman.threads import Worker
-from leadsman.timing.timers import Timers
 
 FLOOR = 60.0
 """Seconds between two writes of a store, at the least: 1,440 a day at most, of its size each."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from leadsman.errors import Abandoned, PayloadError
 from leadsman.events import MessageFailed
-from leadsman.log_lines import left_out_before, others
+from leadsman.loop.tasks import outcome
 from leadsman.monitoring.bugs import Tracebacks, placed
 from leadsman.mqtt.answers import decoded
 from leadsman.mqtt.connection import Received
@@ -24,8 +24,8 @@ from leadsman.resilience.environment import Environment
 from leadsman.resilience.guards import guarded
 from leadsman.runtime.calls import PlainCall, SharedResources
 from leadsman.runtime.supervision import cancel
-from leadsman.tasks import outcome
 from leadsman.text import clean, explained, log_fields
+from leadsman.text.log_lines import left_out_before, others
 
 logger = logging.getLogger("leadsman")
 

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from leadsman.events import AppFault
+from leadsman.loop.tasks import outcome_in_own_task
 from leadsman.resilience.backoff import ExponentialBackoff
 from leadsman.resilience.environment import Environment
-from leadsman.tasks import outcome_in_own_task
 
 RESTARTING = ExponentialBackoff(1.0, 60.0)
 """The waits between the failure of a part of the app and its next run."""

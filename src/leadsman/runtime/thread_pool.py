@@ -18,8 +18,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from leadsman.errors import DeviceUnavailable, NoFreeThread
-from leadsman.threads import begin, count, end_of
-from leadsman.timing.durations import human
+from leadsman.loop.durations import human
+from leadsman.loop.threads import begin, count, end_of
 
 AT_ONCE = 4
 """Threads that make calls which began less than `PAUSE` seconds ago. Many short calls of one moment share them."""

@@ -1,17 +1,16 @@
-"""Reads the section ``discovery`` of the settings: by which convention an app tells others about its devices."""
+"""Discovery: by which convention an app describes its devices to others, and what each convention wants."""
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, raise_together
-from leadsman.identifiers import identifier, lowercase_identifier
-from leadsman.settings.sources import Entry
-from leadsman.text import clean, suggestion
+from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, collect, raise_together
+from leadsman.settings.sections import DiscoverySettings, check_convention, check_ids, read_section
+from leadsman.settings.sources import SettingEntry
+from leadsman.text import suggestion
+from leadsman.text.identifiers import identifier, lowercase_identifier
 from leadsman.value import Value
 
-OFF = "off"
-"""The convention in the settings that switches off what the app declares."""
 APP = "leadsman_app"
 """The identifier of the device that stands for the app itself."""
 PREFIX = "homeassistant"
@@ -21,7 +20,7 @@ HOMIE_PREFIX = "homie"
 
 
 class Discovery(Value):
-    """By which convention an app describes its devices at the broker.
+    """The convention by which an app describes its devices at the broker.
 
     Args:
         convention: ``"homeassistant"`` or ``"homie"``.
@@ -42,9 +41,9 @@ class Discovery(Value):
     def __init__(
         self, convention: str = "homeassistant", *, prefix: str | None = None, ids: Mapping[str, str] | None = None
     ) -> None:
-        rules = CONVENTIONS[_convention(convention)]
+        rules = CONVENTIONS[check_convention(convention)]
         given = rules.prefix if prefix is None else rules.check(prefix)
-        self._hold(convention=convention, prefix=given, ids={} if ids is None else _ids(ids))
+        self._hold(convention=convention, prefix=given, ids={} if ids is None else check_ids(ids))
 
 
 def as_discovery(given: object) -> Discovery | None:
@@ -57,35 +56,26 @@ def as_discovery(given: object) -> Discovery | None:
     return Discovery(given)
 
 
-def discovery_of(entries: Mapping[str, Entry], declared: Discovery | None) -> Discovery | None:
+def discovery_of(entries: Mapping[str, SettingEntry], declared: Discovery | None) -> Discovery | None:
     """Read the section. A value of the settings replaces what the app declares.
 
     Raises:
         ConfigurationError: values are wrong, one a line; the message names their origins.
     """
+    before = DiscoverySettings()
+    if declared is not None:
+        before = DiscoverySettings(declared.convention, declared.prefix, declared.ids)
     faults: list[ConfigurationError] = []
-    convention = None if declared is None else declared.convention
-    ids = None if declared is None else declared.ids
-    if (given := entries.get("convention")) is not None:
-        try:
-            convention = None if given.value in ("", OFF) else _convention(given.value)
-        except ConfigurationError as error:
-            faults.append(type(error)(f"discovery.convention: {error} (from {given.origin})"))
-    prefix = None if declared is None or declared.convention != convention else declared.prefix
-    if (given := entries.get("prefix")) is not None:
-        try:
-            prefix = CONVENTIONS[convention or "homeassistant"].check(given.value)
-        except ConfigurationError as error:
-            faults.append(type(error)(f"discovery.prefix: {error} (from {given.origin})"))
-    if (given := entries.get("ids")) is not None:
-        try:
-            ids = _ids(given.value)
-        except ConfigurationError as error:
-            faults.append(type(error)(f"discovery.ids: {error} (from {given.origin})"))
+    found, prefix = before, None
+    with collect(faults):
+        found = read_section(before, entries)
+    with collect(faults):
+        if (given := entries.get("prefix")) is not None:
+            prefix = given.read(CONVENTIONS[found.convention or "homeassistant"].check)
+        elif declared is not None and declared.convention == found.convention:
+            prefix = declared.prefix
     raise_together(faults)
-    if convention is None:
-        return None
-    return Discovery(convention, prefix=prefix, ids=ids)
+    return None if found.convention is None else Discovery(found.convention, prefix=prefix, ids=found.ids)
 
 
 def identifiers_of(
@@ -147,7 +137,7 @@ def homie_filters(prefix: str, app: str) -> tuple[str, str]:
     return f"{prefix}/5/+/$description", f"{prefix}/5/+/+/+/set"
 
 
-class Rules(NamedTuple):
+class ConventionRules(NamedTuple):
     """What a convention makes of the section."""
 
     prefix: str
@@ -174,15 +164,15 @@ class Rules(NamedTuple):
         return given
 
 
-CONVENTIONS: Mapping[str, Rules] = {
-    "homeassistant": Rules(
+CONVENTIONS: Mapping[str, ConventionRules] = {
+    "homeassistant": ConventionRules(
         PREFIX,
         100,
         lambda names, ids, _: identifiers_of(names, ids),
         identifier,
         lambda prefix, app: (own_filter(prefix, app), birth_topic(prefix)),
     ),
-    "homie": Rules(HOMIE_PREFIX, 1, homie_identifiers, lowercase_identifier, homie_filters),
+    "homie": ConventionRules(HOMIE_PREFIX, 1, homie_identifiers, lowercase_identifier, homie_filters),
 }
 """The conventions, by name."""
 
@@ -213,16 +203,3 @@ def check_devices(
     rules = CONVENTIONS[discovery.convention]
     rules.identifiers(names, discovery.ids, app)
     return rules.filters(discovery.prefix, app)
-
-
-def _convention(given: object) -> str:
-    if not isinstance(given, str) or given not in CONVENTIONS:
-        hint = suggestion(clean(str(given))[:100], (*CONVENTIONS, OFF))
-        raise InvalidValue(f"the convention {given!r} is unknown; {hint}")
-    return given
-
-
-def _ids(given: Any) -> dict[str, str]:
-    if not isinstance(given, Mapping) or not all(isinstance(each, str) for pair in given.items() for each in pair):
-        raise InvalidType(f"ids is {given!r}; write the former names by the present ones, such as {{'new': 'old'}}")
-    return dict(given)

@@ -8,7 +8,7 @@ from typing import Any
 
 from leadsman.errors import SettingsError
 from leadsman.extras import missing
-from leadsman.given_file import read_given
+from leadsman.storage.given_file import read_given
 from leadsman.text import clean
 
 LARGEST = 256 * 1024
@@ -29,7 +29,7 @@ Node = Any
 """A node of PyYAML."""
 
 
-class _RefusedError(Exception):
+class _UnsafeError(Exception):
     """A document is not taken. The message shows no value of it."""
 
 
@@ -108,7 +108,7 @@ def yaml_document(path: Path, text: str) -> dict[str, object]:
         raise SettingsError(f"{path} is not YAML: {clean(why)}{where}") from None
     except yaml.YAMLError:  # its message shows the character
         raise SettingsError(f"{path} is not YAML: special characters are not allowed") from None
-    except _RefusedError as error:
+    except _UnsafeError as error:
         raise SettingsError(f"{path} is not YAML: {clean(str(error))}") from None
     except RecursionError:
         raise SettingsError(f"{path} is not YAML: its sections are too deep (recursion)") from None
@@ -127,16 +127,16 @@ def _size(node: Node, known: dict[int, int | None]) -> int:
     """How many values a node stands for.
 
     Raises:
-        _RefusedError: a key is there twice, a number is too long, or a node contains itself.
+        _UnsafeError: a key is there twice, a number is too long, or a node contains itself.
     """
     if isinstance(node.value, str):
         if node.tag.endswith((":int", ":float")) and len(node.value) > LONGEST_NUMBER:
-            raise _RefusedError(f"a number has {len(node.value)} characters; {LONGEST_NUMBER} are allowed")
+            raise _UnsafeError(f"a number has {len(node.value)} characters; {LONGEST_NUMBER} are allowed")
         return 1
     if id(node) in known:
         size = known[id(node)]
         if size is None:
-            raise _RefusedError(f"line {node.start_mark.line + 1} contains itself")
+            raise _UnsafeError(f"line {node.start_mark.line + 1} contains itself")
         return size
     known[id(node)] = None
     size, keys = 1, set[Hashable]()
@@ -144,7 +144,7 @@ def _size(node: Node, known: dict[int, int | None]) -> int:
         key, value = each if isinstance(each, tuple) else (None, each)
         if key is not None and isinstance(key.value, str) and not key.tag.endswith(":merge"):
             if (key.tag, key.value) in keys:
-                raise _RefusedError(f"the key {key.value!r} in line {key.start_mark.line + 1} is there twice")
+                raise _UnsafeError(f"the key {key.value!r} in line {key.start_mark.line + 1} is there twice")
             keys.add((key.tag, key.value))
         elif key is not None:
             size += _size(key, known)

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_origin
 
-from leadsman.redaction import HIDDEN, revealed
 from leadsman.settings.model import (
     SettingPath,
     at,
@@ -15,37 +14,17 @@ from leadsman.settings.model import (
     required_below,
 )
 from leadsman.settings.secrets import is_secret
-from leadsman.settings.sources import BROKER, CLUSTER, DISCOVERY, HTTP, OUTBOX, RETRY, STANDBY, Entry, variable
+from leadsman.settings.sections import KEYS
+from leadsman.settings.sources import RETRY, SECTIONS, SettingEntry, variable
 from leadsman.text import clean, nearest, suggestion
+from leadsman.text.redaction import HIDDEN, revealed
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
     from pydantic_core import ErrorDetails
 
-IDENTITY_KEYS = ("topic_prefix", "instance", "client_id")
-"""The keys of the section ``mqtt`` that name an app at the broker."""
-BROKER_KEYS = (
-    *("url", "host", "port", "username", "password", "tls", "ca", "cert", "key"),
-    *("follow_server_reference", *IDENTITY_KEYS),
-)
-HTTP_KEYS = ("bind", "token", "token_file", "hosts")
-OUTBOX_KEYS = ("durability", "max_bytes", "max_age")
-DISCOVERY_KEYS = ("convention", "prefix", "ids")
-STANDBY_KEYS = ("enabled", "ttl")
-CLUSTER_KEYS = ("engine", "node", "labels", "ttl", "shards")
-KEYS = {
-    BROKER: BROKER_KEYS,
-    HTTP: HTTP_KEYS,
-    OUTBOX: OUTBOX_KEYS,
-    DISCOVERY: DISCOVERY_KEYS,
-    STANDBY: STANDBY_KEYS,
-    CLUSTER: CLUSTER_KEYS,
-}
-"""The keys of the sections that every app has."""
-TABLES = ((DISCOVERY, "ids"),)
-"""Those of them that have keys of their own."""
-_SECTIONS = (BROKER, HTTP, OUTBOX, DISCOVERY, STANDBY, CLUSTER, RETRY, f"{RETRY}.policy")
-Origins = Mapping[SettingPath, Entry]
+_SECTIONS = (*SECTIONS, RETRY, f"{RETRY}.policy")
+Origins = Mapping[SettingPath, SettingEntry]
 """The origin of each value, by its path."""
 
 

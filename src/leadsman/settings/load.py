@@ -7,26 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.errors import SettingsError
-from leadsman.redaction import Secret
 from leadsman.settings.documents import read_text
-from leadsman.settings.faults import KEYS, TABLES, Origins, Place, origin, unknown_key, unknown_keys, validated
+from leadsman.settings.faults import Origins, Place, origin, unknown_key, unknown_keys, validated
 from leadsman.settings.model import SettingPath, has_field, inside, is_model
 from leadsman.settings.rows import SettingRow, retry_rows, rows_of
 from leadsman.settings.secrets import secrets_in
-from leadsman.settings.sources import (
-    BROKER,
-    CLUSTER,
-    DISCOVERY,
-    HTTP,
-    OUTBOX,
-    RANKS,
-    RETRY,
-    STANDBY,
-    Entry,
-    Where,
-    read_entries,
-    settings_file,
-)
+from leadsman.settings.sections import KEYS, TABLES
+from leadsman.settings.sources import BROKER, RANKS, RETRY, SECTIONS, SettingEntry, Where, read_entries, settings_file
+from leadsman.text.redaction import Secret
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -41,19 +29,9 @@ class Loaded(NamedTuple):
     """Settings, their origins, and the faults in them."""
 
     settings: "BaseModel | None"
-    broker: dict[str, Entry]
-    """The entries of the section ``mqtt``, by key."""
+    sections: Mapping[str, Mapping[str, SettingEntry]]
+    """The entries of each section that every app has, by its name and their keys."""
     rows: tuple[SettingRow, ...]
-    http: Mapping[str, Entry] = {}
-    """The entries of the section ``http``, by key."""
-    outbox: Mapping[str, Entry] = {}
-    """The entries of the section ``outbox``, by key."""
-    discovery: Mapping[str, Entry] = {}
-    """The entries of the section ``discovery``, by key."""
-    standby: Mapping[str, Entry] = {}
-    """The entries of the section ``standby``, by key."""
-    cluster: Mapping[str, Entry] = {}
-    """The entries of the section ``cluster``, by key."""
     retry: Mapping[str, object] = {}
     """The section ``retry``, as it is written."""
     retry_origins: Mapping[SettingPath, str] = {}
@@ -85,13 +63,17 @@ def read(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
     faults: list[str] = []
     tree, origins = _merge_all(read_entries(app, where, lambda path: has_field(model, path)), model, faults)
     secrets = tuple(secrets_in(tree, model))  # hidden from here on: what validates them may show them
-    broker = tree.pop(BROKER, {}) if model is None or BROKER not in model.model_fields else tree.get(BROKER, {})
-    broker_entries = _entries(BROKER, broker, origins, faults)
+    own = frozenset[str]() if model is None else model.model_fields.keys()
     sections = {}
-    for section in (HTTP, OUTBOX, DISCOVERY, STANDBY, CLUSTER):
-        found = tree.pop(section, {}) if model is None or section not in model.model_fields else {}
-        sections[section] = _entries(section, found, origins, faults)
-    retry = tree.pop(RETRY, {}) if model is None or RETRY not in model.model_fields else {}
+    for name in SECTIONS:
+        if name not in own:
+            section = tree.pop(name, {})
+        elif name == BROKER:  # an app with a section of this name reads its broker there, too
+            section = tree.get(BROKER, {})
+        else:
+            section = {}
+        sections[name] = _entries(name, section, origins, faults)
+    retry = {} if RETRY in own else tree.pop(RETRY, {})
     if not isinstance(retry, dict):
         faults.append(
             f"{RETRY}: it must be a section; write [retry.api] or [[retry.policy]]{origin((RETRY,), origins)}"
@@ -107,7 +89,7 @@ def read(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
     retry_origins = {path: entry.origin for path, entry in origins.items() if path[0] == RETRY and retry}
     rows = [
         row
-        for section, entries in {BROKER: broker_entries, **sections}.items()
+        for section, entries in sections.items()
         for key, each in entries.items()
         for row in rows_of(each.value, origins, (section, key))
     ]
@@ -116,13 +98,8 @@ def read(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
         rows += rows_of(settings, origins)
     return Loaded(
         settings,
-        broker_entries,
+        sections,
         tuple(rows),
-        http=sections[HTTP],
-        outbox=sections[OUTBOX],
-        discovery=sections[DISCOVERY],
-        standby=sections[STANDBY],
-        cluster=sections[CLUSTER],
         retry=retry,
         retry_origins=retry_origins,
         faults=tuple(faults),
@@ -130,41 +107,30 @@ def read(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
     )
 
 
-def load_broker(where: Where) -> dict[str, Entry]:
+def load_broker(where: Where) -> dict[str, SettingEntry]:
     """The entries of the section ``mqtt``, for a program that connects to the broker and is not an app.
 
     Raises:
         SettingsError: it names every fault, one a line.
     """
-    entries: dict[str, Entry] = {}
-    for entry in read_entries("", where, lambda _: False):
-        if entry.path == (BROKER,) and isinstance(entry.value, dict):
-            entries |= {key: entry._replace(path=(BROKER, key), value=value) for key, value in entry.value.items()}
-        elif entry.path[0] == BROKER:
-            entries[entry.path[-1]] = entry._replace(value=_value(entry))
-    faults = [
-        unknown_key(BROKER, str(key), f" (from {entry.origin})")
-        for key, entry in entries.items()
-        if key not in KEYS[BROKER]
-    ]
+    faults: list[str] = []
+    entries = [each for each in read_entries("", where, lambda _: False) if each.path[0] == BROKER]
+    tree, origins = _merge_all(entries, None, faults)
+    found = _entries(BROKER, tree.get(BROKER, {}), origins, faults)
     if faults:
         raise SettingsError("\n".join(faults))
-    return entries
+    return found
 
 
 def _merge_all(
-    entries: list[Entry], model: "type[BaseModel] | None", faults: list[str]
-) -> tuple[Tree, dict[SettingPath, Entry]]:
+    entries: list[SettingEntry], model: "type[BaseModel] | None", faults: list[str]
+) -> tuple[Tree, dict[SettingPath, SettingEntry]]:
     """The tree that the entries make, higher ranks over lower ones, and the entry that each leaf comes from."""
     tree: Tree = {}
-    origins: dict[SettingPath, Entry] = {}
+    origins: dict[SettingPath, SettingEntry] = {}
     below: dict[SettingPath, dict[SettingPath, None]] = {}
     for each in entries:
-        if (
-            model is None
-            and each.path[0] not in (BROKER, HTTP, OUTBOX, DISCOVERY, STANDBY, CLUSTER, RETRY)
-            and RANKS[each.rank] in _SHARED
-        ):
+        if model is None and each.path[0] not in (*SECTIONS, RETRY) and RANKS[each.rank] in _SHARED:
             continue  # an app without settings ignores variables that begin with its name
         one_case = each.text or isinstance(each.value, Path)  # a variable, or a file named as one
         entry = each._replace(path=_with_case(each.path, tree, model)) if one_case else each
@@ -183,7 +149,7 @@ def _merge_all(
     return tree, origins
 
 
-def _value(entry: Entry) -> object:
+def _value(entry: SettingEntry) -> object:
     if isinstance(entry.value, Path):
         return read_text(entry.value).removesuffix("\n").removesuffix("\r")
     if entry.text and isinstance(entry.value, str) and entry.value[:1] in ("[", "{"):
@@ -194,7 +160,7 @@ def _value(entry: Entry) -> object:
     return entry.value
 
 
-def _put(tree: Tree, entry: Entry, value: object) -> None:
+def _put(tree: Tree, entry: SettingEntry, value: object) -> None:
     node = tree
     for part in entry.path[:-1]:
         section = node.setdefault(part, {})
@@ -237,7 +203,7 @@ def _with_case(path: SettingPath, tree: Tree, model: object) -> SettingPath:
     return tuple(found)
 
 
-def _entries(name: str, section: object, origins: Origins, faults: list[str]) -> dict[str, Entry]:
+def _entries(name: str, section: object, origins: Origins, faults: list[str]) -> dict[str, SettingEntry]:
     """The entries of one of the sections that every app has, by key."""
     if not isinstance(section, dict):
         first = KEYS[name][0]

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from leadsman.redaction import is_secret_value, revealed
 from leadsman.settings.model import SettingPath, is_model
 from leadsman.settings.secrets import is_secret
-from leadsman.settings.sources import Entry
+from leadsman.settings.sources import SettingEntry
 from leadsman.text import clean, counted, masked, split_urls
+from leadsman.text.redaction import is_secret_value, revealed
 
 MASK = "********"
 NOT_SET = "not set"
@@ -35,7 +35,7 @@ def shown(name: str, value: object) -> str:
     return clean(repr(value) if isinstance(value, str) else str(value))
 
 
-def rows_of(value: object, origins: Mapping[SettingPath, Entry], path: SettingPath = ()) -> list[SettingRow]:
+def rows_of(value: object, origins: Mapping[SettingPath, SettingEntry], path: SettingPath = ()) -> list[SettingRow]:
     """The rows of settings. A value without an origin is a default."""
     inner: Mapping[str, object] | None = None
     if is_model(kind := type(value)):

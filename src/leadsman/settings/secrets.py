@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import cast
 
-from leadsman.redaction import Address, Secret, is_secret_value, revealed
 from leadsman.settings.model import SettingPath, at, declared_secret, is_model
+from leadsman.text.redaction import Address, Secret, is_secret_value, revealed
 
 _SECRET = re.compile(r"(?i)(password|passwd|passphrase|secret|token|api_?key|credential)")
 _PATH = re.compile(r"(?i)_(file|path)$")

@@ -4,26 +4,18 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from leadsman.errors import SettingsError
+from leadsman.errors import ConfigurationError, SettingsError
 from leadsman.settings.documents import read_text, toml_document, yaml_document
 from leadsman.settings.model import SettingPath
 from leadsman.text import clean, suggestion
 
 FILES = ("leadsman.toml", "leadsman.yaml", "leadsman.yml")
-BROKER = "mqtt"
-BROKER_PREFIX = "MQTT__"
-HTTP = "http"
-HTTP_PREFIX = "HTTP__"
-OUTBOX = "outbox"
-OUTBOX_PREFIX = "OUTBOX__"
-DISCOVERY = "discovery"
-DISCOVERY_PREFIX = "DISCOVERY__"
-STANDBY = "standby"
-STANDBY_PREFIX = "STANDBY__"
-CLUSTER = "cluster"
-CLUSTER_PREFIX = "CLUSTER__"
+BROKER, HTTP, OUTBOX, DISCOVERY = "mqtt", "http", "outbox", "discovery"
+STANDBY, CLUSTER = "standby", "cluster"
+SECTIONS = (BROKER, HTTP, OUTBOX, DISCOVERY, STANDBY, CLUSTER)
+"""The sections that every app has; their variables begin with their names: ``MQTT__URL``."""
 RETRY = "retry"
 RETRY_PREFIX = "RETRY__"
 KNOBS = ("max_attempts", "min_wait", "max_wait", "jitter")
@@ -38,10 +30,11 @@ _LINK_ADDRESS = re.compile(r"(tcp|udp|sctp)://.*")
 
 RANKS = ("default", "file", ".env", "environment", "secret", "flag")
 
+T = TypeVar("T")
 IsSetting = Callable[[SettingPath], bool]
 
 
-class Entry(NamedTuple):
+class SettingEntry(NamedTuple):
     """One value with its path in the settings and its origin."""
 
     path: SettingPath
@@ -51,6 +44,17 @@ class Entry(NamedTuple):
     origin: str
     text: bool = True
     """Whether the source has only text, which may stand for a number or for JSON."""
+
+    def read(self, check: Callable[[object], T]) -> T:
+        """What `check` makes of the value. An error that it raises gets the name and the origin of the setting."""
+        try:
+            return check(self.value)
+        except ConfigurationError as error:
+            raise self.fault(error) from None
+
+    def fault(self, error: ConfigurationError) -> ConfigurationError:
+        """An error about this setting, with its name and its origin."""
+        return type(error)(f"{'.'.join(self.path)}: {error} (from {self.origin})")
 
     @property
     def flag(self) -> bool:
@@ -86,7 +90,7 @@ class Where(NamedTuple):
         return cls(environment or {}, Path(os.devnull), None, flags, Path(os.devnull))
 
 
-def read_entries(app: str, where: Where, is_setting: IsSetting) -> list[Entry]:
+def read_entries(app: str, where: Where, is_setting: IsSetting) -> list[SettingEntry]:
     """Read the entries of all sources, lowest rank first.
 
     Args:
@@ -105,7 +109,7 @@ def read_entries(app: str, where: Where, is_setting: IsSetting) -> list[Entry]:
     entries += _from_variables(where.environment, prefix, 3, "environment ", is_setting)
     entries += _from_secrets(where, prefix)
     for key, value in where.flags.items():
-        entries.append(Entry(tuple(part.strip() for part in key.split(".")), value, 5, f"flag {key}"))
+        entries.append(SettingEntry(tuple(part.strip() for part in key.split(".")), value, 5, f"flag {key}"))
     return sorted(entries, key=lambda entry: entry.rank)
 
 
@@ -117,8 +121,7 @@ def variable_prefix(app: str) -> str:
 def variable(app: str, path: Iterable[str]) -> str:
     """The variable that sets a path."""
     parts = [part.upper() for part in path]
-    shared = parts[0].lower() in (BROKER, HTTP, OUTBOX, DISCOVERY, STANDBY, CLUSTER)
-    return "__".join(parts) if shared else variable_prefix(app) + "__".join(parts)
+    return "__".join(parts) if parts[0].lower() in SECTIONS else variable_prefix(app) + "__".join(parts)
 
 
 def near_misses(environment: Mapping[str, str]) -> dict[str, str]:
@@ -139,7 +142,7 @@ def settings_file(where: Where) -> Path | None:
     return next((path for each in directories for name in FILES if (path := each / name).is_file()), None)
 
 
-def _from_file(path: Path | None, environment: str | None, is_setting: IsSetting) -> Iterator[Entry]:
+def _from_file(path: Path | None, environment: str | None, is_setting: IsSetting) -> Iterator[SettingEntry]:
     if path is None:
         if environment is not None:
             raise SettingsError(
@@ -150,7 +153,7 @@ def _from_file(path: Path | None, environment: str | None, is_setting: IsSetting
     document = yaml_document(path, text) if path.suffix in (".yaml", ".yml") else toml_document(path, text)
     environments = {} if is_setting(("env",)) else document.pop("env", {})
     for key, value in document.items():
-        yield Entry((str(key),), value, 1, str(path), text=False)
+        yield SettingEntry((str(key),), value, 1, str(path), text=False)
     if is_setting(("env",)):
         return
     if not isinstance(environments, dict) or not all(isinstance(each, dict) for each in environments.values()):
@@ -163,7 +166,7 @@ def _from_file(path: Path | None, environment: str | None, is_setting: IsSetting
             f"{suggestion(environment, environments)}"
         )
     for key, value in environments[environment].items():
-        yield Entry((str(key),), value, 1, f"{path} [env.{environment}]", text=False)
+        yield SettingEntry((str(key),), value, 1, f"{path} [env.{environment}]", text=False)
 
 
 def _dotenv(path: Path) -> Iterator[tuple[str, str]]:
@@ -186,15 +189,15 @@ def _dotenv(path: Path) -> Iterator[tuple[str, str]]:
 
 def _from_variables(
     variables: Mapping[str, str], prefix: str, rank: int, origin: str, is_setting: IsSetting
-) -> Iterator[Entry]:
+) -> Iterator[SettingEntry]:
     for name, value in variables.items():
         path = _path(name, prefix)
         if path is None or (_is_link(name, value) and not is_setting(path)):
             continue
         if name.endswith("_FILE") and not is_setting(path):
-            yield Entry(_path(name.removesuffix("_FILE"), prefix) or path, Path(value), 4, f"{origin}{name}")
+            yield SettingEntry(_path(name.removesuffix("_FILE"), prefix) or path, Path(value), 4, f"{origin}{name}")
         else:
-            yield Entry(path, value, rank, f"{origin}{name}")
+            yield SettingEntry(path, value, rank, f"{origin}{name}")
 
 
 def _is_link(name: str, value: str) -> bool:
@@ -206,7 +209,7 @@ def _is_link(name: str, value: str) -> bool:
     return bool(bare or _LINK.fullmatch(name))
 
 
-def _from_secrets(where: Where, prefix: str) -> Iterator[Entry]:
+def _from_secrets(where: Where, prefix: str) -> Iterator[SettingEntry]:
     for directory in (where.secrets, Path(where.environment.get("CREDENTIALS_DIRECTORY") or where.secrets)):
         try:
             files = sorted(directory.iterdir())
@@ -215,7 +218,7 @@ def _from_secrets(where: Where, prefix: str) -> Iterator[Entry]:
         for file in files:
             path = _path(file.name.upper(), prefix)
             if path is not None:
-                yield Entry(path, file, 4, f"secret {file}")
+                yield SettingEntry(path, file, 4, f"secret {file}")
 
 
 def retry_path(name: str) -> SettingPath:
@@ -226,18 +229,9 @@ def retry_path(name: str) -> SettingPath:
 
 
 def _path(name: str, prefix: str) -> SettingPath | None:
-    if name.startswith(BROKER_PREFIX):
-        return (BROKER, name.removeprefix(BROKER_PREFIX).lower())
-    if name.startswith(HTTP_PREFIX):
-        return (HTTP, name.removeprefix(HTTP_PREFIX).lower())
-    if name.startswith(OUTBOX_PREFIX):
-        return (OUTBOX, name.removeprefix(OUTBOX_PREFIX).lower())
-    if name.startswith(DISCOVERY_PREFIX):
-        return (DISCOVERY, name.removeprefix(DISCOVERY_PREFIX).lower())
-    if name.startswith(STANDBY_PREFIX):
-        return (STANDBY, name.removeprefix(STANDBY_PREFIX).lower())
-    if name.startswith(CLUSTER_PREFIX):
-        return (CLUSTER, name.removeprefix(CLUSTER_PREFIX).lower())
+    section, separator, key = name.partition("__")
+    if separator and section.isupper() and section.lower() in SECTIONS:
+        return section.lower(), key.lower()
     if name.startswith(RETRY_PREFIX):
         return retry_path(name)
     if name.startswith(prefix) and len(name) > len(prefix):

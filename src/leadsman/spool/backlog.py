@@ -15,9 +15,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import NamedTuple
 
 from leadsman.mqtt.message import Message, Receipt
-from leadsman.mqtt.outbox import BURST, NEVER, SETTLED, UNSTORED, Dropped, Item, OnDisk, Outbox, Store, is_unstored
+from leadsman.mqtt.outbox import BURST, Dropped, OnDisk, Outbox, Store
+from leadsman.mqtt.topic_queue import NEVER, SETTLED, UNSTORED, Item, is_unstored
 from leadsman.spool.eviction import FIRST_TIME
-from leadsman.spool.row import EXPIRED, FULL, SUPERSEDED, Evicted, Row, TopicRows
+from leadsman.spool.row import EXPIRED, FULL, SUPERSEDED, Evicted, SpoolRow, TopicRows
 
 # What is known of the readings of a topic that are on disk only.
 
@@ -131,14 +132,14 @@ class Tail:
         self.spans.clear()
 
 
-def row_of(item: Item, run: int, now: Times) -> Row:
+def row_of(item: Item, run: int, now: Times) -> SpoolRow:
     """The row of a reading of the process with the number `run`."""
     topic, payload, qos, retain, taken_at, expires, latest, *_ = item.message
     expires_at = None if expires is None or now.wall < FIRST_TIME else now.wall + expires - now.monotonic
-    return Row(item.number, run, topic, payload, qos, retain, taken_at or 0.0, expires_at, latest)
+    return SpoolRow(item.number, run, topic, payload, qos, retain, taken_at or 0.0, expires_at, latest)
 
 
-def item_of(row: Row, span: Span | None, now: Times, *, retain: bool) -> Item:
+def item_of(row: SpoolRow, span: Span | None, now: Times, *, retain: bool) -> Item:
     """The reading of a row that comes back. `span`: what is known of it."""
     expires = None if row.expires_at is None else now.monotonic + row.expires_at - now.wall
     offset, receipt = (None, None) if span is None else (span.offset, span.receipt)
@@ -602,7 +603,7 @@ class Backlog:
             self._overtaken.arrived(topic, self._outbox.kept_by_broker(topic))
         return batch
 
-    def row(self, item: Item, now: Times) -> Row:
+    def row(self, item: Item, now: Times) -> SpoolRow:
         """The row of a reading."""
         return row_of(item, self._run, now)
 
@@ -676,7 +677,7 @@ class Backlog:
             return 0
         return enough
 
-    def page(self, rows: Sequence[Row], now: Times) -> list[Dropped]:
+    def page(self, rows: Sequence[SpoolRow], now: Times) -> list[Dropped]:
         """Rows were read back, those that follow `read`. If there are none, nothing is left: returns what was there and
         cannot be read."""
         if self.in_order:
@@ -717,7 +718,7 @@ class Backlog:
             self._release(topic)
         return lost
 
-    def _next_of(self, tail: Tail, row: Row, now: Times) -> Item:
+    def _next_of(self, tail: Tail, row: SpoolRow, now: Times) -> Item:
         """The reading of a row. Only the newest of its topic is sent with the retain flag, and only if it was not
         overtaken."""
         tail.rows -= 1

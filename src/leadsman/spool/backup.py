@@ -7,16 +7,17 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from leadsman.errors import SpoolUnavailable
-from leadsman.own_file import Damage, is_damage
-from leadsman.spool import dead, quarantine, queries
-from leadsman.spool.database import check, connect, translated
-from leadsman.spool.lock import Lock
+from leadsman.spool import dead, queries
 from leadsman.spool.row import DeadLetter
+from leadsman.spool.tables import BUSY, check, lock_of, translated
+from leadsman.storage import quarantine
+from leadsman.storage.database import Damage, connect, delete, is_damage
+from leadsman.storage.own_file import sync_directory
 
 T = TypeVar("T")
 
 
-class View(NamedTuple):
+class Contents(NamedTuple):
     """What is in a file, as it was committed last."""
 
     rows: int
@@ -30,35 +31,36 @@ class View(NamedTuple):
     """The dead letters, oldest first."""
 
 
-def look(path: Path) -> View:
+def look(path: Path) -> Contents:
     """Look at a file, also while an app has it. Changes nothing.
 
     Raises:
         SpoolUnavailable: there is none, or it cannot be read.
     """
-    return _reading(path, _view)
+    return _reading(path, _contents)
 
 
-def backup(path: Path, target: Path) -> View:
+def backup(path: Path, target: Path) -> Contents:
     """Copy the file as it was committed last, also while an app has it. The copy is one file that only this user can
     read; it takes the place of a file that is there.
 
     Raises:
         SpoolUnavailable, SpoolFull: one of the files cannot be read or written. The target is as it was.
     """
-    new = _new_beside(target)
     try:
-        found = _reading(path, lambda database: _copy(database, path, new))
-        new.replace(target)
+        new = quarantine.new_beside(target)
+        try:
+            found = _reading(path, lambda database: _copy(database, path, new))
+            new.replace(target)
+        finally:
+            delete(new)
     except OSError as error:
         raise translated(error, target) from error
-    finally:
-        quarantine.delete(new)
-    quarantine.sync_directory(target.parent)
+    sync_directory(target.parent)
     return found
 
 
-def restore(path: Path, source: Path, now: float) -> tuple[View, str | None]:
+def restore(path: Path, source: Path, now: float) -> tuple[Contents, str | None]:
     """Put a copy in the place of the file, which is kept aside.
 
     Returns:
@@ -70,18 +72,18 @@ def restore(path: Path, source: Path, now: float) -> tuple[View, str | None]:
     """
     if not source.is_file():
         raise SpoolUnavailable(f"there is no {source}; name a copy that `leadsman outbox backup` made")
-    lock = Lock(path)
+    lock = lock_of(path)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock.acquire()
         quarantine.adopt(path, now)
         was_there = path.exists()
-        new = _new_beside(Path(f"{path}.restore"))
+        new = quarantine.new_beside(Path(f"{path}.restore"))
         try:
             found = _reading(source, lambda database: _copy(database, source, new))
             aside = quarantine.replace(path, new, now)
         finally:
-            quarantine.delete(new)
+            delete(new)
     except OSError as error:
         raise translated(error, path) from error
     finally:
@@ -89,18 +91,11 @@ def restore(path: Path, source: Path, now: float) -> tuple[View, str | None]:
     return found, aside if was_there else None
 
 
-def _new_beside(path: Path) -> Path:
-    try:
-        return quarantine.new_beside(path)
-    except OSError as error:
-        raise translated(error, path) from error
-
-
 def _reading(path: Path, work: Callable[[sqlite3.Connection], T]) -> T:
     if not path.is_file():
         raise SpoolUnavailable(f"there is no {path}; an app makes it when readings wait for its broker")
     try:
-        with contextlib.closing(connect(path, read_only=True)) as database:
+        with contextlib.closing(connect(path, BUSY, read_only=True)) as database:
             if not check(database, path):
                 raise Damage("it has no tables")
             return work(database)
@@ -110,18 +105,18 @@ def _reading(path: Path, work: Callable[[sqlite3.Connection], T]) -> T:
         raise translated(error, path) from error
 
 
-def _view(database: sqlite3.Connection) -> View:
+def _contents(database: sqlite3.Connection) -> Contents:
     index, oldest = queries.count(database)
     topics = {name: topic.rows for name, topic in index.topics.items()}
-    return View(index.rows, index.bytes, oldest, topics, dead.listed(database))
+    return Contents(index.rows, index.bytes, oldest, topics, dead.listed(database))
 
 
-def _copy(database: sqlite3.Connection, path: Path, target: Path) -> View:
+def _copy(database: sqlite3.Connection, path: Path, target: Path) -> Contents:
     """Copy the database, and check the structure of the copy."""
-    with contextlib.closing(connect(target)) as copy:
+    with contextlib.closing(connect(target, BUSY)) as copy:
         database.backup(copy)  # in one step, which does not keep the app from writing
         copy.execute("PRAGMA journal_mode = DELETE").fetchall()  # so that it is one file
         found = copy.execute("PRAGMA integrity_check(1)").fetchall()
         if found != [("ok",)]:
             raise Damage(str(found[0][0]))
-        return _view(copy)
+        return _contents(copy)

@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from leadsman.errors import SpoolError, SpoolFull, SpoolLocked, SpoolReplaced, SpoolUnavailable
 from leadsman.event_bus import EventBus
 from leadsman.events import Event, LinkUp, MessageDropped, StateFailed, StateWritten
+from leadsman.loop.clock import Clock
+from leadsman.loop.threads import Worker
 from leadsman.mqtt.link import Link
-from leadsman.mqtt.outbox import Dropped, Item, Store
+from leadsman.mqtt.outbox import Dropped, Store
+from leadsman.mqtt.topic_queue import Item
 from leadsman.spool.backlog import MOST_ROWS, Backlog, Times
-from leadsman.spool.row import Evicted, Found, Quota, Row, TopicRows
+from leadsman.spool.row import Evicted, Found, Quota, SpoolRow, TopicRows
 from leadsman.text import counted, describe, log_fields
-from leadsman.threads import Worker
-from leadsman.timing.clock import Clock
 
 if TYPE_CHECKING:
     from leadsman.spool.file import SpoolFile
@@ -60,14 +61,14 @@ logger = logging.getLogger("leadsman")
 T = TypeVar("T")
 
 
-class _Job(NamedTuple):
+class _Call(NamedTuple):
     """What the thread does in one call."""
 
     batch: list[Item]
-    add: list[Row]
+    add: list[SpoolRow]
     delete: list[int]
     buried: list[tuple[Item, str]]
-    dead: list[tuple[Row, str]]
+    dead: list[tuple[SpoolRow, str]]
     overtaken: dict[str, int]
     after: int
     page: int
@@ -79,20 +80,20 @@ class _Job(NamedTuple):
         return bool(self.add or self.delete or self.dead or self.overtaken)
 
 
-NOTHING = _Job([], [], [], [], [], {}, 0, 0)
+NOTHING = _Call([], [], [], [], [], {}, 0, 0)
 
 
 class _Done(NamedTuple):
     """What the thread did. With `broken` the file must be opened again."""
 
-    job: _Job
+    job: _Call
     found: Found | None = None
     topics: dict[str, TopicRows] | None = None
     written: bool = False
     """Whether the rows of the job were written, deleted and buried."""
     evicted: Sequence[Evicted] = ()
     """What was deleted besides, also if nothing was written."""
-    page: list[Row] | None = None
+    page: list[SpoolRow] | None = None
     taken_at: float | None = None
     """When the first reading that was not read back was taken, epoch seconds."""
     room: int | None = None
@@ -166,7 +167,7 @@ class Committer:
                 self._worker.submit(self._close).result(LAST)
             self._worker.stop()
 
-    async def _make(self, job: _Job) -> None:
+    async def _make(self, job: _Call) -> None:
         self._finished(await asyncio.wrap_future(self._worker.submit(self._do, job, opened=self._open)))
 
     def _observe(self, event: Event) -> None:
@@ -216,10 +217,10 @@ class Committer:
             return 0
         return self.backlog.wanted(self._link.window)
 
-    def _read(self) -> _Job:
+    def _read(self) -> _Call:
         return NOTHING._replace(after=self.backlog.read, page=self._page())
 
-    def _job(self) -> _Job:
+    def _job(self) -> _Call:
         """What is to be done now."""
         backlog = self.backlog
         if not self._open:
@@ -234,7 +235,7 @@ class Committer:
         job = self._read()._replace(batch=batch, add=rows, buried=buried, dead=dead)
         return job._replace(delete=backlog.to_delete(), overtaken=backlog.overtaken())
 
-    def _do(self, job: _Job, *, opened: bool) -> "_Done":
+    def _do(self, job: _Call, *, opened: bool) -> "_Done":
         """In the thread."""
         done = _Done(job)
         try:
@@ -261,7 +262,7 @@ class Committer:
         self.backlog.list_topics(topics)
         self._link.pump()
 
-    def _write(self, file: "SpoolFile", job: _Job) -> "_Done":
+    def _write(self, file: "SpoolFile", job: _Call) -> "_Done":
         """In the thread. If the disk is full, delete alone, which a disk that is almost full allows."""
         try:
             gone = file.write(job.add, job.delete, job.dead, job.overtaken)

@@ -4,8 +4,8 @@ import secrets
 import sqlite3
 from collections.abc import Iterable, Sequence
 
-from leadsman.spool.database import Work
-from leadsman.spool.row import INSERT, INSERT_DEAD, DeadLetter, Row, columns, dead_columns, dead_letter
+from leadsman.spool.row import INSERT, INSERT_DEAD, DeadLetter, SpoolRow, columns, dead_columns, dead_letter
+from leadsman.storage.database import Work
 
 MOST = 1_000
 """Dead letters that are kept: the newest."""
@@ -17,7 +17,7 @@ _TRIM = (
 )
 
 
-def bury(dead: Iterable[tuple[Row, str]], now: float) -> Work:
+def bury(dead: Iterable[tuple[SpoolRow, str]], now: float) -> Work:
     """The statements that make dead letters of rows, each with its reason."""
     buried = [dead_columns(row, now, why) for row, why in dead]
     return [(INSERT_DEAD, buried), (_TRIM, [(MOST, MOST_BYTES)])] if buried else []
@@ -28,11 +28,11 @@ def listed(database: sqlite3.Connection) -> list[DeadLetter]:
     return [dead_letter(found) for found in database.execute("SELECT * FROM dead ORDER BY number")]
 
 
-def revive(letters: Sequence[DeadLetter], next_id: int) -> tuple[list[Row], Work]:
+def revive(letters: Sequence[DeadLetter], next_id: int) -> tuple[list[SpoolRow], Work]:
     """The rows that are sent again, and the statements for it.
 
-    A row gets a new `Row.run`: (run, id) of the process that took it may belong to a reading that was delivered. It is
-    no `Row.latest`, since a value that was refused must not replace a newer one.
+    A row gets a new `SpoolRow.run`: (run, id) of the process that took it may belong to a reading that was delivered.
+    It is no `SpoolRow.latest`, since a value that was refused must not replace a newer one.
     """
     run = secrets.randbits(53)
     rows = [each.row._replace(id=next_id + place, run=run, latest=False) for place, each in enumerate(letters)]

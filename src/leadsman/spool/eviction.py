@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from leadsman.spool.row import EXPIRED, FULL, SUPERSEDED, Evicted, Quota, Row, size
+from leadsman.spool.row import EXPIRED, FULL, SUPERSEDED, Evicted, Quota, SpoolRow, size
 
 # What the file holds, in memory: rows and bytes of each topic. An index on disk would be written with each row.
 
@@ -27,14 +27,14 @@ class Topic(NamedTuple):
     newest: int
     """The largest id that was accepted since the topic was last without rows."""
     latest: Stored | None
-    """Its row with `Row.latest`. There is one at most."""
+    """Its row with `SpoolRow.latest`. There is one at most."""
 
 
-class Changes(NamedTuple):
+class RowChanges(NamedTuple):
     """What one transaction changes in the table of the rows."""
 
     removed: list[Stored]
-    added: list[Row]
+    added: list[SpoolRow]
     newest: Mapping[str, int]
     """The new `Topic.newest` of the topics that rows were written to."""
 
@@ -56,7 +56,7 @@ class Index:
             rows: how many they are.
             payloads: bytes of their payloads.
             newest: the largest id.
-            latest: id and bytes of the payload of the newest row with `Row.latest`.
+            latest: id and bytes of the payload of the newest row with `SpoolRow.latest`.
         """
         known = self.topics.get(topic, Topic(0, 0, None))
         newer = known.latest if latest is None else Stored(latest[0], topic, size(topic, latest[1]))
@@ -65,13 +65,13 @@ class Index:
         self.bytes += rows * size(topic, 0) + payloads
         self.largest_id = max(self.largest_id, newest)
 
-    def left(self, topics: Iterable[str], changes: Changes) -> list[str]:
+    def left(self, topics: Iterable[str], changes: RowChanges) -> list[str]:
         """Those of some topics that have rows after a transaction."""
         rows = Counter(row.topic for row in changes.added)
         rows.subtract(row.topic for row in changes.removed)
         return [topic for topic in topics if rows[topic] + (self.topics[topic].rows if topic in self.topics else 0) > 0]
 
-    def apply(self, changes: Changes) -> None:
+    def apply(self, changes: RowChanges) -> None:
         """Count what a transaction changed, after its commit. A row that replaces one with its id is removed and
         added.
 
@@ -125,7 +125,7 @@ class Planner:
         index: Index,
         quota: Quota,
         now: float,
-        add: Iterable[Row],
+        add: Iterable[SpoolRow],
         gone: Iterable[Stored],
         settled: frozenset[int],
     ) -> None:
@@ -180,13 +180,13 @@ class Planner:
                 total -= row.size
                 self._evict(row, FULL)
 
-    def changes(self) -> Changes:
+    def changes(self) -> RowChanges:
         """What is to be written."""
-        return Changes(list(self._removed.values()), list(self._added.values()), self._newest)
+        return RowChanges(list(self._removed.values()), list(self._added.values()), self._newest)
 
     def evicted(self) -> list[Evicted]:
         """What was not wanted of `add`, or is deleted without having been settled."""
-        return [Evicted(topic, len(ids), why, sorted(ids)) for (topic, why), ids in sorted(self._evicted.items())]
+        return [Evicted(topic, why, sorted(ids)) for (topic, why), ids in sorted(self._evicted.items())]
 
     def _newest_of(self, topic: str) -> int:
         known = self._index.topics.get(topic)
@@ -210,11 +210,11 @@ class Planner:
         self._evicted.setdefault((row.topic, why), []).append(row.id)
 
 
-def _stored(row: Row) -> Stored:
+def _stored(row: SpoolRow) -> Stored:
     return Stored(row.id, row.topic, size(row.topic, len(row.payload)))
 
 
-def _newest(known: Mapping[str, Topic], added: Iterable[Row]) -> dict[str, int]:
+def _newest(known: Mapping[str, Topic], added: Iterable[SpoolRow]) -> dict[str, int]:
     """The newest id of each topic of `added`, the rows of the file included."""
     found: dict[str, int] = {}
     for row in added:

@@ -7,23 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from leadsman.errors import SpoolFull, SpoolLocked, SpoolReplaced, SpoolUnavailable
-from leadsman.own_file import Damage, is_damage
+from leadsman.errors import SpoolFull, SpoolReplaced, SpoolUnavailable
 from leadsman.spool import dead as dead_letters
-from leadsman.spool import quarantine, queries
-from leadsman.spool.database import (
-    Work,
-    check_structure,
-    connect,
-    forget_topics,
-    free_bytes,
-    is_full,
-    prepare,
-    transact,
-    translated,
-)
-from leadsman.spool.eviction import Changes, Index, Planner
-from leadsman.spool.lock import Lock
+from leadsman.spool import queries
+from leadsman.spool.eviction import Index, Planner, RowChanges
 from leadsman.spool.row import (
     DAMAGED,
     INSERT,
@@ -34,11 +21,27 @@ from leadsman.spool.row import (
     Evicted,
     Found,
     Quota,
-    Row,
+    SpoolRow,
     TopicRows,
     columns,
 )
 from leadsman.spool.salvage import salvage
+from leadsman.spool.tables import BUSY, check_structure, forget_topics, lock_of, prepare, translated
+from leadsman.storage import quarantine
+from leadsman.storage.database import (
+    LOG,
+    Damage,
+    Work,
+    connect,
+    delete,
+    free_bytes,
+    identity,
+    is_damage,
+    is_full,
+    set_strange_aside,
+    transact,
+)
+from leadsman.storage.own_file import sync_directory
 from leadsman.text import describe, log_fields
 
 NAME = "outbox.db"
@@ -72,7 +75,7 @@ class SpoolFile:
         self.found = Found(0, 0, 1, None)
         """What `open` found. `quarantined`, `salvaged` and `damaged` change when damage is found later."""
         self._now = now
-        self._lock = Lock(path)
+        self._lock = lock_of(path)
         self._database: sqlite3.Connection | None = None
         self._identity: tuple[object, object] | None = None
         self._index = Index()
@@ -92,7 +95,8 @@ class SpoolFile:
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock.acquire()
-            quarantine.set_strange_aside(self.path)
+            for each in (self.path, Path(f"{self.path}.new")):
+                set_strange_aside(each)
             aside = quarantine.adopt(self.path, self._now())
             self.found = Found(0, 0, 1, None, aside)
             self._open(list_topics)
@@ -105,9 +109,9 @@ class SpoolFile:
 
     def write(
         self,
-        add: Sequence[Row],
+        add: Sequence[SpoolRow],
         settled: Sequence[int],
-        dead: Sequence[tuple[Row, str]] = (),
+        dead: Sequence[tuple[SpoolRow, str]] = (),
         overtaken: Mapping[str, int] | None = None,
     ) -> list[Evicted]:
         """Add rows, delete the settled ones, move dead ones to the dead letters, each with its reason, and note
@@ -124,7 +128,7 @@ class SpoolFile:
             return []
         return self._guarded(lambda database: self._write(database, add, settled, dead, overtaken or {}))
 
-    def read(self, after: int, most_rows: int, most_bytes: int) -> list[Row]:
+    def read(self, after: int, most_rows: int, most_bytes: int) -> list[SpoolRow]:
         """Rows with ids larger than `after`, in order; one at least if there are any. `most_bytes` counts as `size`
         does. A row with a wrong checksum becomes a dead letter and is counted in ``found.damaged``."""
         return self._guarded(lambda database: self._read(database, after, most_rows, most_bytes))
@@ -146,9 +150,9 @@ class SpoolFile:
         """The dead letters, oldest first."""
         return self._guarded(dead_letters.listed)
 
-    def resend(self, numbers: Sequence[int]) -> list[Row]:
-        """Make rows of dead letters again, with new ids and a new `Row.run`, before anybody else gives out ids from
-        ``found.next_id`` on. Returns the rows."""
+    def resend(self, numbers: Sequence[int]) -> list[SpoolRow]:
+        """Make rows of dead letters again, with new ids and a new `SpoolRow.run`, before anybody else gives out ids
+        from ``found.next_id`` on. Returns the rows."""
         return self._guarded(lambda database: self._resend(database, frozenset(numbers)))
 
     def drop(self, numbers: Sequence[int]) -> int:
@@ -162,10 +166,10 @@ class SpoolFile:
 
     def _open(self, list_topics: Callable[[frozenset[str]], None] | None) -> None:
         """Connect, and count what is there. A damaged file is replaced first."""
-        if not self.path.exists() and _length(Path(f"{self.path}-wal")):
-            self._heal(Damage("its log is there without it"))
+        if not self.path.exists() and _length(Path(f"{self.path}{LOG}")):
+            self._heal(Damage("its log exists, but the file does not"))
         quarantine.create(self.path)
-        quarantine.sync_directory(self.path.parent)
+        sync_directory(self.path.parent)
         try:
             self._connect(list_topics)
         except _DAMAGED as error:
@@ -175,7 +179,7 @@ class SpoolFile:
             self._connect()
 
     def _connect(self, list_topics: Callable[[frozenset[str]], None] | None = None) -> sqlite3.Connection:
-        database = self._database = connect(self.path)
+        database = self._database = connect(self.path, BUSY)
         prepare(database, self.path)
         if list_topics is not None:
             list_topics(queries.topics(database))
@@ -183,7 +187,7 @@ class SpoolFile:
         self._index, oldest = queries.count(database)
         self._overtaken = queries.overtaken(database)
         if self._next_id(database) > MOST_ID:
-            raise Damage("a number in it is none of ours")
+            raise Damage("it has a number that leadsman did not write")
         self._identity = self._identities()
         self.found = self.found._replace(
             rows=self._index.rows, bytes=self._index.bytes, next_id=self._next_id(database), oldest_taken_at=oldest
@@ -203,7 +207,7 @@ class SpoolFile:
             quarantine.create(self.path)  # perhaps only its log is there
             salvaged = salvage(self.path, new, self._now(), self._overtaken)
         except BaseException:
-            quarantine.delete(new)
+            delete(new)
             raise
         aside = quarantine.replace(self.path, new, self._now())
         self.found = self.found._replace(
@@ -242,7 +246,7 @@ class SpoolFile:
             if self._identity is not None and found[0] == self._identity[0]:
                 self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # the lost log is still open
                 return self._again()
-        except (sqlite3.Error, SpoolLocked):
+        except (sqlite3.Error, BlockingIOError):
             pass  # what is there now must be looked at as at a start
         except BaseException:
             self.close()
@@ -274,7 +278,7 @@ class SpoolFile:
 
     def _identities(self) -> tuple[object, object]:
         """What distinguishes the file and its log from others with their names."""
-        return _identity(self.path), _identity(Path(f"{self.path}-wal"))
+        return identity(self.path), identity(Path(f"{self.path}{LOG}"))
 
     def _next_id(self, database: sqlite3.Connection) -> int:
         largest = self._index.largest_id, queries.largest_dead_id(database), *self._overtaken.values()
@@ -283,9 +287,9 @@ class SpoolFile:
     def _write(
         self,
         database: sqlite3.Connection,
-        add: Sequence[Row],
+        add: Sequence[SpoolRow],
         settled: Sequence[int],
-        dead: Sequence[tuple[Row, str]],
+        dead: Sequence[tuple[SpoolRow, str]],
         overtaken: Mapping[str, int],
     ) -> list[Evicted]:
         now = self._now()
@@ -315,7 +319,7 @@ class SpoolFile:
         self._looked_at = now if looks else self._looked_at
         return planner.evicted()
 
-    def _noted(self, changes: Changes, overtaken: Mapping[str, int]) -> dict[str, int]:
+    def _noted(self, changes: RowChanges, overtaken: Mapping[str, int]) -> dict[str, int]:
         """`TopicRows.overtaken` after these changes, of the topics that have rows then."""
         numbers = dict(self._overtaken)
         for topic, number in overtaken.items():
@@ -330,7 +334,7 @@ class SpoolFile:
                 " delete something there"
             )
 
-    def _is_empty_after(self, database: sqlite3.Connection, changes: Changes) -> bool:
+    def _is_empty_after(self, database: sqlite3.Connection, changes: RowChanges) -> bool:
         """Whether nothing is left to keep, dead letters included."""
         nothing_left = not changes.added and len(changes.removed) == self._index.rows
         return nothing_left and not dead_letters.listed(database)
@@ -338,23 +342,23 @@ class SpoolFile:
     def _begin_again(self) -> None:
         """Delete the file, of which nothing is needed, since a full disk has no room for deleting its rows."""
         self._disconnect()
-        quarantine.delete(self.path)
+        delete(self.path)
         quarantine.create(self.path)
         self._connect()
 
-    def _count(self, database: sqlite3.Connection, changes: Changes) -> None:
+    def _count(self, database: sqlite3.Connection, changes: RowChanges) -> None:
         try:
             self._index.apply(changes)
         except KeyError:  # a topic changed on the disk
             self._index, _ = queries.count(database)
 
-    def _read(self, database: sqlite3.Connection, after: int, most_rows: int, most_bytes: int) -> list[Row]:
+    def _read(self, database: sqlite3.Connection, after: int, most_rows: int, most_bytes: int) -> list[SpoolRow]:
         rows, damaged = queries.page(database, after, most_rows, most_bytes)
         if damaged:
             self._bury(database, damaged)
         return rows
 
-    def _bury(self, database: sqlite3.Connection, damaged: Sequence[Row]) -> None:
+    def _bury(self, database: sqlite3.Connection, damaged: Sequence[SpoolRow]) -> None:
         """Make dead letters of damaged rows. If that fails, they stay, and the next `read` of them tries it again."""
         removal = ("DELETE FROM outbox WHERE id = ?", [(row.id,) for row in damaged])
         try:
@@ -366,11 +370,11 @@ class SpoolFile:
             self._index, _ = queries.count(database)
             self.found = self.found._replace(damaged=self.found.damaged + len(damaged))
 
-    def _resend(self, database: sqlite3.Connection, numbers: frozenset[int]) -> list[Row]:
+    def _resend(self, database: sqlite3.Connection, numbers: frozenset[int]) -> list[SpoolRow]:
         letters = [each for each in dead_letters.listed(database) if each.number in numbers]
         rows, work = dead_letters.revive(letters, self._next_id(database))
         transact(database, work)
-        self._count(database, Changes([], rows, {row.topic: row.id for row in rows}))
+        self._count(database, RowChanges([], rows, {row.topic: row.id for row in rows}))
         return rows
 
 
@@ -380,7 +384,7 @@ def _drop(database: sqlite3.Connection, numbers: Iterable[int]) -> int:
     return len(there)
 
 
-def _statements(changes: Changes) -> Work:
+def _statements(changes: RowChanges) -> Work:
     """Deletions come first: their pages are used again for the rows that are added."""
     return [
         ("DELETE FROM outbox WHERE id = ?", [(row.id,) for row in changes.removed]),
@@ -400,14 +404,6 @@ def _note(before: Mapping[str, int], after: Mapping[str, int]) -> Work:
     if new := after.items() - before.items():
         work.append((NOTE, list(new)))
     return work
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def _length(path: Path) -> int:

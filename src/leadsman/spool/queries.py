@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from leadsman.mqtt.message import LARGEST
-from leadsman.own_file import Damage
-from leadsman.spool.database import COLUMNS
 from leadsman.spool.eviction import FIRST_TIME, Aged, Index, Stored
-from leadsman.spool.row import MOST_ID, Quota, Row, row_of, size
+from leadsman.spool.row import MOST_ID, Quota, SpoolRow, row_of, size
+from leadsman.spool.tables import COLUMNS
+from leadsman.storage.database import Damage
 
 MOST_TOPICS = 1_000_000
 _MANY = 500
@@ -21,7 +21,7 @@ _BY_ID = f"SELECT id, topic, length(payload) FROM outbox WHERE id IN ({', '.join
 _STRETCH = 10_000
 """Rows that are counted at once, so that sorting them by topic needs little memory."""
 _LATEST = 8
-"""The bit of `Row.latest` in the column `flags`."""
+"""The bit of `SpoolRow.latest` in the column `flags`."""
 
 
 def count(database: sqlite3.Connection) -> tuple[Index, float | None]:
@@ -68,7 +68,7 @@ def topics(database: sqlite3.Connection) -> frozenset[str]:
     """
     found = [topic for (topic,) in database.execute("SELECT topic FROM topics LIMIT ?", (MOST_TOPICS + 1,))]
     if len(found) > MOST_TOPICS or not all(isinstance(topic, str) for topic in found):
-        raise Damage("its topics are none of ours")
+        raise Damage("it has topics that leadsman did not write")
     return frozenset(found)
 
 
@@ -80,7 +80,7 @@ def overtaken(database: sqlite3.Connection) -> dict[str, int]:
     """
     found = dict(database.execute("SELECT topic, id FROM overtaken").fetchall())
     if not all(isinstance(topic, str) and isinstance(key, int) and key <= MOST_ID for topic, key in found.items()):
-        raise Damage("a number of a topic is none of ours")
+        raise Damage("a topic has a number that leadsman did not write")
     return found
 
 
@@ -120,10 +120,12 @@ def aged(database: sqlite3.Connection, quota: Quota, now: float) -> list[Aged]:
     return [Aged(_stored(key, topic, payload), taken_at, expires) for key, topic, payload, taken_at, expires in found]
 
 
-def page(database: sqlite3.Connection, after: int, most_rows: int, most_bytes: int) -> tuple[list[Row], list[Row]]:
+def page(
+    database: sqlite3.Connection, after: int, most_rows: int, most_bytes: int
+) -> tuple[list[SpoolRow], list[SpoolRow]]:
     """Rows with larger ids, in order, at least one if there are any; and the damaged ones among them, which do not
     count."""
-    rows, damaged, total = list[Row](), list[Row](), 0
+    rows, damaged, total = list[SpoolRow](), list[SpoolRow](), 0
     query = f"SELECT {COLUMNS} FROM outbox WHERE id > ? ORDER BY id"
     with contextlib.closing(database.execute(query, (after,))) as cursor:
         for found in cursor:
@@ -140,11 +142,11 @@ def page(database: sqlite3.Connection, after: int, most_rows: int, most_bytes: i
     return rows, damaged
 
 
-def _row(found: Sequence[Any]) -> tuple[Row, bool]:
+def _row(found: Sequence[Any]) -> tuple[SpoolRow, bool]:
     try:
         return row_of(found)
     except (TypeError, ValueError, OverflowError):  # the types of its columns are damaged
-        return Row(found[0], 0, "", b"", 0, False, 0.0, None, False), False
+        return SpoolRow(found[0], 0, "", b"", 0, False, 0.0, None, False), False
 
 
 def _stored(key: int, topic: str, payload: int) -> Stored:

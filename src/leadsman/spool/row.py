@@ -14,10 +14,10 @@ _FIXED = struct.Struct(">qqBdd")
 _NEVER = float("inf")
 
 MOST_ID = 1 << 62
-"""The largest number of a row, as `leadsman.own_file.MOST_NUMBER`."""
+"""The largest number of a row, as `leadsman.storage.database.MOST_NUMBER`."""
 
 
-class Row(NamedTuple):
+class SpoolRow(NamedTuple):
     """One reading, as it waits."""
 
     id: int
@@ -80,9 +80,9 @@ class Evicted(NamedTuple):
     """Rows of one topic that were deleted, or not written, to obey the quota."""
 
     topic: str
-    rows: int
     reason: str
-    """`FULL` or `EXPIRED`: readings that are lost. `SUPERSEDED`: a newer row of a topic with `Row.latest` is there."""
+    """`FULL` or `EXPIRED`: readings that are lost. `SUPERSEDED`: a newer row of a topic with `SpoolRow.latest` is
+    there."""
     ids: list[int]
     """Their ids, in order."""
 
@@ -99,7 +99,7 @@ class DeadLetter(NamedTuple):
 
     number: int
     """Its number among the dead letters, which is never used again."""
-    row: Row
+    row: SpoolRow
     died_at: float
     """Epoch seconds."""
     why: str
@@ -110,12 +110,12 @@ class DeadLetter(NamedTuple):
         return self.why == DAMAGED
 
 
-def flags(row: Row) -> int:
+def flags(row: SpoolRow) -> int:
     """QoS, retain and latest as one number."""
     return row.qos | row.retain << 2 | row.latest << 3
 
 
-def crc(row: Row) -> int:
+def crc(row: SpoolRow) -> int:
     """The CRC-32 of all fields of a row (`zlib.crc32`). SQLite does not notice a bit that flips in a payload."""
     topic = row.topic.encode(errors="replace")
     expires_at = _NEVER if row.expires_at is None else row.expires_at
@@ -138,12 +138,12 @@ NOTE = "INSERT OR REPLACE INTO overtaken VALUES (?, ?)"
 INSERT_DEAD = "INSERT INTO dead VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
-def columns(row: Row) -> Columns:
+def columns(row: SpoolRow) -> Columns:
     """The columns of a row."""
     return row.id, row.run, flags(row), row.taken_at, row.expires_at, crc(row), row.topic, row.payload
 
 
-def row_of(found: Sequence[Any]) -> tuple[Row, bool]:
+def row_of(found: Sequence[Any]) -> tuple[SpoolRow, bool]:
     """The row of its columns, and whether its checksum matches. Of a damaged one, what can be understood.
 
     Raises:
@@ -153,16 +153,16 @@ def row_of(found: Sequence[Any]) -> tuple[Row, bool]:
     if not isinstance(topic, str) or not isinstance(payload, bytes):
         raise TypeError("the topic is not text, or the payload is not bytes")
     if not all(isinstance(number, int) for number in (key, run, bits, checksum)):
-        raise TypeError("one of its numbers is none")
+        raise TypeError("one of its numbers is no number")
     expires_at = None if expires_at is None else float(expires_at)
-    row = Row(key, int(run), topic, payload, bits & 3, bool(bits & 4), float(taken_at), expires_at, bool(bits & 8))
+    row = SpoolRow(key, int(run), topic, payload, bits & 3, bool(bits & 4), float(taken_at), expires_at, bool(bits & 8))
     try:
         return row, crc(row) == checksum
     except struct.error as error:  # a number is too large
         raise ValueError(str(error)) from error
 
 
-def dead_columns(row: Row, died_at: float, why: str) -> tuple[object, ...]:
+def dead_columns(row: SpoolRow, died_at: float, why: str) -> tuple[object, ...]:
     """The columns of a dead letter, without its number."""
     return died_at, why, *columns(row)
 

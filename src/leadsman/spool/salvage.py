@@ -7,21 +7,22 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from leadsman.spool.database import PAGE, Work, connect, prepare, transact
+from leadsman.spool.damaged_file import DamagedFile, Record
 from leadsman.spool.dead import MOST, bury
-from leadsman.spool.pages import Pages, Record
 from leadsman.spool.row import (
     DAMAGED,
     INSERT_DEAD,
     MOST_ID,
     NOTE,
     DeadLetter,
-    Row,
+    SpoolRow,
     columns,
     dead_columns,
     dead_letter,
     row_of,
 )
+from leadsman.spool.tables import BUSY, PAGE, prepare
+from leadsman.storage.database import Work, connect, transact
 
 _KEEP = "INSERT OR IGNORE INTO outbox VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _BATCH = 2_000
@@ -50,9 +51,9 @@ def salvage(path: Path, new: Path, now: float, overtaken: Mapping[str, int]) -> 
     Raises:
         sqlite3.Error, OSError: the new file cannot be written, or the damaged one not be read at all.
     """
-    pages = Pages(path, PAGE)
+    pages = DamagedFile(path, PAGE)
     try:
-        database = connect(new)
+        database = connect(new, BUSY)
         try:
             return _copy(pages, database, new, now, overtaken)
         finally:
@@ -61,10 +62,12 @@ def salvage(path: Path, new: Path, now: float, overtaken: Mapping[str, int]) -> 
         pages.close()
 
 
-def _copy(pages: Pages, database: sqlite3.Connection, new: Path, now: float, overtaken: Mapping[str, int]) -> Salvaged:
+def _copy(
+    pages: DamagedFile, database: sqlite3.Connection, new: Path, now: float, overtaken: Mapping[str, int]
+) -> Salvaged:
     prepare(database, new)
     database.execute("PRAGMA synchronous = OFF")  # until the end, for if it fails, the file is thrown away
-    damaged: deque[Row] = deque(maxlen=MOST)
+    damaged: deque[SpoolRow] = deque(maxlen=MOST)
     letters: deque[DeadLetter] = deque(maxlen=MOST)
     rows = _sorted_out(pages, damaged, letters)
     while batch := list(islice(rows, _BATCH)):
@@ -78,7 +81,7 @@ def _copy(pages: Pages, database: sqlite3.Connection, new: Path, now: float, ove
     return Salvaged(count, len(lost))
 
 
-def _sorted_out(pages: Pages, damaged: deque[Row], letters: deque[DeadLetter]) -> Iterator[Row]:
+def _sorted_out(pages: DamagedFile, damaged: deque[SpoolRow], letters: deque[DeadLetter]) -> Iterator[SpoolRow]:
     """The rows whose checksum matches. The others, and the dead letters, are added to the lists."""
     for key, record in pages.records():
         try:

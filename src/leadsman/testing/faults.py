@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from leadsman.timing.durations import Duration, seconds
+from leadsman.loop.durations import Duration, seconds
 
 
 class _Fail:

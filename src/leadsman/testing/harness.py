@@ -11,14 +11,14 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from leadsman.app import App
+from leadsman.loop.durations import Duration, seconds
 from leadsman.mqtt.answers import Json
 from leadsman.registration.declaration import Adapters
 from leadsman.resilience.catalogue import CATALOGUE, Catalogue
-from leadsman.settings.outbox import OutboxSettings
+from leadsman.settings.sections import OutboxSettings
 from leadsman.settings.sources import Where
 from leadsman.testing.broker import MemoryBroker
 from leadsman.testing.loop import START, VirtualLoop
-from leadsman.timing.durations import Duration, seconds
 
 A = TypeVar("A")
 

@@ -6,10 +6,10 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import NamedTuple, Self, TypeVar
 
 from leadsman.errors import LeaseStoreUnreachable
+from leadsman.loop.clock import Clock, system_clock
 from leadsman.nodes.lease.lease import Lease, Member, Terms, checked_keys
-from leadsman.nodes.lease.store import Acquired, Snapshot
+from leadsman.nodes.lease.store import Acquired, ClusterSnapshot
 from leadsman.testing.lease_faults import Fault, Script
-from leadsman.timing.clock import Clock, system_clock
 
 T = TypeVar("T")
 
@@ -83,11 +83,11 @@ class LeaseTable:
         """Delete a lease, as a person does by hand."""
         self._rows.pop(key, None)
 
-    def snapshot(self, now: float) -> Snapshot:
+    def snapshot(self, now: float) -> ClusterSnapshot:
         """What counts at `now`."""
         leases = {key: row.lease for key, row in self._rows.items() if now < row.until}
         members = [member for member, until in self._members.values() if now < until]
-        return Snapshot(leases, tuple(sorted(members, key=lambda member: (member.node, member.run))))
+        return ClusterSnapshot(leases, tuple(sorted(members, key=lambda member: (member.node, member.run))))
 
     def sweep(self, now: float) -> bool:
         """Forget what is over. Returns whether anything was."""
@@ -229,7 +229,7 @@ class MemoryStore:
         """See `LeaseStore.restate`."""
         self._member = member
 
-    async def watch(self) -> AsyncGenerator[Snapshot, None]:
+    async def watch(self) -> AsyncGenerator[ClusterSnapshot, None]:
         """See `LeaseStore.watch`."""
         before = None
         while True:

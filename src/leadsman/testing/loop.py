@@ -11,7 +11,7 @@ import asyncio
 import selectors
 import time
 
-from leadsman import threads as workers
+from leadsman.loop import threads as workers
 
 START = 1_767_225_600.0
 """2026-01-01T00:00:00Z in epoch seconds: the default start of a virtual wall clock."""

@@ -9,35 +9,35 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from leadsman.adapters.managed import declared_errors
-from leadsman.devices.home import Home, Registered, Surroundings
+from leadsman.devices.home import AppRegistrations, Home, Surroundings
 from leadsman.devices.roster import Departure, Device, Follower, Phase, Roster, forgetting
 from leadsman.event_bus import EventBus
 from leadsman.events import AppFault, StateFailed, StateWritten
-from leadsman.log_lines import Lines
+from leadsman.loop.clock import system_clock
+from leadsman.loop.slices import Slices
+from leadsman.loop.timers import Timers
 from leadsman.monitoring.health import HealthRecords
 from leadsman.monitoring.heartbeat import Heartbeat, will
 from leadsman.monitoring.outage_reports import OutageReporter
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.link import Access, ClientIdentity
 from leadsman.mqtt.outbox import Outbox
-from leadsman.reading import Reading
+from leadsman.readings.reading import Reading
 from leadsman.registration.telemetry import Telemetry
-from leadsman.resilience import scope
 from leadsman.resilience.environment import Environment
+from leadsman.resilience.overrides import handler_context
 from leadsman.runtime.calls import SharedResources
 from leadsman.runtime.other_topics import OtherTopics
 from leadsman.runtime.publisher import PublisherContext
 from leadsman.runtime.runner import Runners
-from leadsman.slices import Slices
 from leadsman.text import describe
-from leadsman.timing.clock import system_clock
-from leadsman.timing.timers import Timers
+from leadsman.text.log_lines import Lines
 from leadsman.wiring.life import Life
 from leadsman.wiring.plan import Plan
 
 if TYPE_CHECKING:
     from leadsman.discovery.registered import Described
-    from leadsman.introspection.registry import Registry
+    from leadsman.introspection.registry import DeviceRegistry
     from leadsman.introspection.request_queue import RequestQueue
     from leadsman.introspection.service import Service
     from leadsman.introspection.watching import Watching
@@ -47,11 +47,11 @@ if TYPE_CHECKING:
     from leadsman.nodes.snapshots import Snapshots
     from leadsman.nodes.standby.node import Ownership
     from leadsman.runtime.commands import Dispatcher
-    from leadsman.runtime.directory import StateDirectory
     from leadsman.runtime.found_devices import FoundDevices, Names
     from leadsman.runtime.own_requests import OwnRequests
     from leadsman.runtime.persistence import ResilienceStore
     from leadsman.runtime.subscriber import Subscriber
+    from leadsman.storage.directory import StateDirectory
 
 
 class Node:
@@ -104,7 +104,7 @@ class Answers(Protocol):
         ...
 
     @property
-    def registry(self) -> "Registry":
+    def registry(self) -> "DeviceRegistry":
         """The list of the devices, with their topics."""
         ...
 
@@ -153,7 +153,7 @@ class Core:
         self.life = Life()
         """What the parts do when the app begins, while it runs, and when it ends."""
         self.link = access.link(identity, access, node.outbox(), clock, events)
-        timers = scope.handler_context().run(Timers, loop, events.emit, self.link.piled_up, node.permitted)
+        timers = handler_context().run(Timers, loop, events.emit, self.link.piled_up, node.permitted)
         self.environment = Environment(timers, clock, events, plan.overrides, stopping)
         self.others = OtherTopics()
         """Further retained topics of the devices."""
@@ -199,7 +199,7 @@ class Core:
     @cached_property
     def surroundings(self) -> Surroundings:
         """What all homes of devices have in common."""
-        registered = Registered(self.plan.telemetries, self.plan.sources, self.plan.commands)
+        registered = AppRegistrations(self.plan.telemetries, self.plan.sources, self.plan.commands)
         return Surroundings(registered, self.shared, lambda: self.dispatcher, self._end_for)
 
     @cached_property
@@ -226,7 +226,7 @@ class Core:
     def state_directory(self) -> "StateDirectory":
         """Where state is kept; made for the part that keeps any. What fails there is an event, whichever thread finds
         it."""
-        from leadsman.runtime.directory import StateDirectory
+        from leadsman.storage.directory import StateDirectory
 
         loop, emit = self._loop, self.environment.events.emit
 

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from leadsman.loop.clock import system_clock
 from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.connection import ConnAck, Connect, Connection, ConnectionListener, Connector
 from leadsman.mqtt.link import Access
 from leadsman.text import log_fields
-from leadsman.timing.clock import system_clock
 
 if TYPE_CHECKING:
     from leadsman.registration.setup import Setup

@@ -13,7 +13,7 @@ from leadsman.mqtt.topics import Topics
 from leadsman.registration.options import is_everywhere
 from leadsman.registration.setup import Setup
 from leadsman.registration.telemetry import Telemetry
-from leadsman.resilience.environment import PolicyOverride
+from leadsman.resilience.overrides import PolicyOverride
 from leadsman.wiring.live import LiveParts
 
 if TYPE_CHECKING:
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from leadsman.runtime.adapter_recovery import LastResort
     from leadsman.settings.discovery import Discovery
     from leadsman.settings.endpoint import Endpoint
-    from leadsman.settings.nodes import ClusterSettings, StandbySettings
-    from leadsman.settings.outbox import OutboxSettings
+    from leadsman.settings.sections import ClusterSettings, OutboxSettings, StandbySettings
 
 
 R = TypeVar("R", "Telemetry", "Source")

@@ -68,7 +68,7 @@ def _frozen(stand: Stand, seconds: float, connections: int) -> None:
     stand.stop(app)
 
 
-@row("30", P1, "the broker is not there at the start", "starts, keeps the readings, says so in health")
+@row("30", P1, "the broker is not there at the start", "starts, keeps the readings, and its health shows that")
 def late(stand: Stand) -> None:
     broker = stand.broker()
     proxy = stand.proxy(broker.port)

@@ -10,7 +10,7 @@ from tests.nodes.cluster.schedules import DEVICES, NODES, TERMS, schedule
 from fault_matrix.row import P1, row
 from fault_matrix.stand import Stand
 from fault_matrix.standby import SCHEDULES, SEED
-from leadsman.simulation.simulator import simulate
+from leadsman_rigs.virtual_cluster import simulate
 
 BEAT = 1.0
 """Seconds between two messages of a node for each of its shards."""

@@ -94,7 +94,7 @@ covered(
     "34",
     P1,
     "another client with the same client id",
-    "both say so, and slow down",
+    "both report that, and slow down",
     f"{SYSTEM}/test_service.py::test_two_apps_with_one_client_id_are_told_and_slow_down",
 )
 covered(

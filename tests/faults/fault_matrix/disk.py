@@ -137,7 +137,7 @@ def damaged(stand: Stand) -> None:
         stand.stop(app)
 
 
-@row("19", P0, "a second process on the same outbox", "is refused at once, or keeps away from it, and says so")
+@row("19", P0, "a second process on the same outbox", "is refused at once, or keeps away from it and reports that")
 def shared(stand: Stand) -> None:
     broker = stand.broker()
     proxy = stand.proxy(broker.port)
@@ -148,7 +148,7 @@ def shared(stand: Stand) -> None:
     second = stand.app(proxy.url, FIVE, "second", STATE_DIRECTORY=str(stand.directory / "app-state"))
     stand.until(lambda: second.readings or second.process.poll() is not None, "its first reading")
     refused = stand.until(lambda: "another process" in second.log or second.process.poll() is not None, "a word")
-    stand.figure("it says so after", refused, "s", most=10)
+    stand.figure("reported after", refused, "s", most=10)
     second.kill()
     first.kill()
     killed = time.time()
@@ -185,7 +185,7 @@ covered(
     "45",
     P1,
     "the outbox cannot be written: full, sick, replaced, or without a directory",
-    "it goes on in memory, says so, and tries again",
+    "it goes on in memory, reports that, and tries again",
     "tests/spool/test_committer.py::test_a_full_disk_is_tried_again_each_second",
     "tests/spool/test_committer.py::test_a_sick_file_is_opened_again_after_half_a_minute",
     "tests/spool/test_committer.py::test_a_file_that_was_replaced_is_written_again",

@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman import App, Context, Finds
-from leadsman.doctor.access import access_of
+from leadsman.loop.timers import Timers
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import Topics
 from leadsman.nodes.cluster.heard_devices import IN_ONE, HeardDevices, _pages
 from leadsman.nodes.cluster.hearing import Hearings, key_of
 from leadsman.nodes.lease.lease import Lease, Member
-from leadsman.nodes.lease.store import Snapshot
+from leadsman.nodes.lease.store import ClusterSnapshot
 from leadsman.runtime.found_devices import Family, FoundDevices, Names
 from leadsman.settings.sources import Where
 from leadsman.testing.loop import VirtualLoop
-from leadsman.timing.timers import Timers
+from leadsman.tools.doctor.access import access_of
 from leadsman.wiring.plan import plan_of
 
 TTL = 9.0
@@ -72,7 +72,7 @@ class Here:
         return self.having((), *leases)
 
     def having(self, held, *leases):
-        snapshot = Snapshot({each.key: each for each in leases}, (MEMBER, Member("far", "1")))
+        snapshot = ClusterSnapshot({each.key: each for each in leases}, (MEMBER, Member("far", "1")))
         return self.hearings.plan(snapshot, ["near", "far"], held, self.loop.time())
 
     def hears(self, reading, signal=-60, name="attic"):

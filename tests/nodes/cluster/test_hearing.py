@@ -25,7 +25,7 @@ from leadsman.nodes.cluster.hearing import (
 )
 from leadsman.nodes.cluster.shards import pool_of
 from leadsman.nodes.lease.lease import Lease, Member, Terms, checked_keys
-from leadsman.nodes.lease.store import Snapshot
+from leadsman.nodes.lease.store import ClusterSnapshot
 from leadsman.testing.lease_faults import EngineAway, Partition, Pause
 from leadsman_rigs.examples import examples
 
@@ -236,7 +236,7 @@ class TestHearings:
         self.hearings = Hearings(self.member, TTL)
 
     def snapshot(self, *leases):
-        return Snapshot({lease.key: lease for lease in leases}, (self.member, Member("b", "1")))
+        return ClusterSnapshot({lease.key: lease for lease in leases}, (self.member, Member("b", "1")))
 
     def plan(self, now, *leases, held=(), nodes=("a", "b")):
         return self.hearings.plan(self.snapshot(*leases), nodes, held, now)

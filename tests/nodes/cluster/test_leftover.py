@@ -10,7 +10,7 @@ from leadsman.nodes.cluster.leftover import LeftoverShards
 from leadsman.nodes.cluster.node import ClusterNode
 from leadsman.nodes.cluster.shards import Pool
 from leadsman.nodes.lease.lease import Lease, Member, Terms
-from leadsman.nodes.lease.store import Snapshot
+from leadsman.nodes.lease.store import ClusterSnapshot
 from leadsman.testing.leases import MemoryEngine
 from leadsman.testing.loop import VirtualLoop
 
@@ -28,7 +28,7 @@ def patient(name, labels=()):
 
 
 def of(*names, leases=()):
-    return Snapshot(dict(leases), tuple(Member(name, "1") for name in names))
+    return ClusterSnapshot(dict(leases), tuple(Member(name, "1") for name in names))
 
 
 def test_a_shard_is_left_over_once_it_was_free_for_a_ttl():
@@ -96,7 +96,7 @@ def test_what_was_left_over_counts_by_the_quota_again_while_another_node_of_the_
 
 def test_what_was_left_over_stays_so_while_nodes_run_different_versions():
     patience, keys = patient("one"), [pool(KEYS[:4])]
-    other = Snapshot({key: Lease(key, "one/1", 1, TTL) for key in KEYS[:4]}, (Member("two", "1", version="2"),))
+    other = ClusterSnapshot({key: Lease(key, "one/1", 1, TTL) for key in KEYS[:4]}, (Member("two", "1", version="2"),))
     patience.look(of("one", "two"), keys, KEYS[:2], 0.0)
     patience.look(of("one", "two"), keys, KEYS[:2], 3 * TTL)
     assert patience.look(other, keys, KEYS[:4], 100 * TTL) == set(KEYS[2:4])

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from leadsman.nodes.cluster.placement import plan, quota_of, serving
 from leadsman.nodes.cluster.shards import Shard, pools_of
 from leadsman.nodes.lease.lease import Lease, Member
-from leadsman.nodes.lease.store import Snapshot
+from leadsman.nodes.lease.store import ClusterSnapshot
 from leadsman_rigs.examples import examples
 
 BLE = frozenset(["ble"])
@@ -27,7 +27,7 @@ def rounds(members, pools, owners, most=10):
         for member in members:
             leases = {key: Lease(key, owner.owner, 1, 15.0) for key, owner in owners.items()}
             held = {key for key, owner in owners.items() if owner == member}
-            release, acquire = plan(member, Snapshot(leases, tuple(members)), pools, held)
+            release, acquire = plan(member, ClusterSnapshot(leases, tuple(members)), pools, held)
             moved = moved or bool(release or acquire)
             assert set(release) <= held
             assert not set(acquire) & set(leases), "a node takes only what is free"
@@ -92,23 +92,23 @@ def test_devices_go_only_to_nodes_that_have_what_they_need():
 
 def test_a_node_that_lost_a_label_releases_what_needs_it():
     member, needy = Member("a", "2"), pool(3, "0badcafe", BLE)
-    assert set(plan(member, Snapshot({}, (member,)), [needy], needy.keys).release) == set(needy.keys)
+    assert set(plan(member, ClusterSnapshot({}, (member,)), [needy], needy.keys).release) == set(needy.keys)
 
 
 def test_a_shard_that_no_registration_has_any_more_is_released():
     member = Member("a", "1")
-    assert plan(member, Snapshot({}, (member,)), [pool(1)], {"any.0", "any.77"}).release == ("any.77",)
+    assert plan(member, ClusterSnapshot({}, (member,)), [pool(1)], {"any.0", "any.77"}).release == ("any.77",)
 
 
 def test_a_node_that_restarts_is_one_node_while_its_former_run_is_still_a_member():
     former, other, member = Member("a", "1"), Member("b", "1"), Member("a", "2")
-    snapshot = Snapshot({}, (former, other))
+    snapshot = ClusterSnapshot({}, (former, other))
     assert len(plan(member, snapshot, [pool(10)], ()).acquire) == 5
 
 
 def test_a_lease_whose_answer_was_lost_is_asked_for_again():
     member = Member("a", "1")
-    snapshot = Snapshot({"any.0": Lease("any.0", member.owner, 7, 15.0)}, (member,))
+    snapshot = ClusterSnapshot({"any.0": Lease("any.0", member.owner, 7, 15.0)}, (member,))
     assert plan(member, snapshot, [pool(1)], ()).acquire == ("any.0",)
 
 

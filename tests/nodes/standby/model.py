@@ -2,12 +2,12 @@
 around it that matters, and nothing else."""
 
 from leadsman.nodes.standby.machine import (
+    AppEnded,
     Begin,
     Blind,
     Connected,
     Disconnected,
     Drain,
-    Ended,
     Fenced,
     LeaseHeard,
     Leave,
@@ -195,7 +195,7 @@ class Machine:
             if self.world.broker.session is self and self.reachable:
                 self.world.broker.session = None
                 self.world.broker.set_online(self.world, False)
-        self.feed(Ended())
+        self.feed(AppEnded())
 
 
 class World:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leadsman.nodes.brief import is_online
 from leadsman.nodes.standby.renewal import LARGEST_TOKEN, LONGEST_TTL, Renewal, read_renewal
-from leadsman.nodes.status import is_online
 
 WRITTEN = {"owner": "pi-1", "token": 7, "ttl_s": 15.0, "sent": 12.5}
 

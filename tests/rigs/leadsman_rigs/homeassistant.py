@@ -18,8 +18,8 @@ from pathlib import Path
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
 
-from leadsman.identifiers import shortened
 from leadsman.testing.mosquitto import free_port
+from leadsman.text.identifiers import shortened
 
 ENVIRONMENT = Path(__file__).parents[3] / ".venv-homeassistant"
 """Where `scripts/home-assistant` puts it."""

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from leadsman.spool.file import SpoolFile
-from leadsman.spool.row import Quota, Row
+from leadsman.spool.row import Quota, SpoolRow
 
 QUOTA = Quota(least_free=0)
 _REPORT = struct.Struct(">c3q")
@@ -27,7 +27,9 @@ _REPORT = struct.Struct(">c3q")
 
 def row(number):
     """The row with this id; its content follows from it."""
-    return Row(number, 5, f"house/{number // 40}/state", b"%d " % number * (number % 60), 1, False, 1.8e9, None, False)
+    return SpoolRow(
+        number, 5, f"house/{number // 40}/state", b"%d " % number * (number % 60), 1, False, 1.8e9, None, False
+    )
 
 
 def write(path, first, seed, report):

@@ -2,11 +2,11 @@
 
 import asyncio
 
+from leadsman.loop.clock import system_clock
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.client import connect
 from leadsman.mqtt.connection import Connect
 from leadsman.mqtt.message import Message
-from leadsman.timing.clock import system_clock
 
 
 class Hooks:

@@ -11,9 +11,9 @@ import struct
 from contextlib import closing
 
 from leadsman.runtime.statefile import StateFile
-from leadsman.spool.database import VERSION
 from leadsman.spool.file import SpoolFile
-from leadsman.spool.row import Quota, Row
+from leadsman.spool.row import Quota, SpoolRow
+from leadsman.spool.tables import VERSION
 
 ENDLESS = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
 
@@ -87,7 +87,7 @@ def like_ours(path, *statements):
     if path.name.startswith("outbox.db"):
         spool = SpoolFile(path, Quota(least_free=0))
         spool.open()
-        spool.write([Row(number, 7, "a", b"21.5", 1, True, 1.8e9, None, False) for number in range(1, 200)], ())
+        spool.write([SpoolRow(number, 7, "a", b"21.5", 1, True, 1.8e9, None, False) for number in range(1, 200)], ())
         spool.close()
         path.with_name(f"{path.name}.lock").unlink()
     else:

@@ -20,7 +20,7 @@ import apsw
 from leadsman.errors import SpoolError
 from leadsman.spool import file
 from leadsman.spool.file import SpoolFile
-from leadsman.spool.row import Quota, Row
+from leadsman.spool.row import Quota, SpoolRow
 
 SECTOR = 512
 QUOTA = Quota(least_free=0)
@@ -149,7 +149,7 @@ class Database:
 
     vfs = NAME
 
-    def __init__(self, path):
+    def __init__(self, path, wait):
         self._connection = self._called(apsw.Connection, str(path), vfs=self.vfs)
         self._connection.execute("PRAGMA locking_mode = EXCLUSIVE")
 
@@ -184,7 +184,7 @@ class Database:
 
 def row(number):
     """The row with this id. New topics come, and old ones have no rows any more."""
-    return Row(number, 5, f"t/{number // 9}", b"%d " % number * (number % 90), 1, False, 1.8e9, None, False)
+    return SpoolRow(number, 5, f"t/{number // 9}", b"%d " % number * (number % 90), 1, False, 1.8e9, None, False)
 
 
 MOODS = (("kept", "lost", "torn"), ("kept", "lost"), ("lost",), ("kept", "kept", "kept", "torn"))

@@ -3,10 +3,10 @@
 import json
 from typing import NamedTuple
 
-from leadsman.cli.main import main, parser, run_command
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import topic_matches
 from leadsman.testing import MemoryBroker
+from leadsman.tools.cli.main import main, parser, run_command
 
 HOST = "broker.lan"
 URL = f"mqtt://{HOST}"

@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 from leadsman.nodes.cluster.node import ClusterNode
 from leadsman.nodes.cluster.shards import devices_of, pools_of
 from leadsman.nodes.lease.lease import Lease, Member, Terms
-from leadsman.nodes.lease.store import Acquired, Snapshot
+from leadsman.nodes.lease.store import Acquired, ClusterSnapshot
 from leadsman.testing.lease_faults import Fault, Pause
 from leadsman.testing.leases import MemoryEngine, MemoryStore
 from leadsman.testing.loop import VirtualLoop
@@ -268,7 +268,7 @@ class _Process:
         """See `LeaseStore`."""
         self._store.restate(member)
 
-    def watch(self) -> AsyncGenerator[Snapshot, None]:
+    def watch(self) -> AsyncGenerator[ClusterSnapshot, None]:
         """See `LeaseStore`."""
         return self._store.watch()
 

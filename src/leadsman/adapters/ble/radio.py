@@ -30,8 +30,8 @@ from leadsman.adapters.ble.device import BleDevice
 from leadsman.adapters.ble.gatt import uuid_of
 from leadsman.errors import DeviceError, DeviceTimeout, DeviceUnavailable, InvalidType, InvalidValue
 from leadsman.extras import check_found
+from leadsman.loop.durations import Duration, human, positive_seconds
 from leadsman.text import log_fields
-from leadsman.timing.durations import Duration, human, positive_seconds
 
 # One scanner for all listeners of a radio: it runs while there is a listener, and remembers which devices it received.
 #

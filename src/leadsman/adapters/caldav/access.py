@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
-from leadsman.redaction import Secret
 from leadsman.text import clean
+from leadsman.text.redaction import Secret
 
 
 class Access(NamedTuple):

@@ -21,11 +21,11 @@ from leadsman.adapters.caldav.access import Access, shown
 from leadsman.adapters.caldav.backend import CalendarBackend, ReplyTooLarge
 from leadsman.adapters.caldav.recurrence import CalendarEvent, load, occurrences
 from leadsman.errors import DeviceTimeout, GarbledData, InvalidType, InvalidValue, LeadsmanError, PermanentError
-from leadsman.redaction import Secret, SecretValue, address_of, revealed, secret_or_none
+from leadsman.loop.clock import system_clock
+from leadsman.loop.durations import Duration, human, positive_seconds
+from leadsman.loop.threads import Worker
 from leadsman.text import clean
-from leadsman.threads import Worker
-from leadsman.timing.clock import system_clock
-from leadsman.timing.durations import Duration, human, positive_seconds
+from leadsman.text.redaction import Secret, SecretValue, address_of, revealed, secret_or_none
 
 MOST_DAYS = 3660
 """Days of a window: ten years."""

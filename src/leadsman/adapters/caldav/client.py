@@ -18,11 +18,11 @@ from leadsman.errors import (
     PermanentError,
 )
 from leadsman.extras import missing
-from leadsman.given_file import read_given
-from leadsman.redaction import Secret
 from leadsman.resilience.failure import RetryRequested
 from leadsman.resilience.retry_after import LONGEST_PAUSE
+from leadsman.storage.given_file import read_given
 from leadsman.text import clean, describe, suggestion
+from leadsman.text.redaction import Secret
 
 try:
     import niquests

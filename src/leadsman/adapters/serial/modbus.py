@@ -10,7 +10,7 @@ from leadsman.adapters.adapter import Resource
 from leadsman.adapters.serial.metering import ModbusRtuFramer, modbus_request
 from leadsman.adapters.serial.port import SerialPort
 from leadsman.errors import GarbledData, InvalidType, InvalidValue, PermanentError, TransientError
-from leadsman.timing.durations import Duration
+from leadsman.loop.durations import Duration
 
 MOST = 125
 """Registers in one request (6.3, 6.4)."""

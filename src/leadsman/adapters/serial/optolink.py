@@ -20,7 +20,7 @@ from leadsman.adapters.serial.checksums import sum8
 from leadsman.adapters.serial.framing import FixedFramer
 from leadsman.adapters.serial.port import SerialPort, Session
 from leadsman.errors import GarbledData, InvalidType, InvalidValue, PermanentError, TransientError
-from leadsman.timing.durations import Duration
+from leadsman.loop.durations import Duration
 
 MOST = 200
 """The most bytes in one read or write."""

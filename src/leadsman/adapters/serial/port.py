@@ -32,9 +32,9 @@ from leadsman.adapters.serial.framing import Framer, LineFramer, Stream
 from leadsman.adapters.serial.rfc2217 import BlockingDevice, ThreadedTransport
 from leadsman.errors import DeviceTimeout, DeviceUnavailable, InvalidType, InvalidValue, LeadsmanError
 from leadsman.extras import check_found, missing
+from leadsman.loop.durations import Duration, human, positive_seconds
+from leadsman.loop.threads import Worker
 from leadsman.text import log_fields
-from leadsman.threads import Worker
-from leadsman.timing.durations import Duration, human, positive_seconds
 
 # One opened port: it collects the received bytes into messages until the device goes away.
 
@@ -396,8 +396,8 @@ class SerialPort:
 
     @property
     def transient_errors(self) -> tuple[type[Exception], ...]:
-        """What its handlers are retried for, besides `OSError` and `TransientError`: what parsing raises on a garbled
-        message, such as ``float(b"ERR")``."""
+        """The errors for which its handlers are retried, besides `OSError` and `TransientError`: those that parsing
+        raises on a garbled message, such as ``float(b"ERR")``."""
         return (ValueError, struct.error)
 
     @property
@@ -559,7 +559,7 @@ def _check_lines(url: str, flow: Mapping[str, object], lines: Lines) -> None:
     used = [what for what, value in given.items() if value or (value is False and what in ("dtr", "rts"))]
     if used and url.startswith("socket://"):
         raise InvalidValue(
-            f"{used[0]} is given for {url}, which carries bytes alone; write rfc2217://, if it knows that"
+            f"{used[0]} is given for {url}, which carries bytes alone; write rfc2217:// if the gateway speaks that"
         )
     if lines.rs485 and url.startswith("rfc2217://"):
         raise InvalidValue(f"rs485 is given for {url}; set the direction of its port at the gateway")

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Protocol, TypeVar, cast
 
-from leadsman.threads import Worker
+from leadsman.loop.threads import Worker
 
 _SLICE = 0.2
 """Seconds that a read waits; between two reads, the reader's thread checks whether it is still needed."""

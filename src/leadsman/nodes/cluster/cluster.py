@@ -13,6 +13,7 @@ from typing import Protocol, cast
 from leadsman.adapters.managed import ManagedAdapter
 from leadsman.errors import LeaseStoreRefused, TermsDiffer
 from leadsman.event_bus import EventBus
+from leadsman.loop.clock import Clock, rfc3339
 from leadsman.mqtt.link import Link
 from leadsman.nodes.cluster.foreign_nodes import ForeignNodes
 from leadsman.nodes.cluster.heard_devices import HeardDevices
@@ -30,7 +31,6 @@ from leadsman.registration.sharing import bundles_of
 from leadsman.resilience.environment import Environment
 from leadsman.runtime.supervision import cancel, keep_running
 from leadsman.text import clean, counted, describe, log_fields
-from leadsman.timing.clock import Clock, rfc3339
 
 _STOP_AT, _FLUSH_AT = 0.1, 0.07
 """Parts of the TTL, and seconds at the most, for: the calls of a shard to end; the broker to take what was read before.

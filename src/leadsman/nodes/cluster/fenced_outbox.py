@@ -7,7 +7,8 @@ A process that was frozen finds out here that another node has its devices, befo
 from typing import Protocol
 
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.outbox import Dropped, Item, Outbox
+from leadsman.mqtt.outbox import Dropped, Outbox
+from leadsman.mqtt.topic_queue import Item
 
 LOST = "another node may have the device by now"
 """Why a message is dropped."""

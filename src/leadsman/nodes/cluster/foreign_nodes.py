@@ -12,7 +12,7 @@ from leadsman.events import PrefixShared
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.topics import NODES, Topics
-from leadsman.nodes.status import is_online
+from leadsman.nodes.brief import is_online
 from leadsman.text import clean
 
 MOST = 256

@@ -5,6 +5,7 @@ import asyncio
 import json
 from collections.abc import Collection, Iterator, Mapping
 
+from leadsman.loop.clock import Clock
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
@@ -12,7 +13,6 @@ from leadsman.mqtt.topics import Topics
 from leadsman.nodes.cluster.hearing import Hearings, is_heard, key_of
 from leadsman.nodes.cluster.node import ClusterNode
 from leadsman.runtime.found_devices import FoundDevices
-from leadsman.timing.clock import Clock
 
 IN_ONE = 200
 """Devices in one message: 8 kB for those with names of 30 characters."""

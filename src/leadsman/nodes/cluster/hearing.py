@@ -13,9 +13,9 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from leadsman.nodes.cluster.placement import Plan
+from leadsman.nodes.cluster.placement import Moves
 from leadsman.nodes.lease.lease import Member
-from leadsman.nodes.lease.store import Snapshot
+from leadsman.nodes.lease.store import ClusterSnapshot
 
 BETTER = 6.0
 """dB by which another node must hear a device better than its owner. It is four times the power, and half of the
@@ -201,7 +201,7 @@ class Hearings:
                 asked = asked or (known.owned_since is not None and known.others[node].better >= IN_A_ROW)
         return asked
 
-    def plan(self, snapshot: Snapshot, nodes: Iterable[str], held: Iterable[str], now: float) -> Plan:
+    def plan(self, snapshot: ClusterSnapshot, nodes: Iterable[str], held: Iterable[str], now: float) -> Moves:
         """Which leases of devices to give back, and which to take.
 
         Args:
@@ -228,10 +228,10 @@ class Hearings:
                 acquire.append(key)
             elif at is not None:
                 self.again_at = min(self.again_at, at)
-        return Plan(tuple(release), tuple(acquire))
+        return Moves(tuple(release), tuple(acquire))
 
     def _seen(
-        self, known: Hearing, key: str, snapshot: Snapshot, now: float, *, mine: bool, members: frozenset[str]
+        self, known: Hearing, key: str, snapshot: ClusterSnapshot, now: float, *, mine: bool, members: frozenset[str]
     ) -> Hearing:
         """What is known of a device with what the snapshot says of its lease. Nodes that have left are forgotten."""
         others = known.others

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable
 from leadsman.nodes.cluster.placement import quota_of, score, serving
 from leadsman.nodes.cluster.shards import Pool
 from leadsman.nodes.lease.lease import Member
-from leadsman.nodes.lease.store import Snapshot
+from leadsman.nodes.lease.store import ClusterSnapshot
 
 LONGEST = 16
 """TTLs after which what was left over counts by the quota again, at the most."""
@@ -48,7 +48,9 @@ class LeftoverShards:
         if member.draining:
             self._left_over.clear()
 
-    def look(self, snapshot: Snapshot, pools: Iterable[Pool], held: Collection[str], now: float) -> frozenset[str]:
+    def look(
+        self, snapshot: ClusterSnapshot, pools: Iterable[Pool], held: Collection[str], now: float
+    ) -> frozenset[str]:
         """The shards that this node should have whatever its quota, `now` in seconds of a clock that never goes
         back."""
         free: dict[str, float] = {}
@@ -70,7 +72,7 @@ class LeftoverShards:
         self._free_since = free
         return frozenset(self._left_over)
 
-    def _another_lacks(self, pool: Pool, snapshot: Snapshot) -> bool:
+    def _another_lacks(self, pool: Pool, snapshot: ClusterSnapshot) -> bool:
         """Whether shards are left over, and another node of the same version has less than its part."""
         if self._left_over.isdisjoint(pool.keys):
             return False
@@ -80,7 +82,7 @@ class LeftoverShards:
         owners = [lease.node for key in pool.keys if (lease := snapshot.leases.get(key)) is not None]
         return any(owners.count(node) < quota_of(node, pool, nodes) for node in nodes - {self._member.node})
 
-    def _able(self, pool: Pool, snapshot: Snapshot) -> set[str]:
+    def _able(self, pool: Pool, snapshot: ClusterSnapshot) -> set[str]:
         """The nodes that take part and have what the devices of a pool need."""
         nodes = serving(self._member, snapshot.members)
         return {node for node, labels in nodes.items() if pool.needs <= labels}

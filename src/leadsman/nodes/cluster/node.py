@@ -10,15 +10,14 @@ from contextlib import aclosing, suppress
 from typing import Protocol
 
 from leadsman.errors import LeaseError, LeaseStoreUnreachable
+from leadsman.loop.clock import Clock
 from leadsman.nodes.cluster.hearing import Hearings, is_heard
-from leadsman.nodes.cluster.held_leases import HeldLeases
 from leadsman.nodes.cluster.leftover import LeftoverShards
-from leadsman.nodes.cluster.placement import Plan, plan, serving
+from leadsman.nodes.cluster.placement import Moves, plan, serving
 from leadsman.nodes.cluster.shards import Pool, missing_labels
-from leadsman.nodes.lease.fence import RENEW_AT
+from leadsman.nodes.lease.fence import RENEW_AT, HeldLeases
 from leadsman.nodes.lease.lease import Lease, Member, Terms
-from leadsman.nodes.lease.store import LeaseStore, Snapshot
-from leadsman.timing.clock import Clock
+from leadsman.nodes.lease.store import ClusterSnapshot, LeaseStore
 
 RETRY_AT = 0.05
 """A node asks again after this part of the TTL when the engine did not answer: 0.75 s at 15 s."""
@@ -55,7 +54,7 @@ class ClusterNode:
         self.held = HeldLeases()
         self.hearings: Hearings | None = None
         """The devices that the node hears, whose leases it keeps besides those of its shards; None without any."""
-        self.snapshot: Snapshot | None = None
+        self.snapshot: ClusterSnapshot | None = None
         """The cluster as the engine had it last; None until it answered for the first time."""
         self.unreachable_since: float | None = None
         """When the engine first did not answer, in seconds of `Clock.uptime`; None while it does."""
@@ -77,7 +76,7 @@ class ClusterNode:
         self._restated = False
         """Whether the node has changed since the engine knew it last."""
         self._leftover = LeftoverShards(member, terms.ttl)
-        self._at_rest: tuple[Snapshot, frozenset[str], frozenset[str]] | None = None
+        self._at_rest: tuple[ClusterSnapshot, frozenset[str], frozenset[str]] | None = None
         """In which state the plan was to do nothing."""
 
     @property
@@ -204,26 +203,26 @@ class ClusterNode:
             self.held.gain(answer.granted.values(), asked_at)
             await self._begin(answer.granted)
 
-    def _planned(self, snapshot: Snapshot) -> Plan:
+    def _planned(self, snapshot: ClusterSnapshot) -> Moves:
         """What to release and take now."""
         keys, now = self.held.keys, self._clock.uptime()
         shards = self._of_shards(snapshot, frozenset(key for key in keys if not is_heard(key)), now)
         if self.hearings is None:
             return shards
         devices = self.hearings.plan(snapshot, serving(self._member, snapshot.members), keys, now)
-        return Plan(shards.release + devices.release, shards.acquire + devices.acquire)
+        return Moves(shards.release + devices.release, shards.acquire + devices.acquire)
 
-    def _of_shards(self, snapshot: Snapshot, held: frozenset[str], now: float) -> Plan:
+    def _of_shards(self, snapshot: ClusterSnapshot, held: frozenset[str], now: float) -> Moves:
         """Which shards to release and take. A plan is made only if the cluster or what the node has has changed."""
         left_over = self._leftover.look(snapshot, self._pools, held, now)
         state = snapshot, held, left_over
         if self._at_rest == state:
-            return Plan((), ())
+            return Moves((), ())
         pools = [pool._replace(keys=tuple(key for key in pool.keys if key not in left_over)) for pool in self._pools]
         release, acquire = plan(self._member, snapshot, pools if left_over else self._pools, held - left_over)
         acquire += tuple(sorted(left_over - held))
         self._at_rest = None if release or acquire else state
-        return Plan(release, acquire)
+        return Moves(release, acquire)
 
     async def _release(self) -> None:
         if self._to_release:

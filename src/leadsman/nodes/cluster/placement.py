@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from leadsman.nodes.cluster.shards import Pool
 from leadsman.nodes.lease.lease import Lease, Member
-from leadsman.nodes.lease.store import Snapshot
+from leadsman.nodes.lease.store import ClusterSnapshot
 
 
-class Plan(NamedTuple):
+class Moves(NamedTuple):
     """What a node should do now. Both are in the order in which to do it."""
 
     release: tuple[str, ...]
@@ -25,7 +25,7 @@ class Plan(NamedTuple):
     """Keys that are free, and that it should take: as many as it lacks."""
 
 
-def plan(member: Member, snapshot: Snapshot, pools: Iterable[Pool], held: Collection[str]) -> Plan:
+def plan(member: Member, snapshot: ClusterSnapshot, pools: Iterable[Pool], held: Collection[str]) -> Moves:
     """What a node should release and take.
 
     Args:
@@ -50,7 +50,7 @@ def plan(member: Member, snapshot: Snapshot, pools: Iterable[Pool], held: Collec
             free = [key for key in pool.keys if key not in held and _is_free(snapshot.leases, key, member)]
             free.sort(key=lambda key: _preference(member.node, key, nodes))
             acquire += free[:lacking]
-    return Plan((*sorted(unknown), *release), tuple(acquire))
+    return Moves((*sorted(unknown), *release), tuple(acquire))
 
 
 def quota_of(node: str, pool: Pool, nodes: Collection[str]) -> int:

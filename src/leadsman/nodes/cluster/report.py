@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from leadsman.loop.clock import Clock, rfc3339
 from leadsman.mqtt.link import Link
 from leadsman.nodes.brief import Brief, State
 from leadsman.nodes.cluster.cluster import Cluster
@@ -12,7 +13,6 @@ from leadsman.nodes.lease.lease import DRAINING, Member
 from leadsman.nodes.report import NodeIdentity, NodeReport
 from leadsman.nodes.shared_app import SharedApp
 from leadsman.text import clean
-from leadsman.timing.clock import Clock, rfc3339
 
 LOOKS = 4
 """Times in a TTL that a node looks whether it has something new to say, as when another node has taken a shard."""

@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from leadsman.errors import InvalidValue
 from leadsman.nodes.lease.lease import Member, Terms
 from leadsman.nodes.lease.store import LeaseStore
-from leadsman.redaction import SecretValue, address_of
+from leadsman.text.redaction import SecretValue, address_of
 
 _NATS, _POSTGRES = ("nats", "tls"), ("postgresql", "postgres")
 

@@ -12,11 +12,11 @@ from contextlib import suppress
 from typing import NamedTuple, Self
 
 from leadsman.errors import LeaseError
-from leadsman.nodes.lease.jetstream_bucket import OPENING, Bucket, Entry, in_batches
+from leadsman.nodes.lease.jetstream_bucket import OPENING, Bucket, BucketEntry, in_batches
 from leadsman.nodes.lease.lease import Lease, Member, Terms, checked_keys, is_owner, read_member
-from leadsman.nodes.lease.store import Acquired, Snapshot
-from leadsman.redaction import SecretValue
+from leadsman.nodes.lease.store import Acquired, ClusterSnapshot
 from leadsman.text import clean
+from leadsman.text.redaction import SecretValue
 
 GATHER = 0.05
 """Seconds for which changes are gathered."""
@@ -103,14 +103,14 @@ class JetStreamStore:
         """See `LeaseStore.restate`."""
         self._member = member
 
-    async def watch(self) -> AsyncGenerator[Snapshot, None]:
+    async def watch(self) -> AsyncGenerator[ClusterSnapshot, None]:
         """See `LeaseStore.watch`."""
         known: dict[str, _Found] = {}
         wake = asyncio.Event()
         outdated: set[str] = set()
 
         def heard(key: str, value: bytes | None) -> None:
-            if key not in known or _read(key, Entry(value, 0), self._terms.ttl) != known[key]:
+            if key not in known or _read(key, BucketEntry(value, 0), self._terms.ttl) != known[key]:
                 outdated.add(key)
                 wake.set()
 
@@ -200,7 +200,7 @@ def _written(member: Member) -> bytes:
     return json.dumps(document).encode()
 
 
-def _read(name: str, entry: Entry, ttl: float) -> "_Found":
+def _read(name: str, entry: BucketEntry, ttl: float) -> "_Found":
     """What a key says. What anybody else has written there counts as a lease of nobody, and as no member."""
     if entry.value is None:
         return None
@@ -225,11 +225,11 @@ def _document(value: bytes) -> dict[str, object]:
     return found if isinstance(found, dict) else {}
 
 
-def _snapshot(known: Mapping[str, "_Found"]) -> Snapshot:
+def _snapshot(known: Mapping[str, "_Found"]) -> ClusterSnapshot:
     leases = {each.key: each for each in known.values() if isinstance(each, Lease)}
     members = [each for each in known.values() if isinstance(each, Member)]
     unread = [each.name for each in known.values() if isinstance(each, _Unread)]
     unread += [f"{_LEASE}{lease.key}" for lease in leases.values() if not lease.owner]
-    return Snapshot(
+    return ClusterSnapshot(
         leases, tuple(sorted(members, key=lambda member: (member.node, member.run))), frozenset(map(clean, unread))
     )

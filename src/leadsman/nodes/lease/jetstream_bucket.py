@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from leadsman.errors import InvalidValue, LeaseError, LeaseStoreRefused, LeaseStoreUnreachable, TermsDiffer
 from leadsman.extras import missing
 from leadsman.nodes.lease.lease import Terms
-from leadsman.redaction import SecretValue, address_of
+from leadsman.text.redaction import SecretValue, address_of
 
 try:
     import nats
@@ -52,7 +52,7 @@ _OPERATION = "KV-Operation"
 _AWAY = (NoRespondersError, NoStreamResponseError, ServiceUnavailableError, TimeoutError)
 
 
-class Entry(NamedTuple):
+class BucketEntry(NamedTuple):
     """What a key has."""
 
     value: bytes | None
@@ -132,16 +132,16 @@ class Bucket:
         if self._client is not None:
             await self._client.close()
 
-    async def get(self, key: str) -> Entry | None:
+    async def get(self, key: str) -> BucketEntry | None:
         """What a key has; None if it has nothing, or no longer. To be given to `call`."""
         try:
             found = await self._asked(lambda js: js.get_last_msg(self._stream, self._prefix + key))
         except NotFoundError:
             return None
         deleted = found.headers is not None and _OPERATION in found.headers
-        return Entry(None if deleted else found.data or b"", found.seq or 0)
+        return BucketEntry(None if deleted else found.data or b"", found.seq or 0)
 
-    async def get_all(self, keys: Iterable[str]) -> dict[str, Entry | None]:
+    async def get_all(self, keys: Iterable[str]) -> dict[str, BucketEntry | None]:
         """What these keys have. To be given to `call`."""
         wanted = list(keys)
         return dict(zip(wanted, await in_batches(self.get, wanted), strict=True))

@@ -11,9 +11,9 @@ from typing import Self
 from leadsman.errors import LeaseError
 from leadsman.nodes.lease.lease import Lease, Member, Terms, checked_keys, read_member
 from leadsman.nodes.lease.postgres_connection import PostgresConnection, Row
-from leadsman.nodes.lease.store import Acquired, Snapshot
-from leadsman.redaction import SecretValue, address_of
+from leadsman.nodes.lease.store import Acquired, ClusterSnapshot
 from leadsman.text import clean
+from leadsman.text.redaction import SecretValue, address_of
 
 _LOCK = 0x6C656173
 """The advisory lock under which the schema is made: the letters ``leas``."""
@@ -171,7 +171,7 @@ class PostgresStore:
         self._values["labels"] = sorted(member.labels)
         self._restated = True
 
-    async def watch(self) -> AsyncGenerator[Snapshot, None]:
+    async def watch(self) -> AsyncGenerator[ClusterSnapshot, None]:
         """See `LeaseStore.watch`. It has a connection of its own."""
         connection = PostgresConnection(self._url, self._terms.timeout)
         try:
@@ -181,7 +181,7 @@ class PostgresStore:
             while True:
                 leases, found = await connection.run((_LEASES, _MEMBERS), self._values)
                 unread = frozenset(clean(str(row[0])) for row in found if not _member(row))
-                snapshot = Snapshot(self._leases(leases), _members(found), unread)
+                snapshot = ClusterSnapshot(self._leases(leases), _members(found), unread)
                 if snapshot != before:
                     before = snapshot
                     yield snapshot

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 from leadsman.errors import InvalidValue, LeaseError, LeaseStoreRefused, LeaseStoreUnreachable, TermsDiffer
 from leadsman.extras import missing
-from leadsman.redaction import SecretValue, address_of
 from leadsman.text import describe
+from leadsman.text.redaction import SecretValue, address_of
 
 try:
     from psycopg import AsyncConnection, Error, ProgrammingError, errors

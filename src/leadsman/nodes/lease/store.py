@@ -28,7 +28,7 @@ class Acquired(NamedTuple):
     """The keys that another owner has, with its leases."""
 
 
-class Snapshot(NamedTuple):
+class ClusterSnapshot(NamedTuple):
     """A cluster as its engine has it."""
 
     leases: Mapping[str, Lease]
@@ -89,10 +89,10 @@ class LeaseStore(Protocol):
         ...
 
     def restate(self, member: Member) -> None:
-        """Say something else about this run from the next `renew` on: other labels. It asks nothing of the engine."""
+        """Change the labels of this run from the next `renew` on. The call sends nothing to the engine."""
         ...
 
-    def watch(self) -> AsyncGenerator[Snapshot, None]:
+    def watch(self) -> AsyncGenerator[ClusterSnapshot, None]:
         """Yield the cluster as it is, then again whenever a lease or a member came, went or has other
         labels. Renewals are no change.
         Changes that come close together are yielded as one. A release is yielded as soon as the engine tells, the end

@@ -67,7 +67,7 @@ class Rule(NamedTuple):
     """Seconds."""
 
 
-class View(NamedTuple):
+class LeaseView(NamedTuple):
     """What the node has heard from the broker."""
 
     since: float | None = None
@@ -126,11 +126,11 @@ class Released(NamedTuple):
 State = Standby | TakingOver | Active | Fenced | Released
 
 
-class Node(NamedTuple):
+class NodeMachine(NamedTuple):
     """One node."""
 
     rule: Rule
-    view: View
+    view: LeaseView
     state: State
     draining: bool = False
     """Whether a person wants it to own nothing."""
@@ -167,7 +167,7 @@ class Disconnected(NamedTuple):
     """Whether the broker said that another client has our session."""
 
 
-class Ended(NamedTuple):
+class AppEnded(NamedTuple):
     """The app has stopped after a fence."""
 
 
@@ -185,7 +185,7 @@ class Tick(NamedTuple):
     """Time has passed."""
 
 
-Event = Observing | Blind | LeaseHeard | StatusHeard | Connected | Disconnected | Ended | Leave | Drain | Tick
+Event = Observing | Blind | LeaseHeard | StatusHeard | Connected | Disconnected | AppEnded | Leave | Drain | Tick
 
 
 class Begin(NamedTuple):
@@ -211,27 +211,27 @@ class Release(NamedTuple):
 
 
 Action = Begin | Renew | Stop | Release
-Step = tuple[Node, tuple[Action, ...]]
+Step = tuple[NodeMachine, tuple[Action, ...]]
 
 
-def first(rule: Rule, moment: Moment) -> Node:
+def first(rule: Rule, moment: Moment) -> NodeMachine:
     """A node that has just started, and has heard nothing."""
-    return Node(rule, View(), _standing_by(rule, moment, rest=False))
+    return NodeMachine(rule, LeaseView(), _standing_by(rule, moment, rest=False))
 
 
-def may_act(node: Node, now: float) -> bool:
+def may_act(node: NodeMachine, now: float) -> bool:
     """Whether the node may poll, and answer commands."""
     return isinstance(node.state, Active) and now < node.state.until
 
 
-def may_connect(node: Node, now: float) -> bool:
+def may_connect(node: NodeMachine, now: float) -> bool:
     """Whether the node may use the id of the app."""
     if isinstance(node.state, TakingOver):
         return now < node.state.since + node.rule.ttl
     return may_act(node, now)
 
 
-def next_at(node: Node) -> float:
+def next_at(node: NodeMachine) -> float:
     """When time alone changes something; infinity if it does not."""
     match node.state:
         case Standby() as state:
@@ -243,7 +243,7 @@ def next_at(node: Node) -> float:
     return math.inf
 
 
-def step(node: Node, event: Event, moment: Moment) -> Step:
+def step(node: NodeMachine, event: Event, moment: Moment) -> Step:
     """What an event makes of a node, and what it has to do."""
     before, node = node.view.lease, node._replace(view=_observe(node.view, event, moment.now))
     if isinstance(event, LeaseHeard) and event.lease is not None and event.lease == before:
@@ -251,7 +251,7 @@ def step(node: Node, event: Event, moment: Moment) -> Step:
     match node.state, event:
         case _, Drain(draining=draining) if draining != node.draining:
             return _drain(node._replace(draining=draining), moment)
-        case ((Released() | TakingOver() | Active()), Ended()):
+        case ((Released() | TakingOver() | Active()), AppEnded()):
             return node._replace(state=_standing_by(node.rule, moment, rest=False)), ()
         case Standby() | TakingOver(), Leave():
             return node._replace(state=Released()), ()
@@ -260,7 +260,7 @@ def step(node: Node, event: Event, moment: Moment) -> Step:
             return node._replace(state=Released()), (Release(),) if held else ()
         case Fenced(), Leave():
             return node._replace(state=Released()), ()
-        case Fenced(rest=rest), Ended():
+        case Fenced(rest=rest), AppEnded():
             return node._replace(state=_standing_by(node.rule, moment, rest=rest)), ()
         case Standby() as standby, _:
             return _standby(node, standby, event, moment)
@@ -269,7 +269,7 @@ def step(node: Node, event: Event, moment: Moment) -> Step:
     return node, ()
 
 
-def _drain(node: Node, moment: Moment) -> Step:
+def _drain(node: NodeMachine, moment: Moment) -> Step:
     """The owner stops the app, which gives the lease back; a node that stands by looks when it may take over. A drain
     that is undone while the app stops counts from then on."""
     match node.state:
@@ -280,7 +280,7 @@ def _drain(node: Node, moment: Moment) -> Step:
     return node, ()
 
 
-def _observe(view: View, event: Event, now: float) -> View:
+def _observe(view: LeaseView, event: Event, now: float) -> LeaseView:
     match event:
         case Observing():
             return view._replace(since=now)
@@ -300,7 +300,7 @@ def _standing_by(rule: Rule, moment: Moment, *, rest: bool) -> Standby:
     return Standby(moment.now + rule.ttl + jitter if rest else moment.now, jitter)
 
 
-def _take_over_at(node: Node, state: Standby) -> float:
+def _take_over_at(node: NodeMachine, state: Standby) -> float:
     rule, view = node.rule, node.view
     if view.since is None:
         return math.inf
@@ -312,7 +312,7 @@ def _take_over_at(node: Node, state: Standby) -> float:
     return max(earliest, silent + (0.0 if view.online is False else state.jitter))
 
 
-def _standby(node: Node, state: Standby, event: Event, moment: Moment) -> Step:
+def _standby(node: NodeMachine, state: Standby, event: Event, moment: Moment) -> Step:
     lease = node.view.lease
     if isinstance(event, LeaseHeard) and lease is not None and lease.owner != node.rule.owner:
         state = state._replace(not_before=moment.now)
@@ -325,7 +325,7 @@ def _standby(node: Node, state: Standby, event: Event, moment: Moment) -> Step:
     return node._replace(state=TakingOver(token, moment.now)), (Begin(token),)
 
 
-def _owner(node: Node, state: TakingOver | Active, event: Event, moment: Moment) -> Step:
+def _owner(node: NodeMachine, state: TakingOver | Active, event: Event, moment: Moment) -> Step:
     rule, now = node.rule, moment.now
     match event:
         case Disconnected(taken_over=True):
@@ -355,7 +355,7 @@ def _beats(lease: Renewal, token: int, owner: str) -> bool:
     return (lease.token, lease.owner) > (token, owner)
 
 
-def _confirm(node: Node, state: TakingOver | Active, lease: Renewal, now: float) -> Step:
+def _confirm(node: NodeMachine, state: TakingOver | Active, lease: Renewal, now: float) -> Step:
     """Our own lease came back."""
     until = lease.sent + node.rule.ttl
     if lease.token != state.token or lease.sent > now or until <= now:
@@ -366,7 +366,7 @@ def _confirm(node: Node, state: TakingOver | Active, lease: Renewal, now: float)
     return node._replace(state=active), ()
 
 
-def _renew(node: Node, now: float) -> Step:
+def _renew(node: NodeMachine, now: float) -> Step:
     rule, state = node.rule, node.state
     if not isinstance(state, TakingOver | Active) or not may_connect(node, now):
         return node, ()
@@ -374,5 +374,5 @@ def _renew(node: Node, now: float) -> Step:
     return node._replace(state=state), (Renew(Renewal(rule.owner, state.token, rule.ttl, now)),)
 
 
-def _fence(node: Node, reason: str, *, rest: bool) -> Step:
+def _fence(node: NodeMachine, reason: str, *, rest: bool) -> Step:
     return node._replace(state=Fenced(reason, rest)), (Stop(reason),)

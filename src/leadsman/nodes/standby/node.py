@@ -7,10 +7,10 @@ import random
 import secrets
 import socket
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.errors import BrokerError, NotListening
-from leadsman.log_lines import left_out_before, others
+from leadsman.loop.clock import Clock, rfc3339
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Connect, Connection, ConnectionListener, Connector
 from leadsman.mqtt.link import Access
@@ -22,11 +22,11 @@ from leadsman.nodes.snapshots import Snapshots
 from leadsman.nodes.standby.machine import (
     Action,
     Active,
+    AppEnded,
     Begin,
     Connected,
     Disconnected,
     Drain,
-    Ended,
     Event,
     Fenced,
     Leave,
@@ -49,7 +49,10 @@ from leadsman.nodes.standby.observer import Observer
 from leadsman.nodes.standby.report import Role, StandbyReport
 from leadsman.nodes.standby.session import OwnedConnection, Relay
 from leadsman.text import clean, log_fields
-from leadsman.timing.clock import Clock, rfc3339
+from leadsman.text.log_lines import left_out_before, others
+
+if TYPE_CHECKING:
+    from leadsman.monitoring.document import NodeSection
 
 SHORTEST_WAIT = 0.001
 """Seconds. The clock of the machine goes on while the host sleeps, that of the loop does not."""
@@ -83,6 +86,10 @@ class Ownership(NamedTuple):
     """When this node took over, RFC 3339."""
     takeovers: int
     """How often this process took over, this time included."""
+
+    def section(self) -> "NodeSection":
+        """It in a document."""
+        return {"name": clean(self.name), "token": self.token, "since": self.since, "takeovers": self.takeovers}
 
 
 class StandbyNode:
@@ -177,7 +184,7 @@ class StandbyNode:
         """Wait at most `timeout` seconds until it is this node's turn, or the process is to stop. Whether it is."""
         await self._until(stopping, TakingOver, timeout)
         if isinstance(self.state, Fenced):  # before the app began: nothing of it has to stop
-            self.feed(Ended())
+            self.feed(AppEnded())
         return isinstance(self.state, TakingOver)
 
     async def owner_or(self, stopping: asyncio.Event) -> None:
@@ -200,13 +207,13 @@ class StandbyNode:
         return False
 
     def disconnected(self, relay: Relay, *, taken_over: bool) -> None:
-        """See `Holder`."""
+        """See `SessionHolder`."""
         if relay is self._relay:
             self._relay = self._connection = None
             self.feed(Disconnected(taken_over))
 
     def leave(self) -> None:
-        """See `Holder`."""
+        """See `SessionHolder`."""
         if self._ending.is_set() and not isinstance(self.state, Fenced):
             self.feed(Leave())
 

@@ -7,26 +7,19 @@ import logging
 import random
 from collections.abc import Callable
 
-from leadsman.errors import (
-    BrokerError,
-    ConnackMissing,
-    ConnectionRefused,
-    NotListening,
-    SubscriptionRefused,
-    TlsRefused,
-)
+from leadsman.errors import BrokerError, SubscriptionRefused
+from leadsman.loop.clock import Clock
 from leadsman.mqtt import connection_state
 from leadsman.mqtt.connection import Connect, Connection, Connector, Received
 from leadsman.mqtt.connection_state import ConnectionState
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics
+from leadsman.nodes.brief import is_online
 from leadsman.nodes.snapshots import Snapshots
 from leadsman.nodes.standby.machine import Blind, Event, LeaseHeard, Observing, StatusHeard
 from leadsman.nodes.standby.renewal import read_renewal
 from leadsman.nodes.standby.report import StandbyReport
-from leadsman.nodes.status import is_online
 from leadsman.text import clean, describe, log_fields
-from leadsman.timing.clock import Clock
 
 SETTLE = 0.25
 """Seconds from the last SUBACK until all that the broker retains is heard: brokers send it at once, but not in a
@@ -174,7 +167,9 @@ class Observer:
                 self._report.publish()
             reason = await self._lost
         except BrokerError as error:
-            return self._failed(error), str(error)
+            now, draw = self._clock.monotonic(), random.random()
+            self._session, wait = connection_state.not_connected(self._session, error, now, draw)
+            return wait, str(error)
         self._session, wait = connection_state.failed(self._session, self._clock.monotonic(), random.random())
         return wait, reason
 
@@ -186,18 +181,3 @@ class Observer:
         except SubscriptionRefused as error:
             about = log_fields("nodes not observed", reason=clean(str(error)))
             logger.warning("%s: the nodes are not observed: %s", self._topics.prefix, clean(str(error)), extra=about)
-
-    def _failed(self, error: BrokerError) -> float:
-        """Seconds to wait after an attempt that failed."""
-        now, draw = self._clock.monotonic(), random.random()
-        match error:
-            case ConnectionRefused():
-                self._session, wait = connection_state.refused(self._session, error.code, now, draw)
-            case TlsRefused():
-                self._session, wait = connection_state.misconfigured(self._session, draw)
-            case NotListening():
-                self._session, wait = connection_state.not_listening(self._session, now, draw)
-            case _:
-                silent = isinstance(error, ConnackMissing)
-                self._session, wait = connection_state.failed(self._session, now, draw, no_connack=silent)
-        return wait

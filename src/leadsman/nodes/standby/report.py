@@ -4,6 +4,7 @@ that stands by has no other one."""
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from leadsman.loop.clock import Clock, rfc3339
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics
@@ -13,7 +14,6 @@ from leadsman.nodes.peers import Peers
 from leadsman.nodes.report import NodeIdentity, NodeReport
 from leadsman.nodes.snapshots import WORD
 from leadsman.text import clean
-from leadsman.timing.clock import Clock, rfc3339
 
 CAPABLE = ("active", "standby", "taking_over")
 """The states of nodes that poll the devices, or would take over."""

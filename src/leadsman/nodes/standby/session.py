@@ -4,12 +4,12 @@ direction, unless the node may use it at that moment."""
 from typing import Protocol
 
 from leadsman.errors import BrokerError
-from leadsman.mqtt.connection import ConnAck, Connection, ConnectionListener, Received
+from leadsman.mqtt.connection import Connection, ConnectionListener, Received, WrappedConnection
 from leadsman.mqtt.connection_state import ADMINISTRATIVE, SESSION_TAKEN_OVER
 from leadsman.mqtt.message import Message
 
 
-class Holder(Protocol):
+class SessionHolder(Protocol):
     """The node that the session belongs to."""
 
     def permitted(self) -> bool:
@@ -25,7 +25,7 @@ class Holder(Protocol):
 class Relay:
     """Listens to the connection, for the link. A `ConnectionListener`."""
 
-    def __init__(self, holder: Holder, listener: ConnectionListener) -> None:
+    def __init__(self, holder: SessionHolder, listener: ConnectionListener) -> None:
         self._holder = holder
         self._listener = listener
         self.over = False
@@ -51,50 +51,35 @@ class Relay:
             self._listener.received(message)
 
 
-class OwnedConnection:
+class OwnedConnection(WrappedConnection):
     """The connection, for the link."""
 
-    def __init__(self, connection: Connection, holder: Holder, relay: Relay) -> None:
-        self._connection = connection
+    def __init__(self, connection: Connection, holder: SessionHolder, relay: Relay) -> None:
+        super().__init__(connection)
         self._holder = holder
         self._relay = relay
-        self.connack: ConnAck = connection.connack
-        self.client: str = connection.client
-
-    @property
-    def urgent(self) -> bool:
-        """See `Connection`."""
-        return self._connection.urgent
-
-    @urgent.setter
-    def urgent(self, value: bool) -> None:
-        self._connection.urgent = value
 
     def publish(self, message: Message) -> int:
         """See `Connection`."""
         if not self._holder.permitted():
             raise BrokerError("this node does not own the app any more")
-        return self._connection.publish(message)
-
-    async def subscribe(self, topic_filter: str, qos: int = 1) -> None:
-        """See `Connection`."""
-        await self._connection.subscribe(topic_filter, qos)
+        return super().publish(message)
 
     async def close(self) -> None:
         """See `Connection`."""
         self._holder.leave()
         self._end()
-        await self._connection.close()
+        await super().close()
 
     def abort(self) -> None:
         """See `Connection`."""
         self._end()
-        self._connection.abort()
+        super().abort()
 
     def reset(self) -> None:
         """See `Connection`."""
         self._end()
-        self._connection.reset()
+        super().reset()
 
     def _end(self) -> None:
         if not self._relay.over:

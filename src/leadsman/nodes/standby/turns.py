@@ -7,14 +7,14 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import NamedTuple, TypeVar
 
+from leadsman.loop.clock import system_clock
 from leadsman.monitoring.watchdog import PERIOD, HealthSummary, Notifier, health_file, write_health
 from leadsman.mqtt.link import Access
 from leadsman.nodes.shared_app import SharedApp
-from leadsman.nodes.standby.machine import Ended, TakingOver
+from leadsman.nodes.standby.machine import AppEnded, TakingOver
 from leadsman.nodes.standby.node import StandbyNode
 from leadsman.runtime.supervision import cancel
 from leadsman.text import clean, log_fields
-from leadsman.timing.clock import system_clock
 
 A = TypeVar("A", bound=SharedApp)
 Serve = Callable[[A, Access, asyncio.Event, StandbyNode], Coroutine[object, object, int]]
@@ -95,7 +95,7 @@ async def serve_in_turns(serve: Serve[A], app: A, access: Access, stopping: asyn
                 turn.showing.cancel()
             if stopping.is_set():
                 break
-            node.feed(Ended())
+            node.feed(AppEnded())
         return left_behind
     finally:
         await cancel([observing], _CLOSE)

@@ -1,0 +1,128 @@
+"""A connection beside that of an app, with a client id of its own: for a tool that asks an app or its broker. It
+collects what comes, and waits for what is wanted. It has no session that outlives it."""
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import NamedTuple, Self
+
+from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused
+from leadsman.loop.clock import system_clock
+from leadsman.mqtt import client
+from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.connection import Connect, Connection, ConnectionListener, Received
+from leadsman.mqtt.connection_state import UNSUPPORTED_VERSION, V5, V311
+from leadsman.mqtt.message import Message
+
+ANSWER = 2.0
+"""Seconds for the broker to answer one packet."""
+
+
+class NoAnswer(BrokerError):
+    """The broker left a packet unanswered, and the connection open."""
+
+
+class Opened(NamedTuple):
+    """A connection in one of the two versions of MQTT."""
+
+    connection: Connection
+    protocol: str
+    refusal: BrokerError | None
+    """Why it has not the version of the URL; None if it has."""
+
+
+def new_client_id(name: str = "leadsman") -> str:
+    """A client id that no other client has."""
+    return f"{name}-{uuid.uuid4().hex[:12]}"
+
+
+def greeting(client_id: str, protocol: str) -> Connect:
+    """A CONNECT without a will, whose session ends with the connection."""
+    return Connect(client_id, protocol, None, b"", largest=None, session_expiry=0)
+
+
+async def open_beside(broker: Broker, client_id: str, listener: ConnectionListener) -> Opened:
+    """Connect with the version of the URL, or else with the other one.
+
+    Raises:
+        BrokerError: the broker cannot be reached, or refuses the connection. If it takes neither version, its reason
+            against the second one, which may be a password.
+    """
+    clock, wanted = system_clock(asyncio.get_running_loop()), broker.protocol
+    try:
+        return Opened(await client.connect(broker, clock, greeting(client_id, wanted), listener), wanted, None)
+    except (ConnectionRefused, ConnackMissing) as error:
+        if isinstance(error, ConnectionRefused) and error.code != UNSUPPORTED_VERSION:
+            raise
+        other = V311 if wanted == V5 else V5
+        return Opened(await client.connect(broker, clock, greeting(client_id, other), listener), other, error)
+
+
+class SideConnection:
+    """One connection, and its listener.
+
+    Args:
+        answer: seconds to wait for an answer of the broker.
+    """
+
+    connection: Connection
+
+    def __init__(self, answer: float = ANSWER) -> None:
+        self.messages: list[Received] = []
+        """What came, in order."""
+        self.broken: BrokerError | None = None
+        """Why the connection was lost; None if it was not."""
+        self._answer = answer
+        self._codes: dict[int, int] = {}
+        self._news = asyncio.Event()
+
+    @contextlib.asynccontextmanager
+    async def at(self, broker: Broker) -> AsyncIterator[Self]:
+        """Connect, in the version of MQTT that the broker speaks, and close at the end of the block. Raises as
+        `open_beside`."""
+        self.connection = (await open_beside(broker, new_client_id(), self)).connection
+        try:
+            yield self
+        finally:
+            await self.connection.close()
+
+    async def until(self, done: Callable[[], bool], seconds: float | None = None) -> bool:
+        """Wait until something is done, at most `seconds`, or until the connection is lost. Returns whether it is.
+        Without `seconds` it waits as long as for an answer of the broker."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._answer if seconds is None else seconds):
+                while not done() and self.broken is None:
+                    self._news.clear()
+                    await self._news.wait()
+        return done()
+
+    async def publish_all(self, messages: Sequence[Message]) -> list[int | None]:
+        """Publish several messages, and return their reason codes in order; None if the broker closes the connection
+        instead.
+
+        Raises:
+            BrokerError: the connection had ended before, or there is no answer.
+        """
+        if self.broken is not None:
+            raise self.broken
+        ids = [self.connection.publish(message) for message in messages]
+        answered = await self.until(lambda: all(each in self._codes for each in ids))
+        if not answered and self.broken is None:
+            raise NoAnswer(f"no answer to a message within {self._answer:g} s")
+        return [self._codes.pop(each, None) for each in ids]
+
+    def acknowledged(self, packet_id: int, code: int) -> None:
+        """See `ConnectionListener`."""
+        self._codes[packet_id] = code
+        self._news.set()
+
+    def lost(self, reason: str, code: int = 0, reference: str | None = None) -> None:
+        """See `ConnectionListener`."""
+        self.broken = BrokerError(reason)
+        self._news.set()
+
+    def received(self, message: Received) -> None:
+        """See `ConnectionListener`."""
+        self.messages.append(message)
+        self._news.set()

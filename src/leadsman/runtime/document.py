@@ -1,0 +1,30 @@
+"""The types of what runners count; see `leadsman.introspection.document`."""
+
+from typing_extensions import TypedDict
+
+
+class Commands(TypedDict):
+    """The commands of a device since the start of the app."""
+
+    done: int
+    """Executed, with those that failed."""
+    failed: int
+    refused: int
+    """Not executed: wrong, too late, or one too many."""
+    waiting: int
+    last_error: str | None
+    """Why the last one failed or was refused; null if it did what was asked."""
+
+
+class Counted(TypedDict, total=False):
+    """What only some kinds of runners count, for the introspection document."""
+
+    busy: bool
+    """True while a poll runs, or the thread of an earlier one."""
+    restarts: int
+    """How often the generator of a source was started again."""
+    commands: Commands
+    found: int
+    """The devices that a handler has found and that are not forgotten. Present only if it may find some."""
+    refused: int
+    """How often a device that it found was refused: there were too many, or its name was wrong or that of another."""

@@ -1,0 +1,319 @@
+"""The sections of the settings that every app has. Each is a class, and each of its fields a setting: the name is the
+key, the annotation has what reads the value, and the default holds where nobody sets it.
+
+So a new setting is one line here. The values are checked without pydantic, whose import would make the start of an app
+that has no model of its own a quarter longer. The section ``mqtt`` is read by `leadsman.mqtt.from_settings`: which of
+its values count depends on where they come from. The section ``retry`` is that of policies.
+"""
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple, TypeVar, cast, get_args
+
+from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, collect, raise_together
+from leadsman.loop.durations import Duration, positive_seconds
+from leadsman.settings.documents import read_text
+from leadsman.settings.sources import BROKER, CLUSTER, DISCOVERY, HTTP, OUTBOX, STANDBY, SettingEntry
+from leadsman.text import clean, nearest, suggestion
+from leadsman.text.redaction import Secret
+
+DEFAULT_PORT = 8080
+SHORTEST_TOKEN = 16
+"""Characters of a token. A shorter one could be guessed."""
+LONGEST_PATH = 100
+"""Bytes of the path of a unix socket. Linux has room for 107."""
+SMALLEST = 1024 * 1024
+"""Bytes of the smallest outbox that may be asked for."""
+OFF = "off"
+"""The convention in the settings that switches off what the app declares."""
+CONVENTION_NAMES = ("homeassistant", "homie")
+SHORTEST_TTL, LONGEST_TTL = 3.0, 600.0
+"""Seconds of a TTL. A standby renews each third of it, and MQTT 5 counts the expiry of a message in whole seconds
+(§3.3.2.3.3); in a cluster the end of polls must fit into a fifth of it. Nothing is polled for as long as it after a
+power cut."""
+TTL = 15.0
+"""Seconds; see `leadsman.nodes.lease.lease.DEFAULT_TTL`."""
+ENGINES = ("nats", "tls", "postgresql", "postgres")
+"""The schemes of the URLs of engines."""
+SHARDS, MOST_SHARDS = 256, 65_536
+"""How many shards each set of labels has, by default and at most. Ten nodes share 256 of them evenly."""
+LONGEST_NODE = 64
+"""Characters of the name of a node, which is a level of topics and ends a client id."""
+LONGEST_LABEL = 128
+"""Characters."""
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")
+"""What a bearer token may consist of (RFC 6750 §2.1)."""
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
+_NODE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+_TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
+
+Durability = Literal["acked-or-durable", "write-through", "memory"]
+Address = tuple[str, int | None]
+"""An IP address and a port; or the path of a unix socket, and None."""
+
+
+def _address(value: object) -> Address | None:
+    """``127.0.0.1:8080``, ``[::1]:8080``, ``8080`` or ``unix:/run/house/http.sock``; None for empty text."""
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if not isinstance(text, str):
+        raise InvalidType("write text such as '127.0.0.1:8080' or 'unix:/run/house/http.sock'")
+    if not text:
+        return None
+    if text.startswith("unix:"):
+        path = text.removeprefix("unix:")
+        if not path.startswith("/") or not path.isprintable() or len(path.encode()) > LONGEST_PATH:
+            raise InvalidValue(f"write unix: and an absolute path of {LONGEST_PATH} bytes at most")
+        return path, None
+    host, port = ("127.0.0.1", text) if text.isdecimal() else _split(text)
+    try:
+        address = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
+    except ValueError:
+        raise InvalidValue(
+            f"{clean(host)!r} is no IP address; write one of this machine, such as '127.0.0.1:8080'"
+        ) from None
+    if not port.isdecimal() or int(port) > 0xFFFF:
+        raise InvalidValue(f"{clean(port)!r} is not a port; write a number up to 65535")
+    return str(address), int(port)
+
+
+def _split(text: str) -> tuple[str, str]:
+    """The host and the port of an address that has a host."""
+    if text.startswith("["):
+        host, bracket, rest = text[1:].partition("]")
+        return host if bracket else text, rest.removeprefix(":") if rest else str(DEFAULT_PORT)
+    host, colon, port = text.rpartition(":")
+    if not colon or ":" in host:  # no port; or an IPv6 address without brackets
+        return text, str(DEFAULT_PORT)
+    return host, port
+
+
+def _token(value: object) -> Secret:
+    text = str(value).strip()
+    if len(text) < SHORTEST_TOKEN:
+        raise InvalidValue(f"the token has {len(text)} characters; write {SHORTEST_TOKEN} or more")
+    if not _TOKEN.fullmatch(text):
+        raise InvalidValue("the token has characters that a bearer token must not have; write letters and digits")
+    return Secret(text)
+
+
+def _token_file(value: object) -> Secret:
+    if not isinstance(value, str) or not value:
+        raise InvalidType("write the path of a file")
+    return _token(read_text(Path(value)))
+
+
+def _hosts(value: object) -> frozenset[str]:
+    """The host names in a list, or in a text with commas."""
+    names = value.split(",") if isinstance(value, str) else value
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InvalidType("write a list of host names")
+    found = frozenset(name.strip().lower() for name in names)
+    for name in found:
+        if not _HOST.fullmatch(name):
+            raise InvalidValue(f"{clean(name)!r} is not a host name; leave out the port")
+    return found
+
+
+def _durability(value: object) -> Durability:
+    if value not in get_args(Durability):
+        raise InvalidValue(f"{value!r} is unknown; write 'acked-or-durable', 'write-through' or 'memory'")
+    return cast("Durability", value)
+
+
+def _whole(value: object) -> int | None:
+    """A whole number, also one that a variable has as text; None for anything else."""
+    number = int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 20 else value
+    return number if isinstance(number, int) and not isinstance(number, bool) else None
+
+
+def _bytes(value: object) -> int:
+    if (number := _whole(value)) is None:
+        raise InvalidType(f"{value!r} is not a whole number of bytes")
+    if number < SMALLEST:
+        raise InvalidValue(f"{number} bytes are too few; write {SMALLEST} or more")
+    return number
+
+
+def _shards(value: object) -> int:
+    if (number := _whole(value)) is None:
+        raise InvalidType(f"{value!r} is not a whole number; write one such as {SHARDS}")
+    if not 1 <= number <= MOST_SHARDS:
+        raise InvalidValue(f"{number} is out of range; write 1 to {MOST_SHARDS}")
+    return number
+
+
+def _age(value: object, example: str = "7d") -> float:
+    if not isinstance(value, str | int | float) or isinstance(value, bool):
+        raise InvalidType(f"{value!r} is not a duration; write one such as {example!r}")
+    return positive_seconds(cast("Duration", value), "it")
+
+
+def _ttl(value: object) -> float:
+    seconds = _age(value, "15s")
+    if not SHORTEST_TTL <= seconds <= LONGEST_TTL:
+        raise InvalidValue(f"{seconds:g} s is too {'short' if seconds < SHORTEST_TTL else 'long'}; write 3s to 10m")
+    return seconds
+
+
+def _switch(value: object) -> bool:
+    text = str(value).lower() if isinstance(value, str | bool) else None
+    if text in _TRUE or text in _FALSE:
+        return text in _TRUE
+    raise InvalidValue(f"{value!r} is neither true nor false; write one of them")
+
+
+def check_convention(value: object) -> str:
+    """Check the name of a convention of discovery. Raises `InvalidValue`."""
+    if not isinstance(value, str) or value not in CONVENTION_NAMES:
+        hint = suggestion(clean(str(value))[:100], (*CONVENTION_NAMES, OFF))
+        raise InvalidValue(f"the convention {value!r} is unknown; {hint}")
+    return value
+
+
+def _convention(value: object) -> str | None:
+    return None if value in ("", OFF) else check_convention(value)
+
+
+def check_ids(value: object) -> dict[str, str]:
+    """Check the former names of devices. Raises `InvalidType`."""
+    if not isinstance(value, Mapping) or not all(isinstance(each, str) for pair in value.items() for each in pair):
+        raise InvalidType(f"ids is {value!r}; write the former names by the present ones, such as {{'new': 'old'}}")
+    return dict(value)
+
+
+def _any(value: object) -> object:
+    """Who uses the value checks it."""
+    return value
+
+
+def _engine(value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidType("it is not text; write 'nats://host:4222' or 'postgresql://user:password@host/database'")
+    scheme, separator, rest = value.partition("://")
+    if value and (not separator or not rest or scheme not in ENGINES):
+        close = nearest(scheme, ENGINES) if separator else None
+        meant = f"; did you mean {close}://?" if close else ""
+        raise InvalidValue(
+            f"it begins with no known engine{meant}; write nats://host:4222 or postgresql://user:password@host/database"
+        )
+    return value
+
+
+def check_node(value: object) -> str:
+    """Check the name of a node. Raises `InvalidType`, `InvalidValue`."""
+    if not isinstance(value, str):
+        raise InvalidType(f"{value!r} is not text; write a name such as 'gateway-1'")
+    if len(value) > LONGEST_NODE or not _NODE.fullmatch(value):
+        raise InvalidValue(f"{value!r}: write letters, digits, ., _ and -, at most {LONGEST_NODE}, such as 'gateway-1'")
+    return value
+
+
+def _labels(value: object) -> frozenset[str]:
+    """A list, or text with commas as a variable has it."""
+    given = [each.strip() for each in value.split(",")] if isinstance(value, str) else value
+    if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
+        raise InvalidType(f"{value!r} is not a list of labels; write one such as ['ble']")
+    found = frozenset(each for each in given if each)
+    for label in found:
+        if len(label) > LONGEST_LABEL or not label.isprintable():
+            raise InvalidValue(f"{label!r}: a label has 1 to {LONGEST_LABEL} printable characters, such as 'ble'")
+    return found
+
+
+class HttpSettings(NamedTuple):
+    """Where the HTTP endpoint is bound, and who may use it."""
+
+    bind: Annotated[Address | None, _address] = None
+    token: Annotated[Secret | None, _token] = None
+    """What each request must carry."""
+    token_file: Annotated[Secret | None, _token_file] = None
+    """The same, read from the file that the setting names."""
+    hosts: Annotated[frozenset[str], _hosts] = frozenset()
+    """Host names by which it is reached, besides addresses and the names of this machine."""
+
+
+class OutboxSettings(NamedTuple):
+    """How readings wait for the broker."""
+
+    durability: Annotated[Durability, _durability] = "acked-or-durable"
+    """``acked-or-durable``: those that wait are on disk within a quarter of a second. ``write-through``: their
+    write begins after a hundredth. ``memory``: none."""
+    max_bytes: Annotated[int, _bytes] = 64 * 1024 * 1024
+    """Bytes on disk at the most, topics included."""
+    max_age: Annotated[float, _age] = 7 * 86_400.0
+    """Seconds for which a reading waits on disk at the most."""
+
+
+class DiscoverySettings(NamedTuple):
+    """By which convention the devices are described at the broker."""
+
+    convention: Annotated[str | None, _convention] = None
+    """None: by none."""
+    prefix: Annotated[object, _any] = None
+    """The first level of the topics, for which each convention has other rules."""
+    ids: Annotated[Mapping[str, str] | None, check_ids] = None
+    """The former names of devices that were renamed, by their present names."""
+
+
+class StandbySettings(NamedTuple):
+    """How this node shares the whole app with others, one of which acts."""
+
+    enabled: Annotated[bool, _switch] = False
+    ttl: Annotated[float, _ttl] = TTL
+    """Seconds for which a lease holds that is not renewed."""
+
+
+class ClusterSettings(NamedTuple):
+    """How this node shares the devices of the app with others."""
+
+    engine: Annotated[str, _engine] = ""
+    """The URL of the engine, with its credentials. Empty: this node shares them with no other."""
+    node: Annotated[str, check_node] = ""
+    """The name of this node, which no other one has, and which stays over restarts. By default that of the machine."""
+    labels: Annotated[frozenset[str], _labels] = frozenset()
+    """What this node has that others may lack, such as ``ble``."""
+    ttl: Annotated[float, _ttl] = TTL
+    """Seconds for which a lease holds that is not renewed."""
+    shards: Annotated[int, _shards] = SHARDS
+    """How many shards each set of labels has."""
+
+
+IDENTITY_KEYS = ("topic_prefix", "instance", "client_id")
+"""The keys of the section ``mqtt`` that name an app at the broker."""
+KEYS: Mapping[str, tuple[str, ...]] = {
+    BROKER: (
+        *("url", "host", "port", "username", "password", "tls", "ca", "cert", "key"),
+        *("follow_server_reference", *IDENTITY_KEYS),
+    ),
+    HTTP: HttpSettings._fields,
+    OUTBOX: OutboxSettings._fields,
+    DISCOVERY: DiscoverySettings._fields,
+    STANDBY: StandbySettings._fields,
+    CLUSTER: ClusterSettings._fields,
+}
+"""The keys of each section."""
+TABLES = ((DISCOVERY, "ids"),)
+"""Those of them that have keys of their own."""
+
+S = TypeVar("S", HttpSettings, OutboxSettings, DiscoverySettings, StandbySettings, ClusterSettings)
+
+
+def read_section(standard: S, entries: Mapping[str, SettingEntry]) -> S:
+    """Read a section.
+
+    Args:
+        standard: its values where nobody sets them.
+        entries: what is set, by key.
+
+    Raises:
+        ConfigurationError: values are wrong, one a line; the message names their origins.
+    """
+    faults: list[ConfigurationError] = []
+    for key, annotation in type(standard).__annotations__.items():
+        if key in entries:
+            with collect(faults):
+                standard = standard._replace(**{key: entries[key].read(annotation.__metadata__[0])})
+    raise_together(faults)
+    return standard

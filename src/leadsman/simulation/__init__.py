@@ -1,7 +1,0 @@
-"""Simulates a day of a user's app on virtual time, with faults, under several policies: ``leadsman simulate``.
-
-The core decides and computes: which faults a day has (`days`), what a day comes to (`outcome`), what follows from that
-(`advice`, `assertion`), and how it looks (`columns`, `picture`, `strips`). The shell runs the app: `seam` stands
-between the app and its handlers, `guard` keeps them off the real world, and `simulator` advances the time and listens
-to the app.
-"""

@@ -1,0 +1,114 @@
+"""The state directory, and the lock that lets only one process write to it.
+
+Two processes that write the same files destroy each other's work. So an app that keeps any state locks its state
+directory itself (`flock(2)`): no file is left behind, and the lock ends with the process, however that ends. An app
+that finds the directory locked waits a moment, since a predecessor may be about to end. Then it reports the lock, reads
+the files, and writes nothing for the rest of its life.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from leadsman.storage.lock import Lock
+from leadsman.text import log_fields
+
+PATIENCE = 5.0
+"""Seconds that the start waits for another process to end."""
+LOOK_AGAIN = 0.5
+"""Seconds between two looks."""
+
+logger = logging.getLogger("leadsman")
+
+Report = Callable[[Path, Exception | None], None]
+"""Called with a file or directory and its error at the first failure, and with None when it is written again. From any
+thread."""
+
+
+class StateDirectory:
+    """A directory, and whether this process may write to it.
+
+    Args:
+        path: where. It need not exist.
+        report: called once when another process has it, and by those who keep files here.
+    """
+
+    def __init__(self, path: Path, report: Report) -> None:
+        self.path = path
+        self.foreign = False
+        """Whether another process had it when it was asked for; then nothing is written here."""
+        self.report = report
+        self._flock = Lock(path, _open_directory)
+        self._released = False
+        self._lock = threading.Lock()
+
+    async def claim(self, stopping: asyncio.Event) -> None:
+        """Lock the directory, if there is anything in it. Waits `PATIENCE` at the most for another process, or until
+        `stopping`.
+
+        Does not report yet that another process has it: see `announce`.
+        """
+        loop = asyncio.get_running_loop()
+        deadline, waits = loop.time() + PATIENCE, False
+        while self._holds_anything() and not self._locked():
+            if not waits:
+                waits = True
+                what = "another process uses %s; waiting %g s for it to end"
+                logger.info(what, self.path, PATIENCE, extra=log_fields("state locked", file=str(self.path)))
+            if stopping.is_set() or loop.time() >= deadline:
+                self.foreign = True
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_AGAIN):
+                    await stopping.wait()
+
+    def announce(self) -> None:
+        """Report that another process has it, if `claim` found one."""
+        if self.foreign:
+            text = "another process uses it; stop that process, or give this app another STATE_DIRECTORY"
+            self.report(self.path, OSError(text))
+
+    def may_write(self) -> bool:
+        """Make the directory where it is missing, lock it, and answer whether this process may write to it. Blocks.
+
+        Raises:
+            OSError: it cannot be made.
+        """
+        with self._lock:
+            if not self.foreign and not self._released:
+                self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+                if not self._locked():
+                    self.foreign = True
+                    self.announce()
+            return not self.foreign and not self._released
+
+    def release(self) -> None:
+        """Let the next process have it. A thread that was left behind writes nothing here any more."""
+        with self._lock:
+            self._released = True
+            self._flock.release()
+
+    def _holds_anything(self) -> bool:
+        try:
+            with os.scandir(self.path) as found:
+                return next(found, None) is not None
+        except OSError:
+            return False
+
+    def _locked(self) -> bool:
+        """Whether no other process has it. A directory that was removed is another one when it is made again."""
+        try:
+            self._flock.acquire()
+        except BlockingIOError:
+            return False
+        except OSError:
+            pass  # nothing to lock, or no way to
+        return True
+
+
+def _open_directory(path: Path) -> int:
+    return os.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))

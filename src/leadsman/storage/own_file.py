@@ -1,0 +1,108 @@
+"""The files of the state directory, where others may have put something else: a pipe whose open waits for its other
+end, a device that never ends, a link to the file of another program.
+
+What is not a regular file is set aside before it is opened. Someone who exchanges files just then is not defended
+against: he may write there in any case.
+"""
+
+import contextlib
+import logging
+import os
+import stat
+from pathlib import Path
+
+from leadsman.text import log_fields
+
+logger = logging.getLogger("leadsman")
+
+
+def is_strange(path: Path) -> bool:
+    """Whether something is there that is not a regular file; a link is none."""
+    try:
+        return not stat.S_ISREG(path.lstat().st_mode)
+    except FileNotFoundError:
+        return False
+
+
+def set_aside(path: Path, *, always: bool = False) -> None:
+    """Rename what is there if it is not a regular file, or in any case, and log its new name.
+
+    Raises:
+        OSError: it cannot be renamed.
+    """
+    if not (is_strange(path) or (always and os.path.lexists(path))):
+        return
+    aside = free_name(f"{path}.strange")
+    path.rename(aside)
+    logger.warning(
+        "%s is not a file of leadsman; it is kept as %s, and a new one is begun",
+        path,
+        aside.name,
+        extra=log_fields("state damaged", file=str(path)),
+    )
+
+
+def free_name(stem: str) -> Path:
+    """The first name that begins so and that neither a file has nor a log; of a hundred, the last is taken anyway."""
+    names = [stem, *(f"{stem}.{number}" for number in range(1, 100))]
+    free = (name for name in names if not os.path.lexists(name) and not os.path.lexists(f"{name}-wal"))
+    return Path(next(free, names[-1]))
+
+
+def create(path: Path, flags: int = os.O_RDWR, mode: int = 0o600) -> int:
+    """Open a file in the state directory, and make it if it is missing. Returns its descriptor.
+
+    Raises:
+        OSError: it is not a regular file, or cannot be opened.
+    """
+    flags |= os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | getattr(os, "O_NOFOLLOW", 0)
+    handle = os.open(path, flags, mode)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(f"{path} is not a regular file; move it away")
+    return handle
+
+
+def replace(path: Path, beside: Path, data: bytes, mode: int = 0o600, *, sync: bool) -> None:
+    """Write a file at the name `beside` and rename it to `path`, so that nobody sees half of it. With `sync` a power
+    failure leaves the old or the new one, too.
+
+    Raises:
+        OSError: it cannot be written. There is none at `beside` then.
+    """
+    try:
+        set_aside(beside)
+        beside.unlink(missing_ok=True)  # of a process that was killed
+        with os.fdopen(create(beside, os.O_WRONLY | os.O_EXCL, mode), "wb") as file:
+            file.write(data)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):  # a directory is there
+            beside.unlink()
+        raise
+
+
+def read(path: Path, most: int) -> bytes:
+    """The first `most` bytes of a file.
+
+    Raises:
+        OSError: there is none, or it is not a regular file, or it cannot be read.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    with os.fdopen(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(f"{path} is not a regular file; move it away")
+        return file.read(most)
+
+
+def sync_directory(directory: Path) -> None:
+    """Make the names in a directory survive a power cut, where the file system can."""
+    with contextlib.suppress(OSError):
+        handle = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,1 +1,0 @@
-"""Clocks, durations, schedules and the heap of timers."""

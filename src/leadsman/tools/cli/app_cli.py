@@ -1,0 +1,132 @@
+"""The command line of one app, for apps that are installed as programs of their own.
+
+::
+
+    main = command_line(app, demo={"address": "AA:BB:CC:DD:EE:FF"})      [project.scripts] house = "house:main"
+"""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import signal
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from leadsman.app import App
+from leadsman.errors import InvalidValue
+from leadsman.process import ended_by_sigterm
+from leadsman.text import escaped
+from leadsman.tools.cli.arguments import OF_AN_APP, Parser, add, ends_after
+from leadsman.tools.cli.commands import command
+from leadsman.tools.cli.exit_codes import CODES
+from leadsman.tools.cli.main import run_command
+from leadsman.tools.cli.target import load_app
+
+if TYPE_CHECKING:
+    from leadsman.mqtt.connection import Received
+
+
+def command_line(app: App, demo: Mapping[str, str] | None = None) -> Callable[[Sequence[str] | None], int]:
+    """Make the entry point of an app that is a program of its own. It runs the app; ``--help`` lists its options.
+
+    Args:
+        app: the app.
+        demo: settings for ``--demo``, in the form of ``--set``.
+
+    Returns:
+        A function that takes the arguments, or None for those of the process, and returns the exit code.
+    """
+
+    def main(arguments: Sequence[str] | None = None) -> int:
+        options = _parser(app).parse_args(arguments)
+        options.run = _demo if options.mode == "demo" else command(options.mode).run
+        options.target, options.given = app, dict(demo or {}) if options.mode == "demo" else {}
+        with _ending_after(options.duration):
+            return run_command(options, app.name)
+
+    return main
+
+
+def _parser(app: App) -> argparse.ArgumentParser:
+    parser = Parser(
+        prog=app.name,
+        description=f"Publishes readings to MQTT topics below {app.topics.prefix}/ until Ctrl-C or SIGTERM.",
+        examples=(f"{app.name} --demo", f"{app.name} --check", f"{app.name} --mqtt mqtt://broker.lan"),
+        notes=CODES,
+    )
+    parser.set_defaults(mode="run")
+    parser.add_argument("--version", action="version", version=f"{app.name} {app.version}")
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument(
+        "--demo",
+        dest="mode",
+        action="store_const",
+        const="demo",
+        help="run without hardware and show what is published; needs mosquitto or leadsman[demo]",
+    )
+    mode.add_argument(
+        "--check",
+        dest="mode",
+        action="store_const",
+        const="check",
+        help="check the app and its settings without running it",
+    )
+    mode.add_argument(
+        "--doctor",
+        dest="mode",
+        action="store_const",
+        const="doctor",
+        help="examine the broker and this machine, and say what to mend",
+    )
+    parser.set_defaults(prefix=None, json=False)
+    add(parser, (*OF_AN_APP, ends_after("30s")))
+    return parser
+
+
+def _demo(options: argparse.Namespace) -> int:
+    """Run the app with twins on a broker of its own, and print every message. What it stores is removed at the end."""
+    from leadsman.tools.cli.own_broker import demo_broker, watching
+
+    if options.mqtt is not None:
+        raise InvalidValue("--demo starts a broker of its own; write --dry-run --mqtt URL to use another one")
+    with demo_broker() as (options.mqtt, kind, _):
+        print(f"The broker is {options.mqtt}, {kind}. Ctrl-C ends the demo.", flush=True)
+        threading.Thread(target=lambda: asyncio.run(_view(options.mqtt)), name="viewer", daemon=True).start()
+        app = load_app(options)
+        app.setup.use_twins()
+        print(f"watch it with: {watching(app.brokers.primary, app.topics.prefix)}", flush=True)
+        with tempfile.TemporaryDirectory(prefix=f"{app.name}-demo-") as directory:
+            environment = {"STATE_DIRECTORY": directory}
+            app.run(log_level=options.log_level, log_format=options.log_format, environment=environment)
+    return 0
+
+
+async def _view(url: str) -> None:
+    """Print the messages that the broker passes on, as any subscriber receives them."""
+    from leadsman.mqtt.broker import Broker
+    from leadsman.tools.cli.viewer import Viewer
+
+    await Viewer(Broker.from_url(url), "leadsman-viewer", "#", _print).listen()
+
+
+def _print(message: "Received") -> None:
+    print(escaped(f"{message.topic}  {message.payload.decode(errors='replace')[:200]}"), flush=True)
+
+
+@contextlib.contextmanager
+def _ending_after(seconds: float | None) -> Iterator[None]:
+    """Ask the process to end after a time, unless the block ends before. None sets no limit."""
+    if seconds is None:
+        yield
+        return
+    timer = threading.Timer(seconds, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    timer.daemon = True
+    with ended_by_sigterm():  # the time may be over before the app runs
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()

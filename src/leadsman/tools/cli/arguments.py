@@ -1,0 +1,255 @@
+"""Commands and their arguments, as values. The parser and the completion scripts are made from the same table."""
+
+import argparse
+import re
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn, TypeVar
+
+from leadsman.errors import InvalidValue, LeadsmanError
+from leadsman.loop.durations import seconds
+from leadsman.monitoring.log_format import FORMATS, LEVELS
+from leadsman.mqtt.topics import check_client_id, check_instance, check_name, check_prefix
+from leadsman.tools.cli.cells import wrapped
+
+T = TypeVar("T")
+
+WIDTH = 80
+"""Columns of each help, on any terminal."""
+
+
+class UsageError(LeadsmanError):
+    """The command line is wrong."""
+
+
+class Argument(NamedTuple):
+    """An option such as ``--json``, or a positional argument."""
+
+    flag: str
+    help: str
+    options: dict[str, Any]
+    """The other keyword arguments of `argparse.ArgumentParser.add_argument`."""
+
+    @property
+    def is_option(self) -> bool:
+        """Whether it begins with ``--``."""
+        return self.flag.startswith("-")
+
+
+def argument(flag: str, help: str, **options: Any) -> Argument:  # noqa: A002  # argparse calls it so
+    """One argument."""
+    return Argument(flag, help, options)
+
+
+class Subcommand(NamedTuple):
+    """A command: what it does, and what its help says."""
+
+    run: Callable[[argparse.Namespace], int]
+    description: str
+    """Paragraphs of one line each."""
+    examples: tuple[str, ...]
+    """What to type: at least one line."""
+    notes: str
+    """Exit codes that are special, or empty text."""
+    arguments: tuple[Argument, ...]
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose help has the same width everywhere, and whose errors end with what to type.
+
+    Args:
+        prog: the name of the program or command; None for that of the process.
+        description: paragraphs of one line each.
+        examples: what to type.
+        notes: what follows them: paragraphs of one line each.
+    """
+
+    def __init__(
+        self, prog: str | None = None, description: str = "", examples: Iterable[str] = (), notes: str = ""
+    ) -> None:
+        lines = ["examples:", *(f"  {line}" for each in examples for line in each.split("\n"))]
+        super().__init__(
+            prog=prog,
+            description=paragraphs(description),
+            epilog="\n".join(lines) + (f"\n\n{paragraphs(notes)}" if notes else ""),
+            formatter_class=_Help,
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage, the error and what to do, and exit with 2."""
+        super().error(f"{message}\n{self.prog} --help shows what to write")
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=WIDTH)
+
+
+_LABEL = re.compile(r" *[\w-]+:? {2,}|\w+: +")
+"""The beginning of a line of a list; what follows is indented as far."""
+
+
+def paragraphs(text: str) -> str:
+    """The paragraphs of a text, each of one line, in lines of `WIDTH` columns."""
+    lines = []
+    for each in text.split("\n"):
+        label = _LABEL.match(each)
+        begin = len(each) - len(each.lstrip())
+        lines += wrapped(each.lstrip(), WIDTH, " " * begin, " " * (begin if label is None else label.end()))
+    return "\n".join(lines)
+
+
+def add(parser: argparse.ArgumentParser, arguments: Iterable[Argument]) -> None:
+    """Add arguments to a parser."""
+    for each in arguments:
+        parser.add_argument(each.flag, help=each.help, **each.options)
+
+
+def _valid(read: Callable[[str], T]) -> Callable[[str], T]:
+    """The type of an argument whose faults this function explains."""
+
+    def read_argument(text: str) -> T:
+        try:
+            return read(text)
+        except InvalidValue as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return read_argument
+
+
+duration = _valid(lambda text: seconds(text, "TIME"))
+"""The seconds of a duration such as ``5m``."""
+device = _valid(check_name)
+"""A name that a device may have."""
+prefix = _valid(check_prefix)
+"""A topic prefix that an app may have."""
+
+
+def _target(**options: Any) -> Argument:
+    return argument(
+        "target",
+        "the app, such as house:app, or a module or file that contains one app",
+        metavar="MODULE:APP",
+        **options,
+    )
+
+
+WHERE = (
+    argument(
+        "--config",
+        "the settings file (default: leadsman.toml or leadsman.yaml in this directory)",
+        metavar="FILE",
+        type=Path,
+    ),
+    argument(
+        "--set",
+        "a setting, such as boiler.port=/dev/ttyUSB0 (can be repeated)",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+    ),
+)
+SETTINGS = (*WHERE, argument("--mqtt", "the broker, such as mqtt://192.0.2.7; several with commas", metavar="URL"))
+ONE_TARGET = _target()
+TARGET = (ONE_TARGET, *SETTINGS)
+TARGET_ALONE = (ONE_TARGET, *WHERE)
+"""For commands that connect to no broker."""
+OWN_PREFIX = argument(
+    "--prefix",
+    "the topic prefix, instead of the app's own. It is also part of the client id and of the place "
+    "of the state, so that "
+    "two instances can run",
+    dest="topic_prefix",
+    metavar="PREFIX",
+    type=prefix,
+)
+IDENTITY = (
+    OWN_PREFIX,
+    argument(
+        "--instance",
+        "the end of the client id, after the prefix: one word",
+        metavar="WORD",
+        type=_valid(check_instance),
+    ),
+    argument(
+        "--client-id",
+        "the client id, instead of the prefix and the instance; no other client of the broker may have it",
+        metavar="ID",
+        type=_valid(check_client_id),
+    ),
+)
+"""What distinguishes two processes of one app at the broker."""
+HTTP = argument(
+    "--http",
+    "serve the page and the HTTP endpoint there, such as 127.0.0.1:8080 or unix:/run/house/http.sock; "
+    "another machine can reach it only with a token",
+    metavar="ADDRESS",
+)
+DISCOVERY = argument(
+    "--discovery",
+    "describe the devices at the broker by this convention: homeassistant, homie, or off",
+    metavar="CONVENTION",
+)
+RUNNING = (
+    HTTP,
+    DISCOVERY,
+    argument(
+        "--standby",
+        "share the app with other machines that run it with --standby too: one is active, the others take over",
+        action="store_true",
+    ),
+    argument(
+        "--dry-run",
+        "touch nothing real: twins instead of adapters, topics below dry-run/, nothing retained or stored",
+        action="store_true",
+    ),
+    argument(
+        "--log-level",
+        f"{', '.join(level.lower() for level in LEVELS)} (default: $LOG_LEVEL, or info)",
+        metavar="LEVEL",
+        type=str.lower,
+        choices=[level.lower() for level in LEVELS],
+    ),
+    argument(
+        "--log-format",
+        "text, json or journal (default: $LOG_FORMAT, or what suits stderr)",
+        metavar="FORMAT",
+        choices=FORMATS,
+    ),
+)
+OF_AN_APP = (*SETTINGS, *IDENTITY, *RUNNING)
+"""What ``leadsman run``, ``leadsman check`` and an app that is a program of its own take: what can be run can be
+checked."""
+APP = argument("--app", "the app, instead of --prefix", dest="target", metavar="MODULE:APP")
+MAYBE_TARGET = (_target(nargs="?"), *SETTINGS)
+PREFIX = argument(
+    "--prefix",
+    "the topic prefix of the running app, instead of MODULE:APP (default: that of the only app at the broker)",
+    metavar="PREFIX",
+    type=prefix,
+)
+TIMEOUT = argument(
+    "--timeout", "how long to wait for an answer (default: 5s)", metavar="TIME", type=duration, default=5.0
+)
+LIVE = (*MAYBE_TARGET, PREFIX, TIMEOUT)
+ONLY_DEVICE = argument("--device", "only this device (can be repeated)", metavar="NAME", action="append", type=device)
+DEVICE = argument(
+    "--device", "the device (can be repeated)", metavar="NAME", action="append", type=device, required=True
+)
+
+
+def moment(text: str) -> datetime:
+    """A date, or a date and a time; in UTC unless it says otherwise."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a date; write 2026-10-25 or 2026-10-25T00:00+02:00"
+        ) from None
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found
+
+
+def ends_after(example: str) -> Argument:
+    """The option that stops an app or the demo after a time."""
+    return argument("--for", f"stop after this time, such as {example}", dest="duration", metavar="TIME", type=duration)

@@ -1,0 +1,330 @@
+"""The board of ``leadsman watch``: rows in, lines out, for a terminal of any size; and what the keys do. Pure."""
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from leadsman.introspection.situation import span
+from leadsman.mqtt.topics import NODES
+from leadsman.text import counted, escaped
+from leadsman.tools.cli.cells import clip, wrapped
+from leadsman.tools.cli.fleet import SEVERITY, STOPPED, AppRow, DeviceRow
+from leadsman.tools.cli.screen import Line, cut, fill
+from leadsman.tools.cli.times import localised
+
+if TYPE_CHECKING:
+    from leadsman.introspection.document import Verdict
+
+SORTS: Mapping[str, Callable[[DeviceRow], tuple[object, ...]]] = {
+    "status": lambda row: (_severity(row.status), row.prefix, row.device),
+    "name": lambda row: (row.prefix, row.device),
+    "age": lambda row: (-(row.age or 0.0), row.prefix, row.device),
+}
+"""The orders of the devices. The first one, which the board begins with, has the devices in trouble first."""
+KEYS = "q quit  ↑ ↓ choose  Enter why  s sort  / filter  t trouble only"
+DETAIL_KEYS = "q quit  ↑ ↓ another device  Esc back"
+_APPS = 6
+"""Lines of apps, and of apps that were stopped; the others are counted."""
+_SHORTEST = 10
+"""Cells below which the URL of the broker says nothing."""
+_LOST = 3
+"""Lines about our own connection."""
+_STATUS, _AGE, _NEXT = 13, 9, 9
+_WIDE = 100
+"""Columns from which on names have more room."""
+
+
+class Heading(NamedTuple):
+    """What the first line says, and what is wrong with our own connection."""
+
+    broker: str
+    clock: str
+    lost: str | None
+    """Why there is no connection to the broker, and since when; None with a connection."""
+    options: str = ""
+    """What another command needs to reach the broker, with a space before it."""
+
+
+class BoardView:
+    """What the person at the terminal has chosen."""
+
+    def __init__(self) -> None:
+        self.sort = next(iter(SORTS))
+        self.filter = ""
+        self.typing = False
+        """Whether the keys go into the filter."""
+        self.trouble_only = False
+        self.detail = False
+        """Whether the chosen device fills the screen."""
+        self.chosen: tuple[str, str] | None = None
+        """Prefix and device."""
+        self.moved = False
+        """Whether a person has moved the cursor to the chosen device; else it stays at the first row."""
+        self.top = 0
+        """The first row on the screen."""
+        self.visible: list[tuple[str, str]] = []
+        """Prefix and device of the rows on the screen."""
+
+    def of(self, rows: Sequence[DeviceRow]) -> list[DeviceRow]:
+        """The rows that are shown, in their order. Chooses the first one, unless a person has moved to another."""
+        text = self.filter.lower()
+        found = [
+            row
+            for row in rows
+            if row.status != STOPPED
+            and text in f"{row.prefix}/{row.device} {row.status} {row.error}".lower()
+            and not (self.trouble_only and row.well)
+        ]
+        found.sort(key=SORTS[self.sort])
+        names = [(row.prefix, row.device) for row in found]
+        if names and not self.detail and not (self.moved and self.chosen in names):
+            self.chosen, self.moved = names[0], False
+        return found
+
+    def press(self, key: str, rows: Sequence[DeviceRow]) -> bool:
+        """Do what a key asks for. Returns whether to quit."""
+        if self.typing:
+            self._type(key)
+            return key == "ctrl-c"
+        if key in ("q", "ctrl-c"):
+            return True
+        if key in ("up", "k", "down", "j", "page-up", "page-down"):
+            self._move({"up": -1, "k": -1, "down": 1, "j": 1, "page-up": -10, "page-down": 10}[key], self.of(rows))
+        elif key == "enter":
+            self.detail = self.chosen is not None
+        elif key in ("esc", "backspace"):
+            self.detail, self.filter = False, "" if not self.detail else self.filter
+        elif key == "s":
+            orders = list(SORTS)
+            self.sort = orders[(orders.index(self.sort) + 1) % len(orders)]
+        elif key == "t":
+            self.trouble_only = not self.trouble_only
+        elif key == "/":
+            self.typing, self.detail = True, False
+        return False
+
+    def _type(self, key: str) -> None:
+        if key == "enter":
+            self.typing = False
+        elif key == "esc":
+            self.typing, self.filter = False, ""
+        elif key == "backspace":
+            self.filter = self.filter[:-1]
+        elif len(key) == 1 and key.isprintable():
+            self.filter += key
+
+    def _move(self, by: int, shown: Sequence[DeviceRow]) -> None:
+        names = [(row.prefix, row.device) for row in shown]
+        if names:
+            place = names.index(self.chosen) if self.chosen in names else 0
+            self.chosen, self.moved = names[min(max(place + by, 0), len(names) - 1)], True
+
+
+def screen(
+    head: Heading,
+    apps: Sequence[AppRow],
+    rows: Sequence[DeviceRow],
+    view: BoardView,
+    size: tuple[int, int],
+    why: "Verdict | None",
+) -> list[Line]:
+    """The whole screen: at most as many lines as the terminal has.
+
+    Args:
+        rows: those of all devices.
+        size: columns and lines.
+        why: the verdict about the chosen device, if its detail is open and its app has answered.
+    """
+    width, height = size
+    running, rows = _expected(apps, rows)
+    chosen = next((row for row in rows if (row.prefix, row.device) == view.chosen), None)
+    top = list(_head(head, running, rows, width))
+    bottom = _stopped(apps, width, head.options)[: max(0, (height - len(top) - 1) // 2)]
+    room = height - len(top) - len(bottom) - 1
+    if view.detail and chosen is not None:
+        view.visible = [(chosen.prefix, chosen.device)]
+        body, keys = list(_detail(chosen, why, width)), DETAIL_KEYS
+    else:
+        body, keys = _devices(view, view.of(rows), running, width, max(1, room)), _keys(view)
+    body = body[: max(0, room)]
+    blank: list[Line] = [[] for _ in range(room - len(body))]
+    return [cut(line, width) for line in [*top, *body, *blank, *bottom, [(keys, "dim")]][:height]]
+
+
+def plain(apps: Sequence[AppRow], rows: Sequence[DeviceRow], width: int, options: str = "") -> list[Line]:
+    """The board as lines without an end, for ``--once``. Errors are whole, since nobody can open a device there."""
+    running, rows = _expected(apps, rows)
+    many = len(running) > 1
+    table = [line for row in rows for line in (_values(row, many, width, "  "), *_whole_trouble(row, width))]
+    heads = [*(_app(app, width, known=True) for app in running), *([_titles(width)] if running or not apps else [])]
+    return [*heads, *table, *_stopped(apps, width, options)]
+
+
+def _expected(apps: Sequence[AppRow], rows: Sequence[DeviceRow]) -> tuple[list[AppRow], list[DeviceRow]]:
+    """The apps that nobody has stopped, and their devices."""
+    return [each for each in apps if each.state != STOPPED], [each for each in rows if each.status != STOPPED]
+
+
+def _stopped(apps: Sequence[AppRow], width: int, options: str) -> list[Line]:
+    """The apps that ended with a goodbye, each with what removes it from the broker."""
+    found = [each for each in apps if each.state == STOPPED]
+    lines: list[Line] = []
+    for app in found[:_APPS]:
+        since = f" {span(app.heard)} ago" if app.heard is not None else ""
+        what = f"{app.prefix} stopped{since}, {counted(app.devices, 'device')}"
+        text = f"{what}; {_removing(app.prefix, options)} removes it"
+        lines += [[(line, "dim")] for line in wrapped(escaped(text), width, "", "    ")]
+    if len(found) > _APPS:
+        lines.append([(clip(f"… and {counted(len(found) - _APPS, 'other stopped app')}", width), "dim")])
+    return lines
+
+
+def _head(head: Heading, apps: Sequence[AppRow], rows: Sequence[DeviceRow], width: int) -> Iterator[Line]:
+    trouble = sum(not row.well for row in rows)
+    state = f", {trouble} in trouble" if trouble else ", all is well" if rows else ""
+    if head.lost is not None:
+        state = ", state unknown"
+    name, clock, count = "leadsman watch", f"  {head.clock}", f"  {counted(len(rows), 'device')}{state}"
+    room = width - len(name) - len(clock) - len(count) - 1
+    broker = f"  {clip(head.broker, room - 2)}" if room > _SHORTEST else ""
+    yield [(name, "bold"), (fill(f"{broker}{count}", width - len(name) - len(clock)), ""), (clock, "dim")]
+    if head.lost is not None:
+        yield from ([(fill(line, width), "lost")] for line in wrapped(escaped(head.lost), max(1, width - 1))[:_LOST])
+    for app in apps[:_APPS]:
+        yield _app(app, width, known=head.lost is None)
+    if len(apps) > _APPS:
+        yield [(f"… and {counted(len(apps) - _APPS, 'other app')}", "dim")]
+
+
+def _app(app: AppRow, width: int, *, known: bool) -> Line:
+    parts = [f"up {span(app.uptime)}"] if app.uptime is not None and app.state == "online" else []
+    if app.state != "online":
+        parts += [f"heard {span(app.heard)} ago"] if app.heard is not None else []
+    else:
+        parts += [f"MQTT {app.protocol}, {counted(app.connects, 'connection')}"] if app.protocol else []
+        parts.append(f"outbox {app.outbox}")
+        parts += [f"dropped {app.dropped}"] if app.dropped else []
+        parts += [f"nodes: {app.nodes}"] if app.nodes else []
+    parts += [app.error] if app.error else []
+    name = fill(app.prefix, 16)
+    state = f" {app.state}" if known else f" was {app.state}"
+    rest = clip(f"  {', '.join(parts)}", width - 16 - len(state))
+    return [(name, "bold"), (state, app.state if known else "dim"), (rest, "")]
+
+
+def _removing(prefix: str, options: str) -> str:
+    """The command that removes what a stopped app, or a node of one, left at the broker."""
+    above, _, node = prefix.rpartition(f"/{NODES}/")
+    if above:
+        return f"leadsman cluster forget {shlex.quote(node)}{options} --prefix {shlex.quote(above)}"
+    return f"leadsman clean{options} --prefix {shlex.quote(prefix)} --all"
+
+
+def _titles(width: int) -> Line:
+    name, room = _widths(width)
+    text = f"  {fill('device', name)}{fill('status', _STATUS)}{fill('last value', room)}{fill('age', _AGE)}next"
+    return [(clip(text, width), "dim")]
+
+
+def _devices(
+    view: BoardView, rows: Sequence[DeviceRow], running: Sequence[AppRow], width: int, height: int
+) -> list[Line]:
+    """The rows around the chosen one, as many as there is room for."""
+    names = [(row.prefix, row.device) for row in rows]
+    place = names.index(view.chosen) if view.chosen in names else 0
+    room = height - 1
+    view.top = min(view.top, place)
+    while sum(_height(row) for row in rows[view.top : place + 1]) > room and view.top < place:
+        view.top += 1
+    lines: list[Line] = [_titles(width)]
+    view.visible = names[view.top : view.top + height]
+    for row in rows[view.top :]:
+        chosen = (row.prefix, row.device) == view.chosen
+        lines += _row(row, len(running) > 1, width, marker="> " if chosen else "  ")
+        if len(lines) > room:
+            break
+    if not rows:
+        lines.append([("  no device; the filter hides them, or no app publishes a registry here", "dim")])
+    return lines[: room + 1]
+
+
+def _height(row: DeviceRow) -> int:
+    return 2 if row.error else 1
+
+
+def _row(row: DeviceRow, many: bool, width: int, *, marker: str) -> Iterator[Line]:
+    yield _values(row, many, width, marker)
+    if row.error:
+        yield [(clip(f"    {_trouble(row)}", width), row.status)]
+
+
+def _values(row: DeviceRow, many: bool, width: int, marker: str) -> Line:
+    name, room = _widths(width)
+    label = f"{row.prefix}/{row.device}" if many else row.device
+    age = "" if row.age is None else span(row.age)
+    due = "" if row.next_in is None else f"in {span(round(row.next_in))}" if row.next_in >= 1 else "now"
+    return [
+        (marker, "bold"),
+        (fill(label, name), "bold" if marker == "> " else ""),
+        (fill(row.status.replace("_", " "), _STATUS), row.status),
+        (fill(row.value, room), ""),
+        (fill(age, _AGE), ""),
+        (clip(due, _NEXT), ""),
+    ]
+
+
+def _whole_trouble(row: DeviceRow, width: int) -> list[Line]:
+    lines = wrapped(escaped(_trouble(row)), width, "    ") if row.error else []
+    return [[(line, row.status)] for line in lines]
+
+
+def _trouble(row: DeviceRow) -> str:
+    """What is wrong with a device, in one line."""
+    parts = [f"for {span(row.failing_for)}"] if row.failing_for is not None and row.failing_for >= 0 else []
+    parts += [counted(row.failures, "failed poll")] if row.failures else []
+    parts += [f"attempt {row.attempts}"] if row.attempts > 1 else []
+    parts += [f"circuit {row.circuit.replace('_', ' ')}"] if row.circuit not in ("closed", "open") else []
+    return f"{', '.join(parts)}: {row.error}" if parts else row.error
+
+
+def _detail(row: DeviceRow, why: "Verdict | None", width: int) -> Iterator[Line]:
+    """One device, with its verdict."""
+    yield [(clip(f"{row.prefix}/{row.device}  ", width), "bold"), (row.status.replace("_", " "), row.status)]
+    yield from _wrapped(f"last value: {row.value or 'none'}", width)
+    if row.age is not None:
+        yield [(f"taken {span(row.age)} ago", "")]
+    if row.next_in is not None:
+        yield [(f"next call in {span(round(row.next_in))}", "")]
+    if row.error:
+        yield from _wrapped(_trouble(row), width)
+    yield []
+    if why is None:
+        yield [("waiting for the answer of the app …", "dim")]
+        return
+    yield from ([(text, "bold")] for text in wrapped(escaped(why["summary"]), width))
+    for each in why["evidence"]:
+        yield from _wrapped(f"  {localised(each)}", width)
+    if why["state"] != "ok":
+        todo = wrapped(escaped(f"To do: {why['advice']}"), width, "", "  ")
+        yield from ([(text, "bold")] for text in todo)
+
+
+def _keys(view: BoardView) -> str:
+    if view.typing:
+        return f"filter: {view.filter}▏  Enter keeps it, Esc clears it"
+    chosen = [f"sort: {view.sort}", *([f"filter: {view.filter}"] if view.filter else [])]
+    return f"{KEYS}  ({', '.join(chosen + (['trouble only'] if view.trouble_only else []))})"
+
+
+def _wrapped(text: str, width: int) -> Iterator[Line]:
+    yield from ([(line, "")] for line in wrapped(escaped(text), width, "", "    "))
+
+
+def _widths(width: int) -> tuple[int, int]:
+    """The columns of the name and of the value."""
+    name = 28 if width >= _WIDE else 20
+    return name, max(4, width - 2 - name - _STATUS - _AGE - _NEXT)
+
+
+def _severity(status: str) -> int:
+    return SEVERITY.index(status) if status in SEVERITY else len(SEVERITY)

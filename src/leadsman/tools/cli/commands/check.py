@@ -1,0 +1,87 @@
+"""``leadsman check``: checks an app and its settings without running it, and prints the origin of each setting."""
+
+import argparse
+import os
+
+from leadsman.app import App
+from leadsman.errors import InvalidValue
+from leadsman.mqtt.broker import check_files
+from leadsman.mqtt.connection_state import V311
+from leadsman.mqtt.topics import SURE_CLIENT_ID
+from leadsman.text import describe
+from leadsman.tools.cli.arguments import OF_AN_APP, ONE_TARGET, Subcommand
+from leadsman.tools.cli.commands.inspect import registrations, show, show_plans
+from leadsman.tools.cli.commands.run import app_to_run
+from leadsman.tools.cli.tables import say, table
+from leadsman.tools.doctor.access import hidden_values_of
+from leadsman.wiring.outside import check_installed
+
+
+def run(options: argparse.Namespace) -> int:
+    """Check an app and its settings, and show its registrations."""
+    app = app_to_run(options)
+    show_settings(app)
+    show_brokers(app)
+    print()
+    show_identity(app)
+    print()
+    show(registrations(app), as_json=False)
+    show_plans(app)
+    check_installed(app.setup)
+    check_files(app.brokers)
+    if (idle := app.setup.idle_reason) is not None:
+        if not (app.telemetries or app.sources or app.commands):
+            raise InvalidValue(f"the app {app.name!r} does nothing: {idle}")
+        print()
+        say(f"The app does nothing: {idle}")
+    if app.setup.discovery is not None and (hidden := hidden_values_of(app.plan(os.environ))) is not None:
+        print()
+        say(hidden)
+    print("\nok")
+    return 0
+
+
+def show_settings(app: App) -> None:
+    """Print every setting with its origin."""
+    rows = [(row.path, row.value, row.origin) for row in app.setup.rows]
+    print(table(("setting", "value", "from"), rows) if rows else "The app has no settings.")
+
+
+def show_identity(app: App) -> None:
+    """Print how the broker and this machine know the app, and where that is set."""
+    origins = {row.path: row.origin for row in app.setup.rows}
+    prefix = origins.get("mqtt.topic_prefix", "the app")
+    instance = origins.get("mqtt.instance", "the instance that the app has" if app.setup.declaration.instance else "")
+    client = origins.get("mqtt.client_id", f"the prefix and {instance}" if instance else "the prefix")
+    state = "STATE_DIRECTORY" if os.environ.get("STATE_DIRECTORY") else "the name of the app and the prefix"
+    rows = [("topic prefix", app.topics.prefix, prefix), ("client id", app.client_id, client)]
+    try:
+        rows.append(("state", str(app.plan(os.environ).state_directory), state))
+    except RuntimeError as error:  # the user has no home directory
+        rows.append(("state", "kept in memory only", describe(error)))
+    print(table(("identity", "value", "from"), rows))
+    if any(each.protocol == V311 for each in app.brokers) and len(app.client_id.encode()) > SURE_CLIENT_ID:
+        known = f"a broker of MQTT 3.1.1 may refuse a client id of more than {SURE_CLIENT_ID} bytes"
+        print()
+        say(f"{known}; if this one does, write --client-id, or MQTT__CLIENT_ID")
+
+
+def show_brokers(app: App) -> None:
+    """Print the brokers in the order in which they are tried, and the client id."""
+    primary, *others = app.brokers
+    print()
+    say(f"broker {primary}, client id {app.client_id}")
+    for broker in others:
+        say(f"then   {broker}")
+    if app.brokers.follow_server_reference:
+        say("and where they send the app (Server Reference)")
+
+
+COMMAND = Subcommand(
+    run,
+    "Imports the app, reads its settings, registers all its devices, and prints every setting with "
+    "its origin. Secrets are masked. The command opens no device and connects to no broker.",
+    ("leadsman check house:app",),
+    "Exits with 0 if all is well, 78 if the configuration is wrong, 1 if there is no app.",
+    (ONE_TARGET, *OF_AN_APP),
+)

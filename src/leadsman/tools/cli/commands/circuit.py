@@ -1,0 +1,31 @@
+"""``leadsman circuit``: isolates, closes or disables the circuits of devices."""
+
+import argparse
+
+from leadsman.text import clean
+from leadsman.tools.cli.arguments import DEVICE, LIVE, Subcommand, argument
+from leadsman.tools.cli.remote import order
+from leadsman.tools.cli.tables import say
+
+
+def run(options: argparse.Namespace) -> int:
+    """Isolate, close or disable the circuits of devices."""
+    for device, answer in order(options, "circuit", {"action": options.action}):
+        say(f"{device}: {clean(str(answer.get('circuit')))}")
+    return 0
+
+
+COMMAND = Subcommand(
+    run,
+    "isolate: do not poll the device, while somebody works on it.\n"
+    "close:   poll it as if nothing had failed.\n"
+    "disable: poll it whatever fails.\n"
+    "The change lasts until the next one, or until the app restarts, unless the app keeps its state.",
+    ("leadsman circuit --prefix house --device boiler --action isolate",),
+    "",
+    (
+        *LIVE,
+        DEVICE,
+        argument("--action", "what to do", required=True, choices=("isolate", "close", "disable")),
+    ),
+)

@@ -1,0 +1,125 @@
+"""``leadsman gaps``: prints the ledgers of devices, for a person or for a program."""
+
+import argparse
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from leadsman.ledger.ledger import DISABLED, READ
+from leadsman.ledger.saved import KEPT
+from leadsman.loop.durations import human
+from leadsman.text import clean, counted
+from leadsman.tools.cli.answering import ask_about_devices
+from leadsman.tools.cli.arguments import LIVE, ONLY_DEVICE, Subcommand, UsageError, argument, duration
+from leadsman.tools.cli.remote import any_version
+from leadsman.tools.cli.screen import GREEN, RED, YELLOW
+from leadsman.tools.cli.tables import json_text, say, table
+from leadsman.tools.cli.times import clock, local, zone
+
+if TYPE_CHECKING:
+    from leadsman.ledger.document import DeviceLedger, LedgerGap
+
+MOST = 100
+"""Gaps that a person reads; a program gets all."""
+LATELY = 3600.0
+"""Seconds since the end of a gap that `ended_lately` names."""
+MOST_ENDED = 10
+"""Gaps that it names."""
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show the ledgers of a running app."""
+    if options.since > KEPT:
+        raise UsageError(f"--since is {human(options.since)}, and an app keeps two days; write --since {human(KEPT)}")
+    ask = ask_about_devices(options, {"sections": ["ledger"], "since": time.time() - options.since})
+    with any_version():
+        show(ask()["ledger"], as_json=options.json)
+    return 0
+
+
+def show(ledgers: Mapping[str, "DeviceLedger"], *, as_json: bool) -> None:
+    """Print ledgers by device: how much came, what did not, and the gaps with the latest first."""
+    if as_json:
+        print(json_text(ledgers, indent=2))
+        return
+    starts = [ledger["hours"][0]["start"] for ledger in ledgers.values() if ledger["hours"]]
+    if starts:
+        say(f"Polls that were due since {local(min(starts))}, {zone()}:")
+        print()
+    rows = [_device(name, ledger) for name, ledger in ledgers.items()]
+    shares = {row[1]: GREEN if row[1] == "100 %" else YELLOW for row in rows if row[1] != "–"}
+    print(table(("device", "available", "due", "read", "without a reading"), rows, shares))
+    gaps = [(name, gap) for name, ledger in ledgers.items() for gap in ledger["gaps"]]
+    if not gaps:
+        print("\nThere is no gap.")
+        return
+    gaps.sort(key=lambda found: found[1]["since"], reverse=True)
+    rows = [_gap(*found) for found in gaps[:MOST]]
+    lasting = {row[2]: RED for row, (_, gap) in zip(rows, gaps, strict=False) if gap["until"] is None}
+    print("\n" + table(("device", f"since ({zone()})", "length", "due", "cause"), rows, lasting))
+    if len(gaps) > MOST:
+        say(f"… and {len(gaps) - MOST} earlier gaps; choose devices, a shorter time, or --json")
+
+
+def ended_lately(ledgers: Mapping[str, "DeviceLedger"]) -> list[str]:
+    """A line for the last gap of each device whose last gap ended less than `LATELY` ago, the latest first.
+
+    Raises:
+        LookupError, TypeError, AttributeError, ValueError: the app has another version, and other ledgers.
+    """
+    found = []
+    for name, ledger in ledgers.items():
+        last = max(ledger["gaps"], key=lambda gap: gap["since"], default=None)
+        if last is None or last["until"] is None:
+            continue
+        until = datetime.fromisoformat(last["until"])
+        if (datetime.fromisoformat(ledger["at"]) - until).total_seconds() < LATELY:
+            times = f"{clock(last['since'])} to {clock(last['until'])} ({human(round(last['seconds']))})"
+            found.append((until, f"{clean(name)} was silent {times}: {clean(last['cause'])}"))
+    found.sort(key=lambda each: each[0], reverse=True)
+    more = [f"… and {counted(len(found) - MOST_ENDED, 'further device')}"] if len(found) > MOST_ENDED else []
+    return [*(line for _, line in found[:MOST_ENDED]), *more]
+
+
+def _device(name: str, ledger: "DeviceLedger") -> Sequence[str]:
+    counts, share = ledger["counts"], ledger["availability"]
+    read = sum(count for word, count in counts.items() if word in READ)
+    lost = ", ".join(f"{word.replace('_', ' ')} {count}" for word, count in counts.items() if word not in READ)
+    slots = str(ledger["slots"]) if ledger["slots"] or DISABLED in counts else "–"
+    return clean(name), "–" if share is None else f"{_floored(share)} %", slots, str(read), lost or "–"
+
+
+def _floored(share: float) -> str:
+    """Per cent, rounded down: only what has no gap is 100."""
+    return f"{int(share * 100) / 100:g}"
+
+
+def _gap(name: str, gap: "LedgerGap") -> Sequence[str]:
+    length = human(round(gap["seconds"])) + (", not ended" if gap["until"] is None else "")
+    return clean(name), local(gap["since"]), length, str(sum(gap["slots"].values()) or "–"), clean(gap["cause"])
+
+
+COMMAND = Subcommand(
+    run,
+    "Shows the ledger of each device of a running app: how many of the slots of its schedule gave a "
+    "reading, also in per cent, the outcome of the other slots, and the gaps with their causes.",
+    (
+        "leadsman gaps house:app",
+        "leadsman gaps --prefix house --device boiler --since 1h",
+        "leadsman gaps house:app --json | jq '.boiler.availability'",
+    ),
+    "",
+    (
+        *LIVE,
+        ONLY_DEVICE,
+        argument(
+            "--since",
+            "this last period, at most the two days that are kept (default: 24h)",
+            type=duration,
+            metavar="TIME",
+            default=86_400.0,
+        ),
+        argument("--json", "print the JSON document", action="store_true"),
+    ),
+)

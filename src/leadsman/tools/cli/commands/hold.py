@@ -1,0 +1,27 @@
+"""``leadsman hold``: stops the polls of devices until somebody releases them."""
+
+import argparse
+
+from leadsman.tools.cli.arguments import DEVICE, LIVE, Subcommand
+from leadsman.tools.cli.remote import order
+from leadsman.tools.cli.tables import say
+
+
+def run(options: argparse.Namespace) -> int:
+    """Hold devices, so that they are not polled."""
+    for device, _ in order(options, "hold", {}):
+        say(f"{device}: held")
+    return 0
+
+
+COMMAND = Subcommand(
+    run,
+    "Holds a device: it is not polled until somebody releases it. A poll under way goes on to its "
+    "end. A source cannot be held; isolate its circuit instead.",
+    (
+        "leadsman hold house:app --device boiler",
+        "leadsman hold --prefix house --device boiler",
+    ),
+    "",
+    (*LIVE, DEVICE),
+)

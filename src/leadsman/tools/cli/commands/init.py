@@ -1,0 +1,95 @@
+"""``leadsman init``: writes a small app that works at once, from the templates beside this file."""
+
+import argparse
+import keyword
+import sys
+from importlib import resources
+from pathlib import Path
+from string import Template
+
+from leadsman.errors import InvalidValue, LeadsmanError
+from leadsman.mqtt.topics import check_name
+from leadsman.settings.sources import variable_prefix
+from leadsman.tools.cli.arguments import Subcommand, argument
+from leadsman.tools.cli.tables import say
+
+FILES = {
+    "module.py.txt": "{name}.py",
+    "leadsman.toml.txt": "leadsman.toml",
+    "test_module.py.txt": "test_{name}.py",
+    "pyproject.toml.txt": "pyproject.toml",
+    "Dockerfile": "Dockerfile",
+    "unit.service": "{name}.service",
+    "README.md.txt": "README.md",
+    "gitignore.txt": ".gitignore",
+}
+
+
+MINIMAL = {"minimal.py.txt": "{name}.py"}
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write a new app."""
+    directory = options.directory or Path("." if options.minimal else options.name)
+    for path in write(options.name, directory, MINIMAL if options.minimal else FILES):
+        say(f"wrote {path}")
+    steps = [f"leadsman check {options.name}:app", f"leadsman run {options.name}:app"]
+    if directory != Path("."):
+        steps.insert(0, f"cd {directory}")
+    if not options.minimal:
+        steps.append('pip install -e ".[test]" && python -m pytest')
+    print("\nNext:")
+    for step in steps:
+        say(step, "  ")
+    return 0
+
+
+def write(name: str, directory: Path, files: dict[str, str] = FILES) -> list[Path]:
+    """Write the files of a new app, and return their paths. If one of them exists already, nothing is written.
+
+    Args:
+        name: the name of the app and its module.
+        directory: where to write.
+        files: the names of the templates, each with that of the file that is made of it.
+
+    Raises:
+        InvalidValue: the name cannot be the name of a module.
+        LeadsmanError: a file exists already, or the directory cannot be written to.
+    """
+    if not name.isidentifier() or keyword.iskeyword(name) or name != name.lower() or not name.isascii():
+        raise InvalidValue(
+            f"{name!r} cannot be the name of a module; write a word in small letters, such as house or gas_meter"
+        )
+    if name in sys.stdlib_module_names or name in ("leadsman", "pydantic"):
+        raise InvalidValue(f"{name!r} is the name of another module; write another word, such as {name}_bridge")
+    check_name(name)
+    targets = {source: directory / target.format(name=name) for source, target in files.items()}
+    taken = [path for path in targets.values() if path.exists()]
+    if taken:
+        raise LeadsmanError(f"{taken[0]} exists already, so nothing was written; choose another --directory")
+    templates = resources.files("leadsman.tools.cli") / "templates"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for source, path in targets.items():
+            template = Template((templates / source).read_text("utf-8"))
+            path.write_text(template.safe_substitute(name=name, variable=variable_prefix(name)), "utf-8")
+    except OSError as error:
+        raise LeadsmanError(f"{directory} cannot be written to: {error.strerror or error}") from None
+    return list(targets.values())
+
+
+COMMAND = Subcommand(
+    run,
+    "Writes a new directory with an app that works at once: it reads the disks of this machine. With "
+    "--minimal it writes one file of a few lines. No existing file is overwritten.",
+    (
+        "leadsman init house && cd house && leadsman run house:app",
+        "leadsman init sound --minimal && leadsman run sound:app",
+    ),
+    "",
+    (
+        argument("name", "the name of the app, its module and its directory: one word, such as house", metavar="NAME"),
+        argument("--minimal", "write NAME.py alone, with one device and no settings", action="store_true"),
+        argument("--directory", "where to write (default: ./NAME; with --minimal: .)", type=Path, metavar="DIR"),
+    ),
+)

@@ -1,0 +1,380 @@
+"""``leadsman inspect``: the registrations of an app, or the state of a running one."""
+
+import argparse
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, cast
+
+from leadsman._version import UNVERSIONED, __version__
+from leadsman.app import App
+from leadsman.errors import LeadsmanError
+from leadsman.introspection.registrations import Registrations, registered
+from leadsman.introspection.registry import About, app_section
+from leadsman.introspection.requests import ON_REQUEST, SECTIONS
+from leadsman.introspection.situation import span
+from leadsman.loop.clock import rfc3339
+from leadsman.loop.durations import human
+from leadsman.loop.schedule import zone_of
+from leadsman.registration.injection import name_of
+from leadsman.text import clean, counted, suggestion
+from leadsman.tools.cli.answering import ask_about_devices
+from leadsman.tools.cli.arguments import LIVE, ONLY_DEVICE, Subcommand, argument
+from leadsman.tools.cli.commands import gaps
+from leadsman.tools.cli.commands.trace import Printer
+from leadsman.tools.cli.remote import any_version
+from leadsman.tools.cli.tables import json_text, say, table
+from leadsman.tools.cli.target import load_app
+from leadsman.tools.cli.times import local, zone
+
+if TYPE_CHECKING:
+    from leadsman.introspection.document import (
+        AdapterSection,
+        AppSection,
+        DeliveryTerms,
+        DeviceSection,
+        FieldTerms,
+        Introspection,
+        MqttSection,
+        Recent,
+        Registered,
+        Runtime,
+    )
+    from leadsman.monitoring.document import Counters
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show the registrations of an app, or the state of a running one."""
+    if options.target is not None and not (options.live or options.prefix):
+        app = load_app(options)
+        show(selected(registrations(app), options.section, options.device), as_json=options.json)
+        if not (options.json or options.section or options.device):
+            show_plans(app)
+        return 0
+
+    ask = ask_about_devices(options, {"sections": options.section} if options.section else {})
+    with any_version():
+        show(ask(), as_json=options.json)
+    return 0
+
+
+def registrations(app: App) -> "Introspection":
+    """The document of an app that does not run: its registrations."""
+    about = About(app.name, app.version, __version__, app.topics, app.client_id)
+    known = Registrations(app.telemetries, app.sources, app.commands)
+    found: dict[str, DeviceSection] = {name: {"registrations": [*map(registered, known.of(name))]} for name in known}
+    return {
+        "app": app_section(about),
+        "devices": {name: each for name, each in found.items() if name not in known.jobs},
+        "jobs": {name: each for name, each in found.items() if name in known.jobs},
+    }
+
+
+def selected(document: "Introspection", sections: list[str] | None, devices: list[str] | None) -> "Introspection":
+    """The document with these sections and these devices only. None selects all.
+
+    Raises:
+        LeadsmanError: the document has no such section or device.
+    """
+    for section in sections or ():
+        if section not in document:
+            raise LeadsmanError(f"only a running app has the section {section!r}; write --live as well")
+    known = [*document["devices"], *document["jobs"]]
+    for device in devices or ():
+        if device not in known:
+            raise LeadsmanError(f"there is no device {clean(device)!r}; {suggestion(device, known)}")
+    found = document.copy()
+    if devices:
+        found["devices"] = {name: each for name, each in document["devices"].items() if name in devices}
+        found["jobs"] = {name: each for name, each in document["jobs"].items() if name in devices}
+    return cast("Introspection", {name: each for name, each in found.items() if not sections or name in sections})
+
+
+def show(document: "Introspection", *, as_json: bool) -> None:
+    """Print a document, for a program or for a person."""
+    if as_json:
+        print(json_text(document, indent=2))
+        return
+    if "app" in document:
+        _show_app(document["app"])
+    if "mqtt" in document:
+        _show_mqtt(document["mqtt"])
+    for adapter in document.get("adapters", ()):
+        _show_adapter(adapter)
+    sections = [("device", document.get("devices", {})), ("side job", document.get("jobs", {}))]
+    live = any("runtime" in each for _, devices in sections for each in devices.values())
+    for title, devices in sections:
+        if devices:
+            print()
+            print(_runtime_table(title, devices, _now(document)) if live else _registration_table(title, devices))
+    for name, sentences in document.get("words", {}).items():
+        print()
+        say(clean(name))
+        for sentence in sentences:
+            say(clean(sentence), "  ")
+    if "fields" in document:
+        print("\n" + _fields_table(document["fields"]))
+    if "recent" in document:
+        rows = [_recent_row(name, recent) for name, recent in document["recent"].items()]
+        print("\n" + table(("device", f"read at ({zone()})", "last values", "last polls"), rows))
+    if "ledger" in document:
+        print()
+        gaps.show(document["ledger"], as_json=False)
+    if "trace" in document:
+        print()
+        Printer(None, as_json=False).print(document["trace"])
+
+
+def show_plans(app: App) -> None:
+    """Print when devices with a cron schedule are polled next, and what the app subscribes to."""
+    now, lines = time.time(), list[str]()
+    for name, each in app.telemetries.items():
+        if each.cron is not None and each.enabled:
+            due = datetime.fromtimestamp(each.cron.after(now), zone_of(each.cron.zone))
+            start = "at the start of the app, and then" if each.cron.at_start else "next"
+            zone_name = each.cron.zone or "the zone of this machine"
+            lines.append(f"{clean(name)} is polled {start} on {due:%A %Y-%m-%d at %H:%M} ({zone_name})")
+    for topics, subscription in app.setup.registry.subscriptions.items():
+        if subscription.enabled:
+            fed = f", which feeds {clean(subscription.device)}" if subscription.device else ""
+            lines.append(f"messages at {clean(topics)} go to {name_of(subscription.handler)}{fed}")
+    if lines:
+        print()
+    for line in lines:
+        say(line)
+
+
+def _fields_table(devices: "Mapping[str, Mapping[str, FieldTerms]]") -> str:
+    rows = [
+        (
+            clean(device),
+            clean(field),
+            clean(terms.get("name", "–")),
+            terms.get("unit", "–"),
+            terms.get("device_class", "–"),
+            str(terms.get("precision", "–")),
+        )
+        for device, fields in devices.items()
+        for field, terms in fields.items()
+    ]
+    return table(("device", "field", "name", "unit", "device class", "decimals"), rows)
+
+
+def _show_app(app: "AppSection") -> None:
+    uptime = f", up {human(round(app['uptime']))}" if "uptime" in app else ""
+    versions = f"leadsman {app['leadsman']}, Python {app['python']}"
+    version = "" if app["version"] == UNVERSIONED else f" {app['version']}"
+    say(f"{app['name']}{version} at {app['prefix']}/{uptime} ({versions})")
+    if "node" in app:
+        node = app["node"]
+        takeovers = counted(node["takeovers"], "takeover")
+        since = f"active since {local(node['since'])} ({zone()})"
+        say(f"node {node['name']}: {since}, token {node['token']}, {takeovers}")
+    for each in app.get("nodes", []):
+        if each["node"] != app.get("node", {}).get("name"):
+            say(f"node {each['node']}: {each['state'].replace('_', ' ')}")
+    for file, error in app.get("state_files", {}).items():
+        say(f"state file {clean(file)} cannot be written: {clean(error)}")
+
+
+def _show_mqtt(mqtt: "MqttSection") -> None:
+    outbox = mqtt["outbox"]
+    oldest = f", the oldest for {outbox['oldest']:.0f} s" if outbox["oldest"] else ""
+    counts = f"{counted(mqtt['connects'], 'connection')}, {counted(outbox['delivered'], 'message')} delivered"
+    waiting = f"{counted(outbox['messages'], 'message')} waiting{oldest}"
+    say(f"broker {mqtt['broker']}: MQTT {mqtt['protocol']}, {counts}, {waiting}")
+    for each in mqtt.get("brokers", ()):
+        if each["broker"] != mqtt["broker"]:
+            say(f"other broker {each['broker']}: {each['last_error'] or 'not tried yet'}")
+    if outbox["dropped"]:
+        say(f"dropped: {counted(outbox['dropped'], 'message')}")
+    if mqtt["limited_by"]:
+        allowed = f"the broker allows {counted(mqtt['window'], 'message')} in flight (Receive Maximum)"
+        say(f"readings come faster than the broker takes them, and the newest go first: {allowed}")
+    if mqtt["last_error"]:
+        say(f"last error: {clean(mqtt['last_error'])}")
+    for topics, heard in mqtt.get("subscriptions", {}).items():
+        numbers = f"{heard['received']} received, {heard['failed']} failed, {heard['dropped']} dropped"
+        error = f"; last error: {clean(heard['last_error'])}" if heard["last_error"] else ""
+        say(f"messages at {clean(topics)}: {numbers}{error}")
+
+
+def _show_adapter(adapter: "AdapterSection") -> None:
+    state = "open" if adapter["open"] else f"not open: {clean(adapter['error'] or 'opening')}"
+    health = "".join(f", {_condition(name, value)}" for name, value in adapter.get("health", {}).items())
+    say(f"adapter {adapter['adapter']}: {state}, reopened {counted(adapter['reopened'], 'time')}{health}")
+
+
+def _condition(name: str, value: object) -> str:
+    """What an adapter reports of itself, for a person."""
+    if name == "silent_for":
+        return f"received nothing for {span(value)}" if isinstance(value, int | float) else "received nothing yet"
+    shown = str(value) if not isinstance(value, bool) else "yes" if value else "no"
+    return f"{name.replace('_', ' ')}: {clean(shown)}"
+
+
+def _registration_table(title: str, devices: dict[str, "DeviceSection"]) -> str:
+    """The registrations. A column that is empty in every row is left out."""
+    registered = [(name, each) for name, device in devices.items() for each in device["registrations"]]
+    columns = {
+        title: [name for name, _ in registered],
+        **{head: [cell(each) for _, each in registered] for head, cell in _COLUMNS.items()},
+    }
+    shown = {head: cells for head, cells in columns.items() if any(cells)}
+    return table(tuple(shown), list(zip(*shown.values(), strict=True)))
+
+
+def _schedule(each: "Registered") -> str:
+    interval = each.get("interval")
+    return each.get("schedule") or (f"every {human(interval)}" if interval else "")
+
+
+def _retries(each: "Registered") -> str:
+    if each["kind"] == "source":
+        return "restarted"
+    where = each.get("policy_where", {}).items()
+    names = ", ".join(name if words is None else f"{name} where {words}" for name, words in where)
+    if (policy := names or each.get("policy_name") or each.get("policy")) is not None:
+        return clean(policy) if len(policy) <= WIDEST else f"{clean(policy)[: WIDEST - 1]}…"
+    if "retry" not in each:
+        return ""
+    limits = (("budget", each.get("budget")), ("within", each.get("within")))
+    bounds = "".join(f", {name} {human(limit)}" for name, limit in limits if limit is not None)
+    return f"{each['retry']} on {', '.join(each['retry_on'])}{bounds}" if each["retry"] else "none"
+
+
+def _breaker(each: "Registered") -> str:
+    rule = each.get("circuit_breaker")
+    if rule is None:
+        return ""
+    shared = f", shared {rule['shared']}" if rule["shared"] else ""
+    return f"after {rule['threshold']}{shared}" + (f", ignores {', '.join(rule['ignore'])}" if rule["ignore"] else "")
+
+
+def _kept(delivery: "DeliveryTerms | None") -> str:
+    """Which readings arrive after an outage, unless all of them do at the state topic. An older app says nothing."""
+    if delivery is None or "keep" not in delivery:
+        return ""
+    history = delivery["history"]
+    return f"history {human(history)}" if history else "newest" if delivery["keep"] == "newest" else ""
+
+
+def _length(seconds: float | None) -> str:
+    return human(seconds) if seconds else ""
+
+
+WIDEST = 60
+"""Characters of a policy in a table; ``--json`` prints all of it."""
+_COLUMNS: Mapping[str, Callable[["Registered"], str]] = {
+    "kind": lambda each: each["kind"] + ("" if each["enabled"] else " (off)"),
+    "when": _schedule,
+    "retries": _retries,
+    "breaker": _breaker,
+    "timeout": lambda each: _length(each.get("timeout")),
+    "publish": lambda each: each.get("publish") or "",
+    "keep": lambda each: _kept(each.get("delivery")),
+    "group": lambda each: each.get("group") or "",
+    "stale after": lambda each: _length(each.get("stale_after")),
+    "needs": lambda each: ", ".join(each["needs"]),
+}
+
+
+def _runtime_table(title: str, devices: dict[str, "DeviceSection"], now: datetime) -> str:
+    heads = (
+        title,
+        "status",
+        "circuit",
+        "failures",
+        "polls retried",
+        f"last success ({zone()})",
+        "next call",
+        "last error",
+    )
+    rows = [_runtime_row(name, device.get("runtime"), now) for name, device in devices.items()]
+    return table(heads, rows)
+
+
+def _runtime_row(name: str, runtime: "Runtime | None", now: datetime) -> Sequence[str]:
+    if runtime is None:
+        return (name, "off", *[""] * 6)
+    poll, counters = (
+        runtime.get("poll_under_way"),
+        cast("Counters | None", runtime.get("counters")),
+    )  # an older app has none
+    error, next_at = runtime["last_error"], runtime["next_due_at"]
+    if poll is not None:
+        calls = counted(poll["failed_calls"], "failed call")
+        error, next_at = f"{poll['last_error']} ({calls} in the current poll)", poll["next_call_at"]
+    elif runtime["status"] == "deferred":
+        error = runtime.get("deferred_reason") or error
+    return (
+        name,
+        runtime["status"],
+        _circuit(runtime),
+        str(runtime["consecutive_failures"]),
+        "" if counters is None else f"{counters['retried_polls']} of {counters['polls']}",
+        local(runtime["last_success_at"]),
+        _next(next_at, now),
+        clean(error or ""),
+    )
+
+
+def _recent_row(name: str, recent: "Recent") -> Sequence[str]:
+    at = recent["at"]
+    values = ", ".join(f"{field} {json.dumps(value, ensure_ascii=False)}" for field, value in recent["fields"].items())
+    polls = ", ".join(f"{count} {word}" for word, count in Counter(recent["outcomes"]["words"]).items())
+    return name, "" if at is None else local(rfc3339(at)), values, polls
+
+
+def _now(document: "Introspection") -> datetime:
+    """The time of the app that answered, if it sent one: its clock may differ from ours."""
+    app = document.get("app")
+    if app is None or "started_at" not in app:
+        return datetime.now(UTC)
+    return datetime.fromisoformat(app["started_at"]) + timedelta(seconds=app["uptime"])
+
+
+def _circuit(runtime: "Runtime") -> str:
+    opens = runtime.get("opens", 0)
+    return runtime["circuit"] + (f" (opened {counted(opens, 'time')})" if opens > 1 else "")
+
+
+def _next(text: str | None, now: datetime) -> str:
+    """The time of the next poll or probe, and how long until then."""
+    if text is None:
+        return ""
+    left = (datetime.fromisoformat(text) - now).total_seconds()
+    return f"{local(text)}, in {human(max(1, round(left)))}" if left > 0 else local(text)
+
+
+COMMAND = Subcommand(
+    run,
+    "Shows the registrations of an app from its module. With --live, asks the running app over MQTT, "
+    "at {prefix}/introspect.",
+    (
+        "leadsman inspect house:app",
+        "leadsman inspect house:app --live --device boiler",
+        "leadsman inspect --prefix house --mqtt mqtt://broker.lan --json",
+    ),
+    "",
+    (
+        *LIVE,
+        argument(
+            "--live",
+            "ask the running app (implied by --prefix, and if MODULE:APP is left out)",
+            action="store_true",
+        ),
+        argument(
+            "--section",
+            "app, mqtt, adapters, devices or jobs; of a running app also trace, words, ledger, recent or fields "
+            "(can be repeated)",
+            action="append",
+            metavar="NAME",
+            choices=(*SECTIONS, *ON_REQUEST),
+        ),
+        ONLY_DEVICE,
+        argument("--json", "print the JSON document", action="store_true"),
+    ),
+)

@@ -1,0 +1,90 @@
+"""``leadsman poll``: asks a running app to poll a device now, and prints what it read, with units."""
+
+import argparse
+from typing import TYPE_CHECKING
+
+from leadsman.errors import LeadsmanError
+from leadsman.introspection.values import describe
+from leadsman.mqtt.topics import Topics
+from leadsman.text import clean
+from leadsman.tools.cli.answering import process
+from leadsman.tools.cli.arguments import APP, PREFIX, SETTINGS, Subcommand, UsageError, argument, device, duration
+from leadsman.tools.cli.remote import any_version, app_or_device, ask, running_app
+from leadsman.tools.cli.tables import json_text, say
+
+if TYPE_CHECKING:
+    from leadsman.introspection.document import DeviceSection
+
+FIRST = 5.0
+"""Seconds for the answer whether there is such a device; the poll itself may take longer."""
+
+
+def run(options: argparse.Namespace) -> int:
+    """Poll a device now, and print its reading."""
+    name = app_or_device(options)
+    if name is None:
+        raise UsageError("name the device: leadsman poll boiler")
+    options.device = [name]  # it finds the app
+    brokers, prefix = running_app(options)
+    where = process(brokers, prefix, (name,))
+    request = {"sections": ["app", "devices", "fields"], "devices": [name]}
+    about = ask(brokers, where.introspect, request, min(options.timeout, FIRST))
+    with any_version():
+        if reason := _not_polled(about["devices"].get(name)):
+            raise LeadsmanError(f"{clean(name)} {reason}")
+        topics, terms = Topics(prefix, about["app"].get("root")), about.get("fields", {}).get(name, {})
+    fields = ask(brokers, topics.of(name, "get"), {}, options.timeout, may_be_empty=True)
+    if options.json:
+        print(json_text(fields))
+    elif fields is None:
+        say(f"{name}: polled; its handler gave no reading, so nothing was published")
+    else:
+        say(f"{name}: {describe(fields, terms)}")
+    return 0
+
+
+def _not_polled(section: "DeviceSection | None") -> str:
+    """Why nobody can poll a device; empty text if one can."""
+    if section is None:
+        return "is a side job, which gives no readings"
+    kinds = {each["kind"] for each in section["registrations"]}
+    if "telemetry" in kinds:
+        return ""
+    if "source" in kinds:
+        return "is a source: it gives readings by itself, and nobody can ask it for one"
+    return "takes commands only, and gives no readings"
+
+
+COMMAND = Subcommand(
+    run,
+    "Asks a running app to poll a device now, beside its schedule, and prints the reading, or why there is none. The "
+    "reading is published even if the publish rule would not publish it. A device that is held, asked for a pause or "
+    "has an open circuit is not polled. Without MODULE:APP and --prefix, the only app at the broker is asked, or the "
+    "only one there that has the device.",
+    (
+        "leadsman poll boiler",
+        "leadsman poll boiler --prefix house --mqtt mqtt://broker.lan",
+        "leadsman poll house:app boiler --json | jq .celsius",
+    ),
+    "Exits with 0 if the device was read, 1 if it was not, or if nothing answers.",
+    (
+        argument(
+            "named",
+            "the app, such as house:app, and the device",
+            nargs="*",
+            metavar="[MODULE:APP] DEVICE",
+            type=device,
+        ),
+        APP,
+        *SETTINGS,
+        PREFIX,
+        argument(
+            "--timeout",
+            "how long to wait for the reading, retries included (default: 1m)",
+            metavar="TIME",
+            type=duration,
+            default=60.0,
+        ),
+        argument("--json", "print the fields of the reading as JSON; null if there is none", action="store_true"),
+    ),
+)

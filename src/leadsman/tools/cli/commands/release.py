@@ -1,0 +1,26 @@
+"""``leadsman release``: has held devices polled again."""
+
+import argparse
+
+from leadsman.tools.cli.arguments import DEVICE, LIVE, Subcommand
+from leadsman.tools.cli.remote import order
+from leadsman.tools.cli.tables import say
+
+
+def run(options: argparse.Namespace) -> int:
+    """Release held devices, so that they are polled again."""
+    for device, _ in order(options, "release", {}):
+        say(f"{device}: released")
+    return 0
+
+
+COMMAND = Subcommand(
+    run,
+    "Releases a held device: it is polled at once, its counters start again, and its circuit is closed.",
+    (
+        "leadsman release house:app --device boiler",
+        "leadsman release --prefix house --device boiler",
+    ),
+    "",
+    (*LIVE, DEVICE),
+)

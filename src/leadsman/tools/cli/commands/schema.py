@@ -1,0 +1,28 @@
+"""``leadsman schema``: prints the JSON Schema of each topic of an app."""
+
+import argparse
+
+from leadsman.tools.cli.arguments import OWN_PREFIX, TARGET, Subcommand
+from leadsman.tools.cli.tables import json_text
+from leadsman.tools.cli.target import load_app
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the schema of every topic."""
+    from leadsman.introspection.schema import schemas  # the help does not wait for pydantic
+
+    app = load_app(options)
+    shared = app.setup.standby is not None or app.setup.cluster is not None
+    document = schemas(app.topics, {**app.telemetries, **app.sources}, app.commands, nodes=shared)
+    print(json_text(document, indent=2))
+    return 0
+
+
+COMMAND = Subcommand(
+    run,
+    "Prints one JSON document with a schema for each topic, made from the annotations of the "
+    "handlers. The schemas include the units and classes of Sensor(…).",
+    ("leadsman schema house:app | jq '.topics[\"house/air/state\"]'",),
+    "",
+    (*TARGET, OWN_PREFIX),
+)

@@ -1,0 +1,263 @@
+"""``leadsman simulate``: runs a user's app for a simulated day, and shows what each policy would have lost."""
+
+import argparse
+import functools
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from leadsman.errors import ConfigurationError, LeadsmanError
+from leadsman.loop.durations import human
+from leadsman.monitoring.log_format import wants_colour
+from leadsman.text import clean, describe
+from leadsman.tools.cli.arguments import ONLY_DEVICE, TARGET_ALONE, Subcommand, UsageError, argument, duration, moment
+from leadsman.tools.cli.exit_codes import ASSERTION_FAILED
+from leadsman.tools.cli.tables import json_text
+from leadsman.tools.cli.target import load_target, sources_of
+from leadsman.tools.cli.terminal import Progress
+from leadsman.tools.simulation.advice import PolicyFigures, advice
+from leadsman.tools.simulation.assertion import Assertion, show_figure
+from leadsman.tools.simulation.outcome import Figures, PolicyDay, Stage, title_of
+from leadsman.tools.simulation.picture import picture
+from leadsman.tools.simulation.scenario import BROKER, SCENARIOS
+from leadsman.tools.simulation.strips import BLOCKS, Pen, strips
+from leadsman.tools.simulation.variant import AS_WRITTEN, USUAL, Variant, variant_of
+
+PATIENCE = 1.0
+"""Seconds before progress is shown."""
+YEARS = range(1971, 3000)
+"""Years in which a simulation may begin."""
+LONGEST = 31 * 86_400.0
+"""Seconds of a simulation."""
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run an app for a simulated day, show the day, and check the assertions."""
+    from leadsman.tools.simulation.simulator import (  # the help does not wait for it
+        Simulation,
+        firsts,
+        simulate,
+        stage_of,
+    )
+
+    app, where = load_target(options.target), sources_of(options)
+    assertions, variants = _read(options)
+    if not 60 <= options.length <= LONGEST:
+        raise UsageError(f"--for is {options.length:g} s; simulate between a minute and 31 days")
+    if options.begins is not None and options.begins.year not in YEARS:
+        raise UsageError(f"--begins is in the year {options.begins.year}; write one from 1971 to 2999")
+    scenario = SCENARIOS[options.day]
+    simulation = Simulation(
+        app,
+        where,
+        scenario,
+        options.length,
+        options.seed,
+        tuple(options.device or ()),
+        tuple(options.stand_in),
+        options.begins,
+    )
+    _check_writable(options.svg)
+    stage = stage_of(simulation)
+    pairs = [(each, variants[first]) for each, first in zip(variants, firsts(simulation, variants), strict=True)]
+    variants = [each for each, first in pairs if each is first]
+    with Progress(sys.stderr, PATIENCE) as progress:
+        abouts = (f"policy {n} of {len(variants)}, {clean(each.name)[:40]}" for n, each in enumerate(variants, 1))
+        outcomes = [
+            simulate(simulation, stage, each, functools.partial(_show, progress, about))
+            for each, about in zip(variants, abouts, strict=True)
+        ]
+    if assertions and not outcomes[0].figures.slots:
+        raise UsageError(
+            f"--assert proves nothing: from {stage.begins:%Y-%m-%d %H:%M} {stage.begins.tzname()} no poll came due and "
+            f"ended within {human(stage.length)}; write a longer --for, or another --begins"
+        )
+    advised = advice([PolicyFigures(each.policy, each.figures) for each in outcomes])
+    advised += [
+        f"{each.name} changes nothing: it is '{first.name}' again." for each, first in pairs if each is not first
+    ]
+    if options.svg is not None:
+        _write(options.svg, picture(stage, outcomes, advised))
+    if options.json:
+        print(json_text(_document(stage, outcomes, advised, assertions), indent=2))
+    else:
+        print(strips(stage, outcomes, [*advised, *_remarks(stage)], _pen()))
+    return _judged(assertions, outcomes[0], quiet=options.json)
+
+
+def _show(progress: Progress, about: str, share: float) -> None:
+    progress.show(f"simulating {about}: {share:.0%}")
+
+
+def _read(options: argparse.Namespace) -> tuple[list[Assertion], list[Variant]]:
+    """The assertions and the policies of the command line."""
+    try:
+        assertions = [Assertion(text) for text in options.assertions]
+        given = options.policy or (() if assertions else USUAL)
+        return assertions, [AS_WRITTEN, *(variant_of(text) for text in given)]
+    except ConfigurationError as error:
+        raise UsageError(str(error)) from None
+
+
+def _pen() -> Pen:
+    try:
+        BLOCKS.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return Pen(colour=wants_colour(sys.stdout, os.environ), blocks=False)
+    return Pen(colour=wants_colour(sys.stdout, os.environ), blocks=True)
+
+
+def _remarks(stage: Stage) -> list[str]:
+    """What a reader must know about how this was made."""
+    remarks = []
+    if stage.stand_ins:
+        remarks.append(
+            f"Readings of {_list(stage.stand_ins)} were made up: without a twin the handler is not called. "
+            "App(…, twins=…) gives the app twins."
+        )
+    if stage.stopping:
+        remarks.append(
+            f"A failure of {_list(stage.stopping)} would have ended the app (on_failure='stop'); "
+            "the simulation went on."
+        )
+    if stage.zoneless:
+        remarks.append(
+            "Schedules without a zone are in UTC here, and in the zone of the host in the app: "
+            f"{_list(stage.zoneless)}. Cron(…, zone='Europe/Berlin') makes them the same everywhere."
+        )
+    return remarks
+
+
+def _list(devices: Sequence[str]) -> str:
+    return ", ".join(devices) if len(devices) <= 5 else f"{len(devices)} devices"
+
+
+def _judged(assertions: Sequence[Assertion], written: PolicyDay, *, quiet: bool) -> int:
+    """Say which assertions hold for the app as it is written. Returns the exit code."""
+    failed = False
+    for each in assertions:
+        holds = each.holds(written.figures)
+        values = ", ".join(f"{name} is {show_figure(name, getattr(written.figures, name))}" for name in each.figures)
+        if not (quiet and holds):
+            print(
+                f"{'holds' if holds else 'FAILS'}: {each.text}  ({values})",
+                file=sys.stderr if not holds else sys.stdout,
+            )
+        failed |= not holds
+    return ASSERTION_FAILED if failed else 0
+
+
+def _document(
+    stage: Stage, outcomes: Sequence[PolicyDay], advised: Sequence[str], assertions: Sequence[Assertion]
+) -> dict[str, Any]:
+    """All of it as JSON. Times are seconds since the start."""
+    return {
+        "app": stage.app,
+        "day": stage.title,
+        "begins": stage.begins.isoformat(),
+        "length": stage.length,
+        "seed": stage.seed,
+        "devices": list(stage.devices),
+        "stand_ins": list(stage.stand_ins),
+        "schedules_in_utc": list(stage.zoneless),
+        "faults": [
+            {
+                "of": "broker" if each.wire == BROKER else each.wire,
+                **{key: getattr(each, key) for key in ("begin", "end", "silent")},
+            }
+            for each in stage.plan.faults
+        ],
+        "clock_steps": [each._asdict() for each in stage.plan.steps],
+        "policies": [
+            {
+                "policy": title_of(stage, each),
+                **each.figures._asdict(),
+                "devices": {
+                    day.device: {
+                        "slots": day.slots,
+                        "readings": day.readings,
+                        "lost": dict(day.lost),
+                        "calls": day.calls,
+                        "failed": day.failures,
+                        "gaps": [gap._asdict() for gap in day.gaps],
+                    }
+                    for day in each.days
+                },
+            }
+            for each in outcomes
+        ],
+        "advice": list(advised),
+        "assertions": [{"assertion": each.text, "holds": each.holds(outcomes[0].figures)} for each in assertions],
+    }
+
+
+def _check_writable(path: Path | None) -> None:
+    """Say now, and not after the simulation, that a picture cannot be written."""
+    if path is not None and (path.is_dir() or not path.parent.is_dir()):
+        reason = "it is a directory" if path.is_dir() else f"there is no directory {clean(str(path.parent))}"
+        raise LeadsmanError(f"--svg {clean(str(path))}: {reason}")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, "utf-8", newline="\n")
+    except OSError as error:
+        raise LeadsmanError(f"--svg {clean(str(path))}: {describe(error)}") from None
+
+
+COMMAND = Subcommand(
+    run,
+    "Runs the app in virtual time. Adapters, devices and the broker fail, by the kind of day and the "
+    "seed. For each policy the command shows how long there was no reading, and the number of calls. "
+    "It touches no device, no network and no state. The same seed gives the same result.",
+    (
+        "leadsman simulate house:app",
+        "leadsman simulate house:app --day flaky --policy 'retry=3, circuit_breaker=5'",
+        "leadsman simulate house:app --svg day.svg --seed 7",
+        "leadsman simulate house:app --assert 'gap_p99 < 10m and attempts < 4000'",
+    ),
+    f"figures for --assert:\n  {', '.join(Figures._fields)}\n\n"
+    "Exits with 0 if all assertions hold, 4 if one does not, 1 if the app cannot be simulated.",
+    (
+        *TARGET_ALONE,
+        argument(
+            "--policy",
+            "compare with this policy (can be repeated): retry=3, UNTIL_NEXT_POLL, a name of the settings or a "
+            "family, the notation of a policy file, each with circuit_breaker=, recovery=, budget=, within= or "
+            "overrun= (default: three usual ones)",
+            metavar="POLICY",
+            action="append",
+        ),
+        argument("--day", "quiet, flaky or outages (default: outages)", choices=tuple(SCENARIOS), default="outages"),
+        argument("--seed", "another day of the same kind (default: 1)", metavar="N", type=int, default=1),
+        argument(
+            "--for",
+            "simulate so long (default: 24h)",
+            dest="length",
+            metavar="TIME",
+            type=duration,
+            default=86400.0,
+        ),
+        argument("--begins", "when the day begins, such as 2026-10-25, for clock changes", metavar="TIME", type=moment),
+        ONLY_DEVICE,
+        argument(
+            "--stand-in",
+            "do not call the handler of this device, and make up its readings; all: every handler (can be repeated)",
+            metavar="NAME",
+            action="append",
+            default=[],
+        ),
+        argument(
+            "--assert",
+            "exit with 4 unless this holds for the app as it is written (can be repeated)",
+            dest="assertions",
+            metavar="CONDITION",
+            action="append",
+            default=[],
+        ),
+        argument("--svg", "write a picture to this file", type=Path, metavar="FILE"),
+        argument("--json", "print the JSON document", action="store_true"),
+    ),
+)

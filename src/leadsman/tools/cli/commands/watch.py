@@ -1,0 +1,370 @@
+"""``leadsman watch``: the board of the devices of one app or of many, in a terminal, over MQTT."""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
+from datetime import datetime
+
+from leadsman.errors import BrokerError, ConnectionRefused, LeadsmanError, SubscriptionRefused, TlsRefused
+from leadsman.introspection.situation import span
+from leadsman.monitoring.log_format import wants_colour
+from leadsman.mqtt.broker import Broker, Brokers
+from leadsman.mqtt.connection import Connection, Received
+from leadsman.mqtt.connection_state import CREDENTIALS, ConnectionState, misconfigured
+from leadsman.mqtt.message import Message
+from leadsman.mqtt.side_connection import new_client_id, open_beside
+from leadsman.text import clean
+from leadsman.tools.cli.arguments import SETTINGS, TIMEOUT, Subcommand, UsageError, argument
+from leadsman.tools.cli.board import BoardView, Heading, plain, screen
+from leadsman.tools.cli.commands.why import given
+from leadsman.tools.cli.fleet import Fleet
+from leadsman.tools.cli.remote import NO_SUBSCRIBERS, known_brokers
+from leadsman.tools.cli.screen import Line, text_of
+from leadsman.tools.cli.tables import columns, json_text
+from leadsman.tools.cli.terminal import full_screen, keys_of, raw_keys, size
+from leadsman.tools.cli.times import zone
+
+ASKING = 3.0
+"""Seconds between two requests about the visible devices."""
+FRAME = 0.25
+"""Seconds between two frames; a frame that takes long is followed by a pause of four times its length."""
+RECONNECT = 0.5
+"""Seconds between two attempts to connect, except after a refusal that only a person can mend."""
+PLAIN_WIDTH = 100
+"""Columns of a board that is no screen."""
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show the board of the devices of one app or of many."""
+    for pattern in options.pattern:
+        levels = pattern.split("/")
+        if "#" in pattern or "" in levels or any("+" in level and level != "+" for level in levels):
+            raise UsageError(f"{clean(pattern)!r} is not a prefix; write one such as house, home/+ or 'g*'")
+    brokers = known_brokers(options)
+    more = given(None, options.config, options.set, options.mqtt).options
+    watch(brokers, options.pattern, options.timeout, once=options.once, as_json=options.json, options=more)
+    return 0
+
+
+def watch(
+    brokers: Brokers, patterns: Collection[str], timeout: float, *, once: bool, as_json: bool, options: str = ""
+) -> None:
+    """Show the board until ``q`` or Ctrl-C; or once, if asked for or without a terminal.
+
+    Args:
+        brokers: where the apps are.
+        patterns: prefixes of apps; see `Fleet`.
+        timeout: seconds for the first answers.
+        once: print the board, and end.
+        as_json: print JSON: one document with `once`, else one a line every few seconds.
+        options: what another command needs to reach the brokers; see `leadsman.tools.cli.commands.why.given`.
+
+    Raises:
+        BrokerError: the broker cannot be reached at the start, and there is no screen that could say so.
+        LeadsmanError: the board was printed once, and no app has a prefix that was given.
+    """
+    watcher = FleetWatcher(brokers, patterns, options)
+    if once or as_json or not (sys.stdout.isatty() and sys.stdin.isatty()):
+        asyncio.run(watcher.print(timeout, as_json=as_json, again=as_json and not once))
+    else:
+        asyncio.run(watcher.show())
+
+
+class FleetWatcher:
+    """Listens to the apps of a broker, and shows them. Of several brokers it takes the first that it can reach, and
+    the next one after a failure."""
+
+    def __init__(self, brokers: Brokers, patterns: Collection[str], options: str = "") -> None:
+        self._brokers = brokers
+        self._options = options
+        self._failures = 0
+        self._fleet = Fleet(patterns)
+        self._view = BoardView()
+        self._client_id = new_client_id("leadsman-watch")
+        self._connection: Connection | None = None
+        self._away_since: float | None = time.time()
+        self._next_attempt = 0.0
+        self._reason = "connecting"
+        self._refused: str | None = None
+        self._lost = False
+        self._asked = 0
+        self._requests: dict[int, str] = {}
+        """The prefixes of the apps that were asked, by packet identifier."""
+        self._deaf: set[str] = set()
+        """Those of them where nobody listens, as the broker says."""
+        self._news = asyncio.Event()
+        self._heard = asyncio.Event()
+        self._keyed = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._done = asyncio.Event()
+
+    async def show(self) -> None:
+        """Draw the board until it is left."""
+        loop = asyncio.get_running_loop()
+        with raw_keys(), full_screen() as draw:
+            loop.add_reader(sys.stdin.fileno(), self._type)
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                loop.add_signal_handler(number, self._done.set)
+            async with _running(self._done, self._listen(), self._ask(), self._draw(draw)):
+                await self._done.wait()
+            loop.remove_reader(sys.stdin.fileno())
+
+    async def print(self, timeout: float, *, as_json: bool, again: bool) -> None:
+        """Print the board when its apps have answered, or after `timeout` seconds; then every `ASKING` seconds with
+        `again`.
+
+        Raises:
+            BrokerError: the broker cannot be reached.
+            LeadsmanError: without `again`, no app has a prefix that was given. The board was printed.
+        """
+        async with _running(self._done, self._listen()):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout):
+                    await self._settled.wait()
+            if self._away_since is not None:
+                raise BrokerError(self._reason)
+            await self._answers(timeout)
+            self._print(as_json=as_json)
+            if not again and (unmatched := self._fleet.unmatched):
+                refused = f" ({self._refused})" if self._refused else ""
+                names = clean(" or ".join(unmatched))
+                advice = "leadsman watch --once shows all apps with a prefix of one level"
+                if not set(unmatched[0]) & set("+*?"):
+                    advice += f", and leadsman watch '{clean(unmatched[0])}/nodes/+' the nodes of a cluster"
+                raise LeadsmanError(f"no app with the prefix {names} at {self._broker}{refused}; {advice}")
+            while again:
+                await asyncio.sleep(ASKING)
+                await self._answers(ASKING)
+                self._print(as_json=as_json)
+
+    async def _answers(self, timeout: float) -> None:
+        """Ask about all devices, and wait for the answers."""
+        now = time.time()
+        wanted = [(row.prefix, row.device) for row in self._fleet.rows(now)]
+        answers, before = self._fleet.answers, self._fleet.answers.copy()
+        asked = self._request(wanted)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                while any(answers.get(each, 0) == before.get(each, 0) for each in asked if each not in self._deaf):
+                    self._heard.clear()
+                    await self._heard.wait()
+
+    def _print(self, *, as_json: bool) -> None:
+        now = time.time()
+        apps, rows = self._fleet.apps(now), self._fleet.rows(now)
+        if as_json:
+            verdicts = {(row.prefix, row.device): self._fleet.verdict(row.prefix, row.device, now) for row in rows}
+            document = {
+                "broker": str(self._broker),
+                "lost": self._trouble(now),
+                "apps": [app._asdict() for app in apps],
+                "devices": [row._asdict() | {"why": verdicts[row.prefix, row.device]} for row in rows],
+            }
+            print(json_text(document), flush=True)
+            return
+        colour = wants_colour(sys.stdout, os.environ)
+        width = columns() or PLAIN_WIDTH
+        lines = plain(apps, rows, width, self._options)
+        print("\n".join(text_of(line, colour=colour) for line in lines), flush=True)
+
+    # The connection
+
+    async def _listen(self) -> None:
+        """Keep a connection until cancelled."""
+        session, wait = ConnectionState(), RECONNECT
+        while True:
+            try:
+                await self._live()
+                session, wait = ConnectionState(), RECONNECT
+            except BrokerError as error:
+                self._reason = clean(str(error))
+                self._failures += 1
+                if self._failures == len(self._brokers):  # who prints the board once waits for no broker that is away
+                    self._settled.set()
+                session, wait = after(error, session, random.random())
+                if self._failures % len(self._brokers):
+                    wait = RECONNECT
+            self._away_since = self._away_since or time.time()
+            self._next_attempt = time.time() + wait
+            await asyncio.sleep(wait)
+
+    @property
+    def _broker(self) -> Broker:
+        """The broker in use, or the next one."""
+        return self._brokers.all[self._failures % len(self._brokers)]
+
+    async def _live(self) -> None:
+        """One connection, from CONNECT to its end: subscribe to what finds the apps, and to each app that is found."""
+        self._lost, self._refused, subscribed = False, None, set[str]()
+        self._requests.clear()
+        self._deaf.clear()
+        connection = (await open_beside(self._broker, self._client_id, self)).connection
+        try:
+            await self._subscribe(connection, self._fleet.filters)
+            self._connection, self._away_since = connection, None
+            while not self._lost:
+                self._news.clear()
+                new = [prefix for prefix in self._fleet.prefixes if prefix not in subscribed]
+                for prefix in new:
+                    await self._subscribe(connection, Fleet.filters_of(prefix))
+                    subscribed.add(prefix)
+                if new:
+                    continue
+                self._settled.set()
+                await self._news.wait()
+        finally:
+            self._connection = None
+            connection.abort()
+
+    async def _subscribe(self, connection: Connection, filters: Collection[str]) -> None:
+        for each in filters:
+            try:
+                await connection.subscribe(each)
+            except SubscriptionRefused as error:
+                self._refused = clean(str(error))
+
+    async def _ask(self) -> None:
+        """Ask the apps about the devices that are visible."""
+        while True:
+            self._request(self._view.visible)
+            await asyncio.sleep(ASKING if self._fleet.prefixes else FRAME)
+
+    def _request(self, devices: Collection[tuple[str, str]]) -> list[str]:
+        """Ask about devices. Returns the prefixes of the apps that were asked."""
+        if self._connection is None:
+            return []
+        requests = self._fleet.requests(devices)
+        for prefix, request in requests.items():
+            self._asked += 1
+            payload = request | {"transaction": f"{self._client_id}-{self._asked}"}
+            with contextlib.suppress(BrokerError):  # `lost` follows
+                packet = self._connection.publish(Message(f"{prefix}/introspect", json.dumps(payload).encode()))
+                self._requests[packet] = prefix
+        return list(requests)
+
+    def received(self, message: Received) -> None:
+        """See `ConnectionListener`."""
+        if self._fleet.hear(message, time.time()) is not None:
+            self._news.set()
+        self._heard.set()
+
+    def acknowledged(self, packet_id: int, code: int) -> None:
+        """See `ConnectionListener`."""
+        prefix = self._requests.pop(packet_id, "")
+        if code == NO_SUBSCRIBERS:
+            self._deaf.add(prefix)
+            self._heard.set()
+        else:
+            self._deaf.discard(prefix)
+        if code >= 0x80:
+            self._refused = f"the broker refused a request for introspection (0x{code:02x})"
+
+    def lost(self, reason: str, code: int = 0, reference: str | None = None) -> None:
+        """See `ConnectionListener`."""
+        self._lost, self._reason = True, clean(reason)
+        self._news.set()
+
+    # The screen
+
+    async def _draw(self, draw: Callable[[Sequence[Line]], None]) -> None:
+        while True:
+            began = time.monotonic()
+            try:
+                draw(self._frame(time.time()))
+            except OSError:  # the terminal is gone
+                return
+            pause = max(FRAME, 4 * (time.monotonic() - began))
+            self._keyed.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._keyed.wait()
+
+    def _frame(self, now: float) -> list[Line]:
+        """The lines of the screen."""
+        view, rows = self._view, self._fleet.rows(now)
+        clock = f"{datetime.fromtimestamp(now):%H:%M:%S} {zone()}"
+        head = Heading(str(self._broker), clock, self._trouble(now), self._options)
+        why = self._fleet.verdict(*view.chosen, now) if view.detail and view.chosen is not None else None
+        return screen(head, self._fleet.apps(now), rows, view, size(), why)
+
+    def _trouble(self, now: float) -> str | None:
+        """What is wrong with our own connection; None if nothing is."""
+        if self._away_since is None:
+            return self._refused
+        left = self._next_attempt - now
+        again = f"; next attempt in {span(left)}" if left > RECONNECT else ""
+        away = span(now - self._away_since)
+        return f"no connection to the broker for {away}: {self._reason}{again}; the board shows old values"
+
+    def _type(self) -> None:
+        """Take what was typed."""
+        typed = b""
+        with contextlib.suppress(OSError):
+            typed = os.read(sys.stdin.fileno(), 1024)
+        rows = self._fleet.rows(time.time())
+        if not typed:  # the terminal is gone
+            self._done.set()
+        for key in keys_of(typed.decode(errors="ignore")):
+            if self._view.press(key, rows):
+                self._done.set()
+        self._keyed.set()
+
+
+def after(error: BrokerError, session: ConnectionState, draw: float) -> tuple[ConnectionState, float]:
+    """What follows a connection that failed: a new state, and seconds until the next attempt. A wrong password or
+    certificate is tried again as seldom as an app does it, since some brokers ban impatient clients. `draw` is uniform
+    in [0, 1)."""
+    if isinstance(error, TlsRefused) or (isinstance(error, ConnectionRefused) and error.code in CREDENTIALS):
+        return misconfigured(session, draw)
+    return ConnectionState(), RECONNECT
+
+
+@contextlib.asynccontextmanager
+async def _running(done: asyncio.Event, *works: Coroutine[None, None, None]) -> AsyncIterator[None]:
+    """Run these while the block runs. `done` is set if one of them ends, and its error is raised after the block."""
+    tasks = [asyncio.create_task(work) for work in works]
+    for task in tasks:
+        task.add_done_callback(lambda _: done.set())
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        ends = await asyncio.gather(*tasks, return_exceptions=True)
+    for end in ends:
+        if isinstance(end, Exception):
+            raise end
+
+
+COMMAND = Subcommand(
+    run,
+    "Shows a board of the devices of all apps at the broker, or of the apps with the given prefixes: status, last "
+    "value, next poll and error of each device. Keys: q quits, arrows choose a device, Enter explains its "
+    "silence, s sorts, / filters, t hides devices without trouble. Without a terminal, it prints the board once.",
+    (
+        "leadsman watch",
+        "leadsman watch house garden",
+        "leadsman watch 'home/+' --mqtt mqtt://broker.lan",
+        "leadsman watch --once --json | jq '.devices[] | select(.status != \"ok\")'",
+    ),
+    "",
+    (
+        argument(
+            "pattern",
+            "prefixes of apps, such as house, 'g*' or 'home/+' (default: all of one level)",
+            nargs="*",
+            metavar="PREFIX",
+        ),
+        *SETTINGS,
+        TIMEOUT,
+        argument("--once", "print the board once", action="store_true"),
+        argument("--json", "print JSON: with --once one document, else one a line", action="store_true"),
+    ),
+)

@@ -1,0 +1,264 @@
+"""``leadsman why``: asks a running app and its broker why a device is silent."""
+
+import argparse
+import re
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from leadsman.errors import BrokerError, ConnectionRefused, SubscriptionRefused
+from leadsman.introspection.requests import SECTIONS
+from leadsman.introspection.situation import RetainedDocuments
+from leadsman.introspection.why import locked_out, refused, silent, unanswered, why
+from leadsman.mqtt.answers import object_in
+from leadsman.mqtt.broker import Brokers
+from leadsman.mqtt.connection import Received
+from leadsman.mqtt.connection_state import CREDENTIALS
+from leadsman.mqtt.topics import Topics
+from leadsman.text import clean, counted, escaped, split_urls
+from leadsman.tools.cli.answering import processes
+from leadsman.tools.cli.arguments import APP, PREFIX, SETTINGS, TIMEOUT, Subcommand, argument, device
+from leadsman.tools.cli.commands.gaps import LATELY, ended_lately
+from leadsman.tools.cli.exit_codes import SOME_SILENT
+from leadsman.tools.cli.remote import any_version, app_or_device, known_brokers, look, prefix_of, running_app
+from leadsman.tools.cli.screen import BOLD, CYAN, GREEN, RED
+from leadsman.tools.cli.tables import columns, filled, json_text, painted, say, table
+from leadsman.tools.cli.times import local, localised, zone
+
+if TYPE_CHECKING:
+    from leadsman.introspection.document import Introspection, Verdict
+
+_COLOURS = {"ok": GREEN, "intended": CYAN, "broken": RED}
+"""Those of the states of a verdict."""
+LEFT_OUT = "; passwords and other secrets are left out of the command: add them as you gave them here"
+
+
+def run(options: argparse.Namespace) -> int:
+    """Explain why a device is silent, or list the devices that are."""
+    brokers: Brokers
+    prefix: str | None
+    name = app_or_device(options)
+    if options.target is None and options.prefix is None:
+        brokers, prefix = known_brokers(options), None
+    else:
+        brokers, prefix = running_app(options)
+    more = given(options.target, options.config, options.set, options.mqtt)
+    answers = verdicts(brokers, prefix, name, options.timeout, more.options)
+    for each in answers.verdicts if more.left_out else ():
+        each["advice"] += LEFT_OUT if "leadsman " in each["advice"] else ""
+    show(answers, name, as_json=options.json)
+    return SOME_SILENT if any(each["state"] == "broken" for each in answers.verdicts) else 0
+
+
+class Given(NamedTuple):
+    """What a person gave that another command needs, too, to reach the same app."""
+
+    options: str
+    """Text for a command line: empty, or with a space before it. Without credentials."""
+    left_out: bool
+    """Whether there were credentials."""
+
+
+def given(target: object, config: Path | None, settings: Sequence[str], mqtt: str | None) -> Given:
+    """What was given of the options that say where the app is.
+
+    Args:
+        target: the app, as text; an app that has a command line of its own is none.
+        config: the settings file.
+        settings: assignments such as ``boiler.port=/dev/ttyUSB0``.
+        mqtt: the URL of the broker, or of several.
+    """
+    words = [target] if isinstance(target, str) else []
+    words += [] if config is None else ["--config", str(config)]
+    public = [each for each in settings if clean(each) == each and "://" not in each]
+    words += [word for each in public for word in ("--set", each)]
+    urls = [] if mqtt is None else split_urls(mqtt)
+    bare = [re.sub(r"(?<=://).*@", "", each) for each in urls]
+    words += ["--mqtt", ",".join(bare)] if bare else []
+    text = "".join(f" {shlex.quote(word)}" for word in words)
+    return Given(text, len(public) < len(settings) or bare != urls)
+
+
+class Silences(NamedTuple):
+    """What `verdicts` found."""
+
+    verdicts: "list[Verdict]"
+    ended: Sequence[str] = ()
+    """About all devices: lines about silences that are over."""
+
+
+def verdicts(brokers: Brokers, prefix: str | None, device: str | None, timeout: float, options: str = "") -> "Silences":
+    """The verdict about one device, or those about all devices that are silent. If the app does not answer, or the
+    broker cannot be reached, there is one verdict, from what the broker retains. In a cluster the node is asked that
+    has the device, or all nodes.
+
+    Args:
+        brokers: where the app is.
+        prefix: its topic prefix; None finds it with `prefix_of`.
+        device: the device; None for all.
+        timeout: seconds to wait for an answer.
+        options: see `leadsman.introspection.why.why`.
+
+    Raises:
+        BrokerError: the app refuses to answer, and not because it does not know the device; or the broker refuses a
+            subscription.
+        LeadsmanError: no node of the cluster has the device, or the app answers in a form that this version does not
+            know.
+        UsageError: there is no such app, or there are several.
+    """
+    try:
+        prefix = prefix_of(brokers, device) if prefix is None else prefix
+        found = processes(brokers, prefix, () if device is None else (device,))
+    except SubscriptionRefused:
+        raise
+    except BrokerError as error:
+        return Silences([unanswered(device or "", prefix or "", None, error.without_hint(), datetime.now(UTC))])
+    answers = [_verdicts_of(brokers, topics, device, timeout, options) for topics in found]
+    all_verdicts = [verdict for each in answers for verdict in each.verdicts]
+    return Silences(all_verdicts, [line for each in answers for line in each.ended])
+
+
+def _verdicts_of(brokers: Brokers, topics: Topics, device: str | None, timeout: float, options: str) -> "Silences":
+    """As `verdicts`, of one process."""
+    prefix, node = topics.prefix, topics.node
+    request: dict[str, object] = {"sections": [*SECTIONS, "fields"], "devices": [device]}
+    if device is None:
+        request = {"sections": [*SECTIONS, "fields", "ledger"], "since": time.time() - LATELY}
+    of = device or "+"
+    try:
+        root = Topics(prefix, of, node)  # which of both it has is known with the answer
+        kept_at = [each for where in (topics, root) for each in (where.state(of), where.availability(of))]
+        kept_at.append(topics.lease)
+        found = look(brokers, topics.introspect, request, timeout, kept_at, topics.status)
+    except SubscriptionRefused:
+        raise
+    except BrokerError as error:
+        if isinstance(error, ConnectionRefused) and error.code in CREDENTIALS:
+            return Silences([locked_out(device or "", prefix, error.without_hint(), datetime.now(UTC))])
+        return Silences([unanswered(device or "", prefix, None, error.without_hint(), datetime.now(UTC))])
+    if found.data is None:
+        reason, name = found.error or "", device or ""
+        if found.refused:
+            if device is None or not reason.startswith("there is no device"):
+                raise BrokerError(reason)
+            return Silences([refused(name, prefix, reason, options)])
+        kept = _retained(topics, name, found.seen)
+        return Silences([unanswered(name, prefix, kept, reason, datetime.now(UTC))])
+    document = cast("Introspection", found.data)
+    with any_version():
+        topics = Topics(prefix, document.get("app", {}).get("root"), node)
+        if device is not None:
+            return Silences([why(device, document, _retained(topics, device, found.seen), options)])
+        retained = {name: _retained(topics, name, found.seen) for name in document.get("devices", {})}
+        return Silences(silent(document, retained, options), _ended(document))
+
+
+def _ended(document: "Introspection") -> list[str]:
+    """Lines about silences that are over; none if the app has another version, and other ledgers."""
+    try:
+        return ended_lately(document["ledger"])
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError):
+        return []
+
+
+def show(answers: Silences, device: str | None, *, as_json: bool) -> None:
+    """Print verdicts, for a program or for a person. A person also reads which silences are over."""
+    found = answers.verdicts
+    if as_json:
+        print(json_text(found[0] if device is not None else found, indent=2))
+    elif device is None and len(found) > 1:
+        colours = {clean(each["device"]): _COLOURS[each["state"]] for each in found}
+        print(table(("device", "link", f"since ({zone()})", "why"), [_row(each) for each in found], colours))
+        print()
+        say(f"{_summary(found)}; leadsman why DEVICE has the evidence, and what to do.")
+    elif not found:
+        print("No device is silent.")
+    for each in found if not as_json and (device is not None or len(found) == 1) else ():
+        print("\n".join(lines(each)))
+    if answers.ended and not as_json:
+        print()
+        for line in (*answers.ended, f"leadsman gaps has more. Times are local: {zone()}."):
+            say(line)
+
+
+def lines(verdict: "Verdict") -> list[str]:
+    """A verdict for a person: what it is, the evidence, and what to do."""
+    name = f"{clean(verdict['device'])}: " if verdict["device"] else ""
+    since = f", since {local(verdict['since'])}" if verdict["since"] and verdict["state"] != "ok" else ""
+    summary, cause = f"{verdict['summary']}{since}", verdict.get("cause")
+    evidence = [localised(each) for each in verdict["evidence"]]
+    if since or evidence != verdict["evidence"]:
+        evidence.append(f"times are local: {zone()}")
+    if cause is not None:  # a person reads this line, if no other one
+        evidence = [summary, *evidence]
+    first = filled(escaped(f"{name}{cause or summary}"), further="  ").split("\n")
+    found = [painted(line, _COLOURS[verdict["state"]]) for line in first]
+    found += [filled(escaped(each), "  ", "    ") for each in evidence]
+    return found if verdict["state"] == "ok" else [*found, *_to_do(escaped(verdict["advice"]))]
+
+
+def _to_do(advice: str) -> list[str]:
+    """What to do. On a terminal, a command line at its end is a line of its own that is never broken, since a person
+    pastes it."""
+    text, before, command = advice.rpartition(": leadsman ")
+    if columns() is None or not before:
+        text, command = advice, ""
+    lines = filled(f"To do: {text}{':' if command else ''}", "", "  ").split("\n")
+    return [painted(line, BOLD) for line in [*lines, *([f"  leadsman {command}"] if command else [])]]
+
+
+def _summary(found: "Sequence[Verdict]") -> str:
+    broken = sum(each["state"] == "broken" for each in found)
+    parts = [f"{counted(broken, 'device')} silent that should not be"] if broken else []
+    parts += [f"{counted(len(found) - broken, 'device')} silent that may be"] if broken < len(found) else []
+    return ", ".join(parts)
+
+
+def _row(verdict: "Verdict") -> tuple[str, ...]:
+    return clean(verdict["device"]), verdict["link"], local(verdict["since"]), verdict.get("cause", verdict["summary"])
+
+
+def _retained(topics: Topics, device: str, seen: Mapping[str, Received]) -> RetainedDocuments:
+    """What the broker retains of a device."""
+    state, availability = seen.get(topics.state(device)), seen.get(topics.availability(device))
+    status, lease = seen.get(topics.status), seen.get(topics.lease)
+    return RetainedDocuments(
+        None if status is None else object_in(status.payload),
+        None if state is None else state.payload.decode(errors="replace"),
+        None if availability is None else availability.payload.decode(errors="replace"),
+        None if state is None else state.taken_at,
+        None if lease is None else object_in(lease.payload),
+    )
+
+
+COMMAND = Subcommand(
+    run,
+    "Walks the chain from the registration of a device to what the broker retains, and names the "
+    "first link that does not pass a reading on, with the evidence and one thing to do. Without "
+    "DEVICE, lists the silent devices. Without MODULE:APP and --prefix, asks the only app at the "
+    "broker, or the only one there that has the device.",
+    (
+        "leadsman why boiler",
+        "leadsman why boiler --prefix house",
+        "leadsman why house:app boiler",
+    ),
+    "Exits with 3 if a device is silent that should not be, or if the broker cannot be reached; with "
+    "1 if the app or the broker refuses to answer, else with 0.",
+    (
+        argument(
+            "named",
+            "the app, such as house:app, and the device (default: all that are silent)",
+            nargs="*",
+            metavar="[MODULE:APP] [DEVICE]",
+            type=device,
+        ),
+        APP,
+        *SETTINGS,
+        PREFIX,
+        TIMEOUT,
+        argument("--json", "print the verdict as JSON; without DEVICE, a list", action="store_true"),
+    ),
+)

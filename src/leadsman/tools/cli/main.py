@@ -1,0 +1,82 @@
+"""The ``leadsman`` command: the parser, and the entry point."""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Sequence
+
+from leadsman._version import __version__
+from leadsman.errors import ConfigurationError, LeadsmanError
+from leadsman.monitoring.log_format import abandon_unwritable_streams
+from leadsman.text import escaped, suggestion
+from leadsman.tools.cli.arguments import Parser, UsageError, add
+from leadsman.tools.cli.commands import COMMANDS, GROUPS, command
+from leadsman.tools.cli.exit_codes import CODES, CONFIG, FAILED, INTERRUPTED, USAGE
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command. Returns the exit code; errors are lines on stderr, never a traceback."""
+    words = sys.argv[1:] if arguments is None else arguments
+    name = next((word for word in words if not word.startswith("-")), None)
+    root = parser(() if name not in COMMANDS else (name,))
+    if name is not None and name not in COMMANDS:
+        root.error(f"there is no command {name!r}; {suggestion(name, COMMANDS)}")
+    options, unknown = root.parse_known_args(words)
+    if unknown:
+        options.refuse(f"unrecognized arguments: {' '.join(map(escaped, unknown))}")
+    return run_command(options, "leadsman")
+
+
+def run_command(options: argparse.Namespace, program: str) -> int:
+    """Run the command of parsed arguments."""
+    run: Callable[[argparse.Namespace], int] = options.run
+    try:
+        code = run(options)
+        sys.stdout.flush()
+        return code
+    except LeadsmanError as error:
+        for line in str(error).splitlines():
+            print(escaped(f"{program}: {line}"), file=sys.stderr)
+        if isinstance(error, UsageError):
+            return USAGE
+        return CONFIG if isinstance(error, ConfigurationError) else FAILED
+    except BrokenPipeError:  # the reader of the output has seen enough
+        return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    finally:
+        abandon_unwritable_streams()
+
+
+def parser(names: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
+    """The parser of the command line.
+
+    Args:
+        names: the commands that it can parse, which are imported; its help has all of them.
+    """
+    root = Parser(
+        "leadsman",
+        f"Sensor-to-MQTT apps that run unattended for years.\n\n{_grouped()}",
+        (
+            "leadsman init house && cd house && leadsman run house:app",
+            "leadsman watch",
+            "leadsman why boiler",
+        ),
+        f"leadsman COMMAND --help shows the options of a command, with examples.\n\n{CODES}",
+    )
+    root.add_argument("--version", action="version", version=f"leadsman {__version__}")
+    root.usage = "leadsman [-h] [--version] COMMAND ..."  # else argparse lists the commands once more
+    subparsers = root.add_subparsers(prog="leadsman", required=True, metavar="COMMAND", help=argparse.SUPPRESS)
+    for name in names:
+        each = command(name)
+        one = subparsers.add_parser(name, description=each.description, examples=each.examples, notes=each.notes)
+        add(one, each.arguments)
+        one.set_defaults(run=each.run, refuse=one.error)
+    return root
+
+
+def _grouped() -> str:
+    """The commands by group, each with its summary."""
+    lines = []
+    for title, names in GROUPS.items():
+        lines += [f"{title}:", *(f"  {name:<10}  {COMMANDS[name]}" for name in names), ""]
+    return "\n".join(lines).rstrip()

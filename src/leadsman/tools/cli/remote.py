@@ -1,0 +1,399 @@
+"""Sends a request to a running app over MQTT and waits for its answer, which carries the transaction of the request.
+The pages of a large answer are put together."""
+
+import argparse
+import asyncio
+import contextlib
+import getpass
+import json
+import os
+import re
+import socket
+import sys
+import uuid
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+
+from leadsman.errors import BrokerError, LeadsmanError, SubscriptionRefused
+from leadsman.introspection.pages import merged
+from leadsman.mqtt.answers import object_in
+from leadsman.mqtt.broker import Broker, Brokers
+from leadsman.mqtt.connection import Received
+from leadsman.mqtt.from_settings import brokers_of
+from leadsman.mqtt.message import Message
+from leadsman.mqtt.side_connection import SideConnection
+from leadsman.settings.load import load_broker
+from leadsman.text import clean, counted, suggestion
+from leadsman.tools.cli.arguments import UsageError
+from leadsman.tools.cli.target import load_app, sources_of
+
+if TYPE_CHECKING:
+    from leadsman.introspection.document import Answer
+
+_T = TypeVar("_T")
+NO_SUBSCRIBERS = 0x10
+"""PUBACK: nobody has subscribed to the topic (MQTT 5 §3.4.2.1). Not every broker says so."""
+_TARGET = re.compile(r"[\w./-]+:[A-Za-z_]\w*")
+"""An app, such as ``house:app``."""
+_PATIENCE = 1.0
+"""Seconds after which a person who waits reads what the command waits for, and then how many pages have come."""
+
+
+def ask(
+    brokers: Brokers,
+    topic: str,
+    request: Mapping[str, object],
+    timeout: float,
+    *,
+    quiet: bool = False,
+    may_be_empty: bool = False,
+) -> Any:
+    """Send a request to `topic` and return the ``data`` of its answer. Of several brokers the first one counts at which
+    the app answers. Unless `quiet`, a person at a terminal reads what the command waits for, and how many pages have
+    come. An answer without data is none of leadsman, unless it `may_be_empty`.
+
+    Raises:
+        BrokerError: the broker cannot be reached, there is no answer or no further page within `timeout` seconds, or
+            the answer is an error.
+    """
+    exchanges = _at_each(
+        brokers,
+        lambda broker: _Exchange(topic, request, quiet=quiet, may_be_empty=may_be_empty).ask(broker, timeout),
+    )
+    return next(exchanges)
+
+
+def _at_each(brokers: Brokers, visit: Callable[[Broker], Coroutine[None, None, _T]]) -> Iterator[_T]:
+    """What visits bring, of each broker where one succeeds.
+
+    Raises:
+        BrokerError: none of them does; or at one of them the app refuses to answer.
+    """
+    faults: list[BrokerError] = []
+    for broker in brokers:
+        try:
+            yield asyncio.run(visit(broker))
+        except _RequestRefusedError:
+            raise
+        except BrokerError as error:
+            faults.append(error)
+    if len(faults) == len(brokers):
+        raise _all(faults)
+
+
+class Looked(NamedTuple):
+    """What `look` found."""
+
+    data: Any
+    """The ``data`` of the answer; None if there is none."""
+    error: str | None
+    """Why there is none."""
+    refused: bool
+    """Whether the app answered with an error."""
+    seen: dict[str, Received]
+    """What the broker retains, by topic."""
+
+
+def look(
+    brokers: Brokers, topic: str, request: Mapping[str, object], timeout: float, filters: Sequence[str], status: str
+) -> Looked:
+    """Send a request as `ask`, and read what the broker retains as well. An app whose status is ``offline`` is not
+    waited for. If it answers at none of several brokers, the first one that can be reached counts.
+
+    Args:
+        filters: topic filters of what the broker may retain.
+        status: the topic of the app's status.
+
+    Raises:
+        BrokerError: the broker cannot be reached.
+    """
+    silent: Looked | None = None
+    for found in _at_each(
+        brokers, lambda broker: _Exchange(topic, request, quiet=False).look(broker, timeout, (status, *filters), status)
+    ):
+        if found.data is not None or found.refused:
+            return found
+        silent = silent or found
+    assert silent is not None  # else there was an error
+    return silent
+
+
+def retained(brokers: Brokers, filters: Sequence[str]) -> dict[str, Received]:
+    """What brokers retain, by topic, except for the last filter: its acknowledgement shows that the messages of the
+    others have come. If several retain a topic, the first one counts.
+
+    Raises:
+        BrokerError: no broker can be reached, or each refuses a filter.
+    """
+    found: dict[str, Received] = {}
+    for kept in _at_each(brokers, lambda broker: _retained(broker, filters)):
+        found = {message.topic: message for message in kept} | found
+    return found
+
+
+async def _retained(broker: Broker, filters: Sequence[str]) -> list[Received]:
+    async with SideConnection().at(broker) as side:
+        for topic_filter in filters:
+            await side.connection.subscribe(topic_filter)
+    return side.messages
+
+
+def _all(faults: Sequence[BrokerError]) -> BrokerError:
+    """One error for all brokers."""
+    if len(faults) == 1:
+        return faults[0]
+    hints = "".join(dict.fromkeys(fault.hint for fault in faults))
+    error = BrokerError("; ".join(fault.without_hint() for fault in faults) + hints)
+    error.hint = hints
+    return error
+
+
+def running_app(options: argparse.Namespace) -> tuple[Brokers, str]:
+    """The brokers and the prefix of a running app. If neither the app nor a prefix is given, it is the only app at the
+    broker, or the only one there with the device."""
+    if options.target is not None:
+        app = load_app(options)
+        return app.brokers, options.prefix or app.topics.prefix
+    brokers = known_brokers(options)
+    if options.prefix is not None:
+        return brokers, options.prefix
+    devices = getattr(options, "device", None)
+    try:
+        return brokers, prefix_of(brokers, devices[0] if devices else None)
+    except BrokerError as error:
+        advice = "leadsman looked for the app there; write --mqtt for another broker, or MODULE:APP, such as house:app"
+        raise BrokerError(f"{error.without_hint()}; {advice}") from None
+
+
+def known_brokers(options: argparse.Namespace) -> Brokers:
+    """The brokers of the settings, without an app."""
+    return brokers_of(load_broker(sources_of(options)))
+
+
+def app_or_device(options: argparse.Namespace) -> str | None:
+    """The device that is named, if any. The app before it becomes the target: a word with one colon, unless the app is
+    given by an option, since the name of a device may have one."""
+    words: list[str] = options.named
+    given = options.target is not None or options.prefix is not None
+    if words and not given and (len(words) > 1 or _TARGET.fullmatch(words[0])):
+        options.target = words.pop(0)
+    if len(words) > 1:
+        raise UsageError(f"{clean(words[1])!r} is one word too many; write one device, or none for all")
+    return words[0] if words else None
+
+
+def order(options: argparse.Namespace, action: str, request: Mapping[str, object]) -> Iterator[tuple[str, Any]]:
+    """Have a running app do something with each device of the command line, on behalf of the user who types it. Gives
+    the devices with the answers.
+
+    Args:
+        options: those of the command line.
+        action: the level of the topic below that of the device.
+        request: what is to be done, if the action does not say it.
+    """
+    brokers, prefix = running_app(options)
+    for device in options.device:
+        yield device, ask(brokers, f"{prefix}/{device}/{action}/set", {**request, "by": sender()}, options.timeout)
+
+
+def sender() -> str:
+    """The user who types this, for the log and the trace of the app."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a user without a name, as in some containers
+        user = str(os.getuid()) if hasattr(os, "getuid") else "somebody"
+    return f"{user}@{socket.gethostname()}"
+
+
+def prefix_of(brokers: Brokers, device: str | None) -> str:
+    """The prefix of the app that has a device, or of the only app, as the registries at the broker say, or else the
+    nodes of clusters, whose registries are not at the place of an app's.
+
+    Raises:
+        BrokerError: the broker cannot be reached.
+        UsageError: there is no such app, or there are several.
+    """
+    found: dict[str, set[str]] = {}
+    for topic, message in retained(brokers, ("+/registry", "+/registry/+", "+/status")).items():
+        prefix, level, *_ = topic.split("/")
+        document = object_in(message.payload) if level == "registry" else None
+        if document is not None and isinstance(document.get("devices"), dict):
+            found.setdefault(prefix, set()).update(cast("dict[str, object]", document["devices"]))
+    if device is None or not any(device in devices for devices in found.values()):
+        for prefix, devices in _of_nodes(brokers):
+            found.setdefault(prefix, set()).update(devices)
+    having = sorted(prefix for prefix, devices in found.items() if device is None or device in devices)
+    if len(having) == 1:
+        return having[0]
+    if having:
+        raise UsageError(f"{counted(len(having), 'app')} match; write --prefix {' or --prefix '.join(having)}")
+    if not found:
+        raise UsageError(f"no app has published a registry at {brokers}; write --prefix, or name the app (MODULE:APP)")
+    known = {name for devices in found.values() for name in devices}
+    raise UsageError(f"no app at {brokers} has a device {clean(device or '')!r}; {suggestion(device or '', known)}")
+
+
+def _of_nodes(brokers: Brokers) -> Iterator[tuple[str, list[str]]]:
+    """What the nodes of all apps with a prefix of one level have: the prefix, and the devices."""
+    from leadsman.nodes.document import read_document  # only a cluster needs it
+
+    try:
+        documents = retained(brokers, ("+/nodes/+", "+/status"))
+    except SubscriptionRefused:
+        return  # this user may not know of them
+    for topic, message in documents.items():
+        prefix, *between, node = topic.split("/")
+        document = read_document(node, message.payload) if between == ["nodes"] else None
+        if document is not None:
+            yield prefix, document["devices"]
+
+
+@contextlib.contextmanager
+def any_version() -> Iterator[None]:
+    """A block that reads the answer of an app, which may have another version of leadsman.
+
+    Raises:
+        LeadsmanError: something is missing in the answer.
+    """
+    try:
+        yield
+    except (LeadsmanError, UnicodeError):
+        raise
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
+        from leadsman.introspection.why import odd  # only an odd answer needs it
+
+        text = "the app answers in a form that this version of leadsman does not know"
+        raise LeadsmanError(f"{text}: {odd(error)}; use the version of the app here, or update the app") from error
+
+
+class _NoAnswerError(BrokerError):
+    """The app did not answer."""
+
+
+class _RequestRefusedError(_NoAnswerError):
+    """The app answered with an error."""
+
+
+class _Exchange(SideConnection):
+    """One request and its answer, on a connection of their own."""
+
+    def __init__(self, topic: str, request: Mapping[str, object], *, quiet: bool, may_be_empty: bool = False) -> None:
+        super().__init__()
+        self._may_be_empty = may_be_empty
+        self._topic = topic
+        self._quiet = quiet or not sys.stderr.isatty()
+        self._transaction = uuid.uuid4().hex
+        self._request = {**request, "transaction": self._transaction}
+        self._pages: dict[int, Answer] = {}
+        self._expected = 1
+
+    async def look(self, broker: Broker, timeout: float, filters: Sequence[str], status: str) -> Looked:
+        """Ask, and read what the broker retains; see the function `look`."""
+        data, error, refused = None, None, False
+        try:
+            data = await self.ask(broker, timeout, filters, status)
+        except _NoAnswerError as raised:
+            error, refused = str(raised), isinstance(raised, _RequestRefusedError)
+        return Looked(data, error, refused, self._seen)
+
+    async def ask(self, broker: Broker, timeout: float, filters: Sequence[str] = (), status: str | None = None) -> Any:
+        """Send the request, and return the data of its answer; see the function `ask`. What the broker retains at
+        `filters` comes first, where it may be read."""
+        progress = asyncio.create_task(self._show_progress(broker))
+        try:
+            async with self.at(broker):
+                for topic_filter in filters:
+                    with contextlib.suppress(SubscriptionRefused):
+                        await self.connection.subscribe(topic_filter)
+                await self.connection.subscribe(f"{self._topic}/response")
+                if self._is_offline(status):
+                    timeout = min(timeout, _PATIENCE)
+                packet = self.connection.publish(Message(self._topic, json.dumps(self._request).encode()))
+                while len(self._pages) < self._expected:
+                    await self._next_page(packet, broker, timeout)
+        finally:
+            progress.cancel()
+        return self._data()
+
+    async def _next_page(self, packet: int, broker: Broker, timeout: float) -> None:
+        """Wait for a page that has not come yet.
+
+        Args:
+            packet: that of the request.
+            broker: where it was sent.
+            timeout: seconds.
+
+        Raises:
+            BrokerError: none came.
+        """
+        before = len(self._pages)
+
+        def is_over() -> bool:
+            code = self._codes.get(packet, 0)
+            return len(self._pages) > before or code >= 0x80 or (code == NO_SUBSCRIBERS and not before)
+
+        await self.until(is_over, timeout)
+        code = self._codes.get(packet, 0)
+        if self.broken is not None:
+            raise self.broken
+        if code >= 0x80:
+            advice = f"allow {self._topic!r} in its access list"
+            raise BrokerError(f"the broker refused the request (0x{code:02x}); {advice}")
+        if len(self._pages) > before:
+            return
+        if before:
+            came = f"{before} of {self._expected} pages"
+            raise _NoAnswerError(f"{came} came, and then none within {timeout:g} s; ask for some devices")
+        why = ": nobody listens there" if code == NO_SUBSCRIBERS else f" within {timeout:g} s"
+        what = f"no answer at {self._topic!r} on {broker}{why}"
+        raise _NoAnswerError(f"{what}; check that the app is running there, and its prefix")
+
+    def _data(self) -> Any:
+        """What the pages contain. Raises `BrokerError` if the answer is an error, or that of something else."""
+        first = self._pages[min(self._pages)]
+        if first.get("status") != "ok":
+            raise _RequestRefusedError(clean(str(first.get("error"))))
+        documents = [self._pages[number].get("data") for number in sorted(self._pages)]
+        if documents == [None] and self._may_be_empty:
+            return None
+        if not all(isinstance(each, dict) for each in documents):
+            raise _NoAnswerError(f"what answers at {self._topic!r} is no leadsman app, or has another version")
+        return documents[0] if len(documents) == 1 else merged(documents)
+
+    @property
+    def _seen(self) -> dict[str, Received]:
+        """What the broker retains, by topic."""
+        return {message.topic: message for message in self.messages}
+
+    def _is_offline(self, topic: str | None) -> bool:
+        """Whether the status at this topic says that nobody answers."""
+        message = None if topic is None else self._seen.get(topic)
+        status = None if message is None else object_in(message.payload)
+        return status is not None and status.get("state") == "offline"
+
+    async def _show_progress(self, broker: Broker) -> None:
+        await asyncio.sleep(_PATIENCE)
+        if not self._pages:
+            self._say(f"waiting for an answer at {self._topic!r} on {broker} …")
+        while True:
+            await asyncio.sleep(_PATIENCE)
+            if self._pages:
+                self._say(f"{len(self._pages)} of {self._expected} pages have come …")
+
+    def _say(self, text: str) -> None:
+        if not self._quiet:
+            print(text, file=sys.stderr, flush=True)
+
+    def received(self, message: Received) -> None:
+        """See `ConnectionListener`."""
+        if message.topic != f"{self._topic}/response":
+            super().received(message)
+            return
+        answer = object_in(message.payload)
+        if answer is None or answer.get("transaction") != self._transaction:
+            return  # another sender's
+        number, pages = answer.get("page", 1), answer.get("pages", 1)
+        if isinstance(number, int) and isinstance(pages, int):
+            self._pages.setdefault(number, cast("Answer", answer))
+            self._expected = pages
+            self._news.set()

@@ -1,0 +1,169 @@
+"""The app of the command line. Imports what is given as ``module:app`` without running it, and explains each error on
+the way."""
+
+import argparse
+import importlib
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+
+from leadsman.app import App
+from leadsman.errors import ConfigurationError, LeadsmanError
+from leadsman.process import only_looked_at
+from leadsman.settings.sections import IDENTITY_KEYS
+from leadsman.settings.sources import Where
+from leadsman.text import clean, describe, nearest, suggestion
+from leadsman.tools.cli.arguments import UsageError
+
+_SETTINGS = {
+    "mqtt": "mqtt.url",
+    "http": "http.bind",
+    "discovery": "discovery.convention",
+    **{key: f"mqtt.{key}" for key in IDENTITY_KEYS},
+}
+"""The options that are settings, each with its key."""
+
+
+class TargetError(LeadsmanError):
+    """The app of the command line cannot be found or imported."""
+
+
+class NoModuleError(TargetError):
+    """There is no module of that name."""
+
+
+def load_app(options: argparse.Namespace) -> App:
+    """The app of the command line, with its settings."""
+    app: App
+    try:
+        app = options.target if isinstance(options.target, App) else load_target(options.target)
+    except NoModuleError as error:
+        if ":" in options.target or not hasattr(options, "device"):
+            raise
+        raise NoModuleError(
+            f"{error}\na device of a running app is given as --device {clean(options.target)}"
+        ) from None
+    app.load(sources_of(options))
+    return app
+
+
+def sources_of(options: argparse.Namespace) -> Where:
+    """The sources of settings, those of the command line included."""
+    flags = dict(getattr(options, "given", {}))
+    for assignment in options.set:
+        key, equals, value = assignment.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"--set {assignment!r} is not an assignment; write --set boiler.port=/dev/ttyUSB0")
+        flags[key.strip()] = value
+    for option, key in _SETTINGS.items():
+        if (value := getattr(options, option, None)) is not None:
+            flags[key] = value
+    if getattr(options, "standby", False):
+        flags["standby.enabled"] = "true"
+    return Where.here(options.config, flags)
+
+
+def load_target(target: str) -> App:
+    """Import the app of ``module:app``. A module alone, or a file, will do if it contains only one app.
+
+    Raises:
+        NoModuleError: there is no such module.
+        TargetError: there is no such app; the message says why.
+        ConfigurationError: the app is wrong.
+    """
+    name, _, attribute = target.partition(":")
+    module = _import(name)
+    apps = {name: value for name, value in vars(module).items() if isinstance(value, App)}
+    if not attribute:
+        if not apps:
+            raise TargetError(f"{module.__name__} has no app; write app = App({module.__name__!r}) in it")
+        if len(apps) > 1:
+            targets = " or ".join(f"{module.__name__}:{each}" for each in sorted(apps))
+            raise TargetError(f"{module.__name__} has {len(apps)} apps; write {targets}")
+        return next(iter(apps.values()))
+    if attribute in apps:
+        return apps[attribute]
+    found = vars(module).get(attribute)
+    if found is not None:
+        instead = " or ".join(f"{module.__name__}:{each}" for each in sorted(apps))
+        kind = f"{target} has the type {type(found).__name__} and is not an App"
+        raise TargetError(f"{kind}; write {instead}" if instead else kind)
+    if not apps:
+        raise TargetError(
+            f"{module.__name__} has no {attribute!r} and no other app; write app = App({module.__name__!r}) in it"
+        )
+    raise TargetError(f"{module.__name__} has no {attribute!r}; {suggestion(attribute, apps)}")
+
+
+def _import(name: str) -> ModuleType:
+    file = _file(name)
+    directory, module_name = (Path.cwd(), name) if file is None else _root(file)
+    if not all(part.isidentifier() for part in module_name.split(".")):
+        raise NoModuleError(f"{name!r} is not a module; write module:app, such as house:app")
+    if str(directory) not in sys.path:
+        sys.path.insert(0, str(directory))
+    try:
+        with only_looked_at():
+            module = importlib.import_module(module_name)
+    except ConfigurationError as error:
+        raise _with_place(error) from None
+    except ModuleNotFoundError as error:
+        if error.name == module_name or module_name.startswith(f"{error.name}."):
+            raise NoModuleError(_no_module(module_name)) from None
+        raise TargetError(f"{where_of(error)}: it needs {error.name!r}, which is not installed; install it") from None
+    except SyntaxError as error:
+        raise TargetError(f"{Path(error.filename or module_name).name} line {error.lineno}: {error.msg}") from None
+    except (Exception, SystemExit) as error:
+        raise TargetError(f"{where_of(error)}: {type(error).__name__}: {describe(error)}") from None
+    if file is not None and Path(module.__file__ or "").resolve() != file:
+        raise TargetError(f"{file} has the name of another module, {module_name!r}; rename the file")
+    return module
+
+
+def _file(name: str) -> Path | None:
+    """The file of a target that is a path; None if it is the name of a module."""
+    if not name.endswith(".py") and "/" not in name and "\\" not in name:
+        return None
+    path = Path(name) if name.endswith(".py") else Path(f"{name}.py")
+    if Path(name).is_dir():
+        raise TargetError(f"{clean(name)!r} is a directory; write a file in it, such as {Path(name, 'house.py')}:app")
+    if path.is_file():
+        return path.resolve()
+    near = nearest(path.name, [each.name for each in path.parent.glob("*.py")])
+    raise TargetError(
+        f"there is no file {clean(str(path))!r}"
+        + (f"; did you mean {str(path.parent / near)!r}?" if near else "; write module:app, such as house:app")
+    )
+
+
+def _root(file: Path) -> tuple[Path, str]:
+    """The directory to import a file from, and the name of its module there. Below the working directory, it is that
+    one."""
+    if file.is_relative_to(Path.cwd().resolve()):
+        directory = Path.cwd().resolve()
+    else:
+        directory = file.parent
+        while (directory / "__init__.py").is_file():
+            directory = directory.parent
+    return directory, ".".join(file.relative_to(directory).with_suffix("").parts)
+
+
+def _no_module(name: str) -> str:
+    files = [path.stem for path in Path.cwd().glob("*.py") if not path.stem.startswith(("test_", "conftest"))]
+    advice = suggestion(name, files) if files else "go to its directory, or write its file, such as apps/house.py"
+    return f"there is no module {name!r} in {Path.cwd()}; {advice}"
+
+
+def _with_place(error: ConfigurationError) -> ConfigurationError:
+    """The error, with the line of the user's code that led to it."""
+    where = where_of(error)
+    return type(error)("\n".join(f"{where}: {line}" for line in str(error).splitlines()))
+
+
+def where_of(error: BaseException) -> str:
+    """The line of the user's code that raised the error."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
+    own = [frame for frame in frames if str(Path(__file__).parents[2]) not in frame.filename]
+    frame = (own or frames)[-1]
+    return f"{Path(frame.filename).name} line {frame.lineno}"

@@ -1,0 +1,119 @@
+"""The terminal of a person: its size, a line of progress, a screen of its own, and what its keys send."""
+
+import contextlib
+import os
+import re
+import shutil
+import sys
+import termios
+import time
+import tty
+from collections.abc import Callable, Iterator, Sequence
+from typing import Self, TextIO
+
+from leadsman.monitoring.log_format import wants_colour
+from leadsman.text import clean
+from leadsman.tools.cli.screen import Line, text_of
+
+_UNSIZED = (80, 24)
+"""Columns and lines of a terminal that does not know its size, such as a serial console."""
+KEYS = {
+    "\x1b[A": "up",
+    "\x1b[B": "down",
+    "\x1bOA": "up",
+    "\x1bOB": "down",
+    "\x1b[5~": "page-up",
+    "\x1b[6~": "page-down",
+    "\r": "enter",
+    "\n": "enter",
+    "\x7f": "backspace",
+    "\x08": "backspace",
+    "\x1b": "esc",
+    "\x03": "ctrl-c",
+}
+"""What terminals send (ECMA-48, xterm) for the keys that have names."""
+_KEY = re.compile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|O.)|.", re.DOTALL)
+"""What one key sends: a control sequence (ECMA-48 §5.4), a function key of xterm, or one character."""
+_ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l\x1b[2J", "\x1b[?25h\x1b[?1049l"
+"""The alternate screen, without a cursor."""
+
+
+def keys_of(text: str) -> list[str]:
+    """The keys in what a terminal sent: names of `KEYS`, or single characters. Keys without a meaning here, such as
+    F5, are left out."""
+    found = _KEY.findall(text)
+    return [KEYS.get(key, key) for key in found if key in KEYS or len(key) == 1]
+
+
+def size() -> tuple[int, int]:
+    """The columns that a screen may use, and its lines. The last column stays free: there, a terminal clears the last
+    character with the rest of the line."""
+    found = os.get_terminal_size(sys.stdout.fileno())
+    return max(1, (found.columns or _UNSIZED[0]) - 1), found.lines or _UNSIZED[1]
+
+
+class Progress:
+    """One line that says what goes on, until the end of its block. What is no terminal gets nothing.
+
+    Args:
+        stream: where it is written.
+        after: seconds before it appears.
+    """
+
+    def __init__(self, stream: TextIO, after: float = 0.0) -> None:
+        self._stream = stream
+        self._from = time.monotonic() + after if stream.isatty() else float("inf")
+        self._text = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._write("")
+
+    def show(self, text: str) -> None:
+        """Replace the line."""
+        if time.monotonic() >= self._from:
+            self._write(clean(text)[: shutil.get_terminal_size().columns - 1])
+
+    def _write(self, text: str) -> None:
+        if text != self._text:
+            self._stream.write(f"\r\x1b[K{text}")
+            self._stream.flush()
+            self._text = text
+
+
+@contextlib.contextmanager
+def full_screen() -> Iterator[Callable[[Sequence[Line]], None]]:
+    """Take the screen, and give it back at the end, whatever happens. Yields a function that draws lines, which must
+    fit `size`."""
+
+    def draw(lines: Sequence[Line]) -> None:
+        colour = wants_colour(sys.stdout, os.environ)
+        _write("\x1b[H" + "\r\n".join(f"{text_of(line, colour=colour)}\x1b[K" for line in lines) + "\x1b[J")
+
+    try:
+        _write(_ENTER)
+        yield draw
+    finally:
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            _write(_LEAVE)
+
+
+@contextlib.contextmanager
+def raw_keys() -> Iterator[None]:
+    """Have each key come at once, Ctrl-C as well, and show none of them, until the end of the block."""
+    handle = sys.stdin.fileno()
+    before = termios.tcgetattr(handle)
+    try:
+        tty.setraw(handle)
+        yield
+    finally:
+        with contextlib.suppress(OSError, termios.error):  # the terminal may be gone
+            termios.tcsetattr(handle, termios.TCSADRAIN, before)
+
+
+def _write(text: str) -> None:
+    rest = memoryview(text.encode(errors="replace"))
+    while rest:
+        rest = rest[os.write(sys.stdout.fileno(), rest) :]

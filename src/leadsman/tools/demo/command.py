@@ -1,0 +1,62 @@
+"""``leadsman demo``."""
+
+import argparse
+
+from leadsman.extras import missing
+from leadsman.settings.discovery import CONVENTIONS
+from leadsman.tools.cli.arguments import Subcommand, UsageError, argument, ends_after
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the demo."""
+    if options.cluster and (options.broker or options.discovery or options.duration):
+        raise UsageError("--cluster has servers of its own, describes nothing, and ends by itself; write it alone")
+    try:
+        from leadsman.tools.demo.cluster import run_cluster_demo
+        from leadsman.tools.demo.demo import run_demo
+    except ImportError as error:
+        found = error.__cause__ if isinstance(error.__cause__, ImportError) else error
+        raise missing("demos", str(found.name), "demo") from None
+    if options.cluster:
+        run_cluster_demo()
+    else:
+        run_demo(options.broker, options.duration, options.discovery)
+    return 0
+
+
+COMMAND = Subcommand(
+    run,
+    "Publishes the sensors of this machine and a simulated serial meter to a broker, and shows what "
+    "the app knows and what the broker has. On purpose, the broker is killed, and the meter sends "
+    "garbage and disappears: watch the readings that wait, the circuit and the heartbeat. The demo "
+    "serves the page of the app too, and prints its address. Ctrl-C ends the demo; its last line lists the "
+    "faults, how long they lasted, and how many readings were lost.\n"
+    "With --cluster, three nodes share sixty meters; one of them is killed and comes back, and another "
+    "one is stopped. It needs nats-server, takes less than a minute, and ends by itself.",
+    (
+        "leadsman demo",
+        "leadsman demo --for 30s",
+        "leadsman demo --broker mqtt://192.0.2.7",
+        "leadsman demo --discovery --broker mqtt://user:password@homeassistant.local",
+        "leadsman demo --cluster",
+    ),
+    "",
+    (
+        argument(
+            "--broker",
+            "use this broker (default: mosquitto if it is installed, else an embedded one)",
+            metavar="URL",
+        ),
+        argument(
+            "--discovery",
+            "describe the devices at the broker by this convention: homeassistant (the default) or homie; Home "
+            "Assistant or a controller then shows them",
+            nargs="?",
+            const=next(iter(CONVENTIONS)),
+            choices=tuple(CONVENTIONS),
+            metavar="CONVENTION",
+        ),
+        argument("--cluster", "show how nodes of a cluster take over from each other", action="store_true"),
+        ends_after("30s or 5m"),
+    ),
+)

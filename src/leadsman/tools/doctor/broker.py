@@ -1,0 +1,561 @@
+"""Collects facts at the broker, beside the running app.
+
+Each step has a connection of its own, so that a broker that closes one does not spoil the others. What is published
+goes below ``{prefix}/doctor/``, where only those see it who subscribe to everything; the app ignores it. The app's own
+topics are only offered: a message of quality 2 that is never released, which the broker checks against its access list
+and, once the connection has ended, forgets. A broker that would pass it on early is found out first, at a topic of the
+doctor's own. See docs/adr/tools.md.
+"""
+
+import asyncio
+import contextlib
+import json
+import socket
+import ssl
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from leadsman.errors import (
+    BrokerError,
+    ConnackMissing,
+    ConnectionRefused,
+    NotListening,
+    SubscriptionRefused,
+    TlsRefused,
+)
+from leadsman.loop.clock import Clock, system_clock
+from leadsman.mqtt import client
+from leadsman.mqtt.answers import object_in
+from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.connection import SESSION_EXPIRY, Connect, Received
+from leadsman.mqtt.connection_state import V5
+from leadsman.mqtt.message import Message
+from leadsman.mqtt.side_connection import NoAnswer, SideConnection, open_beside
+from leadsman.mqtt.topics import DOCTOR
+from leadsman.text import describe
+from leadsman.tools.doctor.facts import (
+    Answered,
+    BrokerFacts,
+    ConnectFailure,
+    LiveFacts,
+    ProbeFacts,
+    RetainedFacts,
+    Size,
+    Takeover,
+    Will,
+)
+from leadsman.tools.doctor.subject import Subject
+
+ANSWER = 2.0
+"""Seconds for the broker to answer one packet, or to pass a probe on."""
+MOST_MESSAGES, MOST_BYTES = 20_000, 32 * 1024 * 1024
+"""What one visit keeps of the messages that come, topics and payloads together. The rest is dropped, so that a broker
+with a million retained messages does not take the memory of the machine."""
+OFFER = 2
+"""The quality of a message that is offered and never released; see `Message.qos`."""
+LARGEST = 64 * 1024
+"""Bytes of a probe: about the largest heartbeat (see `leadsman.monitoring.heartbeat`)."""
+OVERHEAD = 200
+"""Bytes of a PUBLISH besides its payload, at most."""
+OFFERING = 5.0
+"""Seconds for all topics together."""
+WILL_DELAY = 1.0
+"""Seconds: the shortest that MQTT can express."""
+EXPIRIES = (1.0, 3.0, 6.0)
+"""Seconds. The next one is tried if one may have been over before a new subscriber could look: the road to the broker
+is long, or a machine is busy."""
+EARLY = 1.0
+"""Seconds that a message may expire early: brokers count whole seconds (mosquitto 2 does)."""
+PATIENCE = 2.5
+"""Seconds to wait for a will or an expiry beyond its time: brokers look at their clocks about once a second."""
+BIRTH = "homeassistant/status"
+"""Home Assistant's default (https://www.home-assistant.io/integrations/mqtt/#birth-and-last-will-messages)."""
+SOFTWARE = "$SYS/broker/version"
+
+Found = dict[str, Any]
+"""Fields of `BrokerFacts`."""
+
+
+class Visitor(NamedTuple):
+    """Who visits which broker."""
+
+    broker: Broker
+    client_id: str
+    protocol: str
+    clock: Clock
+
+    def greeting(self, step: str) -> Connect:
+        """The CONNECT of one step."""
+        return Connect(f"{self.client_id}-{step}", self.protocol, None, b"", session_expiry=0)
+
+
+class Visit(SideConnection):
+    """One connection of the doctor."""
+
+    def __init__(self) -> None:
+        super().__init__(ANSWER)
+        self.crowded = False
+        """Whether messages were dropped, since there were too many."""
+        self._bytes = 0
+
+    def received(self, message: Received) -> None:
+        """See `ConnectionListener`."""
+        self._bytes += len(message.topic) + len(message.payload)
+        if len(self.messages) < MOST_MESSAGES and self._bytes <= MOST_BYTES:
+            super().received(message)
+        else:
+            self.crowded = True
+            self._news.set()
+
+    @property
+    def can_offer(self) -> bool:
+        """Whether messages of quality 2 can be sent and held back."""
+        return self.connection.client == "mqtt5" and self.connection.connack.maximum_qos >= OFFER
+
+    async def subscribe(self, topic_filter: str, qos: int = 1) -> None:
+        """Subscribe. Raises `SubscriptionRefused`, `BrokerError`."""
+        asking = asyncio.ensure_future(self.connection.subscribe(topic_filter, qos))
+        asking.add_done_callback(lambda _: self._news.set())
+        try:
+            if not await self.until(asking.done):
+                raise self.broken or NoAnswer(f"no answer to a subscription within {ANSWER:g} s")
+            await asking
+        finally:
+            asking.cancel()
+
+    async def publish(self, message: Message) -> int | None:
+        """Publish, and return the reason code; see `publish_all`."""
+        (code,) = await self.publish_all([message])
+        return code
+
+    async def hears(self, topic: str, payload: bytes) -> bool:
+        """Wait for a message. Returns whether it came."""
+        return await self.until(lambda: any(each.topic == topic and each.payload == payload for each in self.messages))
+
+    async def echo(self, topic: str, qos: int = 1) -> tuple[int | None, bool]:
+        """Publish a marker at a topic that is subscribed to. Returns the reason code, and whether it came back. What
+        was published or kept there before has arrived by then."""
+        marker = new_marker()
+        code = await self.publish(Message(topic, marker, qos))
+        refused = code is not None and code >= 0x80
+        return code, not refused and await self.hears(topic, marker)
+
+
+async def open_visit(visitor: Visitor, greeting: Connect) -> Visit:
+    """Connect. Raises as `leadsman.mqtt.connection.Connector`."""
+    visit = Visit()
+    visit.connection = await client.connect(visitor.broker, visitor.clock, greeting, visit)
+    return visit
+
+
+@contextlib.asynccontextmanager
+async def visit_of(visitor: Visitor, step: str) -> AsyncIterator[Visit]:
+    """A visit that ends with the block. Raises as `open_visit`."""
+    visit = await open_visit(visitor, visitor.greeting(step))
+    try:
+        yield visit
+    finally:
+        await visit.connection.close()
+
+
+def new_marker() -> bytes:
+    """A payload that nobody else sends."""
+    return f"leadsman doctor {uuid.uuid4().hex[:12]}".encode()
+
+
+def expires(visitor: Visitor) -> bool:
+    """Whether messages, sessions and wills can have a time: only in MQTT 5."""
+    return visitor.protocol == V5
+
+
+async def probe(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Found:
+    """Publish below the prefix and listen to it; see whether a message that is not released is passed on early. If the
+    probe is refused, try a topic that the app needs: where it answers, nobody minds a message that is no answer."""
+    topic = subject.topics.of(DOCTOR, "probe")
+    async with visit_of(visitor, "probe") as visit:
+        with contextlib.suppress(SubscriptionRefused):
+            await visit.subscribe(SOFTWARE)
+        with contextlib.suppress(SubscriptionRefused):
+            await visit.subscribe(topic)
+        code, heard = await visit.echo(topic)
+        early = answer = None
+        if heard and visit.can_offer:
+            offered = new_marker()
+            await visit.publish(Message(topic, offered, OFFER))
+            await visit.echo(topic)
+            early = any(each.payload == offered for each in visit.messages)
+        words = [each.payload.decode(errors="replace") for each in visit.messages if each.topic == SOFTWARE]
+    if code is not None and code >= 0x80:
+        async with visit_of(visitor, "answer") as visit:  # mosquitto 2.0 ends a connection at the second refusal
+            answer = await visit.publish(Message(f"{subject.topics.introspect}/response", new_marker()))
+    return {"probe": ProbeFacts(code, heard, early, answer), "software": words[0] if words else None}
+
+
+async def offers(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Found:
+    """Offer an empty message at each topic that the app publishes to. Nobody receives it."""
+    known = facts.probe is not None and facts.probe.early is not None
+    holds = known and facts.probe is not None and not facts.probe.early
+    if not holds and (known or "mosquitto" not in (facts.software or "")):
+        return {}
+    answers: dict[str, int | None] = {}
+    waiting, deadline = list(subject.published), time.monotonic() + OFFERING
+    while waiting and time.monotonic() < deadline:
+        async with visit_of(visitor, "access") as visit:
+            if not visit.can_offer:
+                return {}
+            batch = waiting[: visit.connection.connack.receive_maximum]
+            codes = await visit.publish_all([Message(topic, b"", OFFER) for topic in batch])
+        answers |= {topic: code for topic, code in zip(batch, codes, strict=True) if code is not None}
+        if batch[0] not in answers:
+            answers[batch[0]] = None  # packets are read in order, so the first one is to blame
+        waiting = [topic for topic in waiting if topic not in answers]
+    return {"offers": answers, "offered": True}
+
+
+async def subscriptions(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Found:
+    """Subscribe as the app does, and see whether what is published there comes back. Ask the running app.
+
+    Raises:
+        BrokerError: no filter could be examined.
+    """
+    visits = [_listened(visitor, subject, *each) for each in subject.filters.items()]
+    visits += [_taken(visitor, *each) for each in enumerate(subject.elsewhere, 1)]
+    found = await asyncio.gather(*visits, return_exceptions=True)
+    answers: dict[str, Answered] = {}
+    live: LiveFacts | None = None
+    for topic_filter, each in zip((*subject.filters, *subject.elsewhere), found, strict=True):
+        if not isinstance(each, BaseException):
+            answers[topic_filter], live = each[0], live or each[1]
+        elif isinstance(each, BrokerError) and not all(isinstance(other, BaseException) for other in found):
+            answers[topic_filter] = Answered(fault=describe(each))
+        else:
+            raise each
+    return {"filters": answers, "live": live}
+
+
+async def _listened(
+    visitor: Visitor, subject: Subject, topic_filter: str, topic: str | None
+) -> tuple[Answered, LiveFacts | None]:
+    """Subscribe to one filter, and publish a probe at a topic that it matches, or ask the running app."""
+    try:
+        async with visit_of(visitor, f"listen-{topic or 'introspect'}".replace("/", "-")) as visit:
+            await visit.subscribe(topic_filter)
+            return await _asked(visit, subject) if topic is None else (Answered(None, *await visit.echo(topic)), None)
+    except SubscriptionRefused as error:
+        return Answered(describe(error)), None
+
+
+async def _taken(visitor: Visitor, number: int, topic_filter: str) -> tuple[Answered, LiveFacts | None]:
+    """Subscribe to a filter at whose topics others publish and read."""
+    try:
+        async with visit_of(visitor, f"listen-elsewhere-{number}") as visit:
+            await visit.subscribe(topic_filter)
+            return Answered(), None
+    except SubscriptionRefused as error:
+        return Answered(describe(error)), None
+
+
+async def _asked(visit: Visit, subject: Subject) -> tuple[Answered, LiveFacts | None]:
+    """Ask the running app about itself, with an ordinary request for introspection."""
+    topic, transaction = subject.topics.introspect, new_marker().decode()
+    with contextlib.suppress(SubscriptionRefused):
+        await visit.subscribe(f"{topic}/response")
+    request = json.dumps({"sections": ["app", "mqtt"], "transaction": transaction}).encode()
+    code = await visit.publish(Message(topic, request))
+    if code is None or code >= 0x80:
+        return Answered(None, code), None
+    heard = await visit.hears(topic, request)
+    await visit.until(lambda: any(_data(each, transaction) for each in visit.messages), ANSWER / 2)
+    found = [data for each in visit.messages if (data := _data(each, transaction))]
+    return Answered(None, code, heard), _live(found[0]) if found else None
+
+
+def _data(message: Received, transaction: str) -> dict[str, Any]:
+    """The data of the answer to our request; empty for any other message."""
+    if not message.topic.endswith("/response"):
+        return {}
+    answer = object_in(message.payload) or {}
+    data = answer.get("data")
+    return data if answer.get("transaction") == transaction and isinstance(data, dict) else {}
+
+
+def _live(data: dict[str, Any]) -> LiveFacts | None:
+    """What an answer says of the app; None if it is not that of an app."""
+    app, mqtt, clock = data.get("app", {}), data.get("mqtt", {}), None
+    try:
+        uptime, connects = float(app.get("uptime", 0.0)), int(mqtt.get("connects", 0))
+        with contextlib.suppress(KeyError, ValueError, TypeError):
+            clock = datetime.fromisoformat(app["started_at"]).timestamp() + uptime - time.time()
+        return LiveFacts(str(mqtt.get("client_id", "")), mqtt.get("last_error"), connects, uptime, clock)
+    except (ValueError, TypeError, AttributeError, ArithmeticError):
+        return None
+
+
+async def size(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Found:
+    """Publish a large message, which is offered only if the broker holds it back."""
+    if facts.probe is None or facts.probe.code is None or facts.probe.code >= 0x80:
+        return {}
+    async with visit_of(visitor, "size") as visit:
+        most = visit.connection.connack.maximum_packet_size
+        length = LARGEST if most is None else min(LARGEST, most - OVERHEAD)
+        if length <= 0:
+            return {}
+        offered = visit.can_offer and facts.probe.early is False
+        message = Message(subject.topics.of(DOCTOR, "probe"), b" " * length, OFFER if offered else 1)
+        return {"size": Size(length, await visit.publish(message))}
+
+
+async def takeover(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Found:
+    """Connect twice with one client id, which is not the app's."""
+    greeting = visitor.greeting("twice")
+    async with visit_of(visitor, "twice") as first:
+        try:
+            second = await open_visit(visitor, greeting)
+        except BrokerError as error:
+            return {"takeover": Takeover(False, first.broken is not None, describe(error))}
+        try:
+            await first.until(lambda: first.broken is not None, ANSWER / 2)
+        finally:
+            await second.connection.close()
+        return {"takeover": Takeover(True, first.broken is not None)}
+
+
+async def landscape(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Found:
+    """Gather what the broker keeps below the prefix, and Home Assistant's birth message. The status and the registry
+    come first, so that they are there if the rest is too much."""
+    found: Found = {}
+    async with visit_of(visitor, "kept") as visit:
+        for topic in (subject.topics.status, subject.topics.registry):
+            with contextlib.suppress(SubscriptionRefused):
+                await visit.subscribe(topic, 0)
+        try:
+            await visit.subscribe(BIRTH, 0)
+        except SubscriptionRefused as error:
+            found["birth_refused"] = describe(error)
+        try:
+            await visit.subscribe(f"{subject.topics.prefix}/#", 0)
+        except SubscriptionRefused:
+            return found
+        try:
+            if facts.probe is not None and facts.probe.heard:
+                await visit.echo(subject.topics.of(DOCTOR, "probe"))
+            else:
+                await visit.until(lambda: visit.crowded, ANSWER / 4)
+        except NoAnswer:  # the answer may wait behind the messages
+            if not visit.crowded:
+                raise
+        kept = {each.topic: each.payload for each in visit.messages if each.retain}
+    found["birth"] = kept[BIRTH].decode(errors="replace") if BIRTH in kept else None
+    found["kept"] = {topic: payload for topic, payload in kept.items() if topic != BIRTH}
+    found["crowded"] = visit.crowded
+    return found
+
+
+async def retained(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Found:
+    """Let the broker keep a message for a second. It is removed in any case."""
+    topic = subject.topics.of(DOCTOR, "retained")
+    async with visit_of(visitor, "keep") as visit:
+        try:
+            for expiry in EXPIRIES:
+                found = await _retained(visitor, visit, topic, expiry)
+                if found is not None:
+                    return {"retained": found}
+            return {}
+        finally:
+            await _forget(visitor, visit, topic)
+
+
+async def _retained(visitor: Visitor, visit: Visit, topic: str, expiry: float) -> RetainedFacts | None:
+    """Let the broker keep a message, and look when it is gone; None if it may have expired before the first look."""
+    payload, deadline = new_marker(), visitor.clock.monotonic() + expiry
+    code = await visit.publish(Message(topic, payload, retain=True, expires=deadline))
+    if code is None or code >= 0x80:
+        return RetainedFacts(code, False)
+    kept = await _keeps(visitor, topic, payload)
+    if not kept:
+        late = kept is False and expires(visitor) and visitor.clock.monotonic() >= deadline - EARLY
+        return None if late else RetainedFacts(code, kept)
+    if not expires(visitor):
+        return RetainedFacts(code, kept=True)
+    await asyncio.sleep(deadline + 0.15 - visitor.clock.monotonic())
+    for _ in range(2):
+        if not await _keeps(visitor, topic, payload):
+            return RetainedFacts(code, kept=True, expired=True)
+        await asyncio.sleep(1.0)
+    return RetainedFacts(code, kept=True, expired=False)
+
+
+async def _forget(visitor: Visitor, visit: Visit, topic: str) -> None:
+    """Remove a retained message; through another connection if this one is lost."""
+    nothing = Message(topic, b"", retain=True)
+    with contextlib.suppress(BrokerError):
+        if await visit.publish(nothing) is not None:
+            return
+    with contextlib.suppress(BrokerError, TimeoutError):
+        if visit.broken is not None:
+            async with asyncio.timeout(ANSWER), visit_of(visitor, "forget") as another:
+                await another.publish(nothing)
+
+
+async def _keeps(visitor: Visitor, topic: str, payload: bytes) -> bool | None:
+    """Whether a new subscriber receives this message; None if it receives nothing at all."""
+    async with visit_of(visitor, "new") as visit:
+        await visit.subscribe(topic)
+        _, heard = await visit.echo(topic)
+        return None if not heard else any(each.payload == payload and each.retain for each in visit.messages)
+
+
+async def will(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Found:
+    """Cut a connection with a will, and see when the will comes. Its session is ended afterwards."""
+    topic, payload = subject.topics.of(DOCTOR, "will"), new_marker()
+    greeting = visitor.greeting("will")
+    async with visit_of(visitor, "heir") as heir:
+        await heir.subscribe(topic)
+        _, readable = await heir.echo(topic)
+        if not readable:
+            return {"will": Will(None, 0.0, readable=False)}
+        greeting = greeting._replace(
+            will_topic=topic,
+            will_payload=payload,
+            will_retained=False,
+            will_delay=int(WILL_DELAY),
+            session_expiry=SESSION_EXPIRY,
+        )
+        try:  # from here on there may be a session, also if this is cancelled before CONNACK comes
+            dying = await open_visit(visitor, greeting)
+            cut = time.monotonic()
+            dying.connection.abort()
+            came = await heir.until(
+                lambda: any(each.payload == payload for each in heir.messages), WILL_DELAY + PATIENCE
+            )
+            after = time.monotonic() - cut if came else None
+        finally:
+            with contextlib.suppress(BrokerError, TimeoutError):
+                async with asyncio.timeout(ANSWER), visit_of(visitor, "will"):
+                    pass  # takes the session of the dead connection over, and ends it
+    wanted = WILL_DELAY if expires(visitor) else 0.0
+    return {"will": Will(after, wanted, dying.connection.connack.session_expiry)}
+
+
+STEP = 6.0
+"""Seconds for one step."""
+LONG_STEP = 10.0
+"""Seconds for a step that waits for the broker's clock."""
+
+NEIGHBOUR = 0.3
+"""Seconds in which a broker that takes two clients for one closes the older connection."""
+
+Say = Callable[[str], None]
+"""Told what is examined at the moment."""
+Step = Callable[[Visitor, Subject, BrokerFacts], Awaitable[dict[str, Any]]]
+_QUICK: tuple[tuple[str, Step], ...] = (
+    ("probe", probe),
+    ("access list", offers),
+    ("subscriptions", subscriptions),
+    ("size of messages", size),
+    ("takeover of the client id", takeover),
+    ("retained topics", landscape),
+)
+_SLOW: tuple[tuple[str, Step], ...] = (("retained and expiry", retained), ("will", will))
+"""They wait for the broker's clock, beside the others."""
+
+
+class BrokerExamination:
+    """Collects the facts of one broker. `facts` holds what is known so far.
+
+    Args:
+        subject: the app.
+        say: takes the name of what is examined at the moment.
+    """
+
+    def __init__(self, subject: Subject, say: Say) -> None:
+        self.facts = BrokerFacts()
+        self._subject = subject
+        self._say = say
+
+    async def run(self) -> None:
+        """Collect them. Takes about three seconds if all is well; never raises because of the broker."""
+        visitor = await self._connect()
+        if visitor is None or self.facts.mixed_up:  # each connection would end that of the running app
+            return
+        slow = [asyncio.create_task(self._step(name, step, visitor, LONG_STEP)) for name, step in _SLOW]
+        try:
+            for name, step in _QUICK:
+                await self._step(name, step, visitor, STEP)
+                if self.facts.hung is not None:
+                    return
+            await asyncio.gather(*slow)
+        finally:
+            for task in slow:
+                task.cancel()
+            await asyncio.gather(*slow, return_exceptions=True)
+
+    async def _step(self, name: str, step: Step, visitor: Visitor, seconds: float) -> None:
+        """One step: what it returns is added to the facts."""
+        self._say(f"broker: {name}")
+        found: dict[str, Any] = {}
+        fault = None
+        try:
+            async with asyncio.timeout(seconds):
+                found = await step(visitor, self._subject, self.facts)
+        except (TimeoutError, ConnackMissing, NoAnswer) as error:
+            fault = describe(error) if str(error) else f"no answer within {seconds:g} s"
+            found = {"hung": name}
+        except BrokerError as error:
+            fault = describe(error)
+        if fault is not None:
+            found["faults"] = {**self.facts.faults, name: fault}
+        self.facts = self.facts._replace(**found)
+
+    async def _connect(self) -> Visitor | None:
+        """Connect once, with the version of MQTT that the app would find out."""
+        broker, visit = self._subject.broker, Visit()
+        client_id = f"{self._subject.client_id}-doctor-{uuid.uuid4().hex[:6]}"
+        self._say(f"broker: connecting to {broker}")
+        try:
+            opened = await open_beside(broker, f"{client_id}-hello", visit)
+        except BrokerError as error:
+            self.facts = self.facts._replace(failure=failure_of(error))
+            return None
+        visitor = Visitor(broker, client_id, opened.protocol, system_clock(asyncio.get_running_loop()))
+        try:
+            self.facts = BrokerFacts(
+                opened.connection.connack,
+                opened.protocol,
+                opened.connection.client,
+                old_protocol=None if opened.refusal is None else describe(opened.refusal),
+                mixed_up=await _mixed_up(visitor, visit),
+            )
+        finally:
+            await opened.connection.close()
+        return visitor
+
+
+async def _mixed_up(visitor: Visitor, first: Visit) -> bool:
+    """Whether a connection with another client id ends the first one."""
+    with contextlib.suppress(BrokerError):
+        async with visit_of(visitor, "other"):
+            return await first.until(lambda: first.broken is not None, NEIGHBOUR)
+    return False
+
+
+def failure_of(error: BrokerError) -> ConnectFailure:
+    """Why there is no connection, as a value."""
+    text, cause = describe(error), error.__cause__
+    match error:
+        case ConnectionRefused():
+            return ConnectFailure("refused", text, error.code)
+        case TlsRefused():
+            return ConnectFailure("tls", text)
+        case ConnackMissing():
+            return ConnectFailure("silent", text)
+    if isinstance(cause, socket.gaierror):
+        return ConnectFailure("name", error.without_hint())
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return ConnectFailure("clock", text)
+    if isinstance(error, NotListening):  # for which the finding has advice
+        text = error.without_hint()
+    return ConnectFailure("tls" if isinstance(cause, ssl.SSLError) else "address", text)

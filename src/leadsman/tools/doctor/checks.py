@@ -1,0 +1,777 @@
+"""The table of all checks: facts in, findings out. Pure."""
+
+import re
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Literal, NamedTuple
+
+from leadsman.loop.clock import rfc3339
+from leadsman.monitoring.health import WELL
+from leadsman.mqtt.answers import object_in
+from leadsman.mqtt.connection import SESSION_EXPIRY, WILL_DELAY
+from leadsman.mqtt.connection_state import CREDENTIALS, V5
+from leadsman.text import clean, counted
+from leadsman.tools.doctor.facts import (
+    Answered,
+    BluetoothFacts,
+    BrokerFacts,
+    ConnectFailure,
+    Facts,
+    LiveFacts,
+    SerialFacts,
+)
+
+Verdict = Literal["ok", "warn", "fail", "unknown"]
+"""``warn``: the app works with less than it could have. ``fail``: something of the app does not work. ``unknown``: it
+could not be seen from here."""
+_RANK: tuple[Verdict, ...] = ("ok", "unknown", "warn", "fail")
+
+
+class Result(NamedTuple):
+    """The answer of one check."""
+
+    verdict: Verdict
+    text: str
+    advice: str = ""
+    """What to do, in one line; empty where there is nothing to do."""
+
+
+class Finding(NamedTuple):
+    """A result, with the check that found it."""
+
+    group: str
+    check: str
+    verdict: Verdict
+    text: str
+    advice: str = ""
+
+
+def ok(text: str) -> Result:
+    """All is well."""
+    return Result("ok", text)
+
+
+def warn(text: str, advice: str) -> Result:
+    """The app works with less than it could have."""
+    return Result("warn", text, advice)
+
+
+def fail(text: str, advice: str) -> Result:
+    """Something does not work."""
+    return Result("fail", text, advice)
+
+
+def unknown(text: str, advice: str = "") -> Result:
+    """It could not be seen."""
+    return Result("unknown", text, advice)
+
+
+def worst(findings: Iterable[Finding]) -> Verdict:
+    """The verdict of the whole."""
+    return max((each.verdict for each in findings), key=_RANK.index, default="ok")
+
+
+FEW = 10
+"""Messages in flight. With fewer, the road to the broker limits how many readings arrive."""
+_DEVICE, _TROUBLE, _LISTED, _REST = 60, 600, 128, 300
+"""Bytes of a heartbeat: a device that is well, one in trouble, how many of these are listed, and the rest; see
+`leadsman.monitoring.heartbeat`."""
+EARLY = 0.7
+"""The part of a will delay that must have passed: brokers round."""
+AGAIN = "run the doctor again; if this stays, look at the broker's log"
+"""The advice where something was not seen."""
+
+
+def reach(facts: Facts) -> Iterator[Result]:
+    """Whether somebody listens at the address and speaks MQTT."""
+    failure, broker = facts.broker.failure, facts.subject.broker
+    if facts.broker.hung is not None:
+        text = f"{broker} stopped answering while this was examined: {facts.broker.hung}"
+        yield fail(text, "see whether the broker hangs: its log, the load of its machine, the network")
+        return
+    if failure is None:
+        if facts.broker.connack is not None:
+            yield ok(f"{broker} answers")
+        return
+    match failure.kind:
+        case "address":
+            hint = "mosquitto uses 1883, and 8883 with TLS" if not broker.unix else "the path is that of `listener 0`"
+            yield fail(failure.text, f"start the broker, or mend host and port; {hint}")
+        case "name":
+            yield fail(failure.text, f"mend the name, or its DNS: getent hosts {broker.host}")
+        case "silent":
+            yield fail(failure.text, "see whether the broker hangs, and whether host and port are those of a broker")
+        case "refused" if failure.code not in CREDENTIALS:
+            yield fail(failure.text, "the log of the broker says more")
+        case _:
+            yield ok(f"{broker} answers")
+
+
+def tls(facts: Facts) -> Iterator[Result]:
+    """Whether both sides accept the certificates."""
+    failure, broker = facts.broker.failure, facts.subject.broker
+    if failure is not None and failure.kind == "tls":
+        yield fail(failure.text, "give the certificate's authority as ca=, and a host that the certificate names")
+    elif failure is not None and failure.kind == "clock":
+        yield fail(failure.text, "set the clock of this machine: timedatectl")
+    elif facts.broker.connack is None or broker.unix:
+        return
+    elif not broker.encrypted:
+        if broker.password is not None and broker.host not in ("localhost", "127.0.0.1", "::1"):
+            yield warn("the password travels without encryption", "let the broker listen with TLS, and write mqtts://")
+    elif broker.tls.insecure:
+        yield warn("the certificate is not verified", "give its authority as ca=, and leave out insecure=true")
+    else:
+        yield ok("the certificate is accepted")
+
+
+def authentication(facts: Facts) -> Iterator[Result]:
+    """Whether the broker accepts the credentials."""
+    failure, user = facts.broker.failure, facts.subject.broker.username
+    if failure is not None and failure.kind == "refused" and failure.code in CREDENTIALS:
+        yield _refused(facts, failure)
+    elif facts.broker.connack is not None:
+        yield ok("anonymous" if user is None else f"as {user!r}")
+
+
+def _refused(facts: Facts, failure: ConnectFailure) -> Result:
+    subject = facts.subject
+    if subject.broker.username is None:
+        return fail(
+            f"the broker takes no anonymous clients (0x{failure.code:02x})", "set MQTT__USERNAME, MQTT__PASSWORD"
+        )
+    advice = f"mend MQTT__PASSWORD, or give the broker this user: mosquitto_passwd FILE {subject.broker.username}"
+    other = f"; if it ties users to client ids, allow {subject.client_id}-doctor-* too"
+    return fail(f"the broker refuses the user {subject.broker.username!r} (0x{failure.code:02x})", advice + other)
+
+
+def version(facts: Facts) -> Iterator[Result]:
+    """Whether the broker speaks MQTT 5."""
+    broker, wanted = facts.broker, facts.subject.broker.protocol
+    if broker.protocol is None:
+        return
+    if broker.protocol == V5:
+        yield ok(f"MQTT 5, through {broker.library}" + (f", {broker.software}" if broker.software else ""))
+    elif wanted != V5:
+        yield warn(f"MQTT {broker.protocol}, as the URL asks", "leave protocol= out: MQTT 5 reports refused messages")
+    else:
+        text = f"MQTT {broker.protocol} only: it has no refusals, no expiry, and no delay of the will"
+        yield warn(text, "use a broker with MQTT 5, such as mosquitto 2")
+
+
+def client_ids(facts: Facts) -> Iterator[Result]:
+    """Whether the broker tells clients apart by their client ids."""
+    if facts.broker.mixed_up:
+        text = "connections with different client ids end each other: the broker gives them one id"
+        yield fail(text, "take use_username_as_clientid out of mosquitto.conf, or give each app a user of its own")
+
+
+def limits(facts: Facts) -> Iterator[Result]:
+    """How much may be in flight, and which qualities there are."""
+    connack = facts.broker.connack
+    if connack is None:
+        return
+    clear = True
+    if connack.receive_maximum < FEW:
+        clear = False
+        text = f"{connack.receive_maximum} in flight at a time (Receive Maximum): readings may wait for one another"
+        yield warn(text, "raise max_inflight_messages in mosquitto.conf to 20 or more")
+    if connack.maximum_qos == 0:
+        clear = False
+        yield warn("QoS 0 only: a message that is lost on the way stays lost", "raise max_qos in mosquitto.conf to 2")
+    if connack.keepalive is not None and 0 < connack.keepalive < 10:
+        clear = False
+        text = f"the broker expects a message every {connack.keepalive} s: a slow network breaks the connection"
+        yield warn(text, "raise max_keepalive in mosquitto.conf to 60 or more")
+    if clear:
+        aliases = f", {connack.topic_alias_maximum} topic aliases" if connack.topic_alias_maximum else ""
+        yield ok(f"{connack.receive_maximum} in flight, QoS {connack.maximum_qos}{aliases}")
+
+
+def packet_size(facts: Facts) -> Iterator[Result]:
+    """Whether the app's documents fit."""
+    broker, subject = facts.broker, facts.subject
+    if broker.connack is None:
+        return
+    most = broker.connack.maximum_packet_size
+    usual = _REST + _DEVICE * subject.readers
+    worst = _REST + _TROUBLE * min(subject.readers, _LISTED) + _DEVICE * max(0, subject.readers - _LISTED)
+    advice = f"raise max_packet_size in mosquitto.conf to {max(20_000, 2 * worst)} or more, or leave it out"
+    if most is not None and most < usual:
+        yield fail(f"packets of {most} bytes at most: the heartbeat alone has about {usual}", advice)
+    elif most is not None and most < worst:
+        yield warn(f"packets of {most} bytes at most: the heartbeat grows to {worst} while devices fail", advice)
+    elif broker.size is not None and broker.size.code is not None and broker.size.code < 0x80:
+        yield ok(f"a message of {broker.size.bytes} bytes is taken")
+    elif broker.size is not None:
+        why = "closes the connection" if broker.size.code is None else f"refuses it (0x{broker.size.code:02x})"
+        text = f"a message of {broker.size.bytes} bytes is not taken: the broker {why}"
+        yield warn(text, "raise message_size_limit in mosquitto.conf")
+    else:
+        yield ok("no limit is known" if most is None else f"packets of {most} bytes")
+
+
+def retained(facts: Facts) -> Iterator[Result]:
+    """Whether the broker keeps messages."""
+    connack, seen = facts.broker.connack, facts.broker.retained
+    advice = "set retain_available true in mosquitto.conf; without it Home Assistant knows nothing after a restart"
+    if connack is None:
+        return
+    if not connack.retain_available:
+        yield warn("the broker keeps no messages", advice)
+    elif seen is None:
+        yield not_seen(facts.broker, "retained and expiry")
+    elif seen.kept:
+        yield ok("retained messages arrive, and can be removed")
+    elif seen.kept is None or seen.code is None or seen.code >= 0x80:
+        yield unknown("this user may not publish or read the probe", allow_probes(facts))
+    else:
+        yield fail("a new subscriber does not get a retained message", advice)
+
+
+def expiry(facts: Facts) -> Iterator[Result]:
+    """Whether messages expire."""
+    seen = facts.broker.retained
+    if seen is None or not seen.kept:
+        return
+    if seen.expired is None:
+        yield unknown("MQTT 3.1.1 has no expiry: a reading stays until the next one")
+    elif seen.expired:
+        yield ok("a message that expires is gone in time")
+    else:
+        yield warn(
+            "a retained message did not expire", "let consumers look at the age of a reading, or use mosquitto 2"
+        )
+
+
+def last_will(facts: Facts) -> Iterator[Result]:
+    """Whether the will comes, and not too early."""
+    seen, broker = facts.broker.will, facts.broker
+    if broker.connack is None:
+        return
+    if seen is None or (seen.after is None and broker.hung is not None):
+        yield not_seen(broker, "will")
+    elif not seen.readable:
+        yield unknown("this user may not publish or read the will of the probe", allow_probes(facts))
+    elif seen.after is None:
+        yield fail("no will came: subscribers do not notice that the app died", "the log of the broker says more")
+    elif seen.after < EARLY * seen.wanted:
+        text = f"the will came after {seen.after:.1f} s instead of {seen.wanted:g} s: short breaks show as offline"
+        yield warn(text, "use a broker that has the will delay of MQTT 5, such as mosquitto 2")
+    else:
+        delay = f", after its delay of {seen.wanted:g} s" if seen.wanted else "; MQTT 3.1.1 has no delay"
+        yield ok(f"the will comes{delay}")
+
+
+def session(facts: Facts) -> Iterator[Result]:
+    """Whether the broker keeps a session long enough for the will delay."""
+    seen = facts.broker.will
+    if seen is not None and seen.session_expiry is not None and seen.session_expiry < SESSION_EXPIRY:
+        text = f"the broker keeps a session for {seen.session_expiry} s instead of {SESSION_EXPIRY} s"
+        if seen.session_expiry < WILL_DELAY:
+            yield warn(f"{text}: the will comes at its end", f"allow sessions of {SESSION_EXPIRY} s")
+        else:
+            yield ok(text)
+
+
+def takeover(facts: Facts) -> Iterator[Result]:
+    """Whether a new connection replaces an old one with the same client id."""
+    seen = facts.broker.takeover
+    if seen is None:
+        if facts.broker.connack is not None:
+            yield not_seen(facts.broker, "takeover of the client id")
+    elif not seen.accepted:
+        text = f"a second connection with one client id is refused: {seen.text}"
+        yield fail(
+            text, "let the broker close the old connection, or the app waits after each break for its keep-alive"
+        )
+    elif not seen.ended:
+        yield fail(
+            "two connections have one client id at a time", "use a broker that ends the older one (MQTT 5 §3.1.4)"
+        )
+    else:
+        yield ok("a new connection replaces the old one")
+
+
+def allow_probes(facts: Facts) -> str:
+    """The advice where the access list keeps the doctor from seeing something."""
+    topics = facts.subject.topics
+    return f"to have this examined, add to the access list: topic readwrite {topics.of('doctor', '#')}"
+
+
+def not_seen(broker: BrokerFacts, step: str) -> Result:
+    """The result where a step of the examination brought no facts."""
+    if broker.mixed_up:
+        return unknown("not examined: the connections of the doctor would end that of the app")
+    why = broker.faults.get(step, f"not examined: the broker hangs at {broker.hung}" if broker.hung else "not examined")
+    return unknown(why, AGAIN)
+
+
+SHOWN = 4
+"""Topics that one line names."""
+SKEW = 5.0
+"""Seconds that two clocks may differ. The answer of the app takes its time, too."""
+SEVERAL, OFTEN = 3, 60.0
+"""Connections that were lost, and seconds: an app that connects this often does not keep its connection."""
+NOT_ALLOWED = 0x87
+"""Reason code: not authorized (MQTT 5 §3.4.2.1)."""
+_PAGE = re.compile(r"[0-9]{1,6}")
+BREAKS = "see its log: a restart of the broker or a network fault ends connections; if the log names a client"
+RIVAL = "stop the other client with the client id of the app, or run the app with another prefix: --prefix"
+
+
+def publishing(facts: Facts) -> Iterator[Result]:
+    """Whether each topic of the app may be published to."""
+    broker, wanted = facts.broker, facts.subject.published
+    if broker.connack is None:
+        return
+    if not broker.offered:
+        yield _nothing(facts) or _not_offered(facts)
+        return
+    refused = [topic for topic, code in broker.offers.items() if code is not None and code >= 0x80]
+    closed = [topic for topic, code in broker.offers.items() if code is None]
+    if refused:
+        codes = sorted({broker.offers[topic] or 0 for topic in refused})
+        why = ", ".join("not authorized" if code == NOT_ALLOWED else f"0x{code:02x}" for code in codes)
+        advice = f"add to the access list: topic write {refused[0]}{_bound(facts)}"
+        yield fail(f"{_named(refused)} may not be published to: {why}", advice)
+    if closed:
+        advice = f"see the access list and the broker's log: topic write {closed[0]}"
+        yield fail(f"the broker closes the connection on {_named(closed)}", advice)
+    tried = len(broker.offers)
+    if tried < len(wanted):
+        yield unknown(f"{tried} of {counted(len(wanted), 'topic')} could be tried in the time")
+    elif not refused and not closed:
+        yield ok(f"all {counted(tried, 'topic')} of the app")
+
+
+def _nothing(facts: Facts) -> Result | None:
+    """The result if the broker takes neither the probe nor a topic that the app needs; None if it takes one."""
+    probe, topics = facts.broker.probe, facts.subject.topics
+    if probe is None or probe.answer is None or probe.answer < 0x80:
+        return None
+    tried = f"{topics.of('doctor', 'probe')} and {topics.introspect}/response are refused"
+    advice = "leadsman acl prints the access list that the app needs; or give the app the prefix that the list allows"
+    return fail(f"this user may write nothing below {topics.prefix}/: {tried}", advice)
+
+
+def _not_offered(facts: Facts) -> Result:
+    broker, probe = facts.broker, facts.broker.probe
+    for step in ("access list", "probe"):
+        if broker.mixed_up or step in broker.faults:
+            return not_seen(broker, step)
+    if probe is None:
+        return not_seen(broker, "probe")
+    if broker.protocol != V5:
+        return unknown("MQTT 3.1.1 does not say whether a message is refused")
+    if probe.early:
+        return unknown("this broker would give the probes to your consumers, so none were sent")
+    if probe.heard:
+        return unknown("this connection cannot hold a message back, so none were sent")
+    if probe.code is not None and probe.code < 0x80:
+        return unknown(f"{facts.subject.topics.of('doctor', 'probe')} may not be read", allow_probes(facts))
+    return unknown(f"{facts.subject.topics.of('doctor', 'probe')} may not be published to", allow_probes(facts))
+
+
+def subscribing(facts: Facts) -> Iterator[Result]:
+    """Whether what is published to the topics that the app listens to reaches it."""
+    broker = facts.broker
+    if broker.connack is None:
+        return
+    if not broker.filters:
+        yield not_seen(broker, "subscriptions")
+        return
+    found = {each: _heard(answer) for each, answer in broker.filters.items() if answer.fault is None}
+    for topic_filter, answer in broker.filters.items():
+        if answer.refused is not None:
+            yield fail(answer.refused, f"add to the access list: topic read {topic_filter}")
+    if silent := [each for each, heard in found.items() if heard is False and broker.filters[each].refused is None]:
+        text = f"requests at {_named(silent)} do not arrive: they may not be read"
+        yield fail(text, f"add to the access list: topic read {silent[0]}{_bound(facts)}")
+    elsewhere = facts.subject.elsewhere
+    if unseen := [each for each, heard in found.items() if heard is None and each not in elsewhere]:
+        text = f"{_named(unseen)}: subscribed, but this user may not publish there, so nothing could come back"
+        yield unknown(text, allow_probes(facts))
+    if failed := [each for each in broker.filters if each not in found]:
+        yield unknown(f"{_named(failed)}: {clean(broker.filters[failed[0]].fault or '')}", AGAIN)
+    elif all(heard or (heard is None and each in elsewhere) for each, heard in found.items()):
+        text = f"requests arrive at {counted(len(found) - len(elsewhere), 'filter')}"
+        yield ok(text + (f", and the broker takes {counted(len(elsewhere), 'further one')}" if elsewhere else ""))
+
+
+def _heard(answer: Answered) -> bool | None:
+    if answer.refused is not None:
+        return False
+    return answer.heard if answer.published is not None and answer.published < 0x80 else None
+
+
+def orphans(facts: Facts) -> Iterator[Result]:
+    """Whether the broker keeps topics of devices that the app no longer has, or more than anybody wants to read."""
+    kept, devices, prefix = facts.broker.kept, facts.subject.devices, facts.subject.topics.prefix
+    if kept is not None and facts.broker.crowded:
+        text = f"there are more retained messages below {prefix}/ than the doctor reads: it looked at {len(kept)}"
+        yield warn(text, f"find out who publishes them: mosquitto_sub -v -t '{prefix}/#' --retained-only")
+    if devices is None or facts.broker.connack is None:
+        return
+    if kept is None:
+        yield not_seen(facts.broker, "retained topics")
+        return
+    if not kept and not _may_read(facts):
+        yield unknown(f"{prefix}/# may not be read", allow_reading(facts))
+        return
+    if facts.broker.live is not None:  # the app that runs has found some, and lists them
+        devices = devices.union(_listed(prefix, kept))
+    found = left_behind(prefix, devices, kept)
+    if found:
+        text = f"{_named(found)} {'is' if len(found) == 1 else 'are'} kept, and no device of the app publishes there"
+        yield warn(text, f"remove {'it' if len(found) == 1 else 'each'}: mosquitto_pub -r -n -t {found[0]}")
+    elif not facts.broker.crowded:
+        yield ok(f"{counted(len(kept), 'retained topic')}, all of the app")
+
+
+def left_behind(prefix: str, devices: Iterable[str], kept: Iterable[str]) -> list[str]:
+    """The topics of devices that are not registered, and pages of the registry that it no longer has. What has a
+    status of its own belongs to another app."""
+    known, found = set(devices), []
+    topics = {topic: topic[len(prefix) + 1 :].split("/") for topic in kept if topic.startswith(f"{prefix}/")}
+    for topic, levels in topics.items():
+        other = f"{prefix}/{levels[0]}/status" in topics
+        if (
+            len(levels) == 2
+            and levels[1] in ("state", "availability", "ledger")
+            and levels[0] not in known
+            and not other
+        ):
+            found.append(topic)
+    return found + _old_pages(prefix, kept)
+
+
+def _listed(prefix: str, kept: Mapping[str, bytes]) -> Iterator[str]:
+    """The names of the devices in the registry."""
+    for topic, payload in kept.items():
+        if topic == f"{prefix}/registry" or topic.startswith(f"{prefix}/registry/"):
+            devices = (object_in(payload) or {}).get("devices")
+            yield from devices if isinstance(devices, dict) else ()
+
+
+def _old_pages(prefix: str, kept: Iterable[str]) -> list[str]:
+    documents = kept if isinstance(kept, dict) else {}
+    registry = object_in(documents.get(f"{prefix}/registry", b""))
+    pages = None if registry is None else registry.get("pages", 1)
+    if not isinstance(pages, int):
+        return []
+    numbered = {topic: topic.removeprefix(f"{prefix}/registry/") for topic in documents}
+    return [topic for topic, page in numbered.items() if _PAGE.fullmatch(page) and int(page) > pages]
+
+
+def running_app(facts: Facts) -> Iterator[Result]:
+    """What the running app says about its own connection."""
+    live, kept = facts.broker.live, facts.broker.kept
+    if facts.broker.connack is None:
+        return
+    state, said = _status(facts.subject.topics.status, kept or {})
+    said = live or said
+    if said is not None and said.last_error is not None and "uses the client id" in said.last_error:
+        yield fail(f"it reports: {clean(said.last_error)}", RIVAL)
+    elif said is not None and said.connects >= SEVERAL and said.uptime < said.connects * OFTEN:
+        yield fail(f"it connected {said.connects} times in {said.uptime:.0f} s", f"{BREAKS}, {RIVAL}")
+    elif said is not None and said.last_error is not None:
+        yield warn(f"it reports: {clean(said.last_error)}", "see its log")
+    elif live is not None:
+        yield ok(f"it answers as {clean(live.client_id)!r}, after {counted(live.connects, 'connection')}")
+    elif state == "online":
+        advice = "see its log; if the app hangs, restart it; else check that it may read and answer introspect"
+        yield warn("its status is online, but it does not answer", advice)
+    elif state is None and not _may_ask(facts):
+        yield unknown("the doctor could not ask it, and may not read its status", allow_reading(facts))
+    else:
+        yield ok("it does not run" if state is None else f"it does not run; its status is {clean(state)!r}")
+    yield from _troubled(facts, kept or {})
+
+
+def _troubled(facts: Facts, kept: Mapping[str, bytes]) -> Iterator[Result]:
+    """The devices that are in trouble, as the last heartbeat of an app that is online says."""
+    prefix, status = facts.subject.topics.prefix, object_in(kept.get(facts.subject.topics.status, b"")) or {}
+    devices = status.get("devices")
+    if status.get("state") != "online" or not isinstance(devices, dict):
+        return
+    words = {name: each.get("status") for name, each in devices.items() if isinstance(each, dict)}
+    names = [name for name, word in words.items() if isinstance(word, str) and word not in WELL]
+    if names:
+        yield warn(f"{_named(names)}: in trouble, as its heartbeat says", f"leadsman why --prefix {prefix} explains it")
+
+
+def other_clock(facts: Facts) -> Iterator[Result]:
+    """Whether the clock of the running app is ours. The broker does not tell its own."""
+    live = facts.broker.live
+    if live is None or live.clock is None:
+        return
+    if abs(live.clock) <= SKEW:
+        yield ok("the clock of the running app agrees with this one")
+    else:
+        side = "ahead of" if live.clock > 0 else "behind"
+        text = f"the clock of the running app is {abs(live.clock):.0f} s {side} this one"
+        yield warn(text, "let both machines follow a time server: timedatectl set-ntp true")
+
+
+def home_assistant(facts: Facts) -> Iterator[Result]:
+    """Whether Home Assistant's birth message can be read, and what it says."""
+    broker = facts.broker
+    if broker.birth_refused is not None:
+        yield warn(broker.birth_refused, "add to the access list: topic read homeassistant/status")
+    elif broker.birth is not None:
+        yield ok(f"homeassistant/status is {clean(broker.birth)!r}")
+    elif broker.kept is not None:
+        yield unknown("no birth message is kept at homeassistant/status; Home Assistant keeps none by default")
+
+
+def allow_reading(facts: Facts) -> str:
+    """The advice where the access list keeps the doctor from seeing what the broker holds."""
+    return f"to have this examined, add to the access list: topic read {facts.subject.topics.prefix}/#"
+
+
+def _may_read(facts: Facts) -> bool:
+    return facts.broker.probe is not None and facts.broker.probe.heard
+
+
+def _may_ask(facts: Facts) -> bool:
+    """Whether a request for introspection was passed on, so that a running app would have answered."""
+    asked = facts.broker.filters.get(facts.subject.topics.introspect)
+    return asked is not None and asked.heard is True
+
+
+def _status(topic: str, kept: Mapping[str, bytes]) -> tuple[str | None, LiveFacts | None]:
+    """The state in the status that the broker keeps, and what it says about the connection while it is online."""
+    try:
+        status = object_in(kept[topic]) or {}
+        state, mqtt = str(status["state"]), status.get("mqtt", {})
+        if state != "online":
+            return state, None
+        return state, LiveFacts(
+            "", mqtt.get("last_error"), int(mqtt.get("connects", 0)), float(status.get("uptime_s", 0.0))
+        )
+    except (KeyError, ValueError, TypeError, AttributeError, ArithmeticError):
+        return None, None
+
+
+def _bound(facts: Facts) -> str:
+    """A hint for access lists that depend on the client id: that of the doctor is another one."""
+    return f" (if the list has %c: the doctor connects as {facts.subject.client_id}-doctor-…)"
+
+
+def _named(topics: list[str]) -> str:
+    shown = ", ".join(clean(topic) for topic in topics[:SHOWN])
+    return shown if len(topics) <= SHOWN else f"{shown} and {len(topics) - SHOWN} more"
+
+
+MIB = 1024 * 1024
+LITTLE, NEARLY_NONE = 200 * MIB, 10 * MIB
+"""Bytes of free disk. Logs and SQLite's journal need some."""
+LONG_AGO = 1_767_225_600.0
+"""Epoch seconds of 2026-01-01: a clock that is behind it was never set."""
+
+
+def libraries(facts: Facts) -> Iterator[Result]:
+    """Whether the libraries that the adapters need are installed."""
+    for line in facts.subject.missing:
+        what, _, advice = line.partition("; ")
+        yield fail(what, advice or "install it")
+
+
+def serial_ports(facts: Facts) -> Iterator[Result]:
+    """Whether the ports exist, may be used, and are not used by others."""
+    for port in facts.serial:
+        yield _serial_port(port)
+        if port.stable is not None:
+            yield warn(f"{port.name} may name another device after the next start", f"write {port.stable}")
+
+
+def _serial_port(port: SerialFacts) -> Result:
+    name = clean(port.name)
+    if port.fault is not None:
+        return fail(f"{name}: {port.fault}", "mend the name of the gateway, or its DNS")
+    if "://" in port.name:
+        return ok(f"{name}: the name has an address; the doctor does not connect, since many gateways serve one client")
+    if not port.exists:
+        there = f"; there are {', '.join(port.present[:3])}" if port.present else ""
+        return fail(f"{name} does not exist{there}", "plug the device in, or name another port; dmesg lists new ports")
+    if not port.device:
+        return fail(f"{name} is not a serial port", "name a port such as /dev/serial/by-id/usb-…")
+    if not port.allowed:
+        advice = f"sudo usermod -aG {port.group} $USER, then log in again"
+        if port.member:
+            advice = f"let the group {port.group} read and write it: a udev rule with MODE=0660"
+        return fail(f"{name} may not be opened by this user", advice)
+    if len(port.holders) > 1:
+        return fail(f"{name} is open in {', '.join(port.holders)}", "let only one program read the port")
+    if port.holders:
+        return ok(f"{name} is open in {port.holders[0]}; is that the app?")
+    return ok(f"{name} is there, and may be opened")
+
+
+def bluetooth(facts: Facts) -> Iterator[Result]:
+    """Whether BlueZ runs, and the adapter has power."""
+    for radio in facts.bluetooth:
+        yield _bluetooth(radio)
+
+
+def _bluetooth(radio: BluetoothFacts) -> Result:
+    if radio.blocked == "hard":
+        return fail("the radio is switched off", "switch it on: a key of the machine, or its firmware")
+    if radio.blocked == "soft":
+        return fail("the radio is blocked", "rfkill unblock bluetooth")
+    if radio.fault is not None:
+        return fail(radio.fault, "systemctl start bluetooth; in a container, mount /run/dbus")
+    if not radio.adapters:
+        return fail("BlueZ has no adapter", "plug one in; bluetoothctl list shows the adapters that BlueZ knows")
+    wanted = radio.wanted or min(radio.adapters)
+    if wanted not in radio.adapters:
+        return fail(f"there is no adapter {clean(wanted)!r}", f"write one of {', '.join(sorted(radio.adapters))}")
+    if not radio.adapters[wanted]:
+        return fail(f"{wanted} has no power", "bluetoothctl power on")
+    return ok(f"BlueZ answers, and {wanted} has power")
+
+
+def calendars(facts: Facts) -> Iterator[Result]:
+    """Whether the calendar servers accept the user."""
+    for each in facts.calendars:
+        if each.fault is None:
+            yield ok(f"{each.resource.name} accepts the user")
+        else:
+            yield fail(each.fault, "open the address in a browser; mend url, username and password")
+
+
+def calendar_searches(facts: Facts) -> Iterator[Result]:
+    """Whether a search by time on a calendar server brings all events."""
+    advice = 'write CalDav(…, search="all"), which reads each calendar whole'
+    for each in facts.calendars:
+        name, clear = each.resource.name, 0
+        for search in each.searches:
+            calendar = f"{name}: a search by time of {clean(search.calendar)!r}"
+            if search.fault is not None:
+                yield unknown(f"{calendar} could not be compared: {search.fault}")
+            elif not search.lost:
+                clear += 1
+            else:
+                first = clean(search.lost[0])[:40]
+                text = f"{calendar} leaves out {counted(len(search.lost), 'event')}, such as {first!r}"
+                match search.read:
+                    case "whole":
+                        yield ok(f"{text}; the app reads it whole")
+                    case "whole while small":
+                        yield warn(f"{text}; the app reads it whole while it is small", advice)
+                    case "by time":
+                        yield fail(text, advice)
+        if clear:
+            yield ok(f"{name}: a search by time brings all events of {counted(clear, 'calendar')}")
+        if each.stopped is not None:
+            yield unknown(f"{name}: not all calendars were compared: {each.stopped}", AGAIN)
+
+
+def versions(facts: Facts) -> Iterator[Result]:
+    """The versions of Python and leadsman."""
+    if facts.machine is not None:
+        yield ok(f"Python {facts.machine.python}, leadsman {facts.machine.leadsman}")
+
+
+def clock(facts: Facts) -> Iterator[Result]:
+    """Whether the clock is set, and follows a time server."""
+    machine = facts.machine
+    if machine is None:
+        return
+    if machine.now < LONG_AGO:
+        yield fail(f"the clock says {rfc3339(machine.now)}", "set it: timedatectl set-ntp true")
+    elif machine.synchronised is None:
+        yield unknown("the kernel does not say whether the clock follows a time server")
+    elif machine.synchronised:
+        yield ok("it follows a time server")
+    else:
+        yield warn("it follows no time server: readings get wrong times", "timedatectl set-ntp true")
+
+
+def time_zone(facts: Facts) -> Iterator[Result]:
+    """Whether the time zone is known."""
+    machine = facts.machine
+    if machine is None:
+        return
+    if machine.zone is not None:
+        yield ok(machine.zone)
+    else:
+        yield warn(
+            machine.zone_fault or "it has no name", "timedatectl set-timezone Europe/Berlin, or TZ=Europe/Berlin"
+        )
+
+
+def disk(facts: Facts) -> Iterator[Result]:
+    """Whether there is space."""
+    for each in facts.machine.disks if facts.machine is not None else ():
+        text = f"{each.free // MIB} MiB free at {each.path}"
+        advice = "make room: journalctl --vacuum-size=100M, apt-get clean"
+        yield fail(text, advice) if each.free < NEARLY_NONE else warn(text, advice) if each.free < LITTLE else ok(text)
+
+
+def state(facts: Facts) -> Iterator[Result]:
+    """Whether the state of the app can be written, by it alone."""
+    found = None if facts.machine is None else facts.machine.state
+    if found is None:
+        return
+    if not found.writable:
+        what = "may not be written by this user" if found.exists else "does not exist, and cannot be made by this user"
+        yield fail(f"{found.path} {what}", "run the doctor as the user of the app, or set STATE_DIRECTORY")
+    elif found.exists and found.mode & (stat.S_IWGRP | stat.S_IWOTH):
+        yield warn(f"others may write to {found.path} ({found.mode:03o})", f"chmod 700 {found.path}")
+    else:
+        yield ok(f"{found.path} " + ("can be written" if found.exists else "will be made"))
+
+
+def unfinished(facts: Facts) -> Iterator[Result]:
+    """What did not come to an end."""
+    for name, why in facts.unfinished.items():
+        yield fail(f"{name}: {why}", "run the doctor again; if this stays, see whether this part of the machine hangs")
+
+
+class Check(NamedTuple):
+    """One check. It gives no result where it does not apply, and several where several things are wrong."""
+
+    group: str
+    name: str
+    check: Callable[[Facts], Iterable[Result]]
+
+
+CHECKS = (
+    Check("broker", "address", reach),
+    Check("broker", "TLS", tls),
+    Check("broker", "authentication", authentication),
+    Check("broker", "version", version),
+    Check("broker", "client ids", client_ids),
+    Check("broker", "limits", limits),
+    Check("broker", "packet size", packet_size),
+    Check("broker", "retained", retained),
+    Check("broker", "expiry", expiry),
+    Check("broker", "will", last_will),
+    Check("broker", "session", session),
+    Check("broker", "takeover", takeover),
+    Check("topics", "publish", publishing),
+    Check("topics", "subscribe", subscribing),
+    Check("topics", "orphans", orphans),
+    Check("topics", "running app", running_app),
+    Check("topics", "clock", other_clock),
+    Check("topics", "Home Assistant", home_assistant),
+    Check("devices", "libraries", libraries),
+    Check("devices", "serial port", serial_ports),
+    Check("devices", "Bluetooth", bluetooth),
+    Check("devices", "calendars", calendars),
+    Check("devices", "calendar search", calendar_searches),
+    Check("machine", "versions", versions),
+    Check("machine", "clock", clock),
+    Check("machine", "time zone", time_zone),
+    Check("machine", "disk", disk),
+    Check("machine", "state", state),
+    Check("doctor", "unfinished", unfinished),
+)
+"""In the order in which they are shown."""
+
+
+def findings(facts: Facts) -> list[Finding]:
+    """What all checks say."""
+    return [Finding(each.group, each.name, *result) for each in CHECKS for result in each.check(facts)]

@@ -1,0 +1,233 @@
+"""The facts that the collectors bring. They are values, so that checks can be tested without a broker or a machine."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from leadsman.adapters.adapter import CalendarSearch, Resource
+from leadsman.mqtt.connection import ConnAck
+from leadsman.tools.doctor.subject import Subject
+
+
+class ConnectFailure(NamedTuple):
+    """Why there is no connection."""
+
+    kind: Literal["refused", "tls", "silent", "name", "clock", "address"]
+    """``refused``: by CONNACK, with `code`. ``silent``: no CONNACK came. ``name``: nobody knows the host. ``clock``: a
+    certificate is not valid yet. ``address``: nobody listens there, or there is no way to it."""
+    text: str
+    code: int = 0
+
+
+class Answered(NamedTuple):
+    """What the broker answered to a subscription and to the probe that matches it."""
+
+    refused: str | None = None
+    """Why the subscription was refused."""
+    published: int | None = None
+    """The reason code of the probe; None if none was sent, or no answer came."""
+    heard: bool | None = None
+    """Whether the probe came back; None if none was sent."""
+    fault: str | None = None
+    """Why this filter could not be examined; None if it could."""
+
+
+class ProbeFacts(NamedTuple):
+    """The probe at ``{prefix}/doctor/probe``."""
+
+    code: int | None
+    """The reason code; None if no answer came."""
+    heard: bool
+    early: bool | None = None
+    """Whether the broker passes on a message of quality 2 before it is released; None if that was not seen."""
+    answer: int | None = None
+    """The reason code of a message where the app answers; None if the probe was taken, so that there was none."""
+
+
+class RetainedFacts(NamedTuple):
+    """A retained message that expires after a second."""
+
+    code: int | None
+    """The reason code; None if the broker closed the connection."""
+    kept: bool | None = False
+    """None if the topic of the probe may not be read."""
+    expired: bool | None = None
+    """None if this connection cannot say when a message expires."""
+
+
+class Will(NamedTuple):
+    """The will of a connection that was cut."""
+
+    after: float | None
+    """Seconds until it came; None if it did not."""
+    wanted: float
+    """Seconds of delay that were asked for."""
+    session_expiry: int | None = None
+    """Seconds that the broker keeps the session instead of what was asked for."""
+    readable: bool = True
+    """Whether the topic of the probe may be published to and read."""
+
+
+class Takeover(NamedTuple):
+    """A second connection with the client id of the first one."""
+
+    accepted: bool
+    ended: bool
+    """Whether the broker closed the first one."""
+    text: str = ""
+    """Why the second one was refused."""
+
+
+class Size(NamedTuple):
+    """A message of this many bytes."""
+
+    bytes: int
+    code: int | None
+    """The reason code; None if the broker closed the connection."""
+
+
+class LiveFacts(NamedTuple):
+    """What the running app says about itself."""
+
+    client_id: str
+    last_error: str | None
+    connects: int
+    uptime: float
+    """Seconds since its start."""
+    clock: float | None = None
+    """Epoch seconds of its clock, less ours."""
+
+
+class BrokerFacts(NamedTuple):
+    """What was seen at the broker. None: not seen."""
+
+    connack: ConnAck | None = None
+    protocol: str | None = None
+    library: str | None = None
+    """The library that speaks MQTT."""
+    failure: ConnectFailure | None = None
+    old_protocol: str | None = None
+    """Why the version of MQTT that was wanted was not accepted."""
+    software: str | None = None
+    """What the broker says that it is, at ``$SYS/broker/version``."""
+    probe: ProbeFacts | None = None
+    size: Size | None = None
+    offers: Mapping[str, int | None] = {}
+    """The reason code of each topic that was offered; None if the broker closed the connection instead."""
+    offered: bool = False
+    """Whether topics were offered."""
+    filters: Mapping[str, Answered] = {}
+    retained: RetainedFacts | None = None
+    will: Will | None = None
+    takeover: Takeover | None = None
+    kept: Mapping[str, bytes] | None = None
+    """The retained messages below the prefix."""
+    crowded: bool = False
+    """Whether there are more of them than the doctor reads."""
+    birth: str | None = None
+    """What Home Assistant's birth topic holds."""
+    birth_refused: str | None = None
+    """Why the subscription to Home Assistant's birth topic was refused."""
+    live: LiveFacts | None = None
+    hung: str | None = None
+    """The step in which the broker stopped answering."""
+    mixed_up: bool = False
+    """Whether connections with different client ids ended each other."""
+    faults: Mapping[str, str] = {}
+    """The steps that failed, and why."""
+
+
+class DiskFacts(NamedTuple):
+    """A file system."""
+
+    path: Path
+    free: int
+    """Bytes that this user may still write."""
+
+
+class StateFacts(NamedTuple):
+    """The state directory."""
+
+    path: Path
+    exists: bool
+    writable: bool
+    """If it does not exist: whether it can be made."""
+    mode: int = 0o700
+    """Its permissions."""
+
+
+class MachineFacts(NamedTuple):
+    """The machine."""
+
+    python: str
+    leadsman: str
+    now: float
+    """Epoch seconds by the machine's clock."""
+    zone: str | None
+    """The name of the time zone; None if it cannot be found out."""
+    zone_fault: str | None
+    synchronised: bool | None
+    """Whether the kernel's clock follows a time server; None if it does not say."""
+    disks: tuple[DiskFacts, ...]
+    state: StateFacts | None
+
+
+class SerialFacts(NamedTuple):
+    """A serial port, or a gateway to one."""
+
+    name: str
+    exists: bool = True
+    device: bool = True
+    """Whether it is a character device."""
+    allowed: bool = True
+    """Whether this user may read and write it."""
+    group: str = ""
+    """The group that owns it."""
+    member: bool = True
+    """Whether this user is in that group."""
+    stable: str | None = None
+    """A name of it that survives replugging; None if there is none, or if it has such a name."""
+    holders: tuple[str, ...] = ()
+    """Programs that have it open, as far as this user may see."""
+    present: tuple[str, ...] = ()
+    """If it does not exist: the ports that do."""
+    fault: str | None = None
+    """Why the name of a gateway has no address."""
+
+
+class BluetoothFacts(NamedTuple):
+    """The Bluetooth service and its adapters."""
+
+    wanted: str
+    """The name of the adapter; empty for any."""
+    adapters: Mapping[str, bool]
+    """The adapters, and whether they have power."""
+    fault: str | None = None
+    """Why BlueZ did not answer."""
+    blocked: str | None = None
+    """``soft`` or ``hard``, if rfkill blocks the radio."""
+
+
+class CalendarFacts(NamedTuple):
+    """A calendar server."""
+
+    resource: Resource
+    fault: str | None
+    """Why logging in failed."""
+    searches: tuple[CalendarSearch, ...] = ()
+    """The calendars whose searches were compared."""
+    stopped: str | None = None
+    """Why not all were compared; None if they were."""
+
+
+class Facts(NamedTuple):
+    """All facts."""
+
+    subject: Subject
+    broker: BrokerFacts = BrokerFacts()
+    machine: MachineFacts | None = None
+    serial: tuple[SerialFacts, ...] = ()
+    bluetooth: tuple[BluetoothFacts, ...] = ()
+    calendars: tuple[CalendarFacts, ...] = ()
+    unfinished: Mapping[str, str] = {}
+    """The collectors that did not come to an end, and why."""

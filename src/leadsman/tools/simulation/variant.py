@@ -1,0 +1,122 @@
+"""Policies of the command line: ``retry=3, circuit_breaker=5``, ``UNTIL_NEXT_POLL``, a name, or the notation of a file
+on one line.
+
+A variant replaces what it mentions of the options of each device, and keeps the rest.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from leadsman.errors import ConfigurationError, InvalidValue
+from leadsman.registration.telemetry import RETRYING, Telemetry, TelemetryOptions, with_options
+from leadsman.resilience.breaker import CircuitBreaker
+from leadsman.resilience.catalogue import Catalogue
+from leadsman.resilience.notation import parse, policy_of
+from leadsman.resilience.policy import UNTIL_NEXT_POLL
+from leadsman.text import clean, suggestion
+from leadsman.tools.simulation.outcome import WRITTEN
+
+WORDS = ("retry", "budget", "within", "overrun", "circuit_breaker", "recovery", "policy")
+LONGEST = 9
+"""Digits of a number of retries or of failed polls."""
+ALONE = ("never", "immediate")
+"""Policies of the notation that take nothing. They are no names of settings."""
+USUAL = ("retry=3", "UNTIL_NEXT_POLL", "UNTIL_NEXT_POLL, circuit_breaker=5")
+"""What an app is compared with where the command line names nothing."""
+
+
+class Variant(NamedTuple):
+    """Options that replace those of every device."""
+
+    name: str
+    options: TelemetryOptions
+    """Empty: the app as it is written."""
+
+    def of(self, telemetry: Telemetry, catalogue: Catalogue | None) -> Telemetry:
+        """The registration with these options.
+
+        Raises:
+            ConfigurationError: the options make no sense for it, or no policy has the name.
+        """
+        if not self.options:
+            return telemetry
+        try:
+            return with_options(telemetry, self.options, catalogue)
+        except ConfigurationError as error:
+            raise type(error)(f"--policy {clean(self.name)!r}: {error}") from None
+
+
+AS_WRITTEN = Variant(WRITTEN, {})
+
+
+def variant_of(text: str) -> Variant:
+    """Read a policy of the command line.
+
+    Raises:
+        InvalidValue, InvalidType: a word is unknown or its value wrong.
+    """
+    words: dict[str, object] = {}
+    try:
+        for part in _parts(text):
+            word, value = _word(part)
+            if word in words:
+                raise InvalidValue(f"{word} is given twice")
+            words[word] = value
+        return Variant(clean(text.strip()), _options(words))
+    except ConfigurationError as error:
+        raise type(error)(f"--policy {clean(text)!r}: {error}") from None
+
+
+def _options(words: Mapping[str, object]) -> TelemetryOptions:
+    options = dict(words)
+    recovery = options.pop("recovery", None)
+    threshold = options.get("circuit_breaker")
+    if recovery is not None and threshold is None:
+        raise InvalidValue("recovery belongs to a circuit breaker; write circuit_breaker=5, recovery=10m")
+    if threshold is not None:
+        options["circuit_breaker"] = CircuitBreaker(threshold, recovery=recovery)  # type: ignore[arg-type]  # it checks
+    if not options.keys() & {"policy", *RETRYING, "circuit_breaker", "overrun"}:
+        raise InvalidValue("it is empty; write retry=3, UNTIL_NEXT_POLL, the name of a policy, or {countBox: …}")
+    return options  # type: ignore[return-value]  # its values are checked with each device
+
+
+def _parts(text: str) -> list[str]:
+    """The parts between commas, without those commas that are inside brackets."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character in "{[") - (character in "}]")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts if part.strip()]
+
+
+def _word(part: str) -> tuple[str, object]:
+    if part.startswith("{"):
+        return "policy", policy_of(parse(part), "policy")
+    word, equals, value = (each.strip() for each in part.partition("="))
+    if part in ALONE:
+        return "policy", policy_of(part, "policy")
+    if not equals:
+        return ("retry", UNTIL_NEXT_POLL) if word.upper() == "UNTIL_NEXT_POLL" else ("policy", word)
+    if word not in WORDS:
+        raise InvalidValue(f"{word!r} is unknown here; {suggestion(word, WORDS)}")
+    return word, _value(word, value)
+
+
+def _value(word: str, value: str) -> object:
+    if word == "retry" and value.upper() == "UNTIL_NEXT_POLL":
+        return UNTIL_NEXT_POLL
+    if word == "circuit_breaker" and value.lower() == "none":
+        return None
+    if word in ("retry", "circuit_breaker"):
+        if not value.isdecimal() or len(value) > LONGEST:
+            instead = (
+                "a number of retries, or UNTIL_NEXT_POLL" if word == "retry" else "a number of failed polls, or none"
+            )
+            raise InvalidValue(f"{word} is {value!r}; write {instead}")
+        return int(value)
+    if word == "policy" and value.startswith("{"):
+        return policy_of(parse(value), "policy")
+    return value

@@ -1,0 +1,150 @@
+import asyncio
+import contextvars
+import threading
+import time
+
+import pytest
+
+from leadsman.errors import DeviceUnavailable
+from leadsman.loop import threads as workers
+from leadsman.loop.threads import DaemonExecutor, Worker
+
+
+def test_calls_are_made_one_after_another_on_one_thread():
+    worker = Worker("bus")
+
+    threads = [worker.submit(threading.get_ident).result(60) for _ in range(5)]
+
+    assert len(set(threads)) == 1
+    assert threads[0] != threading.get_ident()
+    worker.stop()
+
+
+def test_what_a_call_raises_reaches_the_caller():
+    async def failing():
+        await asyncio.wrap_future(Worker("bus").submit(lambda: 1 / 0))
+
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(failing())
+
+
+def test_context_variables_go_along():
+    variable = contextvars.ContextVar("variable", default="outside")
+    variable.set("inside")
+
+    assert Worker("bus").submit(variable.get).result(60) == "inside"
+
+
+def test_a_blocked_call_that_was_given_up_holds_up_nobody():
+    worker, release = Worker("handlers"), threading.Event()
+    blocked = worker.submit(release.wait)
+    until(lambda: worker._current is blocked)
+    waiting = worker.submit(lambda: "served")
+
+    worker.give_up(blocked)
+
+    assert waiting.result(60) == "served"
+    release.set()
+    assert blocked.result(60)
+    assert worker.submit(lambda: "still served").result(60) == "still served"
+
+
+def test_giving_up_a_call_that_waits_or_has_ended_changes_nothing():
+    worker = Worker("handlers")
+    ended = worker.submit(int)
+    ended.result(60)
+
+    worker.give_up(ended)
+
+    assert not worker._stuck
+
+
+def test_too_many_blocked_threads_are_refused_with_what_to_do():
+    worker, release = Worker("handlers"), threading.Event()
+    for _ in range(workers.MOST_STUCK):
+        blocked = worker.submit(release.wait)
+        while worker._current is not blocked:
+            time.sleep(0.001)
+        worker.give_up(blocked)
+
+    with pytest.raises(DeviceUnavailable, match="give the blocking call a timeout"):
+        worker.submit(int)
+    release.set()
+
+
+def test_to_thread_gets_a_daemon_thread_per_call_that_nobody_waits_for():
+    executor, release = DaemonExecutor(), threading.Event()
+
+    blocked = [executor.submit(release.wait) for _ in range(20)]
+    served = executor.submit(lambda: threading.current_thread().daemon)
+
+    assert served.result(60) is True
+    executor.shutdown()
+    release.set()
+    assert all(each.result(60) for each in blocked)
+
+
+def test_too_many_blocked_calls_are_refused_with_what_blocks():
+    executor, release = DaemonExecutor(), threading.Event()
+    for _ in range(workers.MOST_THREADS - 1):
+        executor.submit(release.wait)
+
+    async def wait():
+        asyncio.get_running_loop().set_default_executor(executor)
+        blocked = asyncio.create_task(asyncio.to_thread(time.sleep, 0.5))
+        await asyncio.sleep(0)
+        with pytest.raises(DeviceUnavailable, match=r"by 127 × Event\.wait, 1 × sleep; give the blocking calls a"):
+            await asyncio.to_thread(int)
+        release.set()
+        await blocked
+
+    asyncio.run(wait())
+    assert executor.submit(lambda: "served").result(60) == "served"
+
+
+def test_a_machine_that_has_no_thread_for_the_moment_gives_one_later(monkeypatch):
+    worker, executor, start = Worker("bus"), DaemonExecutor(), threading.Thread.start
+
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    for _ in range(workers.MOST_THREADS + 1):
+        with pytest.raises(DeviceUnavailable, match="no thread for leadsman call: can't start new thread"):
+            executor.submit(int)
+        with pytest.raises(DeviceUnavailable, match="no thread for leadsman bus"):
+            worker.submit(int)
+    monkeypatch.setattr(threading.Thread, "start", start)
+
+    assert executor.submit(lambda: "served").result(60) == "served"
+    assert worker.submit(lambda: "served").result(60) == "served"
+
+
+@pytest.mark.parametrize("submitting", [Worker("bus"), DaemonExecutor()], ids=["worker", "executor"])
+def test_a_stop_iteration_reaches_the_caller_as_an_error(submitting):
+    async def failing():
+        async with asyncio.timeout(60):
+            await asyncio.wrap_future(submitting.submit(lambda: next(iter(()))))
+
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        asyncio.run(failing())
+
+
+def until(true):
+    deadline = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_busy_counts_calls_under_way():
+    worker, release = Worker("bus"), threading.Event()
+    until(lambda: workers.busy() == 0)  # what an earlier test left behind has ended
+
+    call = worker.submit(release.wait)
+    during = workers.busy()
+    release.set()
+    call.result(60)
+
+    assert during == 1
+    until(lambda: workers.busy() == 0)

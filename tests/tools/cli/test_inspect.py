@@ -1,0 +1,207 @@
+"""What `leadsman inspect` shows to a person."""
+
+import re
+import sys
+from typing import get_type_hints
+
+import pytest
+
+from leadsman.introspection.document import Introspection
+from leadsman.tools.cli.commands import command
+from leadsman.tools.cli.main import main
+
+RUNTIME = {
+    "status": "circuit_open",
+    "circuit": "open",
+    "opens": 3,
+    "consecutive_failures": 5,
+    "last_success_at": None,
+    "next_due_at": "2026-04-08T10:02:00.000Z",
+    "last_error": "OSError: away",
+}
+
+
+ON_REQUEST_ALONE = {
+    "trace": [
+        {"at": "2026-04-08T10:00:00.000Z", "handler": "meter", "attempt": 1, "cycle": 2, "error_type": "OSError"}
+        | {"error_message": "away", "reason": "retry", "delay": 2.0, "outage_id": None}
+    ],
+    "words": {"meter": ["It is polled every 10 s."]},
+    "ledger": {
+        "meter": {"slots": 4, "availability": 75.0, "counts": {"published": 3, "failed": 1}, "hours": [], "gaps": []}
+    },
+    "recent": {
+        "meter": {"at": 1775642400.0, "fields": {"watts": 412.5}, "series": {}}
+        | {"outcomes": {"at": [1.0, 2.0, 3.0], "words": ["ok", "failed", "ok"]}}
+    },
+    "fields": {"meter": {"watts": {"unit": "W", "precision": 1, "name": "Leistung"}}},
+}
+"""Sections that a request must name, as an app answers them."""
+
+
+def document(**runtime):
+    return {
+        "app": {
+            "name": "house",
+            "version": "1",
+            "prefix": "house",
+            "leadsman": "0.1.0",
+            "python": "3.12",
+            "started_at": "2026-04-08T10:00:00.000Z",
+            "uptime": 42.0,
+        },
+        "devices": {"meter": {"registrations": [], "runtime": RUNTIME | runtime}},
+    }
+
+
+@pytest.fixture
+def show(stage):
+    """What `leadsman inspect` prints of a document of a running app."""
+
+    def show(document):
+        stage.answers("house/introspect", document)
+        found = stage.run("inspect", "--prefix", "house", "--mqtt", "mqtt://broker.lan")
+        assert (found.code, found.err) == (0, "")
+        return found.out
+
+    return show
+
+
+def test_it_shows_how_often_the_circuit_opened_and_how_long_it_is_until_the_next_probe(show):
+    printed = show(document())
+
+    out = printed
+    assert "open (opened 3 times)" in out
+    assert "2026-04-08 10:02:00, in 1m18s" in out
+
+
+def test_names_and_words_of_an_app_cannot_drive_the_terminal(show):
+    found = document(status="ok\x1b[2J", circuit="\x1b]0;x\x07")
+    found["app"]["name"] = "house\x1b[2J"
+    found["devices"]["\x1b[2J"] = found["devices"].pop("meter")
+
+    printed = show(found)
+
+    assert "\x1b" not in printed
+
+
+def test_a_poll_that_is_due_has_no_time_left(show):
+    printed = show(document(next_due_at="2026-04-08T10:00:42.000Z", opens=1))
+
+    out = printed
+    assert "2026-04-08 10:00:42  OSError" in out
+    assert "opened" not in out
+
+
+def test_each_section_of_a_running_app_can_be_chosen():
+    [section] = [argument for argument in command("inspect").arguments if argument.flag == "--section"]
+
+    assert set(section.options["choices"]) == set(get_type_hints(Introspection))
+    assert set(ON_REQUEST_ALONE) < set(section.options["choices"])
+    assert all(name in section.help for name in section.options["choices"])
+
+
+@pytest.mark.parametrize(
+    ("section", "shown"),
+    [
+        ("trace", "meter poll 3 call 1  retry in 2s  OSError: away"),
+        ("words", "meter\n  It is polled every 10 s."),
+        ("ledger", "meter   75 %       4    3     failed 1"),
+        ("recent", "meter   2026-04-08 10:00:00  watts 412.5  2 ok, 1 failed"),
+        ("fields", "meter   watts  Leistung  W     –             1"),
+    ],
+)
+def test_a_section_that_a_request_must_name_is_shown_to_a_person(show, section, shown):
+    printed = show({section: ON_REQUEST_ALONE[section]})
+
+    assert shown in printed
+
+
+@pytest.fixture
+def check(tmp_path, monkeypatch, capsys):
+    """What `leadsman check` prints of an app."""
+
+    def check(code, **environment):
+        (tmp_path / "checked.py").write_text("from leadsman import App, Cron\n" + code)
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.delitem(sys.modules, "checked", raising=False)
+        monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        assert main(["check", "checked:app"]) == 0
+        return capsys.readouterr().out
+
+    return check
+
+
+METER = """
+app = App("meter")
+@app.telemetry("power", interval=1)
+async def power() -> dict[str, float]: return {"watts": 1.0}
+"""
+
+
+@pytest.mark.parametrize(
+    ("environment", "lines"),
+    [
+        ({}, [r"topic prefix  meter +the app\n", r"client id     meter +the prefix\n"]),
+        (
+            {"MQTT__TOPIC_PREFIX": "club", "MQTT__INSTANCE": "b"},
+            [
+                r"topic prefix  club +environment MQTT__TOPIC_PREFIX\n",
+                r"client id     club-b +the prefix and environment MQTT__INSTANCE\n",
+            ],
+        ),
+        ({"MQTT__CLIENT_ID": "mine"}, [r"client id     mine +environment MQTT__CLIENT_ID\n"]),
+    ],
+)
+def test_check_shows_prefix_client_id_and_state_with_their_origins(tmp_path, check, environment, lines):
+    shown = check(METER, **environment)
+
+    assert [line for line in lines if re.search(line, shown) is None] == [], shown
+    assert re.search(rf"state +{re.escape(str(tmp_path))} +STATE_DIRECTORY\n", shown)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "length", "said"), [("3.1.1", 24, True), ("5.0", 24, False), ("3.1.1", 23, False)]
+)
+def test_check_says_that_a_broker_of_the_old_version_may_refuse_a_long_client_id(check, protocol, length, said):
+    url = f"mqtt://localhost?protocol={protocol}"
+
+    assert ("MQTT 3.1.1 may refuse" in check(METER, MQTT__URL=url, MQTT__CLIENT_ID="x" * length)) is said
+
+
+@pytest.mark.parametrize(
+    ("health", "shown"),
+    [
+        ({"opened": False, "discarded": 0, "silent_for": 6.496}, "opened: no, discarded: 0, received nothing for 6s"),
+        ({"opened": True, "silent_for": None}, "opened: yes, received nothing yet"),
+        ({"last_error": "a\x1b[2J"}, r"last error: a\x1b[2J"),
+    ],
+)
+def test_the_health_of_an_adapter_is_shown_in_words_with_units(health, shown, show):
+    adapter = {"adapter": "SerialPort", "open": True, "error": None, "reopened": 1, "health": health}
+
+    printed = show({"adapters": [adapter]})
+
+    assert printed == f"adapter SerialPort: open, reopened 1 time, {shown}\n"
+
+
+def test_check_says_when_a_cron_schedule_is_due_next_and_what_is_subscribed_to(check):
+    shown = check(
+        "app = App('house')\n"
+        "@app.telemetry('bins', schedule=Cron('30 6 * * *', zone='Europe/Berlin', at_start=True))\n"
+        "def bins() -> None: ...\n"
+        "@app.telemetry('meter', schedule='0 0 1 1 *')\n"
+        "def meter() -> None: ...\n"
+        "@app.subscribe('tele/+/SENSOR')\n"
+        "def heard(payload: str) -> None: ...\n"
+    )
+
+    first, second, third = (line for line in shown.splitlines() if " is polled " in line or "messages at" in line)
+    assert re.fullmatch(
+        r"bins is polled at the start of the app, and then on \w+ \d{4}-\d\d-\d\d at 06:30 \(Europe/Berlin\)", first
+    )
+    assert re.fullmatch(r"meter is polled next on \w+ \d{4}-01-01 at 00:00 \(the zone of this machine\)", second)
+    assert re.fullmatch(r"messages at tele/\+/SENSOR go to .*heard", third)

@@ -1,0 +1,222 @@
+"""The command line as a whole."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from leadsman import App
+from leadsman.tools.cli.app_cli import command_line
+from leadsman.tools.cli.commands import COMMANDS, GROUPS, command
+from leadsman.tools.cli.main import main, parser
+
+
+def test_an_argument_that_a_command_does_not_have_is_refused_with_the_usage_of_that_command(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["inspect", "house:app", "--once"])
+
+    err = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert err.startswith("usage: leadsman inspect ")
+    assert err.endswith(
+        "leadsman inspect: error: unrecognized arguments: --once\nleadsman inspect --help shows what to write\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    {
+        "no command": ([], "leadsman: error: the following arguments are required: COMMAND"),
+        "a command with a slip": (["watc"], "leadsman: error: there is no command 'watc'; did you mean 'watch'?"),
+        "a command that is like none": (
+            ["fly"],
+            "leadsman: error: there is no command 'fly'; write one of acl, check, ",
+        ),
+        "control characters": (["a\x1b[2J"], r"leadsman: error: there is no command 'a\x1b[2J'; "),
+        "no action": (["outbox"], "leadsman outbox: error: the following arguments are required: ACTION\n"),
+    }.values(),
+)
+def test_a_wrong_command_line_ends_with_what_to_type(arguments, error, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+
+    err = capsys.readouterr().err
+    command = "leadsman outbox" if arguments == ["outbox"] else "leadsman"
+    assert (ended.value.code, error in err) == (2, True)
+    assert err.endswith(f"\n{command} --help shows what to write\n")
+
+
+@pytest.mark.parametrize("device", ["meter", "living-room"])
+@pytest.mark.parametrize("command", ["gaps", "inspect", "trace"])
+def test_a_device_in_the_place_of_the_app_is_answered_with_how_it_is_given(command, device, capsys, empty):
+    assert main([command, device]) == 1
+
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last == f"leadsman: a device of a running app is given as --device {device}"
+
+
+@pytest.mark.parametrize("arguments", [["gaps", "meter:app"], ["check", "meter"]])
+def test_what_cannot_be_a_device_is_taken_for_a_module(arguments, capsys, empty):
+    assert main(arguments) == 1
+
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == (
+        f"leadsman: there is no module 'meter' in {empty}; go to its directory, or write its file, "
+        "such as apps/house.py"
+    )
+
+
+def test_tests_are_not_offered_as_apps(capsys, empty):
+    for name in ("conftest.py", "test_house.py", "garden.py"):
+        (empty / name).touch()
+
+    assert main(["check", "meter"]) == 1
+
+    assert capsys.readouterr().err.endswith("; write one of garden\n")
+
+
+@pytest.fixture
+def empty(tmp_path, monkeypatch):
+    """A working directory without a module."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    return tmp_path
+
+
+@pytest.mark.parametrize(("convention", "said"), [("homeassistant", True), ("off", False)])
+def test_check_names_devices_whose_values_discovery_cannot_show(tmp_path, monkeypatch, capsys, convention, said):
+    (tmp_path / "loose.py").write_text(
+        "from leadsman import App\n"
+        "app = App('loose')\n"
+        "@app.telemetry('meter', interval=1)\n"
+        "async def meter() -> dict[str, float]: return {'watts': 1.0}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("DISCOVERY__CONVENTION", convention)
+    monkeypatch.delitem(sys.modules, "loose", raising=False)
+
+    assert main(["check", "loose:app"]) == 0
+    assert ("shows no value of meter" in capsys.readouterr().out) is said
+
+
+def options_of(arguments, capsys):
+    """The options that the help of a command names."""
+    return set(re.findall(r"^  (--[a-z-]+)", help_of(arguments, capsys), re.MULTILINE))
+
+
+def help_of(arguments, capsys, program=main):
+    with pytest.raises(SystemExit) as ended:
+        program([*arguments, "--help"])
+    assert ended.value.code == 0
+    return capsys.readouterr().out
+
+
+def test_what_can_be_run_can_be_checked(capsys):
+    run, check = options_of(["run"], capsys), options_of(["check"], capsys)
+
+    assert run == check
+    assert {"--prefix", "--http", "--discovery", "--config", "--mqtt", "--set", "--standby", "--dry-run"} <= run
+    of_a_program = help_of([], capsys, command_line(App("house")))
+    assert run <= set(re.findall(r"^  (--[a-z-]+)", of_a_program, re.MULTILINE))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        (("--http", "127.0.0.1:8080"), "http.bind"),
+        (("--standby",), "standby.enabled"),
+        (("--discovery", "homie"), "discovery.convention"),
+        (("--prefix", "attic"), "attic"),
+        (("--dry-run",), "dry-run/tight"),
+    ],
+)
+def test_check_looks_at_the_app_as_these_flags_make_it(arguments, shown, capsys, empty):
+    (empty / "tight.py").write_text(
+        "from pydantic import BaseModel\nfrom leadsman import App\n"
+        "class Power(BaseModel):\n    watts: float\n"
+        "app = App('tight')\n"
+        "@app.telemetry('meter', interval=1)\n"
+        "async def meter() -> Power: return Power(watts=1.0)\n"
+    )
+    sys.modules.pop("tight", None)
+
+    code = main(["check", "tight:app", *arguments])
+
+    out = capsys.readouterr().out
+    assert (code, shown in out) == (0, True), out
+
+
+def test_a_flag_that_run_refuses_is_refused_by_check(capsys, empty):
+    (empty / "tight.py").write_text("from leadsman import App\napp = App('tight')\n")
+    sys.modules.pop("tight", None)
+
+    assert main(["check", "tight:app", "--http", "nowhere"]) == 78
+    assert "nowhere" in capsys.readouterr().err
+
+
+def test_each_command_is_in_one_group_of_the_help(capsys):
+    grouped = [name for names in GROUPS.values() for name in names]
+
+    assert sorted(grouped) == sorted(COMMANDS)
+    listed = help_of([], capsys)
+    for title, names in GROUPS.items():
+        assert f"\n{title}:\n  {names[0]} " in listed
+    assert listed.startswith("usage: leadsman [-h] [--version] COMMAND")
+
+
+@pytest.mark.parametrize("name", [None, *COMMANDS])
+def test_each_help_has_an_example_and_80_columns_on_any_terminal(name, capsys, monkeypatch):
+    shown = []
+    for columns in ("40", "200"):
+        monkeypatch.setenv("COLUMNS", columns)
+        shown.append(help_of([name] if name else [], capsys))
+
+    assert shown[0] == shown[1]
+    assert [line for line in shown[0].splitlines() if len(line) > 80] == []
+    examples = shown[0].partition("\nexamples:\n")[2].partition("\n\n")[0]
+    assert f"leadsman {name or 'why'}" in examples
+
+
+def test_each_example_is_a_command_line_that_is_understood():
+    for name in COMMANDS:
+        for example in command(name).examples:
+            words = shlex.split(example.removeprefix("source <(").removesuffix(")"))
+            while "leadsman" in words[:1]:
+                end = next((words.index(each) for each in ("&&", "|", ">", ">>") if each in words), len(words))
+                parser().parse_args(words[1:end])
+                words = words[end + 1 :]
+
+
+def test_each_command_has_a_row_in_the_table_and_a_file_or_a_room_of_its_own():
+    files = {path.stem for path in Path("src/leadsman/tools/cli/commands").glob("[a-z]*.py")}
+
+    assert files == set(COMMANDS) - {"demo"}
+    assert all(command(name) for name in COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "loaded"),
+    [
+        (["--help"], []),
+        (["--version"], []),
+        (["health", "--help"], ["leadsman.tools.cli.commands.health"]),
+        (["simulate", "--help"], ["leadsman.tools.cli.commands.simulate"]),
+        (["demo", "--help"], ["leadsman.tools.demo", "leadsman.tools.demo.command"]),
+    ],
+)
+def test_only_the_command_that_is_typed_is_imported(arguments, loaded):
+    code = (
+        "import atexit, json, sys; from leadsman.tools.cli.main import main\n"
+        "kinds = 'leadsman.tools.cli.commands.', 'leadsman.tools.demo', 'leadsman.introspection.sections', 'pydantic'\n"
+        "found = lambda: [each for each in sorted(sys.modules) if each.startswith(kinds)]\n"
+        "atexit.register(lambda: json.dump(found(), sys.stderr))\n"
+        f"main({arguments})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+
+    assert (done.returncode, json.loads(done.stderr)) == (0, loaded)
