@@ -29,7 +29,7 @@ def app_of(counters, interval=1):
     return app
 
 
-def no_room(path):
+def no_room(path, mode=0o777):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
 
@@ -139,7 +139,7 @@ def test_a_disk_without_room_is_reported_at_the_start_and_a_directory_to_be_made
 
     full = os.statvfs_result((4096, 4096, 1000, 0, 0, 10, 10, 10, 0, 255))
     monkeypatch.setattr("os.statvfs", lambda path: full)
-    monkeypatch.setattr("leadsman.spool.lock.own_file.create", no_room)
+    monkeypatch.setattr("os.mkdir", no_room)
     with Harness(app_of({"d": Counter()}), settings=KEPT, state_directory=state) as harness:
         harness.run(3)
         assert harness.status()["health"] == "degraded"
