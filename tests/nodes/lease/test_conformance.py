@@ -68,6 +68,7 @@ def test_the_same_run_gets_its_key_again_with_a_greater_token_and_the_former_one
         lease = await only(a, "k")
         assert lease.token > former.token
         assert await a.renew([former]) == {}
+        assert await a.renew([lease, former]) == {"k": lease}
         await a.release([former])
         assert await a.renew([lease]) == {"k": lease}
 

@@ -75,7 +75,7 @@ update leadsman.lease set until = now() + %(ttl)s * interval '1 second'
 from unnest(%(keys)s::text[], %(tokens)s::bigint[]) as mine (key, token)
 where cluster = %(cluster)s and lease.key = mine.key and lease.token = mine.token and owner = %(owner)s
     and until > now()
-returning lease.key
+returning lease.key, lease.token
 """
 _RELEASE = """
 with released as (
@@ -154,8 +154,8 @@ class PostgresStore:
         labels = self._values["labels"]
         renewed, *_ = await self._run(*(_RENEW, _NOTIFY) if self._restated else (_RENEW,), **_columns(mine))
         self._restated = labels != self._values["labels"]  # meanwhile
-        keys = {key for (key,) in renewed}
-        return {lease.key: lease for lease in mine if lease.key in keys}
+        newest = {(key, token) for key, token in renewed}
+        return {lease.key: lease for lease in mine if (lease.key, lease.token) in newest}
 
     async def release(self, leases: Iterable[Lease]) -> None:
         """See `LeaseStore.release`."""
