@@ -411,6 +411,16 @@ devices = st.builds(
 )
 
 
+@pytest.mark.parametrize(("step", "written"), [(5.0, "0:10:5"), (2.0**63, "0:10")])
+def test_a_step_that_no_integer_of_the_convention_holds_is_left_out(step, written):
+    field = description.Field(("level",), "number", "Level", whole=True, minimum=0, maximum=10, step=step)
+    device = DeviceDescription("kitchen", (field,), None, None, read=True, polled=True, circuit=False)
+
+    found = described(convention(["kitchen"], lambda _: device))["nodes"]["values"]["properties"]["level"]
+
+    assert found["format"] == written
+
+
 @settings(max_examples=examples(50))
 @given(devices, st.lists(plain, min_size=5, max_size=5))
 def test_whatever_a_device_is_its_tree_follows_the_convention(device, given_values):

@@ -172,7 +172,7 @@ def _step(field: Field) -> float | None:
     """The step, if both agree on what it counts from: JSON Schema counts from zero, Homie from the minimum, or without
     one from the maximum."""
     step, base = field.step, field.minimum if field.minimum is not None else field.maximum
-    if step is None or step <= 0 or (field.whole and step != int(step)):
+    if step is None or step <= 0 or (field.whole and (step != int(step) or not _is_integer(int(step)))):
         return None
     return step if base is None or math.isclose(math.remainder(base, step), 0.0, abs_tol=step * 1e-9) else None
 
