@@ -3,6 +3,7 @@
 import itertools
 import os
 import random
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from weakref import WeakSet, WeakValueDictionary
 
@@ -67,5 +68,7 @@ def own_secrets(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def own_state(monkeypatch):
-    """No test finds what another one left on disk."""
-    monkeypatch.setenv("XDG_STATE_HOME", f"{HOMES.name}/{next(NUMBERS)}")
+    """No test finds what another one left on disk, nor writes where an app of the user does."""
+    home = Path(HOMES.name, str(next(NUMBERS)))
+    monkeypatch.setenv("XDG_STATE_HOME", str(home))
+    monkeypatch.setattr(Path, "home", lambda: home)  # for an app that is given an empty environment
