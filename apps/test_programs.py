@@ -46,7 +46,7 @@ def test_an_app_is_found_under_the_name_by_which_the_unit_and_the_image_run_it(n
 @pytest.mark.system
 @pytest.mark.parametrize("name", APPS)
 def test_the_unit_of_an_app_is_valid_and_hardened_with_the_lines_that_its_page_adds(name, tmp_path):
-    (source,) = re.findall(rf"cp (\S+) /etc/systemd/system/{name}\.service\n", page(name))
+    (source,) = re.findall(rf"cp (\S+)(?: \\\n +| )/etc/systemd/system/{name}\.service\n", page(name))
     (added,) = re.findall(r"```ini\n(.*?)```", page(name).partition("## Run it for years")[2], re.DOTALL)
     unit = tmp_path / f"{name}.service"
     shutil.copy(ROOT / source, unit)

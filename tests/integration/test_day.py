@@ -92,7 +92,7 @@ def test_half_a_day_of_everything_at_once_loses_no_answer_and_leaves_nothing_beh
             alarms = counted(running)
     running.broker.start()
     running.broker.thaw()
-    running.run("30m")
+    running.run("90m")  # counts for the log wait up to an hour
     introspected = json.loads(running.broker.messages("app/answers")[-1].payload)
     left = min(counted_after(running, "7s") for _ in range(10))  # between two retries
     running.stop()

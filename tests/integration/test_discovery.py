@@ -266,7 +266,7 @@ def test_a_configuration_of_another_program_is_left_alone(caplog):
         assert configured(after, "guest") == json.loads(foreign)
         assert sent(after, "attic") != []
     lines = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert [line for line in lines if f"{OWN}/kitchen/config" in line and "remove that one" in line]
+    assert [line for line in lines if f"{OWN}/kitchen/config" in line and "remove that configuration" in line]
 
 
 def test_what_a_slow_broker_sends_late_is_compared_too(harness):

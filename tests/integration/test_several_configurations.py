@@ -245,4 +245,4 @@ def test_another_program_at_a_further_topic_keeps_what_it_published(caplog):
         after.run("10s")
 
         assert configurations(after.broker) == {topic: foreign.json}
-    assert [each for each in caplog.messages if topic in each and "remove that one" in each]
+    assert [each for each in caplog.messages if topic in each and "remove that configuration" in each]

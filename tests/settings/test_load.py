@@ -326,8 +326,8 @@ def test_the_faults_of_all_sections_are_told_in_one_run(here):
         "mqtt.port is 0",
         "retry.api.max_attempts",
         "retry.ble.min_wiat",
-        "retry.policy[0]: it lacks",
-        "retry.policy[1]: it lacks",
+        "retry.policy[0]: a named policy lacks",
+        "retry.policy[1]: a named policy lacks",
     ):
         assert [line for line in told if line.startswith(start)], (start, told)
 

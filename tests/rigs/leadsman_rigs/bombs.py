@@ -122,8 +122,9 @@ def calendars() -> Iterator[Bomb]:
     begin, end = body.index("BEGIN:VEVENT"), body.index("END:VCALENDAR")
     yield "thousands of rules", expand(body[:begin] + body[begin:end] * 1500 + body[end:])
     yield "thousands of events", expand(body[:begin] + body[begin:end] * 50_000 + body[end:])
-    yield "a property of megabytes", expand(event("1", start, "DESCRIPTION:" + "\\" * 8_000_000))
-    yield "a million parameters", expand(event("1", start, "SUMMARY" + ";A=B" * 2_000_000 + ":x"))
+    now = "DTSTART:20261102T000000Z"
+    yield "a property of megabytes", expand(event("1", now, "DESCRIPTION:" + "\\" * 8_000_000))
+    yield "a million parameters", expand(event("1", now, "SUMMARY" + ";A=B" * 2_000_000 + ":x"))
     yield "a name of megabytes", expand(event("1", "DTSTART;TZID=" + "x" * 8_000_000 + ":20261102T000000"))
     yield "an age of days", expand(event("1", start, "DURATION:P999999999999D"))
 
