@@ -1,5 +1,6 @@
 """A subscriber by paho, which is not the client that leadsman uses in the same way."""
 
+import contextlib
 import time
 
 import paho.mqtt.client as paho
@@ -36,7 +37,8 @@ class Listener:
 
     def __exit__(self, *exc_info):
         self.client.disconnect()
-        self.client.loop_stop()
+        with contextlib.suppress(AttributeError):  # its thread ended between paho's look at it and the wait for it
+            self.client.loop_stop()
 
     def on(self, topic):
         return [message for _, message in list(self.messages) if message.topic == topic]
