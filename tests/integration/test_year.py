@@ -288,7 +288,10 @@ class Scenario:
             within = outcomes[bisect_left(starts, at - 0.1) : bisect_right(starts, at + self.time.after)]
             before = events[: bisect_left(times, at - 0.001)]
             unasked -= {start for start, _ in within}
-            if sum(weight for _, weight in within) != count - self._is_silent(before, at):
+            silent = self._is_silent(before, at)
+            if silent:  # a poll at the end of the pause is none of this point
+                within = [each for each in within if not any(-1 <= each[0] - since < 10 for since in asked)]
+            if sum(weight for _, weight in within) != count - silent:
                 wrong.append((at, count, within, before[-3:]))
         return wrong + sorted(unasked)
 
@@ -383,6 +386,7 @@ def test_a_year_loses_no_point_of_a_schedule_and_hangs_nothing(hang_is_seen, mon
 @settings(max_examples=examples(8))
 @given(st.integers(0, 2**32), st.sampled_from(CHANGES))
 @example(2993, (2026, 3, 8))  # a pause ends while the process sleeps
+@example(1_156_638_688, (2026, 3, 29))  # a pause ends five seconds after a point of the schedule
 def test_no_change_of_the_clock_loses_a_point_of_a_schedule(seed, day):
     scenario = Scenario(seed, datetime(*day, tzinfo=UTC) - timedelta(hours=30), 3 * DAY, 5, 2)
 
