@@ -1,6 +1,7 @@
 """The service behind the doors: documents in slices, and requests about a device. Whole apps have theirs in
 `tests/integration`."""
 
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -55,13 +56,13 @@ class House:
         app = App("house")
         app.add_telemetry([f"d{number}" for number in range(devices)], read, interval=60)
         clock = Clock(lambda: 5.0, lambda: 1000.0)
-        self.events, self.polled, self.result = [], [], None
+        self.events, self.polled, self.result, self.ledgers = [], [], None, Ledgers()
         bus = EventBus(clock)
         bus.subscribe(self.events.append)
         self.runners = Runners({}, {})
         parts = Parts(
             records=SimpleNamespace(entities={}),
-            ledgers=(),
+            ledgers=self.ledgers,
             link=None,
             runners=self.runners,
             poll=self.poll,
@@ -73,7 +74,8 @@ class House:
         )
         about = About("house", "1", "1", Topics("house"), "house")
         environment = SimpleNamespace(clock=clock, timers=SimpleNamespace(origin=0.0), events=bus)
-        registrations = Registrations(app.telemetries, {}, {})
+        self.telemetries = dict(app.telemetries)
+        registrations = Registrations(self.telemetries, {}, {})
         self.registry = DeviceRegistry(about, registrations, {}, health=False)
         self.service = Service(about, registrations, self.registry, parts, environment)
 
@@ -114,6 +116,29 @@ def test_devices_are_described_in_slices(described):
     assert max(slices) == SLICE
     assert len(described) == DEVICES
     assert DEVICES - sum(slices) <= SLICE
+
+
+class Ledgers(dict):
+    """What of a ledger a service uses."""
+
+    def document(self, name, since):
+        return {"slots": self[name]}
+
+
+@pytest.mark.parametrize("section", ["devices", "ledger"])
+def test_a_device_that_leaves_while_a_document_is_made_is_left_out_of_it(section):
+    house, document = House(devices=3 * SLICE), Pages(10**9)
+    names = [f"d{number}" for number in range(3 * SLICE)]
+    house.ledgers.update(dict.fromkeys(names, 1))
+    request = house.service.understood({"sections": [section], "devices": names})
+
+    for _ in house.service.describe(request, document):
+        for name in names[SLICE::SLICE]:
+            house.ledgers.pop(name, None)
+            house.telemetries.pop(name, None)
+
+    (page,) = document.end()
+    assert set(json.loads(page)[section]) == set(names) - set(names[SLICE::SLICE])
 
 
 def test_the_registry_is_made_in_slices():

@@ -209,34 +209,46 @@ def test_a_probe_is_one_row_of_the_trace_and_one_line_of_what_happened(page):
     happened.filter(has_text="half open").first.wait_for(state="detached")  # it is there while a probe runs
 
 
-@pytest.mark.parametrize("known", [0, 1, 2, 3])
-def test_a_page_that_opens_in_the_middle_of_a_probe_shows_it_as_one_line_too(page, known):
-    """All steps of a probe are in one millisecond: the page hears the last ones as events, and asks for the others."""
-    steps = [
-        ("circuit half_open", None),
-        ("probe", 1),
-        ("circuit open", None),
-        ("failed", None),
-    ]
-    rows = [
-        {"number": n, "handler": "prober", "at": "2026-01-01T00:00:00.000Z", "reason": reason, "attempt": attempt}
-        for n, (reason, attempt) in enumerate(steps, 1)
-    ]
-    late, early = rows[known:], rows[:known]
-    marks = page.evaluate(
-        """async ([late, early]) => {
-            const { Model } = await import('/model.js');
-            const marked = (parts) => {
-                const model = new Model();
-                model.take({ devices: { prober: { registrations: [], runtime: {} } } }, false);
-                parts.forEach((rows) => { model.trace = []; model.rows(rows); });
-                return model.devices.get('prober')?.marks.map(({ kind, state }) => state ?? kind);
-            };
-            return marked([late, early]);
-        }""",
-        [late, early],
+MARKED = """async ([events, rows]) => {
+    const { Model } = await import('/model.js');
+    const model = new Model();
+    model.take({ devices: { prober: { registrations: [], runtime: {} } } }, false);
+    events.forEach((each) => model.event(each));
+    model.rows(rows);
+    return model.devices.get('prober').marks.map(({ kind, state }) => state ?? kind);
+}"""
+
+
+def in_one_millisecond(*marks):
+    return [{"number": n, "at": "2026-01-01T00:00:00.000Z", **each} for n, each in enumerate(marks, 1)]
+
+
+@pytest.mark.parametrize("heard", [0, 1, 2, 3, 4])
+def test_a_page_that_opens_in_the_middle_of_a_probe_shows_it_as_one_line_too(page, heard):
+    """All steps of a probe are in one millisecond: the page hears the last ones as events, and asks for all of them."""
+    events = in_one_millisecond(
+        {"type": "circuit_moved", "state": "half_open", "device": "prober"},
+        {"type": "attempt_failed", "attempt": 1, "device": "prober"},
+        {"type": "circuit_moved", "state": "open", "device": "prober"},
+        {"type": "poll_failed", "device": "prober"},
     )
-    assert marks == ["half_open", "call", "open", "failed"]
+    rows = in_one_millisecond(
+        {"handler": "prober", "reason": "circuit half_open"},
+        {"handler": "prober", "reason": "probe", "attempt": 1},
+        {"handler": "prober", "reason": "circuit open"},
+        {"handler": "prober", "reason": "failed"},
+    )
+
+    assert page.evaluate(MARKED, [events[4 - heard :], rows]) == ["half_open", "call", "open", "failed"]
+
+
+def test_what_a_person_asked_for_stands_before_what_came_of_it(page):
+    events = in_one_millisecond(
+        {"type": "circuit_requested", "action": "isolate", "by": "ann", "device": "prober"},
+        {"type": "circuit_moved", "state": "isolated", "device": "prober"},
+    )
+
+    assert page.evaluate(MARKED, [events, []]) == ["asked", "isolated"]
 
 
 def test_the_tab_says_how_many_devices_are_in_trouble(page):

@@ -318,10 +318,10 @@ class Service:
 def _members(document: Document, section: str, names: Iterable[str], describe: Callable[[str], object]) -> Work:
     """Add a section with a member for each device, in slices."""
     document.begin(section, b"{}")
-    for number, name in enumerate(names):
-        if number and number % SLICE == 0:
-            yield 0.0
+    for number, name in enumerate(names, 1):
         document.member(name, describe(name))
+        if number % SLICE == 0:  # not between the choice of a name and its description: a device may leave meanwhile
+            yield 0.0
 
 
 def _polled(result: Reading | BaseException | None) -> PollResult:

@@ -81,7 +81,7 @@ class Device {
 			if (marks[i].kind === kind && marks[i].state === more?.state && marks[i].at < at + 60) return; // told twice
 		const mark = { at, kind, text, ...more };
 		let place = marks.length;
-		while (place > 0 && (marks[place - 1].at > at || (marks[place - 1].at === at && step(marks[place - 1]) > step(mark)))) place--;
+		while (place > 0 && (marks[place - 1].at > at || (marks[place - 1].at === at && after(marks[place - 1], mark)))) place--;
 		marks.splice(place, 0, mark);
 		if (marks.length > MARKS) marks.shift();
 	}
@@ -303,9 +303,12 @@ const paused = (seconds, at) => [
 	"deferred", `the device asked for a pause of ${span(seconds)}`, { until: at + seconds * 1000 },
 ];
 
-/** The order of marks of one millisecond, since events and rows of the trace arrive by two ways: a circuit lets a probe
- * through, its call fails, the circuit opens again, and the poll has failed. */
-const step = ({ kind, state }) => (state === "half_open" ? 0 : kind === "call" ? 1 : kind === "circuit" ? 2 : 3);
+/** The steps of a probe that fails, in their order: a circuit lets it through, its call fails, the circuit opens again, and
+ * the poll has failed. Events and rows of the trace come by two ways, so those of one millisecond may come in another one.
+ * Null for all other marks, which stay in the order in which they came. */
+const step = ({ kind, state }) =>
+	state === "half_open" ? 0 : kind === "call" ? 1 : state === "open" ? 2 : kind === "failed" ? 3 : null;
+const after = (one, other) => step(one) !== null && step(other) !== null && step(one) > step(other);
 
 /** Events as notices about the app: a key, so that one replaces another, and a text. */
 const NOTICES = {
