@@ -4,10 +4,11 @@ import tomllib
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leadsman.errors import InvalidType, InvalidValue
+from leadsman.resilience import notation
 from leadsman.resilience.notation import parse, policy_of, predicate_of, render
 from leadsman.resilience.policy import (
     exponential,
@@ -19,6 +20,7 @@ from leadsman.resilience.policy import (
     sequence,
 )
 from leadsman.resilience.predicate import Constant, prop
+from leadsman_rigs.examples import examples
 
 POLICIES = {
     "immediate": immediate(),
@@ -162,7 +164,17 @@ JSON = st.recursive(
 )
 
 
-@given(JSON)
+ODD = [10**400, -1, ["add"], {"add": 1}, {"secs": 10**400}, {"periodic": "1s"}, "never", True]
+VALUES = JSON | st.sampled_from(ODD)
+SYNTAX = [*notation.POLICIES.items(), *notation.PREDICATES.items()]
+NODES = st.sampled_from(SYNTAX).flatmap(
+    lambda each: st.fixed_dictionaries({each[0]: st.fixed_dictionaries({key.name: VALUES for key in each[1].keys})})
+)
+"""Each node with all its keys, and anything for their values."""
+
+
+@settings(max_examples=examples(400))
+@given(JSON | NODES)
 def test_whatever_a_file_holds_is_a_policy_or_a_named_error(value):
     for read in (policy_of, predicate_of):
         with contextlib.suppress(InvalidType, InvalidValue):

@@ -1,10 +1,13 @@
 """Copies of the file, and looking at it beside the app."""
 
+import os
+
 import pytest
 
 from leadsman.errors import SpoolLocked, SpoolUnavailable
 from leadsman.spool.backup import backup, look, restore
 from leadsman.spool.row import size
+from leadsman.storage import quarantine
 
 NOW = 1_800_000_000.0
 
@@ -87,6 +90,51 @@ def test_a_copy_is_restored_where_nothing_was(open_spool, path, row, copy, every
 
     assert everything(open_spool(at=elsewhere)) == [row(1)]
     assert not list(elsewhere.parent.glob("*.bad-*"))
+
+
+def test_a_restore_that_is_killed_between_two_names_is_finished_by_the_next_start(
+    open_spool, path, row, copy, everything, monkeypatch
+):
+    spool = open_spool()
+    spool.write([row(1), row(2), row(3)], ())
+    backup(path, copy)
+    spool.close()
+
+    def killed(old, new):
+        rename(old, new)
+        os._exit(0)
+
+    rename = quarantine.rename
+    monkeypatch.setattr(quarantine, "rename", killed)
+    if (child := os.fork()) == 0:
+        restore(path, copy, NOW)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    monkeypatch.undo()
+
+    assert not path.exists()
+    assert everything(open_spool()) == [row(1), row(2), row(3)]
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal"])
+def test_a_pipe_beside_the_file_is_named_and_not_waited_for(open_spool, path, suffix):
+    open_spool().close()
+    os.mkfifo(f"{path}{suffix}")
+
+    with pytest.raises(SpoolUnavailable, match=f"{path.name}{suffix} is not a regular file; remove it"):
+        look(path)
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal"])
+def test_a_copy_does_not_take_the_place_of_the_file_of_an_app(spool, path, row, suffix):
+    spool.write([row(1)], ())
+
+    with pytest.raises(SpoolUnavailable, match="belongs to the outbox; name another file for the copy"):
+        backup(path, path.with_name(f"{path.name}{suffix}"))
+    spool.write([row(2)], ())
+
+    assert look(path).rows == 2
 
 
 def test_no_copy_is_restored_under_a_running_app(spool, path, row, copy, everything):

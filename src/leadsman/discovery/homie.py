@@ -25,6 +25,7 @@ from leadsman.discovery.description import (
 )
 from leadsman.errors import PayloadError
 from leadsman.introspection.ownership import is_description_of, type_of
+from leadsman.loop.durations import as_float
 from leadsman.monitoring.condition import Condition
 from leadsman.mqtt.topics import encode, is_topic
 from leadsman.settings.discovery import homie_filters, homie_identifiers, homie_root
@@ -126,7 +127,7 @@ def _number(value: object, *, whole: bool) -> bytes:
     if isinstance(value, str):  # a Decimal, which JSON carries as text
         found = value.encode()
         return found if (_INTEGER if whole else _FLOAT).fullmatch(found) else b""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(as_float(value)):
         return b""
     if not whole:
         return repr(value).replace("e+", "e").encode()

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from shlex import quote
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
-from leadsman.loop.durations import human
+from leadsman.loop.durations import as_float, human
 from leadsman.mqtt.answers import Json
 from leadsman.text import clean, counted
 
@@ -261,7 +261,7 @@ def when(text: str | None) -> datetime | None:
 
 def span(seconds: float) -> str:
     """A duration for a person, in whole seconds if it is longer than one."""
-    if not math.isfinite(seconds) or abs(seconds) > _FAR:
+    if not math.isfinite(as_float(seconds)) or abs(seconds) > _FAR:
         return "a very long time"
     return human(round(seconds) if seconds >= 1 else round(max(0.0, seconds), 3))
 
@@ -275,7 +275,7 @@ def value(shown: Json) -> str:
 
 
 def _later(moment: datetime | None, seconds: float | None) -> datetime | None:
-    if moment is None or seconds is None or not math.isfinite(seconds):
+    if moment is None or seconds is None or not math.isfinite(as_float(seconds)):
         return None
     try:
         return moment + timedelta(seconds=seconds)

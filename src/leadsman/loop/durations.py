@@ -27,15 +27,22 @@ def seconds(value: Duration, what: str = "a duration") -> float:
     """
     if isinstance(value, timedelta):
         value = value.total_seconds()
-    if isinstance(value, str):
-        return _parsed(value, what)
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise InvalidType(
             f"{what} is a {type(value).__name__}; write seconds such as 30, text such as '5m', or a timedelta"
         )
-    if not math.isfinite(value) or value < 0:
+    amount = _parsed(value, what) if isinstance(value, str) else as_float(value)
+    if not math.isfinite(amount) or amount < 0:
         raise InvalidValue(f"{what} is {value!r}; it must be a finite number of seconds, not negative")
-    return float(value)
+    return amount
+
+
+def as_float(value: float) -> float:
+    """A number as a float; an integer with hundreds of digits is infinite."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def positive_seconds(value: Duration, what: str) -> float:

@@ -17,7 +17,7 @@ before it, and its own sync, come on top: a quarter of a second is promised of 9
 FILE = "outbox.db"
 """In the state directory."""
 LEAST = 64 * 1024
-"""Bytes of room without which no file is begun."""
+"""Bytes of room below which the file is opened at the start, so that a full disk is reported then."""
 
 logger = logging.getLogger("leadsman")
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.loop.durations import Duration, positive_seconds
+from leadsman.loop.durations import Duration, as_float, positive_seconds
 from leadsman.value import Value
 
 Fields = Mapping[str, Any]
@@ -178,6 +178,6 @@ def _is_number(value: object) -> bool:
 def _deadband(value: object, what: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidType(f"{what} is {value!r}; it must be a number in the unit of the field")
-    if not math.isfinite(value) or value < 0:
+    if not math.isfinite(as_float(value)) or value < 0:
         raise InvalidValue(f"{what} is {value!r}; it must be finite and not negative")
     return float(value)

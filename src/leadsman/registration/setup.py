@@ -215,8 +215,8 @@ class Setup:
         self.registry.check_foreign(self.prefix, f"{DRY_RUN}/{self.prefix}")
 
     def _check(self, loaded: "Loaded") -> None:
-        """Read broker, names, endpoint, outbox and policies. Raises one `ConfigurationError` for all faults, with those
-        of the settings."""
+        """Read the sections of leadsman, the names and the policies. Raises one `ConfigurationError` for all faults,
+        with those of the settings."""
         faults: list[ConfigurationError] = [SettingsError("\n".join(loaded.faults))] if loaded.faults else []
         with collect(faults):
             self._read_brokers(loaded.sections[BROKER])

@@ -322,7 +322,7 @@ class Jitter(_Wrapper):
     ceiling: float
 
     def __init__(self, fraction: float, inner: Policy, mode: str = "symmetric", cap: Duration | None = None) -> None:
-        if mode not in MODES:
+        if mode not in tuple(MODES):  # a settings file may hold a list, which has no hash
             raise InvalidValue(f"the mode of jitter is {mode!r}; it must be one of {', '.join(MODES)}")
         part, within = fraction_of(fraction), as_policy(inner)
         ceiling = widest(within, part, mode) if cap is None else _duration(cap, "the cap of jitter")

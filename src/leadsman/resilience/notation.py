@@ -10,7 +10,8 @@ camelCase or in snake_case; durations as text, seconds, or ``{secs, nanos}``; va
 ``{integer: …}``, ``{boolean: …}``. An error names the path to the faulty node.
 
 `POLICIES` and `PREDICATES` are the tables of all nodes: the name, the keys and the phrase of each. A node is read,
-written and put in English from its row alone. What is written is on one line, without defaults::
+written and put in English from its row; jitter, constants and the waits of a backoff have sentences of their own. What
+is written is on one line, without defaults::
 
     exponential("2s").max_retries(3)    {countBox: {maxRetries: 3, inner: {exponential: {baseDelay: 2s}}}}
 
@@ -21,6 +22,7 @@ its own, and a user's own classes by their names.
 import functools
 import json
 import re
+import sys
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
@@ -72,7 +74,7 @@ DEEPEST = 50
 """Nodes within nodes; a file that nests deeper is not a policy."""
 WAITS_NAMED = 4
 """Waits that are named in English, if they go on growing."""
-_FAR = 40
+_FAR = 1_000_000
 """The number of a wait that shows where a strategy ends."""
 Tree = Any
 """What a TOML, YAML or JSON file holds: mappings, lists, text, numbers, True and False."""
@@ -157,6 +159,8 @@ def duration_of(value: object, path: str) -> Duration:
         parts = [fields.get("secs", 0), fields.get("nanos", 0)]
         if any(isinstance(part, bool) or not isinstance(part, int) or part < 0 for part in parts):
             raise InvalidType(f"{path}: secs and nanos are whole numbers, 0 or more")
+        if max(parts) > sys.maxsize:
+            raise InvalidValue(f"{path}: secs and nanos are {sys.maxsize} at most")
         return float(parts[0]) + float(parts[1]) / 1e9
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise InvalidType(f"{path}: {value!r} is not a duration; write '5m', '1h30m' or seconds")

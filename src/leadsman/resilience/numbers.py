@@ -3,6 +3,7 @@
 import math
 
 from leadsman.errors import InvalidType, InvalidValue
+from leadsman.loop.durations import as_float
 
 
 def whole(value: object, what: str, least: int) -> int:
@@ -18,9 +19,10 @@ def number(value: object, what: str) -> float:
     """Check that a value is a finite number. Raises `InvalidType`, `InvalidValue`."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidType(f"{what} is {value!r}; it must be a number")
-    if not math.isfinite(value):
+    found = as_float(value)
+    if not math.isfinite(found):
         raise InvalidValue(f"{what} is {value!r}; it must be finite")
-    return float(value)
+    return found
 
 
 def fraction_of(value: object) -> float:

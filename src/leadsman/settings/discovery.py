@@ -67,8 +67,11 @@ def discovery_of(entries: Mapping[str, SettingEntry], declared: Discovery | None
         before = DiscoverySettings(declared.convention, declared.prefix, declared.ids)
     faults: list[ConfigurationError] = []
     found, prefix = before, None
+    first = {key: entry for key, entry in entries.items() if key == "convention"}  # it decides what a prefix may be
     with collect(faults):
-        found = read_section(before, entries)
+        found = read_section(before, first)
+    with collect(faults):
+        found = read_section(found, {key: entry for key, entry in entries.items() if key not in first})
     with collect(faults):
         if (given := entries.get("prefix")) is not None:
             prefix = given.read(CONVENTIONS[found.convention or "homeassistant"].check)

@@ -73,7 +73,7 @@ def _address(value: object) -> Address | None:
         raise InvalidValue(
             f"{clean(host)!r} is no IP address; write one of this machine, such as '127.0.0.1:8080'"
         ) from None
-    if not port.isdecimal() or int(port) > 0xFFFF:
+    if not port.isdecimal() or len(port) > len("65535") or int(port) > 0xFFFF:
         raise InvalidValue(f"{clean(port)!r} is not a port; write a number up to 65535")
     return str(address), int(port)
 

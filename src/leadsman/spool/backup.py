@@ -11,8 +11,8 @@ from leadsman.spool import dead, queries
 from leadsman.spool.row import DeadLetter
 from leadsman.spool.tables import BUSY, check, lock_of, translated
 from leadsman.storage import quarantine
-from leadsman.storage.database import Damage, connect, delete, is_damage
-from leadsman.storage.own_file import sync_directory
+from leadsman.storage.database import BESIDE, Damage, connect, delete, is_damage
+from leadsman.storage.own_file import is_strange, sync_directory
 
 T = TypeVar("T")
 
@@ -47,6 +47,8 @@ def backup(path: Path, target: Path) -> Contents:
     Raises:
         SpoolUnavailable, SpoolFull: one of the files cannot be read or written. The target is as it was.
     """
+    if target.resolve() in [each.resolve() for each in _files(path)]:
+        raise SpoolUnavailable(f"{target} belongs to the outbox; name another file for the copy")
     try:
         new = quarantine.new_beside(target)
         try:
@@ -81,6 +83,7 @@ def restore(path: Path, source: Path, now: float) -> tuple[Contents, str | None]
         new = quarantine.new_beside(Path(f"{path}.restore"))
         try:
             found = _reading(source, lambda database: _copy(database, source, new))
+            new = new.rename(f"{path}.new")  # it is whole: a start puts it in place, if this process is killed here
             aside = quarantine.replace(path, new, now)
         finally:
             delete(new)
@@ -94,6 +97,8 @@ def restore(path: Path, source: Path, now: float) -> tuple[Contents, str | None]
 def _reading(path: Path, work: Callable[[sqlite3.Connection], T]) -> T:
     if not path.is_file():
         raise SpoolUnavailable(f"there is no {path}; an app makes it when readings wait for its broker")
+    if strange := next((each for each in _files(path)[1:] if is_strange(each)), None):  # SQLite would wait for a pipe
+        raise SpoolUnavailable(f"{strange} is not a regular file; remove it")
     try:
         with contextlib.closing(connect(path, BUSY, read_only=True)) as database:
             if not check(database, path):
@@ -103,6 +108,11 @@ def _reading(path: Path, work: Callable[[sqlite3.Connection], T]) -> T:
         if is_damage(error):
             raise SpoolUnavailable(f"{path} is damaged, or is not an outbox: {error}") from error
         raise translated(error, path) from error
+
+
+def _files(path: Path) -> list[Path]:
+    """The file, and those that SQLite has beside it."""
+    return [Path(f"{path}{suffix}") for suffix in BESIDE]
 
 
 def _contents(database: sqlite3.Connection) -> Contents:

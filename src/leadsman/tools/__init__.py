@@ -1,1 +1,1 @@
-"""Programs around the framework: the command line, the doctor, simulated days, the demo. Nothing else imports them."""
+"""Programs around the framework: the command line, the doctor, simulated days, the demo. Nothing else needs them."""

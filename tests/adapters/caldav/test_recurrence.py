@@ -28,16 +28,34 @@ TIMES = st.sampled_from(["", "T000000", "T233000Z", "T010000", "T010000\r\n Z"])
 @given(
     DAYS,
     TIMES,
-    st.sampled_from(["dtstart:", "DTSTART;VALUE=DATE-TIME:", "DTSTART;TZID=Pacific/Kiritimati:", 'DTSTART;X="a:b":']),
-    st.sampled_from([0, 1, 9, None]),
-    st.sampled_from(["SUMMARY:x", "RRULE:FREQ=WEEKLY", "rdate;value=date:20261101", "DURATION:P30D", "X:DTSTART"]),
+    st.sampled_from(
+        [
+            "dtstart:",
+            "DTSTART;VALUE=DATE-TIME:",
+            "DTSTART;TZID=Pacific/Kiritimati:",
+            'DTSTART;X="a:b":',
+        ]
+    ),
+    st.booleans(),
+    st.sampled_from([0, 1, 9, 40, None]),
+    st.sampled_from(
+        [
+            "SUMMARY:x",
+            "RRULE:FREQ=WEEKLY",
+            "rdate;value=date:20261101",
+            "DURATION:P30D",
+            "X:DTSTART",
+        ]
+    ),
 )
-def test_no_event_is_passed_over_that_takes_place_in_the_window(day, time, name, length, more):
+def test_no_event_is_passed_over_that_takes_place_in_the_window(day, time, name, folded, length, more):
     if not time and "VALUE" not in name:
         name = name.replace(":", ";VALUE=DATE:", 1) if '"' not in name else "DTSTART;VALUE=DATE:"
     lines = [f"{name}{day:%Y%m%d}{time}", more]
     if length is not None and not more.startswith("DURATION"):
         lines.append(f"DTEND{name[7:]}{day + timedelta(days=length):%Y%m%d}{time}")
+    if folded:  # RFC 5545 §3.1: a line may go on in the next one after any character
+        lines = [f"{line[:4]}\r\n {line[4:]}" for line in lines]
     text = event("e", *lines)
 
     found = outcome(text)

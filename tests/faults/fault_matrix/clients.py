@@ -91,6 +91,7 @@ def flood_of_commands(stand: Stand) -> None:
     stand.arrive(app)
     # What a busy machine is late to acknowledge is sent the newest first, so there is no limit for the order.
     stand.figure("out of order", stand.tally.disordered)
+    stand.figure("duplicates", stand.tally.duplicates)
     newest = {device: max(numbers) for device, numbers in stand.tally.numbers.items()}
     kept = retained_numbers(stand, broker.port)
     older = [device for device, number in newest.items() if kept[device] < number]

@@ -207,6 +207,23 @@ CASES = [
         "2 retained topics, all of the app",
         "",
     ),
+    (
+        broker(kept={**FOUND, "house/registry/2": b'{"devices":{"c":{}}}'}, live=LiveFacts("house", None, 1, 9.0)),
+        "orphans",
+        "warn",
+        "house/registry/2 is kept",
+        "mosquitto_pub -r -n",
+    ),
+    (
+        broker(
+            kept={**FOUND, "house/c/state": b"", "house/registry/2": b'{"devices":{"c":{}}}'},
+            live=LiveFacts("house", None, 1, 9.0),
+        ),
+        "orphans",
+        "warn",
+        "house/c/state, house/registry/2",
+        "mosquitto_pub -r -n",
+    ),
     (broker(kept=FOUND), "orphans", "warn", "house/b/state is kept", "mosquitto_pub -r -n"),
     (broker(kept={"house/a/state": b""}, crowded=True), "orphans", "warn", "it looked at 1", "--retained-only"),
     (

@@ -248,7 +248,7 @@ class CalDav:
             there, found = self._backend.search_all(calendar), self._backend.search(calendar, first, end, zone)
             missed = occurrences(set(there).difference(found), first, end, zone, self._reported)
             changed = occurrences(set(found).difference(there), first, end, zone, self._reported)
-        except GarbledData as error:  # it is too large, or makes no sense
+        except (GarbledData, PermanentError) as error:  # it is too large, makes no sense, or may not be read whole
             return CalendarSearch(calendar, read, fault=str(error))
         lost = {(each.uid, each.start): each.summary for each in missed}
         for each in changed:  # between the two searches, or by a server that writes an object anew for each reply

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from datetime import date, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, NamedTuple
 
-from leadsman.adapters.caldav.sieve import MOST, Rule, check, sifted
+from leadsman.adapters.caldav.sieve import MOST, Rule, check, sifted, unfold
 from leadsman.errors import GarbledData
 from leadsman.extras import missing
 from leadsman.text import clean, describe, log_fields
@@ -29,7 +29,7 @@ _BEGIN = re.compile(r"^BEGIN:VEVENT", re.IGNORECASE | re.MULTILINE)
 _SEVERAL = re.compile(r"^(?:RRULE|RDATE|RECURRENCE-ID|DURATION)", re.IGNORECASE | re.MULTILINE)
 """Properties of an event whose times are known only after its object is parsed."""
 _LIMIT = re.compile(r"^DT(?:START|END)\b", re.IGNORECASE | re.MULTILINE)
-_DAY = re.compile(r"^DT(?:START|END)\b[^\r\n]*:(\d{8})(?:T\d{6}Z?)?[ \t]*\r?$(?!\n[ \t])", re.IGNORECASE | re.MULTILINE)
+_DAY = re.compile(r"^DT(?:START|END)\b[^\r\n]*:(\d{8})(?:T\d{6}Z?)?[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
 _MARGIN = 2
 """Days by which a date in an object may differ from that in another time zone, and more."""
 logger = logging.getLogger("leadsman")
@@ -101,6 +101,7 @@ def occurrences(
 def _may_take_place(text: str, start: date, end: date) -> bool:
     """Whether an object has to be parsed, which takes a millisecond or more. A whole calendar has many events that take
     place once and are long over."""
+    text = unfold(text)
     begin = _BEGIN.search(text)
     if begin is None or _SEVERAL.search(text, begin.end()):
         return True

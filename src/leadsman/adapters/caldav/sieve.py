@@ -158,13 +158,18 @@ _FOLD = re.compile(r"\r?\n[ \t]")
 _NAME = re.compile(r"[A-Za-z0-9-]*")
 
 
+def unfold(text: str) -> str:
+    """Join the lines that go on in the next one; that may be inside a name."""
+    return _FOLD.sub("", text)
+
+
 def sifted(text: str) -> str:
     """Return what is needed of an object.
 
     Raises:
         GarbledData: it is too large, or has a time zone that would take seconds to expand.
     """
-    unfolded = _FOLD.sub("", text)
+    unfolded = unfold(text)
     if (count := unfolded.count("\n")) > MOST_LINES:
         raise GarbledData(f"it has {count:,} lines; {MOST_LINES:,} are allowed")
     kept, inside, skipped, dates, changes = list[str](), list[str](), 0, 0, 0

@@ -286,6 +286,8 @@ class _Exchange(SideConnection):
         self._request = {**request, "transaction": self._transaction}
         self._pages: dict[int, Answer] = {}
         self._expected = 1
+        self._seen: dict[str, Received] = {}
+        """What the broker retains, by topic. Of a topic with many messages the last one is kept."""
 
     async def look(self, broker: Broker, timeout: float, filters: Sequence[str], status: str) -> Looked:
         """Ask, and read what the broker retains; see the function `look`."""
@@ -360,11 +362,6 @@ class _Exchange(SideConnection):
             raise _NoAnswerError(f"what answers at {self._topic!r} is no leadsman app, or has another version")
         return documents[0] if len(documents) == 1 else merged(documents)
 
-    @property
-    def _seen(self) -> dict[str, Received]:
-        """What the broker retains, by topic."""
-        return {message.topic: message for message in self.messages}
-
     def _is_offline(self, topic: str | None) -> bool:
         """Whether the status at this topic says that nobody answers."""
         message = None if topic is None else self._seen.get(topic)
@@ -387,7 +384,7 @@ class _Exchange(SideConnection):
     def received(self, message: Received) -> None:
         """See `ConnectionListener`."""
         if message.topic != f"{self._topic}/response":
-            super().received(message)
+            self._seen[message.topic] = message
             return
         answer = object_in(message.payload)
         if answer is None or answer.get("transaction") != self._transaction:

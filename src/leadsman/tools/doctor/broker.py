@@ -96,7 +96,7 @@ class Visit(SideConnection):
     """One connection of the doctor."""
 
     def __init__(self) -> None:
-        super().__init__(ANSWER)
+        super().__init__()
         self.crowded = False
         """Whether messages were dropped, since there were too many."""
         self._bytes = 0

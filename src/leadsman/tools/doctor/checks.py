@@ -447,9 +447,10 @@ def left_behind(prefix: str, devices: Iterable[str], kept: Iterable[str]) -> lis
 
 
 def _listed(prefix: str, kept: Mapping[str, bytes]) -> Iterator[str]:
-    """The names of the devices in the registry."""
+    """The names of the devices in the registry, without the pages that it no longer has."""
+    old = _old_pages(prefix, kept)
     for topic, payload in kept.items():
-        if topic == f"{prefix}/registry" or topic.startswith(f"{prefix}/registry/"):
+        if topic == f"{prefix}/registry" or (topic.startswith(f"{prefix}/registry/") and topic not in old):
             devices = (object_in(payload) or {}).get("devices")
             yield from devices if isinstance(devices, dict) else ()
 
