@@ -173,7 +173,9 @@ def test_nothing_is_published_for_a_device_that_another_program_describes(harnes
 
     assert tree(running.broker, KITCHEN) == {f"{KITCHEN}/$description": foreign.encode()}
     assert tree(running.broker)["homie/5/house-attic/$state"] == b"ready"
-    assert [line for line in caplog.messages if f"{KITCHEN}/$description" in line and "remove that" in line]
+    assert [
+        line for line in caplog.messages if f"{KITCHEN}/$description" in line and "remove that configuration" in line
+    ]
 
 
 def foreign_at(topic, payload):

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from typing_extensions import is_typeddict
 
 from leadsman.introspection.document import Introspection, Link, Verdict
-from leadsman.introspection.why import OVERDUE, Retained, refused, silent, unanswered, why
+from leadsman.introspection.why import OVERDUE, RetainedDocuments, refused, silent, unanswered, why
 from leadsman_rigs.examples import examples
 
 DOCUMENT, VERDICT = TypeAdapter(Introspection), TypeAdapter(Verdict)
@@ -83,7 +83,7 @@ MQTT = {
 }
 PORT = {"adapter": "SerialPort", "kind": "serial", "open": True, "error": None, "reopened": 0}
 APP = {"name": "house", "version": "1", "prefix": "house", "leadsman": "1", "python": "3.12", "started_at": START}
-KEPT = Retained({"state": "online", "session": 7}, '{"watts":412.5}', "online", READ)
+KEPT = RetainedDocuments({"state": "online", "session": 7}, '{"watts":412.5}', "online", READ)
 TIMEOUT = "DeviceTimeout: no message from /dev/ttyUSB0 within 3s"
 FAILING = {
     "status": "error",
@@ -579,37 +579,37 @@ ONLINE = {
 }
 UNANSWERED = {
     "the broker is not there": (None, "connection", "no answer", None),
-    "no such app": (Retained(), "app", "retains nothing at house/status", None),
-    "it was stopped": (Retained(GOODBYE), "app", "it said goodbye 2026-11-22 08:40:00Z (20m ago)", OLD),
-    "it crashed": (Retained(WILL, "{}", "online", READ), "app", "it had connected 2026-11-22", READ),
+    "no such app": (RetainedDocuments(), "app", "retains nothing at house/status", None),
+    "it was stopped": (RetainedDocuments(GOODBYE), "app", "it said goodbye 2026-11-22 08:40:00Z (20m ago)", OLD),
+    "it crashed": (RetainedDocuments(WILL, "{}", "online", READ), "app", "it had connected 2026-11-22", READ),
     "it hangs": (
-        Retained({"state": "online", "at": OLD}),
+        RetainedDocuments({"state": "online", "at": OLD}),
         "app",
         "its last heartbeat was sent 2026-11-22 08:40:00Z",
         OLD,
     ),
-    "it may not be asked": (Retained(ONLINE), "app", f"last error: {TIMEOUT}", ONLINE["at"]),
+    "it may not be asked": (RetainedDocuments(ONLINE), "app", f"last error: {TIMEOUT}", ONLINE["at"]),
     "a node takes over": (
-        Retained(GOODBYE, lease={"owner": "pi-1", "until": "2026-11-22T09:00:10Z"}),
+        RetainedDocuments(GOODBYE, lease={"owner": "pi-1", "until": "2026-11-22T09:00:10Z"}),
         "app",
         "the node pi-1 has the lease, until 2026-11-22 09:00:10Z (in 10s): it is active, or takes over",
         OLD,
     ),
     "no node takes over": (
-        Retained(WILL, lease={"owner": "pi-1", "until": OLD}),
+        RetainedDocuments(WILL, lease={"owner": "pi-1", "until": OLD}),
         "app",
         "no node is active: the lease of pi-1 ended 2026-11-22 08:40:00Z (20m ago), and none that stands by took over",
         None,
     ),
     "the broker has forgotten the lease": (
-        Retained(ONLINE | {"node": {"name": "pi-1"}}),
+        RetainedDocuments(ONLINE | {"node": {"name": "pi-1"}}),
         "app",
         "no node is active: the lease of pi-1 is gone, and none that stands by took over",
         ONLINE["at"],
     ),
-    "the lease is none": (Retained(WILL, lease={"owner": 1, "until": []}), "app", "published its will", None),
+    "the lease is none": (RetainedDocuments(WILL, lease={"owner": 1, "until": []}), "app", "published its will", None),
     "the time of its session is not a time": (
-        Retained({"state": "offline", "session": 10**30}),
+        RetainedDocuments({"state": "offline", "session": 10**30}),
         "app",
         "an unknown time",
         None,
@@ -631,10 +631,10 @@ def test_an_app_that_does_not_answer_is_judged_by_what_the_broker_retains(name):
 def test_an_app_that_sends_heartbeats_and_does_not_answer_is_told_from_one_that_hangs():
     fresh, late = ({"state": "online", "at": at} for at in ("2026-11-22T08:59:50.000Z", "2026-11-22T08:57:50.000Z"))
 
-    assert "access list" in unanswered("", "house", Retained(fresh), "", AT)["advice"]
+    assert "access list" in unanswered("", "house", RetainedDocuments(fresh), "", AT)["advice"]
     assert (
         f"no heartbeat for {round(OVERDUE + 10) // 60}m10s"
-        in unanswered("", "house", Retained(late), "", AT)["summary"]
+        in unanswered("", "house", RetainedDocuments(late), "", AT)["summary"]
     )
 
 
@@ -707,7 +707,7 @@ def values_of(kind):
     others=st.none() | st.tuples(*[st.none() | TEXTS] * 3),
 )
 def test_any_document_gives_exactly_one_verdict(document, status, others):
-    retained = None if others is None else Retained(status, *others)
+    retained = None if others is None else RetainedDocuments(status, *others)
     names = [*document.get("devices", {}), *document.get("jobs", {}), "nobody"]
 
     for name in names:

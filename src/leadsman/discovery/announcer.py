@@ -69,13 +69,13 @@ class Announcer:
     Args:
         convention: describes them.
         registered: the devices.
-        places: what it works with.
+        context: what it works with.
     """
 
-    def __init__(self, convention: Convention, registered: DescribedDevices, places: AnnouncerContext) -> None:
+    def __init__(self, convention: Convention, registered: DescribedDevices, context: AnnouncerContext) -> None:
         self._convention = convention
         self._registered = registered
-        self._places = places
+        self._context = context
         self._topics = convention.topics
         self._found: dict[str, dict[str, bytes]] = {}
         """What the broker had at the beginning of this connection, until it is compared, by the topic of the first
@@ -104,7 +104,7 @@ class Announcer:
 
     def listen(self) -> None:
         """Subscribe to the descriptions of this app, and to the starts of readers."""
-        listeners = self._places.link.subscriptions.listeners
+        listeners = self._context.link.subscriptions.listeners
         listeners[self._convention.own] = self._on_own
         if self._convention.births is not None:
             listeners[self._convention.births] = self._on_birth
@@ -117,7 +117,7 @@ class Announcer:
             self._kept = self._kept_gone = 0
             self._settled = self._compared = False
             self._foreign.clear()
-            connects = self._places.link.connects
+            connects = self._context.link.connects
             asyncio.get_running_loop().call_later(GRACE, self._compare, connects)
 
     def change(self, convention: Convention, left: Mapping[str, Descriptions]) -> None:
@@ -128,14 +128,14 @@ class Announcer:
         self._before = self._before or self._convention
         self._convention, self._topics = convention, convention.topics
         if not waits:
-            self._places.slices.begin("discovery", self._change())
+            self._context.slices.begin("discovery", self._change())
 
     def _change(self) -> Work:
         while not self._compared:  # a comparison that has not begun includes the change
             yield GRACE
         before, self._before = self._before or self._convention, None
         left, self._left = self._left, {}
-        former, connects = before.topics, self._places.link.connects
+        former, connects = before.topics, self._context.link.connects
         for topic, name in self._topics.items():
             if name is None or (topic in former and name not in left):
                 continue
@@ -147,7 +147,7 @@ class Announcer:
         for topic in [topic for topic, name in self._topics.items() if name is None and topic not in self._foreign]:
             self._bring(topic, self._app)  # the app may list its devices
         gone = {topic: name for topic, name in former.items() if topic not in self._topics}
-        for topic in [topic for topic, name in gone.items() if not self._places.shared or name in left]:
+        for topic in [topic for topic, name in gone.items() if not self._context.shared or name in left]:
             if not (yield from self._room(connects)):
                 return
             if topic not in self._topics and topic not in self._foreign:
@@ -156,9 +156,9 @@ class Announcer:
             yield 0.0
 
     def _compare(self, connects: int) -> None:
-        if self._places.link.connects == connects:
+        if self._context.link.connects == connects:
             self._settled = True
-            self._places.slices.begin("discovery", self._comparison(connects))
+            self._context.slices.begin("discovery", self._comparison(connects))
 
     def _comparison(self, connects: int) -> Work:
         """Publish what differs from what the broker has, and remove what is gone."""
@@ -170,7 +170,7 @@ class Announcer:
             if topic in self._topics:  # its device may be forgotten meanwhile
                 self._bring(topic, found.pop(topic, {}))
             yield 0.0
-        for messages in () if self._places.shared else found.values():
+        for messages in () if self._context.shared else found.values():
             self._gone |= messages
         self._compared = True
         self._begin_removal()
@@ -195,7 +195,7 @@ class Announcer:
             if not self._settled:
                 self._kept_gone += size
                 self._found.setdefault(first, {})[topic] = payload
-            elif not self._places.shared:
+            elif not self._context.shared:
                 self._kept_gone += size
                 self._gone[topic] = payload
                 self._begin_removal()
@@ -209,11 +209,11 @@ class Announcer:
     def _begin_removal(self) -> None:
         if self._compared and self._gone and not self._removing:
             self._removing = True
-            self._places.slices.begin("discovery", self._removal())
+            self._context.slices.begin("discovery", self._removal())
 
     def _removal(self) -> Work:
         """Remove what is gone, and no more at a time than the outbox has room for."""
-        connects = self._places.link.connects
+        connects = self._context.link.connects
         try:
             while self._gone:
                 topic, payload = next(iter(self._gone.items()))
@@ -248,7 +248,7 @@ class Announcer:
         if foreign is not None:
             self._foreign.add(topic)
             for each in kept:
-                self._places.others.remove(name or APP, each)  # it is no longer ours to remove
+                self._context.others.remove(name or APP, each)  # it is no longer ours to remove
             logger.warning(
                 "Another program published the configuration at %s, so the device is not described; remove that "
                 "configuration, and start the app again",
@@ -257,11 +257,11 @@ class Announcer:
             )
             return
         for each in kept:
-            self._places.others.add(name or APP, each)
+            self._context.others.add(name or APP, each)
         several = found and {topic} != found.keys() | {each.topic for each in wanted}
         moves = self._convention.moves(found, wanted) if several else ()
         if moves:
-            self._places.slices.begin("discovery", self._move(topic, moves, found))
+            self._context.slices.begin("discovery", self._move(topic, moves, found))
         else:
             self._replace(topic, found, wanted)
 
@@ -279,7 +279,7 @@ class Announcer:
         """Ask readers to let go of what is at another topic from now on, one message after the other, and then replace
         the messages. If the connection breaks, the broker still has the old ones, and the next comparison begins
         again."""
-        link = self._places.link
+        link = self._context.link
         connects = link.connects
         for each in moves:
             link.put(Message(each.topic, each.payload, qos=1, remade=True))
@@ -307,7 +307,7 @@ class Announcer:
                 self._app = {each.topic: steps[-1].payload} if steps else found
         for at in found.keys() - {each.topic for each in wanted}:
             self._remove(at, found[at])
-        self._places.described(name, sent)
+        self._context.described(name, sent)
 
     def _remove(self, topic: str, found: bytes) -> None:
         """Remove a message that a device no longer needs, if this app published it."""
@@ -334,11 +334,11 @@ class Announcer:
         return self._convention.describe(self._registered.device(name))
 
     def _put(self, step: RetainedMessage, *, latest: bool) -> None:
-        self._places.link.put(Message(step.topic, step.payload, qos=1, retain=True, latest=latest, remade=True))
+        self._context.link.put(Message(step.topic, step.payload, qos=1, retain=True, latest=latest, remade=True))
 
     def _room(self, connects: int) -> Generator[float, None, bool]:
         """Wait until the outbox has room. Returns whether the connection is still the same one."""
-        link = self._places.link
+        link = self._context.link
         while link.connects == connects and link.outbox.bytes > MOST_WAITING:
             yield PAUSE
         return link.connects == connects
@@ -353,19 +353,19 @@ class Announcer:
             return
         self._repeating = True
         shortest, longest = BIRTH_DELAY
-        delay = shortest + (longest - shortest) * self._places.draw()
+        delay = shortest + (longest - shortest) * self._context.draw()
         asyncio.get_running_loop().call_later(delay, self._repeat)
 
     def _repeat(self) -> None:
         self._born_again = False
-        self._places.slices.begin("discovery", self._repetition())
+        self._context.slices.begin("discovery", self._repetition())
 
     def _repetition(self) -> Work:
         """Publish all descriptions again, then how the devices are; and once more if a reader started meanwhile."""
         try:
             while not self._compared:
                 yield GRACE
-            connects = self._places.link.connects
+            connects = self._context.link.connects
             for topic in self._topics:
                 if not (yield from self._room(connects)):
                     return
@@ -373,7 +373,7 @@ class Announcer:
                     for each in self._description(topic):
                         self._put(each, latest=True)
                 yield 0.0
-            self._places.say_again()
+            self._context.say_again()
             if self._born_again:
                 self._born_again = False
                 yield BIRTH_DELAY[1]

@@ -10,7 +10,7 @@ from leadsman.discovery.description import Convention, RetainedMessage
 from leadsman.events import Event, LinkUp
 from leadsman.loop.clock import Clock
 from leadsman.loop.slices import Slices, Work
-from leadsman.monitoring.condition import describe
+from leadsman.monitoring.condition import condition_of
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
@@ -123,7 +123,7 @@ class HealthTopics:
                 self._due[entity] = None
                 return
         before = () if said is None else said.messages
-        messages = tuple(self._convention.condition(entity, describe(health, now, self._clock.wall())))
+        messages = tuple(self._convention.condition(entity, condition_of(health, now, self._clock.wall())))
         self._said[entity] = _Said(status, health.circuit, failures, health.success_wall, offline, now, messages)
         for each in messages:
             if each not in before:

@@ -12,7 +12,7 @@ from leadsman.introspection.registrations import Registrations, registered
 from leadsman.introspection.registry import About, app_section
 from leadsman.ledger.ledgers import Ledgers
 from leadsman.loop.clock import Clock, rfc3339
-from leadsman.monitoring.condition import describe, time_of
+from leadsman.monitoring.condition import condition_of, time_of
 from leadsman.monitoring.health import HealthRecords
 from leadsman.monitoring.heartbeat import dropped_by, link_state, stored
 from leadsman.monitoring.statuses import Statuses
@@ -258,7 +258,7 @@ class Sections:
         parts, now, wall = self._parts, self._clock.monotonic(), self._clock.wall()
         health, runners = parts.records.entities[name], parts.runners.of(name)
         publisher, (snapshot, next_poll) = runners[0].publisher, runners[0].look()
-        condition = describe(health, now, wall, snapshot.deferred_until)
+        condition = condition_of(health, now, wall, snapshot.deferred_until)
         totals = health.totals(publisher.published)
         found: Runtime = {
             **self._counted(name, runners),  # type: ignore[typeddict-item]  # mypy fears more keys

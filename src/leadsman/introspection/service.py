@@ -22,7 +22,7 @@ from leadsman.introspection.requests import Query, hint, understood
 from leadsman.introspection.sections import Parts, Sections
 from leadsman.loop.clock import Clock, rfc3339
 from leadsman.loop.slices import Work
-from leadsman.monitoring.condition import Condition, describe
+from leadsman.monitoring.condition import Condition, condition_of
 from leadsman.monitoring.health import WELL
 from leadsman.mqtt.answers import Json
 from leadsman.readings.reading import JsonObject, Reading
@@ -48,7 +48,7 @@ def health_document(about: About, parts: Parts, clock: Clock) -> "HealthDocument
     troubled = [name for name in statuses.troubled if statuses.words[name] not in WELL]
     checks = {"mqtt:connection": [_connection(parts, at)], "outbox:messages": [_outbox(parts, at)]}
     for name in islice(troubled, MOST_DEVICES):
-        checks[f"{name}:status"] = [_device(describe(parts.records.entities[name], now, wall), at)]
+        checks[f"{name}:status"] = [_device(condition_of(parts.records.entities[name], now, wall), at)]
     for file, error in parts.state_files.items():
         checks[f"{clean(file)}:written"] = [
             {"componentType": "datastore", "observedValue": False, "status": "warn", "time": at, "output": clean(error)}

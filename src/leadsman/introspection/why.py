@@ -9,8 +9,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from leadsman._version import __version__
-from leadsman.introspection.situation import RetainedDocuments as Retained
-from leadsman.introspection.situation import Situation, span, value, when
+from leadsman.introspection.situation import RetainedDocuments, Situation, span, value, when
 from leadsman.introspection.values import describe
 from leadsman.monitoring.health import GOODBYE
 from leadsman.mqtt.answers import Json
@@ -553,7 +552,9 @@ OVERDUE = 120.0
 default intervals."""
 
 
-def why(device: str, document: "Introspection", retained: Retained | None = None, options: str = "") -> "Verdict":
+def why(
+    device: str, document: "Introspection", retained: RetainedDocuments | None = None, options: str = ""
+) -> "Verdict":
     """Why a device is silent, or that it is not.
 
     Args:
@@ -577,7 +578,7 @@ def why(device: str, document: "Introspection", retained: Retained | None = None
         return _not_understood(device, document, error)
 
 
-def silent(document: "Introspection", retained: Mapping[str, Retained], options: str = "") -> "list[Verdict]":
+def silent(document: "Introspection", retained: Mapping[str, RetainedDocuments], options: str = "") -> "list[Verdict]":
     """The verdicts about the devices and side jobs that are silent; those of broken links come first. For `options`,
     see `why`."""
     sections = document.get("devices"), document.get("jobs")
@@ -611,7 +612,7 @@ def locked_out(device: str, prefix: str, error: str, now: datetime) -> "Verdict"
     return asked.verdict("connection", "the broker refuses the connection from here", [clean(error)], advice)
 
 
-def unanswered(device: str, prefix: str, retained: Retained | None, error: str, now: datetime) -> "Verdict":
+def unanswered(device: str, prefix: str, retained: RetainedDocuments | None, error: str, now: datetime) -> "Verdict":
     """The verdict about a device whose app does not answer, from what the broker retains of it.
 
     Args:

@@ -37,7 +37,7 @@ class Condition(NamedTuple):
     """The poll that tries again, after failed calls."""
 
 
-def describe(health: Health, now: float, wall: float, pause_end: float | None = None) -> Condition:
+def condition_of(health: Health, now: float, wall: float, pause_end: float | None = None) -> Condition:
     """How a device is at `now`, by its health record.
 
     Args:

@@ -54,6 +54,8 @@ Maximum, or about pauses of a device."""
 SHORTEST_GAP = 60.0
 """Seconds between two log lines about dropped messages, missed polls, failed commands, or outages that have no lines of
 their own. The gap doubles each time."""
+EARLY = 0.01
+"""Seconds by which a timer may ring before its time, at the most; see `leadsman.loop.timers`."""
 LONGEST_GAP = 3600.0
 """Seconds. The gap between two such lines does not grow further."""
 
@@ -93,7 +95,7 @@ class Tally:
 
     def ring(self, now: float) -> None:
         """Log the events since the last line, if there are any, and it is time for that."""
-        if self._count > self._logged and now >= self._next_at:
+        if self._count > self._logged and now >= self._next_at - EARLY:
             self._log(now)
 
     def _log(self, now: float) -> None:

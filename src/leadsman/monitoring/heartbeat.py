@@ -15,7 +15,7 @@ from leadsman.events import CircuitMoved, Event, LinkUp, MessageDropped, PrefixS
 from leadsman.loop.clock import Clock, rfc3339
 from leadsman.loop.slices import Slices
 from leadsman.monitoring.availability import Availability
-from leadsman.monitoring.condition import describe, time_of
+from leadsman.monitoring.condition import condition_of, time_of
 from leadsman.monitoring.health import NO_TROUBLE, OK, STARTING, Health
 from leadsman.monitoring.statuses import StatusChange, Statuses
 from leadsman.mqtt.link import Link
@@ -23,8 +23,7 @@ from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import OnDisk, Outbox
 from leadsman.mqtt.topics import Topics, encode
 from leadsman.resilience.environment import Snapshot
-from leadsman.text import clean
-from leadsman.text import describe as describe_error
+from leadsman.text import clean, describe
 
 if TYPE_CHECKING:
     from leadsman.monitoring.document import (
@@ -116,7 +115,7 @@ class Heartbeat:
     def _notice(self, event: Event) -> None:
         match event:
             case StateFailed(file=file, error=error):
-                self.state_files[clean(file)] = f"{type(error).__name__}: {describe_error(error)}"
+                self.state_files[clean(file)] = f"{type(error).__name__}: {describe(error)}"
                 self._changed.set()
             case PrefixShared():
                 self._changed.set()
@@ -227,7 +226,7 @@ class Heartbeat:
     def _report(self, entity: str, health: Health, status: "StatusWord", now: float) -> "StatusDevice":
         if health.trouble is NO_TROUBLE and status in _PLAIN and not health.counters.missed:
             return _PLAIN[status]
-        condition = describe(health, now, self._clock.wall())
+        condition = condition_of(health, now, self._clock.wall())
         report: StatusDevice = {"status": status}
         if health.counters.missed:
             report["missed_polls"] = health.counters.missed

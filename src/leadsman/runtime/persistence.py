@@ -95,11 +95,7 @@ class Known(NamedTuple):
     held: bool
     outage: SavedOutage | None
     life: Json
-    """The counters over all lives, not checked; None if there are none. See `Known.counters`."""
-
-    def counters(self) -> EarlierLives | None:
-        """The counters, if there are some. Raises `LookupError`, `TypeError` or `ValueError` if they are invalid."""
-        return None if self.life is None else life_of(self.life)
+    """The counters over all lives, not checked; None if there are none. `life_of` checks them."""
 
 
 UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
@@ -311,7 +307,6 @@ class ResilienceStore:
         self._ledgers = {key: row for key, row in self._ledgers.items() if key[0] != name}
         self._gone.add(name)
         if at_once and name in self._kept:
-            self._kept.discard(name)
             self._loop.call_soon(self._delete)
         else:
             self._arm(self._pace.due(self._environment.clock.monotonic(), urgent=True))
@@ -466,7 +461,7 @@ class ResilienceStore:
         wall = self._environment.clock.wall()
         ledgers, self._ledgers = self._ledgers, {}
         gone, self._gone = self._gone, set()
-        self._kept |= documents.keys()
+        self._kept = (self._kept - gone) | documents.keys()
         return lambda: self._written(documents, rows, ledgers, wall, gone)
 
     def _document(self, name: str) -> str:

@@ -178,7 +178,7 @@ STEPS = 288
 ALL = "all"
 """For `Simulation.stand_ins`: every device."""
 
-QUIET = tuple(part for part in PARTS if part.simulated)
+SIMULATED = tuple(part for part in PARTS if part.simulated)
 """What joins an app in a simulated day."""
 
 Progress = Callable[[float], None]
@@ -342,7 +342,7 @@ class _PolicyRun:
         plan = plan._replace(cluster=None)  # a simulated day has one node
         with contextlib.ExitStack() as resources:
             access = Access(plan.brokers, lambda _: self._broker.connect, ShortLink)
-            core = await build(plan, access, self._stopping, resources, parts=QUIET)
+            core = await build(plan, access, self._stopping, resources, parts=SIMULATED)
             core.environment.events.subscribe(self.recorder.observe, Phase.HEALTH)
             await stop(core, await run(core))
 
