@@ -98,8 +98,12 @@ def test_no_server_of_postgresql_is_made_beside_those_of_the_tests(install, tmp_
     ]
 
 
+def systemctl(tmp_path, knows_prometheus):
+    return {"systemctl": f'[ "$1" != cat ] || exit {0 if knows_prometheus else 1}\necho "$@" >>{tmp_path}/done'}
+
+
 def test_the_server_that_comes_with_promtool_stays_off(install, tmp_path):
-    note = {"systemctl": f'echo "$@" >>{tmp_path}/done'}
+    note = systemctl(tmp_path, knows_prometheus=False)
     candidates = {**CANDIDATES, "prometheus": "2.42.0"}
 
     code, installed, said = install("promtool=prometheus", has=note, candidates=candidates)
@@ -107,3 +111,14 @@ def test_the_server_that_comes_with_promtool_stays_off(install, tmp_path):
     assert (code, installed) == (0, ["prometheus"]), said
     assert (tmp_path / "done").read_text() == "--quiet mask prometheus.service\n"
     assert "systemctl unmask prometheus" in said
+
+
+def test_a_server_of_prometheus_that_was_there_before_stays_as_it_is(install, tmp_path):
+    note = systemctl(tmp_path, knows_prometheus=True)
+    candidates = {**CANDIDATES, "prometheus": "2.42.0"}
+
+    code, installed, said = install("promtool=prometheus", has=note, candidates=candidates)
+
+    assert (code, installed) == (0, ["prometheus"]), said
+    assert not (tmp_path / "done").exists()
+    assert "prometheus stays off" not in said
