@@ -17,7 +17,7 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextvars import ContextVar
-from types import CoroutineType, FrameType, GeneratorType
+from types import CodeType, CoroutineType, FrameType, GeneratorType
 from typing import Any
 
 from leadsman.errors import ConfigurationError, Stopped
@@ -34,6 +34,43 @@ STOP_DEADLINE = 2.0
 
 Serve = Callable[[], Coroutine[Any, Any, int]]
 """Runs the app; returns how many calls did not end."""
+
+
+class EndDeadline:
+    """Ends the process if it hangs, `STOP_DEADLINE` seconds after somebody asked it to stop.
+
+    Attributes:
+        app_has_ended: whether `run` returns. What the program does afterwards, such as running a second app, may take
+            its time. Only the end of the process may not, which waits for threads, for example.
+    """
+
+    def __init__(self) -> None:
+        self.app_has_ended = False
+        self._program = _outermost(sys._getframe())  # noqa: SLF001  # of the main thread, which runs the app
+
+    def begin(self) -> None:
+        """Somebody has asked. The event loop may be blocked by a handler; this timer is not."""
+        timer = threading.Timer(STOP_DEADLINE, self._expire)
+        timer.daemon = True
+        timer.start()
+
+    def _expire(self) -> None:
+        if self.app_has_ended and self._program_goes_on():
+            self.begin()
+        else:
+            _leave(EX_SOFTWARE)
+
+    def _program_goes_on(self) -> bool:
+        main = sys._current_frames().get(threading.main_thread().ident or 0)  # noqa: SLF001
+        return main is not None and _outermost(main) is self._program
+
+
+def _outermost(frame: FrameType) -> CodeType:
+    """What the interpreter called first: the module of a program, or a function that ends the process."""
+    while frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_code
+
 
 logger = logging.getLogger("leadsman")
 
@@ -70,10 +107,11 @@ def run(
         return
     atexit.unregister(_end)  # one app may run after the other
     atexit.register(_end)
+    deadline = EndDeadline()
     try:
         log_to_stderr(*log)
         load()
-        alive = _serve(name, serve, stop)
+        alive = _serve(name, serve, stop, deadline)
     except ConfigurationError as error:
         with contextlib.suppress(OSError):  # nobody reads it
             sys.stderr.write("".join(f"{name}: {clean(line)}\n" for line in str(error).splitlines()))
@@ -92,6 +130,7 @@ def run(
             extra=log_fields("calls left behind", calls=alive),
         )
         _leave(0)
+    deadline.app_has_ended = True
 
 
 @contextlib.contextmanager
@@ -109,7 +148,7 @@ def ended_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _serve(name: str, serve: Serve, stop: Callable[[], None]) -> int:
+def _serve(name: str, serve: Serve, stop: Callable[[], None], deadline: EndDeadline) -> int:
     loop = asyncio.new_event_loop()
     loop.set_default_executor(DaemonExecutor())
     asked = 0
@@ -119,10 +158,7 @@ def _serve(name: str, serve: Serve, stop: Callable[[], None]) -> int:
         asked += 1
         if asked > 1:
             _leave(INTERRUPTED)
-        # The loop may be blocked by a handler; this timer is not.
-        deadline = threading.Timer(STOP_DEADLINE, _leave, (EX_SOFTWARE,))
-        deadline.daemon = True
-        deadline.start()
+        deadline.begin()
         if not loop.is_closed():
             loop.call_soon_threadsafe(on_asked, number)
 

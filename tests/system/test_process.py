@@ -199,6 +199,39 @@ def test_a_second_interrupt_after_the_app_has_ended_is_no_traceback(mosquitto, l
     assert "Traceback" not in app.log
 
 
+AFTERWARDS = """
+import sys, time
+time.sleep(2.5)
+print("the program has gone on", file=sys.stderr, flush=True)
+"""
+THREAD_OF_THE_PROGRAM = """
+import threading, time
+threading.Thread(target=time.sleep, args=(300,)).start()
+"""
+
+
+def test_what_the_program_does_after_the_app_takes_its_time(mosquitto, listen, alone):
+    listener = listen(mosquitto.port)
+    process = alone(UNREAD + AFTERWARDS, URL=mosquitto.url)
+    listener.wait_for("sys/sound/state", 2)
+
+    process.terminate()
+    _, log = process.communicate(timeout=60)
+
+    assert process.returncode == 0
+    assert "the program has gone on" in log.decode()
+
+
+def test_a_thread_that_hangs_after_the_app_delays_the_end_by_two_seconds_at_most(mosquitto, listen, alone):
+    listener = listen(mosquitto.port)
+    process = alone(UNREAD + THREAD_OF_THE_PROGRAM, URL=mosquitto.url)
+    listener.wait_for("sys/sound/state", 2)
+
+    process.terminate()
+
+    assert process.wait(2 + SLACK) == 70
+
+
 def test_a_signal_right_after_the_start_ends_it_too(mosquitto, start_app):
     for delay in (0.05, 0.15, 0.3, 0.45):
         app = start_app(READING, mosquitto.url)
