@@ -1299,8 +1299,30 @@ def test_the_outbox_makes_the_transitions_of_the_tables_all_of_them_and_no_other
             life.step()
             life.check()
 
-    assert places == PLACES.keys() - {(ON_DISK, PlaceEvent.DROP), (ON_DISK, PlaceEvent.REPLACE)}
+    assert places == PLACES.keys() - {(ON_DISK, PlaceEvent.DROP), (ON_DISK, PlaceEvent.REPLACE)}, "see the next test"
     assert rows == ROWS.keys()
+
+
+def test_a_reading_that_is_on_disk_only_may_be_dropped_or_replaced_there(disk):
+    before = Life(disk)
+    before.open()
+    before.put("t", b"1")
+    before.put("t", b"2")
+    before.put("n", b"3", latest=True)
+    before.commit()
+    life = Life(disk, run=2)
+    life.open()
+    assert life.backlog.rows == 3
+
+    del disk.rows[1]
+    lost = life.backlog.written([], [Evicted("t", EXPIRED, [1])])
+    life.put("n", b"4", latest=True)
+    life.commit()
+
+    assert lost == [Dropped("t", 1, EXPIRED)]
+    assert (life.backlog.rows, [*disk.rows]) == (2, [2, 4])
+    life.drain()
+    assert (life.payloads("t"), life.payloads("n"), life.dropped) == ([b"2"], [b"4"], [])
 
 
 class Lives(RuleBasedStateMachine):
