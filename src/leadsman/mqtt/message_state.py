@@ -68,14 +68,19 @@ class RowState(StrEnum):
 class RowEvent(StrEnum):
     """What changes the row of a message."""
 
-    WRITE = "a write begins"
+    WRITE = "write begins"
     COMMIT = "committed"
-    FAIL = "the write failed"
-    EVICT = "the row is deleted"
-    RENEW = "a newer one takes the place"
-    INHERIT = "the row of an older one"
-    PASS_ON = "a newer one gets the row"
-    FORGET = "the file was replaced"
+    FAIL = "write failed"
+    EVICT = "row deleted"
+    """To make room, or because nobody wants it any more."""
+    RENEW = "renewed"
+    """Only the latest counts, and a newer reading takes its place in the item."""
+    INHERIT = "inherits"
+    """Only the latest counts, and the row of an older reading stays until this one is written."""
+    PASS_ON = "row passed on"
+    """Only the latest counts, and a newer reading has the row from now on."""
+    FORGET = "file replaced"
+    """Somebody put another file there, or none."""
 
 
 WAITING, HELD, IN_FLIGHT, ON_DISK, GONE = Place
