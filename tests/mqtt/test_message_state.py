@@ -59,7 +59,9 @@ def test_no_sequence_of_events_leaves_the_tables(first, events):
     for event in events:
         before = item.place, item.row_state
         table, change, place = (
-            (PLACES, item.move, item.place) if isinstance(event, PlaceEvent) else (ROWS, item.change_row, item.row_state)
+            (PLACES, item.move, item.place)
+            if isinstance(event, PlaceEvent)
+            else (ROWS, item.change_row, item.row_state)
         )
         if (place, event) in table:
             change(event)
