@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from leadsman.mqtt.message import Message
+from leadsman.mqtt.message_state import Item
 from leadsman.mqtt.outbox import MOST_BYTES, MOST_MESSAGES, Dropped, Outbox
-from leadsman.mqtt.topic_queue import Item
 
 _NUMBER = re.compile(rb'"n":\s*(\d+)')
 

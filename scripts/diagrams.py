@@ -3,8 +3,8 @@
 Usage: ``python scripts/diagrams.py``; with ``--check`` it only compares the pictures with the code.
 
 The arrows between states are found by asking the machines of the breaker and of the connection: every state is given
-every input. The waits of the connection come from its machine too, the layers from the import contracts, and the path
-of a reading from the modules that exist.
+every input. Those of a message in the outbox are its tables. The waits of the connection come from its machine too, the
+layers from the import contracts, and the path of a reading from the modules that exist.
 """
 
 import sys
@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from leadsman.mqtt import connection_state
+from leadsman.mqtt import connection_state, message_state
 from leadsman.resilience import breaker
 from leadsman.resilience.breaker import (
     Circuit,
@@ -51,6 +51,15 @@ PLACES = {
     "isolated": (110, 290),
     "disabled": (110, 345),
 }
+MESSAGE_PLACES = {"on disk only": (100, 90), "waiting": (320, 90), "in flight": (540, 90), "held": (320, 190)}
+MESSAGE_ROWS = {
+    "unwritten": (100, 370),
+    "being written": (320, 370),
+    "written": (540, 370),
+    "replacing": (320, 480),
+    "evicted": (540, 480),
+}
+"""Those with an arrow. The transitions of the others are written below."""
 VERSIONS = {"tries 5.0": (220, 80), "uses 5.0": (530, 80), "tries 3.1.1": (220, 240), "uses 3.1.1": (530, 240)}
 RULE = CircuitBreaker(threshold=1, recovery=0)
 STATES: tuple[Circuit, ...] = (
@@ -164,6 +173,30 @@ def _series(step: Step, state: connection_state.ConnectionState) -> list[float]:
     return waits
 
 
+def message() -> str:
+    """Where a message of the outbox is, and what is on disk of it. What has no arrow is a line of text."""
+    places = [(str(before), str(event), str(after)) for (before, event), after in message_state.PLACES.items()]
+    rows = [(str(before), str(event), str(after)) for (before, event), after in message_state.ROWS.items()]
+    parts = [_text(14, 52, "Where it is", "start", 12), _text(14, 332, "What is on disk of it", "start", 12)]
+    parts += _region(MESSAGE_PLACES, places, 235)
+    parts += _region(MESSAGE_ROWS, rows, 525)
+    return _picture("The states of a message in the outbox", 650, parts)
+
+
+def _region(places: Mapping[str, tuple[int, int]], moves: Sequence[tuple[str, str, str]], y: float) -> list[str]:
+    """Some states, with arrows between neighbours, and the other transitions in words from `y` on."""
+    words: dict[tuple[str, str], list[str]] = {}
+    arrows = []
+    for before, event, after in moves:
+        (x1, y1), (x2, y2) = places.get(before, (0, 0)), places.get(after, (-WIDTH, -WIDTH))
+        if (x1 == x2) != (y1 == y2) and abs(x1 - x2) <= 220:
+            arrows.append((before, event, after))
+        elif before != after:
+            words.setdefault((event, after), []).append(before)
+    lines = [f"{event}: {', '.join(states)} → {after}" for (event, after), states in words.items()]
+    return _machine(places, arrows) + [_text(14, y + 16 * row, line, "start") for row, line in enumerate(lines)]
+
+
 def house() -> str:
     """The layers of the import contract, from the doors above to the values below."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
@@ -265,6 +298,7 @@ def diagrams() -> dict[str, str]:
         "circuit.svg": circuit(),
         "connection.svg": connection(),
         "house.svg": house(),
+        "message.svg": message(),
         "path-of-a-reading.svg": path_of_a_reading(),
         "versions.svg": versions(),
     }

@@ -379,3 +379,25 @@ class TestEnding:
         up.run(60)
 
         assert (STATUS in up.broker.retained) is not goodbye
+
+
+class Commanding(MemoryBroker):
+    """Another client sends commands to three devices as soon as it receives a message of the app."""
+
+    def receive(self, connection, packet_id, message):
+        super().receive(connection, packet_id, message)
+        for device in ("attic", "cellar", "hall"):
+            self.send(f"house/{device}/set", b"1")
+
+
+def test_a_command_arrives_that_is_sent_as_soon_as_the_first_message_of_a_connection_is_received(running):
+    here, commands = running(), []
+    here.broker = Commanding()
+    for device in ("attic", "cellar", "hall"):
+        here.link.listen(f"house/{device}/set", lambda received: commands.append(received.topic))
+    here.put(1)
+
+    here.start()
+
+    assert here.arrived() == [1]
+    assert commands == ["house/attic/set", "house/cellar/set", "house/hall/set"]

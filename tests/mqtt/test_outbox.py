@@ -5,9 +5,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from leadsman.mqtt.message import Message
+from leadsman.mqtt.message_state import REPEATED, Item, find_on_disk
 from leadsman.mqtt.outbox import MOST_BEFORE, Dropped, Outbox, Standing
 from leadsman.mqtt.retained_messages import RetainedMessages
-from leadsman.mqtt.topic_queue import COPY, Item
 
 
 def message(topic="t", number=0, **words):
@@ -545,7 +545,7 @@ class Life:
     def accept(self, item):
         self.flying.remove(item)
         self.arrived.add(number_of(item))
-        self.copies += item.row == COPY
+        self.copies += item.row_state is REPEATED
         self.retained.arrived(item, self.outbox.accept(item))
 
     def gone(self, item):
@@ -774,7 +774,7 @@ def test_what_the_broker_keeps_is_the_newest_though_an_older_one_is_acknowledged
     outbox.prefer_newest(False)
     while outbox.ready:
         take()
-    outbox.bring_back_older("t", [Item(0, message("t", 0, taken_at=0.0, clock_offset=0.0), 70)])
+    outbox.bring_back_older("t", [find_on_disk(0, message("t", 0, taken_at=0.0, clock_offset=0.0))])
 
     outbox.accept(third)
     while outbox.ready:

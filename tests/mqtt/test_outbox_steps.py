@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from leadsman.mqtt import outbox as place
 from leadsman.mqtt.message import Message
+from leadsman.mqtt.message_state import RowEvent
 from leadsman.mqtt.outbox import Outbox
-from leadsman.mqtt.topic_queue import NEVER
 from leadsman.spool.backlog import Backlog
 from leadsman_rigs.examples import examples
 
@@ -77,7 +77,7 @@ class Case:
         for queue in self.outbox._queues.values():
             if self.kind == "behind one without a row":
                 self.backlog._stored.pop(queue.waiting[0].row)
-                queue.waiting[0].row = NEVER
+                queue.waiting[0].change_row(RowEvent.EVICT)
 
     def write(self):
         while batch := self.backlog.batch(self.outbox.number):
@@ -287,6 +287,7 @@ NOT_OF_ONE_MESSAGE = {
     "topics": "once for each connection",
     "unkept": "at the end of the app",
     "oldest": "in the heartbeat, and when somebody asks",
+    "bring_back": "one row of a page",
     "bring_back_older": "a page of rows at once",
 }
 """What is not counted, and why."""

@@ -6,6 +6,7 @@ import pytest
 
 from leadsman.loop.clock import system_clock
 from leadsman.mqtt.message import Message
+from leadsman.mqtt.message_state import RowEvent
 from leadsman.mqtt.outbox import Outbox
 from leadsman.mqtt.overdue import AT_ONCE, PUBACK_TIMEOUT, Overdue
 
@@ -33,8 +34,8 @@ class Room:
         """As a committer: what is written has a row."""
         self.written.append((round(self.loop.time(), 3), number))
         for item in self.outbox.flying:
-            if item.number <= number:
-                item.row = item.number
+            if item.number <= number and item.is_unstored:
+                item.change_row(RowEvent.WRITE)
 
     def send(self, taken_at=1.0):
         item = self.outbox.hand_over(Message("t", b"", taken_at=taken_at))

@@ -27,7 +27,7 @@ class Broker:
 
 class Apparatus:
     def __init__(self):
-        self.now, self.events = 0.0, []
+        self.now, self.events, self.asked = 0.0, [], []
         clock = Clock(lambda: self.now, lambda: 0.0)
         bus = EventBus(clock)
         bus.subscribe(self.events.append)
@@ -39,7 +39,9 @@ class Apparatus:
         broker = Broker(**answers)
 
         async def subscribe():
-            task = asyncio.ensure_future(self.subscriptions.subscribe(broker))
+            task = asyncio.ensure_future(
+                self.subscriptions.subscribe(broker, lambda: self.asked.append([*broker.asked]))
+            )
             for _ in range(5):  # turns of the loop, more than an answer takes
                 await asyncio.sleep(0)
             task.cancel()
@@ -59,6 +61,23 @@ def test_every_filter_is_subscribed_to_on_every_connection(here):
     assert here.connects() == ["a", "b"]
     assert here.connects() == ["a", "b"]
     assert here.events == []
+
+
+def test_a_new_connection_is_asked_for_all_filters_before_one_is_answered(here):
+    here.subscriptions.unasked = True
+
+    assert here.connects(a="never", b="never") == ["a", "b"]
+
+    assert here.asked == [["a", "b"]]
+    assert not here.subscriptions.go_first, "other messages go after them"
+
+
+def test_after_a_break_the_filters_are_asked_for_one_after_the_other(here):
+    here.connects(a="never")
+    here.subscriptions.broke()
+
+    assert here.connects(a="never") == ["a"]
+    assert here.subscriptions.go_first
 
 
 def test_a_refused_filter_is_reported_and_leaves_the_others_alone(here):

@@ -2,7 +2,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.topic_queue import COPY, Item, TopicQueue
+from leadsman.mqtt.message_state import REPEATED, Item
+from leadsman.mqtt.topic_queue import TopicQueue
 
 
 def items(count):
@@ -47,7 +48,7 @@ def test_what_the_newest_overtook_is_not_retained_and_the_newest_comes_again_aft
 
     assert (newest(queue), oldest(queue)) == (None, None)
     copy = oldest(queue)
-    assert (copy.number, copy.message, copy.row) == (third.number, third.message, COPY)
+    assert (copy.number, copy.message, copy.row_state) == (third.number, third.message, REPEATED)
 
     assert [item.message.retain for item in (first, second, third)] == [False, False, True]
     assert queue.ahead is None

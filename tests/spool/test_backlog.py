@@ -1,15 +1,31 @@
 """The readings of an outbox on disk, with a disk that is a dict."""
 
+import random
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from leadsman.mqtt.message import Message
+from leadsman.mqtt.message_state import (
+    HELD,
+    IN_FLIGHT,
+    ON_DISK,
+    PLACES,
+    REPEATED,
+    REPLACING,
+    ROWS,
+    WAITING,
+    WRITING,
+    WRITTEN,
+    Item,
+    PlaceEvent,
+)
 from leadsman.mqtt.outbox import Dropped, Outbox
 from leadsman.mqtt.retained_messages import RetainedMessages
 from leadsman.spool.backlog import DAMAGED, FEW, MOST_DEAD, MOST_ROWS, REPLACED, Backlog, Times
-from leadsman.spool.row import FULL, SUPERSEDED, Evicted, SpoolRow, TopicRows
+from leadsman.spool.row import EXPIRED, FULL, SUPERSEDED, Evicted, SpoolRow, TopicRows
 from leadsman_rigs.examples import examples
 
 NOW = Times(1_800_000_000.0, 100.0)
@@ -1123,6 +1139,190 @@ class TestNewest:
             life.commit()
 
         assert (receipts.superseded, receipts.lost, life.dropped) == (2, [], [])
+
+
+class RandomLife:
+    """An outbox, its backlog and a disk, to which anything happens in any order that a running app allows."""
+
+    def __init__(self, seed):
+        self.chance = random.Random(seed)
+        self.disk = Disk(self.chance.choice([5, 15, 10**6]))
+        self.life = Life(self.disk, self.chance.choice([8, 30, 1000]))
+        self.write, self.flying, self.count = None, [], 0
+        if self.chance.random() < 0.8:
+            self.life.open()
+        self.opened = self.life.backlog.known
+
+    def step(self):
+        self.chance.choice(
+            [self.put] * 3
+            + [self.send, self.accept, self.refuse, self.drop, self.cut, self.deliver, self.deliver, self.begin_write]
+            + [self.end_write] * 3
+            + [
+                self.page,
+                self.page,
+                self.expire_on_disk,
+                self.prefer_newest,
+                self.repeat,
+                self.give_up,
+                self.open,
+                self.replace_the_file,
+            ]
+        )()
+
+    def put(self):
+        for _ in range(self.chance.choice([1, 3, 12])):
+            self.count += 1
+            topic = self.chance.choice("abno")
+            taken_at = self.chance.choice([1.0, 1.0, 1.0, None])
+            expires = self.chance.choice([None] * 9 + [NOW.monotonic])
+            fields = {"retain": True, "taken_at": taken_at, "latest": topic in "no", "expires": expires}
+            self.life.outbox.put(Message(topic, b"%d" % self.count, **fields))
+
+    def send(self):
+        self.flying += self.life.send(self.chance.choice([1, 20]))
+
+    def _one_in_flight(self):
+        return [self.flying.pop(self.chance.randrange(len(self.flying)))] if self.flying else []
+
+    def accept(self):
+        for item in self._one_in_flight():
+            self.life.outbox.accept(item)
+
+    def deliver(self):
+        for item in self.flying:
+            self.life.outbox.accept(item)
+        self.flying.clear()
+        self.life.deliver()
+
+    def refuse(self):
+        for item in self._one_in_flight():
+            self.life.outbox.refuse(item)
+            self.life.outbox.trust("a")
+
+    def drop(self):
+        for item in self._one_in_flight():
+            self.life.outbox.drop(item, "refused")
+
+    def cut(self):
+        self.flying.clear()
+        self.life.outbox.lost()
+
+    def begin_write(self):
+        if self.opened and self.write is None:
+            self.write = self.life.begin_write(self.life.outbox.number - self.chance.randrange(3))
+
+    def end_write(self):
+        write, self.write = self.write, None
+        if write is not None:
+            outcome = self.chance.choice(["works", "works", "fails", "is full"])
+            if outcome == "is full":
+                self.life.end_write_on_a_full_disk(*write)
+            else:
+                self.life.end_write(*write, works=outcome == "works")
+
+    def page(self):
+        if self.opened and self.write is None:
+            self.life.page()
+
+    def expire_on_disk(self):
+        """A write deletes one that nobody wants any more."""
+        if self.opened and self.write is None and self.disk.rows:
+            row = self.disk.rows.pop(self.chance.choice([*self.disk.rows]))
+            self.life.dropped += self.life.backlog.written([], [Evicted(row.topic, EXPIRED, [row.id])])
+
+    def prefer_newest(self):
+        self.life.outbox.prefer_newest(self.chance.random() < 0.7)
+
+    def repeat(self):
+        topic = self.chance.choice("abno")
+        self.life.outbox.repeat(0, Message(topic, b"0", retain=True, taken_at=1.0, latest=topic in "no"))
+
+    def give_up(self):
+        if self.opened and self.write is None and self.chance.random() < 0.3:
+            self.life.backlog.give_up()
+            self.opened = False
+
+    def open(self):
+        if not self.opened:
+            self.disk.write([], self.life.backlog.to_delete(), {})
+            self.life.backlog.begin(self.disk.by_topic(), None if self.disk.rows else self.disk.next_row)
+            self.opened = True
+
+    def replace_the_file(self):
+        if self.opened and self.write is None and self.chance.random() < 0.3:
+            self.disk.rows.clear()
+            self.disk.overtaken.clear()
+            self.life.backlog.begin({}, self.life.outbox.number + 1)
+
+    def check(self):
+        """Each item is where its state says, and the disk has what it says."""
+        outbox, rows = self.life.outbox, self.disk.rows
+        writing = () if self.write is None else self.write[0]
+        items = {
+            WAITING: [item for queue in outbox._queues.values() for item in queue.waiting],
+            IN_FLIGHT: [*outbox.flying],
+            HELD: [*self.life.backlog.held],
+        }
+        assert sum(map(len, items.values())) == outbox.messages
+        for place, found in items.items():
+            assert {item.place for item in found} <= {place}
+            for item in found:
+                if item.row_state is REPEATED:  # it has the number of another one
+                    continue
+                stored = item.number in rows and rows[item.number].payload == item.message.payload
+                assert stored == (item.row_state is WRITTEN)
+                assert (item in writing) >= (item.row_state is WRITING)
+                if item.row_state is REPLACING:
+                    assert item.row in rows or item in writing
+                    assert item.row != item.number
+
+
+def test_the_outbox_makes_the_transitions_of_the_tables_all_of_them_and_no_others(monkeypatch):
+    places, rows = set(), set()
+    move, change_row = Item.move, Item.change_row
+
+    def note_move(item, event):
+        places.add((item.place, event))
+        move(item, event)
+
+    def note_change(item, event):
+        rows.add((item.row_state, event))
+        change_row(item, event)
+
+    monkeypatch.setattr(Item, "move", note_move)
+    monkeypatch.setattr(Item, "change_row", note_change)
+
+    for seed in range(200):
+        life = RandomLife(seed)
+        for _ in range(150):
+            life.step()
+            life.check()
+
+    assert places == PLACES.keys() - {(ON_DISK, PlaceEvent.DROP), (ON_DISK, PlaceEvent.REPLACE)}, "see the next test"
+    assert rows == ROWS.keys()
+
+
+def test_a_reading_that_is_on_disk_only_may_be_dropped_or_replaced_there(disk):
+    before = Life(disk)
+    before.open()
+    before.put("t", b"1")
+    before.put("t", b"2")
+    before.put("n", b"3", latest=True)
+    before.commit()
+    life = Life(disk, run=2)
+    life.open()
+    assert life.backlog.rows == 3
+
+    del disk.rows[1]
+    lost = life.backlog.written([], [Evicted("t", EXPIRED, [1])])
+    life.put("n", b"4", latest=True)
+    life.commit()
+
+    assert lost == [Dropped("t", 1, EXPIRED)]
+    assert (life.backlog.rows, [*disk.rows]) == (2, [2, 4])
+    life.drain()
+    assert (life.payloads("t"), life.payloads("n"), life.dropped) == ([b"2"], [b"4"], [])
 
 
 class Lives(RuleBasedStateMachine):

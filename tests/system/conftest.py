@@ -47,7 +47,7 @@ def service(tmp_path, guarded):
     service = Service(tmp_path, guarded).start()
     try:
         service.manager.wait_for("READY=1")
-        service.manager.wait_for("; connected")
+        service.wait_until_online()
         yield service
     finally:
         service.end()

@@ -62,7 +62,7 @@ def test_running_the_module_is_the_same_as_leadsman_run(service):
     service.start([sys.executable, "house.py"])
 
     service.manager.wait_for("READY=1")
-    service.manager.wait_for("; connected")
+    service.wait_until_online()
 
     assert service.rr("5", "house/introspect", '{"sections": ["app"]}')["data"]["app"]["name"] == "house"
 

@@ -48,6 +48,9 @@ class Subscriptions:
         self.listeners: dict[str, Callable[[Received], None]] = {}
         self.first = False
         """Whether nothing may be sent before the broker has answered all subscriptions."""
+        self.unasked = False
+        """Whether the connection is new, and the broker was not asked for all of them. It handles the packets of a
+        client in order, so a command arrives that somebody sends who has received what was sent after them."""
         self.urgent: tuple[str, ...] = ()
         """Filters that are subscribed to before the others, in this order."""
         self.on_answer: Callable[[str], None] | None = None
@@ -58,45 +61,70 @@ class Subscriptions:
         """When the broker took each subscription of this connection, monotonic seconds."""
         self._clock = clock
         self._events = events
-        self._pending: str | None = None
+        self._pending: dict[str, None] = {}
         self._breaks: dict[str, int] = {}
         self._left_out: dict[str, float] = {}
 
-    async def subscribe(self, connection: Connection) -> None:
+    @property
+    def go_first(self) -> bool:
+        """Whether nothing may be sent yet."""
+        return self.first or self.unasked
+
+    async def subscribe(self, connection: Connection, on_asked: Callable[[], object]) -> None:
         """Subscribe to all filters. A filter that the broker refuses is reported, and does not affect the others.
+        `on_asked` is called when the broker was asked for all of them.
+
+        They are asked for together: one after the other would take a round trip each, in which commands are lost. After
+        a connection that broke meanwhile, they are asked for one after the other, which finds the one to blame.
 
         Raises:
             BrokerError: the connection broke.
         """
         self.error = None
         self.acknowledged.clear()
-        first = [each for each in self.urgent if each in self.listeners]
-        await self.add(connection, tuple(dict.fromkeys((*first, *self.listeners))))
-        self.first = False
+        urgent = [each for each in self.urgent if each in self.listeners]
+        filters = tuple(dict.fromkeys((*urgent, *self.listeners)))
+        if self.first:
+            await self.add(connection, filters)
+        else:
+            tasks = [asyncio.ensure_future(self._add(connection, each)) for each in filters]
+            try:
+                await asyncio.sleep(0)  # each of them writes its SUBSCRIBE, in this order
+                self.unasked = False
+                on_asked()
+                await asyncio.gather(*tasks)
+            finally:
+                for task in tasks:
+                    task.cancel()
+        self.first = self.unasked = False
 
     async def add(self, connection: Connection, filters: Sequence[str]) -> None:
-        """Subscribe to these filters, too; see `subscribe`."""
+        """Subscribe to these filters, too, one after the other; see `subscribe`."""
         for topic_filter in filters:
-            if self._clock.monotonic() < self._left_out.get(topic_filter, 0.0):
-                self.error = subscription(topic_filter)
-                self._answered(topic_filter)
-                continue
-            self._pending = topic_filter
-            try:
-                await connection.subscribe(topic_filter)
-                self.acknowledged[topic_filter] = self._clock.monotonic()
-            except SubscriptionRefused as error:
-                self._failed(topic_filter, clean(str(error)))
-            except BrokerError:  # no answer in time: the broker hangs, and not because of this filter
-                self._pending = None
-                raise
-            self._pending = None
-            self._breaks.pop(topic_filter, None)
+            await self._add(connection, topic_filter)
+
+    async def _add(self, connection: Connection, topic_filter: str) -> None:
+        if self._clock.monotonic() < self._left_out.get(topic_filter, 0.0):
+            self.error = subscription(topic_filter)
             self._answered(topic_filter)
+            return
+        self._pending[topic_filter] = None
+        try:
+            await connection.subscribe(topic_filter)
+            self.acknowledged[topic_filter] = self._clock.monotonic()
+        except SubscriptionRefused as error:
+            self._failed(topic_filter, clean(str(error)))
+        except BrokerError:  # no answer in time: the broker hangs, and not because of this filter
+            self._pending.clear()
+            raise
+        self._pending.pop(topic_filter, None)
+        self._breaks.pop(topic_filter, None)
+        self._answered(topic_filter)
 
     def broke(self) -> bool:
         """The connection ended. Returns whether a subscription was unanswered then, so that it may be to blame."""
-        pending, self._pending = self._pending, None
+        pending = next(iter(self._pending), None)
+        self._pending.clear()
         if pending is None:
             return False
         self._breaks[pending] = self._breaks.get(pending, 0) + self.first
@@ -185,7 +213,7 @@ class Link:
         """The library of the latest connection; None before the first one."""
         self.held = False
         """Whether nothing is sent before `release`."""
-        self._window = SendWindow(outbox, clock, events, self.lost, lambda: self.held or self.subscriptions.first)
+        self._window = SendWindow(outbox, clock, events, self.lost, lambda: self.held or self.subscriptions.go_first)
         self._error: str | None = None
         self._refusals: set[str] = set()
         """The reasons since other things happened for which a host refused at once; each is an event once."""
@@ -417,6 +445,7 @@ class Link:
         self.choice = broker_choice.connected(self.choice)
         self._moved, self._last = self._last not in (None, self.broker), self.broker
         self._window.connection = connection
+        self.subscriptions.unasked = bool(self.subscriptions.listeners)
         self._events.emit(LinkUp(self.number, self.session.protocol, connection.client, self._named()))
         about = self._named() or "the broker"
         self._window.start(connection, timed=self.session.protocol == V5, broker=about, moved=self._moved)
@@ -436,7 +465,7 @@ class Link:
         """Subscribe to all filters, or after those to `further` ones."""
         try:
             if before is None:
-                await self.subscriptions.subscribe(connection)
+                await self.subscriptions.subscribe(connection, self._window.pump)
             else:
                 await before
                 await self.subscriptions.add(connection, further)

@@ -25,7 +25,30 @@ from itertools import chain
 from typing import Literal, NamedTuple, Protocol, get_args
 
 from leadsman.mqtt.message import LARGEST, Message
-from leadsman.mqtt.topic_queue import COPY, NEVER, SETTLED, UNSTORED, Item, TopicQueue, copy_of, is_unstored
+from leadsman.mqtt.message_state import (
+    ARRIVE,
+    DROP,
+    FREED,
+    HAND_OUT,
+    HAS_ROW,
+    LEFT,
+    MERGE,
+    NONE,
+    PASS_ON,
+    READ_BACK,
+    RENEW,
+    REPEATED,
+    REPLACE,
+    RETURN,
+    STORABLE,
+    UNKEPT,
+    UNWRITTEN,
+    WAITING,
+    Item,
+    PlaceEvent,
+    repeat_message,
+)
+from leadsman.mqtt.topic_queue import TopicQueue
 
 MOST_BEFORE = 100
 """Topics that are counted to find the place of one of them: introspection asks for the place of each device."""
@@ -255,7 +278,7 @@ class Outbox:
         """Send a message again that arrived before and had this number, unless newer ones of its topic are on their
         way. It was counted and stored then."""
         if message.topic not in self:
-            self.bring_back(copy_of(number, message))
+            self._count_and_admit(repeat_message(number, message))
 
     def hand_over(self, message: Message) -> Item | None:
         """`put` and `take` in one step, for a message that nothing waits before. None if anything waits, pauses or is
@@ -279,6 +302,7 @@ class Outbox:
         item = Item(self._number, message, size)
         queue.newest = item.number, message
         item.listed = False
+        item.move(HAND_OUT)
         self._flying[item] = None
         self.messages += 1
         self.bytes += size
@@ -299,9 +323,10 @@ class Outbox:
             expires = item.message.expires
             if expires is not None and expires <= now:
                 expired += self._lose(item, "expired", "expired")
-                self._forget(item)
+                self._forget(item, DROP)
                 self._offer(topic, queue)
                 continue
+            item.move(HAND_OUT)
             self._flying[item] = None
             queue.in_flight += 1
             item.unretained = self._is_followed(item, queue)
@@ -310,7 +335,7 @@ class Outbox:
                 return item, expired
             again = queue.hand_out(item)
             if again is not None:
-                self.bring_back(again)
+                self._count_and_admit(again)
             if queue.waiting:
                 self._offer(topic, queue)
             return item, expired
@@ -342,19 +367,19 @@ class Outbox:
     def accept(self, item: Item) -> Message:
         """A message in flight arrived."""
         self.delivered += 1
-        return self._done(item, arrived=True)
+        return self._done(item, ARRIVE)
 
     def drop(self, item: Item, why: str) -> list[Dropped]:
         """The broker does not take a message in flight, and never will. Returns it, unless it arrived before."""
         dropped = self._bury(item, why)
-        self._done(item, arrived=False)
+        self._done(item, DROP)
         return dropped
 
     def back(self, item: Item) -> None:
         """The message that was handed out last was not sent: it is the next one again."""
         del self._flying[item]
         topic = item.message.topic
-        self._return(topic, [item])
+        self._return(topic, [item], RETURN)
         if topic in self._ready:
             self._ready.move_to_end(topic, last=False)
 
@@ -373,7 +398,7 @@ class Outbox:
         self._keeper = keeper
         for queue in self._queues.values():
             for item in queue.waiting:
-                if item.row == UNSTORED and item.message.taken_at is not None:
+                if item.row_state is UNWRITTEN:
                     keeper.waits(item)
 
     @property
@@ -389,7 +414,7 @@ class Outbox:
     def unstored(self, number: int) -> bool:
         """Whether a reading with this number or a lower one has not arrived, and has no row on disk."""
         for item in self._flying:
-            if item.number <= number and is_unstored(item):
+            if item.number <= number and item.is_unstored:
                 return True
         if self._keeper is not None:
             return self._keeper.waiting(number)
@@ -438,10 +463,15 @@ class Outbox:
     def drop_held(self, item: Item) -> None:
         """A reading that was held will never be sent."""
         self.drops["full"] += 1
-        self._forget(item)
+        self._forget(item, DROP)
 
     def bring_back(self, item: Item) -> None:
-        """A reading that was on disk only, or is sent again, waits in memory."""
+        """A reading that was on disk only waits in memory."""
+        item.move(READ_BACK)
+        self._count_and_admit(item)
+
+    def _count_and_admit(self, item: Item) -> None:
+        """Let an item wait that was not counted yet."""
         self.messages += 1
         self.bytes += item.size
         self.admit(item)
@@ -454,11 +484,12 @@ class Outbox:
             item.listed = False
             self.messages += 1
             self.bytes += item.size
-        self._return(topic, items)
+        self._return(topic, items, READ_BACK)
 
-    def let_go(self, item: Item) -> Message:
+    def let_go(self, item: Item, event: PlaceEvent) -> Message:
         """A reading is on disk only from now on."""
-        message, item.message = item.message, SETTLED
+        item.move(event)
+        message, item.message = item.message, FREED
         self.messages -= 1
         self.bytes -= item.size
         return message
@@ -476,7 +507,7 @@ class Outbox:
         self._flying.clear()
         counts = {topic: 1 if items[-1].message.latest else len(items) for topic, items in flying.items()}
         for topic in reversed(flying):
-            self._return(topic, flying[topic])
+            self._return(topic, flying[topic], RETURN)
             if topic in self._ready:
                 self._ready.move_to_end(topic, last=False)
         return counts
@@ -486,12 +517,12 @@ class Outbox:
         queue = self._queues[topic]
         item = self._pop_oldest(queue)
         dropped = self._bury(item, why)
-        self._forget(item)
+        self._forget(item, DROP)
         self._offer(topic, queue)
         return dropped
 
     def _bury(self, item: Item, why: str) -> list[Dropped]:
-        if self._keeper is not None and item.message.taken_at is not None and item.row >= UNSTORED:
+        if self._keeper is not None and item.row_state in STORABLE:
             self._keeper.bury(item, why)
         return self._lose(item, "refused", why)
 
@@ -508,9 +539,11 @@ class Outbox:
             self._fresh[topic] = None
         return topic, queue, item
 
-    def _return(self, topic: str, items: list[Item]) -> None:
-        """Put items that were in flight back in their places."""
+    def _return(self, topic: str, items: list[Item], event: PlaceEvent) -> None:
+        """Put items that were in flight, or on disk only, back in their places."""
         queue = self._queues[topic]
+        for item in items:
+            item.move(event)
         if queue.waiting:
             self._list(queue.waiting[-1])
         items.sort(key=lambda item: item.number)
@@ -519,7 +552,7 @@ class Outbox:
             self._keep_latest(topic, queue)
         for item in reversed(items):
             self._list(item)
-            if self._keeper is not None and is_unstored(item):
+            if self._keeper is not None and item.is_unstored:
                 self._keeper.waits(item)
         self._offer(topic, queue)
 
@@ -535,7 +568,9 @@ class Outbox:
                 self._ready.pop(topic, None)
                 self._fresh.pop(topic, None)
 
-    def _done(self, item: Item, *, arrived: bool) -> Message:
+    def _done(self, item: Item, event: PlaceEvent) -> Message:
+        """A message in flight arrived, or was dropped."""
+        arrived = event is ARRIVE
         del self._flying[item]
         message = item.message
         queue = self._queues[message.topic]
@@ -552,7 +587,7 @@ class Outbox:
         keeper = self._keeper
         if keeper is not None and keeper.has_rows and arrived and message.retain and not item.unretained:
             keeper.arrived(message.topic, item.number)
-        self._forget(item, arrived=arrived)
+        self._forget(item, event)
         if not queue.in_flight:
             if queue.waiting:
                 self._offer(message.topic, queue)
@@ -585,11 +620,11 @@ class Outbox:
 
     @property
     def unkept(self) -> int:
-        """Readings that did not arrive, and are not on disk. All messages are looked at."""
+        """Readings that did not arrive, and are not on disk as they are. All messages are looked at."""
         waiting = chain.from_iterable(queue.waiting for queue in self._queues.values())
         held = () if self._keeper is None else self._keeper.held
         items = chain(waiting, self._flying, held)
-        return sum(item.row not in (item.number, COPY) and item.message.taken_at is not None for item in items)
+        return sum(item.row_state in UNKEPT for item in items)
 
     @property
     def ready(self) -> bool:
@@ -601,7 +636,7 @@ class Outbox:
         never set. `offset` is `Clock.offset`, for readings on disk: they have the time of the wall clock only."""
         keeper = self._keeper
         heads = [head.message for queue in self._queues.values() if (head := queue.oldest) is not None]
-        heads += [item.message for item in self._flying if item.row != COPY]
+        heads += [item.message for item in self._flying if item.row_state is not REPEATED]
         heads += [item.message for item in keeper.heads] if keeper is not None else []
         times = ((head.taken_at, head.clock_offset) for head in heads)
         taken = [at - offset for at, offset in times if at is not None and offset is not None]
@@ -617,7 +652,7 @@ class Outbox:
     def stores(self, topic: str) -> bool:
         """Whether the next message of a topic has a row on disk."""
         queue = self._queues.get(topic)
-        return queue is not None and bool(queue.waiting) and queue.waiting[0].row > UNSTORED
+        return queue is not None and bool(queue.waiting) and queue.waiting[0].row_state in HAS_ROW
 
     @property
     def expects_answers(self) -> bool:
@@ -759,48 +794,53 @@ class Outbox:
 
     def _lose(self, item: Item, cause: Cause, why: str) -> list[Dropped]:
         """Count a message that is to be forgotten, and return it, unless it arrived before."""
-        if item.row == COPY:
+        if item.row_state is REPEATED:
             return []
         self.drops[cause] += 1
         return [Dropped(item.message.topic, 1, why)]
 
-    def _forget(self, item: Item, *, arrived: bool = False) -> None:
+    def _forget(self, item: Item, event: PlaceEvent) -> None:
+        """Free what an item takes, and let the receipt of its message learn what became of it."""
         message = item.message
-        if not arrived:
+        item.move(event)
+        if event is DROP:
             never_arrives(message)
         elif (receipt := message.receipt) is not None:
-            if item.number <= self._late:
+            if event is not ARRIVE:
+                receipt.replaced()
+            elif item.number <= self._late:
                 receipt.replayed += 1
             else:
                 receipt.published += 1
-        if item.row > 0 and self._keeper is not None:
+        if self._keeper is not None and item.row_state in HAS_ROW:
             self._keeper.settled(item.row)
         if message.expires is not None and message.is_answer:
             self._answers -= 1
             self._answer_bytes -= item.size
         self.messages -= 1
         self.bytes -= item.size
-        item.message = SETTLED
+        item.message = FREED
         if not item.listed:
             return
         order, readings = self._order, self._readings
-        while order and order[0].message is SETTLED:
+        while order and order[0].place in LEFT:
             order.popleft()
-        while readings and readings[0].message is SETTLED:
+        while readings and readings[0].place in LEFT:
             readings.popleft()
-        if len(order) + len(readings) > 2 * self.messages + 64:  # as many were settled since the last time
-            self._order = deque(each for each in order if each.message is not SETTLED)
-            self._readings = deque(each for each in readings if each.message is not SETTLED)
+        if len(order) + len(readings) > 2 * self.messages + 64:  # as many have left since the last time
+            self._order = deque(each for each in order if each.place not in LEFT)
+            self._readings = deque(each for each in readings if each.place not in LEFT)
 
     def take_place(self, older: Item, newer: Item) -> None:
         """Put the message of `newer` in the place of that of `older`. It has the row of the older one until it is
         written, so that the one or the other is on disk at any time."""
-        _is_replaced(older.message)
+        if older.message.receipt is not None:
+            older.message.receipt.replaced()
         self.messages -= 1
         self.bytes -= older.size
-        older.number, older.message, older.size, newer.message = newer.number, newer.message, newer.size, SETTLED
-        if older.row < UNSTORED:
-            older.row = UNSTORED
+        older.number, older.message, older.size, newer.message = newer.number, newer.message, newer.size, FREED
+        older.change_row(RENEW)
+        newer.move(MERGE)
 
     def _merge(self, queue: TopicQueue, item: Item) -> bool:
         """Of the item that waits last and this one, keep the newer. Only the latest counts of both. Returns whether
@@ -809,9 +849,10 @@ class Outbox:
         if item.number < last.number:
             self._supersede(item, last)
             return False
-        if item.row == UNSTORED:
+        is_alike = (item.row_state is NONE) is (last.row_state is NONE)
+        if is_alike and (item.row_state is NONE or item.row_state is UNWRITTEN):
             self.take_place(last, item)
-            if self._keeper is not None and is_unstored(last):
+            if self._keeper is not None and last.is_unstored:
                 self._keeper.waits(last)
             return False
         queue.waiting[-1] = item
@@ -820,12 +861,10 @@ class Outbox:
 
     def _supersede(self, item: Item, newer: Item | None = None) -> None:
         """Forget a message, since a newer one arrived, or `newer` waits."""
-        _is_replaced(item.message)
-        item.message = item.message._replace(receipt=None)
-        if newer is not None and item.row > UNSTORED and self._keeper is not None:
-            row, item.row = item.row, NEVER
-            self._keeper.superseded(row, newer)
-        self._forget(item)
+        if newer is not None and item.row_state in HAS_ROW and self._keeper is not None:
+            item.change_row(PASS_ON)
+            self._keeper.superseded(item.row, newer)
+        self._forget(item, REPLACE)
 
     def _listed_in(self, item: Item) -> deque[Item]:
         """The list in which `_set_aside` or `_evict` finds an item."""
@@ -847,7 +886,7 @@ class Outbox:
     def _list_next(self, queue: TopicQueue) -> None:
         while queue.behind:
             item = queue.behind.pop()
-            if item.message is not SETTLED and item not in self._flying:
+            if item.place is WAITING:
                 self._list(item)
                 return
 
@@ -867,7 +906,7 @@ class Outbox:
         while self._readings and self.is_full(1 - 0.99 * (1 - RESERVE)):
             item = self._readings.popleft()
             item.listed = False
-            if item.message is SETTLED or item in self._flying:
+            if item.place is not WAITING:
                 continue
             queue = self._queues[item.message.topic]
             if item is queue.waiting[-1]:
@@ -877,7 +916,7 @@ class Outbox:
                 self._pop_oldest(queue)
                 if oldest is not item:
                     self._list(item)
-            elif oldest.row >= UNSTORED and oldest.message.taken_at is not None and not oldest.message.latest:
+            elif oldest.row_state in STORABLE and not oldest.message.latest:
                 self._list(item)
                 return
             elif oldest is item:  # it never may wait on disk only
@@ -893,7 +932,7 @@ class Outbox:
         while (self._order or self._readings) and self.is_full(1 - 0.99 * times):
             item = self._next_listed()
             item.listed = False
-            if item.message is SETTLED or item in self._flying:
+            if item.place is not WAITING:
                 continue
             topic = item.message.topic
             queue = self._queues[topic]
@@ -904,7 +943,7 @@ class Outbox:
                 self._list(item)
             for _, count, _ in self._lose(oldest, "full", "outbox full"):
                 counts[topic] = counts.get(topic, 0) + count
-            self._forget(oldest)
+            self._forget(oldest, DROP)
         return [Dropped(topic, count, "outbox full") for topic, count in counts.items()]
 
     def _next_listed(self) -> Item:
@@ -913,11 +952,6 @@ class Outbox:
         if not readings or (order and order[0].number < readings[0].number):
             return order.popleft()
         return readings.popleft()
-
-
-def _is_replaced(message: Message) -> None:
-    if message.receipt is not None:
-        message.receipt.replaced()
 
 
 def never_arrives(message: Message) -> None:

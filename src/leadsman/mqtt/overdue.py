@@ -8,8 +8,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from leadsman.loop.clock import Clock
+from leadsman.mqtt.message_state import Item
 from leadsman.mqtt.outbox import Outbox
-from leadsman.mqtt.topic_queue import Item
 
 PUBACK_TIMEOUT = 10.0
 """Seconds without the acknowledgement of a message after which the connection is dropped."""

@@ -7,8 +7,8 @@ followed was sent without the retain flag; if the newer one is dropped, the read
 from collections.abc import Callable
 
 from leadsman.mqtt.message import Message
+from leadsman.mqtt.message_state import Item
 from leadsman.mqtt.outbox import Outbox
-from leadsman.mqtt.topic_queue import Item
 
 
 class RetainedMessages:

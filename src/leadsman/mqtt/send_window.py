@@ -22,12 +22,12 @@ from leadsman.mqtt.connection import ConnAck, Connection
 from leadsman.mqtt.connection_state import NO_MESSAGE, SETTLED
 from leadsman.mqtt.diagnosis import CLOSES, PASSING
 from leadsman.mqtt.message import Message
+from leadsman.mqtt.message_state import Item
 from leadsman.mqtt.outbox import Dropped, Outbox
 from leadsman.mqtt.overdue import PUBACK_TIMEOUT, Overdue
 from leadsman.mqtt.pauses import PAUSE, Pauses
 from leadsman.mqtt.retained_messages import RetainedMessages
 from leadsman.mqtt.suspects import QUIET, Blame, Broken, Suspects
-from leadsman.mqtt.topic_queue import Item
 from leadsman.mqtt.window_size import BEHIND, LIMITED, Lag, WindowSize
 
 BATCH = 100

@@ -5,47 +5,11 @@ from bisect import bisect_left
 from collections import deque
 
 from leadsman.mqtt.message import Message
-
-SETTLED = Message("", b"")
-"""Stands in an `Item` whose message was delivered or dropped, so that its bytes are free."""
-UNSTORED, NEVER, COPY = 0, -1, -2
-"""In place of the row of an item: it has none yet; it shall have none; it is sent again, and arrived before."""
+from leadsman.mqtt.message_state import REPEATED, Item, repeat_message
 
 SHARE = 16
 """Messages that come back are put in their places one by one, each found by bisection, while they are fewer than one in
 so many of those that wait; else all are merged."""
-
-
-class Item:
-    """A message in the outbox."""
-
-    __slots__ = ("listed", "message", "number", "row", "size", "unretained")
-
-    def __init__(self, number: int, message: Message, size: int) -> None:
-        self.number = number
-        """Its place in the order in which messages were put."""
-        self.message = message
-        self.size = size
-        """See `Message.size`."""
-        self.listed = True
-        """Whether the outbox finds it when it makes room."""
-        self.row = 0
-        """The number of its row on disk, `UNSTORED`, `NEVER` or `COPY`. A number that is not its own is that of an
-        older reading whose place it took."""
-        self.unretained = False
-        """Whether it was handed out to be sent without the retain flag, because a newer reading of its topic waits."""
-
-
-def copy_of(number: int, message: Message) -> Item:
-    """A message that is sent again, arrived before, and is never stored."""
-    copy = Item(number, message._replace(receipt=None), message.size)
-    copy.row = COPY
-    return copy
-
-
-def is_unstored(item: Item) -> bool:
-    """Whether an item is a reading that is to be written, and was not."""
-    return item.row != item.number and item.row >= UNSTORED and item.message.taken_at is not None
 
 
 class TopicQueue:
@@ -79,7 +43,7 @@ class TopicQueue:
     @property
     def oldest(self) -> Item | None:
         """The oldest that did not arrive before."""
-        return next((item for item in self.waiting if item.row != COPY), None)
+        return next((item for item in self.waiting if item.row_state is not REPEATED), None)
 
     def hand_out(self, item: Item) -> Item | None:
         """An item is handed out, and others wait or went ahead. Returns a copy that must be sent again, or None.
@@ -96,7 +60,7 @@ class TopicQueue:
             item.message = item.message._replace(retain=False)
             if not self.waiting:
                 self.ahead = None
-                return copy_of(number, newest)
+                return repeat_message(number, newest)
         elif item.number > number:
             self.ahead = None
         return None

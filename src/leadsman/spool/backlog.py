@@ -15,8 +15,25 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import NamedTuple
 
 from leadsman.mqtt.message import Message, Receipt
+from leadsman.mqtt.message_state import (
+    COMMIT,
+    EVICT,
+    FAIL,
+    FORGET,
+    GONE,
+    HOLD,
+    INHERIT,
+    PUT_AWAY,
+    RELEASE,
+    SET_ASIDE,
+    STORABLE,
+    UNWRITTEN,
+    WRITE,
+    WRITTEN,
+    Item,
+    find_on_disk,
+)
 from leadsman.mqtt.outbox import BURST, Dropped, OnDisk, Outbox, Store
-from leadsman.mqtt.topic_queue import NEVER, SETTLED, UNSTORED, Item, is_unstored
 from leadsman.spool.eviction import FIRST_TIME
 from leadsman.spool.row import EXPIRED, FULL, SUPERSEDED, Evicted, SpoolRow, TopicRows
 
@@ -145,9 +162,7 @@ def item_of(row: SpoolRow, span: Span | None, now: Times, *, retain: bool) -> It
     offset, receipt = (None, None) if span is None else (span.offset, span.receipt)
     times = (row.taken_at, expires, row.latest, None, offset, receipt)
     message = Message(row.topic, row.payload, row.qos, row.retain and retain, *times, replayed=True)
-    item = Item(row.id, message, message.size)
-    item.row = row.id
-    return item
+    return find_on_disk(row.id, message)
 
 
 # The readings of an outbox that are to be written.
@@ -172,19 +187,20 @@ class Unstored:
     def tidy(self, messages: int) -> None:
         """Forget what need not be written any more, if that is most of it. `messages` wait in the outbox."""
         if len(self._items) > 2 * messages + 64:  # as many arrived, or have a row, since the last time
-            self._items = [each for each in dict.fromkeys(self._items) if is_unstored(each)]
+            self._items = [each for each in dict.fromkeys(self._items) if each.is_unstored]
 
     def waiting(self, number: int) -> bool:
         """Whether there is one with this number or a lower one."""
-        return any(item.number <= number and is_unstored(item) for item in self._items)
+        return any(item.number <= number and item.is_unstored for item in self._items)
 
     def batch(self, number: int, flying: Iterable[Item]) -> list[Item]:
         """Take the readings to be written, up to this number, in order, those in flight included: `MOST_ROWS` at the
         most."""
-        unstored = dict.fromkeys(item for item in self._items if is_unstored(item))
-        unstored |= dict.fromkeys(item for item in flying if is_unstored(item))
+        unstored = dict.fromkeys(item for item in self._items if item.is_unstored)
+        unstored |= dict.fromkeys(item for item in flying if item.is_unstored)
         ripe = sorted((item for item in unstored if item.number <= number), key=lambda item: item.number)[:MOST_ROWS]
         for item in ripe:
+            item.change_row(WRITE)
             item.row = item.number
             del unstored[item]
         self._items = list(unstored)
@@ -488,6 +504,7 @@ class Backlog:
             self._outbox.take_place(tail.held[-1], item)
             self.waits(tail.held[-1])
             return []
+        item.move(HOLD)
         tail.held.append(item)
         self._held += 1
         self.waits(item)
@@ -505,10 +522,10 @@ class Backlog:
     def sets_aside(self, item: Item) -> bool:
         """Let a reading that waits in memory wait on disk only, while newer ones of its topic are sent. Returns whether
         that is so now: it needs a row."""
-        if self._stored.get(item.row) is not item or item.row != item.number or item.message.latest:
+        if item.row_state is not WRITTEN or item.message.latest:
             return False
         del self._stored[item.row]
-        self._aside.put(item.row, self._outbox.let_go(item))
+        self._aside.put(item.row, self._outbox.let_go(item, SET_ASIDE))
         self.rows += 1
         self.read = min(self.read, item.row - 1)
         return True
@@ -546,13 +563,18 @@ class Backlog:
 
     def superseded(self, row: int, newer: Item) -> None:
         """See `Keeper`. A newer reading that is being written needs the row in case that fails."""
-        is_written = newer.row < UNSTORED or self._stored.get(newer.row) is newer
-        if is_written or row not in self._stored:
+        needs_none = newer.row_state not in STORABLE or self._stored.get(newer.row) is newer
+        if needs_none or row not in self._stored:
             self.settled(row)
             return
         self._stored[row] = newer
-        if newer.row == UNSTORED:
-            newer.row = row
+        if newer.row_state is UNWRITTEN:
+            self._inherit(newer, row)
+
+    def _inherit(self, item: Item, row: int) -> None:
+        """An item has the row of an older one until it is written."""
+        item.change_row(INHERIT)
+        item.row = row
 
     def list_topics(self, topics: Collection[str]) -> None:
         """Only these topics may have rows on disk, as far as it is known before `begin`: the others go on. Nothing is
@@ -628,12 +650,13 @@ class Backlog:
         self.works = True
         topics: dict[str, None] = {}
         for item in batch:
-            if item.message is not SETTLED:
+            if item.place is not GONE:
+                item.change_row(COMMIT)
                 self._stored[item.row] = item
                 topics[item.message.topic] = None
         for topic in topics:
             tail = self._tails.get(topic)
-            while tail is not None and tail.held and tail.held[0].row == tail.held[0].number:
+            while tail is not None and tail.held and tail.held[0].row_state is WRITTEN:
                 self._put_away(tail, tail.held.popleft())
         dropped = [drop for each in evicted if (drop := self._evicted(each)) is not None]
         if not self.kept and not self._settled:
@@ -652,8 +675,8 @@ class Backlog:
         self._overtaken.failed(overtaken or {})
         self._buried = [*dead, *self._buried][-MOST_DEAD:]
         for item in batch:
-            if item.message is not SETTLED:
-                item.row = UNSTORED
+            if item.place is not GONE:
+                item.change_row(FAIL)
                 self._unstored.add(item)
         self._settled = dict.fromkeys(deleted) | self._settled
         self._restore_rows()
@@ -664,11 +687,11 @@ class Backlog:
     def _restore_rows(self) -> None:
         """Readings that took the place of older ones were not written: they have the rows of these, as before."""
         for row, item in list(self._stored.items()):
-            if item.message is SETTLED:  # it arrived meanwhile
+            if item.place is GONE:  # it arrived meanwhile
                 del self._stored[row]
                 self._settled[row] = None
-            elif item.row == UNSTORED:
-                item.row = row
+            elif item.row_state is UNWRITTEN:
+                self._inherit(item, row)
 
     def wanted(self, window: int) -> int:
         """How many rows to read back, for a connection with so many messages in flight. None while enough wait."""
@@ -730,13 +753,14 @@ class Backlog:
         self._held -= 1
         self.rows += 1
         del self._stored[item.row]
-        tail.put(item.row, self._outbox.let_go(item))
+        tail.put(item.row, self._outbox.let_go(item, PUT_AWAY))
 
     def _release(self, topic: str) -> None:
         """Nothing of a topic is on disk only: what was held goes on."""
         tail = self._tails.pop(topic)
         self._held -= len(tail.held)
         for item in tail.held:
+            item.move(RELEASE)
             self._outbox.admit(item)
 
     def _evicted(self, evicted: Evicted) -> Dropped | None:
@@ -748,7 +772,7 @@ class Backlog:
             span = self._aside.span_of(evicted.topic, row)
             if item is not None:
                 if item.row == row:
-                    item.row = NEVER if item.number == row else UNSTORED
+                    item.change_row(EVICT)
             elif row in self._settled:
                 continue  # it arrived meanwhile
             elif span is not None:
@@ -777,9 +801,10 @@ class Backlog:
         by = next_row - 1
         self._outbox.renumber(by)
         self._overtaken.renumber(by)
-        for item in self._stored.values():
-            item.row = UNSTORED
-            self._unstored.add(item)
+        for item in dict.fromkeys(self._stored.values()):
+            if item.place is not GONE:
+                item.change_row(FORGET)
+                self._unstored.add(item)
         self._stored.clear()
         self._settled.clear()
         for item, _ in self._buried:

@@ -20,8 +20,8 @@ from leadsman.events import Event, LinkUp, MessageDropped, StateFailed, StateWri
 from leadsman.loop.clock import Clock
 from leadsman.loop.threads import Worker
 from leadsman.mqtt.link import Link
+from leadsman.mqtt.message_state import Item
 from leadsman.mqtt.outbox import Dropped, Store
-from leadsman.mqtt.topic_queue import Item
 from leadsman.spool.backlog import MOST_ROWS, Backlog, Times
 from leadsman.spool.row import Evicted, Found, Quota, SpoolRow, TopicRows
 from leadsman.text import counted, describe, log_fields

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 from leadsman_rigs.notify_socket import NotifySocket
 
@@ -100,6 +101,14 @@ class Service:
             self.process.wait()
         self.manager.socket.close()
         assert "Traceback" not in self.log.read_text(), self.log.read_text()
+
+    def wait_until_online(self):
+        """From then on a command arrives. The manager hears of the connection before that."""
+        deadline = time.monotonic() + 60
+        while '"online"' not in (
+            heard := self.tool("mosquitto_sub", "-t", "house/status", "-C", "1", "-W", "5").stdout
+        ):
+            assert time.monotonic() < deadline, f"it is not online: {heard}\n{self.log.read_text()}"
 
     def rr(self, version, topic, payload, answer="house/answers/me"):
         result = self.tool("mosquitto_rr", "-V", version, "-t", topic, "-e", answer, "-m", payload, "-W", "60")

@@ -7,8 +7,8 @@ A process that was frozen finds out here that another node has its devices, befo
 from typing import Protocol
 
 from leadsman.mqtt.message import Message
+from leadsman.mqtt.message_state import DROP, Item
 from leadsman.mqtt.outbox import Dropped, Outbox
-from leadsman.mqtt.topic_queue import Item
 
 LOST = "another node may have the device by now"
 """Why a message is dropped."""
@@ -52,7 +52,7 @@ class FencedOutbox(Outbox):
             if item is None or self._may_go(item.message):
                 return item, lost
             lost += self._lose(item, "fenced", LOST)
-            self._done(item, arrived=False)
+            self._done(item, DROP)
 
     def _may_go(self, message: Message) -> bool:
         if message.fence is None:
