@@ -99,7 +99,14 @@ class PermanentError(DeviceError):
 
 
 class DeviceTimeout(TransientError, TimeoutError):
-    """The device did not answer in time."""
+    """The device did not answer in time.
+
+    Attributes:
+        place: ``plant.py:57``, the line of the user's code that was waiting when the time of its call was over; None
+            where no call was ended, or where it was waiting outside of that code.
+    """
+
+    place: str | None = None
 
 
 class DeviceUnavailable(TransientError, ConnectionError):

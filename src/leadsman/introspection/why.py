@@ -511,6 +511,8 @@ def _mend(s: Situation, error: str | None) -> str:
         known = advice.get(kinds.pop() if len(kinds) == 1 else "", advice[""])
     traceback = f"{s.command('trace')} --json"
     if known is None and (place := _PLACE.search(text)) is not None:
+        if name == "Abandoned":
+            return f"give the call at {place[1]} a timeout, and restart the app: it does not end when it is cancelled"
         return f"correct the code at {place[1]}, and restart the app; see the traceback: {traceback}"
     return known or f"look at each failed call, with its traceback: {traceback}"
 
