@@ -181,7 +181,15 @@ class TlsRefused(BrokerError):
 
 class NotListening(BrokerError):
     """The broker's host refused the connection at once: it is up, and nothing listens there yet. The link asks it
-    again and again, with short waits."""
+    again and again, with short waits.
+
+    Attributes:
+        address: where nothing listens, ``host:port`` or the path of a socket; None if there is no such place.
+    """
+
+    def __init__(self, message: str, address: str | None = None) -> None:
+        super().__init__(message)
+        self.address = address
 
 
 class ConnackMissing(BrokerError):
