@@ -1,8 +1,9 @@
 import asyncio
 import json
 import sys
+import threading
 
-from leadsman.places import frames_of, place_of, waiting_at
+from leadsman.places import blocked_at, frames_of, place_of, waiting_at
 
 
 def raised(function):
@@ -56,4 +57,33 @@ def test_where_a_task_waits_is_the_innermost_line_of_the_user():
         return where
 
     line = inner.__code__.co_firstlineno + 1
-    assert asyncio.run(look()) == f" at test_places.py:{line}"
+    assert asyncio.run(look()) == f"test_places.py:{line}"
+
+
+def test_where_a_thread_is_blocked_is_the_innermost_line_of_the_user_below_a_library():
+    inside, end = threading.Event(), threading.Event()
+
+    def block():
+        inside.set()
+        end.wait()
+
+    thread = threading.Thread(target=block)
+    thread.start()
+    inside.wait()
+    try:
+        assert blocked_at(thread.ident) == f"test_places.py:{block.__code__.co_firstlineno + 2}"
+    finally:
+        end.set()
+        thread.join()
+    assert blocked_at(thread.ident) is None
+
+
+def test_a_thread_outside_of_the_users_code_has_no_place():
+    end = threading.Event()
+    thread = threading.Thread(target=end.wait)
+    thread.start()
+    try:
+        assert blocked_at(thread.ident) is None
+    finally:
+        end.set()
+        thread.join()

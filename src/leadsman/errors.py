@@ -99,7 +99,14 @@ class PermanentError(DeviceError):
 
 
 class DeviceTimeout(TransientError, TimeoutError):
-    """The device did not answer in time."""
+    """The device did not answer in time.
+
+    Attributes:
+        place: ``plant.py:57``, the line of the user's code that was waiting when the time of its call was over; None
+            where no call was ended, or where it was waiting outside of that code.
+    """
+
+    place: str | None = None
 
 
 class DeviceUnavailable(TransientError, ConnectionError):
@@ -174,7 +181,15 @@ class TlsRefused(BrokerError):
 
 class NotListening(BrokerError):
     """The broker's host refused the connection at once: it is up, and nothing listens there yet. The link asks it
-    again and again, with short waits."""
+    again and again, with short waits.
+
+    Attributes:
+        address: where nothing listens, ``host:port`` or the path of a socket; None if there is no such place.
+    """
+
+    def __init__(self, message: str, address: str | None = None) -> None:
+        super().__init__(message)
+        self.address = address
 
 
 class ConnackMissing(BrokerError):

@@ -1,11 +1,15 @@
-"""Finds the place in the user's code where an error was raised, and the frames that led there. Loaded with the
-first bug."""
+"""Finds the place in the user's code where an error was raised or a call hangs, and the frames that led there. Loaded
+with the first of them."""
 
 import asyncio
+import gc
+import inspect
+import sys
 import sysconfig
 import traceback
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from pathlib import Path
+from types import FrameType
 
 from leadsman.text import clean
 
@@ -23,13 +27,13 @@ def place_of(error: BaseException) -> str | None:
     frames = _from_the_user(error)
     own = [frame for frame in frames if not _foreign(frame.filename)]
     chosen = (own or frames)[-1:]
-    return clean(f"{Path(chosen[0].filename).name}:{chosen[0].lineno}") if chosen else None
+    return _written(chosen[0].filename, chosen[0].lineno) if chosen else None
 
 
 def innermost(stack: Iterable[traceback.FrameSummary]) -> str | None:
     """The innermost frame of the user's code in a stack; None if there is none."""
     own = [frame for frame in stack if not _foreign(frame.filename)]
-    return clean(f"{Path(own[-1].filename).name}:{own[-1].lineno}") if own else None
+    return _written(own[-1].filename, own[-1].lineno) if own else None
 
 
 def frames_of(error: BaseException) -> list[str]:
@@ -39,16 +43,27 @@ def frames_of(error: BaseException) -> list[str]:
     return [f"  {clean(line)}" for line in lines]
 
 
-def waiting_at(task: "asyncio.Task[object]") -> str:
-    """`` at plant.py:57``: where the user's code in a task waits; empty if that is unknown, as in a thread."""
-    found = ""
+def waiting_at(task: "asyncio.Task[object]") -> str | None:
+    """``plant.py:57``: the innermost line of the user's code where a task waits; None if it waits elsewhere."""
+    found = None
     at: object = task.get_coro()  # a coroutine, then whatever it awaits
     while at is not None:
         frame = getattr(at, "cr_frame", None) or getattr(at, "gi_frame", None) or getattr(at, "ag_frame", None)
         if frame is not None and not _foreign(frame.f_code.co_filename):
-            found = clean(f" at {Path(frame.f_code.co_filename).name}:{frame.f_lineno}")
+            found = frame
         at = getattr(at, "cr_await", None) or getattr(at, "gi_yieldfrom", None) or getattr(at, "ag_await", None)
-    return found
+        if isinstance(at, Awaitable) and not hasattr(at, "cr_frame"):  # a step of an asynchronous generator
+            at = next(filter(inspect.isasyncgen, gc.get_referents(at)), at)
+    return None if found is None else _line(found)
+
+
+def blocked_at(thread: int) -> str | None:
+    """``plant.py:57``: the innermost line of the user's code where a thread is, by its identifier; None if it is
+    elsewhere, or has ended."""
+    frame = sys._current_frames().get(thread)  # noqa: SLF001  # the documented way; it is only spelled so
+    while frame is not None and _foreign(frame.f_code.co_filename):
+        frame = frame.f_back
+    return None if frame is None else _line(frame)
 
 
 def _from_the_user(error: BaseException) -> list[traceback.FrameSummary]:
@@ -58,6 +73,14 @@ def _from_the_user(error: BaseException) -> list[traceback.FrameSummary]:
     if first is None:
         first = next((n for n, frame in enumerate(frames) if not frame.filename.startswith(_OURS)), 0)
     return frames[first:]
+
+
+def _line(frame: FrameType) -> str:
+    return _written(frame.f_code.co_filename, frame.f_lineno)
+
+
+def _written(file: str, line: int | None) -> str:
+    return clean(f"{Path(file).name}:{line}")
 
 
 def _foreign(file: str) -> bool:

@@ -69,8 +69,9 @@ def test_a_retry_after_a_cancellation_that_stayed_behind_has_its_own_timeout(har
     running = harness(app)
     running.run("1m")
 
+    line = read.__code__.co_firstlineno + 3
     assert [(error["type"], error["message"]) for error in running.errors("d")] == [
-        ("DeviceTimeout", "no answer within 5s")
+        ("DeviceTimeout", f"no answer within 5s (test_cancellation.py:{line})")
     ]
 
 

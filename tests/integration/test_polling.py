@@ -331,7 +331,8 @@ def test_a_retry_does_not_call_a_plain_handler_whose_thread_is_still_blocked(har
     release.set()
 
     assert calls == [1]
-    assert running.errors("d")[0]["message"] == "the thread of an earlier call is still busy"
+    line = blocked.__code__.co_firstlineno + 2
+    assert running.errors("d")[0]["message"] == f"the thread of an earlier call is still busy (test_polling.py:{line})"
 
 
 def test_a_plain_function_that_returns_a_coroutine_is_a_named_failure(harness):

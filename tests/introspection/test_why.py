@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 from typing_extensions import is_typeddict
 
+from leadsman.errors import ConnectionRefused, NotListening
 from leadsman.introspection.document import Introspection, Link, Verdict
-from leadsman.introspection.why import OVERDUE, RetainedDocuments, refused, silent, unanswered, why
+from leadsman.introspection.why import OVERDUE, RetainedDocuments, refused, silent, unanswered, unreachable, why
 from leadsman_rigs.examples import examples
 
 DOCUMENT, VERDICT = TypeAdapter(Introspection), TypeAdapter(Verdict)
@@ -491,22 +492,30 @@ def test_one_thing_to_do_is_said(name):
 
 
 @pytest.mark.parametrize(
-    ("error", "summary", "advice"),
+    ("away", "cause", "advice"),
     [
-        ("cannot connect to mqtt://pi: Connection refused", "the app has no connection", "start the broker, or"),
+        ({}, "the app has no connection to the broker: cannot connect: timed out", "start the broker, or"),
+        ({"last_error": None}, "the app has no connection to the broker", "start the broker, or"),
+        ({"not_listening": "pi:1884"}, "nothing listens at pi:1884", "start the broker, or"),
+        ({"refusal": 0x88}, "the app has no connection to the broker: cannot connect: timed out", "start the broker"),
         (
-            "mqtt://pi refused the connection: not authorized; check MQTT__USERNAME and MQTT__PASSWORD (0x87)",
-            "the broker refuses the connection of the app",
+            {"refusal": 0x87},
+            "the broker refused the user name or the password (0x87)",
             "correct the user name and the password, or allow the user at the broker",
+        ),
+        (  # what others say about a password is no refusal of it
+            {"last_error": "cannot connect; check MQTT__PASSWORD"},
+            "the app has no connection to the broker: cannot connect; check MQTT__PASSWORD",
+            "start the broker, or",
         ),
     ],
 )
-def test_a_broker_that_refuses_the_password_is_not_to_be_started(error, summary, advice):
-    document, retained = of(mqtt=AWAY | {"last_error": error}, outbox=WAITING)
+def test_the_cause_leads_where_the_app_has_no_connection(away, cause, advice):
+    document, retained = of(mqtt=AWAY | {"last_error": "cannot connect: timed out"} | away, outbox=WAITING)
 
     verdict = why("boiler", document, retained)
 
-    assert verdict["summary"].startswith(summary)
+    assert verdict["summary"] == cause
     assert verdict["advice"].startswith(advice)
     assert verdict["advice"].endswith("the readings wait in the outbox until then")
 
@@ -578,7 +587,6 @@ ONLINE = {
     "devices": {"boiler": {"status": "error", "last_error": TIMEOUT}},
 }
 UNANSWERED = {
-    "the broker is not there": (None, "connection", "no answer", None),
     "no such app": (RetainedDocuments(), "app", "retains nothing at house/status", None),
     "it was stopped": (RetainedDocuments(GOODBYE), "app", "it said goodbye 2026-11-22 08:40:00Z (20m ago)", OLD),
     "it crashed": (RetainedDocuments(WILL, "{}", "online", READ), "app", "it had connected 2026-11-22", READ),
@@ -615,6 +623,26 @@ UNANSWERED = {
         None,
     ),
 }
+
+
+@pytest.mark.parametrize(
+    ("error", "cause", "evidence"),
+    [
+        (
+            ConnectionRefused(0x87, "it says no"),
+            "the broker refused the user name or the password (0x87)",
+            ["it says no"],
+        ),
+        (NotListening("refused", "pi:1884"), "nothing listens at pi:1884", ["refused"]),
+        (NotListening("no lease"), "the broker cannot be reached from here: no lease", []),
+        (ConnectionRefused(0x89, "it is busy"), "the broker cannot be reached from here: it is busy", []),
+    ],
+)
+def test_the_cause_leads_where_there_is_no_connection_from_here(error, cause, evidence):
+    verdict = unreachable("boiler", error)
+
+    VERDICT.validate_python(verdict, strict=True)
+    assert (verdict["link"], verdict["summary"], verdict["evidence"]) == ("connection", cause, evidence)
 
 
 @pytest.mark.parametrize("name", UNANSWERED)
@@ -718,7 +746,7 @@ def test_any_document_gives_exactly_one_verdict(document, status, others):
         assert verdict["summary"]
         assert verdict["advice"]
     assert len(silent(document, {})) < len(names)
-    VERDICT.validate_python(unanswered("x", "house", retained, "no answer", AT), strict=True)
+    VERDICT.validate_python(unanswered("x", "house", retained or RetainedDocuments(), "no answer", AT), strict=True)
 
 
 @settings(max_examples=examples(200))

@@ -269,7 +269,7 @@ class TestSilence:
         source = silence(stubborn(600))
 
         assert loop.run_until_complete(interrupted()) == "late"
-        assert [str(error).split(" at ")[0] for error in caller.errors] == [
+        assert [str(error).split(";")[0] for error in caller.errors] == [
             "still running 5s after its circuit was isolated"
         ]
 

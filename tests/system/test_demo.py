@@ -169,6 +169,35 @@ def test_on_a_terminal_it_draws_a_board_and_leaves_it_clean_at_ctrl_c():
     os.close(leader)
 
 
+NOISY = """
+import os, threading, time
+def write():
+    while True:
+        os.write(2, b"a library complains\\n")
+        time.sleep(0.2)
+threading.Thread(target=write, daemon=True).start()
+"""
+
+
+def test_what_a_library_writes_to_stderr_is_a_line_of_the_log_and_tears_no_picture(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(NOISY)
+    leader, follower = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(tmp_path)}
+    process = subprocess.Popen([*LEADSMAN, "demo"], stdin=follower, stdout=follower, stderr=follower, env=environment)
+    os.close(follower)
+
+    heard(leader, "devices, as the app has them")
+    drawn = heard(leader, "a library complains", "heartbeat, as the broker has it")
+    process.send_signal(signal.SIGINT)
+    drawn += heard(leader, "\x1b[?1049l").partition("\x1b[?25h")[0]  # until the screen is given back
+
+    assert process.wait(60) == 0
+    lines = [line for line in re.split(r"\r\n|\x1b\[H", drawn) if "a library complains" in line]
+    assert lines
+    assert [line for line in lines if not re.match(r"(\x1b\[[\d;]*m)*\d\d:\d\d:\d\d a library complains", line)] == []
+    os.close(leader)
+
+
 def test_what_the_outbox_delivers_after_an_outage_is_seen_from_the_first_message_on():
     async def outages(mosquitto):
         seen, broker = asyncio.Queue(), Broker.from_url(mosquitto.url)

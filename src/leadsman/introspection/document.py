@@ -190,6 +190,11 @@ class MqttSection(LinkState):
     connected: bool
     away_since: NotRequired[str]
     """When the connection failed; left out while it holds."""
+    refusal: NotRequired[int]
+    """The reason code with which the broker refused the last attempt to connect (MQTT 5 §3.2.2.2); left out if it did
+    not."""
+    not_listening: NotRequired[str]
+    """The address at which nothing listened at the last attempt to connect; left out if something did."""
     session: int
     window: int
     """Messages that may be in flight."""

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from leadsman.events import AttemptFailed, Event
 from leadsman.loop.clock import rfc3339
+from leadsman.monitoring.bugs import message_of
 from leadsman.mqtt.answers import Json
 from leadsman.mqtt.topics import encode
 from leadsman.readings.reading import JsonObject, JsonValue, Reading
-from leadsman.text import clean, describe
+from leadsman.text import clean
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import Happening
@@ -183,7 +184,7 @@ def happening(event: Event) -> "Happening":
         found["device"] = device
     error = fields.get("error")
     if error is not None:
-        found |= {"error_type": type(error).__name__, "error_message": describe(error)}
+        found |= {"error_type": type(error).__name__, "error_message": message_of(error)}
     for name, value in fields.items():
         if name not in _NOT_SHOWN:
             found[name] = _shown(value)

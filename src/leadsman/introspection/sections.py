@@ -212,6 +212,10 @@ class Sections:
             section["brokers"] = [{"broker": str(each.broker), "last_error": each.error} for each in candidates]
         if (lost := away_since(link, clock)) is not None:
             section["away_since"] = lost
+        if link.refusal is not None:
+            section["refusal"] = link.refusal
+        if link.not_listening is not None:
+            section["not_listening"] = link.not_listening
         if self._parts.subscribers:
             section["subscriptions"] = {name: _subscribed(each) for name, each in self._parts.subscribers.items()}
         return section

@@ -9,10 +9,12 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from leadsman._version import __version__
+from leadsman.errors import BrokerError, ConnectionRefused, NotListening
 from leadsman.introspection.situation import RetainedDocuments, Situation, span, value, when
 from leadsman.introspection.values import describe
 from leadsman.monitoring.health import GOODBYE
 from leadsman.mqtt.answers import Json
+from leadsman.mqtt.connection_state import CREDENTIALS
 from leadsman.text import clean, counted, nearest
 
 if TYPE_CHECKING:
@@ -46,15 +48,25 @@ def _disconnected(s: Situation) -> "Verdict | None":
     if mqtt is None or mqtt["connected"]:
         return None
     outbox, since = mqtt["outbox"], mqtt.get("away_since")
+    error = clean(mqtt["last_error"] or "")
     evidence = [f"not connected to {clean(mqtt['broker'])}" + (f" since {s.at(since)}" if since else "")]
-    evidence += [f"last error: {clean(mqtt['last_error'])}"] if mqtt["last_error"] else []
+    cause, advice = _cause_of(mqtt.get("refusal"), mqtt.get("not_listening"))
+    if cause:
+        evidence += [f"last error: {error}"] if error else []
+    else:
+        cause = "the app has no connection to the broker" + (f": {error}" if error else "")
     evidence.append(f"{counted(outbox['messages'], 'message')} in the outbox{_oldest(outbox['oldest'])}")
-    advice, summary = "start the broker, or correct its address", "the app has no connection to the broker"
-    if "MQTT__PASSWORD" in (mqtt["last_error"] or ""):  # the broker does not take these credentials
-        advice = "correct the user name and the password, or allow the user at the broker"
-        summary = "the broker refuses the connection of the app"
     advice += ": the readings wait in the outbox until then"
-    return s.verdict("connection", summary, [*evidence, *s.last_reading()], advice, since)
+    return s.verdict("connection", cause, [*evidence, *s.last_reading()], advice, since)
+
+
+def _cause_of(refusal: int | None, not_listening: str | None) -> tuple[str, str]:
+    """Why there is no connection to a broker, and what to do; without words for the cause if the error has them."""
+    if refusal in CREDENTIALS:
+        advice = "correct the user name and the password, or allow the user at the broker"
+        return f"the broker refused the user name or the password (0x{refusal:02x})", advice
+    advice = "start the broker, or correct its address"
+    return f"nothing listens at {clean(not_listening)}" if not_listening else "", advice
 
 
 def _waiting(s: Situation) -> "Verdict | None":
@@ -511,6 +523,8 @@ def _mend(s: Situation, error: str | None) -> str:
         known = advice.get(kinds.pop() if len(kinds) == 1 else "", advice[""])
     traceback = f"{s.command('trace')} --json"
     if known is None and (place := _PLACE.search(text)) is not None:
+        if name == "Abandoned":
+            return f"give the call at {place[1]} a timeout, and restart the app: it does not end when it is cancelled"
         return f"correct the code at {place[1]}, and restart the app; see the traceback: {traceback}"
     return known or f"look at each failed call, with its traceback: {traceback}"
 
@@ -595,39 +609,35 @@ def refused(device: str, prefix: str, error: str, options: str = "") -> "Verdict
     return asked.verdict("registration", "the app has no device of this name", [clean(error)], advice)
 
 
-def locked_out(device: str, prefix: str, error: str, now: datetime) -> "Verdict":
-    """The verdict about a device, where the broker refuses the one who asks.
+def unreachable(device: str, error: BrokerError) -> "Verdict":
+    """The verdict about a device, where there is no connection to the broker from here.
 
     Args:
         device: its name, or empty text for all devices of the app.
-        prefix: the topic prefix of the app.
-        error: what the broker said.
-        now: the time of the reader, with its zone.
+        error: why there is none.
     """
-    asked = Situation(device, {}, None)
-    asked.prefix, asked.now = prefix, now
-    advice = (
-        "correct the user name and the password: --mqtt, or the settings of the app; or allow the user at the broker"
-    )
-    return asked.verdict("connection", "the broker refuses the connection from here", [clean(error)], advice)
+    code = error.code if isinstance(error, ConnectionRefused) else None
+    address = error.address if isinstance(error, NotListening) else None
+    cause, advice = _cause_of(code, address)
+    text = clean(error.without_hint())
+    summary = cause or f"the broker cannot be reached from here: {text}"
+    advice += ": --mqtt, or the settings of the app"
+    return Situation(device, {}, None).verdict("connection", summary, [text] if cause else [], advice)
 
 
-def unanswered(device: str, prefix: str, retained: RetainedDocuments | None, error: str, now: datetime) -> "Verdict":
+def unanswered(device: str, prefix: str, retained: RetainedDocuments, error: str, now: datetime) -> "Verdict":
     """The verdict about a device whose app does not answer, from what the broker retains of it.
 
     Args:
         device: its name, or empty text for all devices of the app.
         prefix: the topic prefix of the app.
-        retained: what the broker retains; None if the broker cannot be reached.
+        retained: what the broker retains.
         error: why there is no answer.
         now: the time of the reader, with its zone.
     """
     asked = Situation(device, {}, retained)
     asked.prefix, asked.now = prefix, now
     lines = [clean(error)]
-    if retained is None:
-        advice = "start the broker, or correct its address or the password: --mqtt, or the settings of the app"
-        return asked.verdict("connection", "the broker cannot be reached from here", lines, advice)
     if retained.state is not None:
         at = f", taken {asked.at(retained.taken_at)}" if retained.taken_at else ""
         lines.append(f"the broker still retains {clean(retained.state[:200])}{at}")

@@ -39,10 +39,11 @@ from leadsman.ledger.ledger import (
 from leadsman.ledger.saved import LOST, LedgerRow, Now, restore, rows
 from leadsman.loop.clock import Clock, rfc3339
 from leadsman.loop.schedule import Cron, slots_between
+from leadsman.monitoring.bugs import placed
 from leadsman.monitoring.health import GOODBYE
 from leadsman.mqtt.answers import Json
 from leadsman.mqtt.topics import Topics
-from leadsman.text import clean, describe
+from leadsman.text import clean
 
 FINAL = tuple(word for word in DISPOSITIONS if word != BUFFERED)
 """The dispositions that do not change any more: a reading that waits gets another one."""
@@ -204,7 +205,7 @@ class Ledgers:
         entry, error, due = self._quiet_entry(event.entity), event.error, event.due
         if entry is None:
             return
-        cause = f"{type(error).__name__}: {describe(error)}"
+        cause = placed(error)
         if due is not None:
             disposition = TIMED_OUT if isinstance(error, TimeoutError) else FAILED
             entry.ledger.lost(entry.ledger.receipt(due), disposition, cause, self._uptime(due, event.at))

@@ -1,4 +1,5 @@
-"""Reports what code of the user raises: the place of each bug, and its traceback once.
+"""Reports what code of the user raises: the place of each bug and of each call that hung, and the traceback of a bug
+once.
 
 Every report of an error passes through here, whatever kind of registration the code belongs to: polls and sources by
 `leadsman.monitoring.outage_reports`, commands and faults by `leadsman.monitoring.event_log`, messages of other programs
@@ -7,9 +8,8 @@ by `leadsman.runtime.subscriber`.
 
 import logging
 
-from leadsman.errors import LeadsmanError
-from leadsman.monitoring.health import message_of
-from leadsman.text import log_fields
+from leadsman.errors import DeviceTimeout, LeadsmanError
+from leadsman.text import describe, log_fields
 
 logger = logging.getLogger("leadsman")
 
@@ -23,8 +23,26 @@ def is_bug(error: BaseException, expected: tuple[type[BaseException], ...] = ())
     return not isinstance(error, (OSError, LeadsmanError, *expected))
 
 
+def place(error: BaseException, expected: tuple[type[BaseException], ...] = ()) -> str | None:
+    """The line of the user's code at which a call hung or a bug is; None for another error that any device may have.
+    For `expected`, see `is_bug`."""
+    if isinstance(error, DeviceTimeout):
+        return error.place
+    if not is_bug(error, expected):
+        return None
+    from leadsman.places import place_of  # loaded with the first bug
+
+    return place_of(error)
+
+
+def message_of(error: BaseException) -> str:
+    """The message of an error, and its place: ``'t' (plant.py:57)``."""
+    where = place(error)
+    return f"{describe(error)} ({where})" if where else describe(error)
+
+
 def placed(error: BaseException) -> str:
-    """An error as text, with the place of a bug: ``KeyError: 't' (plant.py:57)``."""
+    """An error as text, with its place: ``KeyError: 't' (plant.py:57)``."""
     return f"{type(error).__name__}: {message_of(error)}"
 
 
@@ -39,9 +57,9 @@ class Tracebacks:
         """The lines of a traceback that is due; none for an error that is no bug. `about`: the handler."""
         if not is_bug(error):
             return []
-        from leadsman.places import frames_of, place_of
+        from leadsman.places import frames_of
 
-        key = about, type(error).__name__, place_of(error)
+        key = about, type(error).__name__, place(error)
         if key in self._known and not logger.isEnabledFor(logging.DEBUG):
             return []
         self._known[key] = None

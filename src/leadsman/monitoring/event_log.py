@@ -37,7 +37,7 @@ from leadsman.events import (
 )
 from leadsman.loop.durations import human
 from leadsman.loop.timers import Timers
-from leadsman.monitoring.bugs import Tracebacks, is_bug, placed
+from leadsman.monitoring.bugs import Tracebacks, is_bug, message_of, placed
 from leadsman.resilience.verdict import REASONS
 from leadsman.text import clean, counted, describe, log_fields
 from leadsman.text.log_lines import Lines, left_out_before, others
@@ -300,7 +300,7 @@ class Log:
             event.entity,
             event.attempt,
             kind,
-            describe(event.error),
+            message_of(event.error),
             then,
             extra=about,
         )

@@ -22,7 +22,6 @@ is then reported beside it.
 import math
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from leadsman.errors import LeadsmanError
 from leadsman.events import (
     LONG,
     AttemptFailed,
@@ -38,8 +37,8 @@ from leadsman.events import (
     ReadingTaken,
     failing_early,
 )
+from leadsman.monitoring.bugs import message_of
 from leadsman.monitoring.totals import EarlierLives, Totals
-from leadsman.text import describe
 
 if TYPE_CHECKING:
     from leadsman.monitoring.document import StatusWord
@@ -237,16 +236,6 @@ def _well_again(health: Health) -> None:
     if health.trouble.trying is not None:
         health.counters = health.counters._replace(retried_polls=health.counters.retried_polls + 1)
     health.trouble = NO_TROUBLE
-
-
-def message_of(error: BaseException) -> str:
-    """The message of an error, and the place of a bug in the code of the user: ``'t' (plant.py:57)``."""
-    if isinstance(error, (OSError, LeadsmanError)):
-        return describe(error)
-    from leadsman.places import place_of  # loaded with the first bug
-
-    place = place_of(error)
-    return f"{describe(error)} ({place})" if place else describe(error)
 
 
 def _poll_failed(health: Health, event: PollFailed) -> None:

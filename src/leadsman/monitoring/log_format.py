@@ -101,6 +101,13 @@ def log_to_stderr(level: str | None = None, kind: str | None = None) -> None:
         raise InvalidValue(f"LOG_LEVEL is {level!r}; it must be DEBUG, INFO, WARNING, ERROR or CRITICAL")
     handler = logging.StreamHandler()
     handler.setFormatter(_formatter(kind or os.environ.get("LOG_FORMAT"), sys.stderr, os.environ))
+    log_to(handler, level)
+
+
+def log_to(handler: logging.Handler, level: str) -> None:
+    """Have records of leadsman from a level on, those of libraries that are warnings or errors, and what Python would
+    print by itself."""
+    logger = logging.getLogger("leadsman")
     logger.addHandler(handler)
     logger.setLevel(level)
     logger.propagate = False

@@ -49,7 +49,7 @@ class Notice(NamedTuple):
     retry_in: float | None = None
     """Seconds until the poll under way calls again; None if no poll is under way."""
     error: BaseException | None = None
-    """The error, in an onset or a reminder. It is not kept."""
+    """The error that the notice is about; None in a recovery. It is not kept."""
     new: bool = False
     """Whether the error is the first of its type in this outage."""
 
@@ -97,7 +97,7 @@ def step(outage: Outage | None, event: Event, *, never_read: bool = False) -> tu
             if failed.unread or failed.types or not failing_early(event, never_read=never_read):
                 return failed, None
             first = _notice(event.entity, UNREAD, failed, event.at)
-            return failed._replace(unread=True), first._replace(retry_in=event.delay)
+            return failed._replace(unread=True), first._replace(retry_in=event.delay, error=event.error)
         case PollFailed(), _:
             outage = outage or Outage(event.began, event.outage, event.at, "", "", frozenset())
             failed = _failing(outage, event.error, event.attempts)._replace(failures=outage.failures + 1)

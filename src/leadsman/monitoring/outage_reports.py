@@ -13,7 +13,7 @@ from leadsman.loop.clock import rfc3339
 from leadsman.loop.durations import human
 from leadsman.monitoring import flakiness
 from leadsman.monitoring import outage as outages
-from leadsman.monitoring.bugs import is_bug
+from leadsman.monitoring.bugs import is_bug, place
 from leadsman.monitoring.flakiness import Flaky
 from leadsman.monitoring.health import Health, HealthRecords
 from leadsman.monitoring.outage import Notice, Outage
@@ -145,9 +145,9 @@ class OutageReporter:
         )
 
     def _report(self, notice: Notice, at: float) -> None:
-        place, frames = self._place(notice)
-        if place:
-            notice = notice._replace(message=f"{notice.message} ({place})")
+        where, frames = self._place(notice)
+        if where:
+            notice = notice._replace(message=f"{notice.message} ({where})")
         payload = {
             "event": notice.kind,
             "type": notice.type,
@@ -179,15 +179,17 @@ class OutageReporter:
         logger.log(level, "%s", "\n".join([line, *frames]), extra=about)
 
     def _place(self, notice: Notice) -> tuple[str | None, list[str]]:
-        """The place of a bug in the user's code, and the frames that led there; nothing for an error that any device
-        may have."""
-        error = notice.error
+        """The line of the user's code at which a call hung or a bug is, and the frames that led to a bug; nothing for
+        another error that any device may have."""
+        error, expected = notice.error, self._transient(notice.entity)
+        if error is None or not is_bug(error, expected):
+            return None if error is None else place(error, expected), []
         repeated = notice.retry_in is not None or (notice.attempts > 1 and notice.reason != "filtered")
-        if error is None or repeated or not is_bug(error, self._transient(notice.entity)):
+        if repeated:
             return None, []
-        from leadsman.places import frames_of, place_of
+        from leadsman.places import frames_of
 
-        return place_of(error), frames_of(error) if notice.new else []
+        return place(error), frames_of(error) if notice.new else []
 
 
 def _ended(notice: Notice) -> str:

@@ -29,9 +29,9 @@ from leadsman.events import (
     ReadingTaken,
 )
 from leadsman.loop.clock import rfc3339
-from leadsman.monitoring.bugs import is_bug
+from leadsman.monitoring.bugs import is_bug, message_of
 from leadsman.resilience.failure import RetryRequested
-from leadsman.text import clean, describe
+from leadsman.text import clean
 
 ROWS = 256
 """Rows of one device in memory."""
@@ -184,7 +184,7 @@ class Trace:
             event.attempt,
             event.delay if asked is None else asked,
             type(event.error).__name__,
-            describe(event.error),
+            message_of(event.error),
             self._shared(name, _traceback(event.error)),
             self._policy(name),
             event.circuit,
@@ -210,7 +210,7 @@ class Trace:
         by: str | None = None,
     ) -> None:
         self._number += 1
-        kind, message = (None, None) if error is None else (type(error).__name__, describe(error))
+        kind, message = (None, None) if error is None else (type(error).__name__, message_of(error))
         self._keep(
             TraceRow(
                 self._number,

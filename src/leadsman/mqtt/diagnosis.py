@@ -132,9 +132,9 @@ def unreachable(broker: Broker, text: str, cause: BaseException | None) -> Broke
         case ssl.SSLError():
             return TlsRefused(text)
         case ConnectionRefusedError():
-            return _with_hint(NotListening, text, _START)
+            return _not_listening(broker, text)
         case FileNotFoundError() if broker.unix:
-            return _with_hint(NotListening, text, _START)
+            return _not_listening(broker, text)
     return _with_hint(BrokerError, text, _CHECK)
 
 
@@ -196,6 +196,12 @@ def _hinting(kind: type[BrokerError], text: str, broker: Broker) -> BrokerError:
     else:
         hint = f"; is this a TLS port? Then write {broker.scheme}s://{broker.host}:{broker.port}"
     return _with_hint(kind, text, hint)
+
+
+def _not_listening(broker: Broker, text: str) -> NotListening:
+    error = NotListening(f"{text}{_START}", str(broker).partition("://")[2])
+    error.hint = _START
+    return error
 
 
 def _with_hint(kind: type[BrokerError], text: str, hint: str) -> BrokerError:

@@ -209,6 +209,10 @@ class Link:
         """Connections made since the start."""
         self.conflict: str | None = None
         """Which other app publishes below our prefix, and what to do; None if none does."""
+        self.refusal: int | None = None
+        """The reason code with which the broker refused the last attempt to connect (MQTT 5 §3.2.2.2); else None."""
+        self.not_listening: str | None = None
+        """The address at which nothing listened at the last attempt to connect; else None."""
         self.client: str | None = None
         """The library of the latest connection; None before the first one."""
         self.held = False
@@ -378,6 +382,7 @@ class Link:
         if isinstance(connection, Ended):
             return connection, None
         delivered = self.outbox.delivered
+        self.refusal = self.not_listening = None
         self._begin(connection)
         lost = await self._lost
         subscribing = self.subscriptions.broke()
@@ -410,6 +415,8 @@ class Link:
                 connection = await self._connector(self.broker)(packet, self)
             except BrokerError as error:
                 self.session, wait = connection_state.not_connected(self.session, error, now(), draw())
+                self.refusal = error.code if isinstance(error, ConnectionRefused) else None
+                self.not_listening = error.address if isinstance(error, NotListening) else None
                 reason, reference, other_version = self._reason(error), None, False
                 if isinstance(error, ConnectionRefused):
                     reference = error.reference

@@ -12,6 +12,9 @@ if it outlives the turn of the event loop, which most do not. A call that ignore
 has no result, even if it returns one later. And nobody waits for a call that does not end: the caller is informed after
 `GRACE` seconds, while the task goes on.
 
+The errors name the line of the user's code that hung. It is looked for when the alarm rings, so a call in time pays
+nothing for it.
+
 A cancellation that arrives while the app stops is the app's, and is passed through.
 """
 
@@ -25,6 +28,7 @@ from leadsman.loop.durations import human
 from leadsman.resilience.environment import Abandons, Environment
 
 T = TypeVar("T")
+TimedOut = TypeVar("TimedOut", bound=DeviceTimeout)
 
 GRACE = 5.0
 """Seconds that a call may take to end after it was cancelled. After that it is abandoned."""
@@ -43,19 +47,39 @@ class Deadline(Generic[T]):
         seconds: the time that it may take.
         environment: timers and clock, and whether the app stops.
         caller: is informed of a call that does not end.
+        thread: the identifier of the thread that makes the call; None while there is none. Without `thread`, the task
+            makes the call itself.
     """
 
-    __slots__ = ("_began", "_call", "_caller", "_environment", "_slot", "_state", "_task", "seconds")
+    __slots__ = (
+        "_began",
+        "_call",
+        "_caller",
+        "_environment",
+        "_place",
+        "_slot",
+        "_state",
+        "_task",
+        "_thread",
+        "seconds",
+    )
     _LATE: ClassVar[str] = "no answer within"
     _SINCE: ClassVar[str] = "its timeout of"
 
     def __init__(
-        self, call: Callable[[], Awaitable[T]], seconds: float, environment: Environment, caller: Abandons
+        self,
+        call: Callable[[], Awaitable[T]],
+        seconds: float,
+        environment: Environment,
+        caller: Abandons,
+        thread: Callable[[], int | None] | None = None,
     ) -> None:
         self.seconds = seconds
         self._call = call
         self._environment = environment
         self._caller = caller
+        self._thread = thread
+        self._place: str | None = None  # where the call was when its time was over
         self._began = 0.0
         self._slot: int | None = None
         self._state = _IN_TIME
@@ -107,7 +131,7 @@ class Deadline(Generic[T]):
         if replaced and state == _ABANDONED:
             raise Abandoned("the call ended, but only after it was abandoned") from error
         if replaced:
-            raise DeviceTimeout(f"{self._LATE} {human(self.seconds)}") from error
+            raise _placed(DeviceTimeout(f"{self._LATE} {human(self.seconds)}"), self._place) from error
 
     def arm(self) -> None:
         """See `Limit`."""
@@ -118,22 +142,33 @@ class Deadline(Generic[T]):
         """Cancel the call, as its deadline has passed. If it still runs `GRACE` seconds later, abandon it."""
         if self._task is None:
             return
+        self._place = self._waiting_at(self._task)
         if self._state == _IN_TIME:
             self._state = _EXPIRED
             self._task.cancel()
             self._slot = self._environment.timers.add(now + GRACE, self)
             return
-        from leadsman.places import waiting_at
-
-        where, since = waiting_at(self._task), self._since()
+        since = self._since()
         if self._state == _EXPIRED:
             self._state = _ABANDONED
-        self._caller.abandoned(
-            Abandoned(f"still running {human(GRACE)} after {since}{where}; it is not called again while it runs")
-        )
+        text = f"still running {human(GRACE)} after {since}; it is not called again while it runs"
+        self._caller.abandoned(_placed(Abandoned(text), self._place))
+
+    def _waiting_at(self, task: "asyncio.Task[object]") -> str | None:
+        from leadsman.places import blocked_at, waiting_at
+
+        if self._thread is None:
+            return waiting_at(task)
+        thread = self._thread()
+        return None if thread is None else blocked_at(thread)
 
     def _since(self) -> str:
         return f"{self._SINCE} {human(self.seconds)}"
+
+
+def _placed(error: TimedOut, place: str | None) -> TimedOut:
+    error.place = place
+    return error
 
 
 class Silence(Deadline[T]):

@@ -108,6 +108,11 @@ class ThreadGuard(Protocol):
     waited: float
     """Seconds that the call under way waited for its thread."""
 
+    def identifier(self) -> int | None:
+        """The identifier of the thread in which the call runs, from `threading.get_ident`; None while it runs in
+        none."""
+        ...
+
     def in_thread(self, call: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
         """The call, made while it has a thread."""
         ...
@@ -135,7 +140,7 @@ def guarded(
         watch: notices slow calls.
     """
     if timeout is not None:
-        call = Deadline(call, timeout, environment, caller).call
+        call = Deadline(call, timeout, environment, caller, None if thread is None else thread.identifier).call
     if thread is not None:
         call = thread.in_thread(call)
     if bus_lock is not None:

@@ -103,6 +103,10 @@ class PlainCall:
         """Whether the thread of an earlier call still runs."""
         return self._thread is not None and self._thread.holder is self
 
+    def identifier(self) -> int | None:
+        """See `ThreadGuard`."""
+        return self._thread.identifier if self._thread is not None and self._thread.running else None
+
     def in_thread(self, call: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
         """The call, made while there is a thread for it.
 
@@ -112,7 +116,7 @@ class PlainCall:
 
         async def threaded() -> T:
             if self.busy:  # a retry, after the thread did not come back in time
-                raise DeviceUnavailable("the thread of an earlier call is still busy")
+                raise DeviceUnavailable(f"the thread of an earlier call is still busy{self._place()}")
             asked = self._loop.time()
             self._thread = thread = await self._threads.take(self, self._limit)
             self.waited = self._loop.time() - asked
@@ -123,6 +127,14 @@ class PlainCall:
                     self._threads.give_back(thread)
 
         return threaded
+
+    def _place(self) -> str:
+        """The line of the user's code where the thread is, for the end of an error; empty if it is elsewhere."""
+        from leadsman.places import blocked_at
+
+        thread = self.identifier()
+        place = None if thread is None else blocked_at(thread)
+        return f" ({place})" if place else ""
 
     async def __call__(self, **given: object) -> object:
         """Make the call in the thread that `in_thread` has taken. Raises the handler's exceptions."""

@@ -54,7 +54,7 @@ class _Job(NamedTuple):
 class TakenThread:
     """One daemon thread of `ThreadPool`. Whoever takes it makes one call, which gives it back when it ends."""
 
-    __slots__ = ("_jobs", "_loop", "_threads", "holder", "running", "since")
+    __slots__ = ("_jobs", "_loop", "_thread", "_threads", "holder", "running", "since")
 
     def __init__(self, threads: "ThreadPool", loop: asyncio.AbstractEventLoop, name: str) -> None:
         self.holder: Holder | None = None
@@ -66,7 +66,13 @@ class TakenThread:
         self._threads = threads
         self._loop = loop
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        begin(threading.Thread(target=self._run, name=f"leadsman {name}", daemon=True))
+        self._thread = threading.Thread(target=self._run, name=f"leadsman {name}", daemon=True)
+        begin(self._thread)
+
+    @property
+    def identifier(self) -> int | None:
+        """What `threading.get_ident` returns in it."""
+        return self._thread.ident
 
     def run(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Make the call, with the caller's context variables. Cancelling the future does not end the call."""

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from leadsman.errors import BrokerError
+from leadsman.errors import BrokerError, NotListening
 from leadsman.introspection.requests import SECTIONS
 from leadsman.mqtt.connection import Received
 from leadsman.tools.cli.main import main
@@ -253,7 +253,7 @@ def test_a_broker_that_cannot_be_reached_is_a_verdict(ask, stage):
     code, printed = ask(finds=None)
 
     assert code == 3
-    assert printed.startswith("the broker cannot be reached from here\n  cannot connect")
+    assert printed.startswith("the broker cannot be reached from here: cannot connect to mqtt://broker.lan")
 
 
 def registry(prefix, *devices, page=""):
@@ -315,8 +315,9 @@ def test_an_app_that_cannot_be_found_by_them_must_be_named(stage, device, kept, 
 @pytest.mark.parametrize(
     ("code", "summary", "advice"),
     [
-        (0x86, "the broker refuses the connection from here", "To do: correct the user name and the password: "),
-        (0x88, "the broker cannot be reached from here", "To do: start the broker, or "),
+        (0x86, "the broker refused the user name or the password (0x86)", "To do: correct the user name and the "),
+        (0x87, "the broker refused the user name or the password (0x87)", "To do: correct the user name and the "),
+        (0x88, "the broker cannot be reached from here: ", "To do: start the broker, or "),
     ],
 )
 def test_a_broker_that_refuses_the_user_need_not_be_started(ask, stage, code, summary, advice):
@@ -326,7 +327,7 @@ def test_a_broker_that_refuses_the_user_need_not_be_started(ask, stage, code, su
 
     first, *_, last = printed.splitlines()
     assert exit_code == 3
-    assert first == f"boiler: {summary}"
+    assert first.startswith(f"boiler: {summary}")
     assert last.startswith(advice)
 
 
@@ -336,7 +337,16 @@ def test_without_a_prefix_a_broker_that_cannot_be_reached_is_the_same_verdict(st
     found = stage.run("why", "boiler", "--mqtt", "mqtt://broker.lan")
 
     assert found.code == 3
-    assert found.out.startswith("boiler: the broker cannot be reached from here\n  cannot connect\n")
+    assert found.out.startswith("boiler: the broker cannot be reached from here: cannot connect\n")
+
+
+def test_where_nothing_listens_the_first_line_has_the_address(stage):
+    stage.broker().refuse_connect = NotListening("cannot connect: refused", "broker.lan:1883")
+
+    found = stage.run("why", "boiler", "--mqtt", "mqtt://broker.lan")
+
+    assert found.code == 3
+    assert found.out.startswith("boiler: nothing listens at broker.lan:1883\n  cannot connect: refused\n")
 
 
 def test_a_broker_that_refuses_a_subscription_can_be_reached(stage):

@@ -1,12 +1,13 @@
 """The board of the demo, on terminals of several sizes."""
 
 import json
+import logging
 
 import pytest
 
 from leadsman.mqtt.connection import Received
 from leadsman.tools.cli.screen import text_of
-from leadsman.tools.demo.board import Board
+from leadsman.tools.demo.board import Board, BoardLog
 
 NOW = 1_800_000_000.0
 AWAY_SINCE = "2027-01-15T07:59:53Z"
@@ -55,6 +56,22 @@ def board(**options):
     for number in range(30):
         it.events.append(f"22:25:{number:02} meter: still failing after {number}s: {UNPLUGGED['last_error']}")
     return it
+
+
+def logged(it, text, error=None):
+    thrown = None if error is None else (type(error), error, None)
+    BoardLog(it).emit(logging.LogRecord("py.warnings", logging.WARNING, "x.py", 1, "%s", (text,), thrown))
+    return it.events[-1].partition(" ")[2]
+
+
+def test_a_warning_of_python_is_one_line_of_the_log():
+    assert logged(board(), "plant.py:3: UserWarning: it is old\n  import it\n") == "plant.py:3: UserWarning: it is old"
+
+
+def test_an_exception_that_ends_a_thread_is_one_line_with_its_error():
+    line = logged(board(), "an exception ended the thread reader", OSError("gone"))
+
+    assert line == "an exception ended the thread reader: gone"
 
 
 def drawn(it, width, height):

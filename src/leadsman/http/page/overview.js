@@ -288,14 +288,14 @@ function drawFacts(model) {
 	if (mqtt) {
 		const begin = parse(mqtt.away_since) ?? model.brokerSince;
 		const since = begin && !mqtt.connected ? ` for ${span((now - begin) / 1000)}` : "";
-		const session = `MQTT ${mqtt.protocol} · ${mqtt.broker} · connection ${mqtt.connects} · session ${mqtt.session}`;
+		const session = `MQTT ${mqtt.protocol} · ${mqtt.broker} · connection ${mqtt.connects}`;
 		const why = mqtt.connected || !mqtt.last_error ? session : mqtt.last_error;
 		tile("broker", "Broker", mqtt.connected ? "connected" : `away${since}`, why, mqtt.connected ? "good" : "bad");
 		const { bytes, oldest, dropped, delivered } = mqtt.outbox, messages = waitingIn(mqtt.outbox);
 		const age = oldest == null ? "" : `oldest ${span(oldest)}`;
 		const lost = dropped ? counted(dropped, "dropped", "dropped") : "";
 		const limit = mqtt.limited_by ? "slowed by the broker" : "";
-		const state = dropped ? "bad" : messages > 100 || mqtt.limited_by ? "warn" : "good";
+		const state = dropped ? "bad" : messages > 100 || mqtt.limited_by || (messages && !mqtt.connected) ? "warn" : "good";
 		tile("outbox", "Outbox", counted(messages, "waiting", "waiting"), [mqtt.connected ? size(bytes) : roomOf(mqtt.outbox), age, lost, limit, `${delivered.toLocaleString()} delivered`].filter(Boolean).join(" · "), state);
 	}
 	const slow = model.lag > SLOW;

@@ -6,6 +6,7 @@ import re
 import shutil
 import sys
 import termios
+import threading
 import time
 import tty
 from collections.abc import Callable, Iterator, Sequence
@@ -34,6 +35,8 @@ KEYS = {
 """What terminals send (ECMA-48, xterm) for the keys that have names."""
 _KEY = re.compile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|O.)|.", re.DOTALL)
 """What one key sends: a control sequence (ECMA-48 §5.4), a function key of xterm, or one character."""
+_STDERR = 2
+"""The descriptor of stderr, also where Python or a test has put another stream in its place."""
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l\x1b[2J", "\x1b[?25h\x1b[?1049l"
 """The alternate screen, without a cursor."""
 
@@ -98,6 +101,36 @@ def full_screen() -> Iterator[Callable[[Sequence[Line]], None]]:
     finally:
         with contextlib.suppress(OSError):  # the terminal may be gone
             _write(_LEAVE)
+
+
+@contextlib.contextmanager
+def stderr_to(take: Callable[[str], object]) -> Iterator[None]:
+    """Hand over each line that this process writes to stderr, libraries in C included, until the end of the block: on
+    the same terminal it would tear the screen. A stderr that is no terminal is left alone.
+
+    Args:
+        take: is given each line, in a thread of its own.
+    """
+    if not os.isatty(_STDERR):
+        yield
+        return
+    before, (reading, writing) = os.dup(_STDERR), os.pipe()
+    os.dup2(writing, _STDERR)
+    os.close(writing)
+
+    def listen() -> None:
+        with open(reading, errors="replace") as lines:
+            for line in lines:
+                take(clean(line.rstrip()))
+
+    listener = threading.Thread(target=listen, name="leadsman stderr", daemon=True)
+    listener.start()
+    try:
+        yield
+    finally:
+        os.dup2(before, _STDERR)  # the pipe has no writer any more, so its reader ends
+        os.close(before)
+        listener.join(1.0)
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from leadsman.loop.durations import human
 from leadsman.mqtt.answers import Json
 from leadsman.mqtt.connection import Received
 from leadsman.text import counted
+from leadsman.text import describe as described
 from leadsman.tools.cli.screen import Line, fill
 from leadsman.tools.demo.terminal import exactly, heading, with_newest, wrapped
 
@@ -165,7 +166,7 @@ class Board:
 
 
 class BoardLog(logging.Handler):
-    """Shows the app's log on the board."""
+    """Shows the log of the app and its libraries on the board, the first line of each record."""
 
     def __init__(self, board: Board) -> None:
         super().__init__()
@@ -173,7 +174,9 @@ class BoardLog(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         at = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")
-        self._board.events.append(f"{at} {record.getMessage()}")
+        text = record.getMessage().strip().partition("\n")[0]
+        error = "" if record.exc_info is None or record.exc_info[1] is None else f": {described(record.exc_info[1])}"
+        self._board.events.append(f"{at} {text}{error}")
 
 
 def _row(room: int, cells: tuple[str, str, str, str, str, str], status: str) -> Line:

@@ -2,13 +2,13 @@
 
 import asyncio
 import contextlib
-import logging
 import os
 import sys
 import time
 from collections.abc import Callable, Iterable
 
 from leadsman.errors import LeadsmanError
+from leadsman.monitoring.log_format import log_to
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import CONNECT_TIMEOUT, Received
 from leadsman.process import run as run_process
@@ -92,13 +92,6 @@ def introduce(broker: Broker, description: str, page: str, hints: Iterable[str])
         say(hint)
 
 
-def log_to(board: Board) -> None:
-    """Show the app's log there."""
-    logger = logging.getLogger("leadsman")
-    logger.addHandler(BoardLog(board))
-    logger.setLevel(logging.INFO)
-
-
 async def end_after(duration: float, trouble: asyncio.Task[None], board: Board, stop: Callable[[], None]) -> None:
     """End the demo after so many seconds: mend what is broken, and let the app deliver what waits."""
     await asyncio.sleep(duration)
@@ -159,7 +152,7 @@ def run_demo(broker: str | None, duration: float | None, discovery: str | None =
                 say(f"an outage of the broker is not shown; {HOW_TO_SEE_AN_OUTAGE}")
         else:
             board.events.extend(hints)
-            log_to(board)
+            log_to(BoardLog(board), "INFO")
 
         async def serve() -> int:
             loop = asyncio.get_running_loop()

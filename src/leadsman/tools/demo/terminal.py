@@ -5,6 +5,7 @@ import shlex
 import shutil
 import sys
 import time
+from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
@@ -12,14 +13,19 @@ from typing import Protocol
 from leadsman.text import escaped
 from leadsman.tools.cli import cells
 from leadsman.tools.cli.screen import Line, cut
-from leadsman.tools.cli.terminal import full_screen, size
+from leadsman.tools.cli.terminal import full_screen, size, stderr_to
 
 REDRAW = 0.25
 """Seconds between two drawings."""
 
 
 class Screen(Protocol):
-    """What can be drawn."""
+    """What can be drawn, with lines of a log in it."""
+
+    @property
+    def events(self) -> deque[str]:
+        """The lines of the log, the newest last."""
+        ...
 
     def screen(self, now: float, width: int, height: int) -> list[Line]:
         """All of it at `now`, epoch seconds: so many lines of at most so many cells."""
@@ -43,8 +49,8 @@ def say(line: str) -> None:
 
 
 async def show(board: Screen) -> None:
-    """Draw the board until cancelled."""
-    with full_screen() as draw:
+    """Draw the board until cancelled. What is written to stderr meanwhile goes to its log."""
+    with full_screen() as draw, stderr_to(lambda line: board.events.append(f"{time.strftime('%H:%M:%S')} {line}")):
         while True:
             draw(board.screen(time.time(), *size()))
             await asyncio.sleep(REDRAW)

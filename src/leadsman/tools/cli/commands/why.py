@@ -9,14 +9,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from leadsman.errors import BrokerError, ConnectionRefused, SubscriptionRefused
+from leadsman.errors import BrokerError, SubscriptionRefused
 from leadsman.introspection.requests import SECTIONS
 from leadsman.introspection.situation import RetainedDocuments
-from leadsman.introspection.why import locked_out, refused, silent, unanswered, why
+from leadsman.introspection.why import refused, silent, unanswered, unreachable, why
 from leadsman.mqtt.answers import object_in
 from leadsman.mqtt.broker import Brokers
 from leadsman.mqtt.connection import Received
-from leadsman.mqtt.connection_state import CREDENTIALS
 from leadsman.mqtt.topics import Topics
 from leadsman.text import clean, counted, escaped, split_urls
 from leadsman.tools.cli.answering import processes
@@ -115,7 +114,7 @@ def verdicts(brokers: Brokers, prefix: str | None, device: str | None, timeout: 
     except SubscriptionRefused:
         raise
     except BrokerError as error:
-        return Silences([unanswered(device or "", prefix or "", None, error.without_hint(), datetime.now(UTC))])
+        return Silences([unreachable(device or "", error)])
     answers = [_verdicts_of(brokers, topics, device, timeout, options) for topics in found]
     all_verdicts = [verdict for each in answers for verdict in each.verdicts]
     return Silences(all_verdicts, [line for each in answers for line in each.ended])
@@ -136,9 +135,7 @@ def _verdicts_of(brokers: Brokers, topics: Topics, device: str | None, timeout: 
     except SubscriptionRefused:
         raise
     except BrokerError as error:
-        if isinstance(error, ConnectionRefused) and error.code in CREDENTIALS:
-            return Silences([locked_out(device or "", prefix, error.without_hint(), datetime.now(UTC))])
-        return Silences([unanswered(device or "", prefix, None, error.without_hint(), datetime.now(UTC))])
+        return Silences([unreachable(device or "", error)])
     if found.data is None:
         reason, name = found.error or "", device or ""
         if found.refused:
