@@ -211,7 +211,7 @@ class RegistryPublication:
             now = self._clock.monotonic()
             if self._link.connects != connects:
                 return
-            missing = self._not_asked(asked) if kept.is_exact() else []
+            missing = listed.not_asked(asked) if kept.is_exact() else []
             for topic in missing:
                 self._link.listen(topic, kept.on_page)
             asked += missing
@@ -244,15 +244,6 @@ class RegistryPublication:
             return True
         places = asked if kept.is_exact() else () if 1 in self._listed.pages else (kept.topic_filter,)
         return bool(places) and all(now >= acknowledged.get(each, now) + SETTLED for each in places)
-
-    def _not_asked(self, asked: Collection[str]) -> list[str]:
-        """The pages that the registry has besides the first one, and the next of those that list ahead, which it does
-        not count."""
-        pages = self._listed.missing
-        if 1 in self._listed.pages:
-            pages.append(next(each for each in range(FIRST_AHEAD, MOST_PAGES + 2) if each not in self._listed.pages))
-        topics = (f"{self._topics.registry}/{number}" for number in pages)
-        return [topic for topic in topics if topic not in asked]
 
     def _ask_for_described(self) -> None:
         """Subscribe to each description that the registry lists, so that discovery, whose filter has a wildcard, gets

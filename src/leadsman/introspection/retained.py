@@ -79,6 +79,15 @@ class Listed:
         most = min(last, MOST_PAGES) if isinstance(last, int) else 1
         return [number for number in range(2, most + 1) if number not in self.pages]
 
+    def not_asked(self, asked: Collection[str]) -> list[str]:
+        """The topics of the pages that the registry has besides the first one, and of the next of those that list
+        ahead, which it does not count; without those that were asked for. For brokers where a filter with a wildcard
+        brings nothing."""
+        pages = self.missing
+        if 1 in self.pages:
+            pages.append(next(each for each in range(FIRST_AHEAD, MOST_PAGES + 2) if each not in self.pages))
+        return [topic for number in pages if (topic := f"{self._registry}/{number}") not in asked]
+
     def add(self, topic: str, payload: bytes) -> None:
         """Read a retained message at the registry or below. What is no page of a registry is passed over."""
         number = self._number(topic)
