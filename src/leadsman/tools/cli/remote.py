@@ -229,8 +229,8 @@ def prefix_of(brokers: Brokers, device: str | None) -> str:
         raise UsageError(f"{counted(len(having), 'app')} match; write --prefix {' or --prefix '.join(having)}")
     if not found:
         raise UsageError(
-            f"no app has published a registry at {brokers}, or the broker sends what it keeps only for exact topics, as "
-            "RabbitMQ does; write --prefix, or name the app (MODULE:APP)"
+            f"no app has published a registry at {brokers}, or the broker sends what it keeps only for exact topics, "
+            "as RabbitMQ does; write --prefix, or name the app (MODULE:APP)"
         )
     known = {name for devices in found.values() for name in devices}
     raise UsageError(f"no app at {brokers} has a device {clean(device or '')!r}; {suggestion(device or '', known)}")

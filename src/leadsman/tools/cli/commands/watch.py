@@ -215,9 +215,9 @@ class FleetWatcher:
                 for prefix in new:
                     await self._subscribe(connection, Fleet.filters_of(prefix))
                     subscribed.add(prefix)
-                exact = [each for prefix in subscribed for each in self._fleet.exact_topics(prefix) if each not in asked]
+                exact = {each for prefix in subscribed for each in self._fleet.exact_topics(prefix)} - asked
                 await self._subscribe(connection, exact)
-                asked.update(exact)
+                asked |= exact
                 if new or exact:
                     continue
                 self._settled.set()
