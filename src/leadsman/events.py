@@ -219,7 +219,7 @@ class CommandDone(NamedTuple):
 
 class LinkUp(NamedTuple):
     """The broker accepted the connection. `protocol` is ``"5.0"`` or ``"3.1.1"``, and `client` the library that speaks
-    it. `broker` is its address, if the app has several. `will_refused`: why the connection has no will."""
+    it. `broker` is its address, if the app has several. `will_refused`: that it has no will, and why."""
 
     session: int
     protocol: str

@@ -541,6 +541,35 @@ def test_a_message_larger_than_the_broker_takes_is_not_sent_but_told(harness, ca
     assert any("larger than the limit of the broker: 2000 bytes" in record.getMessage() for record in caplog.records)
 
 
+def of_health(running):
+    """The health of an app, and what is wrong with its connection, as it said last."""
+    heartbeat = running.broker.messages("app/status")[-1].json
+    return heartbeat["health"], heartbeat["mqtt"]["last_error"]
+
+
+@pytest.mark.parametrize("cause", ["refused for good", "too large"])
+def test_health_names_the_topic_whose_readings_are_dropped_until_the_broker_takes_one(harness, cause):
+    app = App("app")
+    app.add_telemetry("bad", Scripted({"text": "x" * 5000}), interval=1)
+    app.add_telemetry("good", Counter(), interval=1)
+    running = harness(app)
+    if cause == "too large":
+        running.broker.connack = ConnAck(maximum_packet_size=2000)
+        why = "the broker does not take messages of 'app/bad/state': larger than the limit of the broker: 2000 bytes"
+    else:
+        running.broker.refusals["app/bad/state"] = 0x90
+        why = "the broker refused a message of 'app/bad/state' (0x90)"
+    running.run("3m")
+    assert of_health(running) == ("degraded", why)
+
+    running.broker.refusals.clear()
+    running.broker.connack = ConnAck()
+    running.broker.cut()
+    running.run("3m")
+
+    assert of_health(running) == ("ok", None)
+
+
 def test_a_small_receive_maximum_is_obeyed(harness):
     app, counters = running_app(harness, devices=50)
     app.broker.connack = ConnAck(receive_maximum=3)

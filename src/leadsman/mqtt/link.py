@@ -423,9 +423,8 @@ class Link:
         self.choice = broker_choice.connected(self.choice)
         self._moved, self._last = self._last not in (None, self.broker), self.broker
         self._window.connection = connection
-        will_refused = connection.connack.will_refused
         protocol = self.session.protocol
-        self._events.emit(LinkUp(self.number, protocol, connection.client, self._named(), will_refused))
+        self._events.emit(LinkUp(self.number, protocol, connection.client, self._named(), self._no_will))
         about = self._named() or "the broker"
         self._window.start(connection, timed=self.session.protocol == V5, broker=about, moved=self._moved)
         if self.subscriptions.listeners:
