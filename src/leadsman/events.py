@@ -219,12 +219,13 @@ class CommandDone(NamedTuple):
 
 class LinkUp(NamedTuple):
     """The broker accepted the connection. `protocol` is ``"5.0"`` or ``"3.1.1"``, and `client` the library that speaks
-    it. `broker` is its address, if the app has several."""
+    it. `broker` is its address, if the app has several. `will_refused`: that it has no will, and why."""
 
     session: int
     protocol: str
     client: str
     broker: str | None = None
+    will_refused: str | None = None
     at: float = UNSTAMPED
     wall: float = UNSTAMPED
 

@@ -503,11 +503,11 @@ def test_a_subscription_that_breaks_every_connection_is_left_out_and_named(harne
     assert app.status()["mqtt"]["last_error"] is None
 
 
-def test_one_message_that_is_too_large_costs_itself_only(harness, caplog):
+def test_after_three_breaks_a_message_that_is_too_large_costs_itself_only(harness, caplog):
     class Growing(Counter):
         async def __call__(self):
             reading = await super().__call__()
-            return {**reading, "text": "x" * (9000 if self.taken == 20 else 1)}
+            return {**reading, "text": "x" * (9000 if self.taken % 20 == 0 else 1)}
 
     app = App("app")
     app.add_telemetry("d", Growing(), interval=1)
@@ -522,8 +522,9 @@ def test_one_message_that_is_too_large_costs_itself_only(harness, caplog):
     running.broker.receive = limited
     running.run("60.5s")
 
-    assert [state["n"] for state in running.states("d")] == [n for n in range(1, 62) if n != 20]
-    assert "the connection broke 3 times on it" in caplog.text
+    assert [state["n"] for state in running.states("d")] == [n for n in range(1, 62) if n % 20]
+    assert "the broker closes the connection on a message of 9109 bytes" in caplog.text
+    assert len(running.broker.connects) == 4, "the first one, and one after each break: so is the size learned"
     assert list(dict.fromkeys(state["n"] for state in running.states("other"))) == list(range(1, 62))
 
 
@@ -538,6 +539,35 @@ def test_a_message_larger_than_the_broker_takes_is_not_sent_but_told(harness, ca
     assert running.states("large") == [{"text": "short"}]
     assert len(running.broker.connects) == 1
     assert any("larger than the limit of the broker: 2000 bytes" in record.getMessage() for record in caplog.records)
+
+
+def of_health(running):
+    """The health of an app, and what is wrong with its connection, as it said last."""
+    heartbeat = running.broker.messages("app/status")[-1].json
+    return heartbeat["health"], heartbeat["mqtt"]["last_error"]
+
+
+@pytest.mark.parametrize("cause", ["refused for good", "too large"])
+def test_health_names_the_topic_whose_readings_are_dropped_until_the_broker_takes_one(harness, cause):
+    app = App("app")
+    app.add_telemetry("bad", Scripted({"text": "x" * 5000}), interval=1)
+    app.add_telemetry("good", Counter(), interval=1)
+    running = harness(app)
+    if cause == "too large":
+        running.broker.connack = ConnAck(maximum_packet_size=2000)
+        why = "the broker does not take messages of 'app/bad/state': larger than the limit of the broker: 2000 bytes"
+    else:
+        running.broker.refusals["app/bad/state"] = 0x90
+        why = "the broker refused a message of 'app/bad/state' (0x90)"
+    running.run("3m")
+    assert of_health(running) == ("degraded", why)
+
+    running.broker.refusals.clear()
+    running.broker.connack = ConnAck()
+    running.broker.cut()
+    running.run("3m")
+
+    assert of_health(running) == ("ok", None)
 
 
 def test_a_small_receive_maximum_is_obeyed(harness):

@@ -25,12 +25,13 @@ def house(*names, discovery=HOMEASSISTANT):
 class Life:
     """One broker and, one after the other, runs of an app at it."""
 
-    def __init__(self):
-        self.retained = {}
+    def __init__(self, exact_only=False):
+        self.retained, self.exact_only = {}, exact_only
 
     def run(self, app, before=lambda broker: None):
         with Harness(app) as harness:
             harness.broker.retained.update(self.retained)
+            harness.broker.exact_only = self.exact_only
             before(harness.broker)
             harness.run("70m")  # a ledger is published each hour
         self.retained = dict(harness.broker.retained)
@@ -49,9 +50,9 @@ class Life:
         return set(self.retained) - {topic for each in self.listed.values() for topic in each}
 
 
-@pytest.fixture
-def life():
-    return Life()
+@pytest.fixture(params=[False, True], ids=["", "a filter with a wildcard brings nothing"])
+def life(request):
+    return Life(request.param)
 
 
 def test_every_retained_topic_is_in_the_registry(life):
@@ -108,7 +109,8 @@ def test_discovery_that_is_off_or_elsewhere_leaves_nothing_at_its_former_topics(
     assert life.not_listed == {"house/status", "house/registry"}
 
 
-def test_the_configuration_of_another_program_is_not_listed_and_not_removed(life):
+def test_the_configuration_of_another_program_is_not_listed_and_not_removed():
+    life = Life()  # where a filter with a wildcard brings nothing, the app cannot know of it
     other = json.dumps({"o": {"name": "another"}}).encode()
 
     def taken(broker):

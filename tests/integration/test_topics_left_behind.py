@@ -22,12 +22,13 @@ def house(*names, name="house", disabled=(), delivery=None, **words):
 class Life:
     """One broker and, one after the other, runs of an app at it."""
 
-    def __init__(self):
-        self.retained = {}
+    def __init__(self, exact_only=False):
+        self.retained, self.exact_only = {}, exact_only
 
     def run(self, app, duration="70s", *, prepare=lambda harness: None, **words):
         with Harness(app, **words) as harness:
             harness.broker.retained.update(self.retained)
+            harness.broker.exact_only = self.exact_only
             prepare(harness)
             harness.run(duration)
             self.harness = harness
@@ -42,9 +43,9 @@ class Life:
         return self.retained["house/registry"].json["devices"]
 
 
-@pytest.fixture
-def life():
-    return Life()
+@pytest.fixture(params=[False, True], ids=["", "a filter with a wildcard brings nothing"])
+def life(request):
+    return Life(request.param)
 
 
 OF_A_DEVICE = ["availability", "ledger", "state"]
@@ -143,8 +144,8 @@ def test_what_a_handler_retained_goes_with_its_device_and_not_before(life):
     "other", [{"name": "cellar"}, {"settings": {"mqtt.client_id": "another"}}], ids=["another app", "another client id"]
 )
 def test_what_somebody_else_listed_is_never_removed(life, caplog, other):
-    settings = other.pop("settings", None)
-    life.run(house("b", **other), settings=settings)
+    settings = other.get("settings")
+    life.run(house("b", **({} if settings else other)), settings=settings)
     before = life.below("b")
     caplog.set_level("INFO")
 

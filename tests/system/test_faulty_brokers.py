@@ -204,6 +204,26 @@ def test_a_will_that_may_not_be_kept_is_offered_again():
         assert broker.messages == [("will retained", False), ("t/x", b"1")]
 
 
+def test_an_app_whose_will_is_refused_connects_without_one_and_says_so_once(start_app):
+    def refuse(peer):
+        packet = peer.packet()
+        will_is_refused = packet.will is not None
+        peer.messages.append(("will", will_is_refused))
+        reason = mqtt5.ConnAckReasonCode.TOPIC_NAME_INVALID if will_is_refused else mqtt5.ConnAckReasonCode.SUCCESS
+        peer.send(mqtt5.ConnAckPacket(reason_code=reason))
+        peer.serve(None if broker.connections > 4 else 3)
+
+    with ByteBroker(refuse) as broker:
+        app = start_app(COUNTER, broker.url)
+        broker.wait_for(lambda messages: sum(each == ("will", False) for each in messages) == 2)
+        broker.wait_for(lambda messages: any(topic == "sys/status" for topic, _ in messages[-20:]))
+        heartbeats = [json.loads(payload) for topic, payload in broker.messages if topic == "sys/status"]
+
+    assert app.log.count("connected without a will") == 1
+    assert {each["health"] for each in heartbeats} == {"degraded"}
+    assert "connected without a will" in heartbeats[0]["mqtt"]["last_error"]
+
+
 def test_the_limits_of_the_broker_are_kept():
     def limited(peer):
         peer.greet(max_qos=mqtt5.QoS.AT_MOST_ONCE, retain_available=False, server_keep_alive=1)

@@ -182,7 +182,7 @@ def test_handlers_that_are_disabled_are_not_built(tmp_path):
 
     assert not core.runners.readers
     assert not core.runners.commands
-    assert list(core.link.subscriptions.listeners) == ["app/introspect", "app/status", "app/registry/#"]
+    assert list(core.link.subscriptions.listeners) == ["app/introspect", "app/status", "app/registry/#", "app/registry"]
 
 
 def test_an_app_that_must_end_says_why_after_everything_was_ended():

@@ -17,7 +17,7 @@ Discovery alone removes its descriptions while it is on, so they are passed over
 """
 
 import logging
-from collections.abc import Collection, Generator, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from typing import NamedTuple
 
 from leadsman.introspection.ownership import in_order
@@ -83,6 +83,11 @@ class Kept(NamedTuple):
     """The payloads, by topic."""
     taken: set[str]
     """The topics that were read."""
+    on_page: Callable[[Received], None]
+    """Keeps a page that comes."""
+    is_exact: Callable[[], bool]
+    """Whether the broker sent nothing for the filter, which has a wildcard. RabbitMQ sends what it keeps only to those
+    who subscribe to its very topic (https://www.rabbitmq.com/docs/mqtt#retained)."""
 
 
 class RegistryPublication:
@@ -199,22 +204,27 @@ class RegistryPublication:
 
     def _read(self, kept: Kept, connects: int) -> Work:
         """Read the registry of an earlier run, and find out what is to be removed."""
-        listed, deadline = self._listed, self._clock.monotonic() + READING
+        listed, listeners = self._listed, self._link.subscriptions.listeners
+        deadline, asked = self._clock.monotonic() + READING, [self._topics.registry]
         while True:
             self._take(kept)
             now = self._clock.monotonic()
             if self._link.connects != connects:
                 return
-            answered = self._link.subscriptions.acknowledged.get(kept.topic_filter)
-            if listed.is_complete or now >= deadline:
-                break
-            if 1 not in listed.pages and answered is not None and now >= answered + SETTLED:
+            missing = listed.not_asked(asked) if kept.is_exact() else []
+            for topic in missing:
+                self._link.listen(topic, kept.on_page)
+            asked += missing
+            if now >= deadline or (not missing and self._has_come(kept, asked, now)):
                 break
             yield PAUSE
-        if not (yield from self._prove(listed, connects)):
+        if not (yield from self._prove(listed, connects, exact=kept.is_exact())):
             return
         self._kept = None
-        self._link.subscriptions.listeners.pop(kept.topic_filter, None)
+        for topic_filter in (kept.topic_filter, *asked):
+            listeners.pop(topic_filter, None)
+        if kept.is_exact():
+            self._ask_for_described()
         kept.messages.clear()
         self._surplus |= {number for number in listed.pages if number > 1}
         yield from self._compare(listed)
@@ -226,20 +236,39 @@ class RegistryPublication:
             kept.taken.add(topic)
             self._listed.add(topic, kept.messages[topic])
 
+    def _has_come(self, kept: Kept, asked: Iterable[str], now: float) -> bool:
+        """Whether what the broker keeps of the registry has come: all of its pages, or the answers to those that were
+        asked for."""
+        acknowledged = self._link.subscriptions.acknowledged
+        if self._listed.is_complete and not kept.is_exact():
+            return True
+        places = asked if kept.is_exact() else () if 1 in self._listed.pages else (kept.topic_filter,)
+        return bool(places) and all(now >= acknowledged.get(each, now) + SETTLED for each in places)
+
+    def _ask_for_described(self) -> None:
+        """Subscribe to each description that the registry lists, so that discovery, whose filter has a wildcard, gets
+        those of devices that are gone."""
+        for page in self._own_pages():
+            for topic in (topic for topics in page.topics.values() for topic in topics):
+                if self._others.is_described(topic):
+                    self._link.listen(topic, _leave_to_discovery)
+
     def _own_pages(self) -> list[Page]:
         """The pages that this app wrote with this client id."""
         head = self._registry.head()
         own = head["app"], head["client_id"]
         return [page for page in self._listed.pages.values() if (page.app, page.client_id) == own]
 
-    def _prove(self, listed: Listed, connects: int) -> Generator[float, None, bool]:
+    def _prove(self, listed: Listed, connects: int, *, exact: bool) -> Generator[float, None, bool]:
         """Find out which of the topics outside the prefix are this app's, as the descriptions there say. Those that
-        discovery looks after are left to it. Returns whether the connection is still the same one."""
+        discovery looks after are left to it. Returns whether the connection is still the same one. With `exact` the
+        descriptions are asked for one by one; see `Kept`."""
         claims = {topic: each for topic, each in listed.claims.items() if not self._others.is_described(topic)}
         wanted, found = {claim.document for claim in claims.values()}, dict[str, bytes]()
         link, deadline = self._link, self._clock.monotonic() + READING
         acknowledged, listeners = link.subscriptions.acknowledged, link.subscriptions.listeners
-        places = {claim.topic_filter for claim in claims.values()} - listeners.keys()
+        place_of = {topic: claim.document if exact else claim.topic_filter for topic, claim in claims.items()}
+        places = set(place_of.values()) - listeners.keys()
 
         def keep(received: Received) -> None:
             if received.retain and received.topic in wanted:
@@ -255,8 +284,9 @@ class RegistryPublication:
         for place in places:
             del listeners[place]
         answered = places & acknowledged.keys()
-        listed.prove(found, listed.places.keys() - answered)
-        unknown = [topic for topic, claim in claims.items() if claim.topic_filter not in answered]
+        unknown = [topic for topic in claims if place_of[topic] not in answered]
+        read = {claim.topic_filter for claim in claims.values()} - {claims[topic].topic_filter for topic in unknown}
+        listed.prove(found, listed.places.keys() - read)
         self._others.keep(APP, unknown[:MOST])  # the next start asks again
         return link.connects == connects
 
@@ -341,6 +371,10 @@ def room(link: Link, clock: Clock, patience: float) -> Generator[float, None, bo
             return False
         yield PAUSE
     return True
+
+
+def _leave_to_discovery(received: Received) -> None:
+    """Discovery listens to this message with its own filter, which comes before this one."""
 
 
 def _waiting(removals: Mapping[str, _Removal]) -> list[str]:

@@ -70,8 +70,23 @@ class Listed:
     @property
     def is_complete(self) -> bool:
         """Whether every page up to the last one was read."""
+        return 1 in self.pages and not self.missing
+
+    @property
+    def missing(self) -> list[int]:
+        """The numbers of the pages that the first one counts, and that were not read; none without a first page."""
         last = self.pages[1].last if 1 in self.pages else None
-        return 1 in self.pages and (not isinstance(last, int) or all(n in self.pages for n in range(2, last + 1)))
+        most = min(last, MOST_PAGES) if isinstance(last, int) else 1
+        return [number for number in range(2, most + 1) if number not in self.pages]
+
+    def not_asked(self, asked: Collection[str]) -> list[str]:
+        """The topics of the pages that the registry has besides the first one, and of the next of those that list
+        ahead, which it does not count; without those that were asked for. For brokers where a filter with a wildcard
+        brings nothing."""
+        pages = self.missing
+        if 1 in self.pages:
+            pages.append(next(each for each in range(FIRST_AHEAD, MOST_PAGES + 2) if each not in self.pages))
+        return [topic for number in pages if (topic := f"{self._registry}/{number}") not in asked]
 
     def add(self, topic: str, payload: bytes) -> None:
         """Read a retained message at the registry or below. What is no page of a registry is passed over."""

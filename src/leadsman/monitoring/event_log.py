@@ -125,6 +125,8 @@ class Log:
         self._timers = timers
         self._link_down_at: float | None = None
         self._link_reasons: set[str] = set()
+        self._will_refused: str | None = None
+        """The refusal of a will that was logged last."""
         self._link_unsaid: list[LinkDown] = []  # of an outage that has no lines, since there were many
         self._link_timed = False
         self._link_clash = False
@@ -306,6 +308,11 @@ class Log:
         )
 
     def _link_up(self, event: LinkUp) -> None:
+        if event.will_refused is not None and event.will_refused != self._will_refused:
+            self._will_refused = event.will_refused
+            text = "%s: %s. Let the broker's access list allow it, see leadsman acl."
+            about = log_fields("will refused", reason=event.will_refused)
+            logger.warning(text, self._name, clean(event.will_refused), extra=about)
         if self._link_clash or self._link_topic is not None:
             return  # not stable yet: `LinkSettled` follows; or the connection broke on a message, which was logged
         lasted = "" if self._link_down_at is None else f" after {human(round(event.at - self._link_down_at, 1))}"

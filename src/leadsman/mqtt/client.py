@@ -17,7 +17,7 @@ from leadsman.mqtt import transport
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Connect, Connection, ConnectionListener, Connector, WrappedConnection
 from leadsman.mqtt.connection_state import V5
-from leadsman.mqtt.diagnosis import QOS_NOT_SUPPORTED, RETAIN_NOT_SUPPORTED
+from leadsman.mqtt.diagnosis import QOS_NOT_SUPPORTED, RETAIN_NOT_SUPPORTED, TOPIC_INVALID
 from leadsman.mqtt.message import Message
 
 _AIOMQTT, _CODEC = "leadsman.mqtt.aiomqtt_client", "leadsman.mqtt.codec_client"
@@ -27,7 +27,8 @@ _imported: set[str] = set()
 
 async def connect(broker: Broker, clock: Clock, packet: Connect, listener: ConnectionListener) -> Connection:
     """Make one connection to `broker`; see `leadsman.mqtt.connection.Connector`. A will that the broker does not take
-    is offered again without what it does not support."""
+    is offered again without what it does not support. If its topic is refused, the connection is made without a will,
+    and `ConnAck.will_refused` says so."""
     client = await _loaded(broker, packet.protocol)
     try:
         connection: Connection = await client.connect(broker, clock, packet, listener)
@@ -36,11 +37,20 @@ async def connect(broker: Broker, clock: Clock, packet: Connect, listener: Conne
             packet = packet._replace(will_retained=False)
         elif error.code == QOS_NOT_SUPPORTED and packet.will_qos:
             packet = packet._replace(will_qos=0)
+        elif packet.will_topic is not None and _is_about_will(error):
+            connection = await connect(broker, clock, packet._replace(will_topic=None, will_payload=b""), listener)
+            connection.connack = connection.connack._replace(will_refused=str(error))
+            return connection
         else:
             raise
     else:
         return connection
     return await connect(broker, clock, packet, listener)
+
+
+def _is_about_will(error: ConnectionRefused) -> bool:
+    """Whether the broker refuses the will, and not the client. MQTT has no reason code for that."""
+    return error.code == TOPIC_INVALID or "will" in (error.words or "").lower().split()
 
 
 async def _loaded(broker: Broker, protocol: str) -> ModuleType:

@@ -59,6 +59,8 @@ class ConnAck(NamedTuple):
     session_present: bool = False
     """Whether the broker still has the session of the last connection (§3.2.2.1.1). One that lost it may have lost
     what it retained."""
+    will_refused: str | None = None
+    """Why the connection has no will, although one was offered: the refusal of an earlier CONNECT; None if it has."""
 
 
 class Received(NamedTuple):

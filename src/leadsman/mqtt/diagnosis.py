@@ -87,6 +87,8 @@ V311_REFUSALS = {1: 0x84, 2: 0x85, 3: 0x88, 4: 0x86, 5: 0x87}
 """Return codes of MQTT 3.1.1 §3.2.2.3 as reason codes of MQTT 5 §3.2.2.2."""
 RETAIN_NOT_SUPPORTED, QOS_NOT_SUPPORTED = 0x9A, 0x9B
 """CONNACK: the will is to be kept, or has a quality, and the broker supports neither (§3.2.2.2)."""
+TOPIC_INVALID = 0x90
+"""CONNACK: topic name invalid (§3.2.2.2). The only topic in a CONNECT is that of the will."""
 _CERTIFICATE = "; does it ask for a certificate (cert=, key=)?"
 """A hint for a connection that ends after the handshake: a broker checks our certificate then, and may close without an
 alert."""
@@ -108,7 +110,7 @@ def refused(broker: Broker, code: int, reference: str | None = None, words: str 
     """The broker answered CONNECT with a refusal; `reference` and `words` are what it says itself."""
     advice = _CONNACK.get(code, "the broker's log says why")
     said = _said(reference, words)
-    return ConnectionRefused(code, f"{broker} refused the connection: {advice} (0x{code:02x}){said}", reference)
+    return ConnectionRefused(code, f"{broker} refused the connection: {advice} (0x{code:02x}){said}", reference, words)
 
 
 def disconnected(code: int, reference: str | None = None, words: str | None = None) -> str:
@@ -155,6 +157,11 @@ def silent(broker: Broker, seconds: float, *, opened: bool) -> BrokerError:
     """The broker did not answer within `seconds`; `opened`: after TCP, at least, was established."""
     text = f"{broker} did not answer within {seconds:g} s"
     return _hinting(ConnackMissing, text, broker) if opened else _with_hint(BrokerError, text, _CHECK)
+
+
+def without_will(refusal: str) -> str:
+    """The broker refused the will, and the connection is made without one."""
+    return f"connected without a will, so the app still counts as online after its death; {refusal}"
 
 
 def subscription(topic_filter: str) -> str:

@@ -20,7 +20,7 @@ from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.broker_choice import Ended
 from leadsman.mqtt.connection import Connect, Connection, ConnectionListener, Connector, Received
 from leadsman.mqtt.connection_state import V5
-from leadsman.mqtt.diagnosis import client_id_in_use, subscription
+from leadsman.mqtt.diagnosis import client_id_in_use, subscription, without_will
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
 from leadsman.mqtt.overdue import SILENT
@@ -262,9 +262,15 @@ class Link:
 
     @property
     def last_error(self) -> str | None:
-        """What is wrong with the connection, the prefix, a subscription, or a topic whose messages the broker does not
-        take."""
-        return self._error or self.conflict or self.subscriptions.error or self._window.fault
+        """What is wrong with the connection, the prefix, a subscription, a topic whose messages the broker does not
+        take, or the will."""
+        return self._error or self.conflict or self.subscriptions.error or self._window.fault or self._no_will
+
+    @property
+    def _no_will(self) -> str | None:
+        connection = self._window.connection
+        refusal = None if connection is None else connection.connack.will_refused
+        return None if refusal is None else without_will(refusal)
 
     def fault_of(self, topic: str) -> str | None:
         """What is wrong with the messages of a topic; None since the broker took one."""
@@ -453,7 +459,8 @@ class Link:
         self._moved, self._last = self._last not in (None, self.broker), self.broker
         self._window.connection = connection
         self.subscriptions.unasked = bool(self.subscriptions.listeners)
-        self._events.emit(LinkUp(self.number, self.session.protocol, connection.client, self._named()))
+        protocol = self.session.protocol
+        self._events.emit(LinkUp(self.number, protocol, connection.client, self._named(), self._no_will))
         about = self._named() or "the broker"
         self._window.start(connection, timed=self.session.protocol == V5, broker=about, moved=self._moved)
         if self.subscriptions.listeners:

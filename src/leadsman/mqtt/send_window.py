@@ -27,6 +27,7 @@ from leadsman.mqtt.outbox import Dropped, Outbox
 from leadsman.mqtt.overdue import PUBACK_TIMEOUT, Overdue
 from leadsman.mqtt.pauses import PAUSE, Pauses
 from leadsman.mqtt.retained_messages import RetainedMessages
+from leadsman.mqtt.size_limit import SizeLimit
 from leadsman.mqtt.suspects import QUIET, Blame, Broken, Suspects
 from leadsman.mqtt.window_size import BEHIND, LIMITED, Lag, WindowSize
 
@@ -43,6 +44,8 @@ PAUSE_DOUBTFUL = 8.0
 """Seconds of longest pause for a topic on which only connections broke that had not settled: the network may flap."""
 PAUSE_EACH = 10.0
 """Seconds of longest pause for each topic that breaks the connection, so that many of them break it no more often."""
+OVERHEAD = 20
+"""Bytes of a packet besides what `Message.size` counts, at most."""
 POISON = 3
 """Connections that may break on one message, while others arrive, before it is dropped."""
 
@@ -99,6 +102,9 @@ class SendWindow:
         self._retained = RetainedMessages(outbox)
         self._suspects = Suspects()
         self._pauses = Pauses(outbox)
+        self._limit = SizeLimit()
+        self._alone_bytes = 0
+        """Bytes of the packet that was sent alone last."""
         self._empty: asyncio.Future[None] | None = None
         self._pump_due = False
         self._resume: asyncio.TimerHandle | None = None
@@ -162,7 +168,8 @@ class SendWindow:
         return (
             not (self._suspects.alone or self._suspects.searching)
             and self.outbox.in_flight < min(self._size.size, BATCH)
-            and (largest is None or message.size + 20 <= largest)
+            and (largest is None or message.size + OVERHEAD <= largest)
+            and not self._limit
             and not self._must_wait()
         )
 
@@ -190,6 +197,7 @@ class SendWindow:
         if moved:
             self._suspects.forget()
             self._pauses.forget()
+            self._limit.forget()
         self._timed, self._broker = timed, broker
         self._round_trip = PUBACK_TIMEOUT  # until it is known
         self._size = WindowSize(connection.connack.receive_maximum)
@@ -246,6 +254,7 @@ class SendWindow:
                     outbox.back(item)
                     break
                 suspects.solo, window = message.topic, 0
+                self._alone_bytes = message.size + OVERHEAD
             if not message.qos:
                 message = suspects.certain(message, now)
             if is_off(message, offset):
@@ -341,13 +350,22 @@ class SendWindow:
                 if not self.outbox.in_flight:
                     self._suspects.untested.clear()  # the last of them was replaced by a newer one
                 return None
-            if largest is None or item.message.size + 20 <= largest:
+            topic, size = item.message.topic, item.message.size + OVERHEAD
+            learned = self._limit.of(topic, now) if self._limit else None
+            if (largest is None or size <= largest) and (learned is None or size < learned):
                 return item
-            self._bury(item, f"larger than the limit of {self._broker}: {largest} bytes")
+            if learned is not None and size >= learned:
+                why = f"{size} bytes, and {self._broker} closes the connection on a message of {learned} bytes"
+            else:
+                why = f"larger than the limit of {self._broker}: {largest} bytes"
+            self._pauses.refused(topic, f"the broker does not take messages of {topic!r}: {why}", for_good=True)
+            self._bury(item, why)
 
     def _accepted(self, item: Item, topic: str, now: float) -> None:
         message = self.outbox.accept(item)
         self._suspects.acknowledged(topic, now)
+        if topic != self._suspects.solo:  # else it is not known yet whether the connection survives it
+            self._limit.accepted(topic, message.size + OVERHEAD)
         self._size.acknowledged(now)
         self._retained.arrived(item, message)
         if self._pauses and not self._suspects.is_blamed(topic):
@@ -358,7 +376,8 @@ class SendWindow:
         if item.message.is_answer:  # others choose its topic
             self._bury(item, f"{self._broker} refused an answer (0x{code:02x})")
             return
-        self._pauses.refused(topic, f"the broker refused a message of {topic!r} (0x{code:02x})")
+        fault = f"the broker refused a message of {topic!r} (0x{code:02x})"
+        self._pauses.refused(topic, fault, for_good=code not in PASSING)
         if code not in PASSING:
             self._bury(item, f"{self._broker} refused it for good (0x{code:02x})")
         elif self.outbox.is_paused(topic):  # several were in flight, and the first of them said so
@@ -370,6 +389,7 @@ class SendWindow:
     def _survived(self, topic: str) -> None:
         """The connection outlived a message that was sent alone."""
         self._quiet = None
+        self._limit.accepted(topic, self._alone_bytes)
         if self._suspects.survived(topic):
             if not self.outbox.is_paused(topic):
                 self._pauses.forgive(topic)
@@ -382,11 +402,17 @@ class SendWindow:
         if not (blame.refused or blame.breaks > 1):
             self.outbox.defer(topic)
             return Broken(in_flight=True)
+        now = self._clock.monotonic()
+        if not blame.refused and in_flight and self._limit.broke(topic, self._alone_bytes, now):
+            fault = f"the broker closes the connection on a message of {self._alone_bytes} bytes to {topic!r}"
+            self._pauses.refused(topic, fault, for_good=True)
+            self.outbox.defer(topic)
+            return Broken(True, topic, f"{fault}; messages of this size are dropped from now on")
         self._retained.forget(topic)
         fault = f"the broker does not take messages of {topic!r}: {CLOSES}"
         self._pauses.refused(topic, fault)
         if not self.outbox.is_paused(topic):
-            settled = blame.refused or self._clock.monotonic() - self._started >= SETTLED
+            settled = blame.refused or now - self._started >= SETTLED
             self._pause(topic, CLOSES, PAUSE[1] if settled else PAUSE_DOUBTFUL)
         if in_flight and blame.breaks >= POISON and self.outbox.delivered > blame.delivered:
             self._suspects.pardon(topic)

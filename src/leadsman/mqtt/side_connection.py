@@ -7,7 +7,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import NamedTuple, Self
 
-from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused
+from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, SubscriptionRefused
 from leadsman.loop.clock import system_clock
 from leadsman.mqtt import client
 from leadsman.mqtt.broker import Broker
@@ -17,6 +17,8 @@ from leadsman.mqtt.message import Message
 
 ANSWER = 2.0
 """Seconds for the broker to answer one packet."""
+AT_ONCE = 100
+"""Subscriptions that are asked for before an answer is waited for: the road is long, and brokers bound their queues."""
 
 
 class NoAnswer(BrokerError):
@@ -96,6 +98,35 @@ class SideConnection:
                     self._news.clear()
                     await self._news.wait()
         return done()
+
+    async def read(self, filters: Sequence[str], marker: str) -> dict[str, SubscriptionRefused]:
+        """Subscribe to filters, and wait until what the broker keeps there is in `messages`. Returns the filters that
+        it refuses.
+
+        Args:
+            filters: topic filters. Some brokers, such as RabbitMQ, send what they keep only for a filter that is the
+                very topic.
+            marker: a filter at which nothing is kept. Its acknowledgement shows that the messages of the others have
+                come.
+
+        Raises:
+            BrokerError: the connection was lost, or an answer is missing; trying again may help.
+        """
+        refused: dict[str, SubscriptionRefused] = {}
+        for first in range(0, len(filters), AT_ONCE):
+            some = filters[first : first + AT_ONCE]
+            answers = await asyncio.gather(*map(self.connection.subscribe, some), return_exceptions=True)
+            for each, answer in zip(some, answers, strict=True):
+                if isinstance(answer, SubscriptionRefused):
+                    refused[each] = answer
+                elif answer is not None:
+                    raise answer
+        await self.connection.subscribe(marker)
+        return refused
+
+    def kept(self) -> dict[str, Received]:
+        """What the broker keeps, as far as it has come, by topic."""
+        return {each.topic: each for each in self.messages if each.retain and each.payload}
 
     async def publish_all(self, messages: Sequence[Message]) -> list[int | None]:
         """Publish several messages, and return their reason codes in order; None if the broker closes the connection

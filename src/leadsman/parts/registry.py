@@ -40,8 +40,9 @@ def join(core: Core) -> None:
     subscriptions.listeners |= {
         plan.own_filters["status"]: watch.received,
         plan.own_filters["registry"]: publisher.on_page,
+        plan.topics.registry: publisher.on_page,
     }
-    subscriptions.urgent = plan.own_filters["registry"], plan.own_filters["status"]
+    subscriptions.urgent = plan.own_filters["registry"], plan.own_filters["status"], plan.topics.registry
     subscriptions.on_answer = publisher.on_answer
     core.link.held = True
 
@@ -57,6 +58,9 @@ class Publisher:
         self._core = core
         self._kept: dict[str, bytes] = {}
         self._kept_bytes = 0
+        self._exact = False
+        """Whether nothing came for the filter with a wildcard; see `leadsman.introspection.registry_publication.Kept`.
+        """
         self._due = self._publishing = self._begun = False
 
     def observe(self, event: Event) -> None:
@@ -96,8 +100,17 @@ class Publisher:
 
     def on_answer(self, topic_filter: str) -> None:
         """The broker has answered a subscription. What it keeps of an earlier one has come by then."""
-        if topic_filter != self._core.plan.own_filters["registry"]:
-            asyncio.get_running_loop().call_soon(self._begin)
+        asyncio.get_running_loop().call_soon(self._came, topic_filter)
+
+    def _came(self, topic_filter: str) -> None:
+        """What the broker keeps at the filters before this one has come."""
+        plan = self._core.plan
+        wildcard, status = plan.own_filters["registry"], plan.own_filters["status"]
+        if topic_filter == status and not self._begun:
+            self._exact = plan.topics.registry not in self._kept
+        if topic_filter != wildcard and not (self._exact and topic_filter in (status, plan.topics.registry)):
+            self._core.link.subscriptions.on_answer = None
+            self._begin()
 
     def end(self) -> None:
         """The app ends: what it still publishes may go."""
@@ -115,7 +128,6 @@ class Publisher:
         """List what may be published, before anything is."""
         if not self._begun:
             self._begun = True
-            self._core.link.subscriptions.on_answer = None
             self._core.slices.begin("what may be published", self._beginning())
 
     def _beginning(self) -> Work:
@@ -150,6 +162,6 @@ class Publisher:
         core, plan = self._core, self._core.plan
         topic_filter = plan.own_filters["registry"]
         heard = topic_filter in core.link.subscriptions.listeners
-        kept = Kept(topic_filter, self._kept, set()) if heard else None
+        kept = Kept(topic_filter, self._kept, set(), self.on_page, lambda: self._exact) if heard else None
         registry, clock = core.answers.registry, core.environment.clock
         return RegistryPublication(registry, plan.topics, core.link, clock, core.others, kept)

@@ -51,6 +51,7 @@ class MemoryBroker:
         poison_code: the PUBACK reason code it sends before it closes the connection on poison; None: no PUBACK.
         lose_acknowledgements: accept messages, but lose their PUBACK.
         refuse_subscriptions: topic filters whose subscription is refused.
+        exact_only: hand retained messages out to filters without a wildcard alone, as RabbitMQ does.
         refuse_connect: a CONNACK reason code or an error for every connection attempt, or None.
         connack: the contents of CONNACK.
     """
@@ -67,6 +68,7 @@ class MemoryBroker:
         self.poison_code: int | None = None
         self.lose_acknowledgements = False
         self.refuse_subscriptions: set[str] = set()
+        self.exact_only = False
         self.refuse_connect: int | BrokerError | None = None
         self.connack = connack
         self._up = True
@@ -191,7 +193,7 @@ class MemoryBroker:
     def hand_out(self, connection: "_MemoryConnection", topic_filter: str) -> None:
         """Send the retained messages that a new subscription takes in. For the connection."""
         for topic, kept in self.retained.items():
-            if topic_matches(topic_filter, topic):
+            if topic == topic_filter or (topic_matches(topic_filter, topic) and not self.exact_only):
                 received = Received(topic, kept.payload, retain=True)
                 connection.loop.call_soon(connection.listener.received, received)
 

@@ -88,6 +88,8 @@ class StageBroker(MemoryBroker):
         super().__init__()
         self._stage = stage
         self.kept = {}
+        self.keeps = set()
+        """Topics whose removal it acknowledges, and does not do."""
         self.answers = {}
         self.filters = []
         """What was subscribed to, in order."""
@@ -95,12 +97,14 @@ class StageBroker(MemoryBroker):
     def hand_out(self, connection, topic_filter):
         self.filters.append(topic_filter)
         for topic, message in self.kept.items():
-            if topic_matches(topic_filter, topic):
+            if topic == topic_filter or (topic_matches(topic_filter, topic) and not self.exact_only):
                 connection.loop.call_soon(connection.listener.received, message)
 
     def receive(self, connection, packet_id, message):
         super().receive(connection, packet_id, message)
         if message.retain:
+            if not message.payload and message.topic not in self.keeps:
+                self.kept.pop(message.topic, None)
             return
         request = json.loads(message.payload)
         transaction = request.pop("transaction", None)

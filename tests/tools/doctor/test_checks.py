@@ -50,6 +50,7 @@ SOUND = BrokerFacts(
     takeover=Takeover(True, True),
     kept={},
     birth="online",
+    software="mosquitto version 2.0.11",
 )
 MACHINE = MachineFacts("3.12", "1.0", 1.8e9, "Europe/Berlin", None, True, (DiskFacts(Path("/"), 2**40),), None)
 UNSEEN = {"offered": False, "offers": {}}
@@ -90,6 +91,27 @@ def with_broker(url, facts=SOUND):
 
 def with_connack(**fields):
     return broker(connack=ConnAck(receive_maximum=20)._replace(**fields))
+
+
+NEW, OLD = "2026-11-27T13:00:00.000Z", b"2026-11-27T11:00:00.000Z"
+"""When the last reading was taken, and one of two hours before."""
+
+
+def running(published, readings=(), taken_at=()):
+    """An app that says what it published last, and what the broker has of it."""
+    devices = {name: {"topics": {"state": f"house/{name}/state"}, "retained": ["state"]} for name in published}
+    kept = {"house/registry": json.dumps({"app": "house", "devices": devices}).encode()}
+    kept |= {f"house/{name}/state": payload for name, payload in dict(readings).items()}
+    return broker(live=LiveFacts("house", None, 1, 9.0, published=published), kept=kept, taken_at=dict(taken_at))
+
+
+def test_a_setting_of_mosquitto_is_named_only_where_the_broker_is_one():
+    def advice(software):
+        found = findings(broker(software=software, size=Size(65536, None), retained=RetainedFacts(0, False)))
+        return " ".join(each.advice for each in found)
+
+    assert "message_size_limit 0 in mosquitto.conf" in advice("mosquitto version 2.0.11")
+    assert "mosquitto" not in advice(None)
 
 
 def status(**mqtt):
@@ -242,6 +264,19 @@ CASES = [
         "other",
     ),
     (broker(live=LiveFacts("house", "oh", 1, 9.0)), "running app", "warn", "oh", "log"),
+    (broker(will_refused="0x90"), "will", "fail", "the will of the app, at house/status, is refused: 0x90", "acl"),
+    (
+        broker(retained=RetainedFacts(0, True, None, False)),
+        "retained",
+        "warn",
+        "not at one with a wildcard",
+        "exact topics",
+    ),
+    (running({"a": NEW}), "arrival", "fail", "nothing arrives at house/a/state", "topic write house/a/state"),
+    (running({"a": NEW}, {"a": b'{"t":1,"taken_at":"%b"}' % OLD}), "arrival", "fail", "nothing arrives", "access list"),
+    (running({"a": NEW}, {"a": b"21"}, {"house/a/state": OLD.decode()}), "arrival", "fail", "nothing arrives", "list"),
+    (running({"a": NEW}, {"a": b"21"}, {"house/a/state": NEW}), "arrival", "ok", "the last readings of 1 device", ""),
+    (running({"a": NEW}, {"a": b"21"}), "arrival", "ok", "the last readings of 1 device are at the broker", ""),
     (broker(kept=status(connects=7)), "running app", "fail", "7 times in 20 s", "client id"),
     (broker(kept=status(connects=7)), "running app", "fail", "7 times in 20 s", "a restart of the broker"),
     (broker(kept=TROUBLED), "running app", "warn", "a, b: in trouble", "leadsman why --prefix house"),

@@ -29,6 +29,8 @@ MOST_APPS = 1000
 """Apps that are kept; a broker may have retained more by mistake."""
 MOST_DEVICES = 20_000
 """Devices of an app that are kept."""
+MOST_PAGES = 200
+"""Pages of a registry that are asked for one by one: more than so many devices have."""
 LONGEST_PAYLOAD = 16 * 1024
 """Characters of a reading that are kept."""
 STOPPED = "stopped"
@@ -134,6 +136,16 @@ class _App:
         reported = (self.status or {}).get("devices")
         return sorted(self.names or (reported if isinstance(reported, dict) else ()))
 
+    def not_heard(self, prefix: str) -> list[str]:
+        """The topics of further pages of the registry, and of the values and availabilities of which nothing has
+        come."""
+        missing = [f"{prefix}/registry/{number}" for number in range(2, min(self._pages, MOST_PAGES) + 1)]
+        for name in self.devices:
+            place = prefix if self.key(name) == ROOT else f"{prefix}/{name}"
+            missing += [] if self.key(name) in self.values else [f"{place}/state"]
+            missing += [] if self.key(name) in self.availability else [f"{place}/availability"]
+        return missing
+
     def take_registry(self, page: dict[str, Json], *, first: bool) -> None:
         """Take a page of the registry. Pages behind the last one are left from an earlier run."""
         devices, number = page.get("devices"), page.get("page", 1)
@@ -211,6 +223,11 @@ class Fleet:
                 *("state", "availability"),  # of the root device
             )
         ]
+
+    def exact_topics(self, prefix: str) -> list[str]:
+        """The topics of what one app retains and nothing has come of: some brokers send what they keep only for a
+        filter that is the very topic, as RabbitMQ does."""
+        return self._apps[prefix].not_heard(prefix)
 
     def hear(self, message: Received, now: float) -> str | None:
         """Take a message at `now`, epoch seconds. Returns the prefix of an app that was not known before."""

@@ -133,8 +133,8 @@ def retained(brokers: Brokers, filters: Sequence[str]) -> dict[str, Received]:
 
 async def _retained(broker: Broker, filters: Sequence[str]) -> list[Received]:
     async with SideConnection().at(broker) as side:
-        for topic_filter in filters:
-            await side.connection.subscribe(topic_filter)
+        for error in (await side.read(filters[:-1], filters[-1])).values():
+            raise error
     return side.messages
 
 
@@ -228,7 +228,10 @@ def prefix_of(brokers: Brokers, device: str | None) -> str:
     if having:
         raise UsageError(f"{counted(len(having), 'app')} match; write --prefix {' or --prefix '.join(having)}")
     if not found:
-        raise UsageError(f"no app has published a registry at {brokers}; write --prefix, or name the app (MODULE:APP)")
+        raise UsageError(
+            f"no app has published a registry at {brokers}, or the broker sends what it keeps only for exact topics, "
+            "as RabbitMQ does; write --prefix, or name the app (MODULE:APP)"
+        )
     known = {name for devices in found.values() for name in devices}
     raise UsageError(f"no app at {brokers} has a device {clean(device or '')!r}; {suggestion(device or '', known)}")
 

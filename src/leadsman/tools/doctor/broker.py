@@ -14,7 +14,7 @@ import socket
 import ssl
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ from leadsman.errors import (
     SubscriptionRefused,
     TlsRefused,
 )
+from leadsman.introspection.retained import Listed
 from leadsman.loop.clock import Clock, system_clock
 from leadsman.mqtt import client
 from leadsman.mqtt.answers import object_in
@@ -263,7 +264,7 @@ async def _asked(visit: Visit, subject: Subject) -> tuple[Answered, LiveFacts | 
     topic, transaction = subject.topics.introspect, new_marker().decode()
     with contextlib.suppress(SubscriptionRefused):
         await visit.subscribe(f"{topic}/response")
-    request = json.dumps({"sections": ["app", "mqtt"], "transaction": transaction}).encode()
+    request = json.dumps({"sections": ["app", "mqtt", "devices"], "transaction": transaction}).encode()
     code = await visit.publish(Message(topic, request))
     if code is None or code >= 0x80:
         return Answered(None, code), None
@@ -289,9 +290,19 @@ def _live(data: dict[str, Any]) -> LiveFacts | None:
         uptime, connects = float(app.get("uptime", 0.0)), int(mqtt.get("connects", 0))
         with contextlib.suppress(KeyError, ValueError, TypeError):
             clock = datetime.fromisoformat(app["started_at"]).timestamp() + uptime - time.time()
-        return LiveFacts(str(mqtt.get("client_id", "")), mqtt.get("last_error"), connects, uptime, clock)
+        published = dict(_published(data.get("devices", {})))
+        return LiveFacts(str(mqtt.get("client_id", "")), mqtt.get("last_error"), connects, uptime, clock, published)
     except (ValueError, TypeError, AttributeError, ArithmeticError):
         return None
+
+
+def _published(devices: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """When the last reading of each device was taken that the broker acknowledged."""
+    for name, section in devices.items():
+        runtime = section.get("runtime", {})
+        at = runtime.get("published", {}).get("published_at")
+        if isinstance(at, str) and runtime.get("outbox") is None:
+            yield name, at
 
 
 async def size(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Found:
@@ -347,11 +358,30 @@ async def landscape(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> F
         except NoAnswer:  # the answer may wait behind the messages
             if not visit.crowded:
                 raise
-        kept = {each.topic: each.payload for each in visit.messages if each.retain}
-    found["birth"] = kept[BIRTH].decode(errors="replace") if BIRTH in kept else None
-    found["kept"] = {topic: payload for topic, payload in kept.items() if topic != BIRTH}
+        if not visit.crowded:
+            await _read_listed(visit, subject)
+        kept = visit.kept()
+    found["birth"] = kept.pop(BIRTH).payload.decode(errors="replace") if BIRTH in kept else None
+    found["kept"] = {topic: each.payload for topic, each in kept.items()}
+    found["taken_at"] = {topic: each.taken_at for topic, each in kept.items() if each.taken_at is not None}
     found["crowded"] = visit.crowded
     return found
+
+
+async def _read_listed(visit: Visit, subject: Subject) -> None:
+    """Read what the registry lists below the prefix, and has not come. A broker that sends what it keeps only for exact
+    topics, as RabbitMQ does, needs that."""
+    listed, asked, marker = Listed(subject.topics.prefix), [], subject.topics.of(DOCTOR, "probe")
+    while True:
+        kept = visit.kept()
+        for topic, each in kept.items():
+            listed.add(topic, each.payload)
+        topics = [topic for _, found in listed.topics() for topic in found if topic not in listed.claims]
+        missing = [each for each in (*listed.not_asked(asked), *topics) if each not in kept and each not in asked]
+        if not missing:
+            return
+        asked += missing
+        await visit.read(missing, marker)
 
 
 async def retained(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Found:
@@ -374,18 +404,21 @@ async def _retained(visitor: Visitor, visit: Visit, topic: str, expiry: float) -
     code = await visit.publish(Message(topic, payload, retain=True, expires=deadline))
     if code is None or code >= 0x80:
         return RetainedFacts(code, False)
-    kept = await _keeps(visitor, topic, payload)
+    wildcard = f"{topic.rpartition('/')[0]}/+"
+    kept, wildcards = await asyncio.gather(_keeps(visitor, topic, payload), _keeps(visitor, topic, payload, wildcard))
+    if kept and not wildcards and not await _keeps(visitor, topic, payload):
+        wildcards = None  # it expired in between
     if not kept:
         late = kept is False and expires(visitor) and visitor.clock.monotonic() >= deadline - EARLY
         return None if late else RetainedFacts(code, kept)
     if not expires(visitor):
-        return RetainedFacts(code, kept=True)
+        return RetainedFacts(code, kept=True, wildcards=wildcards)
     await asyncio.sleep(deadline + 0.15 - visitor.clock.monotonic())
     for _ in range(2):
         if not await _keeps(visitor, topic, payload):
-            return RetainedFacts(code, kept=True, expired=True)
+            return RetainedFacts(code, kept=True, expired=True, wildcards=wildcards)
         await asyncio.sleep(1.0)
-    return RetainedFacts(code, kept=True, expired=False)
+    return RetainedFacts(code, kept=True, expired=False, wildcards=wildcards)
 
 
 async def _forget(visitor: Visitor, visit: Visit, topic: str) -> None:
@@ -400,10 +433,11 @@ async def _forget(visitor: Visitor, visit: Visit, topic: str) -> None:
                 await another.publish(nothing)
 
 
-async def _keeps(visitor: Visitor, topic: str, payload: bytes) -> bool | None:
-    """Whether a new subscriber receives this message; None if it receives nothing at all."""
+async def _keeps(visitor: Visitor, topic: str, payload: bytes, topic_filter: str | None = None) -> bool | None:
+    """Whether a new subscriber, to the topic or to a filter that matches it, receives this message; None if it receives
+    nothing at all."""
     async with visit_of(visitor, "new") as visit:
-        await visit.subscribe(topic)
+        await visit.subscribe(topic_filter or topic)
         _, heard = await visit.echo(topic)
         return None if not heard else any(each.payload == payload and each.retain for each in visit.messages)
 
@@ -440,6 +474,18 @@ async def will(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Found:
     return {"will": Will(after, wanted, dying.connection.connack.session_expiry)}
 
 
+async def own_will(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Found:
+    """Offer the will of the app, at its topic. The connection ends with a DISCONNECT, so nothing is published."""
+    topic, payload = subject.topics.status, new_marker()
+    greeting = visitor.greeting("own-will")._replace(will_topic=topic, will_payload=payload, will_retained=False)
+    try:
+        visit = await open_visit(visitor, greeting)
+    except ConnectionRefused as error:
+        return {"will_refused": describe(error)}
+    await visit.connection.close()
+    return {"will_refused": visit.connection.connack.will_refused}
+
+
 STEP = 6.0
 """Seconds for one step."""
 LONG_STEP = 10.0
@@ -457,6 +503,7 @@ _QUICK: tuple[tuple[str, Step], ...] = (
     ("subscriptions", subscriptions),
     ("size of messages", size),
     ("takeover of the client id", takeover),
+    ("will of the app", own_will),
     ("retained topics", landscape),
 )
 _SLOW: tuple[tuple[str, Step], ...] = (("retained and expiry", retained), ("will", will))

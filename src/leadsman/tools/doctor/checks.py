@@ -3,6 +3,7 @@
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import Literal, NamedTuple
 
 from leadsman.loop.clock import rfc3339
@@ -95,7 +96,7 @@ def reach(facts: Facts) -> Iterator[Result]:
         return
     match failure.kind:
         case "address":
-            hint = "mosquitto uses 1883, and 8883 with TLS" if not broker.unix else "the path is that of `listener 0`"
+            hint = "most brokers use 1883, and 8883 with TLS" if not broker.unix else "the path is that of its listener"
             yield fail(failure.text, f"start the broker, or mend host and port; {hint}")
         case "name":
             yield fail(failure.text, f"mend the name, or its DNS: getent hosts {broker.host}")
@@ -140,7 +141,8 @@ def _refused(facts: Facts, failure: ConnectFailure) -> Result:
         return fail(
             f"the broker takes no anonymous clients (0x{failure.code:02x})", "set MQTT__USERNAME, MQTT__PASSWORD"
         )
-    advice = f"mend MQTT__PASSWORD, or give the broker this user: mosquitto_passwd FILE {subject.broker.username}"
+    command = f"mosquitto_passwd FILE {subject.broker.username}"
+    advice = f"mend MQTT__PASSWORD, or give the broker this user (where it is mosquitto: {command})"
     other = f"; if it ties users to client ids, allow {subject.client_id}-doctor-* too"
     return fail(f"the broker refuses the user {subject.broker.username!r} (0x{failure.code:02x})", advice + other)
 
@@ -163,7 +165,7 @@ def client_ids(facts: Facts) -> Iterator[Result]:
     """Whether the broker tells clients apart by their client ids."""
     if facts.broker.mixed_up:
         text = "connections with different client ids end each other: the broker gives them one id"
-        yield fail(text, "take use_username_as_clientid out of mosquitto.conf, or give each app a user of its own")
+        yield fail(text, f"give each app a user of its own{_in_mosquitto(facts, 'use_username_as_clientid false')}")
 
 
 def limits(facts: Facts) -> Iterator[Result]:
@@ -175,14 +177,15 @@ def limits(facts: Facts) -> Iterator[Result]:
     if connack.receive_maximum < FEW:
         clear = False
         text = f"{connack.receive_maximum} in flight at a time (Receive Maximum): readings may wait for one another"
-        yield warn(text, "raise max_inflight_messages in mosquitto.conf to 20 or more")
+        yield warn(text, f"let it allow 20 or more{_in_mosquitto(facts, 'max_inflight_messages 20')}")
     if connack.maximum_qos == 0:
         clear = False
-        yield warn("QoS 0 only: a message that is lost on the way stays lost", "raise max_qos in mosquitto.conf to 2")
+        text = "QoS 0 only: a message that is lost on the way stays lost"
+        yield warn(text, f"let it allow QoS 1{_in_mosquitto(facts, 'max_qos 2')}")
     if connack.keepalive is not None and 0 < connack.keepalive < 10:
         clear = False
         text = f"the broker expects a message every {connack.keepalive} s: a slow network breaks the connection"
-        yield warn(text, "raise max_keepalive in mosquitto.conf to 60 or more")
+        yield warn(text, f"let it allow a keep-alive of 60 s{_in_mosquitto(facts, 'max_keepalive 60')}")
     if clear:
         aliases = f", {connack.topic_alias_maximum} topic aliases" if connack.topic_alias_maximum else ""
         yield ok(f"{connack.receive_maximum} in flight, QoS {connack.maximum_qos}{aliases}")
@@ -196,7 +199,8 @@ def packet_size(facts: Facts) -> Iterator[Result]:
     most = broker.connack.maximum_packet_size
     usual = _REST + _DEVICE * subject.readers
     worst = _REST + _TROUBLE * min(subject.readers, _LISTED) + _DEVICE * max(0, subject.readers - _LISTED)
-    advice = f"raise max_packet_size in mosquitto.conf to {max(20_000, 2 * worst)} or more, or leave it out"
+    wanted = max(20_000, 2 * worst)
+    advice = f"let it take {wanted} bytes or more{_in_mosquitto(facts, f'max_packet_size {wanted}')}"
     if most is not None and most < usual:
         yield fail(f"packets of {most} bytes at most: the heartbeat alone has about {usual}", advice)
     elif most is not None and most < worst:
@@ -206,7 +210,7 @@ def packet_size(facts: Facts) -> Iterator[Result]:
     elif broker.size is not None:
         why = "closes the connection" if broker.size.code is None else f"refuses it (0x{broker.size.code:02x})"
         text = f"a message of {broker.size.bytes} bytes is not taken: the broker {why}"
-        yield warn(text, "raise message_size_limit in mosquitto.conf")
+        yield warn(text, f"raise its limit, if readings are larger{_in_mosquitto(facts, 'message_size_limit 0')}")
     else:
         yield ok("no limit is known" if most is None else f"packets of {most} bytes")
 
@@ -214,13 +218,19 @@ def packet_size(facts: Facts) -> Iterator[Result]:
 def retained(facts: Facts) -> Iterator[Result]:
     """Whether the broker keeps messages."""
     connack, seen = facts.broker.connack, facts.broker.retained
-    advice = "set retain_available true in mosquitto.conf; without it Home Assistant knows nothing after a restart"
+    setting = _in_mosquitto(facts, "retain_available true")
+    advice = f"let it keep messages{setting}; without them Home Assistant knows nothing after a restart"
     if connack is None:
         return
     if not connack.retain_available:
         yield warn("the broker keeps no messages", advice)
     elif seen is None:
         yield not_seen(facts.broker, "retained and expiry")
+    elif seen.kept and seen.wildcards is False:
+        text = "retained messages arrive only at a filter that is the very topic, and not at one with a wildcard"
+        yield warn(
+            text, "write exact topics in other subscribers; leadsman asks for each topic that its registry lists"
+        )
     elif seen.kept:
         yield ok("retained messages arrive, and can be removed")
     elif seen.kept is None or seen.code is None or seen.code >= 0x80:
@@ -249,6 +259,10 @@ def last_will(facts: Facts) -> Iterator[Result]:
     seen, broker = facts.broker.will, facts.broker
     if broker.connack is None:
         return
+    if broker.will_refused is not None:
+        topic = facts.subject.topics.status
+        text = f"the will of the app, at {topic}, is refused: {broker.will_refused}"
+        yield fail(text, f"allow the app to publish there: leadsman acl prints its access list; topic write {topic}")
     if seen is None or (seen.after is None and broker.hung is not None):
         yield not_seen(broker, "will")
     elif not seen.readable:
@@ -291,6 +305,11 @@ def takeover(facts: Facts) -> Iterator[Result]:
         )
     else:
         yield ok("a new connection replaces the old one")
+
+
+def _in_mosquitto(facts: Facts, setting: str) -> str:
+    """The setting of mosquitto, where the broker says that it is one."""
+    return f" ({setting} in mosquitto.conf)" if "mosquitto" in (facts.broker.software or "") else ""
 
 
 def allow_probes(facts: Facts) -> str:
@@ -463,6 +482,47 @@ def _old_pages(prefix: str, kept: Iterable[str]) -> list[str]:
         return []
     numbered = {topic: topic.removeprefix(f"{prefix}/registry/") for topic in documents}
     return [topic for topic, page in numbered.items() if _PAGE.fullmatch(page) and int(page) > pages]
+
+
+def arrival(facts: Facts) -> Iterator[Result]:
+    """Whether the readings that a running app published, and the broker acknowledged, are at the broker. MQTT 3.1.1
+    knows no refusal, and some brokers acknowledge what their access list denies."""
+    live, kept = facts.broker.live, facts.broker.kept
+    if live is None or kept is None or not live.published or not (facts.broker.retained and facts.broker.retained.kept):
+        return
+    topics = {name: topic for name, topic in _states(facts.subject.topics.prefix, kept) if name in live.published}
+    silent = [topic for name, topic in topics.items() if not _is_there(facts.broker, topic, live.published[name])]
+    if silent:
+        text = f"nothing arrives at {_named(silent)}, although the app publishes there and the broker acknowledges it"
+        yield fail(text, f"see the access list of the broker: topic write {silent[0]}{_bound(facts)}")
+    elif topics:
+        yield ok(f"the last readings of {counted(len(topics), 'device')} are at the broker")
+
+
+def _states(prefix: str, kept: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:
+    """The devices in the registry whose readings the broker shall keep, with their topics."""
+    for topic, payload in kept.items():
+        devices = (object_in(payload) or {}).get("devices") if topic.startswith(f"{prefix}/registry") else None
+        for name, entry in devices.items() if isinstance(devices, dict) else ():
+            paths, words = (entry.get("topics"), entry.get("retained")) if isinstance(entry, dict) else (None, None)
+            if isinstance(paths, dict) and isinstance(words, list) and "state" in words:
+                state = paths.get("state")
+                if isinstance(state, str):
+                    yield name, state
+
+
+def _is_there(broker: BrokerFacts, topic: str, published: str) -> bool:
+    """Whether the broker has a reading as new as the one that it acknowledged, as far as it says how new it is."""
+    payload = (broker.kept or {}).get(topic)
+    if payload is None:
+        return False
+    written = (object_in(payload) or {}).get("taken_at")
+    taken = broker.taken_at.get(topic, written if isinstance(written, str) else published)
+    try:
+        late = datetime.fromisoformat(published) - datetime.fromisoformat(taken)
+    except ValueError:
+        return True
+    return late.total_seconds() <= SKEW
 
 
 def running_app(facts: Facts) -> Iterator[Result]:
@@ -756,6 +816,7 @@ CHECKS = (
     Check("topics", "subscribe", subscribing),
     Check("topics", "orphans", orphans),
     Check("topics", "running app", running_app),
+    Check("topics", "arrival", arrival),
     Check("topics", "clock", other_clock),
     Check("topics", "Home Assistant", home_assistant),
     Check("devices", "libraries", libraries),

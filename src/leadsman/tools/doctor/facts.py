@@ -53,6 +53,8 @@ class RetainedFacts(NamedTuple):
     """None if the topic of the probe may not be read."""
     expired: bool | None = None
     """None if this connection cannot say when a message expires."""
+    wildcards: bool | None = None
+    """Whether it came for a filter with a wildcard, too; None if that was not seen."""
 
 
 class Will(NamedTuple):
@@ -96,6 +98,9 @@ class LiveFacts(NamedTuple):
     """Seconds since its start."""
     clock: float | None = None
     """Epoch seconds of its clock, less ours."""
+    published: Mapping[str, str] = {}
+    """When the last reading was taken that the broker acknowledged, RFC 3339, by device. Devices of which something
+    waits, or is refused, are left out."""
 
 
 class BrokerFacts(NamedTuple):
@@ -119,9 +124,13 @@ class BrokerFacts(NamedTuple):
     filters: Mapping[str, Answered] = {}
     retained: RetainedFacts | None = None
     will: Will | None = None
+    will_refused: str | None = None
+    """Why the will of the app was refused; None if it was not."""
     takeover: Takeover | None = None
     kept: Mapping[str, bytes] | None = None
     """The retained messages below the prefix."""
+    taken_at: Mapping[str, str] = {}
+    """When the readings in them were taken, RFC 3339, by topic, as far as the broker says that (MQTT 5)."""
     crowded: bool = False
     """Whether there are more of them than the doctor reads."""
     birth: str | None = None

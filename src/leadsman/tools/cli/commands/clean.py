@@ -4,10 +4,10 @@ proven to be its own, is removed, and nothing while the app is online."""
 import argparse
 import asyncio
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from leadsman.errors import BrokerError, LeadsmanError, SubscriptionRefused
+from leadsman.errors import BrokerError, LeadsmanError
 from leadsman.introspection.ownership import in_order
 from leadsman.introspection.registrations import Registrations
 from leadsman.introspection.registry import registry_entry
@@ -20,13 +20,15 @@ from leadsman.mqtt.topics import Topics, encode
 from leadsman.text import clean as cleaned
 from leadsman.text import counted
 from leadsman.tools.cli.arguments import DISCOVERY, MAYBE_TARGET, Subcommand, UsageError, argument, prefix
-from leadsman.tools.cli.remote import retained, running_app
+from leadsman.tools.cli.remote import running_app
 from leadsman.tools.cli.tables import say
 from leadsman.tools.cli.target import load_app
 from leadsman.tools.doctor.access import described_at, described_by
 
 AT_ONCE = 20
 """Messages that are sent before an acknowledgement is waited for. Brokers allow as many (MQTT 5 §3.2.2.3.3)."""
+LATE = 1.0
+"""Seconds for the broker to remove what it has acknowledged before it is asked once more: amqtt works so late."""
 NOT_AUTHORIZED = 0x87
 """PUBACK: not authorized (MQTT 5 §3.4.2.1)."""
 
@@ -147,7 +149,7 @@ def clean(
 
     Raises:
         LeadsmanError: the app is online, or the registry is that of another app.
-        BrokerError: a broker cannot be reached, or refuses to remove a topic.
+        BrokerError: a broker cannot be reached, refuses to remove a topic, or keeps one that it said it removed.
     """
     found = 0
     for broker in brokers:
@@ -160,12 +162,7 @@ def clean(
 def _clean_at(
     broker: Broker, topics: Topics, app: str | None, now: Mapping[str, list[str]] | None, *, dry_run: bool
 ) -> int:
-    marker = f"{topics.introspect}/response"  # its acknowledgement shows that the others have come
-    kept = retained(Brokers.of(broker), (f"{topics.registry}/#", topics.status, marker))
-    listed = Listed(topics.prefix)
-    for topic, message in kept.items():
-        listed.add(topic, message.payload)
-    _prove(listed, broker, marker)
+    listed, status = asyncio.run(_kept_at(broker, topics))
     if listed.app is None:
         say(f"The broker keeps no registry at {topics.registry}, so the retained topics of this app are not known.")
         return 0
@@ -174,7 +171,6 @@ def _clean_at(
             f"the registry at {topics.registry} was written by the app {cleaned(listed.app)!r}, not by {app!r}; "
             f"to remove everything that it retains, write: leadsman clean --prefix {topics.prefix} --all"
         )
-    status = object_in(kept[topics.status].payload) if topics.status in kept else None
     if not dry_run and status is not None and status.get("state") == "online":
         raise LeadsmanError(
             f"the app is online, as {topics.status} shows; stop it first. Its next start removes the topics of "
@@ -182,43 +178,81 @@ def _clean_at(
         )
     removal = everything(listed, topics) if now is None else left_behind(listed, topics, now)
     gone = (*removal.elsewhere, *removal.topics)
-    if gone and not dry_run:
-        asyncio.run(remove(broker, removal))
+    left = asyncio.run(remove(broker, removal, f"{topics.introspect}/response")) if gone and not dry_run else []
     for topic in gone:
-        say(cleaned(topic))
+        say(f"{cleaned(topic)}{' is still there' if topic in left else ''}")
+    if left:
+        raise BrokerError(
+            f"{broker} acknowledged that {counted(len(left), 'retained topic')} be removed, and still keeps "
+            f"{'it' if len(left) == 1 else 'them'}; try again"
+        )
     verb = "would be removed" if dry_run else "removed"
     of = f" of {counted(len(removal.devices), 'device')}" if removal.devices else ""
     say(f"{counted(len(gone), 'retained topic')}{of} {verb}" if gone else "Nothing to remove.")
     return len(gone)
 
 
-def _prove(listed: Listed, broker: Broker, marker: str) -> None:
-    """Read the descriptions of discovery where the registry lists topics."""
-    found: dict[str, bytes] = {}
-    unread = []
-    for place in listed.places:
-        try:
-            kept = retained(Brokers.of(broker), (place, marker))
-        except SubscriptionRefused as error:
-            unread.append(place)
-            say(f"not removed, since its owner is not known: {cleaned(place)}: {cleaned(str(error))}")
-        else:
-            found |= {topic: message.payload for topic, message in kept.items()}
-    listed.prove(found, unread)
+async def _kept_at(broker: Broker, topics: Topics) -> tuple[Listed, Json | None]:
+    """What the broker keeps of an app: its registry, with the proofs of what it lists outside the prefix, and its
+    status. All of it is asked for topic by topic: filters with wildcards bring nothing at some brokers, and all that
+    others keep at others.
+
+    Raises:
+        BrokerError: the broker cannot be reached; or it refuses the registry, or the status.
+    """
+    listed, marker = Listed(topics.prefix), f"{topics.introspect}/response"
+    async with SideConnection().at(broker) as side:
+        for refusal in (await side.read((topics.registry, f"{topics.registry}/#", topics.status), marker)).values():
+            raise refusal
+        asked: list[str] = []
+        while True:
+            for topic, message in side.kept().items():
+                listed.add(topic, message.payload)
+            missing = listed.not_asked(asked)
+            if not missing:
+                break
+            asked += missing
+            await side.read(missing, marker)
+        documents = {claim.document: claim.topic_filter for claim in listed.claims.values()}
+        refused = await side.read(tuple(documents), marker)
+        kept = side.kept()
+    for document, error in refused.items():
+        say(f"not removed, since its owner is not known: {cleaned(document)}: {cleaned(str(error))}")
+    found = {document: kept[document].payload for document in documents if document in kept}
+    listed.prove(found, {documents[document] for document in refused})
+    return listed, object_in(kept[topics.status].payload) if topics.status in kept else None
 
 
-async def remove(broker: Broker, removal: Removal) -> None:
-    """Remove topics from a broker, and see that it takes each message.
+async def remove(broker: Broker, removal: Removal, marker: str) -> list[str]:
+    """Remove topics from a broker, see that it takes each message, and look what it still keeps. Returns these topics.
+
+    Args:
+        broker: where they are.
+        removal: what goes.
+        marker: see `SideConnection.read`.
 
     Raises:
         BrokerError: the broker cannot be reached, or refuses to remove a topic.
     """
+    gone = (*removal.elsewhere, *removal.topics, *(topic for topic, page in removal.pages.items() if not page))
     async with SideConnection().at(broker) as connection:
         await _publish(connection, [Message(topic, b"", retain=True) for topic in removal.elsewhere])
         if removal.elsewhere and removal.topics:
             await asyncio.sleep(FORGETTING)
         await _publish(connection, [Message(topic, b"", retain=True) for topic in removal.topics])
         await _publish(connection, [Message(topic, page, retain=True) for topic, page in removal.pages.items()])
+        if not await _still_kept(connection, gone, marker):
+            return []
+        await asyncio.sleep(LATE)  # it works on what it has acknowledged, as long as the connection lasts
+    async with SideConnection().at(broker) as another:
+        return await _still_kept(another, gone, marker)
+
+
+async def _still_kept(connection: SideConnection, topics: Sequence[str], marker: str) -> list[str]:
+    """Those of some topics at which the broker keeps a message. One that may not be read counts as removed."""
+    await connection.read(topics, marker)
+    kept = connection.kept()
+    return [topic for topic in topics if topic in kept]
 
 
 async def _publish(connection: SideConnection, messages: list[Message]) -> None:

@@ -202,7 +202,7 @@ class FleetWatcher:
 
     async def _live(self) -> None:
         """One connection, from CONNECT to its end: subscribe to what finds the apps, and to each app that is found."""
-        self._lost, self._refused, subscribed = False, None, set[str]()
+        self._lost, self._refused, subscribed, asked = False, None, set[str](), set[str]()
         self._requests.clear()
         self._deaf.clear()
         connection = (await open_beside(self._broker, self._client_id, self)).connection
@@ -215,7 +215,10 @@ class FleetWatcher:
                 for prefix in new:
                     await self._subscribe(connection, Fleet.filters_of(prefix))
                     subscribed.add(prefix)
-                if new:
+                exact = {each for prefix in subscribed for each in self._fleet.exact_topics(prefix)} - asked
+                await self._subscribe(connection, exact)
+                asked |= exact
+                if new or exact:
                     continue
                 self._settled.set()
                 await self._news.wait()

@@ -22,7 +22,7 @@ from leadsman.tools.cli.answering import processes
 from leadsman.tools.cli.arguments import APP, PREFIX, SETTINGS, TIMEOUT, Subcommand, argument, device
 from leadsman.tools.cli.commands.gaps import LATELY, ended_lately
 from leadsman.tools.cli.exit_codes import SOME_SILENT
-from leadsman.tools.cli.remote import any_version, app_or_device, known_brokers, look, prefix_of, running_app
+from leadsman.tools.cli.remote import any_version, app_or_device, known_brokers, look, prefix_of, retained, running_app
 from leadsman.tools.cli.screen import BOLD, CYAN, GREEN, RED
 from leadsman.tools.cli.tables import columns, filled, json_text, painted, say, table
 from leadsman.tools.cli.times import local, localised, zone
@@ -149,8 +149,23 @@ def _verdicts_of(brokers: Brokers, topics: Topics, device: str | None, timeout: 
         topics = Topics(prefix, document.get("app", {}).get("root"), node)
         if device is not None:
             return Silences([why(device, document, _retained(topics, device, found.seen), options)])
-        retained = {name: _retained(topics, name, found.seen) for name in document.get("devices", {})}
+        names = tuple(document.get("devices", {}))
+        seen = _seen_exactly(brokers, topics, names, found.seen)
+        retained = {name: _retained(topics, name, seen) for name in names}
         return Silences(silent(document, retained, options), _ended(document))
+
+
+def _seen_exactly(
+    brokers: Brokers, topics: Topics, names: Sequence[str], seen: Mapping[str, Received]
+) -> Mapping[str, Received]:
+    """What the broker retains of devices, those included of which it sent nothing for a filter with a wildcard."""
+    wanted = [topic for name in names for topic in (topics.state(name), topics.availability(name)) if topic not in seen]
+    if not wanted:
+        return seen
+    try:
+        return {**retained(brokers, [*wanted, f"{topics.introspect}/response"]), **seen}
+    except BrokerError:
+        return seen  # these may not be read, either
 
 
 def _ended(document: "Introspection") -> list[str]:

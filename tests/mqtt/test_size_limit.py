@@ -1,0 +1,65 @@
+"""How large a message may be at a broker that says nothing of its limit."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leadsman.mqtt.size_limit import RETRY, SizeLimit
+
+SIZES = st.integers(30, 20_000)
+TOPICS = st.sampled_from("abc")
+
+
+@given(st.integers(100, 10_000), st.lists(st.tuples(TOPICS, SIZES), max_size=60))
+def test_only_what_the_broker_does_not_take_is_held_back(limit, messages):
+    known = SizeLimit()
+    breaks = dict.fromkeys("abc", 0)
+    for topic, size in messages:
+        learned = known.of(topic, 0.0)
+        if learned is not None and size >= learned:
+            assert size > limit
+        elif size <= limit:
+            known.accepted(topic, size)
+        else:
+            breaks[topic] += not known.broke(topic, size, 0.0)
+    largest = max((size for _, size in messages if size <= limit), default=0)
+    assert not largest or known.of("a", 0.0) is None or known.of("a", 0.0) > largest
+
+
+@given(SIZES, TOPICS)
+def test_a_message_that_is_no_larger_than_one_that_was_taken_is_not_too_large(size, topic):
+    known = SizeLimit()
+    known.accepted("another", size)
+
+    assert not known.broke(topic, size, 0.0)
+    assert not known
+
+
+def test_a_topic_that_took_nothing_may_be_denied_so_its_size_counts_for_itself():
+    known = SizeLimit()
+    known.accepted("status", 600)
+
+    assert known.broke("denied", 9000, 0.0)
+
+    assert (known.of("denied", 1.0), known.of("allowed", 1.0)) == (9000, None)
+
+
+def test_a_size_is_known_for_all_topics_where_the_topic_is_allowed_and_for_a_day():
+    known = SizeLimit()
+    known.accepted("a", 600)
+    known.broke("a", 9000, 0.0)
+
+    assert [known.of(topic, RETRY - 1) for topic in "ab"] == [9000, 9000]
+    assert known.of("a", RETRY) is None
+    assert not known
+
+
+def test_before_anything_was_taken_and_at_another_broker_nothing_is_known():
+    known = SizeLimit()
+    assert not known.broke("a", 9000, 0.0)
+
+    known.accepted("a", 600)
+    known.broke("a", 9000, 0.0)
+    known.forget()
+
+    assert known.of("a", 0.0) is None
+    assert not known.broke("a", 9000, 0.0)
