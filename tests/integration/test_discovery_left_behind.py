@@ -87,6 +87,18 @@ def test_the_description_of_a_device_that_is_gone_is_removed_seconds_before_its_
         assert [topic for topic in harness.broker.retained if "/b/" in topic] == []
 
 
+def test_where_discovery_is_off_the_descriptions_are_removed_seconds_before_the_health_topics_too(life):
+    life.run(house("a", "b"))
+
+    with Harness(house("a", discovery=None)) as harness:
+        harness.broker.retained.update(life.retained)
+        harness.run("4s")
+        removed = [message.topic for message in harness.broker.log if not message.payload]
+        assert sorted(removed) == sorted(map(config, ("a", "b", "leadsman_app")))
+        harness.run("5s")
+        assert [topic for topic in harness.broker.retained if "/b/" in topic or topic.endswith("/health")] == []
+
+
 def test_a_device_with_another_name_keeps_the_configuration_that_it_took_over(life):
     life.run(house("old"))
 

@@ -302,26 +302,23 @@ class RegistryPublication:
         return owner != name and self._registry.entry(owner) is not None
 
     def _remove(self, connects: int) -> Work:
-        """Publish an empty retained message to each topic, and wait until the broker has them."""
-        link, begin = self._link, self._clock.monotonic()
-        while self._others.described is not None and self._clock.monotonic() < begin + FORGETTING:
+        """Publish an empty retained message to each topic, and wait until the broker has them. What describes a device
+        goes first; the rest follows when no reader of descriptions looks at it any more."""
+        below = f"{self._topics.prefix}/"
+        elsewhere = [topic for topic in self._removals if not topic.startswith(below)]
+        if not (yield from self._empty(elsewhere, connects)):
+            return
+        described, begin = elsewhere or self._others.described is not None, self._clock.monotonic()
+        while described and self._clock.monotonic() < begin + FORGETTING:
             yield PAUSE
-            if link.connects != connects:
+            if self._link.connects != connects:
                 return
+        if not (yield from self._empty([each for each in self._removals if each.startswith(below)], connects)):
+            return
         deadline = self._clock.monotonic() + REMOVING
-        for number, (topic, removal) in enumerate(self._removals.items(), 1):
-            while topic in link.outbox and self._clock.monotonic() < deadline:
-                yield PAUSE  # readings of an earlier run go first
-            yield from room(link, self._clock, PATIENCE)
-            if link.connects != connects:
-                return
-            if topic not in link.outbox:
-                link.put(Message(topic, b"", 1, retain=True, receipt=removal))
-            if number % LIST_SLICE == 0:
-                yield 0.0
         while _waiting(self._removals) and self._clock.monotonic() < deadline:
             yield PAUSE
-            if link.connects != connects:
+            if self._link.connects != connects:
                 return
         left = _waiting(self._removals)
         self._removals = {}
@@ -331,6 +328,22 @@ class RegistryPublication:
             logger.warning(
                 text, counted(len(left), "retained topic"), extra=log_fields("topics left", topics=len(left))
             )
+
+    def _empty(self, topics: Collection[str], connects: int) -> Generator[float, None, bool]:
+        """Publish an empty retained message to each of the topics. Returns whether the connection is still the same
+        one."""
+        link, deadline = self._link, self._clock.monotonic() + REMOVING
+        for number, topic in enumerate(topics, 1):
+            while topic in link.outbox and self._clock.monotonic() < deadline:
+                yield PAUSE  # readings of an earlier run go first
+            yield from room(link, self._clock, PATIENCE)
+            if link.connects != connects:
+                return False
+            if topic not in link.outbox:
+                link.put(Message(topic, b"", 1, retain=True, receipt=self._removals[topic]))
+            if number % LIST_SLICE == 0:
+                yield 0.0
+        return True
 
 
 def room(link: Link, clock: Clock, patience: float) -> Generator[float, None, bool]:
