@@ -253,6 +253,40 @@ def test_a_device_and_a_field_that_an_app_no_longer_has_are_gone(home, broker, s
     assert "smaller--attic--_status" not in home.entities()
 
 
+def test_nothing_is_left_and_nothing_is_complained_of_when_discovery_is_switched_off(
+    home, broker, start_app, listen
+):
+    code = ROOM + APP.format(name="private") + ATTIC
+    running = start_app(code, broker.url)
+    home.wait_for(kitchen("private", **FIRST) | {"private--attic--_status": "ok"})
+    running.end()
+    heard = listen(broker.port)
+
+    start_app(code.replace(', discovery="homeassistant"', ""), broker.url)
+
+    home.wait_for(kitchen("private", **dict.fromkeys(FIRST)) | {"private--leadsman_app--_version": None})
+    heard.wait_for("private/attic/health", where=lambda message: not message.payload)
+    assert not {"private--kitchen", "private--attic", "private--leadsman_app"} & home.devices().keys()
+
+
+def test_a_device_that_is_removed_while_home_assistant_is_away_is_gone_after_its_start(
+    home, broker, start_app, listen
+):
+    running = start_app(ROOM + APP.format(name="moved") + ATTIC, broker.url)
+    home.wait_for(kitchen("moved", **FIRST) | {"moved--attic--_status": "ok"})
+    running.end()
+    home.stop()
+    heard = listen(broker.port)
+    start_app(ROOM + APP.format(name="moved"), broker.url)
+    heard.wait_for("moved/attic/state", where=lambda message: not message.payload)
+
+    home.start()
+
+    home.wait_for(kitchen("moved", **FIRST) | {"moved--attic--_status": None})
+    assert "moved--attic" not in home.devices()
+    assert "moved--attic--_poll" not in home.entities()
+
+
 MANY = """
 from pydantic import create_model
 

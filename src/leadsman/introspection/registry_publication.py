@@ -18,7 +18,7 @@ Discovery alone removes its descriptions while it is on, so they are passed over
 
 import logging
 from collections.abc import Collection, Generator, Iterable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.introspection.ownership import in_order
 from leadsman.introspection.pages import Pages, around, page_size
@@ -41,7 +41,11 @@ from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics
 from leadsman.runtime.other_topics import MOST, OtherTopics
+from leadsman.runtime.removed_descriptions import RemovedDescriptions
 from leadsman.text import clean, counted, log_fields
+
+if TYPE_CHECKING:
+    from leadsman.introspection.document import RemovedEntry
 
 MOST_WAITING = 512 * 1024
 """Bytes in the outbox above which the next page waits, so that pages do not displace readings."""
@@ -94,17 +98,26 @@ class RegistryPublication:
         link: the connection to the broker.
         clock: the clock of the app.
         others: further retained topics of the devices.
+        removed: the descriptions that were removed.
         kept: the registry of an earlier run; None if none is to be read.
     """
 
     def __init__(
-        self, registry: DeviceRegistry, topics: Topics, link: Link, clock: Clock, others: OtherTopics, kept: Kept | None
+        self,
+        registry: DeviceRegistry,
+        topics: Topics,
+        link: Link,
+        clock: Clock,
+        others: OtherTopics,
+        removed: RemovedDescriptions,
+        kept: Kept | None,
     ) -> None:
         self._registry = registry
         self._topics = topics
         self._link = link
         self._clock = clock
         self._others = others
+        self._removed_descriptions = removed
         self._kept = kept
         self._removals: dict[str, _Removal] = {}
         self._listed = Listed(topics.prefix)
@@ -176,6 +189,11 @@ class RegistryPublication:
         surplus, self._surplus = self._surplus, set()  # what is listed ahead from now on stays until the next time
         self._next_ahead()
         pages = Pages(page_size(link.maximum_packet_size))
+        if gone := self._removed_descriptions.current(self._clock.wall()):
+            pages.begin("removed", b"[]")
+            for each in gone:
+                entry: RemovedEntry = {"topic": each.topic, "payload": each.payload.decode(), "until": each.until}
+                pages.member(None, entry)
         yield from registry.list_all(pages)
         documents = pages.end()
         for number, document in enumerate(documents, 1):
@@ -270,6 +288,8 @@ class RegistryPublication:
             text = "the registry at %s was written by the app %s, so no topic that it lists is removed"
             logger.info(text, self._topics.registry, wrote, extra=log_fields("registry of another", wrote=wrote))
             return
+        for page in self._own_pages():
+            self._removed_descriptions.take(page.removed, self._clock.wall())
         gone: list[str] = []
         for number, (name, found) in enumerate(listed.topics(), 1):
             before = [topic for topic in found if not self._others.is_described(topic)]

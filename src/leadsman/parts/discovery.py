@@ -180,7 +180,17 @@ class Presence:
             self._health.announce()
 
         shared = core.node.shared
-        places = AnnouncerContext(core.link, core.slices, random.random, announce, self._described, core.others, shared)
+        places = AnnouncerContext(
+            core.link,
+            core.slices,
+            random.random,
+            announce,
+            self._described,
+            core.others,
+            core.removed,
+            core.environment.clock.wall,
+            shared,
+        )
         self._announcer = Announcer(convention, devices.registered, places)
 
     def join(self, device: Device) -> None:

@@ -152,4 +152,4 @@ class Publisher:
         heard = topic_filter in core.link.subscriptions.listeners
         kept = Kept(topic_filter, self._kept, set()) if heard else None
         registry, clock = core.answers.registry, core.environment.clock
-        return RegistryPublication(registry, plan.topics, core.link, clock, core.others, kept)
+        return RegistryPublication(registry, plan.topics, core.link, clock, core.others, core.removed, kept)
