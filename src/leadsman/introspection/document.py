@@ -216,6 +216,8 @@ class Registered(TypedDict):
     enabled: bool
     title: NotRequired[str]
     """The name of the device for people. Present only if it has one beside its own."""
+    area: NotRequired[str]
+    """The room or the place that is suggested for the device. Present only if one is."""
     interval: NotRequired[float | None]
     schedule: NotRequired[str | None]
     retry: NotRequired[int | Literal["until the next poll"]]

@@ -199,6 +199,8 @@ class Presence:
         self._change_soon()
 
     def _register(self, device: Device) -> None:
+        if not all(each.discoverable for each in device.registrations):
+            return
         if device.reader is not None and device.runner is not None and not device.job:
             self._registered.add(device.reader)
         if device.command is not None and device.queue is not None:
