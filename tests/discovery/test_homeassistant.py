@@ -498,3 +498,29 @@ def test_each_of_many_devices_has_its_own_title():
 
     names = [json.loads(configuration(app, name).payload)["dev"]["name"] for name in rooms]
     assert names == ["Bad", "hall"]
+
+
+def test_the_area_of_a_device_is_suggested():
+    app = App("house")
+    rooms = {"bath": Device(area="Upstairs"), "hall": Device()}
+
+    @app.telemetry(rooms, interval="30s")
+    async def read() -> Air | None: ...
+
+    @app.command("lamp", area="Attic")
+    async def lamp(payload: bool): ...
+
+    areas = [json.loads(configuration(app, name).payload)["dev"].get("sa") for name in (*rooms, "lamp")]
+    assert areas == ["Upstairs", None, "Attic"]
+
+
+@pytest.mark.parametrize(("root", "name"), [(None, "house app"), ("hall", "house")])
+def test_the_app_is_called_otherwise_beside_a_root_device_which_has_its_name(root, name):
+    app = App("house")
+
+    @app.telemetry(root, interval="30s")
+    async def read() -> Air | None: ...
+
+    described = HomeAssistant(AppDescription("house", "1.2", "0.9", app.topics, {}), ["house"], "homeassistant")
+    assert json.loads(described.describe_app().payload)["dev"]["name"] == name
+    assert json.loads(configuration(app, root or "house").payload)["dev"]["name"] == (root or "house")

@@ -31,6 +31,9 @@ async def read() -> Air:
     return Air(co2=400)
 
 
+async def nothing() -> None: ...
+
+
 async def read_co2() -> OnlyCo2:
     return OnlyCo2(co2=400)
 
@@ -82,6 +85,34 @@ def test_without_discovery_nothing_is_described(harness):
 
     assert described(running.broker) == set()
     assert health(running) == []
+
+
+def test_others_are_not_told_of_a_device_that_is_not_discoverable(harness):
+    app = house("kitchen")
+    app.add_telemetry("safe", read, interval="30s", discoverable=False)
+    app.add_command("safe", nothing)
+    running = harness(app)
+
+    running.run("10s")
+
+    assert described(running.broker) == {"kitchen", "leadsman_app"}
+    assert running.broker.retained["house/safe/state"].json["co2"] == 400
+    assert "house/safe/health" not in running.broker.retained
+
+
+def test_a_device_that_is_found_is_as_discoverable_as_what_finds_it(harness):
+    app = App("house", discovery="homeassistant")
+
+    @app.telemetry("radio", interval="30s", finds=Finds(), discoverable=False)
+    async def radio(context: Context) -> None:
+        await context.device("cellar").publish({"co2": 400})
+
+    running = harness(app)
+
+    running.run("10s")
+
+    assert described(running.broker) == {"leadsman_app"}
+    assert "house/cellar/state" in running.broker.retained
 
 
 def test_a_dry_run_is_not_described():
@@ -442,9 +473,6 @@ async def typed() -> Power:
 
 async def loose() -> dict[str, float]:
     return {"watts": 1.0}
-
-
-async def nothing() -> None: ...
 
 
 async def hears(context: Context):

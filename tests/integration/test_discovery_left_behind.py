@@ -88,6 +88,18 @@ def test_the_description_of_a_device_that_is_gone_is_removed_seconds_before_its_
         assert [topic for topic in harness.broker.retained if "/b/" in topic] == []
 
 
+def test_where_discovery_is_off_the_descriptions_are_removed_seconds_before_the_health_topics_too(life):
+    life.run(house("a", "b"))
+
+    with Harness(house("a", discovery=None)) as harness:
+        harness.broker.retained.update(life.retained)
+        harness.run("4s")
+        removed = [message.topic for message in harness.broker.log if not message.payload]
+        assert sorted(removed) == sorted(map(config, ("a", "b", "leadsman_app")))
+        harness.run("5s")
+        assert [topic for topic in harness.broker.retained if "/b/" in topic or topic.endswith("/health")] == []
+
+
 def test_a_device_with_another_name_keeps_the_configuration_that_it_took_over(life):
     life.run(house("old"))
 
@@ -123,3 +135,43 @@ def test_the_configuration_of_another_program_is_not_listed_and_not_removed():
     life.run(house("b"))
     life.run(house("b", discovery=None))
     assert life.retained[config("a")].payload == other
+
+
+def born(harness):
+    """Home Assistant starts, and what the app sent about the device b since, retained or not."""
+    before = len(harness.broker.messages(config("b")))
+    harness.broker.send("homeassistant/status", "online")
+    harness.run("12s")
+    return harness.broker.messages(config("b"))[before:]
+
+
+def test_a_device_that_was_removed_while_home_assistant_was_away_is_described_and_removed_again_when_it_starts(life):
+    before = life.run(house("a", "b"))
+    life.run(house("a"))
+    kept = before.broker.retained[config("b")].payload
+
+    with Harness(house("a")) as harness:  # yet another start
+        harness.broker.retained.update(life.retained)
+        harness.run("10s")
+        sent = born(harness)
+        again = born(harness)
+        listed = harness.broker.retained["house/registry"].json
+
+    assert [(each.payload, each.retain) for each in sent] == [(kept, False), (b"", False)]
+    assert sent[1].at - sent[0].at >= 3
+    assert again == []
+    assert "removed" not in listed
+
+
+def test_a_device_that_is_back_is_not_removed_again(life):
+    life.run(house("a", "b"))
+    life.run(house("a"))
+    life.run(house("a", "b"))
+
+    with Harness(house("a", "b")) as harness:
+        harness.broker.retained.update(life.retained)
+        harness.run("10s")
+        sent = born(harness)
+
+    assert [each.retain for each in sent if each.payload] == [True]
+    assert [each for each in sent if not each.payload] == []

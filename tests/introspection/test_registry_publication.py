@@ -12,6 +12,7 @@ from leadsman.introspection.registry_publication import MOST_WAITING, PATIENCE, 
 from leadsman.loop.clock import Clock
 from leadsman.mqtt.topics import Topics
 from leadsman.runtime.other_topics import OtherTopics
+from leadsman.runtime.removed_descriptions import RemovedDescriptions
 
 DEVICES = 2000
 TOPICS = Topics("house")
@@ -30,7 +31,9 @@ class House:
         clock = Clock(lambda: self.now, lambda: self.now)
         about = About("house", "1", "1", TOPICS, "house")
         registry = DeviceRegistry(about, Registrations(app.telemetries, {}, {}), {}, health=False)
-        self.publication = RegistryPublication(registry, TOPICS, self.link, clock, OtherTopics(), None)
+        self.publication = RegistryPublication(
+            registry, TOPICS, self.link, clock, OtherTopics(), RemovedDescriptions(), None
+        )
 
 
 def test_the_registry_is_made_and_published_in_slices():

@@ -188,3 +188,40 @@ def test_descriptions_are_looked_at_in_few_places_only():
 
     assert len(found.places) == MOST_PLACES
     assert len(found.claims) == MOST_PLACES
+
+
+DESCRIPTION = json.dumps({"o": {"name": "leadsman house"}, "cmps": {}})
+REMOVED = {"topic": "homeassistant/device/house/b/config", "payload": DESCRIPTION, "until": 5}
+
+
+def test_the_descriptions_that_were_removed_are_read_with_the_page():
+    page = {**HEAD, "devices": {}, "removed": [REMOVED]}
+
+    (found,) = listed(page).pages[1].removed
+
+    assert found == (REMOVED["topic"], DESCRIPTION.encode(), 5.0)
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        {"topic": "homeassistant/device/cellar/b/config"},
+        {"topic": "house/b/set"},
+        {"topic": "homeassistant/device/house/+/config"},
+        {"payload": json.dumps({"o": {"name": "leadsman cellar"}})},
+        {"payload": "\ud800"},
+        {"payload": 5},
+        {"until": float("nan")},
+        {"until": True},
+        {"until": "5"},
+    ],
+)
+def test_what_cannot_have_been_a_description_of_this_app_is_passed_over(planted):
+    page = {**HEAD, "devices": {}, "removed": [{**REMOVED, **planted}, "text", None]}
+
+    assert listed(page).pages[1].removed == ()
+
+
+@given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), lambda each: st.lists(each)))
+def test_a_list_of_removed_descriptions_that_makes_no_sense_is_passed_over(value):
+    assert listed({**HEAD, "devices": {}, "removed": value}).pages[1].removed == ()

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.errors import InvalidValue
-from leadsman.monitoring.log_format import Journal, Json, TextFormatter, _formatter, wants_colour
+from leadsman.monitoring.journal import JournalHandler
+from leadsman.monitoring.log_format import Journal, Json, TextFormatter, _formatter, _handler, wants_colour
 
 
 class Terminal(io.StringIO):
@@ -124,3 +125,17 @@ def test_the_stream_that_systemd_connected_gets_the_format_of_the_journal(tmp_pa
 def test_an_unknown_format_is_named():
     with pytest.raises(InvalidValue, match="did you mean 'json'"):
         _formatter("jsn", io.StringIO(), {})
+
+
+def test_the_journal_gets_fields_where_its_socket_is_and_priorities_elsewhere(tmp_path):
+    (tmp_path / "socket").touch()
+    with (tmp_path / "journal").open("w") as stream:
+        status = (tmp_path / "journal").stat()
+        ours = {"JOURNAL_STREAM": f"{status.st_dev}:{status.st_ino}"}
+
+        native = _handler(None, stream, ours, str(tmp_path / "socket"))
+        assert isinstance(native, JournalHandler)
+        native.close()
+        assert isinstance(_handler(None, stream, ours, str(tmp_path / "none")).formatter, Journal)
+        assert isinstance(_handler("journal", stream, {}, str(tmp_path / "socket")).formatter, Journal)
+        assert isinstance(_handler("json", stream, ours, str(tmp_path / "socket")).formatter, Json)

@@ -30,6 +30,7 @@ def test_options_that_are_left_out_have_their_defaults(register):
     found = register()
 
     assert (found.enabled, found.delivery, found.publish, found.title) == (True, Delivery(), None, None)
+    assert (found.area, found.discoverable) == (None, True)
     assert found.guards.breaker is None
     assert getattr(found, "group", None) is None
 
@@ -37,11 +38,11 @@ def test_options_that_are_left_out_have_their_defaults(register):
 @pytest.mark.parametrize("register", [telemetry, source])
 def test_options_that_are_given_are_taken_as_they_are(register):
     breaker, rule, delivery = CircuitBreaker(3), OnChange(), Delivery(expiry="1h")
-    found = register(circuit_breaker=breaker, publish=rule, delivery=delivery, enabled=False, title="Bad")
+    found = register(circuit_breaker=breaker, publish=rule, delivery=delivery, enabled=False, title="Bad", area="Attic")
 
     assert (found.guards.breaker, found.publish) == (breaker, rule)
     assert found.delivery is delivery
-    assert (found.enabled, found.title) == (False, "Bad")
+    assert (found.enabled, found.title, found.area) == (False, "Bad", "Attic")
 
 
 def test_a_group_and_a_backoff_are_taken_as_they_are():
@@ -63,6 +64,9 @@ def test_a_group_and_a_backoff_are_taken_as_they_are():
         ({"title": 7}, InvalidType),
         ({"title": " "}, InvalidValue),
         ({"title": "Bad\n"}, InvalidValue),
+        ({"area": 7}, InvalidType),
+        ({"area": ""}, InvalidValue),
+        ({"discoverable": None}, InvalidType),
     ],
 )
 def test_an_option_of_the_wrong_type_is_refused(given, error):

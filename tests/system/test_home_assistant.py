@@ -253,6 +253,81 @@ def test_a_device_and_a_field_that_an_app_no_longer_has_are_gone(home, broker, s
     assert "smaller--attic--_status" not in home.entities()
 
 
+def test_nothing_is_left_and_nothing_is_complained_of_when_discovery_is_switched_off(home, broker, start_app, listen):
+    code = ROOM + APP.format(name="private") + ATTIC
+    running = start_app(code, broker.url)
+    home.wait_for(kitchen("private", **FIRST) | {"private--attic--_status": "ok"})
+    running.end()
+    heard = listen(broker.port)
+
+    start_app(code.replace(', discovery="homeassistant"', ""), broker.url)
+
+    home.wait_for(kitchen("private", **dict.fromkeys(FIRST)) | {"private--leadsman_app--_version": None})
+    heard.wait_for("private/attic/health", where=lambda message: not message.payload)
+    assert not {"private--kitchen", "private--attic", "private--leadsman_app"} & home.devices().keys()
+
+
+def test_a_device_that_is_removed_while_home_assistant_is_away_is_gone_after_its_start(home, broker, start_app, listen):
+    running = start_app(ROOM + APP.format(name="moved") + ATTIC, broker.url)
+    home.wait_for(kitchen("moved", **FIRST) | {"moved--attic--_status": "ok"})
+    running.end()
+    home.stop()
+    heard = listen(broker.port)
+    start_app(ROOM + APP.format(name="moved"), broker.url)
+    heard.wait_for("moved/attic/state", where=lambda message: not message.payload)
+
+    home.start()
+
+    home.wait_for(kitchen("moved", **FIRST) | {"moved--attic--_status": None})
+    assert "moved--attic" not in home.devices()
+    assert "moved--attic--_poll" not in home.entities()
+
+
+ROOT = """
+from pydantic import BaseModel
+
+class Celsius(BaseModel):
+    celsius: float = 20.5
+
+app = App("alone", mqtt=os.environ["URL"], discovery="homeassistant")
+
+@app.telemetry(None, interval="1h")
+def alone() -> Celsius:
+    return Celsius()
+
+@app.telemetry("roof", interval="1h", title="Dach", area="Attic")
+def roof() -> Celsius:
+    return Celsius()
+
+@app.telemetry("secret", interval="1h", discoverable=False)
+def secret() -> Celsius:
+    return Celsius()
+"""
+
+
+def test_a_root_device_and_its_app_have_names_and_entity_ids_of_their_own(home, broker, start_app):
+    start_app(ROOT, broker.url)
+    home.wait_for(
+        {"alone--alone--celsius": "20.5", "alone--alone--_status": "ok"} | {"alone--leadsman_app--_problem": "off"}
+    )
+
+    devices, entities = home.devices(), home.entities()
+    assert (devices["alone--alone"]["name"], devices["alone--leadsman_app"]["name"]) == ("alone", "alone app")
+    ids = [entities[f"alone--{name}"]["entity_id"] for name in ("alone--celsius", "alone--_status")]
+    assert ids == ["sensor.alone_celsius", "sensor.alone_status"]
+    assert entities["alone--leadsman_app--_problem"]["entity_id"] == "binary_sensor.alone_app_problem"
+
+
+def test_a_device_has_its_title_and_its_area_and_one_that_is_not_discoverable_is_not_there(home, broker, start_app):
+    start_app(ROOT, broker.url)
+    home.wait_for({"alone--roof--celsius": "20.5", "alone--roof--_status": "ok"})
+
+    roof = home.devices()["alone--roof"]
+    areas = {each["area_id"]: each["name"] for each in home.ask("config/area_registry/list")}
+    assert (roof["name"], areas[roof["area_id"]]) == ("Dach", "Attic")
+    assert "alone--secret" not in home.devices()
+
+
 MANY = """
 from pydantic import create_model
 

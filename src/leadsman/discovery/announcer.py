@@ -19,6 +19,7 @@ from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
 from leadsman.runtime.other_topics import OtherTopics
+from leadsman.runtime.removed_descriptions import RemovedDescriptions
 from leadsman.text import clean, log_fields
 from leadsman.text.log_lines import left_out_before, others
 
@@ -58,6 +59,10 @@ class AnnouncerContext(NamedTuple):
     new one."""
     others: OtherTopics
     """The retained topics that the registry lists."""
+    removed: RemovedDescriptions
+    """The descriptions that were removed."""
+    wall: Callable[[], float]
+    """The time, in epoch seconds."""
     shared: bool = False
     """Whether other nodes of a cluster describe devices of this app, too, so that only a device that was forgotten
     here is gone."""
@@ -151,7 +156,10 @@ class Announcer:
             if not (yield from self._room(connects)):
                 return
             if topic not in self._topics and topic not in self._foreign:
-                for each in dict.fromkeys((*before.kept(topic), *left.get(former[topic] or "", ()))):
+                descriptions = left.get(former[topic] or "", {})
+                for each in descriptions:
+                    self._note_removal(each, descriptions[each])
+                for each in dict.fromkeys((*before.kept(topic), *descriptions)):
                     self._put(RetainedMessage(each, b""), latest=True)
             yield 0.0
 
@@ -217,6 +225,8 @@ class Announcer:
         try:
             while self._gone:
                 topic, payload = next(iter(self._gone.items()))
+                if self._convention.first_of(topic) not in self._topics:
+                    self._note_removal(topic, payload)
                 for step in self._convention.removal(topic, payload):
                     if not (yield from self._room(connects)):
                         return
@@ -230,6 +240,12 @@ class Announcer:
                     self._kept_gone -= len(payload)
         finally:
             self._removing = False
+
+    def _note_removal(self, topic: str, payload: bytes) -> None:
+        """List a description that is about to be removed, for readers that are away."""
+        if self._convention.births is not None:
+            self._context.removed.add(topic, payload, self._context.wall())
+            self._context.others.changed()
 
     def _say_removed(self, topic: str) -> None:
         left_out = self._lines.left_out("removed", asyncio.get_running_loop().time())
@@ -258,6 +274,7 @@ class Announcer:
             return
         for each in kept:
             self._context.others.add(name or APP, each)
+            self._context.removed.forget(each)
         several = found and {topic} != found.keys() | {each.topic for each in wanted}
         moves = self._convention.moves(found, wanted) if several else ()
         if moves:
@@ -374,9 +391,36 @@ class Announcer:
                         self._put(each, latest=True)
                 yield 0.0
             self._context.say_again()
+            yield from self._remove_again(connects)
             if self._born_again:
                 self._born_again = False
                 yield BIRTH_DELAY[1]
                 yield from self._repetition()
         finally:
             self._repeating = False
+
+    def _remove_again(self, connects: int) -> Work:
+        """Describe once more what was removed while a reader was away, and then remove it again. A reader that still
+        has the entities of such a device takes them for those of this description, and so removes them with it. The
+        broker keeps none of this."""
+        context = self._context
+        gone = context.removed.current(context.wall())
+        for each in gone:
+            if not (yield from self._room(connects)):
+                return
+            self._put_unless_back(each.topic, each.payload)
+            yield 0.0
+        yield SETTLING if gone else 0.0
+        for each in gone:
+            if not (yield from self._room(connects)):
+                return
+            self._put_unless_back(each.topic, b"")
+            context.removed.forget(each.topic)
+            yield 0.0
+        if gone:
+            context.others.changed()
+
+    def _put_unless_back(self, topic: str, payload: bytes) -> None:
+        first = self._convention.first_of(topic)
+        if first not in self._topics and first not in self._foreign:
+            self._context.link.put(Message(topic, payload, qos=1, remade=True))

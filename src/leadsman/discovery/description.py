@@ -88,6 +88,8 @@ class DeviceDescription(NamedTuple):
     """Whether the broker keeps its readings."""
     title: str | None = None
     """Its name for people; None if that is `name`."""
+    area: str | None = None
+    """The room or the place that is suggested for it."""
 
 
 class AppDescription(NamedTuple):
@@ -99,6 +101,13 @@ class AppDescription(NamedTuple):
     topics: Topics
     ids: Mapping[str, str]
     """Names that devices had before, by their names; they keep the identity of that name."""
+
+    @property
+    def title(self) -> str:
+        """Its name for people. A root device has the name of the app, so the app is called otherwise beside it."""
+        topics = self.topics
+        name = topics.prefix if topics.root is None else f"{topics.prefix} app"
+        return name if topics.node is None else f"{name} {topics.node}"
 
 
 class RetainedMessage(NamedTuple):

@@ -90,7 +90,6 @@ class HomeAssistant:
         self._node = identifier(app.topics.prefix)
         node = app.topics.node
         self._app_key = APP if node is None else f"{APP}--{identifier(node)}"  # no name of a device gives two dashes
-        self._app_name = app.topics.prefix if node is None else f"{app.topics.prefix} {node}"
         self._ids = identifiers_of(devices, app.ids)
         self._origin = {"name": origin_of(app.topics.prefix), "sw": app.leadsman}
 
@@ -155,7 +154,8 @@ class HomeAssistant:
         found = _with_ids(components.of_device(device, places), unique)
         head = {
             "dev": {"ids": [unique], "name": device.title or device.name, "mf": "leadsman", "mdl": self._app.name}
-            | {"via_device": f"{self._node}--{self._app_key}"},
+            | {"via_device": f"{self._node}--{self._app_key}"}
+            | ({} if device.area is None else {"sa": device.area}),
             "o": self._origin,
             "avty": [places.app_availability, {"t": topics.availability(device.name)}],
             "avty_mode": "all",
@@ -186,7 +186,7 @@ class HomeAssistant:
         """See `Convention`."""
         app, unique = self._app, f"{self._node}--{self._app_key}"
         document = {
-            "dev": {"ids": [unique], "name": self._app_name, "mf": "leadsman", "mdl": app.name, "sw": app.version},
+            "dev": {"ids": [unique], "name": app.title, "mf": "leadsman", "mdl": app.name, "sw": app.version},
             "o": self._origin,
             "avty": _app_availability(app.topics.status),
             "cmps": _with_ids(components.of_app(app.topics), unique),

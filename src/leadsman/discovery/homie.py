@@ -321,9 +321,7 @@ class Homie:
 
     def describe_app(self) -> RetainedMessage:
         """See `Convention`."""
-        topics = self._app.topics
-        name = topics.prefix if topics.node is None else f"{topics.prefix} {topics.node}"
-        return self._description(self._root, name, {"children": list(self._ids.values())})
+        return self._description(self._root, self._app.title, {"children": list(self._ids.values())})
 
     def _description(self, key: str, name: str, more: Document) -> RetainedMessage:
         document = {"homie": "5.0", "version": self._number, "name": name, "type": self._type, **more}

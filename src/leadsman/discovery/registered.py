@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 
 class DescribedDevices:
-    """The enabled devices of an app. A handler is looked at once, however many devices it serves.
+    """The enabled devices of an app that others may be told of. A handler is looked at once, however many devices it
+    serves.
 
     Args:
         read: the telemetries and sources by device name, without side jobs.
@@ -33,8 +34,9 @@ class DescribedDevices:
     """
 
     def __init__(self, read: Mapping[str, Telemetry | Source], commands: Mapping[str, RegisteredCommand]) -> None:
-        self._read = {name: each for name, each in read.items() if each.enabled}
-        self._commands = {name: each for name, each in commands.items() if each.enabled}
+        hidden = {each.name for each in (*read.values(), *commands.values()) if not each.discoverable}
+        self._read = {name: each for name, each in read.items() if each.enabled and name not in hidden}
+        self._commands = {name: each for name, each in commands.items() if each.enabled and name not in hidden}
         self._fields: dict[int, tuple[Field, ...]] = {}
         """By the identity of the handler, which may have no hash; so is the next one."""
         self._takes: dict[int, CommandDescription] = {}
@@ -75,6 +77,7 @@ class DescribedDevices:
             circuit=each is not None and each.guards.breaker is not None,
             retained=each is None or each.delivery.retain,
             title=next((one.title for one in (each, command) if one is not None and one.title is not None), None),
+            area=next((one.area for one in (each, command) if one is not None and one.area is not None), None),
         )
 
     def without_values(self) -> Sequence[str]:

@@ -221,6 +221,8 @@ class Registered(TypedDict):
     enabled: bool
     title: NotRequired[str]
     """The name of the device for people. Present only if it has one beside its own."""
+    area: NotRequired[str]
+    """The room or the place that is suggested for the device. Present only if one is."""
     interval: NotRequired[float | None]
     schedule: NotRequired[str | None]
     retry: NotRequired[int | Literal["until the next poll"]]
@@ -432,6 +434,15 @@ class RegistryDevice(TypedDict):
     """Present only if the device is not enabled: nothing is published but its availability, ``offline``."""
 
 
+class RemovedEntry(TypedDict):
+    """A description of discovery that the app removed in the last days."""
+
+    topic: str
+    payload: str
+    until: float
+    """Epoch seconds until which it is listed, for readers that were away when it was removed."""
+
+
 class RegistryHead(TypedDict):
     """What each page of the registry begins with."""
 
@@ -453,6 +464,9 @@ class RegistryDocument(RegistryHead):
     others: NotRequired[list[str]]
     """Retained topics that belong to no device, besides the status and this registry; also those of removed devices
     that the broker has not forgotten yet."""
+    removed: NotRequired[list[RemovedEntry]]
+    """The descriptions of discovery that were removed in the last 30 days, the oldest first, until a reader has started
+    since."""
     page: NotRequired[int]
     """The number of this page, from 1. Left out if there is one page."""
     pages: NotRequired[int]

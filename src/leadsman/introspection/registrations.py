@@ -78,6 +78,8 @@ def registered(each: Telemetry | Source | Command) -> "Registered":
     }
     if each.title is not None:
         common["title"] = clean(each.title)
+    if each.area is not None:
+        common["area"] = clean(each.area)
     match each:
         case Telemetry():
             own: dict[str, object] = {

@@ -18,7 +18,7 @@ Discovery alone removes its descriptions while it is on, so they are passed over
 
 import logging
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.introspection.ownership import in_order
 from leadsman.introspection.pages import Pages, around, page_size
@@ -41,7 +41,11 @@ from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics
 from leadsman.runtime.other_topics import MOST, OtherTopics
+from leadsman.runtime.removed_descriptions import RemovedDescriptions
 from leadsman.text import clean, counted, log_fields
+
+if TYPE_CHECKING:
+    from leadsman.introspection.document import RemovedEntry
 
 MOST_WAITING = 512 * 1024
 """Bytes in the outbox above which the next page waits, so that pages do not displace readings."""
@@ -99,17 +103,26 @@ class RegistryPublication:
         link: the connection to the broker.
         clock: the clock of the app.
         others: further retained topics of the devices.
+        removed: the descriptions that were removed.
         kept: the registry of an earlier run; None if none is to be read.
     """
 
     def __init__(
-        self, registry: DeviceRegistry, topics: Topics, link: Link, clock: Clock, others: OtherTopics, kept: Kept | None
+        self,
+        registry: DeviceRegistry,
+        topics: Topics,
+        link: Link,
+        clock: Clock,
+        others: OtherTopics,
+        removed: RemovedDescriptions,
+        kept: Kept | None,
     ) -> None:
         self._registry = registry
         self._topics = topics
         self._link = link
         self._clock = clock
         self._others = others
+        self._removed_descriptions = removed
         self._kept = kept
         self._removals: dict[str, _Removal] = {}
         self._listed = Listed(topics.prefix)
@@ -181,6 +194,11 @@ class RegistryPublication:
         surplus, self._surplus = self._surplus, set()  # what is listed ahead from now on stays until the next time
         self._next_ahead()
         pages = Pages(page_size(link.maximum_packet_size))
+        if gone := self._removed_descriptions.current(self._clock.wall()):
+            pages.begin("removed", b"[]")
+            for each in gone:
+                entry: RemovedEntry = {"topic": each.topic, "payload": each.payload.decode(), "until": each.until}
+                pages.member(None, entry)
         yield from registry.list_all(pages)
         documents = pages.end()
         for number, document in enumerate(documents, 1):
@@ -300,6 +318,8 @@ class RegistryPublication:
             text = "the registry at %s was written by the app %s, so no topic that it lists is removed"
             logger.info(text, self._topics.registry, wrote, extra=log_fields("registry of another", wrote=wrote))
             return
+        for page in self._own_pages():
+            self._removed_descriptions.take(page.removed, self._clock.wall())
         gone: list[str] = []
         for number, (name, found) in enumerate(listed.topics(), 1):
             before = [topic for topic in found if not self._others.is_described(topic)]
@@ -332,26 +352,23 @@ class RegistryPublication:
         return owner != name and self._registry.entry(owner) is not None
 
     def _remove(self, connects: int) -> Work:
-        """Publish an empty retained message to each topic, and wait until the broker has them."""
-        link, begin = self._link, self._clock.monotonic()
-        while self._others.described is not None and self._clock.monotonic() < begin + FORGETTING:
+        """Publish an empty retained message to each topic, and wait until the broker has them. What describes a device
+        goes first; the rest follows when no reader of descriptions looks at it any more."""
+        below = f"{self._topics.prefix}/"
+        elsewhere = [topic for topic in self._removals if not topic.startswith(below)]
+        if not (yield from self._empty(elsewhere, connects)):
+            return
+        described, begin = elsewhere or self._others.described is not None, self._clock.monotonic()
+        while described and self._clock.monotonic() < begin + FORGETTING:
             yield PAUSE
-            if link.connects != connects:
+            if self._link.connects != connects:
                 return
+        if not (yield from self._empty([each for each in self._removals if each.startswith(below)], connects)):
+            return
         deadline = self._clock.monotonic() + REMOVING
-        for number, (topic, removal) in enumerate(self._removals.items(), 1):
-            while topic in link.outbox and self._clock.monotonic() < deadline:
-                yield PAUSE  # readings of an earlier run go first
-            yield from room(link, self._clock, PATIENCE)
-            if link.connects != connects:
-                return
-            if topic not in link.outbox:
-                link.put(Message(topic, b"", 1, retain=True, receipt=removal))
-            if number % LIST_SLICE == 0:
-                yield 0.0
         while _waiting(self._removals) and self._clock.monotonic() < deadline:
             yield PAUSE
-            if link.connects != connects:
+            if self._link.connects != connects:
                 return
         left = _waiting(self._removals)
         self._removals = {}
@@ -361,6 +378,22 @@ class RegistryPublication:
             logger.warning(
                 text, counted(len(left), "retained topic"), extra=log_fields("topics left", topics=len(left))
             )
+
+    def _empty(self, topics: Collection[str], connects: int) -> Generator[float, None, bool]:
+        """Publish an empty retained message to each of the topics. Returns whether the connection is still the same
+        one."""
+        link, deadline = self._link, self._clock.monotonic() + REMOVING
+        for number, topic in enumerate(topics, 1):
+            while topic in link.outbox and self._clock.monotonic() < deadline:
+                yield PAUSE  # readings of an earlier run go first
+            yield from room(link, self._clock, PATIENCE)
+            if link.connects != connects:
+                return False
+            if topic not in link.outbox:
+                link.put(Message(topic, b"", 1, retain=True, receipt=self._removals[topic]))
+            if number % LIST_SLICE == 0:
+                yield 0.0
+        return True
 
 
 def room(link: Link, clock: Clock, patience: float) -> Generator[float, None, bool]:

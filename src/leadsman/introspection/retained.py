@@ -8,9 +8,10 @@ list. Anybody may have written them, so topics that cannot be the app's are left
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from leadsman.introspection.ownership import Claim, claim_of, may_be_removed, proves
+from leadsman.introspection.ownership import Claim, claim_of, is_configuration_of, may_be_removed, proves
 from leadsman.mqtt.answers import object_in
 from leadsman.mqtt.topics import is_topic
+from leadsman.runtime.removed_descriptions import RemovedDescription
 
 APP = ""
 """The key of retained topics that belong to the app, and to no device."""
@@ -37,6 +38,8 @@ class Page(NamedTuple):
     topics: dict[str, tuple[str, ...]]
     """The retained topics of each device that may be the app's; those of the app itself by `APP`."""
     payload: bytes
+    removed: tuple[RemovedDescription, ...] = ()
+    """The descriptions that were removed in the last days."""
 
 
 class Listed:
@@ -97,7 +100,8 @@ class Listed:
         if isinstance(page.get("devices"), dict):
             topics = {name: self._own(retained_of(entry)) for name, entry in page["devices"].items()}
             topics[APP] = self._own(_topics(page.get("others")))
-            self.pages[number] = Page(page.get("app"), page.get("client_id"), page.get("pages"), topics, payload)
+            app, client_id, last = (page.get(word) for word in ("app", "client_id", "pages"))
+            self.pages[number] = Page(app, client_id, last, topics, payload, removed_in(page, self._prefix))
 
     def prove(self, documents: Mapping[str, bytes], unread: Collection[str] = ()) -> None:
         """List the topics outside the prefix whose descriptions say that the app published them. Until then none of
@@ -180,3 +184,26 @@ def no_longer(before: Collection[str], now: Collection[str] | None, below: str |
 def _topics(value: object) -> list[str]:
     """The topics in a list."""
     return [each for each in value if isinstance(each, str) and is_topic(each)] if isinstance(value, list) else []
+
+
+def removed_in(page: object, prefix: str) -> tuple[RemovedDescription, ...]:
+    """What a page of a registry lists as removed. Anybody may have written it, so only configurations are taken that
+    are at a topic of the app with this prefix, and say that it published them."""
+    entries = page.get("removed") if isinstance(page, dict) else None
+    found = (_removed(each, prefix) for each in entries) if isinstance(entries, list) else ()
+    return tuple(each for each in found if each is not None)
+
+
+def _removed(entry: object, prefix: str) -> RemovedDescription | None:
+    if not isinstance(entry, dict):
+        return None
+    topic, text, until = (entry.get(word) for word in ("topic", "payload", "until"))
+    if not (isinstance(topic, str) and is_topic(topic) and isinstance(text, str)):
+        return None
+    if isinstance(until, bool) or not isinstance(until, int | float) or until != until:
+        return None
+    payload = text.encode(errors="surrogatepass")
+    claim = claim_of(topic, prefix)
+    if claim is None or claim.document != topic or not is_configuration_of(prefix, payload):
+        return None
+    return RemovedDescription(topic, payload, float(min(until, 1e12)))

@@ -1,4 +1,4 @@
-"""Log formats: text with colour for terminals, JSON for collectors, and priorities for the journal.
+"""Log formats: text with colour for terminals, JSON for collectors, and priorities or fields for the journal.
 
 Whatever a device puts into a message, it forges no record: control characters are escaped, passwords are hidden, and
 each further line of a record, as those of a traceback, begins with `MARK`.
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from leadsman.errors import InvalidValue
 from leadsman.loop.clock import rfc3339
+from leadsman.monitoring.journal import SOCKET, JournalHandler, is_journal, priority_of
 from leadsman.text import clean, suggestion, without_secret_lines
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ MOST_LINES = 100
 """Lines of one record: the first half and the last half are kept."""
 _COLOURS = {"DEBUG": "2", "WARNING": "33", "ERROR": "31", "CRITICAL": "1;31"}
 """SGR parameters (ECMA-48 §8.3.117): faint, yellow, red, bold red."""
-_PRIORITIES = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}
-"""Of sd-daemon(3), which are those of syslog."""
 
 
 class TextFormatter(logging.Formatter):
@@ -70,9 +69,18 @@ class Journal(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Format one record."""
-        priority = f"<{_PRIORITIES.get(record.levelname, 6)}>"
+        priority = f"<{priority_of(record)}>"
         first, *rest = _lines(self, record)
         return "\n".join([priority + first, *(priority + MARK + line for line in rest)])
+
+
+class Message(logging.Formatter):
+    """The lines of a record alone, for what has fields for the rest."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Format one record."""
+        first, *rest = _lines(self, record)
+        return "\n".join([first, *(MARK + line for line in rest)])
 
 
 def _lines(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]:
@@ -99,9 +107,7 @@ def log_to_stderr(level: str | None = None, kind: str | None = None) -> None:
     level = (level or os.environ.get("LOG_LEVEL") or "INFO").upper()
     if level not in LEVELS:
         raise InvalidValue(f"LOG_LEVEL is {level!r}; it must be DEBUG, INFO, WARNING, ERROR or CRITICAL")
-    handler = logging.StreamHandler()
-    handler.setFormatter(_formatter(kind or os.environ.get("LOG_FORMAT"), sys.stderr, os.environ))
-    log_to(handler, level)
+    log_to(_handler(kind or os.environ.get("LOG_FORMAT"), sys.stderr, os.environ), level)
 
 
 def log_to(handler: logging.Handler, level: str) -> None:
@@ -159,6 +165,22 @@ def abandon_unwritable_streams() -> None:
             os.close(null)
 
 
+def _handler(
+    kind: str | None, stream: TextIO, environment: Mapping[str, str], journal: str = SOCKET
+) -> logging.Handler:
+    """What writes to a stream. Where that is the journal, records go there with their fields, and only those that
+    journald does not take go to the stream."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(_formatter(kind, stream, environment))
+    if not isinstance(handler.formatter, Journal) or _format_for(stream, environment) != "journal":
+        return handler
+    if not os.path.exists(journal):
+        return handler
+    native = JournalHandler(journal, handler)
+    native.setFormatter(Message())
+    return native
+
+
 def _formatter(kind: str | None, stream: TextIO, environment: Mapping[str, str]) -> logging.Formatter:
     match kind or _format_for(stream, environment):
         case "text":
@@ -174,10 +196,9 @@ def _format_for(stream: TextIO, environment: Mapping[str, str]) -> str:
     """``journal`` if systemd connected the stream to the journal (systemd.exec(5), ``$JOURNAL_STREAM``), else
     ``text``."""
     try:
-        status = os.fstat(stream.fileno())
-    except (OSError, ValueError):
+        return "journal" if is_journal(stream.fileno(), environment) else "text"
+    except (OSError, ValueError):  # it has no number, or is closed
         return "text"
-    return "journal" if environment.get("JOURNAL_STREAM") == f"{status.st_dev}:{status.st_ino}" else "text"
 
 
 def wants_colour(stream: TextIO, environment: Mapping[str, str]) -> bool:

@@ -180,7 +180,17 @@ class Presence:
             self._health.announce()
 
         shared = core.node.shared
-        places = AnnouncerContext(core.link, core.slices, random.random, announce, self._described, core.others, shared)
+        places = AnnouncerContext(
+            core.link,
+            core.slices,
+            random.random,
+            announce,
+            self._described,
+            core.others,
+            core.removed,
+            core.environment.clock.wall,
+            shared,
+        )
         self._announcer = Announcer(convention, devices.registered, places)
 
     def join(self, device: Device) -> None:
@@ -189,6 +199,8 @@ class Presence:
         self._change_soon()
 
     def _register(self, device: Device) -> None:
+        if not all(each.discoverable for each in device.registrations):
+            return
         if device.reader is not None and device.runner is not None and not device.job:
             self._registered.add(device.reader)
         if device.command is not None and device.queue is not None:

@@ -164,4 +164,4 @@ class Publisher:
         heard = topic_filter in core.link.subscriptions.listeners
         kept = Kept(topic_filter, self._kept, set(), self.on_page, lambda: self._exact) if heard else None
         registry, clock = core.answers.registry, core.environment.clock
-        return RegistryPublication(registry, plan.topics, core.link, clock, core.others, kept)
+        return RegistryPublication(registry, plan.topics, core.link, clock, core.others, core.removed, kept)

@@ -13,7 +13,9 @@ from leadsman.mqtt.answers import Json, is_finite
 from leadsman.registration.injection import Dependencies, Dependency, Handler, check_result, is_async, needs_and_payload
 from leadsman.registration.options import (
     DeviceOptions,
+    area_of,
     check_options,
+    discoverable_of,
     enabled_of,
     group_of,
     is_second,
@@ -71,6 +73,10 @@ class Command(NamedTuple):
     validate_result: ValidateResult | None
     title: str | None = None
     """The name of its device for people; None if that is its name."""
+    area: str | None = None
+    """The area that is suggested for its device; None suggests none."""
+    discoverable: bool = True
+    """Whether Home Assistant and Homie are told of its device."""
     labels: frozenset[str] = frozenset()
     """What a node must have to execute it, in a cluster."""
 
@@ -106,6 +112,8 @@ def _register(name: str, handler: Handler, options: CommandOptions, available: S
         enabled=enabled_of(options),
         validate_result=result_validator(handler),
         title=title_of(options),
+        area=area_of(options),
+        discoverable=discoverable_of(options),
         labels=labels_of(options),
     )
 

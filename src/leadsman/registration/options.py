@@ -32,6 +32,11 @@ class DeviceOptions(TypedDict, total=False):
     title: str | None
     """The name of the device for people, in Home Assistant, Homie and introspection, such as ``"Bathroom"``. Its topics
     do not change. Of several devices, each has its own: ``Device(title="Bathroom")``. Default: its name."""
+    area: str | None
+    """The room or the place that Home Assistant suggests for the device, such as ``"Attic"``. Of several devices, each
+    has its own: ``Device(area="Attic")``. Default None: it suggests none."""
+    discoverable: bool
+    """False: Home Assistant and Homie are not told of the device. Default True."""
     enabled: bool
     """False registers the handler without running it. Default True."""
 
@@ -110,12 +115,24 @@ def enabled_of(options: Options) -> bool:
 
 def title_of(options: Options) -> str | None:
     """The name of the device for people; None if that is its name in topics."""
-    title = options.get("title")
-    if title is None or (isinstance(title, str) and title.strip() and title.isprintable()):
-        return title
-    raise (InvalidValue if isinstance(title, str) else InvalidType)(
-        f"title is {title!r}; write a name for people, such as 'Bathroom'"
-    )
+    return _for_people(options, "title", "a name for people, such as 'Bathroom'")
+
+
+def area_of(options: Options) -> str | None:
+    """The area that is suggested for the device; None suggests none."""
+    return _for_people(options, "area", "the name of a room or a place, such as 'Attic'")
+
+
+def _for_people(options: Options, option: str, example: str) -> str | None:
+    text = options.get(option)
+    if text is None or (isinstance(text, str) and text.strip() and text.isprintable()):
+        return text
+    raise (InvalidValue if isinstance(text, str) else InvalidType)(f"{option} is {text!r}; write {example}")
+
+
+def discoverable_of(options: Options) -> bool:
+    """Whether others are told of the device."""
+    return instance_of(options, "discoverable", bool, True, "True or False")
 
 
 def delivery_of(options: Options) -> Delivery:

@@ -11,10 +11,12 @@ from leadsman.readings.publish import PublishRule
 from leadsman.registration.injection import Dependencies, Dependency, Handler, check_generator, check_result, needs_of
 from leadsman.registration.options import (
     ReadingOptions,
+    area_of,
     backoff_of,
     breaker_of,
     check_options,
     delivery_of,
+    discoverable_of,
     enabled_of,
     finds_of,
     labelled,
@@ -69,6 +71,10 @@ class Source(NamedTuple):
     """The name of the handler that has found the device, and hands over its readings; None for a generator."""
     title: str | None = None
     """Its name for people; None if that is its name."""
+    area: str | None = None
+    """The area that is suggested for it; None suggests none."""
+    discoverable: bool = True
+    """Whether Home Assistant and Homie are told of it."""
     labels: frozenset[str] = frozenset()
     """What a node must have to run it, in a cluster."""
 
@@ -102,5 +108,7 @@ def _register(name: str, handler: Handler, options: SourceOptions, available: Se
         validate_result=result_validator(handler),
         finds=finds_of(options, needs),
         title=title_of(options),
+        area=area_of(options),
+        discoverable=discoverable_of(options),
         labels=labels_of(options),
     )

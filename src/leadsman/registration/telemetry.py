@@ -18,10 +18,12 @@ from leadsman.readings.publish import PublishRule
 from leadsman.registration.injection import Dependencies, Dependency, Handler, check_result, is_async, needs_of
 from leadsman.registration.options import (
     ReadingOptions,
+    area_of,
     backoff_of,
     breaker_of,
     check_options,
     delivery_of,
+    discoverable_of,
     enabled_of,
     finds_of,
     group_of,
@@ -52,7 +54,7 @@ SHORTEST_STALE_AFTER = 1.0
 """Seconds. A device that is polled many times a second is not stale at each moment in which the machine is busy."""
 RETRYING = ("retry", "retry_on", "backoff", "budget", "within")
 """Options that together define a policy."""
-JOBLESS = frozenset({"publish", "delivery", "offline_on", "throttle", "title"})
+JOBLESS = frozenset({"publish", "delivery", "offline_on", "throttle", "title", "area", "discoverable"})
 """Options about topics and devices. They do not apply to side jobs."""
 
 
@@ -138,6 +140,10 @@ class Telemetry(NamedTuple):
     """Whether this is a side job: it has a schedule and a health record, but no topics."""
     title: str | None = None
     """Its name for people; None if that is its name."""
+    area: str | None = None
+    """The area that is suggested for it; None suggests none."""
+    discoverable: bool = True
+    """Whether Home Assistant and Homie are told of it."""
     labels: frozenset[str] = frozenset()
     """What a node must have to poll it, in a cluster."""
 
@@ -199,6 +205,8 @@ def _register(
         finds=finds_of(options, needs),
         job=job,
         title=title_of(options),
+        area=area_of(options),
+        discoverable=discoverable_of(options),
         labels=labels_of(options),
     )
 

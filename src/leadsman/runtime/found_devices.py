@@ -80,6 +80,7 @@ def template_of(finder: Telemetry | Source, finds: Finds) -> Source:
         enabled=True,
         validate_result=None if finds.readings is None else result_validator(handler),
         found_by=finder.name,
+        discoverable=finder.discoverable,
     )
 
 

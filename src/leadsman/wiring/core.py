@@ -29,6 +29,7 @@ from leadsman.resilience.overrides import handler_context
 from leadsman.runtime.calls import SharedResources
 from leadsman.runtime.other_topics import OtherTopics
 from leadsman.runtime.publisher import PublisherContext
+from leadsman.runtime.removed_descriptions import RemovedDescriptions
 from leadsman.runtime.runner import Runners
 from leadsman.text import describe
 from leadsman.text.log_lines import Lines
@@ -157,6 +158,8 @@ class Core:
         self.environment = Environment(timers, clock, events, plan.overrides, stopping)
         self.others = OtherTopics()
         """Further retained topics of the devices."""
+        self.removed = RemovedDescriptions()
+        """The descriptions of discovery that were removed."""
         self.publisher = PublisherContext(self.environment, plan.topics, self.link.put, others=self.others)
         """How the devices publish. A part that takes readings joins it before the devices are made."""
         self.shared = SharedResources()
