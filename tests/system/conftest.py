@@ -1,11 +1,10 @@
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from leadsman.testing import Mosquitto
+from leadsman_rigs.password_file import write_password_file
 from leadsman_rigs.service import Service
 
 HERE = Path(__file__).parent
@@ -32,12 +31,7 @@ def client(request, monkeypatch):
 def guarded(tmp_path):
     """A broker with passwords: house may do everything, as may guest."""
     passwords = tmp_path / "passwords"
-    for number, user in enumerate(("house", "guest")):
-        options = ["-b", "-c"] if number == 0 else ["-b"]
-        program = next(
-            each for each in ("/usr/bin/mosquitto_passwd", "mosquitto_passwd") if os.path.exists(each) or number
-        )
-        subprocess.run([program, *options, str(passwords), user, f"{user}-secret"], check=True)
+    write_password_file(passwords, house="house-secret", guest="guest-secret")
     with Mosquitto(f"password_file {passwords}\n", anonymous=False) as broker:
         yield broker
 

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import socket
-import subprocess
 import threading
 import time
 
@@ -17,6 +16,7 @@ from leadsman.mqtt.message import Message
 from leadsman.testing import Mosquitto
 from leadsman.testing.mosquitto import free_port
 from leadsman_rigs.one_connection import connected, publish_one
+from leadsman_rigs.password_file import write_password_file
 
 COUNTER = """
 n = 0
@@ -156,8 +156,7 @@ def test_the_version_to_try_first_may_be_given(old_broker, listen, start_app):
 
 def test_a_wrong_password_is_told_once_with_what_to_do(listen, start_app, tmp_path):
     passwords = tmp_path / "passwords"
-    subprocess.run(["mosquitto_passwd", "-b", "-c", str(passwords), "ann", "right"], check=True)
-    passwords.chmod(0o644)
+    write_password_file(passwords, ann="right")
     with Mosquitto(f"password_file {passwords}\n", anonymous=False) as broker:
         wrong = start_app(COUNTER, f"mqtt://ann:wr0ng@127.0.0.1:{broker.port}")
         right = start_app(COUNTER, f"mqtt://ann:right@127.0.0.1:{broker.port}")
@@ -172,16 +171,11 @@ def test_a_wrong_password_is_told_once_with_what_to_do(listen, start_app, tmp_pa
 
 def test_a_password_that_is_mended_at_the_broker_is_used_within_seconds(listen, start_app, tmp_path):
     passwords = tmp_path / "passwords"
-
-    def set_password(password):
-        subprocess.run(["mosquitto_passwd", "-b", "-c", str(passwords), "ann", password], check=True)
-        passwords.chmod(0o644)
-
-    set_password("old")
+    write_password_file(passwords, ann="old")
     with Mosquitto(f"password_file {passwords}\n", anonymous=False) as broker:
         app = start_app(COUNTER, f"mqtt://ann:new@127.0.0.1:{broker.port}")
         app.wait_for("check MQTT__USERNAME and MQTT__PASSWORD")
-        set_password("new")
+        write_password_file(passwords, ann="new")
         broker.reload()
 
         app.wait_for("connected to the broker", timeout=30)

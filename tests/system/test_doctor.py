@@ -35,6 +35,7 @@ from leadsman.tools.doctor.machine import look_at_radios
 from leadsman.tools.doctor.subject import of_plan, of_prefix
 from leadsman_rigs.bluez import Air
 from leadsman_rigs.dav import Proxy, multistatus
+from leadsman_rigs.password_file import write_password_file
 
 HOUSE = "house"
 ALL = "topic readwrite house/#\ntopic read homeassistant/#\n"
@@ -143,8 +144,7 @@ def of(found, check):
 def places(tmp_path_factory):
     """A directory with passwords, certificates and access lists."""
     directory = tmp_path_factory.mktemp("doctor")
-    program = next(each for each in ("/usr/bin/mosquitto_passwd", "mosquitto_passwd") if os.path.exists(each))
-    subprocess.run([program, "-b", "-c", str(directory / "passwords"), "house", "house-secret"], check=True)
+    write_password_file(directory / "passwords", house="house-secret")
     authority, stranger = trustme.CA(), trustme.CA()
     authority.cert_pem.write_to_path(directory / "ca.pem")
     stranger.cert_pem.write_to_path(directory / "stranger.pem")

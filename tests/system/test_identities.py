@@ -11,6 +11,7 @@ import pytest
 
 from leadsman.testing import Mosquitto
 from leadsman_rigs.listener import Listener
+from leadsman_rigs.password_file import write_password_file
 from leadsman_rigs.service import LEADSMAN
 
 HOUSE = """
@@ -70,9 +71,7 @@ app.load(Where.here(None, {flags!r}))
 def guarded_by(printed, directory):
     """A broker with an access list for the user house, and a listener that may do everything."""
     passwords, rules = directory / "passwords", directory / "acl"
-    for number, user in enumerate(("house", "admin")):
-        options = ["-b", "-c"] if number == 0 else ["-b"]
-        subprocess.run(["mosquitto_passwd", *options, str(passwords), user, "secret"], check=True)
+    write_password_file(passwords, house="secret", admin="secret")
     rules.write_text(f"{printed}\nuser admin\ntopic readwrite #\n")
     with Mosquitto(f"password_file {passwords}\nacl_file {rules}\n", anonymous=False) as broker:
         listener = Listener(broker.port)

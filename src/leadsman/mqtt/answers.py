@@ -19,6 +19,7 @@ from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
 from leadsman.text import clean, describe, explained, log_fields
 from leadsman.text.log_lines import Lines, left_out_before
+from leadsman.text.nesting import is_nested_deeper
 
 Json = Any
 """A value of decoded JSON."""
@@ -65,16 +66,14 @@ def decoded(payload: bytes) -> Json:
         text = payload.decode()
     except UnicodeDecodeError:
         raise PayloadError("the payload is not UTF-8; send JSON") from None
+    if text.lstrip()[:1] in ("{", "[") and is_nested_deeper(text, MOST_DEPTH):
+        raise PayloadError(f"the payload is nested deeper than {MOST_DEPTH} levels")
     try:
         value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_unique)
-    except RecursionError:
-        raise PayloadError(f"the payload is nested deeper than {MOST_DEPTH} levels") from None
     except ValueError as error:
         if text.lstrip()[:1] in ("{", "[", '"'):
             raise PayloadError(f"the payload is broken JSON: {clean(str(error))}") from None
         return text
-    if text.count("[") + text.count("{") > MOST_DEPTH and _is_deeper(value, MOST_DEPTH):
-        raise PayloadError(f"the payload is nested deeper than {MOST_DEPTH} levels")
     if "\\u" in text and not _is_encodable(value):
         raise PayloadError("the payload contains half a surrogate pair, which UTF-8 cannot carry")
     return value
@@ -218,11 +217,3 @@ def _finite(text: str) -> float:
     if not math.isfinite(number):
         raise PayloadError("the payload contains an infinite number")
     return number
-
-
-def _is_deeper(value: Json, depth: int) -> bool:
-    level = [value] if isinstance(value, dict | list) else []
-    for _ in range(depth):
-        inside = (element for each in level for element in (each.values() if isinstance(each, dict) else each))
-        level = [element for element in inside if isinstance(element, dict | list)]
-    return bool(level)

@@ -69,9 +69,12 @@ from leadsman.resilience.policy import (
 )
 from leadsman.resilience.predicate import Both, Comparison, Constant, Either, IsA, Not, Predicate
 from leadsman.text import clean, counted, listed, suggestion
+from leadsman.text.nesting import is_nested_deeper
 
 DEEPEST = 50
 """Nodes within nodes; a file that nests deeper is not a policy."""
+_BRACKETS = 4
+"""Brackets that lie within each other for one node, at the most: its own, and those of its fields."""
 WAITS_NAMED = 4
 """Waits that are named in English, if they go on growing."""
 _FAR = 1_000_000
@@ -512,13 +515,13 @@ def parse(text: str) -> Tree:
         InvalidValue: it is none; the message says from where on.
     """
     quoted = _TOKEN.sub(lambda match: match[1] or json.dumps(_scalar(match[2].strip())), text)
+    if is_nested_deeper(quoted, _BRACKETS * DEEPEST):
+        raise InvalidValue(f"{clean(text)!r} is not a policy: it is nested deeper than {DEEPEST} nodes; write fewer")
     try:
         return json.loads(quoted)
     except json.JSONDecodeError as error:
         rest = clean(quoted[error.pos :].strip()) or "the end"
         raise InvalidValue(f"{clean(text)!r} is not a policy: at {rest!r}: {error.msg}") from None
-    except RecursionError:
-        raise InvalidValue(f"the policy is nested deeper than {DEEPEST} nodes") from None
 
 
 def _scalar(text: str) -> Tree:

@@ -20,7 +20,7 @@ LONGEST_NUMBER = 100
 LONGEST_KEY = 100
 """Parts of a dotted key."""
 _DEEP = re.compile(r"(?:[\[{]\s*){50}")
-"""Fifty brackets in a row, with which PyYAML needs seconds."""
+"""Fifty brackets in a row. PyYAML needs seconds for them, and how deep the other parsers read depends on the Python."""
 _QUOTED = re.compile(r"'[^'<]{2,}'")
 """What an error of PyYAML quotes from the file, which may be a part of a secret. Kinds of tokens are in ``<>``."""
 _PARTS = re.compile(r"[=,{}\[\]\n]")
@@ -66,6 +66,8 @@ def toml_document(path: Path, text: str) -> dict[str, object]:
 
     if any(part.count(".") >= LONGEST_KEY for part in _PARTS.split(text)):
         raise SettingsError(f"{path} has a key of {LONGEST_KEY} parts or more; write fewer dots in a row")
+    if _DEEP.search(text):
+        raise SettingsError(f"{path} is not TOML: it has 50 brackets in a row; write fewer")
     try:
         document = tomllib.loads(text)
         _check_integers(document)

@@ -14,11 +14,14 @@ from leadsman.settings.rows import SettingRow, retry_rows, rows_of
 from leadsman.settings.secrets import secrets_in
 from leadsman.settings.sections import KEYS, TABLES
 from leadsman.settings.sources import BROKER, RANKS, RETRY, SECTIONS, SettingEntry, Where, read_entries, settings_file
+from leadsman.text.nesting import is_nested_deeper
 from leadsman.text.redaction import Secret
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+_DEEPEST = 50
+"""Levels of a list or a section in a variable. What is deeper stays text, which the model of the settings refuses."""
 _SHARED = (".env", "environment", "secret")
 """Sources that also contain the names of other programs."""
 Tree = dict[str, object]
@@ -154,8 +157,8 @@ def _value(entry: SettingEntry) -> object:
         return read_text(entry.value).removesuffix("\n").removesuffix("\r")
     if entry.text and isinstance(entry.value, str) and entry.value[:1] in ("[", "{"):
         try:
-            return json.loads(entry.value)
-        except (ValueError, RecursionError):
+            return entry.value if is_nested_deeper(entry.value, _DEEPEST) else json.loads(entry.value)
+        except ValueError:
             return entry.value
     return entry.value
 

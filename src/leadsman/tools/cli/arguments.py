@@ -63,10 +63,16 @@ class Parser(argparse.ArgumentParser):
         description: paragraphs of one line each.
         examples: what to type.
         notes: what follows them: paragraphs of one line each.
+        of_argparse: what argparse itself hands to the parser of a command; since Python 3.14 that is ``color``.
     """
 
     def __init__(
-        self, prog: str | None = None, description: str = "", examples: Iterable[str] = (), notes: str = ""
+        self,
+        prog: str | None = None,
+        description: str = "",
+        examples: Iterable[str] = (),
+        notes: str = "",
+        **of_argparse: Any,
     ) -> None:
         lines = ["examples:", *(f"  {line}" for each in examples for line in each.split("\n"))]
         super().__init__(
@@ -74,6 +80,7 @@ class Parser(argparse.ArgumentParser):
             description=paragraphs(description),
             epilog="\n".join(lines) + (f"\n\n{paragraphs(notes)}" if notes else ""),
             formatter_class=_Help,
+            **of_argparse,
         )
 
     def error(self, message: str) -> NoReturn:
