@@ -9,7 +9,7 @@ from tests.integration.test_cluster import METERS, TTL, Clusters, read
 from leadsman.introspection.document import Introspection
 from leadsman.nodes.document import NodeDocument
 from leadsman.nodes.report import NodeReport
-from leadsman.testing.lease_faults import EngineAway, Partition
+from leadsman.testing.leases import EngineAway, Partition
 
 
 @pytest.fixture

@@ -24,13 +24,12 @@ from leadsman.nodes.lease.jetstream_bucket import Bucket, BucketEntry
 from leadsman.nodes.lease.lease import Lease, Member, Terms, read_member
 from leadsman.nodes.lease.postgres import _members
 from leadsman.nodes.lease.store import ClusterSnapshot
-from leadsman.nodes.peers import Peers
 from leadsman.nodes.report import NodeIdentity
 from leadsman.nodes.requests import DrainDoor
 from leadsman.nodes.standby.machine import LeaseHeard, StatusHeard
 from leadsman.nodes.standby.observer import Observer
 from leadsman.nodes.standby.renewal import LARGEST_TOKEN, LONGEST_OWNER, LONGEST_TTL, read_renewal
-from leadsman.nodes.standby.report import Role, StandbyReport
+from leadsman.nodes.standby.report import Peers, Role, StandbyReport
 from leadsman.text import clean
 from leadsman.tools.cli.commands.cluster import _document, _text
 from leadsman.tools.cli.nodes import apps

@@ -13,7 +13,7 @@ from leadsman.mqtt.connection import Received
 from leadsman.wiring.core import Core
 
 if TYPE_CHECKING:
-    from leadsman.introspection.registry_publication import RegistryPublication
+    from leadsman.introspection.registry import RegistryPublication
 
 DELAY = 1.0
 """Seconds from a connection, or from a change, to the registry: first readings go first."""
@@ -130,7 +130,7 @@ class Publisher:
 
     def _publish(self) -> Work:
         """Publish the registry. The import is a slice of its own."""
-        import leadsman.introspection.registry_publication  # noqa: F401  # used in the next slice
+        import leadsman.introspection.registry  # noqa: F401  # used in the next slice
 
         yield 0.0
         publication = self._publication
@@ -145,7 +145,7 @@ class Publisher:
 
     @cached_property
     def _publication(self) -> "RegistryPublication":
-        from leadsman.introspection.registry_publication import Kept, RegistryPublication
+        from leadsman.introspection.registry import Kept, RegistryPublication
 
         core, plan = self._core, self._core.plan
         topic_filter = plan.own_filters["registry"]
