@@ -1,8 +1,7 @@
-"""Finds the place in the user's code where an error was raised, and the frames that led there. Loaded with the
-first bug."""
+"""Finds the place in the user's code where an error was raised, and the frames that led there."""
 
 import asyncio
-import sysconfig
+import functools
 import traceback
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,10 +11,6 @@ from leadsman.text import clean
 DEEPEST = 8
 """How many frames are shown, the innermost ones; a recursion has thousands of the same."""
 _OURS = str(Path(__file__).parent)
-_LIBRARIES = (
-    str(Path(asyncio.__file__).parent.parent),
-    *{sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib")},
-)
 
 
 def place_of(error: BaseException) -> str | None:
@@ -62,4 +57,13 @@ def _from_the_user(error: BaseException) -> list[traceback.FrameSummary]:
 
 def _foreign(file: str) -> bool:
     """Whether a file is part of leadsman or of a library, also in an environment inside the user's directory."""
-    return file.startswith((_OURS, *_LIBRARIES)) or "site-packages" in file
+    return file.startswith((_OURS, *_libraries())) or "site-packages" in file
+
+
+@functools.cache
+def _libraries() -> tuple[str, ...]:
+    """Where the libraries of this interpreter are."""
+    import sysconfig  # an app without a bug does not pay for it
+
+    paths = {sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib")}
+    return str(Path(asyncio.__file__).parent.parent), *paths

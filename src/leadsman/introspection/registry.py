@@ -291,7 +291,11 @@ class RegistryPublication:
         self._known = {topic for topic in known if topic.rsplit("/", 1)[-1] not in RETAINED}.union(*others)
         self._others.on_new = self._on_new
 
-    def list_ahead(self, device: str, topics: Iterable[str]) -> None:
+    def list_entry_ahead(self, device: str) -> None:
+        """List the topics of a device that has joined, which are about to be published."""
+        self._list_ahead(device, retained_of(self._registry.entry(device)))
+
+    def _list_ahead(self, device: str, topics: Iterable[str]) -> None:
         """List topics that are about to be published."""
         if sum(map(len, self._ahead.values())) >= MOST_AHEAD:
             self._next_ahead()
@@ -306,7 +310,7 @@ class RegistryPublication:
     def _on_new(self, device: str, topic: str) -> None:
         if topic not in self._known:
             self._known.add(topic)
-            self.list_ahead(device, (topic,))
+            self._list_ahead(device, (topic,))
 
     def _put_ahead(self, document: bytes) -> None:
         payload = around({**self._registry.head()}, document)

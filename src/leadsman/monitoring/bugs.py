@@ -9,6 +9,7 @@ import logging
 
 from leadsman.errors import LeadsmanError
 from leadsman.monitoring.health import message_of
+from leadsman.places import frames_of, place_of
 from leadsman.text import log_fields
 
 logger = logging.getLogger("leadsman")
@@ -39,8 +40,6 @@ class Tracebacks:
         """The lines of a traceback that is due; none for an error that is no bug. `about`: the handler."""
         if not is_bug(error):
             return []
-        from leadsman.places import frames_of, place_of
-
         key = about, type(error).__name__, place_of(error)
         if key in self._known and not logger.isEnabledFor(logging.DEBUG):
             return []

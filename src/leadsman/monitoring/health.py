@@ -39,6 +39,7 @@ from leadsman.events import (
     failing_early,
 )
 from leadsman.monitoring.totals import EarlierLives, Totals
+from leadsman.places import place_of
 from leadsman.text import describe
 
 if TYPE_CHECKING:
@@ -243,8 +244,6 @@ def message_of(error: BaseException) -> str:
     """The message of an error, and the place of a bug in the code of the user: ``'t' (plant.py:57)``."""
     if isinstance(error, (OSError, LeadsmanError)):
         return describe(error)
-    from leadsman.places import place_of  # loaded with the first bug
-
     place = place_of(error)
     return f"{describe(error)} ({place})" if place else describe(error)
 

@@ -19,6 +19,7 @@ from leadsman.monitoring.health import Health, HealthRecords
 from leadsman.monitoring.outage import Notice, Outage
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
+from leadsman.places import frames_of, place_of
 from leadsman.resilience.verdict import REASONS
 from leadsman.text import clean, counted, describe, log_fields
 from leadsman.text.log_lines import Lines, left_out_before
@@ -185,8 +186,6 @@ class OutageReporter:
         repeated = notice.retry_in is not None or (notice.attempts > 1 and notice.reason != "filtered")
         if error is None or repeated or not is_bug(error, self._transient(notice.entity)):
             return None, []
-        from leadsman.places import frames_of, place_of
-
         return place_of(error), frames_of(error) if notice.new else []
 
 

@@ -70,10 +70,7 @@ class Publisher:
         """A device has joined: list its topics, which are about to be published. See
         `leadsman.devices.roster.Follower`."""
         if self._begun and not self._core.link.held:
-            from leadsman.introspection.retained import retained_of
-
-            entry = self._core.answers.registry.entry(device.name)
-            self._publication.list_ahead(device.name, retained_of(entry))
+            self._publication.list_entry_ahead(device.name)
         self.change()
 
     def leave(self, device: Device, why: Departure) -> None:
@@ -130,9 +127,6 @@ class Publisher:
 
     def _publish(self) -> Work:
         """Publish the registry. The import is a slice of its own."""
-        import leadsman.introspection.registry  # noqa: F401  # used in the next slice
-
-        yield 0.0
         publication = self._publication
         yield 0.0
         while self._publishing:  # the one before ends with its connection

@@ -22,6 +22,7 @@ from typing import ClassVar, Generic, TypeVar
 
 from leadsman.errors import Abandoned, DeviceTimeout
 from leadsman.loop.durations import human
+from leadsman.places import waiting_at
 from leadsman.resilience.environment import Abandons, Environment
 
 T = TypeVar("T")
@@ -123,8 +124,6 @@ class Deadline(Generic[T]):
             self._task.cancel()
             self._slot = self._environment.timers.add(now + GRACE, self)
             return
-        from leadsman.places import waiting_at
-
         where, since = waiting_at(self._task), self._since()
         if self._state == _EXPIRED:
             self._state = _ABANDONED
