@@ -167,3 +167,49 @@ def test_a_node_that_ends_takes_its_document_away(cluster):
     cluster.stop("a")
     assert document(cluster, "a") is None
     assert json.loads(cluster.broker.retained["house/nodes/a/status"].payload)["state"] == "offline"
+
+
+def test_a_request_to_drain_names_where_its_answer_goes_and_gets_its_transaction_back(cluster):
+    cluster.start("a")
+    cluster.run(2 * TTL)
+    request = json.dumps({"drain": False, "transaction": "t"}).encode()
+    cluster.broker.send("house/nodes/a/drain", request, response_topic="house/tool/answers")
+    cluster.run(0.2)
+
+    (answer,) = cluster.broker.messages("house/tool/answers")
+    assert (answer.json["status"], answer.json["transaction"], answer.json["data"]["draining"]) == ("ok", "t", False)
+
+
+@pytest.mark.parametrize("payload", [b"", b"on", b"true", b"[]", b'{"drain": 1}', b'{"drain": "true"}', b'{"by": "x"}'])
+def test_a_request_that_does_not_say_whether_to_drain_is_refused_and_says_what_to_send(cluster, payload):
+    cluster.start("a")
+    cluster.run(2 * TTL)
+    cluster.broker.send("house/nodes/a/drain", payload)
+    cluster.run(0.2)
+
+    (answer,) = cluster.broker.messages("house/nodes/a/drain/response")
+    assert answer.json["status"] == "error"
+    assert 'send {"drain": true}' in answer.json["error"]
+    assert document(cluster, "a")["state"] == "active"
+
+
+def test_a_retained_request_to_drain_is_ignored_since_it_would_come_with_each_connection(cluster, caplog):
+    cluster.start("a")
+    cluster.run(2 * TTL)
+    cluster.broker.send("house/nodes/a/drain", {"drain": True}, retain=True)
+    cluster.run(0.2)
+
+    assert cluster.broker.messages("house/nodes/a/drain/response") == []
+    assert document(cluster, "a")["state"] == "active"
+    assert "a retained request is ignored" in caplog.text
+
+
+@pytest.mark.parametrize(("by", "named"), [("x" * 900, "x" * 100), (5, "somebody")])
+def test_who_asks_a_node_to_drain_is_shortened_and_may_be_missing(cluster, caplog, by, named):
+    caplog.set_level("INFO", "leadsman")
+    cluster.start("a")
+    cluster.run(2 * TTL)
+    ask(cluster, "house/nodes/a/drain", drain=True, by=by)
+
+    (line,) = [text for text in caplog.messages if "gives everything away" in text]
+    assert line.endswith(f"asked by {named}")

@@ -139,6 +139,30 @@ def test_what_a_handler_retained_goes_with_its_device_and_not_before(life):
     assert life.below("a") == []
 
 
+def test_a_topic_that_a_handler_retains_changes_the_registry_once(life):
+    harness = life.run(with_topics("a"), "5m")
+    pages = [each for each in harness.broker.messages("house/registry") if b"house/a/map" in each.payload]
+
+    assert life.devices["a"]["others"] == ["house/a/map"]
+    assert len(pages) == 1
+    again = life.run(with_topics("a"), "5m")
+    assert len(again.broker.messages("house/registry")) == 1, "an earlier run listed it"
+
+
+def test_a_device_with_ever_new_topics_is_bounded_and_told_once(life, caplog):
+    app = App("house")
+
+    @app.telemetry("a", interval=60)
+    async def read(context: Context) -> None:
+        for number in range(300):
+            context.publish(f"map/{number}", b"floor", retain=True)
+
+    life.run(app, "5m")
+
+    assert len(life.devices["a"]["others"]) == 256
+    assert caplog.text.count("a retains more than 256 topics") == 1
+
+
 @pytest.mark.parametrize(
     "other", [{"name": "cellar"}, {"settings": {"mqtt.client_id": "another"}}], ids=["another app", "another client id"]
 )
