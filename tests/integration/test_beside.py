@@ -83,6 +83,7 @@ def test_a_part_that_fails_is_reported_and_run_again_after_a_growing_wait(lived)
 
     assert len(waits(recorder)) >= 3
     assert waits(recorder) == sorted(waits(recorder))
+    assert waits(recorder)[-1] > 2 * waits(recorder)[0]
     assert {where for where, _ in faults} == {"the part"}
 
 

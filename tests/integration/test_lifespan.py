@@ -88,6 +88,7 @@ def test_an_app_can_be_stopped_while_its_lifespan_hangs(harness):
     running.stop()
 
     assert running.stopped_in < 2
+    assert running.left_behind == 0
     assert running.states("d") == []
 
 

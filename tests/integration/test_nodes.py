@@ -3,6 +3,8 @@
 import json
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from pydantic import TypeAdapter
 from tests.integration.test_cluster import METERS, TTL, Clusters, read
 
@@ -10,6 +12,8 @@ from leadsman.introspection.document import Introspection
 from leadsman.nodes.document import NodeDocument
 from leadsman.nodes.report import NodeReport
 from leadsman.testing.leases import EngineAway, Partition
+from leadsman_rigs.examples import examples
+from leadsman_rigs.hostile import LIES, payloads
 
 
 @pytest.fixture
@@ -213,3 +217,21 @@ def test_who_asks_a_node_to_drain_is_shortened_and_may_be_missing(cluster, caplo
 
     (line,) = [text for text in caplog.messages if "gives everything away" in text]
     assert line.endswith(f"asked by {named}")
+
+
+@settings(max_examples=examples(40), suppress_health_check=list(HealthCheck))
+@given(payloads({"drain": True, "by": "anna", "transaction": 7}), st.none() | st.sampled_from(LIES).map(str))
+def test_a_request_to_drain_is_done_or_refused_in_an_answer_whatever_it_is(cluster, payload, response_topic):
+    if "a" not in cluster.nodes:
+        cluster.start("a")
+        cluster.run(2 * TTL)
+    before = len(cluster.broker.log)
+    cluster.broker.send("house/nodes/a/drain", payload, response_topic=response_topic)
+    cluster.run(0.2)
+
+    sent = cluster.broker.log[before:]
+    answers = [each.json for each in sent if each.topic in ("house/nodes/a/drain/response", response_topic)]
+    assert len(answers) == 1
+    assert all(each.topic.startswith("house/") for each in sent)
+    assert (answers[0]["status"] == "ok") is (type(answers[0]["data"]) is dict)
+    assert cluster.broker.messages("house/nodes/a/error") == []

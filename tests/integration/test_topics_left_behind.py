@@ -149,6 +149,20 @@ def test_a_topic_that_a_handler_retains_changes_the_registry_once(life):
     assert len(again.broker.messages("house/registry")) == 1, "an earlier run listed it"
 
 
+def test_a_topic_that_a_handler_takes_back_is_listed_no_more(life):
+    app, payloads = App("house"), [b"floor", b""]
+
+    @app.telemetry("a", interval=30)
+    async def read(context: Context) -> None:
+        context.publish("map", payloads[0] if len(payloads) == 2 else payloads[-1], retain=True)
+        payloads[:] = payloads[-1:]
+
+    life.run(app, "3m")
+
+    assert "house/a/map" not in life.below("a")
+    assert "others" not in life.devices["a"] or life.devices["a"]["others"] == []
+
+
 def test_a_device_with_ever_new_topics_is_bounded_and_told_once(life, caplog):
     app = App("house")
 
