@@ -180,6 +180,17 @@ def test_each_module_that_a_page_names_exists(page):
         assert [path for path in (Path(name), *Path("src/leadsman").rglob(name)) if path.exists()], name
 
 
+def test_the_reading_list_has_twelve_files_and_each_name_is_in_its_file():
+    _, _, text = Path("CONTRIBUTING.md").read_text().partition("### Read the core in an hour")
+    items = re.findall(r"^\d+\. `([\w/]+\.py)`(.*(?:\n   .*)*)", text.partition("\n### ")[0], re.MULTILINE)
+
+    assert len(items) == 12
+    for file, line in items:
+        code = (Path("src/leadsman") / file).read_text()
+        for name in re.findall(r"`(\w+(?:\.\w+)?)`", line):
+            assert all(re.search(rf"(?:class|def) {each}\b", code) for each in name.split(".")), (file, name)
+
+
 def test_each_claim_of_the_threat_model_names_tests_that_exist():
     page = Path("docs/explanation/threat-model.md").read_text()
     claims = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith("| it can")]

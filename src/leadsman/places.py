@@ -1,11 +1,10 @@
-"""Finds the place in the user's code where an error was raised or a call hangs, and the frames that led there. Loaded
-with the first of them."""
+"""Finds the place in the user's code where an error was raised or a call hangs, and the frames that led there."""
 
 import asyncio
+import functools
 import gc
 import inspect
 import sys
-import sysconfig
 import traceback
 from collections.abc import Awaitable, Iterable
 from pathlib import Path
@@ -16,10 +15,6 @@ from leadsman.text import clean
 DEEPEST = 8
 """How many frames are shown, the innermost ones; a recursion has thousands of the same."""
 _OURS = str(Path(__file__).parent)
-_LIBRARIES = (
-    str(Path(asyncio.__file__).parent.parent),
-    *{sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib")},
-)
 
 
 def place_of(error: BaseException) -> str | None:
@@ -85,4 +80,13 @@ def _written(file: str, line: int | None) -> str:
 
 def _foreign(file: str) -> bool:
     """Whether a file is part of leadsman or of a library, also in an environment inside the user's directory."""
-    return file.startswith((_OURS, *_LIBRARIES)) or "site-packages" in file
+    return file.startswith((_OURS, *_libraries())) or "site-packages" in file
+
+
+@functools.cache
+def _libraries() -> tuple[str, ...]:
+    """Where the libraries of this interpreter are."""
+    import sysconfig  # an app without a bug does not pay for it
+
+    paths = {sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib")}
+    return str(Path(asyncio.__file__).parent.parent), *paths

@@ -15,9 +15,11 @@ from tests.http.conftest import house_app
 
 from leadsman.http.metrics import Exposition
 from leadsman.introspection.measures import FAMILIES, NODES, OF_DEVICES, OF_THE_APP, SLOTS, Sample
-from leadsman.ledger.ledgers import FINAL
+from leadsman.ledger.ledger import BUFFERED, DISPOSITIONS
 
 GRAFANA = Path(__file__).parents[2] / "docs" / "grafana"
+FINAL = [word for word in DISPOSITIONS if word != BUFFERED]
+"""What may become of a slot in the end."""
 DASHBOARD, ALERTS = GRAFANA / "leadsman.json", GRAFANA / "alerts.yml"
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,17 +24,14 @@ from leadsman.introspection.document import (
     Problem,
     RegistryDocument,
 )
-from leadsman.ledger import document as ledger_document
 from leadsman.mqtt.answers import decode
 
 PAGE = Path(routes.__file__).with_name("page")
 
-for each in (
-    *vars(document).values(),
-    *vars(ledger_document).values(),
-):
-    if is_typeddict(each):
-        each.__pydantic_config__ = ConfigDict(extra="forbid", strict=True)
+for module in {kind.__module__ for kind in vars(document).values() if is_typeddict(kind)}:
+    for each in vars(sys.modules[module]).values():
+        if is_typeddict(each):
+            each.__pydantic_config__ = ConfigDict(extra="forbid", strict=True)
 
 
 def strictly(kind, value):

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from tests.http.conftest import house_app, streams
 
-from leadsman.http import door, responses, server
+from leadsman.http import door, routes, server
 from leadsman.http.door import bind
 from leadsman.introspection.service import MOST_AT_ONCE
 from leadsman.settings.sources import Where
@@ -291,7 +291,7 @@ async def wait_for_room(house):
 
 def test_large_answers_are_few_at_a_time_and_clients_that_do_not_take_them_lose_them(run, monkeypatch):
     monkeypatch.setattr(server, "WRITE_TIMEOUT", 1000)
-    monkeypatch.setattr(responses, "SENDING", 1000)
+    monkeypatch.setattr(routes, "SENDING", 1000)
     monkeypatch.setattr(door, "bind", with_small_buffers)
 
     async def crowd(house):
@@ -301,11 +301,11 @@ def test_large_answers_are_few_at_a_time_and_clients_that_do_not_take_them_lose_
             refused = [await house.get(path) for path in LARGE]
             others = [(await house.get(path)).status_code for path in ("/healthz", "/introspect/boiler")]
         await wait_for_room(house)
-        monkeypatch.setattr(responses, "SENDING", 0.2)
+        monkeypatch.setattr(routes, "SENDING", 0.2)
         async with contextlib.AsyncExitStack() as clients:
             for _ in range(MOST_AT_ONCE):
                 await clients.enter_async_context(unread(house, "/introspect"))
-            monkeypatch.setattr(responses, "SENDING", 1000)  # of those that begin from now on
+            monkeypatch.setattr(routes, "SENDING", 1000)  # of those that begin from now on
             await wait_for_room(house)
         return [(each.status_code, "retry-after" in each.headers) for each in refused], others
 

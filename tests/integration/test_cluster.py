@@ -14,8 +14,7 @@ from leadsman.nodes.cluster.cluster import Cluster
 from leadsman.nodes.lease.lease import Terms
 from leadsman.settings.sources import Where
 from leadsman.testing import MemoryBroker
-from leadsman.testing.lease_faults import ClockStep, EngineAway, Partition
-from leadsman.testing.leases import MemoryEngine
+from leadsman.testing.leases import ClockStep, EngineAway, MemoryEngine, Partition
 from leadsman.tools.doctor.access import access_of
 
 TTL = 6.0

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from leadsman import App, Discovery
 from leadsman.introspection.retained import Listed
-from leadsman.monitoring.prefix_watch import PrefixWatch
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import Topics, encode, is_topic
 from leadsman.parts.discovery import convention_of, registered_of
@@ -194,15 +193,14 @@ def test_lies_in_all_places_cost_no_reading(convention, data):
 @settings(max_examples=examples(25), suppress_health_check=list(HealthCheck))
 @given(payloads(STATUS))
 def test_the_status_of_another_app_is_named_or_passed_over(payload):
-    said = []
-    link = SimpleNamespace(conflict=None)
     with Harness(house()) as harness:
         harness.run(1)
+        harness.broker.send("house/status", payload, retain=True)
+        harness.run(2)
+        assert harness.status()["mqtt"]["last_error"] is None
         harness.broker.send("house/status", payload)
-        harness.run(1)
-    watch = PrefixWatch(TOPICS, "house", link, SimpleNamespace(emit=said.append))
-    watch.received(Received("house/status", payload, True))
-    assert not said
+        harness.run(2)
+        assert not harness.faults()
 
 
 @given(

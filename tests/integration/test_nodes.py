@@ -3,13 +3,17 @@
 import json
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from pydantic import TypeAdapter
 from tests.integration.test_cluster import METERS, TTL, Clusters, read
 
 from leadsman.introspection.document import Introspection
 from leadsman.nodes.document import NodeDocument
 from leadsman.nodes.report import NodeReport
-from leadsman.testing.lease_faults import EngineAway, Partition
+from leadsman.testing.leases import EngineAway, Partition
+from leadsman_rigs.examples import examples
+from leadsman_rigs.hostile import LIES, payloads
 
 
 @pytest.fixture
@@ -167,3 +171,67 @@ def test_a_node_that_ends_takes_its_document_away(cluster):
     cluster.stop("a")
     assert document(cluster, "a") is None
     assert json.loads(cluster.broker.retained["house/nodes/a/status"].payload)["state"] == "offline"
+
+
+def test_a_request_to_drain_names_where_its_answer_goes_and_gets_its_transaction_back(cluster):
+    cluster.start("a")
+    cluster.run(2 * TTL)
+    request = json.dumps({"drain": False, "transaction": "t"}).encode()
+    cluster.broker.send("house/nodes/a/drain", request, response_topic="house/tool/answers")
+    cluster.run(0.2)
+
+    (answer,) = cluster.broker.messages("house/tool/answers")
+    assert (answer.json["status"], answer.json["transaction"], answer.json["data"]["draining"]) == ("ok", "t", False)
+
+
+@pytest.mark.parametrize("payload", [b"", b"on", b"true", b"[]", b'{"drain": 1}', b'{"drain": "true"}', b'{"by": "x"}'])
+def test_a_request_that_does_not_say_whether_to_drain_is_refused_and_says_what_to_send(cluster, payload):
+    cluster.start("a")
+    cluster.run(2 * TTL)
+    cluster.broker.send("house/nodes/a/drain", payload)
+    cluster.run(0.2)
+
+    (answer,) = cluster.broker.messages("house/nodes/a/drain/response")
+    assert answer.json["status"] == "error"
+    assert 'send {"drain": true}' in answer.json["error"]
+    assert document(cluster, "a")["state"] == "active"
+
+
+def test_a_retained_request_to_drain_is_ignored_since_it_would_come_with_each_connection(cluster, caplog):
+    cluster.start("a")
+    cluster.run(2 * TTL)
+    cluster.broker.send("house/nodes/a/drain", {"drain": True}, retain=True)
+    cluster.run(0.2)
+
+    assert cluster.broker.messages("house/nodes/a/drain/response") == []
+    assert document(cluster, "a")["state"] == "active"
+    assert "a retained request is ignored" in caplog.text
+
+
+@pytest.mark.parametrize(("by", "named"), [("x" * 900, "x" * 100), (5, "somebody")])
+def test_who_asks_a_node_to_drain_is_shortened_and_may_be_missing(cluster, caplog, by, named):
+    caplog.set_level("INFO", "leadsman")
+    cluster.start("a")
+    cluster.run(2 * TTL)
+    ask(cluster, "house/nodes/a/drain", drain=True, by=by)
+
+    (line,) = [text for text in caplog.messages if "gives everything away" in text]
+    assert line.endswith(f"asked by {named}")
+
+
+@settings(max_examples=examples(40), suppress_health_check=list(HealthCheck))
+@given(payloads({"drain": True, "by": "anna", "transaction": 7}), st.none() | st.sampled_from(LIES).map(str))
+def test_a_request_to_drain_is_done_or_refused_in_an_answer_whatever_it_is(cluster, payload, response_topic):
+    if "a" not in cluster.nodes:
+        cluster.start("a")
+        cluster.run(2 * TTL)
+    before = len(cluster.broker.log)
+    cluster.broker.send("house/nodes/a/drain", payload, response_topic=response_topic)
+    cluster.run(0.2)
+
+    sent = cluster.broker.log[before:]
+    answers = [each.json for each in sent if each.topic in ("house/nodes/a/drain/response", response_topic)]
+    assert len(answers) == 1
+    assert all(each.topic.startswith("house/") for each in sent)
+    assert (answers[0]["status"] == "ok") is (type(answers[0]["data"]) is dict)
+    assert cluster.broker.messages("house/nodes/a/error") == []

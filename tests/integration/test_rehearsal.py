@@ -3,11 +3,10 @@
 import pytest
 from pydantic import BaseModel
 
-from leadsman import App
+from leadsman import App, command_line
 from leadsman.adapters.serial import SerialPort
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.testing import Harness, SerialTwin
-from leadsman.tools.cli.app_cli import command_line
 
 
 class Settings(BaseModel):

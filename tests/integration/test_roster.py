@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import math
 
 import pytest
 from hypothesis import given, settings
@@ -14,14 +15,12 @@ from leadsman import App, Context, Finds
 from leadsman.loop.clock import system_clock
 from leadsman.mqtt.link import Access
 from leadsman.parts.cluster import SharingNode
-from leadsman.runtime.lifespan import Lifespan
-from leadsman.runtime.supervision import keep_running
 from leadsman.settings.sources import Where
 from leadsman.testing import MemoryBroker, VirtualLoop
-from leadsman.testing.leases import MemoryEngine
+from leadsman.testing.leases import EngineAway, MemoryEngine
 from leadsman.wiring.build import build
 from leadsman.wiring.plan import plan_of
-from leadsman.wiring.run import Running, stop
+from leadsman.wiring.run import run, stop
 from leadsman_rigs.examples import examples
 
 READ, TAKEN = {"telemetry", "both", "job", "source", "found", "resident", "finder"}, {"command", "both"}
@@ -93,16 +92,13 @@ class House:
         access = Access(self.plan.brokers, lambda _: self.broker.connect)
         self.node = SharingNode(self.plan, system_clock(self.loop)) if self.shared else None
         core = self.core = await build(self.plan, access, self.stopping, self.resources, node=self.node)
-        running = (("the link", core.link.run), ("the heartbeat", core.heartbeat.run))
-        tasks = [self.loop.create_task(keep_running(*each, core.environment)) for each in running]
-        self.running = Running(tasks, Lifespan(None, core.environment))
-        core.home.start({})
-        core.ledgers.start()
+        self.running = self.loop.create_task(run(core))
 
     async def end(self):
         if self.shared:
             await self.node.shards.stop(SHARDS, 1.0)
-        await stop(self.core, self.running)
+        self.stopping.set()
+        await stop(self.core, await self.running)
         self.resources.close()
 
     async def step(self, what, which):
@@ -184,7 +180,8 @@ def test_all_that_know_devices_know_the_same(tmp_path_factory, shared, steps):
 
     with pytest.MonkeyPatch.context() as patch:
         store = "leadsman.nodes.cluster.cluster.store_at"
-        patch.setattr(store, lambda url, terms, member: MemoryEngine(terms).store(member, terms))
+        away = (EngineAway(0.0, math.inf),)  # the steps say which shards are here, and not the engine
+        patch.setattr(store, lambda url, terms, member: MemoryEngine(terms, away).store(member, terms))
         try:
             loop.run_until_complete(run())
         finally:

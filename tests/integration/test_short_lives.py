@@ -4,7 +4,7 @@ it is published."""
 import pytest
 
 from leadsman import App, Context, Discovery, Finds
-from leadsman.introspection.registry_publication import FIRST_AHEAD
+from leadsman.introspection.registry import FIRST_AHEAD
 from leadsman.introspection.retained import Listed
 from leadsman.mqtt.topics import Topics
 from leadsman.testing import Harness, Scripted

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from leadsman import App, Context, Delivery
-from leadsman.introspection.registry_publication import REMOVING
+from leadsman.introspection.registry import REMOVING
 from leadsman.introspection.retained import Listed
 from leadsman.testing import Harness, Scripted
 
@@ -138,6 +138,44 @@ def test_what_a_handler_retained_goes_with_its_device_and_not_before(life):
     assert life.devices["a"]["others"] == ["house/a/map"]
     life.run(App("house"))
     assert life.below("a") == []
+
+
+def test_a_topic_that_a_handler_retains_changes_the_registry_once(life):
+    harness = life.run(with_topics("a"), "5m")
+    pages = [each for each in harness.broker.messages("house/registry") if b"house/a/map" in each.payload]
+
+    assert life.devices["a"]["others"] == ["house/a/map"]
+    assert len(pages) == 1
+    again = life.run(with_topics("a"), "5m")
+    assert len(again.broker.messages("house/registry")) == 1, "an earlier run listed it"
+
+
+def test_a_topic_that_a_handler_takes_back_is_listed_no_more(life):
+    app, payloads = App("house"), [b"floor", b""]
+
+    @app.telemetry("a", interval=30)
+    async def read(context: Context) -> None:
+        context.publish("map", payloads[0] if len(payloads) == 2 else payloads[-1], retain=True)
+        payloads[:] = payloads[-1:]
+
+    life.run(app, "3m")
+
+    assert "house/a/map" not in life.below("a")
+    assert "others" not in life.devices["a"] or life.devices["a"]["others"] == []
+
+
+def test_a_device_with_ever_new_topics_is_bounded_and_told_once(life, caplog):
+    app = App("house")
+
+    @app.telemetry("a", interval=60)
+    async def read(context: Context) -> None:
+        for number in range(300):
+            context.publish(f"map/{number}", b"floor", retain=True)
+
+    life.run(app, "5m")
+
+    assert len(life.devices["a"]["others"]) == 256
+    assert caplog.text.count("a retains more than 256 topics") == 1
 
 
 @pytest.mark.parametrize(

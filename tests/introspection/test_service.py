@@ -18,7 +18,6 @@ from leadsman.introspection.service import MOST_AT_ONCE, MOST_UNDER_WAY, SLICE, 
 from leadsman.loop.clock import Clock
 from leadsman.mqtt.topics import Topics
 from leadsman.readings.reading import Reading
-from leadsman.runtime.runner import Runners
 
 DEVICES = 2000
 
@@ -59,7 +58,7 @@ class House:
         self.events, self.polled, self.result, self.ledgers = [], [], None, Ledgers()
         bus = EventBus(clock)
         bus.subscribe(self.events.append)
-        self.runners = Runners({}, {})
+        self.runners = SimpleNamespace(readers={})
         parts = Parts(
             records=SimpleNamespace(entities={}),
             ledgers=self.ledgers,

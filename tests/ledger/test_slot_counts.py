@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from leadsman.ledger import ledger as module
 from leadsman.ledger.ledger import (
-    BUFFERED,
     DISABLED,
     DISPOSITIONS,
     FAILED,
@@ -19,7 +18,6 @@ from leadsman.ledger.ledger import (
     availability,
     total,
 )
-from leadsman.ledger.ledgers import FINAL
 
 HOUR = 3600.0
 KEPT = 3
@@ -120,7 +118,3 @@ def test_a_device_that_had_no_slot_for_two_days_keeps_its_counters_and_has_no_av
         device.look()
 
     assert (device.ledger.slots_since_start(), device.ledger.availability()) == ({FAILED: 1}, None)
-
-
-def test_each_disposition_is_counted_but_that_of_readings_that_wait():
-    assert {*FINAL, BUFFERED} == set(DISPOSITIONS)

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from leadsman.mqtt.topics import encode
 from leadsman.nodes.brief import STATES, counts_text
 from leadsman.nodes.document import LARGEST, MOST_BYTES, NodeDocument, brief_of, fit, read_document
-from leadsman.nodes.peers import MOST, Peers
+from leadsman.nodes.standby.report import MOST, Peers
 
 NOTHING = {"needs": [], "devices": 0}
 STATE = st.sampled_from(STATES)

@@ -6,7 +6,7 @@ import json
 import math
 
 import pytest
-from hypothesis import example, given
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from nats.js.api import StreamConfig, StreamInfo
 from tests.nodes.test_document import document
@@ -24,16 +24,13 @@ from leadsman.nodes.lease.jetstream_bucket import Bucket, BucketEntry
 from leadsman.nodes.lease.lease import Lease, Member, Terms, read_member
 from leadsman.nodes.lease.postgres import _members
 from leadsman.nodes.lease.store import ClusterSnapshot
-from leadsman.nodes.peers import Peers
 from leadsman.nodes.report import NodeIdentity
-from leadsman.nodes.requests import DrainDoor
 from leadsman.nodes.standby.machine import LeaseHeard, StatusHeard
 from leadsman.nodes.standby.observer import Observer
 from leadsman.nodes.standby.renewal import LARGEST_TOKEN, LONGEST_OWNER, LONGEST_TTL, read_renewal
-from leadsman.nodes.standby.report import Role, StandbyReport
+from leadsman.nodes.standby.report import Peers, Role, StandbyReport
 from leadsman.text import clean
-from leadsman.tools.cli.commands.cluster import _document, _text
-from leadsman.tools.cli.nodes import apps
+from leadsman_rigs.examples import examples
 from leadsman_rigs.hostile import BOMBS, LIES, payloads, values
 
 TOPICS = Topics("house")
@@ -47,6 +44,7 @@ ENTRIES = (
     {"node": "pi-2", "run": "1", "labels": ["ble"], "version": "1"},
 )
 HEARD = {"devices": {"t1": -60.5, "t2": -127}}
+AT_THE_BROKER = ("--mqtt", "mqtt://broker.lan", "--timeout", "1ms")
 CLOCK = Clock(lambda: 100.0, lambda: 1_795_338_000.0)
 
 
@@ -121,24 +119,6 @@ def test_a_standby_node_hears_the_others_whatever_one_of_them_says(payload, word
     assert len(asked) <= 1
 
 
-@bombs(None)
-@given(payloads({"drain": True, "by": "anna", "transaction": 7}), st.none() | st.sampled_from(LIES).map(str))
-def test_a_request_to_drain_is_done_or_refused_in_an_answer(payload, response_topic):
-    asked = []
-
-    def drain(request):
-        asked.append(request)
-        return {"node": "pi-1", "draining": request.draining, "state": "draining", "without_node": []}
-
-    door = DrainDoor(TOPICS, lambda: 0.0, drain)
-    message = door.answer(Received("house/nodes/pi-1/drain", payload, False, response_topic))
-
-    answer = json.loads(message.payload)
-    assert TOPICS.may_answer(message.topic)
-    assert answer["status"] == ("ok" if asked else "error")
-    assert all(type(each.draining) is bool and len(each.by) <= 100 for each in asked)
-
-
 @bombs()
 @given(payloads(*NODES))
 @example(json.dumps(document(node="pi-2", device_count=10**4300 - 1)).encode())
@@ -156,18 +136,19 @@ def test_what_is_kept_of_a_node_can_be_told_again_and_the_others_stay(payload):
     encode(sum(each.get("devices", 0) + each.get("shards", 0) for each in known.values()))
 
 
+@settings(max_examples=examples(40), suppress_health_check=list(HealthCheck))
 @bombs("nodes/pi-2")
 @given(payloads(*NODES, STATUS), st.sampled_from(["nodes/pi-2", "nodes/pi-2/status", "registry", "registry/2"]))
 @example(json.dumps(document("active", "cluster", "pi-2", shards={"\ud800": {}})).encode(), "nodes/pi-2")
-def test_the_command_line_shows_the_other_nodes_whatever_one_of_them_says(payload, word):
-    fine = document("active", "cluster", "pi-3", at="2026-11-22T20:01:00.000Z")
-    (house,) = apps(
-        [Received(f"house/{word}", payload, True), Received("house/nodes/pi-3", encode(fine), True)], CLOCK.wall()
-    )
+def test_the_command_line_shows_the_other_nodes_whatever_one_of_them_says(stage, payload, word):
+    stage.broker().kept.clear()
+    stage.keep({f"house/{word}": payload, "house/nodes/pi-3": document("active", "cluster", "pi-3")})
 
-    assert "pi-3" in {each.node for each in house.nodes}
-    assert "pi-3" in _text(house)
-    encode(_document(house))
+    shown = stage.run("cluster", "status", "house", *AT_THE_BROKER)
+    told = stage.run("cluster", "status", "house", "--json", *AT_THE_BROKER)
+
+    assert "pi-3" in shown.out
+    assert "pi-3" in {each["node"] for each in json.loads(told.out)["house"]["nodes"]}
 
 
 @bombs("member.pi-2.1", 7)

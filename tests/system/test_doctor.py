@@ -19,7 +19,7 @@ from typing import NamedTuple
 import pytest
 import trustme
 
-from leadsman import App
+from leadsman import App, command_line
 from leadsman.adapters.caldav import CalDav, calendar
 from leadsman.adapters.serial import SerialPort
 from leadsman.introspection.retained import FIRST_AHEAD
@@ -27,7 +27,6 @@ from leadsman.mqtt.broker import Brokers
 from leadsman.mqtt.connection import Received
 from leadsman.testing import Mosquitto
 from leadsman.testing.mosquitto import free_port
-from leadsman.tools.cli.app_cli import command_line
 from leadsman.tools.cli.commands.doctor import lines
 from leadsman.tools.doctor.checks import Finding, findings, worst
 from leadsman.tools.doctor.examination import Examination

@@ -20,6 +20,7 @@ from leadsman.errors import DeviceUnavailable, InvalidType, InvalidValue, NotIns
 from leadsman.events import AdapterFailed, AdapterReopened, AppFault
 from leadsman.loop.durations import human
 from leadsman.loop.tasks import Outcome, begin, end, outcome_in_own_task
+from leadsman.places import place_of
 from leadsman.readings.reading import plain
 from leadsman.resilience.backoff import ExponentialBackoff
 from leadsman.resilience.environment import Environment
@@ -64,8 +65,6 @@ class ManagedAdapter:
                 return {}
             return {str(name): plain(value, str(name)) for name, value in self.adapter.health.items()}
         except Exception as error:  # a user's property may raise; introspection must show the rest
-            from leadsman.places import place_of
-
             place = place_of(error)
             return {"fault": f"{type(error).__name__}: {describe(error)}" + (f" ({place})" if place else "")}
 

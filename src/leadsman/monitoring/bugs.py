@@ -9,6 +9,7 @@ by `leadsman.runtime.subscriber`.
 import logging
 
 from leadsman.errors import DeviceTimeout, LeadsmanError
+from leadsman.places import frames_of, place_of
 from leadsman.text import describe, log_fields
 
 logger = logging.getLogger("leadsman")
@@ -28,11 +29,7 @@ def place(error: BaseException, expected: tuple[type[BaseException], ...] = ()) 
     For `expected`, see `is_bug`."""
     if isinstance(error, DeviceTimeout):
         return error.place
-    if not is_bug(error, expected):
-        return None
-    from leadsman.places import place_of  # loaded with the first bug
-
-    return place_of(error)
+    return place_of(error) if is_bug(error, expected) else None
 
 
 def message_of(error: BaseException) -> str:
@@ -57,8 +54,6 @@ class Tracebacks:
         """The lines of a traceback that is due; none for an error that is no bug. `about`: the handler."""
         if not is_bug(error):
             return []
-        from leadsman.places import frames_of
-
         key = about, type(error).__name__, place(error)
         if key in self._known and not logger.isEnabledFor(logging.DEBUG):
             return []

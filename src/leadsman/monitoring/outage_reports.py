@@ -19,6 +19,7 @@ from leadsman.monitoring.health import Health, HealthRecords
 from leadsman.monitoring.outage import Notice, Outage
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
+from leadsman.places import frames_of
 from leadsman.resilience.verdict import REASONS
 from leadsman.text import clean, counted, describe, log_fields
 from leadsman.text.log_lines import Lines, left_out_before
@@ -187,8 +188,6 @@ class OutageReporter:
         repeated = notice.retry_in is not None or (notice.attempts > 1 and notice.reason != "filtered")
         if repeated:
             return None, []
-        from leadsman.places import frames_of
-
         return place(error), frames_of(error) if notice.new else []
 
 

@@ -42,7 +42,6 @@ class PrefixWatch:
         self._client_id = client_id
         self._own = encode({"client_id": client_id})[1:-1]
         self._heard: dict[str, asyncio.TimerHandle] = {}
-        self._named: str | None = None
 
     def received(self, message: Received) -> None:
         """Take a message at the topic of the status."""
@@ -67,15 +66,12 @@ class PrefixWatch:
             self._name()
 
     def _name(self) -> None:
-        """Say which app is there, if the one that was named is not. A status names the app too, and the others answer
-        it with theirs: the name must not follow the app that was heard last."""
-        if self._named in self._heard:
-            return
-        self._named = next(iter(self._heard), None)
-        reason = None
-        if self._named is not None:
+        """Name the app that has been there the longest. A status names the app too, and the others answer it with
+        theirs: the name must not follow the app that was heard last."""
+        named, reason = next(iter(self._heard), None), None
+        if named is not None:
             reason = (
-                f"another app publishes below {self._topics.prefix + '/'!r}: its client id is {clean(self._named)!r}. "
+                f"another app publishes below {self._topics.prefix + '/'!r}: its client id is {clean(named)!r}. "
                 "Stop one of them, or run one with another prefix: --prefix, or MQTT__TOPIC_PREFIX"
             )
         if reason != self._link.conflict:

@@ -13,7 +13,7 @@ from leadsman.mqtt.connection import Received
 from leadsman.wiring.core import Core
 
 if TYPE_CHECKING:
-    from leadsman.introspection.registry_publication import RegistryPublication
+    from leadsman.introspection.registry import RegistryPublication
 
 DELAY = 1.0
 """Seconds from a connection, or from a change, to the registry: first readings go first."""
@@ -74,10 +74,7 @@ class Publisher:
         """A device has joined: list its topics, which are about to be published. See
         `leadsman.devices.roster.Follower`."""
         if self._begun and not self._core.link.held:
-            from leadsman.introspection.retained import retained_of
-
-            entry = self._core.answers.registry.entry(device.name)
-            self._publication.list_ahead(device.name, retained_of(entry))
+            self._publication.list_entry_ahead(device.name)
         self.change()
 
     def leave(self, device: Device, why: Departure) -> None:
@@ -142,9 +139,6 @@ class Publisher:
 
     def _publish(self) -> Work:
         """Publish the registry. The import is a slice of its own."""
-        import leadsman.introspection.registry_publication  # noqa: F401  # used in the next slice
-
-        yield 0.0
         publication = self._publication
         yield 0.0
         while self._publishing:  # the one before ends with its connection
@@ -157,7 +151,7 @@ class Publisher:
 
     @cached_property
     def _publication(self) -> "RegistryPublication":
-        from leadsman.introspection.registry_publication import Kept, RegistryPublication
+        from leadsman.introspection.registry import Kept, RegistryPublication
 
         core, plan = self._core, self._core.plan
         topic_filter = plan.own_filters["registry"]

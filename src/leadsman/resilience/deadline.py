@@ -25,6 +25,7 @@ from typing import ClassVar, Generic, TypeVar
 
 from leadsman.errors import Abandoned, DeviceTimeout
 from leadsman.loop.durations import human
+from leadsman.places import blocked_at, waiting_at
 from leadsman.resilience.environment import Abandons, Environment
 
 T = TypeVar("T")
@@ -155,8 +156,6 @@ class Deadline(Generic[T]):
         self._caller.abandoned(_placed(Abandoned(text), self._place))
 
     def _waiting_at(self, task: "asyncio.Task[object]") -> str | None:
-        from leadsman.places import blocked_at, waiting_at
-
         if self._thread is None:
             return waiting_at(task)
         thread = self._thread()

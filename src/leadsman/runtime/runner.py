@@ -5,16 +5,43 @@ is.
 """
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from leadsman.events import DeviceLeft
+from leadsman.monitoring.health import GOODBYE
 from leadsman.readings.reading import Reading
-from leadsman.resilience.environment import Snapshot
+from leadsman.resilience.environment import Environment, Snapshot
 from leadsman.resilience.retry_loop import Execution
 from leadsman.runtime.publisher import StatePublisher
 
 if TYPE_CHECKING:
     from leadsman.runtime.command_queue import CommandQueue
     from leadsman.runtime.document import Counted
+
+
+class Goodbye(NamedTuple):
+    """What a device said: its handler knows that no reading is to be expected, before a poll has failed.
+
+    Such a device is deferred and offline at once, and until its next reading, however many polls fail or give nothing
+    meanwhile. A poll that says goodbye and returns a reading returns its last one.
+    """
+
+    reason: str
+    at: float
+    """Monotonic seconds."""
+
+    @property
+    def cause(self) -> str:
+        """Why there is no reading, for those who ask."""
+        return f"{GOODBYE}: {self.reason}"
+
+
+def say_goodbye(name: str, reason: str, environment: Environment) -> Goodbye:
+    """Report that a device has said goodbye."""
+    goodbye = Goodbye(reason, environment.clock.monotonic())
+    environment.events.emit(DeviceLeft(name, reason))
+    return goodbye
+
 
 Answer = Callable[[Reading | BaseException | None], None]
 """Called with the result of a requested poll: its reading, None if there is nothing to publish, or the error."""

@@ -28,8 +28,8 @@ from leadsman.resilience.environment import Snapshot
 from leadsman.resilience.failure import Property
 from leadsman.resilience.retry_loop import Execution
 from leadsman.runtime.calls import SharedResources
-from leadsman.runtime.goodbye import say_goodbye
 from leadsman.runtime.publisher import PublisherContext, publisher_of
+from leadsman.runtime.runner import say_goodbye
 
 if TYPE_CHECKING:
     from leadsman.runtime.document import Counted

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from leadsman.loop.clock import system_clock
+from leadsman.mqtt import client
 from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.connection import ConnAck, Connect, Connection, ConnectionListener, Connector
 from leadsman.mqtt.link import Access
@@ -18,6 +19,7 @@ from leadsman.text import log_fields
 
 if TYPE_CHECKING:
     from leadsman.registration.setup import Setup
+    from leadsman.settings.sections import ClusterSettings
     from leadsman.wiring.plan import Plan
 
 Serve = Callable[["Plan", Access, asyncio.Event], Coroutine[object, object, int]]
@@ -28,7 +30,6 @@ logger = logging.getLogger("leadsman")
 def load_modules(plan: "Plan") -> None:
     """Import what a run needs: the parts of the app, the client for the primary broker, the server of the HTTP endpoint
     and the engine of a cluster."""
-    from leadsman.mqtt.client import chosen
     from leadsman.wiring.build import PARTS
 
     server(plan)
@@ -38,11 +39,8 @@ def load_modules(plan: "Plan") -> None:
     if plan.endpoint is not None:
         import_module("leadsman.http.server")
         import_module("leadsman.http.routes")
-    if plan.cluster is not None:
-        from leadsman.nodes.lease.engines import load_engine
-
-        load_engine(plan.cluster.engine)
-    chosen(plan.brokers.primary, plan.brokers.primary.protocol)
+    _load_engine(plan.cluster)
+    client.chosen(plan.brokers.primary, plan.brokers.primary.protocol)
     # Python loads it with the first name of a host, and remembers for ever that it failed for want of a descriptor.
     import_module("encodings.idna")
 
@@ -51,10 +49,14 @@ def check_installed(setup: "Setup") -> None:
     """Check that the libraries that an app needs are installed, that of the engine of a cluster included; see
     `Setup.check_installed`, and `leadsman.nodes.lease.engines.load_engine` for what is raised."""
     setup.check_installed()
-    if setup.cluster is not None:
+    _load_engine(setup.cluster)
+
+
+def _load_engine(cluster: "ClusterSettings | None") -> None:
+    if cluster is not None:
         from leadsman.nodes.lease.engines import load_engine
 
-        load_engine(setup.cluster.engine)
+        load_engine(cluster.engine)
 
 
 def server(plan: "Plan") -> Serve:
@@ -86,16 +88,10 @@ def access(brokers: Brokers, given: Connector | None, *, dry_run: bool) -> Acces
 def connector(broker: Broker, given: Connector | None, *, dry_run: bool) -> Connector:
     """What makes the connections: `given`, or the client for real brokers. In a dry run nothing is retained."""
     connect = _client(broker) if given is None else given
-    if not dry_run:
-        return connect
-    from leadsman.mqtt.client import unretained
-
-    return unretained(connect)
+    return client.unretained(connect) if dry_run else connect
 
 
 def _client(broker: Broker) -> Connector:
-    from leadsman.mqtt import client  # an app that is given a connection does not pay for it
-
     if broker.tls.insecure:
         logger.warning(
             "The certificate of %s is not verified, so anyone on the network path can read and "

@@ -8,8 +8,7 @@ from typing import NamedTuple
 from leadsman.nodes.cluster.hearing import Hearings, key_of
 from leadsman.nodes.cluster.node import ClusterNode
 from leadsman.nodes.lease.lease import Member
-from leadsman.testing.lease_faults import Pause
-from leadsman.testing.leases import MemoryEngine
+from leadsman.testing.leases import MemoryEngine, Pause
 from leadsman.testing.loop import VirtualLoop
 
 ON_THE_WAY = 0.01

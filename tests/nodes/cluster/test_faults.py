@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from leadsman.nodes.lease.lease import Terms
-from leadsman.testing.lease_faults import ClockStep, EngineAway, Partition, Pause
+from leadsman.testing.leases import ClockStep, EngineAway, Partition, Pause
 from leadsman_rigs.examples import examples
 from leadsman_rigs.virtual_cluster import Drain, History, Run, Sent, Work, simulate
 

@@ -26,7 +26,7 @@ from leadsman.nodes.cluster.hearing import (
 from leadsman.nodes.cluster.shards import pool_of
 from leadsman.nodes.lease.lease import Lease, Member, Terms, checked_keys
 from leadsman.nodes.lease.store import ClusterSnapshot
-from leadsman.testing.lease_faults import EngineAway, Partition, Pause
+from leadsman.testing.leases import EngineAway, Partition, Pause
 from leadsman_rigs.examples import examples
 
 TTL = 9.0

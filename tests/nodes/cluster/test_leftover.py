@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.nodes.cluster.leftover import LeftoverShards
 from leadsman.nodes.cluster.node import ClusterNode
+from leadsman.nodes.cluster.placement import LeftoverShards
 from leadsman.nodes.cluster.shards import Pool
 from leadsman.nodes.lease.lease import Lease, Member, Terms
 from leadsman.nodes.lease.store import ClusterSnapshot

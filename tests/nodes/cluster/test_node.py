@@ -8,8 +8,7 @@ from leadsman.errors import LeaseStoreRefused, LeaseStoreUnreachable
 from leadsman.nodes.cluster.node import ClusterNode
 from leadsman.nodes.cluster.shards import devices_of, pools_of
 from leadsman.nodes.lease.lease import Member, Terms
-from leadsman.testing.lease_faults import EngineAway
-from leadsman.testing.leases import MemoryEngine, MemoryStore
+from leadsman.testing.leases import EngineAway, MemoryEngine, MemoryStore
 from leadsman.testing.loop import VirtualLoop
 
 TERMS = Terms("house", ttl=8.0, shards=4)

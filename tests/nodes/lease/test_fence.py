@@ -9,8 +9,7 @@ from leadsman.errors import LeaseStoreUnreachable
 from leadsman.nodes.lease.fence import Held
 from leadsman.nodes.lease.lease import Lease, Member, Terms
 from leadsman.testing import VirtualLoop
-from leadsman.testing.lease_faults import ClockStep, EngineAway, Partition, Pause
-from leadsman.testing.leases import MemoryEngine
+from leadsman.testing.leases import ClockStep, EngineAway, MemoryEngine, Partition, Pause
 
 TERMS = Terms("house", ttl=8.0)
 NODES = ("a", "b", "c")

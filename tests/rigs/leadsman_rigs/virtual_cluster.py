@@ -14,8 +14,7 @@ from leadsman.nodes.cluster.node import ClusterNode
 from leadsman.nodes.cluster.shards import devices_of, pools_of
 from leadsman.nodes.lease.lease import Lease, Member, Terms
 from leadsman.nodes.lease.store import Acquired, ClusterSnapshot
-from leadsman.testing.lease_faults import Fault, Pause
-from leadsman.testing.leases import MemoryEngine, MemoryStore
+from leadsman.testing.leases import Fault, MemoryEngine, MemoryStore, Pause
 from leadsman.testing.loop import VirtualLoop
 
 

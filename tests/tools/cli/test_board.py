@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.tools.cli.board import BoardView, Heading, plain, screen
-from leadsman.tools.cli.cells import clip
 from leadsman.tools.cli.fleet import AppRow, DeviceRow
-from leadsman.tools.cli.screen import text_of
+from leadsman.tools.cli.screen import clip, text_of
 from leadsman.tools.cli.terminal import keys_of
 
 HEAD = Heading("mqtt://broker.lan:1883", "09:00:00Z", None)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.text import escaped
-from leadsman.tools.cli.cells import cells, clip, padded, wrapped
+from leadsman.tools.cli.screen import cells, clip, padded, wrapped
 
 TEXT = st.text(st.sampled_from("ab  ß温e\u0301🌡-") | st.characters(), max_size=150).map(escaped)
 

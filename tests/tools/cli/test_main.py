@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from leadsman import App
-from leadsman.tools.cli.app_cli import command_line
+from leadsman import App, command_line
 from leadsman.tools.cli.commands import COMMANDS, GROUPS, command
 from leadsman.tools.cli.main import main, parser
 

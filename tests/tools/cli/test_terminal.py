@@ -12,9 +12,9 @@ import pytest
 from leadsman.loop.clock import rfc3339
 from leadsman.spool.file import SpoolFile
 from leadsman.spool.row import Quota, SpoolRow
-from leadsman.tools.cli.cells import cells
 from leadsman.tools.cli.commands import COMMANDS, doctor
 from leadsman.tools.cli.main import main
+from leadsman.tools.cli.screen import cells
 from leadsman.tools.doctor.checks import Finding
 
 EXPECTED = Path(__file__).parent / "at_80_columns"

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from leadsman.errors import BrokerError, NotListening
-from leadsman.introspection.requests import SECTIONS
 from leadsman.mqtt.connection import Received
 from leadsman.tools.cli.main import main
 
@@ -60,7 +59,12 @@ def test_one_device_is_explained_and_the_exit_code_says_that_it_is_broken(ask, s
     code, printed = ask("boiler", finds=document(boiler=HELD))
 
     assert code == 3
-    assert stage.requests == [("house/introspect", {"sections": [*SECTIONS, "fields"], "devices": ["boiler"]})]
+    assert stage.requests == [
+        (
+            "house/introspect",
+            {"sections": ["app", "mqtt", "adapters", "devices", "jobs", "fields"], "devices": ["boiler"]},
+        )
+    ]
     read = ("house/status", "house/boiler/state", "house/boiler/availability", *OF_THE_APP)
     assert set(read) <= set(stage.broker().filters)
     first, *_, last = printed.splitlines()

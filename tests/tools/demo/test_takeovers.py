@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.tools.cli.screen import text_of
-from leadsman.tools.demo.cluster_board import ClusterBoard
-from leadsman.tools.demo.takeovers import Takeovers, described
+from leadsman.tools.demo.cluster_board import ClusterBoard, Takeovers, described
 
 NODES = ("pi-1", "pi-2", "pi-3")
 READINGS = st.lists(

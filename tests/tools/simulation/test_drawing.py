@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.tools.simulation.columns import lanes_of
 from leadsman.tools.simulation.outcome import (
     FAILED,
     WRITTEN,
@@ -20,6 +19,7 @@ from leadsman.tools.simulation.outcome import (
     day_of,
     figures_of,
     hours_between,
+    lanes_of,
 )
 from leadsman.tools.simulation.picture import picture
 from leadsman.tools.simulation.scenario import OUTAGES, plan_of

@@ -6,7 +6,6 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.tools.simulation.columns import columns_of, count_in_columns, coverage
 from leadsman.tools.simulation.outcome import (
     FAILED,
     MISSED,
@@ -15,6 +14,9 @@ from leadsman.tools.simulation.outcome import (
     Figures,
     Lost,
     ReadingGap,
+    columns_of,
+    count_in_columns,
+    coverage,
     day_of,
     figures_of,
     gaps_of,

@@ -1,5 +1,5 @@
-"""The report of a node of a pair. It goes through the connection on which the node observes the others, since a node
-that stands by has no other one."""
+"""The report of a node of a pair, and what the node knows of the others from their documents. Both go through the
+connection on which the node observes them, since a node that stands by has no other one."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
@@ -8,12 +8,64 @@ from leadsman.loop.clock import Clock, rfc3339
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics
-from leadsman.nodes.brief import Brief, State
-from leadsman.nodes.document import Lacking, NodeState, fit
-from leadsman.nodes.peers import Peers
+from leadsman.nodes.brief import LIFE, Brief, State
+from leadsman.nodes.document import Lacking, NodeDocument, NodeState, brief_of, fit, read_document
 from leadsman.nodes.report import NodeIdentity, NodeReport
 from leadsman.nodes.snapshots import WORD
 from leadsman.text import clean
+
+MOST = 256
+"""Nodes that are kept."""
+LEAST_LIFE = 1.0
+"""Seconds for which a document without a TTL is kept at least."""
+
+
+class _Peer(NamedTuple):
+    at: float
+    life: float
+    brief: Brief
+    """Not the document, which may name 2000 devices."""
+
+    def lives(self, now: float) -> bool:
+        return now < self.at + self.life
+
+
+class Peers:
+    """Keeps what it hears of each node, until its document is gone or too old.
+
+    Args:
+        now: seconds of a clock that never goes back.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._heard: dict[str, _Peer] = {}
+
+    def hear(self, node: str, payload: bytes) -> None:
+        """Take the message at the topic of a node."""
+        self._heard.pop(node, None)
+        document = read_document(node, payload)
+        if document is None:
+            return
+        now = self._now()
+        if len(self._heard) >= MOST:
+            self._heard = {name: heard for name, heard in self._heard.items() if heard.lives(now)}
+        if len(self._heard) < MOST:
+            self._heard[node] = _Peer(now, self._life(document), brief_of(document))
+
+    def forget(self) -> None:
+        """Nothing is heard any more."""
+        self._heard.clear()
+
+    def known(self) -> Mapping[str, Brief]:
+        """The nodes by name."""
+        now = self._now()
+        return {node: heard.brief for node, heard in sorted(self._heard.items()) if heard.lives(now)}
+
+    @staticmethod
+    def _life(document: NodeDocument) -> float:
+        return max(LEAST_LIFE, LIFE * document["ttl_s"])
+
 
 CAPABLE = ("active", "standby", "taking_over")
 """The states of nodes that poll the devices, or would take over."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from leadsman.app import App
 from leadsman.errors import InvalidValue
+from leadsman.mqtt.broker import Broker
 from leadsman.process import ended_by_sigterm
 from leadsman.text import escaped
 from leadsman.tools.cli.arguments import OF_AN_APP, Parser, add, ends_after
@@ -106,7 +107,6 @@ def _demo(options: argparse.Namespace) -> int:
 
 async def _view(url: str) -> None:
     """Print the messages that the broker passes on, as any subscriber receives them."""
-    from leadsman.mqtt.broker import Broker
     from leadsman.tools.cli.viewer import Viewer
 
     await Viewer(Broker.from_url(url), "leadsman-viewer", "#", _print).listen()

@@ -11,7 +11,7 @@ from leadsman.errors import InvalidValue, LeadsmanError
 from leadsman.loop.durations import seconds
 from leadsman.monitoring.log_format import FORMATS, LEVELS
 from leadsman.mqtt.topics import check_client_id, check_instance, check_name, check_prefix
-from leadsman.tools.cli.cells import wrapped
+from leadsman.tools.cli.screen import wrapped
 
 T = TypeVar("T")
 

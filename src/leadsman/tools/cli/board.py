@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from leadsman.introspection.situation import span
 from leadsman.mqtt.topics import NODES
 from leadsman.text import counted, escaped
-from leadsman.tools.cli.cells import clip, wrapped
 from leadsman.tools.cli.fleet import SEVERITY, STOPPED, AppRow, DeviceRow
-from leadsman.tools.cli.screen import Line, cut, fill
+from leadsman.tools.cli.screen import Line, clip, cut, fill, wrapped
 from leadsman.tools.cli.times import localised
 
 if TYPE_CHECKING:

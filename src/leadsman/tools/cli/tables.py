@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from leadsman.monitoring.log_format import wants_colour
 from leadsman.text import escaped
-from leadsman.tools.cli.cells import cells, clip, padded, wrapped
-from leadsman.tools.cli.screen import STATUSES
+from leadsman.tools.cli.screen import STATUSES, cells, clip, padded, wrapped
 
 _ODD = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """DEL and C1 (ECMA-48 §5.3), what turns the direction of text round (UAX 9), and halves of surrogate pairs, which

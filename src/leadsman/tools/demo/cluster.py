@@ -16,9 +16,8 @@ from leadsman.mqtt.connection import Received
 from leadsman.tools.cli.own_broker import demo_broker
 from leadsman.tools.cli.viewer import Viewer
 from leadsman.tools.demo.cluster_app import INTERVAL, METERS, PREFIX
-from leadsman.tools.demo.cluster_board import ClusterBoard
+from leadsman.tools.demo.cluster_board import ClusterBoard, Takeovers, described
 from leadsman.tools.demo.nodes import INSTALL, NatsServer, NodeProcess, nats_executable, node_command
-from leadsman.tools.demo.takeovers import Takeovers, described
 from leadsman.tools.demo.terminal import say, show
 
 NODES = ("pi-1", "pi-2", "pi-3")

@@ -1,20 +1,27 @@
-"""The demo itself: the app, a board that listens at the broker and asks the app, and faults on a timetable."""
+"""The demo itself: the app and its page, a board that listens at the broker and asks the app, and faults on a
+timetable."""
 
 import asyncio
 import contextlib
+import http.client
+import json
 import os
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterable
 
 from leadsman.errors import LeadsmanError
 from leadsman.monitoring.log_format import log_to
+from leadsman.mqtt.answers import Json
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import CONNECT_TIMEOUT, Received
 from leadsman.process import run as run_process
 from leadsman.settings.discovery import HOMIE_PREFIX
 from leadsman.settings.discovery import PREFIX as DISCOVERY_PREFIX
+from leadsman.settings.sections import DEFAULT_PORT
 from leadsman.settings.sources import Where
+from leadsman.testing.mosquitto import free_port
 from leadsman.text import counted
 from leadsman.tools.cli.own_broker import demo_broker, watching
 from leadsman.tools.cli.tables import filled
@@ -23,8 +30,52 @@ from leadsman.tools.demo.app import PREFIX, demo_app
 from leadsman.tools.demo.board import Board, BoardLog
 from leadsman.tools.demo.faults import Faults
 from leadsman.tools.demo.meter import Meter
-from leadsman.tools.demo.page import ASK_EVERY, keep_asking, page_port
 from leadsman.tools.demo.terminal import program, say, show
+
+ASK_EVERY = 0.5
+"""Seconds between two questions."""
+_TIMEOUT = 2.0
+_QUESTION = "/introspect?sections=mqtt&sections=devices&sections=recent&sections=fields"
+
+
+def page_port() -> int:
+    """The port of the page: the usual one, or a free one if another program has that."""
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", DEFAULT_PORT))
+        except OSError:
+            return free_port()
+    return DEFAULT_PORT
+
+
+async def keep_asking(page: str, show: Callable[[dict[str, Json]], None]) -> None:
+    """Ask the app how it is doing until cancelled, and pass on each answer.
+
+    Args:
+        page: host and port.
+        show: is called with each document of introspection.
+    """
+    while True:
+        document = await asyncio.to_thread(_ask, page)
+        if document is not None:
+            show(document)
+        await asyncio.sleep(ASK_EVERY)
+
+
+def _ask(page: str) -> dict[str, Json] | None:
+    """The document of introspection; None if the app does not answer, as before it has started."""
+    connection = http.client.HTTPConnection(page, timeout=_TIMEOUT)
+    try:
+        connection.request("GET", _QUESTION)
+        answer = connection.getresponse()
+        document: dict[str, Json] | None = json.load(answer) if answer.status == http.client.OK else None
+    except (OSError, http.client.HTTPException):
+        return None
+    else:
+        return document
+    finally:
+        connection.close()
+
 
 DESCRIBED = f"{DISCOVERY_PREFIX}/device/{PREFIX}"
 """Below it Home Assistant reads what the devices are."""

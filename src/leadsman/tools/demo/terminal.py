@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from leadsman.text import escaped
-from leadsman.tools.cli import cells
+from leadsman.tools.cli import screen
 from leadsman.tools.cli.screen import Line, cut
 from leadsman.tools.cli.terminal import full_screen, size, stderr_to
 
@@ -63,7 +63,7 @@ def heading(title: str, width: int) -> Line:
 
 def wrapped(text: str, width: int, style: str = "") -> list[Line]:
     """A text in lines that are not longer than that, broken at words."""
-    return [[(line, style)] for line in cells.wrapped(escaped(text), width, "", "  ")]
+    return [[(line, style)] for line in screen.wrapped(escaped(text), width, "", "  ")]
 
 
 def exactly(lines: Iterable[Line], count: int) -> list[Line]:

@@ -9,8 +9,17 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from leadsman.loop.durations import human
-from leadsman.tools.simulation.columns import Columns, draw_columns, lanes_of
-from leadsman.tools.simulation.outcome import PolicyDay, Stage, brief, cut, hours_between, title_of
+from leadsman.tools.simulation.outcome import (
+    Columns,
+    PolicyDay,
+    Stage,
+    brief,
+    cut,
+    draw_columns,
+    hours_between,
+    lanes_of,
+    title_of,
+)
 
 WIDTH = 960
 MARGIN = 20

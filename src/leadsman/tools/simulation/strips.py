@@ -3,8 +3,16 @@
 import textwrap
 from collections.abc import Sequence
 
-from leadsman.tools.simulation.columns import draw_columns, lanes_of
-from leadsman.tools.simulation.outcome import PolicyDay, Stage, brief, cut, hours_between, title_of
+from leadsman.tools.simulation.outcome import (
+    PolicyDay,
+    Stage,
+    brief,
+    cut,
+    draw_columns,
+    hours_between,
+    lanes_of,
+    title_of,
+)
 
 WIDTH = 80
 COLUMNS = 65
