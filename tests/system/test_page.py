@@ -521,8 +521,9 @@ def test_the_facts_about_the_app_are_whole_on_any_screen(page):
 
 def test_on_a_telephone_the_timeline_has_times_and_a_status_is_whole(page):
     page.set_viewport_size({"width": 360, "height": 780})
-    assert row(page, "prober").locator(".second").first.evaluate("it => it.scrollWidth <= it.clientWidth")
-    page.get_by_role("link", name="meter", exact=True).click()
+    word = page.locator("#rows .row .second").first
+    assert word.evaluate("it => it.scrollWidth <= it.clientWidth")
+    page.goto(f"{page.url.partition('#')[0]}#/device/meter")
 
     expect(page.locator(".picture .axis").nth(1)).to_have_text(re.compile(r"^\d\d:\d\d$"))
 
