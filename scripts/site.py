@@ -38,6 +38,8 @@ FINE = ("Build started", "Build finished", "No issues found")
 """How the lines begin that a build without a complaint writes."""
 UNSEARCHED = "---\nsearch:\n  exclude: true\n---\n\n"
 """What a page begins with that the search leaves out."""
+WIDE = "---\nhide: [toc]\n---\n\n"
+"""What the first page begins with: two screens need no table of contents, and have its room."""
 GUIDE = re.compile(r"(docs/(how-to/.*|explanation/.*|quickstart|tutorial|what-it-does)|apps/.*)\.html$")
 """The pages that people read as a whole."""
 GENERATED = re.compile(r"^::: ", re.MULTILINE)
@@ -65,6 +67,8 @@ def gather() -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             if any(fnmatch(name, each) for each in left_out):
                 target.write_text(UNSEARCHED + path.read_text())
+            elif name == "README.md":
+                target.write_text(WIDE + path.read_text())
             else:
                 shutil.copyfile(path, target)
 
@@ -179,7 +183,7 @@ def differences() -> list[str]:
     found = []
     for path in sorted(PAGES.rglob("*.md")):
         page = path.relative_to(PAGES).as_posix()
-        markdown = path.read_text().removeprefix(UNSEARCHED)
+        markdown = path.read_text().removeprefix(UNSEARCHED).removeprefix(WIDE)
         if GENERATED.search(markdown):
             continue
         built = Built()

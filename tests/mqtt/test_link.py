@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from leadsman.errors import BrokerError
+from leadsman.errors import BrokerError, NotListening
 from leadsman.event_bus import EventBus
 from leadsman.events import AppFault, LinkDown, LinkUp, MessageDropped, MessageRefused, SubscriptionFailed
 from leadsman.loop.clock import system_clock
@@ -232,6 +232,22 @@ class TestConnecting:
         up.run(10 * PUBACK_TIMEOUT)
 
         assert up.link.connects == 1
+
+    def test_the_reason_for_which_the_broker_refuses_is_known_until_it_accepts(self, running):
+        life = running()
+        life.broker.refuse_connect = 0x87
+        life.start()
+        life.run(1)
+        refused = life.link.refusal, life.link.not_listening
+        life.broker.refuse_connect = NotListening("refused", "pi:1884")
+        life.run(60)
+        away = life.link.refusal, life.link.not_listening
+        life.broker.refuse_connect = None
+        life.run(60)
+
+        assert (refused, away) == ((0x87, None), (None, "pi:1884"))
+        assert life.link.up
+        assert (life.link.refusal, life.link.not_listening) == (None, None)
 
     def test_a_wrong_password_is_tried_again_ever_more_rarely(self, running):
         life = running()

@@ -300,6 +300,8 @@ def test_it_says_that_the_broker_is_away_and_has_no_serious_barrier_then(page, a
                 page.goto(f"{page.url.partition('#')[0]}{view}")
                 page.locator("main section:visible").first.wait_for()
                 assert serious(page) == [], (view, width)
+        page.goto(f"{page.url.partition('#')[0]}#/")
+        page.locator("#facts").get_by_text(re.compile("^room for .+ more")).wait_for()  # also on a telephone
     finally:
         app.broker.start()
     page.goto(f"{page.url.partition('#')[0]}#/")
@@ -508,6 +510,22 @@ def test_the_list_shows_a_long_error_whole_on_any_screen_and_only_its_row_is_hig
         assert error.locator(".why").evaluate("it => it.scrollHeight <= it.clientHeight"), width
         assert cell["y"] + cell["height"] <= whole["y"] + whole["height"], width
         assert other["height"] < whole["height"], width
+
+
+def test_the_facts_about_the_app_are_whole_on_any_screen(page):
+    for width in (800, 1280):
+        page.set_viewport_size({"width": width, "height": 800})
+        for fact in page.locator("#facts dd.dim").all():
+            assert fact.evaluate("it => it.scrollWidth <= it.clientWidth"), (width, fact.inner_text())
+
+
+def test_on_a_telephone_the_timeline_has_times_and_a_status_is_whole(page):
+    page.set_viewport_size({"width": 360, "height": 780})
+    word = page.locator("#rows .row .second").first
+    assert word.evaluate("it => it.scrollWidth <= it.clientWidth")
+    page.goto(f"{page.url.partition('#')[0]}#/device/meter")
+
+    expect(page.locator(".picture .axis").nth(1)).to_have_text(re.compile(r"^\d\d:\d\d$"))
 
 
 def test_a_device_has_its_name_for_people_and_its_own_beside_it(page):

@@ -88,10 +88,20 @@ def eventually(ask, link, summary=""):
         time.sleep(0.2)
 
 
+def test_an_anonymous_client_where_the_broker_wants_a_password_is_a_verdict_that_leads_with_it(tmp_path):
+    passwords = tmp_path / "passwords"
+    passwords.touch(mode=0o600)
+    with Mosquitto(f"password_file {passwords}\n", anonymous=False) as broker:
+        code, verdict = why(broker, "boiler", "--prefix", "sys")
+
+    assert code == 3
+    assert verdict["summary"] == "the broker refused the user name or the password (0x87)"
+
+
 @pytest.mark.parametrize("of", [("--prefix", "sys"), (), ("boiler",)])
 def test_a_broker_that_is_not_there_is_a_verdict(tmp_path, of):
     command = [*LEADSMAN, "why", *of, "--mqtt", "mqtt://127.0.0.1:1"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path)
 
     assert done.returncode == 3
-    assert "the broker cannot be reached from here" in done.stdout.splitlines()[0]
+    assert "nothing listens at 127.0.0.1:1" in done.stdout.splitlines()[0]

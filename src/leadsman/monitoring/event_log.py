@@ -37,7 +37,8 @@ from leadsman.events import (
 )
 from leadsman.loop.durations import human
 from leadsman.loop.timers import Timers
-from leadsman.monitoring.bugs import Tracebacks, is_bug, message_of, placed
+from leadsman.monitoring.bugs import is_bug, message_of, placed
+from leadsman.monitoring.tracebacks import Tracebacks
 from leadsman.resilience.verdict import REASONS
 from leadsman.text import clean, counted, describe, log_fields
 from leadsman.text.log_lines import Lines, left_out_before, others

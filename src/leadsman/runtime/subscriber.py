@@ -14,7 +14,8 @@ from typing import NamedTuple
 from leadsman.errors import Abandoned, PayloadError
 from leadsman.events import MessageFailed
 from leadsman.loop.tasks import outcome
-from leadsman.monitoring.bugs import Tracebacks, placed
+from leadsman.monitoring.bugs import placed
+from leadsman.monitoring.tracebacks import Tracebacks
 from leadsman.mqtt.answers import decoded
 from leadsman.mqtt.connection import Received
 from leadsman.registration.command import validated

@@ -145,8 +145,7 @@ function bands(device, now, start, band) {
 
 function axis(svg, x, start, now, range, width, height) {
 	const steps = [10, 30, 60, 120, 300, 600, 1800, 3600, 10800, 21600].map((each) => each * 1000);
-	const room = (each) => (width - LEFT) / (each < 60000 ? 110 : 80); // labels without seconds are shorter
-	const step = steps.find((each) => range / each <= Math.max(2, room(each))) ?? steps.at(-1);
+	const step = steps.find((each) => range / each <= Math.max(2, (width - LEFT) / (each < 60000 ? 110 : 80))) ?? steps.at(-1);
 	for (let at = Math.ceil(start / step) * step; at <= now; at += step) {
 		svg.append(s("line", { x1: x(at), x2: x(at), y1: TOP, y2: height - 20, class: "tick" }));
 		const text = step < 60000 ? clock(at, now) : minutes(at);
