@@ -62,6 +62,23 @@ async def blocking():
     print("blocks the loop", flush=True)
     time.sleep(300)
 """
+SLOW_DISK = """
+import os
+from leadsman import Context
+
+sync = os.fsync
+
+def sync_slowly(handle):
+    time.sleep(0.6)
+    sync(handle)
+
+os.fsync = sync_slowly
+
+@app.telemetry("counting", interval=0.2)
+async def counting(context: Context):
+    context.store["count"] = context.store.get("count", 0) + 1
+    return dict(context.store)
+"""
 
 
 SECOND = """
@@ -99,6 +116,22 @@ def test_it_ends_at_once_and_says_so(mosquitto, listen, start_app, code, number)
     assert [each.payload for each in listener.on("sys/sound/availability")] == [b"online"]
     assert f"sys stops, asked by {number.name}" in app.log
     assert "sys starts with leadsman" in app.log
+
+
+def test_what_a_busy_disk_takes_long_for_is_written_before_the_process_ends(mosquitto, listen, start_app, tmp_path):
+    listener = listen(mosquitto.port)
+    app = start_app(SLOW_DISK, mosquitto.url, state=tmp_path / "kept")
+    listener.wait_for("sys/counting/state", 3)
+
+    exit_code, took = app.end()
+
+    assert exit_code == 0
+    assert took <= 2 + SLACK
+    assert "did not end in time" not in app.log
+    last = listener.on("sys/counting/state")[-1]
+    assert json.loads((tmp_path / "kept" / "leadsman" / "sys" / "counting.json").read_text()) == json.loads(
+        last.payload
+    )
 
 
 def test_the_garbage_collector_leaves_the_parts_of_the_app_alone_while_it_runs(mosquitto, listen, start_app):

@@ -38,6 +38,8 @@ async def cancel(tasks: Sequence[asyncio.Task[None]], grace: float) -> int:
 async def close_all(tasks: Sequence[asyncio.Task[None]], timeout: float, environment: Environment) -> int:
     """Wait at most `timeout` seconds for tasks that close something, and report those that fail. Returns how many are
     still alive."""
+    if not tasks:
+        return 0
     done, pending = await asyncio.wait(tasks, timeout=timeout)
     for task in done:
         error = None if task.cancelled() else task.exception()

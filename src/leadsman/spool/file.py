@@ -15,7 +15,6 @@ from leadsman.spool.row import (
     DAMAGED,
     INSERT,
     MIB,
-    MOST_ID,
     NOTE,
     DeadLetter,
     Evicted,
@@ -30,6 +29,7 @@ from leadsman.spool.tables import BUSY, check_structure, forget_topics, lock_of,
 from leadsman.storage import quarantine
 from leadsman.storage.database import (
     LOG,
+    MOST_NUMBER,
     Damage,
     Work,
     connect,
@@ -186,7 +186,7 @@ class SpoolFile:
         check_structure(database)
         self._index, oldest = queries.count(database)
         self._overtaken = queries.overtaken(database)
-        if self._next_id(database) > MOST_ID:
+        if self._next_id(database) > MOST_NUMBER:
             raise Damage("it has a number that leadsman did not write")
         self._identity = self._identities()
         self.found = self.found._replace(

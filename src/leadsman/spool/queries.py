@@ -7,9 +7,9 @@ from typing import Any
 
 from leadsman.mqtt.message import LARGEST
 from leadsman.spool.eviction import FIRST_TIME, Aged, Index, Stored
-from leadsman.spool.row import MOST_ID, Quota, SpoolRow, row_of, size
+from leadsman.spool.row import Quota, SpoolRow, row_of, size
 from leadsman.spool.tables import COLUMNS
-from leadsman.storage.database import Damage
+from leadsman.storage.database import MOST_NUMBER, Damage
 
 MOST_TOPICS = 1_000_000
 _MANY = 500
@@ -79,7 +79,7 @@ def overtaken(database: sqlite3.Connection) -> dict[str, int]:
         Damage: one of them is no number of a row.
     """
     found = dict(database.execute("SELECT topic, id FROM overtaken").fetchall())
-    if not all(isinstance(topic, str) and isinstance(key, int) and key <= MOST_ID for topic, key in found.items()):
+    if not all(isinstance(topic, str) and isinstance(key, int) and key <= MOST_NUMBER for topic, key in found.items()):
         raise Damage("a topic has a number that leadsman did not write")
     return found
 

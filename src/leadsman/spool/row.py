@@ -13,15 +13,13 @@ DAY = 86_400.0
 _FIXED = struct.Struct(">qqBdd")
 _NEVER = float("inf")
 
-MOST_ID = 1 << 62
-"""The largest number of a row, as `leadsman.storage.database.MOST_NUMBER`."""
-
 
 class SpoolRow(NamedTuple):
     """One reading, as it waits."""
 
     id: int
-    """Order of acceptance: unique in the file, and larger after a restart than anything in the file. 1 to `MOST_ID`."""
+    """Order of acceptance: unique in the file, and larger after a restart than anything in the file. 1 to
+    `leadsman.storage.database.MOST_NUMBER`."""
     run: int
     """Random number of the process that took the reading, 0 to 2^63 - 1. Subscribers know duplicates by (run, id)."""
     topic: str

@@ -12,7 +12,6 @@ from leadsman.spool.dead import MOST, bury
 from leadsman.spool.row import (
     DAMAGED,
     INSERT_DEAD,
-    MOST_ID,
     NOTE,
     DeadLetter,
     SpoolRow,
@@ -22,7 +21,7 @@ from leadsman.spool.row import (
     row_of,
 )
 from leadsman.spool.tables import BUSY, PAGE, prepare
-from leadsman.storage.database import Work, connect, transact
+from leadsman.storage.database import MOST_NUMBER, Work, connect, transact
 
 _KEEP = "INSERT OR IGNORE INTO outbox VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _BATCH = 2_000
@@ -87,11 +86,11 @@ def _sorted_out(pages: DamagedFile, damaged: deque[SpoolRow], letters: deque[Dea
         try:
             if len(record) == _DEAD_COLUMNS:
                 letter = _dead_letter(key, record)
-                if letter is not None and letter.row.id <= MOST_ID:
+                if letter is not None and letter.row.id <= MOST_NUMBER:
                     letters.append(letter)
             elif len(record) == _COLUMNS:
                 row, is_whole = row_of([key, *record[1:]])
-                if row.id > MOST_ID:
+                if row.id > MOST_NUMBER:
                     continue
                 if is_whole:
                     yield row

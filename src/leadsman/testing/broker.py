@@ -264,10 +264,9 @@ class _MemoryConnection:
         return self._packet_id
 
     async def subscribe(self, topic_filter: str, qos: int = 1) -> None:
-        if not self.open:
-            raise BrokerError("not connected")
-        if topic_filter in self._broker.poison_filters:
+        if self.open and topic_filter in self._broker.poison_filters:
             self.end("closed by the broker", will=True)
+        if not self.open:
             await asyncio.Event().wait()  # as with a real one; the link cancels it
         if topic_filter in self._broker.refuse_subscriptions:
             raise SubscriptionRefused(f"the broker refused the subscription to {topic_filter!r} (0x87)")

@@ -19,7 +19,10 @@ from leadsman.wiring.plan import Plan
 
 _CANCEL_GRACE, _FLUSH, _CLOSE = 0.4, 0.6, 0.3
 """Seconds, of the two that `leadsman.process` allows, for: handlers to end; the broker to take the remaining messages;
-the parts of the app, the connection and the adapters to close, each."""
+the connection, the lifespan and the adapters to close, each."""
+_WRITTEN = 1.8
+"""Seconds from the beginning of the end until what the parts of the app have not written to disk is lost. A busy disk
+takes longer than `_CLOSE` for a file, and nothing else waits for it."""
 
 logger = logging.getLogger("leadsman")
 
@@ -99,6 +102,7 @@ async def stop(core: Core, running: Running) -> int:
         Stopped: the app ended because a device failed that must work.
     """
     loop, life, link, environment = asyncio.get_running_loop(), core.life, core.link, core.environment
+    deadline = loop.time() + _WRITTEN
     for leave in life.leaves:
         await leave()
     alive = sum(await asyncio.gather(*(end(_CANCEL_GRACE) for end in life.stops)))
@@ -111,12 +115,14 @@ async def stop(core: Core, running: Running) -> int:
             goodbye()
         except Exception as error:  # a fault of ours must cost neither the stores nor the DISCONNECT
             environment.events.emit(AppFault(what, error))
-    closes = [adapter.close for adapter in core.plan.adapters] + [running.lifespan.leave, *life.closes]
+    closes = [adapter.close for adapter in core.plan.adapters] + [running.lifespan.leave]
     closing = [loop.create_task(_done(close())) for close in closes]
+    writing = [loop.create_task(_done(close())) for close in life.closes]
     delivered = await link.flush(_FLUSH)
-    closing += [loop.create_task(_done(end(delivered))) for end in life.ends]
+    writing += [loop.create_task(_done(end(delivered))) for end in life.ends]
     await link.close()
     alive += await close_all(closing, _CLOSE, environment)
+    alive += await close_all(writing, max(_CLOSE, deadline - loop.time()), environment)
     _say_what_is_left(link.outbox)
     if life.fatal:
         raise Stopped(life.fatal[0], alive)
