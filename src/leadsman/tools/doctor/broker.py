@@ -436,7 +436,7 @@ async def _forget(visitor: Visitor, visit: Visit, topic: str) -> None:
 async def _keeps(visitor: Visitor, topic: str, payload: bytes, topic_filter: str | None = None) -> bool | None:
     """Whether a new subscriber, to the topic or to a filter that matches it, receives this message; None if it receives
     nothing at all."""
-    async with visit_of(visitor, "new") as visit:
+    async with visit_of(visitor, "new" if topic_filter is None else "new-wildcard") as visit:
         await visit.subscribe(topic_filter or topic)
         _, heard = await visit.echo(topic)
         return None if not heard else any(each.payload == payload and each.retain for each in visit.messages)
