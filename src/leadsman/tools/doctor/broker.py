@@ -371,7 +371,8 @@ async def landscape(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> F
 async def _read_listed(visit: Visit, subject: Subject) -> None:
     """Read what the registry lists below the prefix, and has not come. A broker that sends what it keeps only for exact
     topics, as RabbitMQ does, needs that."""
-    listed, asked, marker = Listed(subject.topics.prefix), [], subject.topics.of(DOCTOR, "probe")
+    listed, marker = Listed(subject.topics.prefix), subject.topics.of(DOCTOR, "probe")
+    asked: list[str] = []
     while True:
         kept = visit.kept()
         for topic, each in kept.items():
