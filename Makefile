@@ -1,7 +1,9 @@
-# Everything below creates what it needs. PYTHON chooses the interpreter, ARGS goes to what is run.
+# Everything below creates what it needs. PYTHON chooses the interpreter, ARGS goes to what is run, BROKERS=all examines
+# ejabberd and RabbitMQ as well.
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
+BROKERS ?=
 BIN = $(VENV)/bin
 FAST = -n logical --dist worksteal -m "not system and not slow"
 
@@ -25,6 +27,7 @@ deps: ## install the Debian packages that the tests need, as root or with passwo
 test: deps ## run all tests, those against real brokers and ports included (takes some minutes; ARGS="-k retry" for a part)
 	@scripts/environment "$(VENV)" "$(PYTHON)" demo test docs
 	@scripts/home-assistant .venv-homeassistant
+	@scripts/brokers .venv-brokers $(BROKERS)
 	@$(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder --rerun-show-tracebacks $(ARGS)
 
 test-fast: ## run the tests that need no broker, bus, port, root or network (a minute or two)

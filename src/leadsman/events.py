@@ -235,7 +235,8 @@ class LinkDown(NamedTuple):
     While a host refuses at once, as nothing listens there, the first attempt only is an event.
 
     `clash`: another client uses our client id. `topic`: the broker closed the connection on a message of this topic.
-    `broker`: the address of the broker that is tried next, if the app has several.
+    `broker`: the address of the broker that is tried next, if the app has several. `version`: the version of MQTT that
+    is tried next, where the broker may only be an old one.
     """
 
     reason: str
@@ -243,6 +244,7 @@ class LinkDown(NamedTuple):
     clash: bool = False
     topic: str | None = None
     broker: str | None = None
+    version: str | None = None
     at: float = UNSTAMPED
     wall: float = UNSTAMPED
 

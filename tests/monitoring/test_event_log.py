@@ -55,7 +55,7 @@ def log(caplog):
 
 
 def up(at, protocol="5.0"):
-    return LinkUp(1, protocol, "mqtt5", None, at, 1000.0 + at)
+    return LinkUp(1, protocol, "mqtt5", at=at, wall=1000.0 + at)
 
 
 def down(at, reason="connection lost", **more):
@@ -152,7 +152,7 @@ def test_two_clients_with_one_id_are_logged_once_and_when_the_connection_holds_a
 
 def test_with_several_brokers_the_lines_say_which_one_is_next_and_which_one_works(log, caplog):
     log.observe(LinkDown("cannot connect to mqtt://a:1883", 0.4, broker="mqtt://b:1883", at=0.0, wall=1000.0))
-    log.observe(LinkUp(1, "5.0", "mqtt5", "mqtt://b:1883", 1.0, 1001.0))
+    log.observe(LinkUp(1, "5.0", "mqtt5", "mqtt://b:1883", at=1.0, wall=1001.0))
 
     assert caplog.messages == [
         "No connection to the broker: cannot connect to mqtt://a:1883. Readings are kept; trying mqtt://b:1883.",

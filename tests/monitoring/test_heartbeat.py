@@ -137,7 +137,7 @@ def test_only_a_change_of_availability_is_sent(watched):
 
 def test_each_connection_begins_with_the_document_and_the_availability_of_every_device(watched):
     watched.see(taken("attic", 1.0))
-    watched.heartbeat.observe(LinkUp(7, "5.0", "mqtt5", None, 2.0, WALL + 2))
+    watched.heartbeat.observe(LinkUp(7, "5.0", "mqtt5", None, None, 2.0, WALL + 2))
 
     topics = [topic for topic, _ in watched.link.sent]
     assert topics == ["house/status", "house/attic/availability", "house/cellar/availability"]
@@ -149,7 +149,7 @@ def test_a_side_job_is_in_the_document_and_has_no_availability():
 
     assert set(watched.document["jobs"]) == {"cleanup"}
     assert set(watched.document["devices"]) == {"attic"}
-    watched.heartbeat.observe(LinkUp(7, "5.0", "mqtt5", None, 2.0, WALL + 2))
+    watched.heartbeat.observe(LinkUp(7, "5.0", "mqtt5", None, None, 2.0, WALL + 2))
     assert [topic for topic, _ in watched.link.sent] == ["house/status", "house/attic/availability"]
 
 

@@ -16,14 +16,16 @@ from leadsman.mqtt.connection_state import (
     ConnectionState,
     client_id_in_use,
     connected,
-    doubted,
     doubtful,
     failed,
+    inquired,
     interrupted,
     misconfigured,
     not_listening,
+    recalled,
     refused,
     taken_over,
+    tries_another_version,
 )
 
 
@@ -164,12 +166,21 @@ def test_an_old_broker_that_says_so_gets_the_older_version_at_once():
     assert refused(session, 0x84, 0.0, 0.5)[0].protocol == V5
 
 
-def test_an_old_broker_that_only_hangs_up_gets_the_older_version_the_third_time():
-    session, _ = failed(ConnectionState(), 0.0, 0.5, no_connack=True)
-    assert session.protocol == V5
+def test_an_old_broker_that_only_hangs_up_gets_the_older_version_at_once():
+    session, wait = failed(ConnectionState(), 0.0, 0.5, no_connack=True)
 
-    session, _ = failed(session, 1.0, 0.5, no_connack=True)
+    assert (session.protocol, wait) == (V311, 0.1)
+    assert tries_another_version(ConnectionState(), session)
+    assert not tries_another_version(session, failed(session, 1.0, 0.5, no_connack=True)[0])
+
+
+def test_a_broker_that_spoke_the_older_version_in_the_last_run_gets_it_at_first():
+    session = recalled(ConnectionState())
     assert session.protocol == V311
+    assert doubtful(connected(session, 0.0)), "it may have been upgraded meanwhile"
+
+    assert recalled(ConnectionState(V311, V311)) == ConnectionState(V311, V311)
+    assert refused(session, 0x84, 0.0, 0.5)[0].protocol == V5
 
 
 def silent(session, times):
@@ -187,18 +198,16 @@ def test_where_a_version_has_worked_the_other_one_is_tried_once_after_each_fourt
     assert versions == [V5, V5, V5, V311, V5, V5, V5, V5, V311, V5, V5]
 
 
-def test_a_version_that_only_silence_led_to_is_confirmed_by_a_last_attempt_with_5():
+def test_a_version_that_only_silence_led_to_is_kept_and_5_is_asked_for_once_beside_it():
     session, _ = silent(connected(ConnectionState(), 0.0), 4)
     session = connected(session, 200.0)
+    assert (session.protocol, doubtful(session)) == (V311, True)
 
-    assert doubtful(session)
-    session = doubted(session)
-    assert session.protocol == V5
-    assert connected(session, 201.0).protocol == V5
-    assert not doubtful(connected(session, 201.0))
-    session, _ = failed(session, 201.0, 0.5, no_connack=True)
-    session = connected(session, 202.0)
-    assert (session.protocol, doubtful(session)) == (V311, False)
+    assert not doubtful(inquired(session, newer=False))
+    assert inquired(session, newer=False).protocol == V311
+    newer = inquired(session, newer=True)
+    assert newer.protocol == V5
+    assert failed(newer, 300.0, 0.5, no_connack=True)[0].protocol == V311, "it has spoken 3.1.1"
 
 
 def test_a_version_that_the_broker_asked_for_is_not_doubted():

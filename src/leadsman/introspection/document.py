@@ -608,6 +608,10 @@ class Happening(TypedDict):
     broker: NotRequired[str | None]
     """If there are several: the one that is connected, or is tried next."""
     retry_in: NotRequired[float]
+    will_refused: NotRequired[str | None]
+    """That the connection has no will, and why."""
+    version: NotRequired[str | None]
+    """The version of MQTT that is tried next, where the broker may only be an old one."""
     clash: NotRequired[bool]
     allowed: NotRequired[int]
     topic: NotRequired[str | None]

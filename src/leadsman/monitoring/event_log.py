@@ -334,6 +334,10 @@ class Log:
         self._link_reasons.clear()
 
     def _link_down(self, event: LinkDown) -> None:
+        if event.version is not None:
+            about = log_fields("old broker", reason=event.reason)
+            logger.info("%s; trying MQTT %s", clean(event.reason), event.version, extra=about)
+            return
         if self._link_down_at is None:
             self._link_down_at = event.at
         clashes = event.clash and not self._link_clash

@@ -21,10 +21,12 @@ With one broker, all of this is the wait of `connection_state`. Pure: `now` is m
 
 import math
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from leadsman.mqtt.broker import PORTS, Broker, Brokers, same
 from leadsman.mqtt.connection_state import QUICK, ConnectionState
+from leadsman.mqtt.connection_state import recalled as old
 
 MOST_HOPS = 3
 """Brokers that send the app on, one after the other, before it goes back to its list: they may name each other."""
@@ -90,11 +92,20 @@ class Ended(NamedTuple):
     """Whether a replacement was left because the primary accepts connections."""
     cheap: bool = False
     """Whether the host refused at once, as nothing listens there."""
+    version: str | None = None
+    """The version of MQTT that is tried next, where the broker may only be an old one."""
 
 
 def first(brokers: Brokers) -> BrokerChoice:
     """The choice at the start: the primary."""
     return BrokerChoice(tuple(map(_candidate, brokers)), len(brokers), brokers.follow_server_reference)
+
+
+def recalled(choice: BrokerChoice, versions: Mapping[str, str]) -> BrokerChoice:
+    """The choice at the start, with the brokers that spoke the old version of MQTT in the last run."""
+    known = (each._replace(session=old(each.session)) for each in choice.candidates)
+    found = (new if str(each.broker) in versions else each for each, new in zip(choice.candidates, known, strict=True))
+    return choice._replace(candidates=tuple(found))
 
 
 def connected(choice: BrokerChoice) -> BrokerChoice:

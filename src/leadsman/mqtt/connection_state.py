@@ -16,10 +16,11 @@ within seconds          From the fourth on, or at once with the reason code 0x8E
                         still away then, and refuses the attempt
 … with messages in      as cut; 0.1–0.8 s when others got through: it is a message
 flight                  that the broker closes on, see `leadsman.mqtt.suspects`
-no CONNACK at all       the other version the third time; where this one has worked
-                        the other one once after each fourth time
-connected with 3.1.1    5.0 is tried again at a reconnect after a day; at once where
-                        only silence had led to 3.1.1, which a start-up causes as well
+no CONNACK at all       the other version at once; where this one has worked the
+                        other one once after each fourth time
+connected with 3.1.1    5.0 is tried again at a reconnect after a day. Where only
+                        silence had led to 3.1.1, which a start-up causes as well,
+                        another connection asks after a minute
 ======================  ================================================================
 
 An outage is over after 5 s of connection: a link that flaps goes on backing off. Pure: `now` is monotonic seconds and
@@ -47,10 +48,13 @@ SETTLED = 5.0
 """Seconds of connection after which an outage is over."""
 MISCONFIGURED = (5.0, 10.0, 20.0, 60.0)
 """Seconds: the waits after refusals that only a person can mend; the last one repeats."""
-NO_CONNACK, NO_CONNACK_CONFIRMED = 2, 4
+NO_CONNACK, NO_CONNACK_CONFIRMED = 1, 4
 """Connections in a row without a CONNACK before the other version is tried: at first, and if this one has worked."""
 DAY = 86400.0
 """Seconds until 5.0 is tried again where 3.1.1 works: brokers are upgraded."""
+INQUIRY = 60.0
+"""Seconds after which 5.0 is asked for beside a connection of 3.1.1 to which only silence had led: a broker has started
+by then."""
 SHORT_LIVED = 4
 """So many connections that end within seconds of CONNACK with nothing in flight, and no attempt that fails in between,
 mean another client with our id: each connection of one client takes the session of the other over."""
@@ -118,9 +122,21 @@ def doubtful(session: ConnectionState) -> bool:
     return session.guessed and session.protocol == V311 and session.first == V5
 
 
-def doubted(session: ConnectionState) -> ConnectionState:
-    """The connection of 3.1.1 was closed again, and 5.0 is tried once more."""
-    return session._replace(protocol=V5, guessed=False, trial=True, connected_at=None)
+def inquired(session: ConnectionState, *, newer: bool) -> ConnectionState:
+    """The broker was asked for 5.0 beside a connection of 3.1.1. With `newer` it took that, and the next connection is
+    one of 5.0."""
+    return session._replace(protocol=V5 if newer else V311, guessed=False, trial=newer)
+
+
+def recalled(session: ConnectionState) -> ConnectionState:
+    """The broker spoke 3.1.1 in the last run of the app."""
+    return session if session.first != V5 else session._replace(protocol=V311, accepted=V311, guessed=True)
+
+
+def tries_another_version(before: ConnectionState, after: ConnectionState) -> bool:
+    """Whether the first attempt failed, and says no more than that the broker may be an old one."""
+    new = before.accepted is None and before.outage_since is None and not before.refusals
+    return new and before.protocol == V5 and after.protocol == V311
 
 
 def refused(session: ConnectionState, code: int, now: float, draw: float) -> tuple[ConnectionState, float]:
@@ -183,6 +199,8 @@ def failed(
         return session, _in_use_wait(session, draw)
     if short_lived and session.short_lived == SHORT_LIVED - 1:
         return session, PROOF[0] + (PROOF[1] - PROOF[0]) * draw
+    if no_connack and not lived and session.accepted is None and session.protocol != session.first:
+        return session._replace(failures=0), QUICK[0]
     if now - since < FIRST_MINUTE:
         low, high = TOGETHER if lasted else QUICK
         return session._replace(failures=0), low + (high - low) * draw

@@ -3,7 +3,7 @@ brokers it uses the one that works; see `leadsman.mqtt.broker_choice`."""
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from leadsman.errors import (
@@ -157,6 +157,10 @@ BACK = "the primary accepts connections again"
 """The reason for leaving a replacement."""
 INQUIRY = "-primary"
 """Ends the client id of the connection that asks whether the primary is back, so that it takes no session over."""
+NEWER_VERSION = "the broker speaks MQTT 5"
+"""The reason for leaving a connection of MQTT 3.1.1."""
+NEWER = "-newer"
+"""Ends the client id of the connection that asks for MQTT 5, as `INQUIRY` does."""
 GOODBYE_TO_FROZEN = 0.02
 """Seconds for DISCONNECT to a broker that acknowledges nothing: enough to hand it to the socket."""
 
@@ -231,6 +235,7 @@ class Link:
         self._lost: asyncio.Future[_Lost] = self._loop.create_future()
         self._subscribing: asyncio.Task[None] | None = None
         self._returning: asyncio.Task[None] | None = None
+        self._inquiring: asyncio.Task[None] | None = None
         self._settling: asyncio.TimerHandle | None = None
 
     @property
@@ -286,6 +291,11 @@ class Link:
         """``"receive_maximum"`` while readings wait because the broker allows no more messages in flight, else None."""
         return self._window.limited_by
 
+    def recall(self, versions: Mapping[str, str]) -> None:
+        """Begin with the versions of MQTT that brokers spoke in the last run, by address. Call it before `run`."""
+        self.choice = broker_choice.recalled(self.choice, versions)
+        self.session = self.choice.session
+
     def piled_up(self) -> bool:
         """Whether more than one batch of messages waits for its turn on a connection that works."""
         return self.up and self.outbox.messages - self.outbox.in_flight > BATCH
@@ -334,7 +344,7 @@ class Link:
             self.choice, wait = broker_choice.after(self.choice, self.session, end, self._clock.monotonic(), draw)
             self.session = self.choice.session
             if end.reason not in self._refusals:
-                self._events.emit(LinkDown(end.reason, wait, in_use, topic, self._named()))
+                self._events.emit(LinkDown(end.reason, wait, in_use, topic, self._named(), end.version))
             self._refusals = {*self._refusals, end.reason} if end.cheap else set()
             await asyncio.sleep(wait)
 
@@ -350,7 +360,7 @@ class Link:
         """Disconnect. `run` must have been cancelled."""
         connection = self._window.connection
         self._window.close()
-        for handle in (self._subscribing, self._settling, self._returning):
+        for handle in (self._subscribing, self._settling, self._returning, self._inquiring):
             if handle is not None:
                 handle.cancel()
         if connection is None:
@@ -420,20 +430,21 @@ class Link:
             try:
                 connection = await self._connector(self.broker)(packet, self)
             except BrokerError as error:
-                self.session, wait = connection_state.not_connected(self.session, error, now(), draw())
+                before = self.session
+                self.session, wait = connection_state.not_connected(before, error, now(), draw())
                 self.refusal = error.code if isinstance(error, ConnectionRefused) else None
                 self.not_listening = error.address if isinstance(error, NotListening) else None
-                reason, reference, other_version = self._reason(error), None, False
+                old = connection_state.tries_another_version(before, self.session)
+                reason = clean(error.without_hint()) if old else self._reason(error)
+                reference, other_version = None, False
                 if isinstance(error, ConnectionRefused):
                     reference = error.reference
                     other_version = error.code == connection_state.UNSUPPORTED_VERSION and self.session.refusals == 1
                 cheap = isinstance(error, NotListening)
-                return Ended(reason, wait, stay=other_version, reference=reference, cheap=cheap)
+                version = self.session.protocol if old else None
+                return Ended(reason, wait, stay=other_version, reference=reference, cheap=cheap, version=version)
             self.session = connection_state.connected(self.session, now())
-            if not connection_state.doubtful(self.session):
-                return connection
-            self.session = connection_state.doubted(self.session)
-            await connection.close()
+            return connection
 
     def _reason(self, error: BrokerError) -> str:
         """The reason of a failed attempt. Advice about the URL is left out once it has worked."""
@@ -467,6 +478,8 @@ class Link:
             self._subscribing = self._loop.create_task(self._subscribe(connection))
         if self.choice.current:
             self._returning = self._loop.create_task(self._ask_primary())
+        if connection_state.doubtful(self.session):
+            self._inquiring = self._loop.create_task(self._ask_newer())
 
     def _settled(self) -> None:
         """The connection holds; no other client takes it over any more."""
@@ -503,6 +516,20 @@ class Link:
                 continue
             self.lost(BACK, connection_state.ADMINISTRATIVE)  # no message is to blame for it
 
+    async def _ask_newer(self) -> None:
+        """Ask the broker once for MQTT 5, beside a connection of 3.1.1 to which only silence had led. It may have been
+        about to start."""
+        await asyncio.sleep(connection_state.INQUIRY)
+        packet = Connect(f"{self._identity.client_id}{NEWER}", V5, None, b"", session_expiry=0)
+        try:
+            connection = await self._connector(self.broker)(packet, _Inquiry())
+            await connection.close()
+        except BrokerError:
+            self.session = connection_state.inquired(self.session, newer=False)
+            return
+        self.session = connection_state.inquired(self.session, newer=True)
+        self.lost(NEWER_VERSION, connection_state.ADMINISTRATIVE)  # no message is to blame for it
+
     def _named(self) -> str | None:
         """The address of the current broker, if there are others."""
         return None if len(self.choice.candidates) == 1 else str(self.broker)
@@ -510,7 +537,7 @@ class Link:
     def _end(self, connection: Connection, code: int = 0) -> Broken:
         """Clear up after a connection."""
         connection.abort()
-        for handle in (self._subscribing, self._settling, self._returning):
+        for handle in (self._subscribing, self._settling, self._returning, self._inquiring):
             if handle is not None:
                 handle.cancel()
         return self._window.stop(code)

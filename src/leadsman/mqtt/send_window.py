@@ -218,6 +218,7 @@ class SendWindow:
             self._quiet = None
         self._overdue.stop()
         self._overdue.waits()
+        self._limit.ended()
         flying = self.outbox.lost()
         if code in NO_MESSAGE:
             self._suspects.acquit()
@@ -365,7 +366,7 @@ class SendWindow:
         message = self.outbox.accept(item)
         self._suspects.acknowledged(topic, now)
         if topic != self._suspects.solo:  # else it is not known yet whether the connection survives it
-            self._limit.accepted(topic, message.size + OVERHEAD)
+            self._limit.acknowledged(topic, message.size + OVERHEAD)
         self._size.acknowledged(now)
         self._retained.arrived(item, message)
         if self._pauses and not self._suspects.is_blamed(topic):
@@ -403,10 +404,11 @@ class SendWindow:
             self.outbox.defer(topic)
             return Broken(in_flight=True)
         now = self._clock.monotonic()
-        if not blame.refused and in_flight and self._limit.broke(topic, self._alone_bytes, now):
+        if not blame.refused and self._limit.broke(topic, self._alone_bytes, now):
             fault = f"the broker closes the connection on a message of {self._alone_bytes} bytes to {topic!r}"
             self._pauses.refused(topic, fault, for_good=True)
-            self.outbox.defer(topic)
+            if in_flight:  # some brokers acknowledge, and then close
+                self.outbox.defer(topic)
             return Broken(True, topic, f"{fault}; messages of this size are dropped from now on")
         self._retained.forget(topic)
         fault = f"the broker does not take messages of {topic!r}: {CLOSES}"

@@ -13,22 +13,34 @@ RETRY = 86_400.0
 class SizeLimit:
     """The sizes on which one broker closes the connection."""
 
-    __slots__ = ("_everywhere", "_largest", "_of_topic", "_taken")
+    __slots__ = ("_everywhere", "_largest", "_last", "_of_topic", "_taken")
 
     def __init__(self) -> None:
         self._everywhere: tuple[int, float] | None = None
         self._of_topic: dict[str, tuple[int, float]] = {}
         self._largest = 0
         self._taken: set[str] = set()
+        self._last: tuple[str, int] | None = None
 
     def __bool__(self) -> bool:
         """Whether anything was learned."""
         return self._everywhere is not None or bool(self._of_topic)
 
+    def acknowledged(self, topic: str, size: int) -> None:
+        """The broker acknowledged a message of so many bytes. It counts with the next one: some brokers acknowledge,
+        and then close the connection."""
+        if self._last is not None:
+            self.accepted(*self._last)
+        self._last = topic, size
+
     def accepted(self, topic: str, size: int) -> None:
         """The broker took a message of so many bytes, and kept the connection."""
         self._taken.add(topic)
         self._largest = max(self._largest, size)
+
+    def ended(self) -> None:
+        """The connection ended."""
+        self._last = None
 
     def broke(self, topic: str, size: int, now: float) -> bool:
         """The connection broke twice on a message of so many bytes that was sent alone. Returns whether its size is to

@@ -22,18 +22,21 @@ _PROGRAM = Path(__file__).with_name("embedded_process.py")
 
 
 @contextlib.contextmanager
-def embedded_broker(plugins: Mapping[str, Mapping[str, object]] | None = None) -> Iterator[int]:
-    """Run amqtt on a free port of the loopback interface, and return the port. Every client is accepted.
+def embedded_broker(
+    plugins: Mapping[str, Mapping[str, object]] | None = None, port: int | None = None
+) -> Iterator[int]:
+    """Run amqtt on a port of the loopback interface, and return the port. Every client is accepted.
 
     Args:
         plugins: plugins of amqtt by name, with their options.
+        port: the port to listen on; None takes a free one.
 
     Raises:
         LeadsmanError: amqtt is not installed, or did not start.
     """
     if find_spec("amqtt") is None:
         raise LeadsmanError("the embedded broker needs amqtt; install leadsman[demo], or install mosquitto")
-    port = free_port()
+    port = port or free_port()
     # -P: the folder of the program is no place to import from. -W: amqtt's warnings concern nobody here.
     command = [sys.executable, "-P", "-W", "ignore", str(_PROGRAM), str(port), json.dumps(plugins or {})]
     with subprocess.Popen(

@@ -87,6 +87,7 @@ PARTS = (
     # What survives the app. What reports of the devices comes later, and finds them as they were.
     Part("leadsman.parts.disk", _keeps_readings_on_disk, simulated=False),
     Part("leadsman.parts.saved_state", _keeps_state, simulated=False),
+    Part("leadsman.parts.broker_versions", _keeps_readings_on_disk, simulated=False),
     # What observes the devices.
     Part("leadsman.parts.heartbeat", simulated=False),
     Part("leadsman.parts.log", simulated=False),

@@ -278,6 +278,13 @@ CASES = [
     (running({"a": NEW}, {"a": b"21"}, {"house/a/state": NEW}), "arrival", "ok", "the last readings of 1 device", ""),
     (running({"a": NEW}, {"a": b"21"}), "arrival", "ok", "the last readings of 1 device are at the broker", ""),
     (broker(kept=status(connects=7)), "running app", "fail", "7 times in 20 s", "client id"),
+    (
+        broker(kept=status(connects=7, last_error="the broker does not take messages of 'house/a/state'")),
+        "running app",
+        "fail",
+        "messages of 'house/a/state'",
+        "access list",
+    ),
     (broker(kept=status(connects=7)), "running app", "fail", "7 times in 20 s", "a restart of the broker"),
     (broker(kept=TROUBLED), "running app", "warn", "a, b: in trouble", "leadsman why --prefix house"),
     (broker(kept=status(connects=1)), "running app", "warn", "does not answer", "log"),

@@ -371,7 +371,8 @@ async def landscape(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> F
 async def _read_listed(visit: Visit, subject: Subject) -> None:
     """Read what the registry lists below the prefix, and has not come. A broker that sends what it keeps only for exact
     topics, as RabbitMQ does, needs that."""
-    listed, asked, marker = Listed(subject.topics.prefix), [], subject.topics.of(DOCTOR, "probe")
+    listed, marker = Listed(subject.topics.prefix), subject.topics.of(DOCTOR, "probe")
+    asked: list[str] = []
     while True:
         kept = visit.kept()
         for topic, each in kept.items():
@@ -436,7 +437,7 @@ async def _forget(visitor: Visitor, visit: Visit, topic: str) -> None:
 async def _keeps(visitor: Visitor, topic: str, payload: bytes, topic_filter: str | None = None) -> bool | None:
     """Whether a new subscriber, to the topic or to a filter that matches it, receives this message; None if it receives
     nothing at all."""
-    async with visit_of(visitor, "new") as visit:
+    async with visit_of(visitor, "new" if topic_filter is None else "new-wildcard") as visit:
         await visit.subscribe(topic_filter or topic)
         _, heard = await visit.echo(topic)
         return None if not heard else any(each.payload == payload and each.retain for each in visit.messages)

@@ -332,6 +332,8 @@ SKEW = 5.0
 """Seconds that two clocks may differ. The answer of the app takes its time, too."""
 SEVERAL, OFTEN = 3, 60.0
 """Connections that were lost, and seconds: an app that connects this often does not keep its connection."""
+OF_A_TOPIC = "the broker does not take messages of"
+"""Begins what an app reports of a topic that ends its connections, or whose messages are too large."""
 NOT_ALLOWED = 0x87
 """Reason code: not authorized (MQTT 5 §3.4.2.1)."""
 _PAGE = re.compile(r"[0-9]{1,6}")
@@ -534,6 +536,8 @@ def running_app(facts: Facts) -> Iterator[Result]:
     said = live or said
     if said is not None and said.last_error is not None and "uses the client id" in said.last_error:
         yield fail(f"it reports: {clean(said.last_error)}", RIVAL)
+    elif said is not None and said.last_error is not None and OF_A_TOPIC in said.last_error:
+        yield fail(f"it reports: {clean(said.last_error)}", "see the access list of the broker, and its limit of size")
     elif said is not None and said.connects >= SEVERAL and said.uptime < said.connects * OFTEN:
         yield fail(f"it connected {said.connects} times in {said.uptime:.0f} s", f"{BREAKS}, {RIVAL}")
     elif said is not None and said.last_error is not None:

@@ -181,11 +181,7 @@ def _clean_at(
     left = asyncio.run(remove(broker, removal, f"{topics.introspect}/response")) if gone and not dry_run else []
     for topic in gone:
         say(f"{cleaned(topic)}{' is still there' if topic in left else ''}")
-    if left:
-        raise BrokerError(
-            f"{broker} acknowledged that {counted(len(left), 'retained topic')} be removed, and still keeps "
-            f"{'it' if len(left) == 1 else 'them'}; try again"
-        )
+    expect_none(left, broker)
     verb = "would be removed" if dry_run else "removed"
     of = f" of {counted(len(removal.devices), 'device')}" if removal.devices else ""
     say(f"{counted(len(gone), 'retained topic')}{of} {verb}" if gone else "Nothing to remove.")
@@ -246,6 +242,15 @@ async def remove(broker: Broker, removal: Removal, marker: str) -> list[str]:
         await asyncio.sleep(LATE)  # it works on what it has acknowledged, as long as the connection lasts
     async with SideConnection().at(broker) as another:
         return await _still_kept(another, gone, marker)
+
+
+def expect_none(left: Sequence[str], broker: Broker) -> None:
+    """See that nothing is left of what was removed. Raises `BrokerError`; trying again may help."""
+    if left:
+        raise BrokerError(
+            f"{broker} acknowledged that {counted(len(left), 'retained topic')} be removed, and still keeps "
+            f"{'it' if len(left) == 1 else 'them'}; try again"
+        )
 
 
 async def _still_kept(connection: SideConnection, topics: Sequence[str], marker: str) -> list[str]:

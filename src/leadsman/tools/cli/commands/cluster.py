@@ -11,7 +11,7 @@ from leadsman.mqtt.broker import Brokers
 from leadsman.nodes.document import Lacking
 from leadsman.text import clean, counted, escaped, suggestion
 from leadsman.tools.cli.arguments import APP, SETTINGS, TIMEOUT, Subcommand, UsageError, argument, prefix
-from leadsman.tools.cli.commands.clean import Removal, remove
+from leadsman.tools.cli.commands.clean import Removal, expect_none, remove
 from leadsman.tools.cli.exit_codes import WITHOUT_NODE
 from leadsman.tools.cli.nodes import SILENT, Shared, Shown, apps, filters_of
 from leadsman.tools.cli.remote import any_version, ask, known_brokers, retained, running_app, sender
@@ -86,7 +86,7 @@ def _forget(options: argparse.Namespace) -> int:
     base, number = f"{app}/nodes/{node}", 0
     for broker in where.brokers:
         topics = tuple(retained(Brokers.of(broker), (f"{base}/#", f"{base}/status")))
-        asyncio.run(remove(broker, Removal(topics, (), (), {})))
+        expect_none(asyncio.run(remove(broker, Removal(topics, (), (), {}), f"{base}/introspect/response")), broker)
         number += len(topics)
     say(f"{node}: {counted(number, 'retained topic')} removed")
     return 0

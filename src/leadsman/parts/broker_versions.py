@@ -1,0 +1,66 @@
+"""Which version of MQTT each broker spoke last is remembered over a restart, where it is the old one: an old broker
+that leaves a CONNECT of version 5 unanswered costs seconds at each start otherwise."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from leadsman.events import Event, LinkUp
+from leadsman.mqtt.answers import object_in
+from leadsman.mqtt.connection_state import V311
+from leadsman.storage import own_file
+from leadsman.wiring.core import Core
+
+FILE = "brokers.json"
+"""In the state directory."""
+LARGEST = 64 * 1024
+"""Bytes of the file that are read; an app has a few brokers."""
+
+
+def join(core: Core) -> None:
+    """Begin with the versions of the last run, and write down those of this one."""
+    with contextlib.suppress(RuntimeError):  # the user has no home directory, which the part for readings reports
+        versions = BrokerVersions(core, core.plan.state_directory / FILE)
+        core.link.recall(versions.known)
+        core.environment.events.subscribe(versions.observe, readings=False)
+
+
+class BrokerVersions:
+    """The file.
+
+    Args:
+        core: the app.
+        path: of the file.
+    """
+
+    def __init__(self, core: Core, path: Path) -> None:
+        self._core = core
+        self._path = path
+        self.known: Mapping[str, str] = {}
+        """The brokers that spoke the old version last, by address."""
+        with contextlib.suppress(OSError):
+            found = object_in(own_file.read(path, LARGEST)) or {}
+            self.known = {broker: V311 for broker, version in found.items() if version == V311}
+        self._writing: asyncio.Future[None] | None = None
+
+    def observe(self, event: Event) -> None:
+        """A broker has accepted a connection, in one of the versions."""
+        if not isinstance(event, LinkUp):
+            return
+        broker, known = str(self._core.link.broker), dict(self.known)
+        if event.protocol == V311 and self._core.link.broker.protocol != V311:
+            known[broker] = V311
+        else:
+            known.pop(broker, None)
+        if known != self.known:
+            self.known = known
+            self._writing = asyncio.get_running_loop().run_in_executor(None, self._write, json.dumps(known).encode())
+
+    def _write(self, data: bytes) -> None:
+        """Losing the file costs seconds at the next start, so it is not synced, and a disk that takes nothing is left
+        to those parts that need it."""
+        with contextlib.suppress(OSError):
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            own_file.replace(self._path, self._path.with_suffix(".tmp"), data, sync=False)

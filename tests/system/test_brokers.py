@@ -1,0 +1,213 @@
+"""What leadsman does and says at each broker: one app, and one test for each promise. `scripts/which_broker.py` makes
+the table in docs/how-to/which-broker.md of a run; what a broker cannot do is in `leadsman_rigs.brokers`."""
+
+import json
+import time
+
+import paho.mqtt.client as paho
+import pytest
+
+from leadsman.mqtt.topics import Topics
+from leadsman.tools.cli.main import main
+from leadsman_rigs.brokers import BROKERS, DENIED, LIMIT, PASSWORD
+from leadsman_rigs.listener import Listener
+from leadsman_rigs.processes import app_process
+
+SOMETHING_FAILS = 4
+"""The exit code of the doctor."""
+APP = """
+import itertools
+from pydantic import BaseModel
+
+class Counted(BaseModel):
+    n: int
+    ballast: str = ""
+
+def device(large):
+    numbers = itertools.count(1)
+    async def read() -> Counted:
+        n = next(numbers)
+        return Counted(n=n, ballast="x" * (LARGE if large and n % 5 == 0 else 0))
+    return read
+
+app = App("sys", mqtt=os.environ["URL"], discovery="homeassistant", heartbeat="2s")
+app.add_telemetry("good", device(False), interval=0.2)
+app.add_telemetry("large", device(True), interval=1)
+app.add_telemetry("denied", device(False), interval=1)
+"""
+TOPICS = Topics("sys")
+
+
+class Place:
+    """A broker with the app, and a subscriber."""
+
+    def __init__(self, broker, directory):
+        self.broker = broker
+        code = APP.replace("LARGE", str(LIMIT + 5000 if broker.limits else 10))
+        self.listener = Listener(broker.port, paho.MQTTv311, clean_session=True)
+        if broker.user is not None:
+            self.listener.client.username_pw_set(broker.user, PASSWORD)
+        self.listener.__enter__()
+        self.app = app_process(code, broker.url(), directory / f"{broker.name}.log")
+
+    def numbers(self, device="good"):
+        return [json.loads(each.payload)["n"] for each in self.listener.on(TOPICS.state(device))]
+
+    def run(self, capsys, *arguments, password=PASSWORD):
+        """Type a command about the app. Its exit code, and what it prints."""
+        capsys.readouterr()
+        code = main([*arguments, "--mqtt", self.broker.url(password)])
+        printed = capsys.readouterr()
+        return code, " ".join((printed.out + printed.err).split())
+
+    def kept(self, *topics):
+        """What the broker keeps at exact topics."""
+        found = {}
+        client = paho.Client(paho.CallbackAPIVersion.VERSION2, protocol=paho.MQTTv311, client_id=f"look-{time.time()}")
+        if self.broker.user is not None:
+            client.username_pw_set(self.broker.user, PASSWORD)
+        answered = []
+        client.on_message = lambda client, userdata, message: found.setdefault(message.topic, message.payload)
+        client.on_subscribe = lambda *_: answered.append(True)
+        client.on_connect = lambda client, *_: client.subscribe([(each, 1) for each in topics])
+        client.connect("127.0.0.1", self.broker.port)
+        client.loop_start()
+        try:
+            passes(lambda: answered)
+            passes(lambda: found.keys() >= set(topics), 3.0)
+        finally:
+            client.disconnect()
+            client.loop_stop()
+        return found
+
+
+def passes(condition, seconds=60.0):
+    """Wait until something is true; whether it is."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+@pytest.fixture(scope="module", params=BROKERS, ids=lambda broker: broker.name)
+def place(request, tmp_path_factory):
+    if (why := request.param.missing()) is not None:
+        pytest.skip(why)
+    with request.param() as broker:
+        found = Place(broker, tmp_path_factory.mktemp("app"))
+        try:
+            found.listener.wait_for(TOPICS.state("good"), 10)
+            yield found
+        finally:
+            found.listener.__exit__()
+            found.app.kill()
+
+
+def test_connect(place):
+    log = place.app.log
+
+    assert "connected to the broker with MQTT" in log
+    assert "is this a TLS port" not in log
+    assert "No connection to the broker: " not in log.partition("connected to the broker")[0]
+
+
+def test_order(place):
+    numbers = place.numbers()
+    once = list(dict.fromkeys(numbers))
+
+    assert once == list(range(once[0], once[0] + len(once)))
+
+
+def test_discovery(place):
+    topic = "homeassistant/device/sys/good/config"
+    assert passes(lambda: topic in place.kept(topic))
+
+
+def test_refusal(place, capsys):
+    if not place.broker.denies:
+        pytest.skip(place.broker.cannot["refusal"])
+
+    def told():
+        log = [line for line in place.app.log.splitlines() if DENIED in line and ("refuse" in line or "drop" in line)]
+        code, doctor = place.run(capsys, "doctor", "--prefix", "sys")
+        return DENIED in doctor and (log or (code == SOMETHING_FAILS and f"nothing arrives at {DENIED}" in doctor))
+
+    assert passes(told, 60), (place.app.log[-3000:], place.run(capsys, "doctor", "--prefix", "sys"))
+    assert DENIED not in place.kept(DENIED)
+
+
+def test_size(place):
+    if not place.broker.limits:
+        pytest.skip(place.broker.cannot["size"])
+
+    learned = "the broker closes the connection on a message of"
+    assert passes(lambda: "large/state: " in place.app.log and learned in place.app.log, 90), place.app.log
+    before = place.app.log.count("onnection")
+    drops = place.numbers("large")
+    assert passes(lambda: len(place.numbers("large")) >= len(drops) + 6)
+    assert not any(each % 5 == 0 for each in place.numbers("large"))
+    assert place.app.log.count("onnection") == before, "the size is known"
+
+
+def test_doctor(place, capsys):
+    _, printed = place.run(capsys, "doctor", "--prefix", "sys")
+
+    assert "address mqtt://127.0.0.1" in printed
+    assert ("not at one with a wildcard" in printed) == (place.broker.name == "RabbitMQ")
+    assert "mosquitto.conf" not in printed or place.broker.name == "mosquitto"
+    assert "the will of the app" not in printed
+
+
+def test_why(place, capsys):
+    code, printed = place.run(capsys, "why", "good", "--prefix", "sys")
+
+    assert code == 0, printed
+    assert "good" in printed
+
+
+def test_password(place, capsys):
+    if "password" in place.broker.cannot:
+        pytest.skip(place.broker.cannot["password"])
+    code, printed = place.run(capsys, "doctor", "--prefix", "sys", password="wrong")
+
+    assert code == SOMETHING_FAILS
+    assert "fail authentication the broker refuses the user 'sys'" in printed
+    assert "TLS port" not in printed
+    assert "version of MQTT" not in printed
+
+
+def test_restart(place):
+    place.broker.restart()
+    heard = len(place.numbers())
+
+    assert passes(lambda: len(place.numbers()) >= heard + 10), place.app.log
+    assert passes(
+        lambda: {TOPICS.registry, TOPICS.state("good")} <= place.kept(TOPICS.registry, TOPICS.state("good")).keys()
+    )
+
+
+def test_will(place):
+    place.app.kill()
+
+    def said():
+        return json.loads(place.listener.on(TOPICS.status)[-1].payload)["state"] == "offline"
+
+    assert passes(said), place.listener.on(TOPICS.status)[-1].payload
+
+
+def test_clean(place, capsys):
+    place.app.kill()
+    place.broker.allow()
+    place.app.start()
+    heard = len(place.numbers())
+    assert passes(lambda: len(place.numbers()) >= heard + 10), place.app.log
+    place.app.end()
+
+    code, printed = place.run(capsys, "clean", "--prefix", "sys", "--all")
+
+    assert code == 0, printed
+    assert "of 3 devices removed" in printed
+    left = place.kept(TOPICS.registry, TOPICS.status, TOPICS.state("good"), "homeassistant/device/sys/good/config")
+    assert {topic: payload for topic, payload in left.items() if payload} == {}
