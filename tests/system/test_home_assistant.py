@@ -433,3 +433,80 @@ def test_a_lamp_is_dimmed_and_a_thermostat_is_set(home, broker, start_app):
     shown = states[climate]["attributes"]
     assert (shown["temperature"], shown["current_temperature"]) == (22.5, 19.5)
     assert (shown["min_temp"], shown["max_temp"], shown["hvac_modes"]) == (5, 30, ["heat", "off"])
+
+
+KINDS = """
+from typing import Annotated
+from pydantic import BaseModel, Field
+
+class Shutter(BaseModel):
+    position: Annotated[int, Field(ge=0, le=100)] | None = None
+    stop: bool | None = None
+
+class Ventilator(BaseModel):
+    on: bool | None = None
+    speed: Annotated[int, Field(ge=0, le=3)] | None = None
+
+class Door(BaseModel):
+    locked: bool | None = None
+
+class Horn(BaseModel):
+    on: bool
+
+class Tap(BaseModel):
+    position: Annotated[int, Field(ge=0, le=90)] | None = None
+
+app = App("kinds", mqtt=os.environ["URL"], discovery="homeassistant")
+air = dict(on=False, speed=1)
+
+@app.command("shutter")
+def shutter(payload: Annotated[Shutter, Cover(stop="stop")]) -> Shutter:
+    return Shutter(position=50) if payload.stop else payload
+
+@app.command("ventilator")
+def ventilator(payload: Annotated[Ventilator, Fan(speed="speed")]) -> Ventilator:
+    air.update(payload.model_dump(exclude_none=True))
+    return Ventilator(**air)
+
+@app.command("door")
+def door(payload: Annotated[Door, Lock()]) -> Door:
+    return payload
+
+@app.command("horn")
+def horn(payload: Annotated[Horn, Siren()]) -> Horn:
+    return payload
+
+@app.command("tap")
+def tap(payload: Annotated[Tap, Valve()]) -> Tap:
+    return payload
+"""
+
+
+def test_a_cover_a_fan_a_lock_a_siren_and_a_valve_are_set_and_show_their_state(home, broker, start_app):
+    start_app("from leadsman import Cover, Fan, Lock, Siren, Valve\n" + KINDS, broker.url)
+    cover, fan, lock = "kinds--shutter--_cover", "kinds--ventilator--_fan", "kinds--door--_lock"
+    siren, valve = "kinds--horn--_siren", "kinds--tap--_valve"
+    home.wait_for(dict.fromkeys((cover, fan, lock, siren, valve), "unknown"))
+
+    for service, entity, words, state in (
+        ("cover.open_cover", cover, {}, {"current_position": 100}),
+        ("cover.set_cover_position", cover, {"position": 30}, {"current_position": 30}),
+        ("cover.stop_cover", cover, {}, {"current_position": 50}),
+        ("cover.close_cover", cover, {}, "closed"),
+        ("fan.turn_on", fan, {}, "on"),
+        ("fan.set_percentage", fan, {"percentage": 66}, {"percentage": 66}),
+        ("fan.turn_off", fan, {}, "off"),
+        ("lock.lock", lock, {}, "locked"),
+        ("lock.unlock", lock, {}, "unlocked"),
+        ("siren.turn_on", siren, {}, "on"),
+        ("siren.turn_off", siren, {}, "off"),
+        ("valve.set_valve_position", valve, {"position": 50}, {"current_position": 50}),
+        ("valve.open_valve", valve, {}, {"current_position": 100}),
+        ("valve.close_valve", valve, {}, "closed"),
+    ):
+        home.call(service, entity, **words)
+        if isinstance(state, str):
+            home.wait_for({entity: state})
+        else:
+            home.wait_for_attributes(entity, state)
+    assert home.states()[lock]["attributes"]["friendly_name"] == "door"

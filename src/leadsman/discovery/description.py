@@ -39,22 +39,16 @@ class Field(NamedTuple):
     """The name that was declared; None if `name` is made of the path."""
 
 
-class LightDescription(NamedTuple):
-    """A lamp that a command sets. A field of the readings with the same path shows the state of each field."""
+class ControlDescription(NamedTuple):
+    """What a command sets as a whole, such as a lamp. A field of the readings with the same path shows the state of
+    each field."""
 
-    on: Field
-    brightness: Field | None
-    """From 0 to its maximum; None if it cannot be dimmed."""
-
-
-class ClimateDescription(NamedTuple):
-    """A thermostat that a command sets. A field of the readings with the same path shows the state of each field."""
-
-    target: Field
-    mode: Field | None
-    """An enum; None if it always heats."""
-    current: tuple[str, ...] | None
-    """The path in the readings of the temperature that is measured."""
+    kind: str
+    """One of those in `leadsman.readings.controls.KINDS`."""
+    fields: Mapping[str, Field]
+    """Those that the command sets, by their roles."""
+    current: tuple[str, ...] | None = None
+    """Of a thermostat, the path in the readings of the temperature that is measured."""
 
 
 class CommandDescription(NamedTuple):
@@ -64,7 +58,7 @@ class CommandDescription(NamedTuple):
     """Those that can be sent alone, without those of the control. There may be none."""
     parameter: str | None
     """The parameter of the handler that gets the payload; None where it takes none."""
-    control: LightDescription | ClimateDescription | None = None
+    control: ControlDescription | None = None
     """What some fields are together."""
 
 

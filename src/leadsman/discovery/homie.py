@@ -14,11 +14,9 @@ from typing import Any, NamedTuple
 
 from leadsman.discovery.description import (
     AppDescription,
-    ClimateDescription,
     CommandDescription,
     DeviceDescription,
     Field,
-    LightDescription,
     PropertyCommand,
     PropertyValue,
     RetainedMessage,
@@ -469,10 +467,8 @@ def _properties(device: DeviceDescription) -> tuple[_Property, ...]:
 
 def _taken(command: CommandDescription) -> tuple[Field, ...]:
     """What a command sets, with the fields that Home Assistant shows as one control."""
-    match command.control:
-        case LightDescription(first, second) | ClimateDescription(first, second, _):
-            return (*command.fields, first) if second is None else (*command.fields, first, second)
-    return command.fields
+    together = () if command.control is None else command.control.fields.values()
+    return (*command.fields, *together)
 
 
 def _places(fields: Sequence[Field]) -> list[tuple[str, str]]:
