@@ -15,8 +15,11 @@ KEYS = {
     "curr_temp_t": "current_temperature_topic",
     "curr_temp_tpl": "current_temperature_template",
     "dev_cla": "device_class",
+    "en": "enabled_by_default",
     "ent_cat": "entity_category",
+    "ent_pic": "entity_picture",
     "exp_aft": "expire_after",
+    "frc_upd": "force_update",
     "ic": "icon",
     "max": "max",
     "max_temp": "max_temp",
@@ -75,12 +78,21 @@ KEYS = {
 }
 """Abbreviations that leadsman uses (https://www.home-assistant.io/integrations/mqtt/#discovery-messages)."""
 COMMON = {"platform", "name", "unique_id", "icon", "entity_category", "availability", "availability_mode"}
+COMMON |= {"enabled_by_default", "entity_picture"}
 STATE = {"state_topic", "value_template"}
 COMMAND = {"command_topic", "command_template"}
 ALLOWED = {
     "sensor": STATE
-    | {"device_class", "expire_after", "options", "suggested_display_precision", "state_class", "unit_of_measurement"},
-    "binary_sensor": STATE | {"device_class", "expire_after", "payload_on", "payload_off"},
+    | {
+        "device_class",
+        "expire_after",
+        "force_update",
+        "options",
+        "suggested_display_precision",
+        "state_class",
+        "unit_of_measurement",
+    },
+    "binary_sensor": STATE | {"device_class", "expire_after", "force_update", "payload_on", "payload_off"},
     "number": STATE | COMMAND | {"device_class", "min", "max", "step", "mode", "unit_of_measurement"},
     "select": STATE | COMMAND | {"options"},
     "text": STATE | COMMAND | {"min", "max", "pattern"},

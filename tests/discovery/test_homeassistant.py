@@ -524,3 +524,35 @@ def test_the_app_is_called_otherwise_beside_a_root_device_which_has_its_name(roo
     described = HomeAssistant(AppDescription("house", "1.2", "0.9", app.topics, {}), ["house"], "homeassistant")
     assert json.loads(described.describe_app().payload)["dev"]["name"] == name
     assert json.loads(configuration(app, root or "house").payload)["dev"]["name"] == (root or "house")
+
+
+class Detailed(BaseModel):
+    power: Annotated[float, Sensor("W", homeassistant={"expire_after": 300, "force_update": True})]
+    door: Annotated[bool, Sensor(homeassistant={"enabled_by_default": False})]
+    serial_number: Annotated[str, Sensor(discoverable=False)]
+
+
+def test_further_words_of_an_entity_are_taken_over_and_a_hidden_field_has_none():
+    app = App("house")
+
+    @app.telemetry("kitchen", interval="30s", stale_after="1m")
+    async def read() -> Detailed: ...
+
+    found = entities(configuration(app).payload)
+
+    assert {key for key in found if not key.startswith("_")} == {"power", "door"}
+    assert (found["power"]["expire_after"], found["power"]["force_update"]) == (300, True)
+    assert (found["door"]["expire_after"], found["door"]["enabled_by_default"]) == (60, False)
+
+
+def test_a_hidden_field_of_a_command_has_no_entity():
+    app = App("house")
+
+    class Options(BaseModel):
+        speed: int = 1
+        code: Annotated[str, Sensor(discoverable=False)] = ""
+
+    @app.command("kitchen")
+    async def set_them(payload: Options): ...
+
+    assert {key for key in entities(configuration(app).payload) if not key.startswith("_")} == {"speed"}

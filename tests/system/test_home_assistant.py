@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from leadsman.readings.sensor import ENTITY_OPTIONS
 from leadsman.testing import Mosquitto
-from leadsman_rigs.homeassistant import WHY_NOT, HomeAssistant
+from leadsman_rigs.homeassistant import ENVIRONMENT, WHY_NOT, HomeAssistant
 
 pytestmark = pytest.mark.home_assistant
 
@@ -326,6 +327,52 @@ def test_a_device_has_its_title_and_its_area_and_one_that_is_not_discoverable_is
     areas = {each["area_id"]: each["name"] for each in home.ask("config/area_registry/list")}
     assert (roof["name"], areas[roof["area_id"]]) == ("Dach", "Attic")
     assert "alone--secret" not in home.devices()
+
+
+SHORT = """
+from typing import Annotated
+from pydantic import BaseModel
+
+class Momentary(BaseModel):
+    watts: Annotated[float, Sensor("W", homeassistant={"expire_after": 2})] = 5.0
+    door: Annotated[bool, Sensor(homeassistant={"enabled_by_default": False})] = True
+    code: Annotated[str, Sensor(discoverable=False)] = "1234"
+
+app = App("short", mqtt=os.environ["URL"], discovery="homeassistant")
+
+@app.telemetry("meter", interval="1h")
+def meter() -> Momentary:
+    return Momentary()
+"""
+
+
+def test_further_words_of_an_entity_do_in_home_assistant_what_they_say(home, broker, start_app):
+    start_app(SHORT, broker.url)
+    home.wait_for({"short--meter--_status": "ok", "short--meter--watts": "unavailable"})
+
+    home.call("button.press", "short--meter--_poll")
+    home.wait_for({"short--meter--watts": "5.0"})
+    home.wait_for({"short--meter--watts": "unavailable"})
+
+    entities = home.entities()
+    assert entities["short--meter--door"]["disabled_by"] == "integration"
+    assert "short--meter--code" not in entities
+
+
+WORDS = """
+import json
+from homeassistant.components.mqtt import binary_sensor, sensor
+schemas = sensor._PLATFORM_SCHEMA_BASE, binary_sensor.DISCOVERY_SCHEMA
+print(json.dumps([[str(word) for word in each.schema] for each in schemas]))
+"""
+
+
+def test_home_assistant_knows_each_further_word_of_an_entity(home):
+    command = [ENVIRONMENT / "bin" / "python", "-c", WORDS]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+
+    for known in json.loads(done.stdout):
+        assert ENTITY_OPTIONS.keys() <= set(known)
 
 
 MANY = """

@@ -28,6 +28,12 @@ ABOUT = ("_status", "_circuit", "_failures", "_success", "_poll", "_release", "_
 SWITCHES = frozenset({"On", "State", "Enabled", "Value", "Switch"})
 """Names of a switch that say no more than that it is one."""
 Component = dict[str, Any]
+_ABBREVIATED = {
+    "enabled_by_default": "en",
+    "entity_picture": "ent_pic",
+    "expire_after": "exp_aft",
+    "force_update": "frc_upd",
+}
 
 
 class DeviceTopics(NamedTuple):
@@ -44,7 +50,7 @@ def of_device(device: DeviceDescription, places: DeviceTopics) -> dict[str, Comp
     state = places.topics.state(device.name)
     found: dict[str, Component] = {}
     for field in device.fields:
-        found[joined(*field.path)] = _reading(field) | {"stat_t": state} | _expiry(device)
+        found[joined(*field.path)] = _reading(field) | {"stat_t": state} | _expiry(device) | _options(field)
     if device.command is not None:
         found |= _settings(device.command, device, places)
         found = _controlled(found, device, places)
@@ -111,6 +117,11 @@ def _reading(field: Field) -> Component:
     if field.kind == "number":
         found |= _given(unit_of_meas=field.unit, stat_cla=field.state_class, sug_dsp_prc=field.precision)
     return found | _given(ic=field.icon, ent_cat="diagnostic" if field.category == "diagnostic" else None)
+
+
+def _options(field: Field) -> Component:
+    """The further words of its entity, abbreviated as the others are, so that none is there twice."""
+    return {_ABBREVIATED[word]: value for word, value in field.homeassistant.items()}
 
 
 def _expiry(device: DeviceDescription) -> Component:

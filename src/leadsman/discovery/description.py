@@ -1,6 +1,7 @@
 """What a convention of discovery is told about an app. All values are plain, and nothing here knows a convention."""
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
 from leadsman.monitoring.condition import Condition
@@ -37,6 +38,10 @@ class Field(NamedTuple):
     pattern: str | None = None
     title: str | None = None
     """The name that was declared; None if `name` is made of the path."""
+    discoverable: bool = True
+    """Whether others are told of it."""
+    homeassistant: Mapping[str, bool | int | str] = MappingProxyType({})
+    """Further words of its entity in Home Assistant; see `leadsman.readings.sensor.ENTITY_OPTIONS`."""
 
 
 class ControlDescription(NamedTuple):

@@ -31,7 +31,10 @@ DEEPEST = 4
 """Keys that lead to a field, at most."""
 MOST = 100
 """Fields of a payload, at most: each is an entity that a person sees."""
-_SENSOR = ("unit", "device_class", "state_class", "precision", "icon", "category", "name")
+_SENSOR = (
+    *("unit", "device_class", "state_class", "precision", "icon", "category", "name", "discoverable"),
+    "homeassistant",
+)
 _NUMBERS = ("number", "integer")
 KNOWN = {
     word.lower().replace("₂", "2"): word

@@ -96,7 +96,7 @@ class DescribedDevices:
     def _fields_of(self, handler: Handler) -> tuple[Field, ...]:
         key = id(handler)
         if key not in self._fields:
-            self._fields[key] = fields_of(returned(handler))
+            self._fields[key] = tuple(each for each in fields_of(returned(handler)) if each.discoverable)
         return self._fields[key]
 
     def _taken_by(self, command: RegisteredCommand) -> CommandDescription:
@@ -123,7 +123,8 @@ def _command(command: RegisteredCommand) -> CommandDescription:
     control = _control(schema)
     taken = () if control is None else tuple(control.fields.values())
     fields = settable(schema) if alone is None else (alone,)
-    return CommandDescription(tuple(each for each in fields if each not in taken), command.payload, control)
+    shown = tuple(each for each in fields if each not in taken and each.discoverable)
+    return CommandDescription(shown, command.payload, control)
 
 
 def _control(schema: Mapping[str, Any]) -> ControlDescription | None:
