@@ -21,6 +21,8 @@ KEYS = {
     "exp_aft": "expire_after",
     "frc_upd": "force_update",
     "ic": "icon",
+    "json_attr_t": "json_attributes_topic",
+    "json_attr_tpl": "json_attributes_template",
     "max": "max",
     "max_temp": "max_temp",
     "min": "min",
@@ -83,6 +85,7 @@ STATE = {"state_topic", "value_template"}
 COMMAND = {"command_topic", "command_template"}
 ALLOWED = {
     "sensor": STATE
+    | {"json_attributes_topic", "json_attributes_template"}
     | {
         "device_class",
         "expire_after",

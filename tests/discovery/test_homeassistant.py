@@ -15,7 +15,7 @@ from leadsman.errors import InvalidValue
 from leadsman.mqtt.topics import Topics, topic_matches
 from leadsman.text.identifiers import shortened
 
-from .entities import command, entities, state
+from .entities import command, entities, rendered, state
 
 
 class Air(BaseModel):
@@ -556,3 +556,37 @@ def test_a_hidden_field_of_a_command_has_no_entity():
     async def set_them(payload: Options): ...
 
     assert {key for key in entities(configuration(app).payload) if not key.startswith("_")} == {"speed"}
+
+
+class Event(BaseModel):
+    title: str
+
+
+class Dates(BaseModel):
+    events: Annotated[list[Event] | None, Sensor(name="Termine", icon="mdi:calendar")]
+    others: list[str] = []
+
+
+def test_a_list_with_a_sensor_is_a_number_with_its_items_as_an_attribute():
+    app = App("house")
+
+    @app.telemetry("kitchen", interval="30s")
+    async def read() -> Dates: ...
+
+    found = entities(configuration(app).payload)
+
+    assert {key for key in found if not key.startswith("_")} == {"events"}
+    entity, reading = found["events"], {"events": [{"title": "Müll"}, {"title": "Arzt"}]}
+    assert (entity["name"], entity["json_attributes_topic"]) == ("Termine", "house/kitchen/state")
+    assert state(entity, reading) == "2"
+    assert json.loads(rendered(entity["json_attributes_template"], value_json=reading)) == reading
+    assert [state(entity, each) for each in ({"events": []}, {"events": None}, {})] == ["0", None, None]
+
+
+def test_a_list_in_the_payload_of_a_command_has_no_entity():
+    app = App("house")
+
+    @app.command("kitchen")
+    async def set_them(payload: Dates): ...
+
+    assert {key for key in entities(configuration(app).payload) if not key.startswith("_")} == set()

@@ -337,6 +337,7 @@ class Momentary(BaseModel):
     watts: Annotated[float, Sensor("W", homeassistant={"expire_after": 2})] = 5.0
     door: Annotated[bool, Sensor(homeassistant={"enabled_by_default": False})] = True
     code: Annotated[str, Sensor(discoverable=False)] = "1234"
+    events: Annotated[list[dict[str, str]], Sensor(name="Dates")] = [{"title": "Müll"}, {"title": "{{ 1 }}"}]
 
 app = App("short", mqtt=os.environ["URL"], discovery="homeassistant")
 
@@ -357,6 +358,14 @@ def test_further_words_of_an_entity_do_in_home_assistant_what_they_say(home, bro
     entities = home.entities()
     assert entities["short--meter--door"]["disabled_by"] == "integration"
     assert "short--meter--code" not in entities
+
+
+def test_a_list_is_a_number_and_its_items_are_an_attribute(home, broker, start_app):
+    start_app(SHORT, broker.url)
+
+    states = home.wait_for({"short--meter--_status": "ok", "short--meter--events": "2"})
+
+    assert states["short--meter--events"]["attributes"]["events"] == [{"title": "Müll"}, {"title": "{{ 1 }}"}]
 
 
 WORDS = """

@@ -51,6 +51,8 @@ def of_device(device: DeviceDescription, places: DeviceTopics) -> dict[str, Comp
     found: dict[str, Component] = {}
     for field in device.fields:
         found[joined(*field.path)] = _reading(field) | {"stat_t": state} | _expiry(device) | _options(field)
+        if field.kind == "list":
+            found[joined(*field.path)]["json_attr_t"] = state
     if device.command is not None:
         found |= _settings(device.command, device, places)
         found = _controlled(found, device, places)
@@ -106,6 +108,9 @@ def _reading(field: Field) -> Component:
         found |= {"p": "binary_sensor", "pl_on": "True", "pl_off": "False"}
     elif field.kind in ("enum", "timestamp", "date"):
         found["dev_cla"] = field.kind
+    elif field.kind == "list":  # its state is how many there are
+        found["json_attr_tpl"] = _template(f"{{{_quoted(field.path[-1])}: {value}}}|to_json")
+        value = f"None if {value} is none else {value}|count"
     elif field.kind == "text":
         value = f"({value} | string)[:{LONGEST_STATE}]"
     if field.kind == "enum":

@@ -7,8 +7,8 @@ from typing import Any, Literal, NamedTuple, Protocol
 from leadsman.monitoring.condition import Condition
 from leadsman.mqtt.topics import Topics
 
-Kind = Literal["number", "text", "boolean", "enum", "timestamp", "date"]
-"""What a value is. Whatever else JSON has, such as a list, is no field."""
+Kind = Literal["number", "text", "boolean", "enum", "timestamp", "date", "list"]
+"""What a value is. A list is a field of readings alone. Whatever else JSON has is no field."""
 
 
 class Field(NamedTuple):

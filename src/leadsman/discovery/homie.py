@@ -448,7 +448,8 @@ def _properties(device: DeviceDescription) -> tuple[_Property, ...]:
     taken = () if command is None else _taken(command)
     settable = {each.path or (parameter or "",): each for each in taken}
     found = []
-    for field, (node, key) in zip(device.fields, _places(device.fields), strict=True):
+    fields = [each for each in device.fields if each.kind != "list"]  # no datatype is a list
+    for field, (node, key) in zip(fields, _places(fields), strict=True):
         other = settable.get(field.path)
         if other is None or other.kind != field.kind:
             found.append(_Property(node, key, field, settable=False, retained=device.retained, reads=True))
