@@ -19,7 +19,7 @@ def test_the_examples_of_properties_are_those_of_the_day_in_ci_and_others_each_n
         if re.match(r"make test(-fast)?\b", step.get("run", ""))
     ]
 
-    assert len(profiles) == 2
+    assert len(profiles) == 3
     for name in profiles:
         profile = settings.get_profile(name)
         assert not profile.derandomize

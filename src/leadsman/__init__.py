@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from leadsman.loop.threads import Worker
     from leadsman.mqtt.broker import Tls
     from leadsman.readings.buffer import Buffer
-    from leadsman.readings.controls import Climate, Light
+    from leadsman.readings.controls import Climate, Cover, Fan, Light, Lock, Siren, Valve
     from leadsman.registration.finds import Finds
     from leadsman.resilience.adhoc import execute_with_retry, retrying
     from leadsman.resilience.policy import (
@@ -55,6 +55,7 @@ __all__ = [
     "CircuitBreaker",
     "Climate",
     "Context",
+    "Cover",
     "Cron",
     "Delivery",
     "Device",
@@ -63,12 +64,14 @@ __all__ = [
     "Discovery",
     "Every",
     "ExponentialBackoff",
+    "Fan",
     "Finds",
     "FixedBackoff",
     "FoundDevice",
     "GarbledData",
     "Light",
     "LinearBackoff",
+    "Lock",
     "OnChange",
     "PermanentError",
     "Policy",
@@ -76,8 +79,10 @@ __all__ = [
     "RetryRequested",
     "Router",
     "Sensor",
+    "Siren",
     "Tls",
     "TransientError",
+    "Valve",
     "Worker",
     "__version__",
     "command_line",
@@ -99,12 +104,17 @@ _LATER = {
     "Buffer": "leadsman.readings.buffer",
     "Climate": "leadsman.readings.controls",
     "Context": "leadsman.runtime.context",
+    "Cover": "leadsman.readings.controls",
     "Discovery": "leadsman.settings.discovery",
+    "Fan": "leadsman.readings.controls",
     "Finds": "leadsman.registration.finds",
     "FoundDevice": "leadsman.runtime.found_devices",
     "Light": "leadsman.readings.controls",
+    "Lock": "leadsman.readings.controls",
     "Policy": "leadsman.resilience.policy",
+    "Siren": "leadsman.readings.controls",
     "Tls": "leadsman.mqtt.broker",
+    "Valve": "leadsman.readings.controls",
     "Worker": "leadsman.loop.threads",
     "command_line": "leadsman.tools.cli.app_cli",
     "execute_with_retry": "leadsman.resilience.adhoc",

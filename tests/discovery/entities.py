@@ -15,9 +15,14 @@ KEYS = {
     "curr_temp_t": "current_temperature_topic",
     "curr_temp_tpl": "current_temperature_template",
     "dev_cla": "device_class",
+    "en": "enabled_by_default",
     "ent_cat": "entity_category",
+    "ent_pic": "entity_picture",
     "exp_aft": "expire_after",
+    "frc_upd": "force_update",
     "ic": "icon",
+    "json_attr_t": "json_attributes_topic",
+    "json_attr_tpl": "json_attributes_template",
     "max": "max",
     "max_temp": "max_temp",
     "min": "min",
@@ -31,18 +36,37 @@ KEYS = {
     "name": "name",
     "ops": "options",
     "p": "platform",
+    "pct_cmd_t": "percentage_command_topic",
+    "pct_cmd_tpl": "percentage_command_template",
+    "pct_stat_t": "percentage_state_topic",
+    "pct_val_tpl": "percentage_value_template",
+    "pl_cls": "payload_close",
+    "pl_lock": "payload_lock",
     "pl_off": "payload_off",
     "pl_on": "payload_on",
+    "pl_open": "payload_open",
     "pl_prs": "payload_press",
+    "pl_stop": "payload_stop",
+    "pl_unlk": "payload_unlock",
+    "pos": "reports_position",
+    "pos_open": "position_open",
+    "pos_t": "position_topic",
+    "pos_tpl": "position_template",
     "ptrn": "pattern",
     "schema": "schema",
+    "set_pos_t": "set_position_topic",
+    "set_pos_tpl": "set_position_template",
+    "spd_rng_max": "speed_range_max",
     "stat_cla": "state_class",
     "stat_off": "state_off",
     "stat_on": "state_on",
     "stat_t": "state_topic",
     "stat_tpl": "state_template",
+    "stat_val_tpl": "state_value_template",
     "step": "step",
     "sug_dsp_prc": "suggested_display_precision",
+    "sup_dur": "support_duration",
+    "sup_vol": "support_volume_set",
     "t": "topic",
     "temp_cmd_t": "temperature_command_topic",
     "temp_cmd_tpl": "temperature_command_template",
@@ -56,12 +80,22 @@ KEYS = {
 }
 """Abbreviations that leadsman uses (https://www.home-assistant.io/integrations/mqtt/#discovery-messages)."""
 COMMON = {"platform", "name", "unique_id", "icon", "entity_category", "availability", "availability_mode"}
+COMMON |= {"enabled_by_default", "entity_picture"}
 STATE = {"state_topic", "value_template"}
 COMMAND = {"command_topic", "command_template"}
 ALLOWED = {
     "sensor": STATE
-    | {"device_class", "expire_after", "options", "suggested_display_precision", "state_class", "unit_of_measurement"},
-    "binary_sensor": STATE | {"device_class", "expire_after", "payload_on", "payload_off"},
+    | {"json_attributes_topic", "json_attributes_template"}
+    | {
+        "device_class",
+        "expire_after",
+        "force_update",
+        "options",
+        "suggested_display_precision",
+        "state_class",
+        "unit_of_measurement",
+    },
+    "binary_sensor": STATE | {"device_class", "expire_after", "force_update", "payload_on", "payload_off"},
     "number": STATE | COMMAND | {"device_class", "min", "max", "step", "mode", "unit_of_measurement"},
     "select": STATE | COMMAND | {"options"},
     "text": STATE | COMMAND | {"min", "max", "pattern"},
@@ -73,6 +107,14 @@ ALLOWED = {
     | {f"{each}_{word}" for each in ("mode", "temperature") for word in ("command_topic", "command_template")}
     | {f"{each}_{word}" for each in ("mode", "temperature") for word in ("state_topic", "state_template")}
     | {"current_temperature_topic", "current_temperature_template"},
+    "cover": {"command_topic", "payload_open", "payload_close", "payload_stop", "position_open"}
+    | {"position_topic", "position_template", "set_position_topic", "set_position_template"},
+    "fan": COMMAND
+    | {"state_topic", "state_value_template", "speed_range_max"}
+    | {f"percentage_{word}" for word in ("command_topic", "command_template", "state_topic", "value_template")},
+    "lock": STATE | {"command_topic", "payload_lock", "payload_unlock"},
+    "siren": COMMAND | {"state_topic", "state_value_template", "support_duration", "support_volume_set"},
+    "valve": STATE | COMMAND | {"reports_position", "position_open"},
 }
 """Options of the platforms (https://www.home-assistant.io/integrations/#search/mqtt)."""
 REQUIRED = {
@@ -85,6 +127,7 @@ REQUIRED = {
     "button": {"command_topic"},
     "light": {"command_topic", "command_on_template", "command_off_template"},
     "climate": {"temperature_command_topic", "temperature_command_template", "modes"},
+    **{kind: {"command_topic"} for kind in ("cover", "fan", "lock", "siren", "valve")},
 }
 
 _ENVIRONMENT = jinja2.Environment(undefined=jinja2.StrictUndefined)

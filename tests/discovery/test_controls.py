@@ -1,4 +1,4 @@
-"""A command that says that it sets a lamp or a thermostat is one light or one climate control."""
+"""A command that says what it sets as a whole, such as a lamp, is one control."""
 
 import json
 from typing import Annotated, Literal
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, create_model
 
-from leadsman import App, Climate, Light, Sensor
+from leadsman import App, Climate, Cover, Fan, Light, Lock, Sensor, Siren, Valve
 
 from .entities import entities, rendered
 from .test_homeassistant import configuration
@@ -139,3 +139,90 @@ def test_a_thermostat_without_modes_heats():
 
     assert (climate["modes"], climate["mode_state_template"]) == (["heat"], "heat")
     assert "mode_command_topic" not in climate
+
+
+class Shutter(BaseModel):
+    position: Annotated[int, Field(ge=0, le=100)] | None = None
+    stop: bool | None = None
+
+
+class Blind(BaseModel):
+    position: Annotated[int, Field(ge=0, le=100)]
+
+
+class Ventilator(BaseModel):
+    on: bool | None = None
+    speed: Annotated[int, Field(ge=0, le=3)] | None = None
+
+
+class Door(BaseModel):
+    locked: bool
+
+
+class Horn(BaseModel):
+    on: bool
+
+
+class Tap(BaseModel):
+    position: Annotated[int, Field(ge=0, le=90)]
+
+
+def control(control, payload, returns):
+    found = described(Annotated[payload, control], returns)
+    (entity,) = (found[key] for key in found if key == f"_{type(control).__name__.lower()}")
+    assert entity["name"] is None
+    assert not {key for key in found if not key.startswith("_")}
+    return entity
+
+
+def test_a_cover_is_opened_closed_stopped_and_set():
+    cover = control(Cover(stop="stop"), Shutter, Shutter)
+
+    sent = [json.loads(cover[f"payload_{word}"]) for word in ("open", "close", "stop")]
+    assert sent == [{"position": 100}, {"position": 0}, {"stop": True}]
+    assert json.loads(rendered(cover["set_position_template"], position=30)) == {"position": 30}
+    shown = [rendered(cover["position_template"], value_json={"position": each}) for each in (30, 0, None)]
+    assert shown == ["30", "0", ""]
+
+
+def test_a_cover_that_shows_no_position_is_opened_and_closed():
+    cover = control(Cover(), Blind, None)
+
+    assert cover["payload_stop"] is None
+    assert not {"set_position_topic", "position_topic"} & cover.keys()
+
+
+def test_a_fan_has_speeds():
+    fan = control(Fan(speed="speed"), Ventilator, Ventilator)
+
+    sent = [json.loads(rendered(fan["command_template"], value=word)) for word in ("ON", "OFF")]
+    assert sent == [{"on": True}, {"on": False}]
+    assert json.loads(rendered(fan["percentage_command_template"], value=2)) == {"speed": 2}
+    assert fan["speed_range_max"] == 3
+    states = [rendered(fan["state_value_template"], value_json={"on": each}) for each in (True, False, None)]
+    assert states == ["ON", "OFF", "None"]
+    assert rendered(fan["percentage_value_template"], value_json={"speed": 2}) == "2"
+
+
+def test_a_lock_is_locked_and_unlocked():
+    lock = control(Lock(), Door, Door)
+
+    assert [json.loads(lock[f"payload_{word}"]) for word in ("lock", "unlock")] == [{"locked": True}, {"locked": False}]
+    states = [rendered(lock["value_template"], value_json={"locked": each}) for each in (True, False, None)]
+    assert states == ["LOCKED", "UNLOCKED", "None"]
+
+
+def test_a_siren_sounds():
+    siren = control(Siren(), Horn, Horn)
+
+    sent = [json.loads(rendered(siren["command_template"], value=word)) for word in ("ON", "OFF")]
+    assert sent == [{"on": True}, {"on": False}]
+    assert rendered(siren["state_value_template"], value_json={"on": True}) == "ON"
+
+
+def test_a_valve_has_a_position():
+    valve = control(Valve(), Tap, Tap)
+
+    assert json.loads(rendered(valve["command_template"], value=45)) == {"position": 45}
+    assert (valve["reports_position"], valve["position_open"]) == (True, 90)
+    assert rendered(valve["value_template"], value_json={"position": 45}) == "45"

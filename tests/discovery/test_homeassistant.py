@@ -15,7 +15,7 @@ from leadsman.errors import InvalidValue
 from leadsman.mqtt.topics import Topics, topic_matches
 from leadsman.text.identifiers import shortened
 
-from .entities import command, entities, state
+from .entities import command, entities, rendered, state
 
 
 class Air(BaseModel):
@@ -524,3 +524,69 @@ def test_the_app_is_called_otherwise_beside_a_root_device_which_has_its_name(roo
     described = HomeAssistant(AppDescription("house", "1.2", "0.9", app.topics, {}), ["house"], "homeassistant")
     assert json.loads(described.describe_app().payload)["dev"]["name"] == name
     assert json.loads(configuration(app, root or "house").payload)["dev"]["name"] == (root or "house")
+
+
+class Detailed(BaseModel):
+    power: Annotated[float, Sensor("W", homeassistant={"expire_after": 300, "force_update": True})]
+    door: Annotated[bool, Sensor(homeassistant={"enabled_by_default": False})]
+    serial_number: Annotated[str, Sensor(discoverable=False)]
+
+
+def test_further_words_of_an_entity_are_taken_over_and_a_hidden_field_has_none():
+    app = App("house")
+
+    @app.telemetry("kitchen", interval="30s", stale_after="1m")
+    async def read() -> Detailed: ...
+
+    found = entities(configuration(app).payload)
+
+    assert {key for key in found if not key.startswith("_")} == {"power", "door"}
+    assert (found["power"]["expire_after"], found["power"]["force_update"]) == (300, True)
+    assert (found["door"]["expire_after"], found["door"]["enabled_by_default"]) == (60, False)
+
+
+def test_a_hidden_field_of_a_command_has_no_entity():
+    app = App("house")
+
+    class Options(BaseModel):
+        speed: int = 1
+        code: Annotated[str, Sensor(discoverable=False)] = ""
+
+    @app.command("kitchen")
+    async def set_them(payload: Options): ...
+
+    assert {key for key in entities(configuration(app).payload) if not key.startswith("_")} == {"speed"}
+
+
+class Event(BaseModel):
+    title: str
+
+
+class Dates(BaseModel):
+    events: Annotated[list[Event] | None, Sensor(name="Termine", icon="mdi:calendar")]
+    others: list[str] = []
+
+
+def test_a_list_with_a_sensor_is_a_number_with_its_items_as_an_attribute():
+    app = App("house")
+
+    @app.telemetry("kitchen", interval="30s")
+    async def read() -> Dates: ...
+
+    found = entities(configuration(app).payload)
+
+    assert {key for key in found if not key.startswith("_")} == {"events"}
+    entity, reading = found["events"], {"events": [{"title": "Müll"}, {"title": "Arzt"}]}
+    assert (entity["name"], entity["json_attributes_topic"]) == ("Termine", "house/kitchen/state")
+    assert state(entity, reading) == "2"
+    assert json.loads(rendered(entity["json_attributes_template"], value_json=reading)) == reading
+    assert [state(entity, each) for each in ({"events": []}, {"events": None}, {})] == ["0", None, None]
+
+
+def test_a_list_in_the_payload_of_a_command_has_no_entity():
+    app = App("house")
+
+    @app.command("kitchen")
+    async def set_them(payload: Dates): ...
+
+    assert {key for key in entities(configuration(app).payload) if not key.startswith("_")} == set()

@@ -480,3 +480,16 @@ def test_names_for_people_are_those_that_were_declared():
     document = described(of_app(app), "bath")
     assert document["name"] == "Bad"
     assert document["nodes"]["values"]["properties"]["dew"]["name"] == "Taupunkt"
+
+
+def test_a_list_is_no_property():
+    class Dates(BaseModel):
+        events: Annotated[list[str], Sensor(name="Termine")]
+        days: int
+
+    app = App("house")
+
+    @app.telemetry("bath", interval="30s")
+    async def read() -> Dates | None: ...
+
+    assert described(of_app(app), "bath")["nodes"]["values"]["properties"].keys() == {"days"}

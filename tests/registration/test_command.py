@@ -28,6 +28,8 @@ async def take(payload: dict): ...
         ({"needs": ""}, InvalidValue, "without a comma"),
         ({"enabled": 1}, InvalidType, "True or False"),
         ({"title": ""}, InvalidValue, "a name for people, such as 'Bathroom'"),
+        ({"area": ""}, InvalidValue, "the name of a room or a place, such as 'Attic'"),
+        ({"discoverable": 1}, InvalidType, "True or False"),
         ({"retry": 3}, InvalidType, "'retry' is not an option"),
         ({"queues": 3}, InvalidType, "did you mean 'queue'"),
     ],

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from leadsman.readings.sensor import ENTITY_OPTIONS
 from leadsman.testing import Mosquitto
-from leadsman_rigs.homeassistant import WHY_NOT, HomeAssistant
+from leadsman_rigs.homeassistant import ENVIRONMENT, WHY_NOT, HomeAssistant
 
 pytestmark = pytest.mark.home_assistant
 
@@ -328,6 +329,61 @@ def test_a_device_has_its_title_and_its_area_and_one_that_is_not_discoverable_is
     assert "alone--secret" not in home.devices()
 
 
+SHORT = """
+from typing import Annotated
+from pydantic import BaseModel
+
+class Momentary(BaseModel):
+    watts: Annotated[float, Sensor("W", homeassistant={"expire_after": 2})] = 5.0
+    door: Annotated[bool, Sensor(homeassistant={"enabled_by_default": False})] = True
+    code: Annotated[str, Sensor(discoverable=False)] = "1234"
+    events: Annotated[list[dict[str, str]], Sensor(name="Dates")] = [{"title": "Müll"}, {"title": "{{ 1 }}"}]
+
+app = App("short", mqtt=os.environ["URL"], discovery="homeassistant")
+
+@app.telemetry("meter", interval="1h")
+def meter() -> Momentary:
+    return Momentary()
+"""
+
+
+def test_further_words_of_an_entity_do_in_home_assistant_what_they_say(home, broker, start_app):
+    start_app(SHORT, broker.url)
+    home.wait_for({"short--meter--_status": "ok", "short--meter--watts": "unavailable"})
+
+    home.call("button.press", "short--meter--_poll")
+    home.wait_for({"short--meter--watts": "5.0"})
+    home.wait_for({"short--meter--watts": "unavailable"})
+
+    entities = home.entities()
+    assert entities["short--meter--door"]["disabled_by"] == "integration"
+    assert "short--meter--code" not in entities
+
+
+def test_a_list_is_a_number_and_its_items_are_an_attribute(home, broker, start_app):
+    start_app(SHORT, broker.url)
+
+    states = home.wait_for({"short--meter--_status": "ok", "short--meter--events": "2"})
+
+    assert states["short--meter--events"]["attributes"]["events"] == [{"title": "Müll"}, {"title": "{{ 1 }}"}]
+
+
+WORDS = """
+import json
+from homeassistant.components.mqtt import binary_sensor, sensor
+schemas = sensor._PLATFORM_SCHEMA_BASE, binary_sensor.DISCOVERY_SCHEMA
+print(json.dumps([[str(word) for word in each.schema] for each in schemas]))
+"""
+
+
+def test_home_assistant_knows_each_further_word_of_an_entity(home):
+    command = [ENVIRONMENT / "bin" / "python", "-c", WORDS]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+
+    for known in json.loads(done.stdout):
+        assert ENTITY_OPTIONS.keys() <= set(known)
+
+
 MANY = """
 from pydantic import create_model
 
@@ -433,3 +489,80 @@ def test_a_lamp_is_dimmed_and_a_thermostat_is_set(home, broker, start_app):
     shown = states[climate]["attributes"]
     assert (shown["temperature"], shown["current_temperature"]) == (22.5, 19.5)
     assert (shown["min_temp"], shown["max_temp"], shown["hvac_modes"]) == (5, 30, ["heat", "off"])
+
+
+KINDS = """
+from typing import Annotated
+from pydantic import BaseModel, Field
+
+class Shutter(BaseModel):
+    position: Annotated[int, Field(ge=0, le=100)] | None = None
+    stop: bool | None = None
+
+class Ventilator(BaseModel):
+    on: bool | None = None
+    speed: Annotated[int, Field(ge=0, le=3)] | None = None
+
+class Door(BaseModel):
+    locked: bool | None = None
+
+class Horn(BaseModel):
+    on: bool
+
+class Tap(BaseModel):
+    position: Annotated[int, Field(ge=0, le=90)] | None = None
+
+app = App("kinds", mqtt=os.environ["URL"], discovery="homeassistant")
+air = dict(on=False, speed=1)
+
+@app.command("shutter")
+def shutter(payload: Annotated[Shutter, Cover(stop="stop")]) -> Shutter:
+    return Shutter(position=50) if payload.stop else payload
+
+@app.command("ventilator")
+def ventilator(payload: Annotated[Ventilator, Fan(speed="speed")]) -> Ventilator:
+    air.update(payload.model_dump(exclude_none=True))
+    return Ventilator(**air)
+
+@app.command("door")
+def door(payload: Annotated[Door, Lock()]) -> Door:
+    return payload
+
+@app.command("horn")
+def horn(payload: Annotated[Horn, Siren()]) -> Horn:
+    return payload
+
+@app.command("tap")
+def tap(payload: Annotated[Tap, Valve()]) -> Tap:
+    return payload
+"""
+
+
+def test_a_cover_a_fan_a_lock_a_siren_and_a_valve_are_set_and_show_their_state(home, broker, start_app):
+    start_app("from leadsman import Cover, Fan, Lock, Siren, Valve\n" + KINDS, broker.url)
+    cover, fan, lock = "kinds--shutter--_cover", "kinds--ventilator--_fan", "kinds--door--_lock"
+    siren, valve = "kinds--horn--_siren", "kinds--tap--_valve"
+    home.wait_for(dict.fromkeys((cover, fan, lock, siren, valve), "unknown"))
+
+    for service, entity, words, state in (
+        ("cover.open_cover", cover, {}, {"current_position": 100}),
+        ("cover.set_cover_position", cover, {"position": 30}, {"current_position": 30}),
+        ("cover.stop_cover", cover, {}, {"current_position": 50}),
+        ("cover.close_cover", cover, {}, "closed"),
+        ("fan.turn_on", fan, {}, "on"),
+        ("fan.set_percentage", fan, {"percentage": 66}, {"percentage": 66}),
+        ("fan.turn_off", fan, {}, "off"),
+        ("lock.lock", lock, {}, "locked"),
+        ("lock.unlock", lock, {}, "unlocked"),
+        ("siren.turn_on", siren, {}, "on"),
+        ("siren.turn_off", siren, {}, "off"),
+        ("valve.set_valve_position", valve, {"position": 50}, {"current_position": 50}),
+        ("valve.open_valve", valve, {}, {"current_position": 100}),
+        ("valve.close_valve", valve, {}, "closed"),
+    ):
+        home.call(service, entity, **words)
+        if isinstance(state, str):
+            home.wait_for({entity: state})
+        else:
+            home.wait_for_attributes(entity, state)
+    assert home.states()[lock]["attributes"]["friendly_name"] == "door"

@@ -4,15 +4,14 @@ The templates use ``get``, so that a field that is None or absent makes the enti
 """
 
 import math
-from collections.abc import Container
+from collections.abc import Callable, Container, Mapping
 from typing import Any, NamedTuple
 
 from leadsman.discovery.description import (
-    ClimateDescription,
     CommandDescription,
+    ControlDescription,
     DeviceDescription,
     Field,
-    LightDescription,
 )
 from leadsman.mqtt.topics import Topics, encode
 from leadsman.readings.device_classes import OF_BOOLEANS, OF_NUMBERS
@@ -29,6 +28,12 @@ ABOUT = ("_status", "_circuit", "_failures", "_success", "_poll", "_release", "_
 SWITCHES = frozenset({"On", "State", "Enabled", "Value", "Switch"})
 """Names of a switch that say no more than that it is one."""
 Component = dict[str, Any]
+_ABBREVIATED = {
+    "enabled_by_default": "en",
+    "entity_picture": "ent_pic",
+    "expire_after": "exp_aft",
+    "force_update": "frc_upd",
+}
 
 
 class DeviceTopics(NamedTuple):
@@ -45,7 +50,9 @@ def of_device(device: DeviceDescription, places: DeviceTopics) -> dict[str, Comp
     state = places.topics.state(device.name)
     found: dict[str, Component] = {}
     for field in device.fields:
-        found[joined(*field.path)] = _reading(field) | {"stat_t": state} | _expiry(device)
+        found[joined(*field.path)] = _reading(field) | {"stat_t": state} | _expiry(device) | _options(field)
+        if field.kind == "list":
+            found[joined(*field.path)]["json_attr_t"] = state
     if device.command is not None:
         found |= _settings(device.command, device, places)
         found = _controlled(found, device, places)
@@ -101,6 +108,9 @@ def _reading(field: Field) -> Component:
         found |= {"p": "binary_sensor", "pl_on": "True", "pl_off": "False"}
     elif field.kind in ("enum", "timestamp", "date"):
         found["dev_cla"] = field.kind
+    elif field.kind == "list":  # its state is how many there are
+        found["json_attr_tpl"] = _template(f"{{{_quoted(field.path[-1])}: {value}}}|to_json")
+        value = f"None if {value} is none else {value}|count"
     elif field.kind == "text":
         value = f"({value} | string)[:{LONGEST_STATE}]"
     if field.kind == "enum":
@@ -112,6 +122,11 @@ def _reading(field: Field) -> Component:
     if field.kind == "number":
         found |= _given(unit_of_meas=field.unit, stat_cla=field.state_class, sug_dsp_prc=field.precision)
     return found | _given(ic=field.icon, ent_cat="diagnostic" if field.category == "diagnostic" else None)
+
+
+def _options(field: Field) -> Component:
+    """The further words of its entity, abbreviated as the others are, so that none is there twice."""
+    return {_ABBREVIATED[word]: value for word, value in field.homeassistant.items()}
 
 
 def _expiry(device: DeviceDescription) -> Component:
@@ -157,21 +172,30 @@ def _controlled(found: dict[str, Component], device: DeviceDescription, places: 
     control = None if device.command is None else device.command.control
     if control is None:
         return found
-    topic, state = places.topics.of(device.name, "set"), places.topics.state(device.name)
     shown = {each.path: each for each in device.fields}
-    own = (each.path for each in control[:2] if isinstance(each, Field))
-    shared = [joined(*path) for path in own if path in shown and shown[path].state_class is None]
+    paths = (each.path for each in control.fields.values())
+    shared = [joined(*path) for path in paths if path in shown and shown[path].state_class is None]
     rest = {key: each for key, each in found.items() if key not in shared}
-    if isinstance(control, LightDescription):
-        return {"_light": _light(control, topic, state if control.on.path in shown else None)} | rest
-    return {"_climate": _climate(control, topic, state, shown)} | rest
+    at = _At(places.topics.of(device.name, "set"), places.topics.state(device.name), shown)
+    named_as_device: Component = {"p": control.kind, "name": None}
+    return {f"_{control.kind}": named_as_device | _CONTROLS[control.kind](control, at)} | rest
 
 
-def _light(light: LightDescription, topic: str, state: str | None) -> Component:
-    """It has the name of the device. Home Assistant counts its brightness from 1 to 255."""
-    on, dimmed = _payload(light.on, "true")[:-1], light.brightness
-    found: Component = {"p": "light", "name": None, "schema": "template", "cmd_t": topic}
-    found["cmd_off_tpl"] = _template(_quoted(_payload(light.on, "false")))
+class _At(NamedTuple):
+    """Where a control takes commands, and shows its state."""
+
+    command: str
+    state: str
+    shown: Container[tuple[str, ...]]
+    """The paths of the fields of the readings."""
+
+
+def _light(light: ControlDescription, at: _At) -> Component:
+    """Home Assistant counts its brightness from 1 to 255."""
+    switch, dimmed = light.fields["on"], light.fields.get("brightness")
+    on = _payload(switch, "true")[:-1]
+    found: Component = {"schema": "template", "cmd_t": at.command}
+    found["cmd_off_tpl"] = _template(_quoted(_payload(switch, "false")))
     if dimmed is None:
         found["cmd_on_tpl"] = _template(_quoted(f"{on}}}"))
     else:
@@ -181,31 +205,103 @@ def _light(light: LightDescription, topic: str, state: str | None) -> Component:
         found["cmd_on_tpl"] = (
             f"{_template(_quoted(on))}{{% if brightness is defined %}}{_template(key)}{scaled}{{% endif %}}}}"
         )
-    if state is None:
+    if switch.path not in at.shown:
         return found
-    value = _value(light.on.path)
-    found |= {"stat_t": state, "stat_tpl": _template(f"None if {value} is none else 'on' if {value} else 'off'")}
+    found |= {"stat_t": at.state, "stat_tpl": _choice(switch, "on", "off")}
     if dimmed is not None:
         found["bri_tpl"] = _template(f"(({_value(dimmed.path)} or 0)*255/{dimmed.maximum})|round|int or ''")
     return found
 
 
-def _climate(climate: ClimateDescription, topic: str, state: str, shown: Container[tuple[str, ...]]) -> Component:
-    """It has the name of the device."""
-    target, mode, bounds = climate.target, climate.mode, _range(climate.target)
-    found: Component = {"p": "climate", "name": None, "temp_unit": "F" if target.unit == "°F" else "C"}
-    found |= {"temp_cmd_t": topic, "temp_cmd_tpl": _command(target, "value"), "temp_step": bounds["step"]}
+def _climate(climate: ControlDescription, at: _At) -> Component:
+    target, mode = climate.fields["target"], climate.fields.get("mode")
+    bounds = _range(target)
+    found: Component = {"temp_unit": "F" if target.unit == "°F" else "C"}
+    found |= {"temp_cmd_t": at.command, "temp_cmd_tpl": _command(target, "value"), "temp_step": bounds["step"]}
     found |= _given(min_temp=target.minimum, max_temp=target.maximum)
-    if target.path in shown:
-        found |= {"temp_stat_t": state, "temp_stat_tpl": _template(_value(target.path))}
-    if climate.current is not None and climate.current in shown:
-        found |= {"curr_temp_t": state, "curr_temp_tpl": _template(_value(climate.current))}
+    if target.path in at.shown:
+        found |= {"temp_stat_t": at.state, "temp_stat_tpl": _template(_value(target.path))}
+    if climate.current is not None and climate.current in at.shown:
+        found |= {"curr_temp_t": at.state, "curr_temp_tpl": _template(_value(climate.current))}
     if mode is None:
-        return found | {"modes": ["heat"], "mode_stat_t": state, "mode_stat_tpl": "heat"}
-    found |= {"modes": list(mode.options), "mode_cmd_t": topic, "mode_cmd_tpl": _command(mode, "value | to_json")}
-    if mode.path in shown:
-        found |= {"mode_stat_t": state, "mode_stat_tpl": _template(_value(mode.path))}
+        return found | {"modes": ["heat"], "mode_stat_t": at.state, "mode_stat_tpl": "heat"}
+    found |= {"modes": list(mode.options), "mode_cmd_t": at.command, "mode_cmd_tpl": _command(mode, "value | to_json")}
+    if mode.path in at.shown:
+        found |= {"mode_stat_t": at.state, "mode_stat_tpl": _template(_value(mode.path))}
     return found
+
+
+def _cover(cover: ControlDescription, at: _At) -> Component:
+    """Home Assistant takes a position that can be set only beside one that is shown."""
+    position, stop = cover.fields["position"], cover.fields.get("stop")
+    found: Component = {"cmd_t": at.command, "pl_stop": None if stop is None else _payload(stop, "true")}
+    found |= {"pl_open": _payload(position, _whole(position.maximum)), "pl_cls": _payload(position, "0")}
+    if position.path not in at.shown:
+        return found
+    found |= {"set_pos_t": at.command, "set_pos_tpl": _command(position, "position"), "pos_open": position.maximum}
+    value = _value(position.path)
+    return found | {"pos_t": at.state, "pos_tpl": _template(f"'' if {value} is none else {value}")}
+
+
+def _valve(valve: ControlDescription, at: _At) -> Component:
+    position = valve.fields["position"]
+    found: Component = {"cmd_t": at.command, "cmd_tpl": _command(position, "value"), "pos": True}
+    found["pos_open"] = position.maximum
+    return found | _state(at, position, val_tpl=_template(_value(position.path)))
+
+
+def _fan(fan: ControlDescription, at: _At) -> Component:
+    on, speed = fan.fields["on"], fan.fields.get("speed")
+    found = _on_and_off(on, at)
+    if speed is None:
+        return found
+    found |= {"pct_cmd_t": at.command, "pct_cmd_tpl": _command(speed, "value"), "spd_rng_max": speed.maximum}
+    if speed.path in at.shown:
+        found |= {"pct_stat_t": at.state, "pct_val_tpl": _template(_value(speed.path))}
+    return found
+
+
+def _lock(lock: ControlDescription, at: _At) -> Component:
+    locked = lock.fields["locked"]
+    found = {"cmd_t": at.command, "pl_lock": _payload(locked, "true"), "pl_unlk": _payload(locked, "false")}
+    return found | _state(at, locked, val_tpl=_choice(locked, "LOCKED", "UNLOCKED"))
+
+
+def _siren(siren: ControlDescription, at: _At) -> Component:
+    return {"sup_dur": False, "sup_vol": False} | _on_and_off(siren.fields["on"], at)
+
+
+_CONTROLS: Mapping[str, Callable[[ControlDescription, _At], Component]] = {
+    "climate": _climate,
+    "cover": _cover,
+    "fan": _fan,
+    "light": _light,
+    "lock": _lock,
+    "siren": _siren,
+    "valve": _valve,
+}
+"""The words of each kind of control."""
+
+
+def _on_and_off(on: Field, at: _At) -> Component:
+    """What is switched, where Home Assistant has one word for a payload and for the state that it leads to."""
+    found = {"cmd_t": at.command, "cmd_tpl": _command(on, "'true' if value == 'ON' else 'false'")}
+    return found | _state(at, on, stat_val_tpl=_choice(on, "ON", "OFF"))
+
+
+def _state(at: _At, field: Field, **template: str) -> Component:
+    """The state of a control, if the readings show that field."""
+    return {"stat_t": at.state, **template} if field.path in at.shown else {}
+
+
+def _choice(field: Field, true: str, false: str) -> str:
+    """The template that makes a word of a boolean; none is unknown."""
+    value = _value(field.path)
+    return _template(f"None if {value} is none else '{true}' if {value} else '{false}'")
+
+
+def _whole(number: float | None) -> str:
+    return f"{number or 0:g}"
 
 
 def _setting(field: Field) -> Component:

@@ -1,13 +1,14 @@
 """What a convention of discovery is told about an app. All values are plain, and nothing here knows a convention."""
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
 from leadsman.monitoring.condition import Condition
 from leadsman.mqtt.topics import Topics
 
-Kind = Literal["number", "text", "boolean", "enum", "timestamp", "date"]
-"""What a value is. Whatever else JSON has, such as a list, is no field."""
+Kind = Literal["number", "text", "boolean", "enum", "timestamp", "date", "list"]
+"""What a value is. A list is a field of readings alone. Whatever else JSON has is no field."""
 
 
 class Field(NamedTuple):
@@ -37,24 +38,22 @@ class Field(NamedTuple):
     pattern: str | None = None
     title: str | None = None
     """The name that was declared; None if `name` is made of the path."""
+    discoverable: bool = True
+    """Whether others are told of it."""
+    homeassistant: Mapping[str, bool | int | str] = MappingProxyType({})
+    """Further words of its entity in Home Assistant; see `leadsman.readings.sensor.ENTITY_OPTIONS`."""
 
 
-class LightDescription(NamedTuple):
-    """A lamp that a command sets. A field of the readings with the same path shows the state of each field."""
+class ControlDescription(NamedTuple):
+    """What a command sets as a whole, such as a lamp. A field of the readings with the same path shows the state of
+    each field."""
 
-    on: Field
-    brightness: Field | None
-    """From 0 to its maximum; None if it cannot be dimmed."""
-
-
-class ClimateDescription(NamedTuple):
-    """A thermostat that a command sets. A field of the readings with the same path shows the state of each field."""
-
-    target: Field
-    mode: Field | None
-    """An enum; None if it always heats."""
-    current: tuple[str, ...] | None
-    """The path in the readings of the temperature that is measured."""
+    kind: str
+    """One of those in `leadsman.readings.controls.KINDS`."""
+    fields: Mapping[str, Field]
+    """Those that the command sets, by their roles."""
+    current: tuple[str, ...] | None = None
+    """Of a thermostat, the path in the readings of the temperature that is measured."""
 
 
 class CommandDescription(NamedTuple):
@@ -64,7 +63,7 @@ class CommandDescription(NamedTuple):
     """Those that can be sent alone, without those of the control. There may be none."""
     parameter: str | None
     """The parameter of the handler that gets the payload; None where it takes none."""
-    control: LightDescription | ClimateDescription | None = None
+    control: ControlDescription | None = None
     """What some fields are together."""
 
 

@@ -13,9 +13,10 @@ other text                  text; a number if a `Sensor` gives it a unit or a st
 a model                     its fields, each with the names of both, at most four deep
 a union                     the kind that all have; text if they differ; of models: the fields of all
 ``Any`` with a `Sensor`     number with a unit or a state class, else text
+a list with a `Sensor`      list
 ==========================  =============================================================
 
-None beside a type changes nothing. Lists, dicts without fields, and what is nested deeper do not appear.
+None beside a type changes nothing. Other lists, dicts without fields, and what is nested deeper do not appear.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,7 +32,10 @@ DEEPEST = 4
 """Keys that lead to a field, at most."""
 MOST = 100
 """Fields of a payload, at most: each is an entity that a person sees."""
-_SENSOR = ("unit", "device_class", "state_class", "precision", "icon", "category", "name")
+_SENSOR = (
+    *("unit", "device_class", "state_class", "precision", "icon", "category", "name", "discoverable"),
+    "homeassistant",
+)
 _NUMBERS = ("number", "integer")
 KNOWN = {
     word.lower().replace("₂", "2"): word
@@ -84,6 +88,8 @@ def scalar(schema: Schema, parameter: str) -> Field | None:
     """The payload itself as a field, if it is one value; else None. It is called as the parameter that takes it."""
     defs = schema.get("$defs", {})
     field = _field(_resolved(schema, defs), defs, (), None)
+    if field is not None and field.kind == "list":
+        return None
     return field if field is None or field.title else field._replace(name=_name((parameter,)))
 
 
@@ -92,7 +98,7 @@ def settable(schema: Schema) -> tuple[Field, ...]:
     defs = schema.get("$defs", {})
     node = _resolved(schema, defs)
     required = node.get("required", [])
-    fields = [field for field in _fields(node, defs, (), None) if len(field.path) == 1]
+    fields = [field for field in _fields(node, defs, (), None) if len(field.path) == 1 and field.kind != "list"]
     if len(required) > 1:
         return ()
     return tuple(field for field in fields if not required or field.path[0] in required)
@@ -120,6 +126,8 @@ def _field(node: Schema, defs: Schema, path: tuple[str, ...], title: str | None)
         words = {word: branch[word] for word in _SENSOR if word in branch} | words
     kinds = {_kind(branch) for branch in branches}
     numeric = "unit" in words or "state_class" in words
+    if words and branches and all(each.get("type") == "array" for each in branches):
+        kinds = {"list"}
     if None in kinds or not kinds:
         if not words or kinds != {None} or any(each.get("type") for each in branches):
             return None

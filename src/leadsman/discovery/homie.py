@@ -14,11 +14,9 @@ from typing import Any, NamedTuple
 
 from leadsman.discovery.description import (
     AppDescription,
-    ClimateDescription,
     CommandDescription,
     DeviceDescription,
     Field,
-    LightDescription,
     PropertyCommand,
     PropertyValue,
     RetainedMessage,
@@ -450,7 +448,8 @@ def _properties(device: DeviceDescription) -> tuple[_Property, ...]:
     taken = () if command is None else _taken(command)
     settable = {each.path or (parameter or "",): each for each in taken}
     found = []
-    for field, (node, key) in zip(device.fields, _places(device.fields), strict=True):
+    fields = [each for each in device.fields if each.kind != "list"]  # no datatype is a list
+    for field, (node, key) in zip(fields, _places(fields), strict=True):
         other = settable.get(field.path)
         if other is None or other.kind != field.kind:
             found.append(_Property(node, key, field, settable=False, retained=device.retained, reads=True))
@@ -469,10 +468,8 @@ def _properties(device: DeviceDescription) -> tuple[_Property, ...]:
 
 def _taken(command: CommandDescription) -> tuple[Field, ...]:
     """What a command sets, with the fields that Home Assistant shows as one control."""
-    match command.control:
-        case LightDescription(first, second) | ClimateDescription(first, second, _):
-            return (*command.fields, first) if second is None else (*command.fields, first, second)
-    return command.fields
+    together = () if command.control is None else command.control.fields.values()
+    return (*command.fields, *together)
 
 
 def _places(fields: Sequence[Field]) -> list[tuple[str, str]]:

@@ -5,12 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadsman.discovery.description import (
-    ClimateDescription,
     CommandDescription,
+    ControlDescription,
     Convention,
     DeviceDescription,
     Field,
-    LightDescription,
 )
 from leadsman.discovery.fields import fields_of, scalar, settable
 from leadsman.introspection.schema import returned, schema_of
@@ -97,7 +96,7 @@ class DescribedDevices:
     def _fields_of(self, handler: Handler) -> tuple[Field, ...]:
         key = id(handler)
         if key not in self._fields:
-            self._fields[key] = fields_of(returned(handler))
+            self._fields[key] = tuple(each for each in fields_of(returned(handler)) if each.discoverable)
         return self._fields[key]
 
     def _taken_by(self, command: RegisteredCommand) -> CommandDescription:
@@ -122,23 +121,21 @@ def _command(command: RegisteredCommand) -> CommandDescription:
     schema = schema_of(command.annotation, mode="validation")
     alone = scalar(schema, command.payload)
     control = _control(schema)
-    taken = () if control is None else tuple(each for each in control[:2] if each is not None)
+    taken = () if control is None else tuple(control.fields.values())
     fields = settable(schema) if alone is None else (alone,)
-    return CommandDescription(tuple(each for each in fields if each not in taken), command.payload, control)
+    shown = tuple(each for each in fields if each not in taken and each.discoverable)
+    return CommandDescription(shown, command.payload, control)
 
 
-def _control(schema: Mapping[str, Any]) -> LightDescription | ClimateDescription | None:
+def _control(schema: Mapping[str, Any]) -> ControlDescription | None:
     """What the fields of a payload are together. Its names were checked when the command was registered."""
     given = schema.get(CONTROL)
     if given is None:
         return None
     fields = {each.path[0]: each for each in fields_of(schema) if len(each.path) == 1}
-    if given["kind"] == "light":
-        return LightDescription(fields[given["on"]], fields.get(given["brightness"]))
-    current = given["current"]
-    return ClimateDescription(
-        fields[given["target"]], fields.get(given["mode"]), None if current is None else (current,)
-    )
+    roles = {role: fields[name] for role, name in given.items() if role not in ("kind", "current") and name is not None}
+    current = given.get("current")
+    return ControlDescription(given["kind"], roles, None if current is None else (current,))
 
 
 def _finite(seconds: float) -> float | None:

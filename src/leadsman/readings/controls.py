@@ -1,5 +1,5 @@
-"""Says that the payload of a command sets a lamp or a thermostat, beside its type. Home Assistant then shows one light
-or one climate control instead of an entity for each field.
+"""Says that the payload of a command sets a lamp, a thermostat, a cover, a fan, a lock, a siren or a valve, beside its
+type. Home Assistant then shows one control instead of an entity for each field.
 
 ::
 
@@ -11,8 +11,8 @@ or one climate control instead of an entity for each field.
     async def lamp(payload: Annotated[Lamp, Light(brightness="brightness")]) -> Lamp: ...
 """
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.value import Value
@@ -28,7 +28,67 @@ MODES = ("auto", "off", "cool", "heat", "dry", "fan_only")
 """Of climate controls in Home Assistant's MQTT integration, without those that need two targets."""
 
 
-class Light(Value):
+class _Role(NamedTuple):
+    """What a field of a control must be."""
+
+    wanted: str
+    types: Collection[str]
+    """Of JSON Schema."""
+    has_largest: bool = False
+    """Whether its largest value must be known."""
+
+
+_SWITCH = _Role("a bool", ("boolean",))
+_NUMBER = _Role("a number", ("integer", "number"))
+_SHARE = _Role("a number", ("integer", "number"), has_largest=True)
+_STEPS = _Role("a whole number", ("integer",), has_largest=True)
+_CHOICE = _Role("a Literal", ("string",))
+KINDS: Mapping[str, Mapping[str, _Role]] = {
+    "climate": {"target": _NUMBER, "mode": _CHOICE},
+    "cover": {"position": _STEPS, "stop": _SWITCH},
+    "fan": {"on": _SWITCH, "speed": _STEPS},
+    "light": {"on": _SWITCH, "brightness": _SHARE},
+    "lock": {"locked": _SWITCH},
+    "siren": {"on": _SWITCH},
+    "valve": {"position": _STEPS},
+}
+"""The kinds of controls, with the fields of each that a command sets."""
+
+
+class _Control(Value):
+    """A control. Its attributes are the names of its fields, by their roles."""
+
+    __slots__: tuple[str, ...] = ()
+
+    def _may_be_required(self, given: Sequence[str]) -> Sequence[str]:
+        """The fields that every payload has: the only one, since a controller sends each of several alone."""
+        return given if len(given) == 1 else ()
+
+    def _check(self, payload: "_Payload", found: Mapping[str, Mapping[str, Any]]) -> None:
+        """Check what is particular to the kind; `found` has the schemas of the fields, by their roles."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
+        """Check the payload. Called by pydantic."""
+        roles = KINDS[self._kind]
+        given: dict[str, str | None] = {role: getattr(self, role) for role in roles}
+        names = {role: name for role, name in given.items() if name is not None}
+        payload = _Payload(type(self).__name__, source, self._may_be_required([*names.values()]))
+        self._check(payload, {role: payload.check(role, name, roles[role]) for role, name in names.items()})
+        return handler(source)
+
+    def __get_pydantic_json_schema__(
+        self, core_schema: "CoreSchema", handler: "GetJsonSchemaHandler"
+    ) -> "JsonSchemaValue":
+        """Add it to the JSON Schema of the payload. Called by pydantic."""
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        return handler(core_schema) | {CONTROL: {"kind": self._kind, **fields}}
+
+    @property
+    def _kind(self) -> str:
+        return type(self).__name__.lower()
+
+
+class Light(_Control):
     """A lamp. A controller sends `on` alone, or with `brightness`. The fields of the readings with the same names
     show its state.
 
@@ -49,26 +109,11 @@ class Light(Value):
     def __init__(self, *, on: str = "on", brightness: str | None = None) -> None:
         self._hold(**_names(on=on, brightness=brightness))
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
-        """Check the payload. Called by pydantic."""
-        payload = _Payload("Light", source, [self.on])
-        payload.check("on", self.on, "a bool", {"boolean"})
-        if self.brightness is not None:
-            node = payload.check("brightness", self.brightness, "a number", {"integer", "number"})
-            if not node.get("maximum", 0) > 0:
-                raise InvalidValue(
-                    f"Light: {self.brightness!r} has no largest value; write Annotated[int, Field(ge=0, le=100)]"
-                )
-        return handler(source)
-
-    def __get_pydantic_json_schema__(
-        self, core_schema: "CoreSchema", handler: "GetJsonSchemaHandler"
-    ) -> "JsonSchemaValue":
-        """Add it to the JSON Schema of the payload. Called by pydantic."""
-        return handler(core_schema) | {CONTROL: {"kind": "light", "on": self.on, "brightness": self.brightness}}
+    def _may_be_required(self, given: Sequence[str]) -> Sequence[str]:
+        return (self.on,)
 
 
-class Climate(Value):
+class Climate(_Control):
     """A thermostat. A controller sends `target` or `mode` alone. The fields of the readings with the same names show
     its state.
 
@@ -92,25 +137,107 @@ class Climate(Value):
     def __init__(self, *, target: str = "target", mode: str | None = None, current: str | None = None) -> None:
         self._hold(**_names(target=target, mode=mode, current=current))
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
-        """Check the payload. Called by pydantic."""
-        payload = _Payload("Climate", source, [self.target] if self.mode is None else [])
-        node = payload.check("target", self.target, "a number", {"integer", "number"})
-        if node.get("unit", "°C") not in ("°C", "°F"):
-            raise InvalidValue(f"Climate: {self.target!r} is in {node['unit']}; it must be in °C or °F")
-        if self.mode is not None:
-            modes = payload.check("mode", self.mode, "a Literal", {"string"})
-            wrong = [each for each in modes.get("enum", [modes.get("const")]) if each not in MODES]
-            if wrong:
-                raise InvalidValue(f"Climate: {self.mode!r} may be {wrong[0]!r}; take some of {', '.join(MODES)}")
-        return handler(source)
+    def _check(self, payload: "_Payload", found: Mapping[str, Mapping[str, Any]]) -> None:
+        unit = found["target"].get("unit", "°C")
+        if unit not in ("°C", "°F"):
+            raise InvalidValue(f"Climate: {self.target!r} is in {unit}; it must be in °C or °F")
+        modes = found.get("mode", {"enum": []})
+        wrong = [each for each in modes.get("enum", [modes.get("const")]) if each not in MODES]
+        if wrong:
+            raise InvalidValue(f"Climate: {self.mode!r} may be {wrong[0]!r}; take some of {', '.join(MODES)}")
 
-    def __get_pydantic_json_schema__(
-        self, core_schema: "CoreSchema", handler: "GetJsonSchemaHandler"
-    ) -> "JsonSchemaValue":
-        """Add it to the JSON Schema of the payload. Called by pydantic."""
-        fields = {"target": self.target, "mode": self.mode, "current": self.current}
-        return handler(core_schema) | {CONTROL: {"kind": "climate", **fields}}
+
+class Cover(_Control):
+    """A shutter, a blind, a garage door. A controller sends `position` or `stop` alone. The field of the readings with
+    the name of `position` shows where it is; without it, it can only be opened and closed.
+
+    Args:
+        position: the field with its position, a whole number from 0, closed, to its largest value, open, as
+            ``Field(ge=0, le=100)``.
+        stop: the field that is true to stop it: a bool. None: it cannot be stopped.
+
+    Raises:
+        InvalidType, InvalidValue: as `Climate`.
+    """
+
+    __slots__ = ("position", "stop")
+    position: str
+    stop: str | None
+
+    def __init__(self, *, position: str = "position", stop: str | None = None) -> None:
+        self._hold(**_names(position=position, stop=stop))
+
+
+class Fan(_Control):
+    """A fan. A controller sends `on` or `speed` alone. The fields of the readings with the same names show its state.
+
+    Args:
+        on: the field that is true while it is on: a bool.
+        speed: the field with its speed, a whole number from 1 to its largest value, as ``Field(ge=0, le=3)``; Home
+            Assistant shows a percentage. None: it has one speed.
+
+    Raises:
+        InvalidType, InvalidValue: as `Climate`.
+    """
+
+    __slots__ = ("on", "speed")
+    on: str
+    speed: str | None
+
+    def __init__(self, *, on: str = "on", speed: str | None = None) -> None:
+        self._hold(**_names(on=on, speed=speed))
+
+
+class Lock(_Control):
+    """A lock. The field of the readings with the same name shows its state.
+
+    Args:
+        locked: the field that is true while it is locked: a bool.
+
+    Raises:
+        InvalidType, InvalidValue: as `Climate`.
+    """
+
+    __slots__ = ("locked",)
+    locked: str
+
+    def __init__(self, *, locked: str = "locked") -> None:
+        self._hold(**_names(locked=locked))
+
+
+class Siren(_Control):
+    """A siren. The field of the readings with the same name shows its state.
+
+    Args:
+        on: the field that is true while it sounds: a bool.
+
+    Raises:
+        InvalidType, InvalidValue: as `Climate`.
+    """
+
+    __slots__ = ("on",)
+    on: str
+
+    def __init__(self, *, on: str = "on") -> None:
+        self._hold(**_names(on=on))
+
+
+class Valve(_Control):
+    """A valve. The field of the readings with the same name shows its position.
+
+    Args:
+        position: the field with its position, a whole number from 0, closed, to its largest value, open, as
+            ``Field(ge=0, le=100)``.
+
+    Raises:
+        InvalidType, InvalidValue: as `Climate`.
+    """
+
+    __slots__ = ("position",)
+    position: str
+
+    def __init__(self, *, position: str = "position") -> None:
+        self._hold(**_names(position=position))
 
 
 def _names(**fields: str | None) -> dict[str, str | None]:
@@ -138,7 +265,7 @@ class _Payload:
                 f"{control}: {required[0]!r} of {self._name} is required; give it a default, such as None"
             )
 
-    def check(self, role: str, name: str, wanted: str, types: set[str]) -> Mapping[str, Any]:
+    def check(self, role: str, name: str, wanted: _Role) -> Mapping[str, Any]:
         """The schema of a field, of one type besides None."""
         if name not in self._fields:
             known = ", ".join(self._fields) or "no fields"
@@ -148,8 +275,12 @@ class _Payload:
         outer = self._resolved(self._fields[name])
         found = [self._resolved(each) for each in outer.get("anyOf", [outer])]
         found = [each for each in found if each.get("type") != "null"]
-        if len(found) != 1 or found[0].get("type") not in types:
-            raise InvalidType(f"{self._control}: {role} is {name!r}, which must be {wanted} in {self._name}")
+        if len(found) != 1 or found[0].get("type") not in wanted.types:
+            raise InvalidType(f"{self._control}: {role} is {name!r}, which must be {wanted.wanted} in {self._name}")
+        if wanted.has_largest and not found[0].get("maximum", 0) > 0:
+            raise InvalidValue(
+                f"{self._control}: {name!r} has no largest value; write Annotated[int, Field(ge=0, le=100)]"
+            )
         return {**found[0], **{key: value for key, value in outer.items() if key != "anyOf"}}
 
     def _resolved(self, node: Mapping[str, Any]) -> Mapping[str, Any]:

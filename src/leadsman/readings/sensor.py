@@ -7,9 +7,11 @@ type.
         co2: Annotated[int, Sensor(unit="ppm", device_class="carbon_dioxide")]
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from leadsman.errors import InvalidType, InvalidValue
+from leadsman.text import suggestion
 from leadsman.value import Value
 
 if TYPE_CHECKING:
@@ -21,6 +23,18 @@ STATE_CLASSES = ("measurement", "measurement_angle", "total", "total_increasing"
 """Of sensors in Home Assistant's MQTT integration."""
 CATEGORIES = ("config", "diagnostic")
 """Of entities in Home Assistant that are not the main thing about a device."""
+ENTITY_OPTIONS: Mapping[str, type] = {
+    "enabled_by_default": bool,
+    "entity_picture": str,
+    "expire_after": int,
+    "force_update": bool,
+}
+"""Further words of sensors and binary sensors in Home Assistant's MQTT integration
+(https://www.home-assistant.io/integrations/sensor.mqtt/#configuration-variables): whether a new entity is enabled; the
+address of its picture; seconds after which its value expires; whether a value that did not change is an update, too."""
+_EXAMPLES = {bool: "True or False", str: "text", int: "a whole number from 0"}
+_DEFAULTS: Mapping[str, object] = {"discoverable": True, "homeassistant": ()}
+"""Of the words whose default is not None."""
 
 
 class Sensor(Value):
@@ -36,13 +50,19 @@ class Sensor(Value):
         category: ``"diagnostic"`` for a value about the device itself, such as its battery; ``"config"`` for a value
             of a command that configures it.
         name: for people, such as ``"Taupunkt"``; without it the name of the field in words.
+        discoverable: False hides the field from Home Assistant and Homie; it stays in the readings.
+        homeassistant: further words of the configuration of the entity in Home Assistant, such as
+            ``{"expire_after": 300}``: those of `ENTITY_OPTIONS`.
 
     Raises:
-        InvalidValue, InvalidType: at construction; also if Home Assistant does not know the device class, or does not
-            take the unit with it.
+        InvalidValue, InvalidType: at construction; also if Home Assistant does not know the device class or a further
+            word, or does not take the unit with the class.
     """
 
-    __slots__ = ("category", "device_class", "icon", "name", "precision", "state_class", "unit")
+    __slots__ = (
+        *("category", "device_class", "discoverable", "homeassistant", "icon", "name", "precision", "state_class"),
+        "unit",
+    )
     category: str | None
     unit: str | None
     device_class: str | None
@@ -50,6 +70,8 @@ class Sensor(Value):
     precision: int | None
     icon: str | None
     name: str | None
+    discoverable: bool
+    homeassistant: tuple[tuple[str, bool | int | str], ...]
 
     def __init__(
         self,
@@ -61,6 +83,8 @@ class Sensor(Value):
         icon: str | None = None,
         category: str | None = None,
         name: str | None = None,
+        discoverable: bool = True,
+        homeassistant: Mapping[str, bool | int | str] | None = None,
     ) -> None:
         texts = {"unit": unit, "device_class": device_class, "state_class": state_class, "icon": icon}
         texts |= {"category": category, "name": name}
@@ -83,11 +107,28 @@ class Sensor(Value):
             raise InvalidType(f"precision is {precision!r}; write a number of decimals")
         if precision is not None and not 0 <= precision <= 9:
             raise InvalidValue(f"precision is {precision}; it must be 0 to 9 decimals")
-        self._hold(**texts, precision=precision)
+        if not isinstance(discoverable, bool):
+            raise InvalidType(f"discoverable is {discoverable!r}; write True or False")
+        options = () if homeassistant is None else _entity_options(homeassistant)
+        self._hold(**texts, precision=precision, discoverable=discoverable, homeassistant=options)
 
     def __get_pydantic_json_schema__(
         self, core_schema: "CoreSchema", handler: "GetJsonSchemaHandler"
     ) -> "JsonSchemaValue":
         """Add the description to the JSON Schema of the field. Called by pydantic."""
         schema = handler(core_schema)
-        return schema | {name: value for name in self.__slots__ if (value := getattr(self, name)) is not None}
+        given = {name: value for name in self.__slots__ if (value := getattr(self, name)) != _DEFAULTS.get(name)}
+        return schema | given | ({"homeassistant": dict(self.homeassistant)} if self.homeassistant else {})
+
+
+def _entity_options(given: object) -> tuple[tuple[str, bool | int | str], ...]:
+    """Check further words of an entity. Raises `InvalidType`, `InvalidValue`."""
+    if not isinstance(given, Mapping):
+        raise InvalidType(f'homeassistant is {given!r}; write a dict such as {{"expire_after": 300}}')
+    for word, value in given.items():
+        if word not in ENTITY_OPTIONS:
+            raise InvalidValue(f"homeassistant has {word!r}; {suggestion(str(word), [*ENTITY_OPTIONS])}")
+        wanted = ENTITY_OPTIONS[word]
+        if type(value) is not wanted or (isinstance(value, int) and value < 0) or value == "":
+            raise InvalidValue(f"homeassistant: {word} is {value!r}; write {_EXAMPLES[wanted]}")
+    return tuple(given.items())

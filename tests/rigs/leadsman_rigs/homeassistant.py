@@ -39,7 +39,7 @@ http:
 logger:
   default: warning
 """
-PLATFORMS = "binary_sensor|button|climate|light|number|select|sensor|switch|text"
+PLATFORMS = "binary_sensor|button|climate|cover|fan|light|lock|number|select|sensor|siren|switch|text|valve"
 COMPLAINTS = re.compile(rf".*\[homeassistant\.(?:components\.(?:{PLATFORMS}|mqtt(?!\.client))|helpers)\b.*")
 """Lines of the loggers that complain of what an app sent; ``mqtt.client`` complains of a broker that is away."""
 FIRST_DAY = "2026-01-01T00:00:00+00:00"
@@ -126,6 +126,19 @@ class HomeAssistant:
             if found == expected:
                 return states
             assert time.monotonic() < deadline, f"expected {expected}, and found {found}; the log is:\n{self.log}"
+            time.sleep(0.05)
+
+    def wait_for_attributes(self, entity, expected, timeout=TIMEOUT):
+        """Wait until an entity has these attributes."""
+        deadline = time.monotonic() + timeout
+        while True:
+            attributes = self.states()[entity]["attributes"]
+            found = {name: attributes.get(name) for name in expected}
+            if found == expected:
+                return
+            assert time.monotonic() < deadline, (
+                f"{entity}: expected {expected}, and found {found}; the log is:\n{self.log}"
+            )
             time.sleep(0.05)
 
     def call(self, service, entity, **data):
