@@ -31,7 +31,7 @@ QUESTIONS = {
     "paho": "docs/how-to/from-a-loop.html",
     "daylight saving time": "docs/explanation/time.html",
     "retry when a read fails": "docs/how-to/retry.html",
-    "grafana": "docs/how-to/http.html",
+    "grafana": "docs/how-to/grafana.html",
     "start at boot": "docs/how-to/deployment.html",
     "circuit open": "docs/how-to/retry.html",
     "unit of a value": "docs/how-to/readings.html",
