@@ -263,8 +263,9 @@ async def beside(broker, listener, app):
 
 
 async def contended(broker, app):
-    """Examine beside an app and a rival that end each other's connections."""
-    await passes(lambda: app.log.count("connected to the broker") >= 3)
+    """Examine beside an app and a rival that end each other's connections. mosquitto 2.1 says why it ends one, and the app
+    knows at the first; before, it concludes so after some."""
+    await passes(lambda: "another client uses the client id 'house'" in app.log)
     return await examined(broker.url)
 
 
