@@ -98,27 +98,30 @@ def test_no_server_of_postgresql_is_made_beside_those_of_the_tests(install, tmp_
     ]
 
 
-def systemctl(tmp_path, knows_prometheus):
-    return {"systemctl": f'[ "$1" != cat ] || exit {0 if knows_prometheus else 1}\necho "$@" >>{tmp_path}/done'}
+def systemctl(tmp_path, knows_it):
+    return {"systemctl": f'[ "$1" != cat ] || exit {0 if knows_it else 1}\necho "$@" >>{tmp_path}/done'}
 
 
-def test_the_server_that_comes_with_promtool_stays_off(install, tmp_path):
-    note = systemctl(tmp_path, knows_prometheus=False)
-    candidates = {**CANDIDATES, "prometheus": "2.42.0"}
-
-    code, installed, said = install("promtool=prometheus", has=note, candidates=candidates)
-
-    assert (code, installed) == (0, ["prometheus"]), said
-    assert (tmp_path / "done").read_text() == "--quiet mask prometheus.service\n"
-    assert "systemctl unmask prometheus" in said
+SERVERS = pytest.mark.parametrize(("program", "package"), [("promtool", "prometheus"), ("influxd", "influxdb")])
 
 
-def test_a_server_of_prometheus_that_was_there_before_stays_as_it_is(install, tmp_path):
-    note = systemctl(tmp_path, knows_prometheus=True)
-    candidates = {**CANDIDATES, "prometheus": "2.42.0"}
+@SERVERS
+def test_a_server_that_debian_starts_with_the_machine_stays_off(install, tmp_path, program, package):
+    note = systemctl(tmp_path, knows_it=False)
 
-    code, installed, said = install("promtool=prometheus", has=note, candidates=candidates)
+    code, installed, said = install(f"{program}={package}", has=note, candidates={**CANDIDATES, package: "2.42.0"})
 
-    assert (code, installed) == (0, ["prometheus"]), said
+    assert (code, installed) == (0, [package]), said
+    assert (tmp_path / "done").read_text() == f"--quiet mask {package}.service\n"
+    assert f"systemctl unmask {package}" in said
+
+
+@SERVERS
+def test_a_server_that_was_there_before_stays_as_it_is(install, tmp_path, program, package):
+    note = systemctl(tmp_path, knows_it=True)
+
+    code, installed, said = install(f"{program}={package}", has=note, candidates={**CANDIDATES, package: "2.42.0"})
+
+    assert (code, installed) == (0, [package]), said
     assert not (tmp_path / "done").exists()
-    assert "prometheus stays off" not in said
+    assert f"{package} stays off" not in said

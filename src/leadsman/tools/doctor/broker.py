@@ -63,8 +63,9 @@ OVERHEAD = 200
 """Bytes of a PUBLISH besides its payload, at most."""
 OFFERING = 5.0
 """Seconds for all topics together."""
-WILL_DELAY = 1.0
-"""Seconds: the shortest that MQTT can express."""
+WILL_DELAY = 2.0
+"""Seconds: the shortest at which a broker that counts whole seconds, as mosquitto 2.1 does, differs from one that
+knows no delay. MQTT can express 1 s, which ends at the next full second there."""
 EXPIRIES = (1.0, 3.0, 6.0)
 """Seconds. The next one is tried if one may have been over before a new subscriber could look: the road to the broker
 is long, or a machine is busy."""

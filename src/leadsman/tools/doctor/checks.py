@@ -77,8 +77,8 @@ FEW = 10
 _DEVICE, _TROUBLE, _LISTED, _REST = 60, 600, 128, 300
 """Bytes of a heartbeat: a device that is well, one in trouble, how many of these are listed, and the rest; see
 `leadsman.monitoring.heartbeat`."""
-EARLY = 0.7
-"""The part of a will delay that must have passed: brokers round."""
+EARLY = 0.4
+"""The part of a will delay that must have passed: brokers round, and one that counts whole seconds makes 1 s of 2."""
 AGAIN = "run the doctor again; if this stays, look at the broker's log"
 """The advice where something was not seen."""
 
