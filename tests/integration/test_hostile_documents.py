@@ -10,10 +10,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from leadsman import App, Discovery
+from leadsman.discovery.description import AppDescription
+from leadsman.discovery.homeassistant import HomeAssistant
+from leadsman.discovery.homie import Homie
+from leadsman.discovery.registered import DescribedDevices
 from leadsman.introspection.retained import Listed
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import Topics, encode, is_topic
-from leadsman.parts.discovery import convention_of, registered_of
 from leadsman.testing import Harness, Scripted
 from leadsman.tools.cli.commands.clean import everything, left_behind
 from leadsman.tools.cli.fleet import Fleet
@@ -84,12 +87,14 @@ def test_a_registry_removes_only_topics_that_can_be_topics_and_is_written_again_
 
 
 def made(convention):
-    plan = SimpleNamespace(
-        readers=[], jobs=(), commands={}, cluster=None, name="house", version="1", leadsman="1", topics=TOPICS
-    )
-    app = house(convention)
-    plan.readers = list(app.telemetries.values())
-    return convention_of(plan, Discovery(convention), registered_of(plan), 7)
+    app, devices = AppDescription("house", "1", "1", TOPICS, {}), described()
+    if convention == "homie":
+        return Homie(app, devices.names, "homie", devices.device, 7)
+    return HomeAssistant(app, devices.names, "homeassistant")
+
+
+def described():
+    return DescribedDevices(house().telemetries, {})
 
 
 @pytest.mark.parametrize("convention", CONVENTIONS)
@@ -113,9 +118,7 @@ def test_a_description_at_the_broker_is_answered_by_messages_that_can_be_sent(co
 def _wanted(rules, convention, name):
     if name is None:
         return [rules.describe_app()]
-    return rules.describe(
-        registered_of(SimpleNamespace(readers=house().telemetries.values(), jobs=(), commands={})).device(name)
-    )
+    return rules.describe(described().device(name))
 
 
 NOBODYS = {

@@ -1,3 +1,6 @@
+"""Which adapter a handler gets, and which handlers and adapters are refused."""
+
+import asyncio
 import functools
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, NoReturn
@@ -5,9 +8,7 @@ from typing import Annotated, Any, NoReturn
 import pytest
 
 from leadsman import App
-from leadsman.adapters.managed import managed_adapters
-from leadsman.errors import DeviceUnavailable, InvalidType, InvalidValue
-from leadsman.registration.injection import bound, check_result, is_async, needs_of
+from leadsman.errors import InvalidType, InvalidValue
 
 
 class Port:
@@ -22,84 +23,102 @@ class Radio(Port):
     pass
 
 
-def plain(): ...
 async def with_port(port: Port): ...
 async def with_radio(radio: Radio): ...
-async def with_both(radio: Radio, port: Annotated[Port, "boiler"], extra: int = 3): ...
 
 
-def open_slots(adapters):
-    slots = managed_adapters(adapters)
-    for slot in slots:
-        slot._opened, slot._is_open = slot.adapter, True
-    return slots
+def registered(handler, adapters=()):
+    app = App("app", adapters=adapters)
+    app.add_telemetry("d", handler, interval=60)
+    return app
 
 
-def test_a_parameter_is_filled_by_its_type():
+@pytest.fixture
+def given(harness):
+    """Runs a handler, which shows what it is given, in an app with these adapters."""
+    shown = []
+
+    def run(handler, adapters):
+        harness(registered(handler, adapters)).run(5)
+        return shown.pop()
+
+    run.show = shown.append
+    return run
+
+
+def test_a_parameter_is_filled_by_its_type(given):
+    async def read(port: Port):
+        given.show(port)
+
     port = Port()
+    assert given(read, (port,)) is port
 
-    assert bound(lambda port: port, needs_of(with_port, open_slots((port,))))() is port
 
+def test_a_subclass_fits(given):
+    async def read(port: Port):
+        given.show(port)
 
-def test_a_subclass_fits():
     radio = Radio()
+    assert given(read, (radio,)) is radio
 
-    assert needs_of(with_port, managed_adapters((radio,)))[0][1].adapter is radio
 
+def test_a_name_chooses_between_two_of_one_type(given):
+    async def read(radio: Radio, port: Annotated[Port, "boiler"], extra: int = 3):
+        given.show((radio, port, extra))
 
-def test_a_name_chooses_between_two_of_one_type():
     boiler, meter, radio = Port(), Port(), Radio()
-    slots = managed_adapters({"boiler": boiler, "meter": meter, "radio": radio})
-
-    assert [(name, slot.adapter) for name, slot in needs_of(with_both, slots)] == [("radio", radio), ("port", boiler)]
+    assert given(read, {"boiler": boiler, "meter": meter, "radio": radio}) == (radio, boiler, 3)
 
 
 def test_two_of_one_type_without_a_name_is_refused_with_what_to_write():
     with pytest.raises(InvalidValue, match=r"write Annotated\[Port, 'a'\]"):
-        needs_of(with_port, managed_adapters({"a": Port(), "b": Port()}))
+        registered(with_port, {"a": Port(), "b": Port()})
     with pytest.raises(InvalidValue, match="name them"):
-        needs_of(with_port, managed_adapters((Port(), Port())))
+        registered(with_port, (Port(), Port()))
 
 
 def test_an_adapter_that_is_not_there_is_refused_with_what_is():
     with pytest.raises(
-        InvalidValue, match=r"asks for Radio, and there is: Port 'a'; add an adapter to App\(adapters=…\)"
+        InvalidValue, match=r"asks for Radio, and there is: Context, Port 'a'; add an adapter to App\(adapters=…\)"
     ):
-        needs_of(with_radio, managed_adapters({"a": Port()}))
+        registered(with_radio, {"a": Port()})
 
 
 def test_a_parameter_without_a_type_is_refused():
     async def handler(port): ...
 
     with pytest.raises(InvalidType, match="port: SerialPort"):
-        needs_of(handler, ())
+        registered(handler)
 
 
 def test_an_annotation_that_cannot_be_read_is_refused():
     async def handler(port: "Nowhere"): ...  # noqa: F821
 
     with pytest.raises(InvalidType, match="Nowhere"):
-        needs_of(handler, ())
+        registered(handler)
 
 
 @pytest.mark.parametrize("handler", [lambda *args: 0, lambda **words: 0])
 def test_open_ended_parameters_are_refused(handler):
     with pytest.raises(InvalidType, match="one by one"):
-        needs_of(handler, ())
+        registered(handler)
 
 
-def test_methods_partials_and_callable_objects_are_handlers():
+def test_methods_partials_and_callable_objects_are_handlers(given):
     class Reader:
-        async def read(self, port: Port): ...
+        async def read(self, port: Port):
+            given.show(("read", port))
 
-        async def __call__(self, port: Port): ...
+        async def __call__(self, port: Port):
+            given.show(("called", port))
 
-    slots = managed_adapters((Port(),))
-    for handler in (Reader().read, Reader(), functools.partial(with_both, extra=4)):
-        assert is_async(handler)
-    assert needs_of(Reader().read, slots)[0][0] == "port"
-    assert needs_of(Reader(), slots)[0][0] == "port"
-    assert not is_async(plain)
+    async def read(port: Port, extra: int):
+        given.show((extra, port))
+
+    port = Port()
+    assert given(Reader().read, (port,)) == ("read", port)
+    assert given(Reader(), (port,)) == ("called", port)
+    assert given(functools.partial(read, extra=4), (port,)) == (4, port)
 
 
 def test_generators_classes_and_things_that_cannot_be_called_are_refused():
@@ -111,27 +130,32 @@ def test_generators_classes_and_things_that_cannot_be_called_are_refused():
 
     for handler in (pushes, yields, Port, 5, None):
         with pytest.raises(InvalidType, match="handler"):
-            is_async(handler)
+            registered(handler)
 
 
-def test_a_call_before_the_adapter_is_open_says_so():
-    needs = needs_of(with_port, managed_adapters((Port(),)))
+def test_a_call_before_the_adapter_is_open_says_so(harness):
+    class Slow(Port):
+        async def __aenter__(self):
+            await asyncio.sleep(3600)
+            return self
 
-    with pytest.raises(DeviceUnavailable, match="Port is not open: it is still opening"):
-        bound(with_port, needs)()
+    running = harness(registered(with_port, (Slow(),)))
+    running.run(5)
+
+    assert "Slow is not open: it is still opening" in running.errors("d")[0]["message"]
 
 
 @pytest.mark.parametrize("adapters", [(Port,), (5,), 5, "port", {1: Port()}])
 def test_what_is_no_adapter_is_refused(adapters):
     with pytest.raises(InvalidType):
-        managed_adapters(adapters)
+        registered(with_port, adapters)
 
 
 def test_one_adapter_given_twice_is_refused():
     port = Port()
 
     with pytest.raises(InvalidValue, match="twice"):
-        managed_adapters((port, port))
+        registered(with_port, (port, port))
 
 
 @pytest.mark.parametrize(
@@ -142,10 +166,9 @@ def test_a_handler_annotated_to_return_what_is_no_reading_is_told_what_to_return
 
     read.__annotations__["return"] = kind
 
-    with pytest.raises(InvalidType, match=r"read is annotated to return .*; return a dict such as \{'value': 21.5\}"):
-        check_result(read)
-    with pytest.raises(InvalidType, match="telemetry 'd': the handler .*read"):
-        App("app").add_telemetry("d", read, interval=60)
+    told = r"telemetry 'd': the handler .*read is annotated to return .*; return a dict such as \{'value': 21.5\}"
+    with pytest.raises(InvalidType, match=told):
+        registered(read)
 
 
 def test_what_a_source_yields_is_looked_at_too():
@@ -164,4 +187,4 @@ def test_other_annotations_of_results_are_let_through(kind):
 
     read.__annotations__["return"] = kind
 
-    check_result(read)
+    assert "d" in registered(read).telemetries

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from leadsman import CircuitBreaker, FixedBackoff, RetryRequested
+from leadsman import App, CircuitBreaker, FixedBackoff, RetryRequested
 from leadsman.errors import DeviceUnavailable, PollRefused, ResultError
 from leadsman.events import (
     AppFault,
@@ -15,7 +15,6 @@ from leadsman.events import (
     PollWithoutReading,
     ReadingTaken,
 )
-from leadsman.registration.telemetry import register
 from leadsman.runtime.poll_runner import MOST_REQUESTS, PollContext, PollRunner
 from leadsman.runtime.publisher import PublishQueue
 
@@ -47,9 +46,10 @@ def polls(bench):
     """Makes the runner of a device that is polled every ten seconds."""
 
     def polls(device, *, job=False, end_app=end_nothing, **options):
-        telemetry = register("d", device.read, {"interval": 10, "retry": 0} | options, (), job=job)
+        app = App("app")
+        (app.add_periodic if job else app.add_telemetry)("d", device.read, **{"interval": 10, "retry": 0} | options)
         return PollRunner(
-            telemetry,
+            app.telemetries["d"],
             PollContext(bench.environment, bench.context, bench.resources, PublishQueue(), bench.loop, end_app),
         )
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.adapters.serial.framing import FixedFramer
+from leadsman.adapters.serial.modbus import Modbus
 from leadsman.adapters.serial.optolink import Optolink
 from leadsman.errors import (
     DeviceTimeout,
@@ -15,6 +16,7 @@ from leadsman.errors import (
     GarbledData,
     InvalidType,
     InvalidValue,
+    NotInstalled,
     PermanentError,
     TransientError,
 )
@@ -184,3 +186,13 @@ def test_a_wrong_address_is_refused():
                 await optolink.read(address, length)
 
     on_boiler(scenario)
+
+
+@pytest.mark.parametrize("kind", [Optolink, Modbus])
+def test_a_library_that_is_missing_is_named_before_the_port_is_opened(monkeypatch, kind):
+    adapter = kind("/dev/ttyUSB0")
+    adapter.check_installed()
+    monkeypatch.setattr("leadsman.extras.find_spec", lambda name: None)
+
+    with pytest.raises(NotInstalled, match=r"leadsman\[serial\]"):
+        adapter.check_installed()

@@ -3,13 +3,10 @@
 
 import asyncio
 import struct
-from collections.abc import Mapping
-from typing import Self
 
-from leadsman.adapters.adapter import Resource
 from leadsman.adapters.serial.metering import ModbusRtuFramer, modbus_request
-from leadsman.adapters.serial.port import SerialPort
-from leadsman.errors import GarbledData, InvalidType, InvalidValue, PermanentError, TransientError
+from leadsman.adapters.serial.port import PortAdapter, SerialPort
+from leadsman.errors import GarbledData, InvalidValue, PermanentError, TransientError
 from leadsman.loop.durations import Duration
 
 MOST = 125
@@ -33,7 +30,7 @@ _REFUSALS = {
 _FOR_GOOD = (1, 2, 3)
 
 
-class Modbus:
+class Modbus(PortAdapter):
     """The devices on one serial line, each with a unit address. Requests take turns.
 
     Args:
@@ -50,43 +47,10 @@ class Modbus:
     def __init__(
         self, port: str | SerialPort, baudrate: int = 9600, *, parity: str = "N", timeout: Duration = 1.0
     ) -> None:
-        if isinstance(port, str):
-            port = SerialPort(port, baudrate, parity=parity, framer=ModbusRtuFramer(), timeout=timeout)
-        elif not isinstance(port, SerialPort):
-            raise InvalidType(f"port is {port!r}; write a path such as '/dev/serial/by-id/…', or a SerialPort")
-        self._port = port
-
-    async def __aenter__(self) -> Self:
-        """The port opens with the first read."""
-        await self._port.__aenter__()
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        """Close the port."""
-        await self._port.__aexit__(*exc_info)
-
-    def check_installed(self) -> None:
-        """See `SerialPort.check_installed`."""
-        self._port.check_installed()
-
-    @property
-    def transient_errors(self) -> tuple[type[Exception], ...]:
-        """Those of the port."""
-        return self._port.transient_errors
-
-    @property
-    def resource(self) -> Resource:
-        """For ``leadsman doctor``: the port."""
-        return self._port.resource
-
-    @property
-    def health(self) -> Mapping[str, object]:
-        """For introspection: the health of the port."""
-        return self._port.health
-
-    async def probe(self) -> None:
-        """Check that the port opens. Raises as `SerialPort.probe`."""
-        await self._port.probe()
+        super().__init__(
+            port,
+            lambda path: SerialPort(path, baudrate, parity=parity, framer=ModbusRtuFramer(), timeout=timeout),
+        )
 
     async def input_registers(self, unit: int, register: int, count: int = 1) -> bytes:
         """Read input registers. Each has two bytes, the high byte first; ``struct.unpack(">f", …)`` decodes two

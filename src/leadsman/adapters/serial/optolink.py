@@ -13,13 +13,12 @@ The protocols are known from people who recorded the traffic; the maker has not 
 
 import asyncio
 from collections.abc import Mapping
-from typing import Literal, Self
+from typing import Literal
 
-from leadsman.adapters.adapter import Resource
 from leadsman.adapters.serial.checksums import sum8
 from leadsman.adapters.serial.framing import FixedFramer
-from leadsman.adapters.serial.port import SerialPort, Session
-from leadsman.errors import GarbledData, InvalidType, InvalidValue, PermanentError, TransientError
+from leadsman.adapters.serial.port import PortAdapter, SerialPort, Session
+from leadsman.errors import GarbledData, InvalidValue, PermanentError, TransientError
 from leadsman.loop.durations import Duration
 
 MOST = 200
@@ -34,7 +33,7 @@ _RESET, _NOT_INITIALISED, _ACK, _NAK, _TELEGRAM = b"\x04", b"\x05", b"\x06", b"\
 _READ, _WRITE = 1, 2
 
 
-class Optolink:
+class Optolink(PortAdapter):
     """A boiler control behind an optical adapter. Reads and writes take turns.
 
     Args:
@@ -52,32 +51,11 @@ class Optolink:
     ) -> None:
         if protocol not in _LISTENS_FOR:
             raise InvalidValue(f"protocol is {protocol!r}; it must be 'P300' or 'KW'")
-        if isinstance(port, str):
-            port = SerialPort(port, 4800, parity="E", stopbits=2, framer=FixedFramer(1), timeout=timeout)
-        elif not isinstance(port, SerialPort):
-            raise InvalidType(f"port is {port!r}; write a path such as '/dev/serial/by-id/…', or a SerialPort")
-        self._port = port
+        super().__init__(
+            port, lambda path: SerialPort(path, 4800, parity="E", stopbits=2, framer=FixedFramer(1), timeout=timeout)
+        )
         self._protocol = protocol
         self._used_at: float | None = None
-
-    async def __aenter__(self) -> Self:
-        """The port opens with the first read."""
-        await self._port.__aenter__()
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        """Close the port."""
-        await self._port.__aexit__(*exc_info)
-
-    @property
-    def transient_errors(self) -> tuple[type[Exception], ...]:
-        """Those of the port."""
-        return self._port.transient_errors
-
-    @property
-    def resource(self) -> Resource:
-        """For ``leadsman doctor``: the port."""
-        return self._port.resource
 
     @property
     def health(self) -> Mapping[str, object]:

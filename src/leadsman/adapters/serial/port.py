@@ -598,3 +598,55 @@ class Session:
             remaining = deadline - asyncio.get_running_loop().time()
             found.append(await self._connection.next_message(max(remaining, 0.0)))
         return b"".join(found)
+
+
+class PortAdapter:
+    """An adapter that speaks a protocol over a serial port, which opens with the first read. What is asked of the
+    adapter itself, the port answers.
+
+    Args:
+        port: a path or a URL, or a port of the user's own.
+        make: makes the port of a path or a URL.
+
+    Raises:
+        InvalidType: the port is none of these.
+    """
+
+    def __init__(self, port: str | SerialPort, make: Callable[[str], SerialPort]) -> None:
+        if isinstance(port, str):
+            port = make(port)
+        elif not isinstance(port, SerialPort):
+            raise InvalidType(f"port is {port!r}; write a path such as '/dev/serial/by-id/…', or a SerialPort")
+        self._port = port
+
+    async def __aenter__(self) -> Self:
+        """The port opens with the first read."""
+        await self._port.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        """Close the port."""
+        await self._port.__aexit__(*exc_info)
+
+    def check_installed(self) -> None:
+        """See `SerialPort.check_installed`."""
+        self._port.check_installed()
+
+    @property
+    def transient_errors(self) -> tuple[type[Exception], ...]:
+        """Those of the port."""
+        return self._port.transient_errors
+
+    @property
+    def resource(self) -> Resource:
+        """For ``leadsman doctor``: the port."""
+        return self._port.resource
+
+    @property
+    def health(self) -> Mapping[str, object]:
+        """For introspection: the health of the port."""
+        return self._port.health
+
+    async def probe(self) -> None:
+        """Check that the port opens. Raises as `SerialPort.probe`."""
+        await self._port.probe()
