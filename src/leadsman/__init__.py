@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from leadsman.mqtt.broker import Tls
     from leadsman.readings.buffer import Buffer
     from leadsman.readings.controls import Climate, Light
+    from leadsman.readings.publish import LastPublished, PublishRule
     from leadsman.registration.finds import Finds
     from leadsman.resilience.adhoc import execute_with_retry, retrying
     from leadsman.resilience.policy import (
@@ -67,11 +68,13 @@ __all__ = [
     "FixedBackoff",
     "FoundDevice",
     "GarbledData",
+    "LastPublished",
     "Light",
     "LinearBackoff",
     "OnChange",
     "PermanentError",
     "Policy",
+    "PublishRule",
     "Received",
     "RetryRequested",
     "Router",
@@ -102,8 +105,10 @@ _LATER = {
     "Discovery": "leadsman.settings.discovery",
     "Finds": "leadsman.registration.finds",
     "FoundDevice": "leadsman.runtime.found_devices",
+    "LastPublished": "leadsman.readings.publish",
     "Light": "leadsman.readings.controls",
     "Policy": "leadsman.resilience.policy",
+    "PublishRule": "leadsman.readings.publish",
     "Tls": "leadsman.mqtt.broker",
     "Worker": "leadsman.loop.threads",
     "command_line": "leadsman.tools.cli.app_cli",

@@ -138,6 +138,8 @@ class Published(TypedDict):
     """When the reading that was published last was taken."""
     suppressed: int
     """Readings since then that the publish rule did not publish."""
+    rule_errors: NotRequired[int]
+    """How often the publish rule raised an error since the start. Each of these readings was published."""
     compared: NotRequired[dict[str, ComparedField]]
     """If the publish rule did not publish the last reading: at most 20 of its fields."""
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 from leadsman.adapters.managed import ManagedAdapter
 from leadsman.loop.durations import human
-from leadsman.readings.publish import AllOf, AnyOf, Every, OnChange, PublishRule
+from leadsman.readings.publish import AllOf, AnyOf, Deadband, Every, OnChange, PublishRule
 from leadsman.registration.command import Command
 from leadsman.registration.injection import Dependencies, name_of
 from leadsman.registration.source import Source
@@ -194,14 +194,18 @@ def _published(rule: PublishRule) -> str:
             sides = [_published(each) for each in (rule.left, rule.right)]
             return " & ".join(f"({side})" if " | " in side else side for side in sides)
         case OnChange():
-            fields = ", ".join(f"{name!r}: {width:g}" for name, width in rule.fields)
-            written = [f"{rule.deadband:g}"] * bool(rule.deadband) + [f"fields={{{fields}}}"] * bool(fields)
+            fields = ", ".join(f"{name!r}: {_width(width)}" for name, width in rule.fields)
+            written = [_width(rule.deadband)] * bool(rule.deadband) + [f"fields={{{fields}}}"] * bool(fields)
             return clean(f"OnChange({', '.join(written)})")
         case Every():
             written = [] if rule.seconds is None else [f"'{human(rule.seconds)}'"]
             return f"Every({', '.join(written + ([] if rule.n is None else [f'n={rule.n}']))})"
         case _:
             return _shown(rule)
+
+
+def _width(deadband: Deadband) -> str:
+    return repr(deadband) if isinstance(deadband, str) else f"{deadband:g}"
 
 
 def _shown(rule: object) -> str:

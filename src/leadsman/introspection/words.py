@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from leadsman.introspection.registrations import labels_of
 from leadsman.loop.durations import spoken
 from leadsman.mqtt.message import Delivery
-from leadsman.readings.publish import AllOf, AnyOf, Every, OnChange, PublishRule
+from leadsman.readings.publish import AllOf, AnyOf, Deadband, Every, OnChange, PublishRule
 from leadsman.registration.command import Command
 from leadsman.registration.injection import name_of
 from leadsman.registration.source import Source
@@ -178,12 +178,16 @@ def _rule(rule: PublishRule) -> str:
         case AllOf():
             return f"{_rule(rule.left)} and {_rule(rule.right)}"
         case OnChange():
-            by = f" by more than {rule.deadband:g}" if rule.deadband else ""
-            own = [f"{name} by more than {width:g}" for name, width in rule.fields]
+            by = f" by more than {_width(rule.deadband)}" if rule.deadband else ""
+            own = [f"{name} by more than {_width(width)}" for name, width in rule.fields]
             return f"when a value changes{by}{f' ({listed(own)})' if own else ''}"
         case Every() if rule.seconds is not None:
             return f"when {spoken(rule.seconds)} have passed since"
         case Every():
             return f"once in {rule.n} readings"
         case _:
-            return f"when {qualified(type(rule))} wants it"
+            return f"when {qualified(type(rule))} decides so"
+
+
+def _width(deadband: Deadband) -> str:
+    return deadband if isinstance(deadband, str) else f"{deadband:g}"

@@ -10,6 +10,7 @@ type.
 from typing import TYPE_CHECKING
 
 from leadsman.errors import InvalidType, InvalidValue
+from leadsman.readings.publish import Deadband, checked_deadband
 from leadsman.value import Value
 
 if TYPE_CHECKING:
@@ -36,13 +37,16 @@ class Sensor(Value):
         category: ``"diagnostic"`` for a value about the device itself, such as its battery; ``"config"`` for a value
             of a command that configures it.
         name: for people, such as ``"Taupunkt"``; without it the name of the field in words.
+        deadband: the field counts as changed if it differs by more than this from the value that was last published, in
+            its unit or as ``"1 %"`` of that value; see `OnChange`, which is then the publish rule of the handler,
+            unless `publish` is given.
 
     Raises:
         InvalidValue, InvalidType: at construction; also if Home Assistant does not know the device class, or does not
             take the unit with it.
     """
 
-    __slots__ = ("category", "device_class", "icon", "name", "precision", "state_class", "unit")
+    __slots__ = ("category", "deadband", "device_class", "icon", "name", "precision", "state_class", "unit")
     category: str | None
     unit: str | None
     device_class: str | None
@@ -50,6 +54,7 @@ class Sensor(Value):
     precision: int | None
     icon: str | None
     name: str | None
+    deadband: Deadband | None
 
     def __init__(
         self,
@@ -61,6 +66,7 @@ class Sensor(Value):
         icon: str | None = None,
         category: str | None = None,
         name: str | None = None,
+        deadband: Deadband | None = None,
     ) -> None:
         texts = {"unit": unit, "device_class": device_class, "state_class": state_class, "icon": icon}
         texts |= {"category": category, "name": name}
@@ -83,7 +89,8 @@ class Sensor(Value):
             raise InvalidType(f"precision is {precision!r}; write a number of decimals")
         if precision is not None and not 0 <= precision <= 9:
             raise InvalidValue(f"precision is {precision}; it must be 0 to 9 decimals")
-        self._hold(**texts, precision=precision)
+        width = None if deadband is None else checked_deadband(deadband, "deadband")
+        self._hold(**texts, precision=precision, deadband=width)
 
     def __get_pydantic_json_schema__(
         self, core_schema: "CoreSchema", handler: "GetJsonSchemaHandler"

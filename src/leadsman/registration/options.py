@@ -9,7 +9,8 @@ from leadsman.mqtt.message import STANDARD, Delivery
 from leadsman.mqtt.topics import check_name
 from leadsman.readings import publish
 from leadsman.readings.publish import PublishRule
-from leadsman.registration.injection import Dependencies
+from leadsman.registration.injection import Dependencies, Handler
+from leadsman.registration.reading_type import ReadingType, reading_type, type_of
 from leadsman.resilience.backoff import DEFAULT_BACKOFF, BackoffStrategy, as_backoff
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.text import suggestion
@@ -123,9 +124,14 @@ def delivery_of(options: Options) -> Delivery:
     return instance_of(options, "delivery", Delivery, STANDARD, "Delivery(keep='newest')")
 
 
-def publish_of(options: Options) -> PublishRule | None:
-    """The publish rule; None publishes every reading."""
-    return None if options.get("publish") is None else publish.checked(options["publish"])
+def publish_of(options: Options, kind: ReadingType | None) -> PublishRule | None:
+    """The publish rule, with the deadbands that stand beside the fields of the reading; None publishes every reading.
+    Raises `InvalidValue` if it names a field that the reading does not have."""
+    rule = None if options.get("publish") is None else publish.checked(options["publish"])
+    if kind is None:
+        return rule
+    kind.check(publish.deadband_fields(rule), "publish")
+    return publish.with_deadbands(rule, kind.deadbands)
 
 
 def backoff_of(options: Options) -> BackoffStrategy:
@@ -144,6 +150,15 @@ def breaker_of(options: Options) -> CircuitBreaker | None:
 def offline_on_error_of(options: Options) -> bool:
     """Whether a device is offline as soon as it fails, and not only when no reading is expected soon."""
     return is_second(options, "offline_on", "stale", "error")
+
+
+def type_of_readings(handler: Handler, finds: "Finds | None") -> ReadingType | None:
+    """The type of the readings of a handler and of the devices that it finds; None if it is not known."""
+    own = reading_type(handler)
+    if finds is None:
+        return own
+    found = type_of(finds.readings)
+    return found if own is None else own.joined(found)
 
 
 def finds_of(options: Options, needs: Dependencies) -> "Finds | None":

@@ -23,6 +23,7 @@ from leadsman.registration.options import (
     offline_on_error_of,
     publish_of,
     title_of,
+    type_of_readings,
 )
 from leadsman.registration.result import ValidateResult, result_validator
 from leadsman.resilience.backoff import BackoffStrategy
@@ -88,19 +89,20 @@ def _register(name: str, handler: Handler, options: SourceOptions, available: Se
     check_result(handler)
     stale_after = length_of(options, "stale_after", STALE_AFTER)
     needs = needs_of(handler, available)
+    finds = finds_of(options, needs)
     return Source(
         name=name,
         handler=handler,
         needs=needs,
         guards=GuardSpec(from_options(backoff=backoff_of(options)), breaker_of(options)),
-        publish=publish_of(options),
+        publish=publish_of(options, type_of_readings(handler, finds)),
         delivery=delivery_of(options),
         stale_after=math.inf if stale_after is None else stale_after,
         offline_on_error=offline_on_error_of(options),
         silence=length_of(options, "silence", stale_after),
         enabled=enabled_of(options),
         validate_result=result_validator(handler),
-        finds=finds_of(options, needs),
+        finds=finds,
         title=title_of(options),
         labels=labels_of(options),
     )

@@ -32,6 +32,7 @@ from leadsman.registration.options import (
     offline_on_error_of,
     publish_of,
     title_of,
+    type_of_readings,
 )
 from leadsman.registration.result import ValidateResult, result_validator
 from leadsman.resilience.algebra import Policy, as_policy
@@ -175,6 +176,7 @@ def _register(
     needs = needs_of(handler, available)
     interval, cron = _when(options)
     timeout = length_of(options, "timeout", min(interval or LONGEST_TIMEOUT, LONGEST_TIMEOUT))
+    finds = finds_of(options, needs)
     return Telemetry(
         name=name,
         handler=handler,
@@ -185,7 +187,7 @@ def _register(
         guards=GuardSpec(_policy(options, needs), breaker_of(options), timeout),
         overrun=is_second(options, "overrun", "next-poll", "finish"),
         on_failure=_on_failure(options),
-        publish=publish_of(options),
+        publish=publish_of(options, type_of_readings(handler, finds)),
         delivery=delivery_of(options),
         group=group_of(options),
         spread=seconds(options["spread"], "spread") if "spread" in options else None,
@@ -196,7 +198,7 @@ def _register(
         enabled=enabled_of(options),
         validate_result=result_validator(handler),
         policy_name=named if isinstance(named := options.get("policy"), str) else None,
-        finds=finds_of(options, needs),
+        finds=finds,
         job=job,
         title=title_of(options),
         labels=labels_of(options),
