@@ -236,6 +236,10 @@ class Registered(TypedDict):
     overrun: NotRequired[Literal["next-poll", "finish"]]
     on_failure: NotRequired[str]
     publish: NotRequired[str | None]
+    filters: NotRequired[dict[str, list[str]]]
+    """Present only if it has filters: those of each output, in their order."""
+    window: NotRequired[float]
+    """Seconds; present only if a filter gathers readings: the shortest window. A reading is there when one is over."""
     delivery: NotRequired[DeliveryTerms]
     group: NotRequired[str | None]
     spread: NotRequired[float | None]

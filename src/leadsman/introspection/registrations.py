@@ -21,6 +21,7 @@ from leadsman.text import clean
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import Registered
+    from leadsman.readings.filtering import Filters
 
 
 class Registrations(Collection[str]):
@@ -169,7 +170,11 @@ def _retries(policy: Policy) -> dict[str, object]:
 
 def _publishing(each: Telemetry | Source) -> dict[str, object]:
     delivery = each.delivery
-    return {
+    filters: dict[str, object] = {}
+    if each.filters is not None:
+        filters = {"filters": _filters(each.filters)}
+        filters |= {} if each.filters.window is None else {"window": each.filters.window}
+    return filters | {
         "publish": None if each.publish is None else _published(each.publish),
         "delivery": {
             "qos": delivery.qos,
@@ -178,6 +183,16 @@ def _publishing(each: Telemetry | Source) -> dict[str, object]:
             "keep": delivery.keep,
             "history": delivery.history,
         },
+    }
+
+
+def _filters(filters: "Filters") -> dict[str, list[str]]:
+    """The filters of each output, as they are written in code."""
+    return {
+        clean(chain.path if chain.path == chain.source else f"{chain.path} of {chain.source}"): [
+            _shown(each) for each in chain.filters
+        ]
+        for chain in filters.chains
     }
 
 

@@ -20,6 +20,7 @@ from leadsman.resilience.policy import Until, Waits, options_of
 from leadsman.text import clean, counted, listed
 
 if TYPE_CHECKING:
+    from leadsman.readings.filtering import Filters
     from leadsman.registration.finds import Finds
 
 
@@ -56,6 +57,7 @@ def _telemetry(each: Telemetry) -> Iterator[str]:
     yield from _circuit(each.guards.breaker)
     yield from _failing(each)
     if not each.job:
+        yield from _filtering(each.filters)
         yield from _publishing(each.publish, each.delivery)
     yield from _finding(each.finds)
 
@@ -76,6 +78,7 @@ def _source(each: Source) -> Iterator[str]:
     if each.offline_on_error:
         yield "It is offline as soon as it has failed."
     yield from _circuit(each.guards.breaker)
+    yield from _filtering(each.filters)
     yield from _publishing(each.publish, each.delivery)
     yield from _finding(each.finds)
 
@@ -157,6 +160,15 @@ def _failing(each: Telemetry) -> Iterator[str]:
         yield "When a poll fails for good, the app ends."
     elif not isinstance(each.on_failure, str):
         yield f"When a poll fails for good, {name_of(each.on_failure)} is called."
+
+
+def _filtering(filters: "Filters | None") -> Iterator[str]:
+    for chain in () if filters is None else filters.chains:
+        if chain.filters:
+            names = listed([type(each).__name__ for each in chain.filters])
+            yield f"The filters {names} make {chain.path} of {chain.source}."
+    if filters is not None and filters.window is not None:
+        yield f"It has a reading when a window of its filters is over, the shortest after {spoken(filters.window)}."
 
 
 def _publishing(rule: PublishRule | None, delivery: Delivery) -> Iterator[str]:

@@ -16,6 +16,9 @@ from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.text import suggestion
 
 if TYPE_CHECKING:
+    from leadsman.readings.filtering import Filters
+    from leadsman.readings.filters import Filter
+    from leadsman.readings.sensor import Sensor
     from leadsman.registration.finds import Finds
 
 LONGEST_LABEL = 128
@@ -44,6 +47,10 @@ class ReadingOptions(DeviceOptions, total=False):
     """Pause a device that fails repeatedly. Default None."""
     publish: PublishRule | None
     """Which readings are published. Default None: all of them."""
+    filters: "Mapping[str, Sequence[Filter | Sensor] | Mapping[str, Sequence[Filter | Sensor]]]"
+    """The filters of fields, in the order in which they are applied: ``{"temperature": [Median(5), Round(1)]}``. A dict
+    in place of a list has several outputs: ``{"power": {"power_mean": [Mean("1m")], "power_max": [Maximum("1m")]}}``. A
+    `Sensor` at the end of a list says what the output measures. Nested fields have dots. Default: none."""
     delivery: Delivery
     """The quality of service of readings, the retain flag, and which of those that wait arrive. Default ``Delivery()``:
     QoS 1, all of them, the newest retained."""
@@ -134,6 +141,15 @@ def publish_of(options: Options, kind: ReadingType | None) -> PublishRule | None
     return publish.with_deadbands(rule, kind.deadbands)
 
 
+def filters_of(options: Options) -> "Filters | None":
+    """The filters of the fields; None if there are none."""
+    if options.get("filters") is None:
+        return None
+    from leadsman.readings.filtering import checked_filters  # only handlers with filters pay for it
+
+    return checked_filters(options["filters"])
+
+
 def backoff_of(options: Options) -> BackoffStrategy:
     """The backoff."""
     return as_backoff(options["backoff"]) if "backoff" in options else DEFAULT_BACKOFF
@@ -152,13 +168,14 @@ def offline_on_error_of(options: Options) -> bool:
     return is_second(options, "offline_on", "stale", "error")
 
 
-def type_of_readings(handler: Handler, finds: "Finds | None") -> ReadingType | None:
-    """The type of the readings of a handler and of the devices that it finds; None if it is not known."""
+def type_of_readings(handler: Handler, finds: "Finds | None", filters: "Filters | None") -> ReadingType | None:
+    """The type of the readings of a handler and of the devices that it finds, as they come out of its filters; None if
+    it is not known. Raises `InvalidType`, `InvalidValue` if the filters do not fit it."""
     own = reading_type(handler)
-    if finds is None:
-        return own
-    found = type_of(finds.readings)
-    return found if own is None else own.joined(found)
+    if finds is not None:
+        found = type_of(finds.readings)
+        own = found if own is None else own.joined(found)
+    return own if own is None or filters is None else own.filtered(filters)
 
 
 def finds_of(options: Options, needs: Dependencies) -> "Finds | None":

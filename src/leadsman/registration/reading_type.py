@@ -5,6 +5,7 @@ from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from types import NoneType, UnionType
 from typing import (
+    TYPE_CHECKING,
     Annotated,
     Any,
     Literal,
@@ -17,11 +18,14 @@ from typing import (
     get_type_hints,
 )
 
-from leadsman.errors import InvalidValue
+from leadsman.errors import InvalidType, InvalidValue
 from leadsman.readings.publish import Deadband
 from leadsman.readings.sensor import Sensor
 from leadsman.registration.injection import Handler, annotated_result
 from leadsman.text import suggestion
+
+if TYPE_CHECKING:
+    from leadsman.readings.filtering import Filters
 
 DEEPEST = 20
 """Models within models; as many as a reading may have."""
@@ -39,6 +43,9 @@ class FieldType(NamedTuple):
     def is_number(self) -> bool:
         """Whether it is a number, or may be one as far as one can tell."""
         return not self.kinds or any(kind in _NUMBERS or kind in (Any, object) for kind in self.kinds)
+
+
+_UNKNOWN = FieldType((), None)
 
 
 class ReadingType(NamedTuple):
@@ -65,6 +72,32 @@ class ReadingType(NamedTuple):
         if other is None:
             return self._replace(open=True)
         return ReadingType(f"{self.name} or {other.name}", {**self.fields, **other.fields}, self.open or other.open)
+
+    def filtered(self, filters: "Filters") -> "ReadingType":
+        """The type of what comes out of filters.
+
+        Raises:
+            InvalidType, InvalidValue: a field does not exist or is no number, or another field has the name of an
+                output.
+        """
+        sources = dict.fromkeys(chain.source for chain in filters.chains)
+        self.check(sources, "filters")
+        found = {name: field for name, field in self.fields.items() if name not in sources}
+        for chain in filters.chains:
+            field = self.fields.get(chain.source, _UNKNOWN)
+            if not field.is_number:
+                kinds = " or ".join(getattr(kind, "__name__", repr(kind)) for kind in field.kinds)
+                raise InvalidType(f"filters names the field {chain.source!r}, which is {kinds}; filters take numbers")
+            if chain.path in found:
+                raise InvalidValue(
+                    f"filters has the output {chain.path!r}, and {self.name} has such a field; rename it"
+                )
+        outputs = {chain.path: self.fields.get(chain.source, _UNKNOWN) for chain in filters.chains}
+        sensors = {chain.path: chain.sensor for chain in filters.chains if chain.sensor is not None}
+        silent = {chain.path for chain in filters.chains if "deadband" not in chain.keeps}
+        for path, field in outputs.items():
+            found[path] = FieldType((), sensors.get(path, None if path in silent else field.sensor))
+        return self._replace(fields=found)
 
     @property
     def deadbands(self) -> dict[str, Deadband]:

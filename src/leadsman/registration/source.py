@@ -16,6 +16,7 @@ from leadsman.registration.options import (
     check_options,
     delivery_of,
     enabled_of,
+    filters_of,
     finds_of,
     labelled,
     labels_of,
@@ -31,6 +32,7 @@ from leadsman.resilience.environment import GuardSpec
 from leadsman.resilience.policy import from_options
 
 if TYPE_CHECKING:
+    from leadsman.readings.filtering import Filters
     from leadsman.registration.finds import Finds
 
 STALE_AFTER = 300.0
@@ -70,6 +72,7 @@ class Source(NamedTuple):
     """The name of the handler that has found the device, and hands over its readings; None for a generator."""
     title: str | None = None
     """Its name for people; None if that is its name."""
+    filters: "Filters | None" = None
     labels: frozenset[str] = frozenset()
     """What a node must have to run it, in a cluster."""
 
@@ -89,13 +92,13 @@ def _register(name: str, handler: Handler, options: SourceOptions, available: Se
     check_result(handler)
     stale_after = length_of(options, "stale_after", STALE_AFTER)
     needs = needs_of(handler, available)
-    finds = finds_of(options, needs)
+    finds, filters = finds_of(options, needs), filters_of(options)
     return Source(
         name=name,
         handler=handler,
         needs=needs,
         guards=GuardSpec(from_options(backoff=backoff_of(options)), breaker_of(options)),
-        publish=publish_of(options, type_of_readings(handler, finds)),
+        publish=publish_of(options, type_of_readings(handler, finds, filters)),
         delivery=delivery_of(options),
         stale_after=math.inf if stale_after is None else stale_after,
         offline_on_error=offline_on_error_of(options),
@@ -103,6 +106,7 @@ def _register(name: str, handler: Handler, options: SourceOptions, available: Se
         enabled=enabled_of(options),
         validate_result=result_validator(handler),
         finds=finds,
+        filters=filters,
         title=title_of(options),
         labels=labels_of(options),
     )

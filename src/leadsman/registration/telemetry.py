@@ -23,6 +23,7 @@ from leadsman.registration.options import (
     check_options,
     delivery_of,
     enabled_of,
+    filters_of,
     finds_of,
     group_of,
     is_second,
@@ -42,6 +43,7 @@ from leadsman.resilience.failure import Property, exception_types
 from leadsman.resilience.policy import DEFAULT_RETRY_ON, UNTIL_NEXT_POLL, Lookup, Until, from_options
 
 if TYPE_CHECKING:
+    from leadsman.readings.filtering import Filters
     from leadsman.registration.finds import Finds
     from leadsman.resilience.catalogue import Catalogue
 
@@ -53,7 +55,7 @@ SHORTEST_STALE_AFTER = 1.0
 """Seconds. A device that is polled many times a second is not stale at each moment in which the machine is busy."""
 RETRYING = ("retry", "retry_on", "backoff", "budget", "within")
 """Options that together define a policy."""
-JOBLESS = frozenset({"publish", "delivery", "offline_on", "throttle", "title"})
+JOBLESS = frozenset({"publish", "filters", "delivery", "offline_on", "throttle", "title"})
 """Options about topics and devices. They do not apply to side jobs."""
 
 
@@ -139,6 +141,7 @@ class Telemetry(NamedTuple):
     """Whether this is a side job: it has a schedule and a health record, but no topics."""
     title: str | None = None
     """Its name for people; None if that is its name."""
+    filters: "Filters | None" = None
     labels: frozenset[str] = frozenset()
     """What a node must have to poll it, in a cluster."""
 
@@ -176,7 +179,7 @@ def _register(
     needs = needs_of(handler, available)
     interval, cron = _when(options)
     timeout = length_of(options, "timeout", min(interval or LONGEST_TIMEOUT, LONGEST_TIMEOUT))
-    finds = finds_of(options, needs)
+    finds, filters = finds_of(options, needs), filters_of(options)
     return Telemetry(
         name=name,
         handler=handler,
@@ -187,7 +190,7 @@ def _register(
         guards=GuardSpec(_policy(options, needs), breaker_of(options), timeout),
         overrun=is_second(options, "overrun", "next-poll", "finish"),
         on_failure=_on_failure(options),
-        publish=publish_of(options, type_of_readings(handler, finds)),
+        publish=publish_of(options, type_of_readings(handler, finds, filters)),
         delivery=delivery_of(options),
         group=group_of(options),
         spread=seconds(options["spread"], "spread") if "spread" in options else None,
@@ -199,6 +202,7 @@ def _register(
         validate_result=result_validator(handler),
         policy_name=named if isinstance(named := options.get("policy"), str) else None,
         finds=finds,
+        filters=filters,
         job=job,
         title=title_of(options),
         labels=labels_of(options),
