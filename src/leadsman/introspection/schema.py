@@ -88,6 +88,8 @@ def schemas(
 def read_schema(each: Telemetry | Source) -> Schema:
     """The schema of the readings of a device, as they come out of its filters."""
     schema = returned(each.handler)
+    if each.field is not None:
+        schema = {"type": "object", "properties": {each.field: schema}, "required": [each.field]}
     if each.filters is None:
         return schema
     schema = copy.deepcopy(schema)

@@ -147,25 +147,27 @@ class FilteredReadings:
         Raises:
             ResultError: a field with filters is no number, or no field is left.
         """
-        values = [_value_at(reading.fields, each.source) for each in self._outputs]
+        entity, read, left_out, at, wall = reading
         over = False
-        for each, value in zip(self._outputs, values, strict=True):
-            over = each.take(None if value is ABSENT else value, reading.at) or over
+        for each in self._outputs:
+            if each.take(read, at):
+                over = True
         if self._gathers and not over:
             return None
-        fields, left_out = dict(reading.fields), list(reading.left_out)
+        fields = read.copy()
         for path in self._gone:
             if _value_at(fields, path) is not ABSENT:
                 del _around(fields, path)[path[-1]]
-        for each, value in zip(self._outputs, values, strict=True):
+        for each in self._outputs:
             if not each.finite:
                 _around(fields, each.source).pop(each.name, None)
-                left_out.append(each.path)
-            elif value is not ABSENT or each.gathers:
-                _around(fields, each.source)[each.name] = each.value
+                left_out = (*left_out, each.path)
+            elif each.present or each.gathers:
+                around = fields if each.is_outermost else _around(fields, each.source)
+                around[each.name] = each.value
         if left_out and not fields:
             raise ResultError(f"every field is NaN or infinite: {', '.join(left_out)}")
-        return reading._replace(fields=fields, left_out=tuple(left_out))
+        return Reading(entity, fields, left_out, at, wall)
 
     def to_json(self, now: float) -> Document:
         """The state, for `restore` after a restart. `now` is monotonic seconds."""
@@ -193,12 +195,24 @@ class FilteredReadings:
 class _Output:
     """One chain at work."""
 
-    __slots__ = ("_chain", "_steps", "finite", "gathers", "name", "path", "source", "value")
+    __slots__ = (
+        "_chain",
+        "_steps",
+        "finite",
+        "gathers",
+        "is_outermost",
+        "name",
+        "path",
+        "present",
+        "source",
+        "value",
+    )
 
     def __init__(self, chain: Chain) -> None:
         self._chain = chain
         self._steps = [each.begin() for each in chain.filters]
         self.source = tuple(chain.source.split("."))
+        self.is_outermost = len(self.source) == 1
         self.name = chain.output
         self.path = chain.path
         self.gathers = chain.gathers
@@ -206,9 +220,18 @@ class _Output:
         """The last output; that of an aggregate stays until the next window is over."""
         self.finite = True
         """Whether it is a number that JSON can carry, or None."""
+        self.present = False
+        """Whether the field was in the last reading."""
 
-    def take(self, value: Number | None, now: float) -> bool:
-        """Take the value of a reading. Returns whether a window is over."""
+    def take(self, fields: JsonObject, now: float) -> bool:
+        """Take the value of a reading. Returns whether a window is over.
+
+        Raises:
+            ResultError: it is no number.
+        """
+        read = _value_at(fields, self.source)
+        self.present = read is not ABSENT
+        value: Number | None = None if read is ABSENT else read
         finite = True
         for step in self._steps:
             found = step.take(value, now)
@@ -244,7 +267,7 @@ def _value_at(fields: JsonObject, path: tuple[str, ...]) -> Number | Absent | No
         if not isinstance(value, dict) or key not in value:
             return ABSENT
         value = value[key]
-    if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+    if value is None or type(value) is float or type(value) is int:  # not a bool, which is an int
         return value
     name = ".".join(path)
     raise ResultError(f"{name!r} is {value!r}, and its filters take numbers; return a number or None")

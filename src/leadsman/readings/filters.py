@@ -6,8 +6,9 @@ a time are in `leadsman.readings.windows`.
 """
 
 import math
+from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, ClassVar, Final, Protocol
 
@@ -186,7 +187,7 @@ class Median(Filter):
 
     def begin(self) -> Step:
         """See `Filter`."""
-        return _Recent(self.readings, lambda recent: median(recent))
+        return _Recent(self.readings, median)
 
 
 class Outlier(Filter):
@@ -222,9 +223,17 @@ class Outlier(Filter):
         return _Recent(self.readings, self._judge)
 
     def _judge(self, recent: Sequence[Number]) -> Number:
-        value, middle = recent[-1], median(recent)
-        deviation = median([abs(each - middle) for each in recent])
-        return value if abs(value - middle) <= max(self.limit * SIGMA * deviation, self.least) else middle
+        value, ordered = recent[-1], sorted(recent)
+        middle = _middle(ordered)
+        distance = abs(value - middle)
+        if distance <= self.least:
+            return value
+        nearest = distance / (self.limit * SIGMA)
+        half = len(ordered) // 2
+        if len(ordered) % 2:  # the median of the deviations is less than `nearest` if most deviations are
+            near = bisect_left(ordered, middle + nearest) - bisect_right(ordered, middle - nearest)
+            return middle if near > half else value
+        return middle if _middle(sorted([abs(each - middle) for each in ordered])) < nearest else value
 
 
 class LowPass(Filter):
@@ -282,7 +291,7 @@ class _Recent:
 
     __slots__ = ("_make", "_values")
 
-    def __init__(self, readings: int, make: "Any") -> None:
+    def __init__(self, readings: int, make: Callable[[Sequence[Number]], Number]) -> None:
         self._values: deque[Number] = deque(maxlen=readings)
         self._make = make
 
@@ -290,8 +299,7 @@ class _Recent:
         if value is None:
             return None
         self._values.append(value)
-        made: Number = self._make(self._values)
-        return made
+        return self._make(self._values)
 
     def to_json(self) -> State:
         return list(self._values)
@@ -361,7 +369,10 @@ class _Growth:
 
 def median(values: Sequence[Number]) -> Number:
     """The median of one value or more; of an even number, the mean of the two in the middle."""
-    ordered = sorted(values)
+    return _middle(sorted(values))
+
+
+def _middle(ordered: Sequence[Number]) -> Number:
     half = len(ordered) // 2
     if len(ordered) % 2:
         return ordered[half]

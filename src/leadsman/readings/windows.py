@@ -6,7 +6,8 @@ passed without a reading, the one that was open is given, and the empty ones are
 """
 
 import math
-from typing import Any, ClassVar, Protocol
+from collections.abc import Callable
+from typing import ClassVar, Protocol
 
 from leadsman.errors import InvalidValue
 from leadsman.loop.durations import Duration, positive_seconds
@@ -252,7 +253,7 @@ class _One:
 
     __slots__ = ("_choose", "_value")
 
-    def __init__(self, choose: "Any") -> None:
+    def __init__(self, choose: Callable[[Number, Number], Number]) -> None:
         self._choose = choose
         self._value: Number | None = None
 

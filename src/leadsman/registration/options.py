@@ -11,6 +11,7 @@ from leadsman.readings import publish
 from leadsman.readings.publish import PublishRule
 from leadsman.registration.injection import Dependencies, Handler
 from leadsman.registration.reading_type import ReadingType, reading_type, type_of
+from leadsman.registration.result import FIELD, returns_one_value
 from leadsman.resilience.backoff import DEFAULT_BACKOFF, BackoffStrategy, as_backoff
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.text import suggestion
@@ -47,6 +48,9 @@ class ReadingOptions(DeviceOptions, total=False):
     """Pause a device that fails repeatedly. Default None."""
     publish: PublishRule | None
     """Which readings are published. Default None: all of them."""
+    field: str
+    """The name of the field of a handler that is annotated to return one value, such as ``-> float``: that is published
+    as ``{"value": …}``. Default ``"value"``."""
     filters: "Mapping[str, Sequence[Filter | Sensor] | Mapping[str, Sequence[Filter | Sensor]]]"
     """The filters of fields, in the order in which they are applied: ``{"temperature": [Median(5), Round(1)]}``. A dict
     in place of a list has several outputs: ``{"power": {"power_mean": [Mean("1m")], "power_max": [Maximum("1m")]}}``. A
@@ -141,6 +145,23 @@ def publish_of(options: Options, kind: ReadingType | None) -> PublishRule | None
     return publish.with_deadbands(rule, kind.deadbands)
 
 
+def field_of(options: Options, handler: Handler) -> str | None:
+    """The name of the field of a handler that returns one value; None if it returns readings with fields."""
+    one = returns_one_value(handler)
+    if "field" not in options:
+        return FIELD if one else None
+    field = options["field"]
+    if not isinstance(field, str):
+        raise InvalidType(f"field is {field!r}; write a name such as 'temperature'")
+    if not field or "." in field or not field.isprintable():
+        raise InvalidValue(f"field is {field!r}; write a name without dots, such as 'temperature'")
+    if not one:
+        raise InvalidValue(
+            f"field is {field!r}, and the handler returns no single value; annotate it, such as -> float"
+        )
+    return field
+
+
 def filters_of(options: Options) -> "Filters | None":
     """The filters of the fields; None if there are none."""
     if options.get("filters") is None:
@@ -168,10 +189,12 @@ def offline_on_error_of(options: Options) -> bool:
     return is_second(options, "offline_on", "stale", "error")
 
 
-def type_of_readings(handler: Handler, finds: "Finds | None", filters: "Filters | None") -> ReadingType | None:
+def type_of_readings(
+    handler: Handler, field: str | None, finds: "Finds | None", filters: "Filters | None"
+) -> ReadingType | None:
     """The type of the readings of a handler and of the devices that it finds, as they come out of its filters; None if
     it is not known. Raises `InvalidType`, `InvalidValue` if the filters do not fit it."""
-    own = reading_type(handler)
+    own = reading_type(handler, field)
     if finds is not None:
         found = type_of(finds.readings)
         own = found if own is None else own.joined(found)

@@ -21,7 +21,7 @@ from typing import (
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.readings.publish import Deadband
 from leadsman.readings.sensor import Sensor
-from leadsman.registration.injection import Handler, annotated_result
+from leadsman.registration.injection import Handler, annotated_result, name_of
 from leadsman.text import suggestion
 
 if TYPE_CHECKING:
@@ -107,13 +107,17 @@ class ReadingType(NamedTuple):
 
 
 @lru_cache(maxsize=128)
-def reading_type(handler: Handler) -> ReadingType | None:
-    """What a handler is annotated to return or to yield; None if that does not name fields."""
-    wanted = annotated_result(handler)
+def reading_type(handler: Handler, field: str | None = None) -> ReadingType | None:
+    """What a handler is annotated to return or to yield; None if that does not name fields. `field` is the name of its
+    one field, if it returns one value."""
+    wanted = annotated_result(handler, described=True)
     origin = get_origin(wanted)
     if isinstance(origin, type) and issubclass(origin, AsyncIterable):
         wanted = get_args(wanted)[0]
-    return type_of(wanted)
+    if field is None:
+        return type_of(wanted)
+    kinds, sensor = _Kinds.of(wanted)
+    return ReadingType(name_of(handler), {field: FieldType(kinds, sensor)}, open=False)
 
 
 def type_of(annotation: object) -> ReadingType | None:

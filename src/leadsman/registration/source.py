@@ -16,6 +16,7 @@ from leadsman.registration.options import (
     check_options,
     delivery_of,
     enabled_of,
+    field_of,
     filters_of,
     finds_of,
     labelled,
@@ -26,7 +27,7 @@ from leadsman.registration.options import (
     title_of,
     type_of_readings,
 )
-from leadsman.registration.result import ValidateResult, result_validator
+from leadsman.registration.result import ValidateResult, result_validator, value_field
 from leadsman.resilience.backoff import BackoffStrategy
 from leadsman.resilience.environment import GuardSpec
 from leadsman.resilience.policy import from_options
@@ -72,6 +73,8 @@ class Source(NamedTuple):
     """The name of the handler that has found the device, and hands over its readings; None for a generator."""
     title: str | None = None
     """Its name for people; None if that is its name."""
+    field: str | None = None
+    """The name of the field of its readings, if it returns one value."""
     filters: "Filters | None" = None
     labels: frozenset[str] = frozenset()
     """What a node must have to run it, in a cluster."""
@@ -89,7 +92,8 @@ def register_source(name: object, handler: Handler, options: SourceOptions, avai
 def _register(name: str, handler: Handler, options: SourceOptions, available: Sequence[Dependency]) -> Source:
     check_options(options, SourceOptions)
     check_generator(handler)
-    check_result(handler)
+    check_result(handler, one_value=True)
+    field = field_of(options, handler)
     stale_after = length_of(options, "stale_after", STALE_AFTER)
     needs = needs_of(handler, available)
     finds, filters = finds_of(options, needs), filters_of(options)
@@ -98,14 +102,15 @@ def _register(name: str, handler: Handler, options: SourceOptions, available: Se
         handler=handler,
         needs=needs,
         guards=GuardSpec(from_options(backoff=backoff_of(options)), breaker_of(options)),
-        publish=publish_of(options, type_of_readings(handler, finds, filters)),
+        publish=publish_of(options, type_of_readings(handler, field, finds, filters)),
         delivery=delivery_of(options),
         stale_after=math.inf if stale_after is None else stale_after,
         offline_on_error=offline_on_error_of(options),
         silence=length_of(options, "silence", stale_after),
         enabled=enabled_of(options),
-        validate_result=result_validator(handler),
+        validate_result=result_validator(handler) if field is None else value_field(field, handler),
         finds=finds,
+        field=field,
         filters=filters,
         title=title_of(options),
         labels=labels_of(options),

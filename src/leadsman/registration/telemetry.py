@@ -23,6 +23,7 @@ from leadsman.registration.options import (
     check_options,
     delivery_of,
     enabled_of,
+    field_of,
     filters_of,
     finds_of,
     group_of,
@@ -35,7 +36,7 @@ from leadsman.registration.options import (
     title_of,
     type_of_readings,
 )
-from leadsman.registration.result import ValidateResult, result_validator
+from leadsman.registration.result import ValidateResult, result_validator, value_field
 from leadsman.resilience.algebra import Policy, as_policy
 from leadsman.resilience.backoff import BackoffStrategy
 from leadsman.resilience.environment import GuardSpec
@@ -55,7 +56,7 @@ SHORTEST_STALE_AFTER = 1.0
 """Seconds. A device that is polled many times a second is not stale at each moment in which the machine is busy."""
 RETRYING = ("retry", "retry_on", "backoff", "budget", "within")
 """Options that together define a policy."""
-JOBLESS = frozenset({"publish", "filters", "delivery", "offline_on", "throttle", "title"})
+JOBLESS = frozenset({"publish", "field", "filters", "delivery", "offline_on", "throttle", "title"})
 """Options about topics and devices. They do not apply to side jobs."""
 
 
@@ -141,6 +142,8 @@ class Telemetry(NamedTuple):
     """Whether this is a side job: it has a schedule and a health record, but no topics."""
     title: str | None = None
     """Its name for people; None if that is its name."""
+    field: str | None = None
+    """The name of the field of its readings, if it returns one value."""
     filters: "Filters | None" = None
     labels: frozenset[str] = frozenset()
     """What a node must have to poll it, in a cluster."""
@@ -175,7 +178,8 @@ def _register(
 ) -> Telemetry:
     check_options(options, TelemetryOptions, JOBLESS if job else frozenset())
     plain = not is_async(handler)
-    check_result(handler)
+    check_result(handler, one_value=True)
+    field = field_of(options, handler)
     needs = needs_of(handler, available)
     interval, cron = _when(options)
     timeout = length_of(options, "timeout", min(interval or LONGEST_TIMEOUT, LONGEST_TIMEOUT))
@@ -190,7 +194,7 @@ def _register(
         guards=GuardSpec(_policy(options, needs), breaker_of(options), timeout),
         overrun=is_second(options, "overrun", "next-poll", "finish"),
         on_failure=_on_failure(options),
-        publish=publish_of(options, type_of_readings(handler, finds, filters)),
+        publish=publish_of(options, type_of_readings(handler, field, finds, filters)),
         delivery=delivery_of(options),
         group=group_of(options),
         spread=seconds(options["spread"], "spread") if "spread" in options else None,
@@ -199,9 +203,10 @@ def _register(
         throttle=seconds(options.get("throttle", 1.0), "throttle"),
         undecided=options.get("policy") is None and not any(option in options for option in RETRYING),
         enabled=enabled_of(options),
-        validate_result=result_validator(handler),
+        validate_result=result_validator(handler) if field is None else value_field(field, handler),
         policy_name=named if isinstance(named := options.get("policy"), str) else None,
         finds=finds,
+        field=field,
         filters=filters,
         job=job,
         title=title_of(options),

@@ -164,7 +164,8 @@ async def _read(
 ) -> Reading | None:
     async with asyncio.timeout(FALLBACK_TIMEOUT):
         result = await fallback(error)
-    return None if telemetry.job else reading_of(telemetry.name, result, environment.clock)
+    validate = None if telemetry.field is None else telemetry.validate_result
+    return None if telemetry.job else reading_of(telemetry.name, result, environment.clock, validate)
 
 
 class PauseEnd:
