@@ -1,4 +1,6 @@
+import copy
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -6,8 +8,11 @@ from hypothesis import strategies as st
 
 from leadsman import Clamp, LowPass, Maximum, Mean, Median, Minimum, Outlier, Rate, Round, Scale, Sensor
 from leadsman.errors import InvalidType, InvalidValue, ResultError
+from leadsman.loop.clock import Clock
 from leadsman.readings.filtering import checked_filters
 from leadsman.readings.reading import Reading
+
+CLOCK = Clock(time.monotonic, time.time)
 
 
 def reading(fields, at=0.0, left_out=()):
@@ -21,7 +26,7 @@ def at_work(filters):
 def fields(filters, *readings, step=1.0):
     """What comes out of readings; None where nothing does."""
     filtered = at_work(filters)
-    found = [filtered.apply(reading(each, at * step)) for at, each in enumerate(readings)]
+    found = [filtered.apply(reading(copy.deepcopy(each), at * step)) for at, each in enumerate(readings)]
     return [None if each is None else each.fields for each in found]
 
 
@@ -41,9 +46,9 @@ def test_filters_are_applied_in_the_order_in_which_they_are_written(values, filt
 def test_the_other_fields_pass_as_they_are_and_the_reading_of_the_handler_is_not_changed():
     given = {"t": 20.04, "door": True, "air": {"co2": 401.4, "state": "good"}}
 
-    found = fields({"t": [Round(1)], "air.co2": [Round(0)]}, given)
+    found = at_work({"t": [Round(1)], "air.co2": [Round(0)]}).reading_of("d", given, CLOCK)
 
-    assert found == [{"t": 20.0, "door": True, "air": {"co2": 401, "state": "good"}}]
+    assert found.fields == {"t": 20.0, "door": True, "air": {"co2": 401, "state": "good"}}
     assert given == {"t": 20.04, "door": True, "air": {"co2": 401.4, "state": "good"}}
 
 
@@ -98,15 +103,14 @@ CHAIN = {"t": {"t": [Outlier(5), LowPass(30), Round(2)], "mean": [Mean(10)], "ra
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30), st.integers(0, 30), st.floats(0, 1e5))
 def test_after_a_restart_it_goes_on_where_it_was(values, cut, away):
     through, before, after = (at_work(CHAIN) for _ in range(3))
-    readings = [reading({"t": value}, float(at)) for at, value in enumerate(values)]
-    cut = min(cut, len(readings))
-    for each in readings[:cut]:
-        before.apply(each)
+    cut = min(cut, len(values))
+    for at, value in enumerate(values[:cut]):
+        before.apply(reading({"t": value}, float(at)))
     saved = json.loads(json.dumps(before.to_json(100.0)))
     after.restore(saved, 7.0 + away, away)  # another boot: 100 is 7 now
 
-    expected = [through.apply(each) for each in readings][cut:]
-    found = [after.apply(each._replace(at=each.at - 93.0)) for each in readings[cut:]]
+    expected = [through.apply(reading({"t": value}, float(at))) for at, value in enumerate(values)][cut:]
+    found = [after.apply(reading({"t": value}, at - 93.0)) for at, value in enumerate(values) if at >= cut]
 
     assert [each is None for each in found] == [each is None for each in expected]
     for one, other in zip(found, expected, strict=True):

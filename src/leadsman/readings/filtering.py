@@ -142,32 +142,39 @@ class FilteredReadings:
         return None if reading is None else self.apply(reading)
 
     def apply(self, reading: Reading) -> Reading | None:
-        """The reading as it is published; None if the device has aggregates, and no window is over.
+        """A reading that was just made, as it is published; None if the device has aggregates, and no window is over.
+        Its fields, which nobody else knows yet, are changed.
 
         Raises:
             ResultError: a field with filters is no number, or no field is left.
         """
-        entity, read, left_out, at, wall = reading
-        over = False
+        fields, at = reading.fields, reading.at
+        over, finite = False, True
         for each in self._outputs:
-            if each.take(read, at):
+            if each.take(fields, at):
                 over = True
+            if not each.finite:
+                finite = False
         if self._gathers and not over:
             return None
-        fields = read.copy()
         for path in self._gone:
             if _value_at(fields, path) is not ABSENT:
                 del _around(fields, path)[path[-1]]
         for each in self._outputs:
-            if not each.finite:
-                _around(fields, each.source).pop(each.name, None)
-                left_out = (*left_out, each.path)
-            elif each.present or each.gathers:
+            if each.finite and (each.present or each.gathers):
                 around = fields if each.is_outermost else _around(fields, each.source)
                 around[each.name] = each.value
-        if left_out and not fields:
+        return reading if finite else self._without_infinite(reading)
+
+    def _without_infinite(self, reading: Reading) -> Reading:
+        """The reading without the outputs that are not finite."""
+        infinite = [each for each in self._outputs if not each.finite]
+        for each in infinite:
+            _around(reading.fields, each.source).pop(each.name, None)
+        left_out = (*reading.left_out, *(each.path for each in infinite))
+        if not reading.fields:
             raise ResultError(f"every field is NaN or infinite: {', '.join(left_out)}")
-        return Reading(entity, fields, left_out, at, wall)
+        return reading._replace(left_out=left_out)
 
     def to_json(self, now: float) -> Document:
         """The state, for `restore` after a restart. `now` is monotonic seconds."""
@@ -274,10 +281,10 @@ def _value_at(fields: JsonObject, path: tuple[str, ...]) -> Number | Absent | No
 
 
 def _around(fields: JsonObject, path: tuple[str, ...]) -> JsonObject:
-    """The object of a field. Those on the way to it are copied, since they belong to the handler."""
+    """The object of a field; one that is not there is made."""
     for key in path[:-1]:
         inner = fields.get(key)
-        copied: JsonObject = dict(inner) if isinstance(inner, dict) else {}
-        fields[key] = copied
-        fields = copied
+        if not isinstance(inner, dict):
+            inner = fields[key] = {}
+        fields = inner
     return fields

@@ -7,7 +7,6 @@ a time are in `leadsman.readings.windows`.
 
 import math
 from bisect import bisect_left, bisect_right
-from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, ClassVar, Final, Protocol
@@ -289,23 +288,27 @@ class Rate(Filter):
 class _Recent:
     """The last values, of which one is made."""
 
-    __slots__ = ("_make", "_values")
+    __slots__ = ("_make", "_readings", "_values")
 
     def __init__(self, readings: int, make: Callable[[Sequence[Number]], Number]) -> None:
-        self._values: deque[Number] = deque(maxlen=readings)
+        self._readings = readings
+        self._values: list[Number] = []
         self._make = make
 
     def take(self, value: Number | None, now: float) -> Output:
         if value is None:
             return None
-        self._values.append(value)
-        return self._make(self._values)
+        values = self._values
+        values.append(value)
+        if len(values) > self._readings:
+            del values[0]
+        return self._make(values)
 
     def to_json(self) -> State:
         return list(self._values)
 
     def restore(self, state: State, later: float) -> None:
-        self._values.extend(known(each) for each in state)
+        self._values = [known(each) for each in state][-self._readings :]
 
 
 class _Smoothed:
