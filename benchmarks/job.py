@@ -5,8 +5,8 @@ itself for MEASURE seconds and prints one JSON; with MEASURE 0 it runs until SIG
 outbox holds; with it, the job says at its end what became of each reading.
 
 SIDE is ``bare``, the loop that people write: a task per device that reads, publishes, and sleeps; ``ours``, leadsman;
-``aiomqtt``, leadsman with its other client; ``spread``, leadsman with `spread=` over the interval. KIND says what a
-device does, see `KINDS`.
+``aiomqtt``, leadsman with its other client; ``spread``, leadsman with `spread=` over the interval; ``filtered``,
+leadsman with five filters of one field. KIND says what a device does, see `KINDS`.
 """
 
 import argparse
@@ -153,6 +153,10 @@ def ours(given: argparse.Namespace) -> None:
 
     app, meter = App("job", mqtt=f"mqtt://127.0.0.1:{given.port}"), Meter()
     options: dict[str, Any] = {"spread": given.interval} if given.side == "spread" else {}
+    if given.side == "filtered":
+        from leadsman import LowPass, Median, Outlier, Round, Scale
+
+        options["filters"] = {"n": [Outlier(5), Median(5), LowPass("30s"), Scale(1.02, -0.3), Round(2)]}
 
     async def plain() -> dict[str, float]:
         meter.calls += 1
@@ -272,7 +276,7 @@ def _watch_the_loop() -> None:
 def main() -> None:
     """Do the job that the command line says, on one core."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("side", choices=("bare", "ours", "aiomqtt", "spread"))
+    parser.add_argument("side", choices=("bare", "ours", "aiomqtt", "spread", "filtered"))
     parser.add_argument("port", type=int)
     parser.add_argument("devices", type=int)
     parser.add_argument("interval", type=float)

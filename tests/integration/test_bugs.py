@@ -77,7 +77,7 @@ def on_failure(app):
 
 
 class Rule(PublishRule):
-    def wants(self, last, fields, now):
+    def decide(self, previous, reading, now):
         return bug()
 
 

@@ -442,7 +442,7 @@ def test_everything_that_is_published_keeps_to_the_schema_of_its_topic(harness):
 
 
 class BrokenRule(OnChange):
-    def wants(self, told, fields, now):
+    def decide(self, previous, reading, now):
         raise ZeroDivisionError
 
 

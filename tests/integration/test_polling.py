@@ -219,7 +219,7 @@ def test_failed_polls_between_do_not_disturb_the_rule(harness):
 
 def test_a_rule_that_raises_is_told_and_the_reading_published(harness):
     class Broken(OnChange):
-        def wants(self, told, fields, now):
+        def decide(self, previous, reading, now):
             raise ZeroDivisionError
 
     app = harness(app_with(Scripted(READING), interval=1, publish=Broken()))

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from leadsman import App, CircuitBreaker, Every, FixedBackoff, OnChange
+from leadsman import App, CircuitBreaker, Every, FixedBackoff, Mean, Median, OnChange
 from leadsman.resilience.policy import exponential, immediate
 from leadsman.resilience.predicate import is_a, prop
 from leadsman.testing import Scripted, fail
@@ -89,6 +89,7 @@ def test_a_column_that_says_nothing_of_any_device_is_left_out(capsys):
     [
         (OnChange(), "OnChange()"),
         (OnChange(fields={"air.co2": 50}), "OnChange(fields={'air.co2': 50})"),
+        (OnChange("2%", fields={"co2": "1 %"}), "OnChange('2 %', fields={'co2': '1 %'})"),
         ((OnChange(2) | Every(n=9)) & Every("1m"), "(OnChange(2) | Every(n=9)) & Every('1m')"),
     ],
 )
@@ -96,6 +97,15 @@ def test_a_publish_rule_is_shown_as_it_is_written(rule, shown, capsys):
     found = json.loads(inspected(app_of(publish=rule), capsys, "--json"))["devices"]["d"]
 
     assert found["registrations"][0]["publish"] == shown
+
+
+def test_filters_are_shown_in_their_order_with_the_shortest_window(capsys):
+    filters = {"t": [Median(5), Mean("1h")], "w": {"low": [Mean("5m")]}}
+
+    told = json.loads(inspected(app_of(filters=filters), capsys, "--json"))["devices"]["d"]["registrations"][0]
+
+    assert told["filters"] == {"t": ["Median(readings=5)", "Mean(window=3600.0)"], "low of w": ["Mean(window=300.0)"]}
+    assert told["window"] == 300
 
 
 def test_no_document_shows_a_policy_as_python_shows_its_objects(harness, capsys):

@@ -522,8 +522,8 @@ def test_what_is_wrong_about_its_device_has_a_named_error(options, error, said):
 def test_a_handler_whose_result_is_no_reading_cannot_feed_a_device():
     app = App("app")
 
-    with pytest.raises(InvalidType, match="annotated to return float"):
+    with pytest.raises(InvalidType, match="annotated to return list"):
 
         @app.subscribe("tele/door", device="door")
-        async def door(payload: int) -> float:
-            return 1.0
+        async def door(payload: int) -> list[float]:
+            return [1.0]

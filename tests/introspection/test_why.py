@@ -357,6 +357,12 @@ SITUATIONS = {
         "intended",
         "published last: 2026-11-22 08:40:00Z",
     ),
+    "a window of its filters is open": (
+        of(registered=BOILER | {"window": 3600.0}, published={"published_at": None, "suppressed": 0}),
+        "result",
+        "intended",
+        "no reading of it was published",
+    ),
     "its handler has never returned a reading": (
         of(published={"published_at": None, "suppressed": 0}),
         "result",

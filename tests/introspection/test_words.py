@@ -2,7 +2,7 @@
 
 import pytest
 
-from leadsman import App, CircuitBreaker, Delivery, Every, OnChange
+from leadsman import App, CircuitBreaker, Delivery, Every, Median, Minimum, OnChange
 from leadsman.resilience.policy import immediate
 from leadsman.testing import Harness
 
@@ -70,6 +70,15 @@ def test_a_device_with_few_options_is_said_in_a_few_sentences():
         (
             {"publish": OnChange(0.5) | Every("10s")},
             "A reading is published when a value changes by more than 0.5, or when 10 s have passed since.",
+        ),
+        (
+            {"publish": OnChange({"t": "1 %"})},
+            "A reading is published when a value changes (t by more than 1 %).",
+        ),
+        ({"filters": {"t": {"low": [Median(5), Minimum("1h")]}}}, "The filters Median and Minimum make low of t."),
+        (
+            {"filters": {"t": {"low": [Minimum("1h")]}}},
+            "It has a reading when a window of its filters is over, the shortest after 1 h.",
         ),
     ],
 )

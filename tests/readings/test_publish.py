@@ -1,10 +1,11 @@
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from leadsman import Every, OnChange
+from leadsman import Every, LastPublished, OnChange, PublishRule
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.readings.publish import LastPublished, checked
+from leadsman.readings.publish import AnyOf, checked, with_deadbands
+from leadsman.testing import published_by
 
 values = st.one_of(st.integers(-5, 5), st.floats(-5, 5), st.booleans(), st.text(max_size=2), st.none())
 readings = st.dictionaries(st.sampled_from("abc"), values, max_size=3)
@@ -21,7 +22,7 @@ tolds = st.builds(LastPublished, readings, st.floats(0, 10), st.integers(0, 5))
 
 
 def changed(old, new, **words):
-    return OnChange(**words).wants(LastPublished(old, 0.0), new, 1.0)
+    return OnChange(**words).decide(LastPublished(old, 0.0), new, 1.0)
 
 
 def test_on_change_tells_any_difference():
@@ -66,11 +67,11 @@ def test_a_field_that_appears_or_goes_is_a_change():
 def test_a_slow_drift_adds_up_against_what_was_last_told():
     told = LastPublished({"t": 20.0}, 0.0)
 
-    assert [OnChange(0.5).wants(told, {"t": 20.0 + n / 10}, 1.0) for n in (1, 3, 5, 6)] == [False, False, False, True]
+    assert [OnChange(0.5).decide(told, {"t": 20.0 + n / 10}, 1.0) for n in (1, 3, 5, 6)] == [False, False, False, True]
 
 
 def test_every_n_tells_every_nth_reading():
-    assert [Every(n=3).wants(LastPublished({}, 0.0, since), {}, 0.0) for since in range(4)] == [
+    assert [Every(n=3).decide(LastPublished({}, 0.0, since), {}, 0.0) for since in range(4)] == [
         False,
         False,
         True,
@@ -81,7 +82,7 @@ def test_every_n_tells_every_nth_reading():
 def test_every_by_time_tells_when_it_has_passed():
     rule = Every("1m")
 
-    assert [rule.wants(LastPublished({}, 100.0), {}, now) for now in (100.0, 159.0, 160.0, 161.0)] == [
+    assert [rule.decide(LastPublished({}, 100.0), {}, now) for now in (100.0, 159.0, 160.0, 161.0)] == [
         False,
         False,
         True,
@@ -90,29 +91,147 @@ def test_every_by_time_tells_when_it_has_passed():
 
 
 def test_every_by_time_is_not_late_by_the_last_bit_of_a_float():
-    assert Every(0.3).wants(LastPublished({}, 0.1 + 0.2), {}, 0.6)
+    assert Every(0.3).decide(LastPublished({}, 0.1 + 0.2), {}, 0.6)
 
 
 @given(rules, rules, tolds, readings, st.floats(0, 30))
 def test_or_tells_what_either_and_and_what_both_want(left, right, told, fields, now):
-    one, other = left.wants(told, fields, now), right.wants(told, fields, now)
+    one, other = left.decide(told, fields, now), right.decide(told, fields, now)
 
-    assert (left | right).wants(told, fields, now) == (one or other)
-    assert (left & right).wants(told, fields, now) == (one and other)
+    assert (left | right).decide(told, fields, now) == (one or other)
+    assert (left & right).decide(told, fields, now) == (one and other)
 
 
 @given(rules, tolds, readings, st.floats(0, 30))
 def test_asking_changes_nothing(rule, told, fields, now):
-    assert rule.wants(told, fields, now) == rule.wants(told, fields, now)
+    assert rule.decide(told, fields, now) == rule.decide(told, fields, now)
 
 
-@pytest.mark.parametrize("words", [{"deadband": -1}, {"deadband": float("nan")}, {"fields": {"a": -1}}])
+def test_a_dict_has_the_deadbands_of_single_fields_and_the_others_are_exact():
+    rule = OnChange({"temperature": 0.2, "pressure": 1.0})
+    last = LastPublished({"temperature": 20.0, "pressure": 1013.0, "door": False}, 0.0)
+
+    def decide(**changed):
+        return rule.decide(last, {**last.fields, **changed}, 1.0)
+
+    assert not decide(temperature=20.2, pressure=1014.0)
+    assert decide(temperature=20.3)
+    assert decide(pressure=1014.5)
+    assert decide(door=True)
+
+
+widths = st.floats(0, 500)
+numbers = st.floats(-1e6, 1e6)
+
+
+@given(st.dictionaries(st.sampled_from("abc"), st.tuples(numbers, numbers, widths, st.booleans()), max_size=3))
+def test_a_reading_is_published_if_one_field_leaves_its_own_deadband(fields):
+    """The plain definition. Differences that a float cannot tell from the width are left out."""
+    old, new = ({name: each[n] for name, each in fields.items()} for n in (0, 1))
+    allowed = {name: width / 100 * abs(old[name]) if share else width for name, (_, _, width, share) in fields.items()}
+    rule = OnChange({name: f"{width!r} %" if share else width for name, (_, _, width, share) in fields.items()})
+    beyond = {name: abs(new[name] - old[name]) - allowed[name] for name in fields}
+    assume(all(abs(each) > 1e-5 for each in beyond.values()))
+
+    assert rule.decide(LastPublished(old, 0.0), new, 1.0) == any(each > 0 for each in beyond.values())
+
+
+def test_a_share_is_of_the_value_that_was_published_last():
+    assert not changed({"w": 200.0}, {"w": 202.0}, deadband="1 %")
+    assert changed({"w": 200.0}, {"w": 202.1}, deadband="1 %")
+    assert changed({"w": -200.0}, {"w": -202.1}, deadband="1%")
+    assert changed({"w": 0.0}, {"w": 0.001}, deadband="1 %")
+
+
+def test_deadbands_beside_the_fields_join_each_on_change_that_has_none_for_them():
+    beside = {"t": 0.2, "p": 1.0}
+
+    assert with_deadbands(None, beside) == OnChange(beside)
+    assert with_deadbands(OnChange(0.5, fields={"p": 3}), beside) == OnChange(0.5, fields={"p": 3, "t": 0.2})
+    assert with_deadbands(OnChange() | Every("10m"), beside) == OnChange(beside) | Every("10m")
+    assert with_deadbands(Every("10m"), beside) == Every("10m")
+
+
+class Rising:
+    """A rule of a user, which knows nothing of ours."""
+
+    def decide(self, previous, reading, now):
+        return reading["t"] > previous.fields["t"]
+
+
+def test_any_object_that_decides_is_a_rule_and_joins_from_both_sides():
+    rule = Rising()
+
+    assert isinstance(rule, PublishRule)
+    assert checked(rule) is rule
+    assert rule | Every(n=3) == AnyOf(rule, Every(n=3))
+    assert published_by(Every(n=3) & rule, [{"t": t} for t in (1, 2, 3, 4, 3)]) == [{"t": 1}, {"t": 4}]
+    assert published_by(rule, [{"t": t} for t in (1, 0, 2, 2, 3)]) == [{"t": 1}, {"t": 2}, {"t": 3}]
+
+
+@given(rules, st.lists(readings, max_size=8))
+def test_the_rules_here_are_as_an_app_relies_on(rule, played):
+    assert published_by(rule, played, "1s")[:1] == played[:1]
+
+
+class Stateful:
+    def __init__(self):
+        self.asked = 0
+
+    def decide(self, previous, reading, now):
+        self.asked += 1
+        return self.asked % 2 == 0
+
+
+class Vague:
+    def decide(self, previous, reading, now):
+        return None
+
+
+class Meddling:
+    def decide(self, previous, reading, now):
+        reading["t"] = 0
+        return True
+
+
+@pytest.mark.parametrize(
+    ("rule", "reason"), [(Stateful(), "keeps nothing"), (Vague(), "True or False"), (Meddling(), "only compares")]
+)
+def test_the_kit_names_a_rule_on_which_no_app_can_rely(rule, reason):
+    with pytest.raises(AssertionError, match=reason):
+        published_by(rule, [{"t": 1}, {"t": 2}])
+
+
+class Awaited:
+    async def decide(self, previous, reading, now):
+        return True
+
+
+def test_a_rule_that_is_to_be_awaited_is_refused():
+    with pytest.raises(InvalidType, match="write def"):
+        checked(Awaited())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"deadband": -1},
+        {"deadband": float("nan")},
+        {"fields": {"a": -1}},
+        {"deadband": {"a": "-1 %"}},
+        {"deadband": "much %"},
+        {"deadband": "inf%"},
+    ],
+)
 def test_an_impossible_deadband_is_refused(words):
     with pytest.raises(InvalidValue):
         OnChange(**words)
 
 
-@pytest.mark.parametrize("words", [{"deadband": "1"}, {"deadband": True}, {"fields": [1]}, {"fields": {"a": None}}])
+@pytest.mark.parametrize(
+    "words",
+    [{"deadband": "1"}, {"deadband": True}, {"fields": [1]}, {"fields": {"a": None}}, {"deadband": {}, "fields": {}}],
+)
 def test_a_deadband_of_the_wrong_type_is_refused(words):
     with pytest.raises(InvalidType):
         OnChange(**words)

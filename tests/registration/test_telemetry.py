@@ -132,6 +132,8 @@ WRONG = [
     ({"interval": 5, "circuit_breaker": CircuitBreaker}, InvalidType, "brackets"),
     ({"interval": 5, "publish": "on_change"}, InvalidType, r"OnChange\(\)"),
     ({"interval": 5, "publish": OnChange}, InvalidType, "brackets"),
+    ({"interval": 5, "field": 5}, InvalidType, "write a name"),
+    ({"interval": 5, "filters": {"t": [round]}}, InvalidType, "is no filter"),
     ({"interval": 5, "on_failure": "explode"}, InvalidValue, "'hold'"),
     ({"interval": 5, "on_failure": print}, InvalidType, "async def"),
     ({"interval": 5, "on_failure": None}, InvalidType, "async def"),

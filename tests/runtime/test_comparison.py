@@ -19,9 +19,9 @@ def device(bench):
     class Asked(OnChange):
         """Remembers what it compares readings with."""
 
-        def wants(self, last, fields, now):
-            compared.append(last)
-            return super().wants(last, fields, now)
+        def decide(self, previous, reading, now):
+            compared.append(previous)
+            return super().decide(previous, reading, now)
 
     class Device:
         def __init__(self):

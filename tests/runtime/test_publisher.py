@@ -21,7 +21,7 @@ def publisher(bench, rule=None, delivery=STANDARD):
 
 
 class Broken(OnChange):
-    def wants(self, last, fields, now):
+    def decide(self, previous, reading, now):
         raise ZeroDivisionError
 
 
@@ -177,6 +177,25 @@ def test_a_publish_rule_that_raises_is_reported_and_the_reading_is_published(ben
 
     assert len(bench.messages) == 2
     assert [event.where for event in bench.of(AppFault)] == ["publish rule of d"]
+    assert to.publication.rule_errors == 1  # the first reading is not asked about
+
+
+def test_a_rule_that_goes_on_raising_is_reported_once_until_it_answers_again(bench):
+    class Moody:
+        answers = iter(["raise", "raise", False, "raise"])
+
+        def decide(self, previous, reading, now):
+            if (answer := next(self.answers)) == "raise":
+                raise ZeroDivisionError
+            return answer
+
+    to = publisher(bench, Moody())
+    for at in range(5):
+        to.publish(reading({"t": at}, at=float(at)))
+
+    assert [sent["t"] for sent in bench.sent("app/d/state")] == [0, 1, 2, 4]
+    assert len(bench.of(AppFault)) == 2
+    assert to.publication.rule_errors == 3
 
 
 def test_fields_that_are_left_out_are_reported_when_they_change(bench):
@@ -245,17 +264,17 @@ def test_only_a_log_level_that_shows_readings_pays_for_them(bench, caplog, level
 
 def test_it_is_known_what_became_of_the_readings(bench):
     to = publisher(bench, OnChange(1.0))
-    assert to.publication == (None, 0, None, None)
+    assert to.publication == (None, 0, None, None, 0)
     for at, value in enumerate([20.0, 20.6, 20.7]):
         to.publish(reading({"t": value}, at=float(at)))
 
-    assert to.publication == (1_767_225_600.0, 2, {"t": 20.0}, {"t": 20.7})
+    assert to.publication == (1_767_225_600.0, 2, {"t": 20.0}, {"t": 20.7}, 0)
     to.publish(reading({"t": 22.0}, at=3.0))
-    assert to.publication == (1_767_225_603.0, 0, {"t": 22.0}, None)
+    assert to.publication == (1_767_225_603.0, 0, {"t": 22.0}, None, 0)
 
 
 def test_without_a_rule_no_reading_is_kept(bench):
     to = publisher(bench)
     to.publish(reading({"t": 20.0}, at=7.0))
 
-    assert to.publication == (1_767_225_607.0, 0, None, None)
+    assert to.publication == (1_767_225_607.0, 0, None, None, 0)

@@ -96,7 +96,7 @@ strategy: BackoffStrategy = Golden()
     circuit_breaker=CircuitBreaker(threshold=3, probes=1, successes=2, ignore=KeyError),
     overrun="finish",
     timeout=timedelta(seconds=20),
-    publish=OnChange(0.5, fields={"co2": 50}) & Every("1m") | Every(n=10),
+    publish=OnChange(0.5, fields={"co2": 50}) & Every("1m") | OnChange({"co2": "1 %"}) | Every(n=10),
     delivery=Delivery(qos=1, retain=True, expiry="1h", taken_at="payload", keep="all", history="7d"),
     group="bus",
     spread="10s",

@@ -12,15 +12,15 @@ from leadsman.discovery.description import (
     Field,
 )
 from leadsman.discovery.fields import fields_of, scalar, settable
-from leadsman.introspection.schema import returned, schema_of
+from leadsman.introspection.schema import read_schema, returned, schema_of
 from leadsman.readings.controls import CONTROL
 from leadsman.registration.command import Command as RegisteredCommand
-from leadsman.registration.injection import Handler
 from leadsman.registration.source import Source
 from leadsman.registration.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from leadsman.discovery.properties import Properties
+    from leadsman.readings.filtering import Filters
 
 
 class DescribedDevices:
@@ -36,8 +36,8 @@ class DescribedDevices:
         hidden = {each.name for each in (*read.values(), *commands.values()) if not each.discoverable}
         self._read = {name: each for name, each in read.items() if each.enabled and name not in hidden}
         self._commands = {name: each for name, each in commands.items() if each.enabled and name not in hidden}
-        self._fields: dict[int, tuple[Field, ...]] = {}
-        """By the identity of the handler, which may have no hash; so is the next one."""
+        self._fields: dict[tuple[int, Filters | None], tuple[Field, ...]] = {}
+        """By the identity of the handler, which may have no hash, and its filters; the next one by the identity."""
         self._takes: dict[int, CommandDescription] = {}
 
     @property
@@ -68,9 +68,9 @@ class DescribedDevices:
         shown = each if each is not None else command
         return DeviceDescription(
             name=name,
-            fields=() if shown is None else self._fields_of(shown.handler),
+            fields=() if shown is None else self._fields_of(shown),
             command=None if command is None else self._taken_by(command),
-            stale_after=None if each is None or each.publish is not None else _finite(each.stale_after),
+            stale_after=None if each is None or _is_kept_back(each) else _finite(each.stale_after),
             read=each is not None,
             polled=isinstance(each, Telemetry),
             circuit=each is not None and each.guards.breaker is not None,
@@ -85,7 +85,7 @@ class DescribedDevices:
 
     def _says_nothing(self, name: str) -> bool:
         each = self._read.get(name, self._commands.get(name))
-        if each is None or self._fields_of(each.handler):
+        if each is None or self._fields_of(each):
             return False
         if getattr(each, "finds", None) is not None:
             return False  # the devices that it finds have the values
@@ -93,10 +93,12 @@ class DescribedDevices:
         silent = annotations.get("return", None if name in self._commands else dict) in (None, "None")
         return not silent  # what returns nothing has no value to show
 
-    def _fields_of(self, handler: Handler) -> tuple[Field, ...]:
-        key = id(handler)
+    def _fields_of(self, each: Telemetry | Source | RegisteredCommand) -> tuple[Field, ...]:
+        filters = None if isinstance(each, RegisteredCommand) else each.filters
+        key = id(each.handler), filters
         if key not in self._fields:
-            self._fields[key] = tuple(each for each in fields_of(returned(handler)) if each.discoverable)
+            read = returned(each.handler) if isinstance(each, RegisteredCommand) else read_schema(each)
+            self._fields[key] = tuple(field for field in fields_of(read) if field.discoverable)
         return self._fields[key]
 
     def _taken_by(self, command: RegisteredCommand) -> CommandDescription:
@@ -136,6 +138,11 @@ def _control(schema: Mapping[str, Any]) -> ControlDescription | None:
     roles = {role: fields[name] for role, name in given.items() if role not in ("kind", "current") and name is not None}
     current = given.get("current")
     return ControlDescription(given["kind"], roles, None if current is None else (current,))
+
+
+def _is_kept_back(each: Telemetry | Source) -> bool:
+    """Whether a device that is well may publish nothing for longer than it takes to become stale."""
+    return each.publish is not None or (each.filters is not None and each.filters.window is not None)
 
 
 def _finite(seconds: float) -> float | None:

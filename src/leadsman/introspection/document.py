@@ -138,6 +138,8 @@ class Published(TypedDict):
     """When the reading that was published last was taken."""
     suppressed: int
     """Readings since then that the publish rule did not publish."""
+    rule_errors: NotRequired[int]
+    """How often the publish rule raised an error since the start. Each of these readings was published."""
     compared: NotRequired[dict[str, ComparedField]]
     """If the publish rule did not publish the last reading: at most 20 of its fields."""
 
@@ -241,6 +243,10 @@ class Registered(TypedDict):
     overrun: NotRequired[Literal["next-poll", "finish"]]
     on_failure: NotRequired[str]
     publish: NotRequired[str | None]
+    filters: NotRequired[dict[str, list[str]]]
+    """Present only if it has filters: those of each output, in their order."""
+    window: NotRequired[float]
+    """Seconds; present only if a filter gathers readings: the shortest window. A reading is there when one is over."""
     delivery: NotRequired[DeliveryTerms]
     group: NotRequired[str | None]
     spread: NotRequired[float | None]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 from leadsman.adapters.managed import ManagedAdapter
 from leadsman.loop.durations import human
-from leadsman.readings.publish import AllOf, AnyOf, Every, OnChange, PublishRule
+from leadsman.readings.publish import AllOf, AnyOf, Deadband, Every, OnChange, PublishRule
 from leadsman.registration.command import Command
 from leadsman.registration.injection import Dependencies, name_of
 from leadsman.registration.source import Source
@@ -21,6 +21,7 @@ from leadsman.text import clean
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import Registered
+    from leadsman.readings.filtering import Filters
 
 
 class Registrations(Collection[str]):
@@ -171,7 +172,11 @@ def _retries(policy: Policy) -> dict[str, object]:
 
 def _publishing(each: Telemetry | Source) -> dict[str, object]:
     delivery = each.delivery
-    return {
+    filters: dict[str, object] = {}
+    if each.filters is not None:
+        filters = {"filters": _filters(each.filters)}
+        filters |= {} if each.filters.window is None else {"window": each.filters.window}
+    return filters | {
         "publish": None if each.publish is None else _published(each.publish),
         "delivery": {
             "qos": delivery.qos,
@@ -180,6 +185,16 @@ def _publishing(each: Telemetry | Source) -> dict[str, object]:
             "keep": delivery.keep,
             "history": delivery.history,
         },
+    }
+
+
+def _filters(filters: "Filters") -> dict[str, list[str]]:
+    """The filters of each output, as they are written in code."""
+    return {
+        clean(chain.path if chain.path == chain.source else f"{chain.path} of {chain.source}"): [
+            _shown(each) for each in chain.filters
+        ]
+        for chain in filters.chains
     }
 
 
@@ -196,14 +211,18 @@ def _published(rule: PublishRule) -> str:
             sides = [_published(each) for each in (rule.left, rule.right)]
             return " & ".join(f"({side})" if " | " in side else side for side in sides)
         case OnChange():
-            fields = ", ".join(f"{name!r}: {width:g}" for name, width in rule.fields)
-            written = [f"{rule.deadband:g}"] * bool(rule.deadband) + [f"fields={{{fields}}}"] * bool(fields)
+            fields = ", ".join(f"{name!r}: {_width(width)}" for name, width in rule.fields)
+            written = [_width(rule.deadband)] * bool(rule.deadband) + [f"fields={{{fields}}}"] * bool(fields)
             return clean(f"OnChange({', '.join(written)})")
         case Every():
             written = [] if rule.seconds is None else [f"'{human(rule.seconds)}'"]
             return f"Every({', '.join(written + ([] if rule.n is None else [f'n={rule.n}']))})"
         case _:
             return _shown(rule)
+
+
+def _width(deadband: Deadband) -> str:
+    return repr(deadband) if isinstance(deadband, str) else f"{deadband:g}"
 
 
 def _shown(rule: object) -> str:

@@ -1,5 +1,6 @@
 """Makes the JSON Schema of every topic of an app, from its handlers' annotations and the types of its documents."""
 
+import copy
 import inspect
 import typing
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping
@@ -17,6 +18,9 @@ from leadsman.nodes import requests as node_requests
 from leadsman.registration.command import Command
 from leadsman.registration.source import Source
 from leadsman.registration.telemetry import Telemetry
+
+if typing.TYPE_CHECKING:
+    from leadsman.readings.filtering import Chain
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 Schema = dict[str, Json]
@@ -59,7 +63,7 @@ def schemas(
         found["#drained"] = schema_of(node_requests.Drained)
     for name, each in read.items():
         if not getattr(each, "job", False):
-            found[topics.state(name)] = returned(each.handler)
+            found[topics.state(name)] = read_schema(each)
             if each.delivery.history is not None:
                 found[topics.history(name)] = found[topics.state(name)]
             found[topics.availability(name)] = {"enum": ["online", "offline"]}
@@ -79,6 +83,61 @@ def schemas(
         found[topics.of(name, "set")] = payload | {"direction": "in"}
         found[topics.set_result(name)] = schema_of(document.CommandResult)
     return {"$schema": DIALECT, "topics": found}
+
+
+def read_schema(each: Telemetry | Source) -> Schema:
+    """The schema of the readings of a device, as they come out of its filters."""
+    schema = returned(each.handler)
+    if each.field is not None:
+        schema = {"type": "object", "properties": {each.field: schema}, "required": [each.field]}
+    if each.filters is None:
+        return schema
+    schema = copy.deepcopy(schema)
+    fields = {chain.source: _field(schema, chain.source) for chain in each.filters.chains}
+    for source in fields:
+        _object(schema, source).get("properties", {}).pop(source.rpartition(".")[2], None)
+    for chain in each.filters.chains:
+        around = _object(schema, chain.source)
+        around.setdefault("properties", {})[chain.output] = _output(chain, fields[chain.source])
+        if "required" in around:
+            around["required"] = [name for name in around["required"] if name in around["properties"]]
+    return schema
+
+
+def _output(chain: "Chain", field: Schema) -> Schema:
+    """The schema of an output of a field. It is a number, and has no limits: a filter may leave them."""
+    about: Schema = {"type": "number"} if chain.sensor is None else schema_of(typing.Annotated[float, chain.sensor])
+    if chain.sensor is None:
+        kept = chain.keeps | ({"name", "title"} if chain.source == chain.path else set())
+        for branch in (*field.get("anyOf", ()), field):
+            about |= {word: value for word, value in branch.items() if word in kept}
+    if not chain.filters:
+        return field | about
+    if chain.nullable or any(branch.get("type") == "null" for branch in field.get("anyOf", ())):
+        del about["type"]
+        return about | {"anyOf": [{"type": "number"}, {"type": "null"}]}
+    return about
+
+
+def _field(schema: Schema, path: str) -> Schema:
+    found: Schema = _object(schema, path).get("properties", {}).get(path.rpartition(".")[2], {})
+    return found
+
+
+def _object(schema: Schema, path: str) -> Schema:
+    """The schema of the object that has a field; a definition on the way to it takes the place of its reference."""
+    around = schema
+    for key in path.split(".")[:-1]:
+        properties = around.setdefault("properties", {})
+        properties[key] = around = _resolved(schema, properties.get(key, dict(_ANY_OBJECT)))
+    return around
+
+
+def _resolved(schema: Schema, node: Schema) -> Schema:
+    branches = [branch for branch in node.get("anyOf", ()) if branch.get("type") != "null"]
+    node = branches[0] if len(branches) == 1 else node
+    reference = node.get("$ref")
+    return node if reference is None else copy.deepcopy(schema["$defs"][reference.rpartition("/")[2]])
 
 
 def schema_of(kind: Any, mode: typing.Literal["validation", "serialization"] = "serialization") -> Schema:

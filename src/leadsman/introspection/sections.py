@@ -64,6 +64,8 @@ def published(publication: Publication) -> "Published":
         "published_at": time_of(publication.at),
         "suppressed": publication.suppressed,
     }
+    if publication.rule_errors:
+        found["rule_errors"] = publication.rule_errors
     if publication.last is not None and publication.refused is not None:
         found["compared"] = compared(publication.last, publication.refused)
     return found

@@ -498,6 +498,10 @@ def _nothing_returned(s: Situation) -> "Verdict | None":
         return None
     sent_at = f"published last: {s.at(published['published_at'])}" if sent else "no reading of it was published"
     evidence = [f"its last poll succeeded {s.at(last)}", sent_at]
+    window = None if s.reader is None else s.reader.get("window")
+    if window is not None:
+        summary = f"a window of its filters is open, and the shortest lasts {span(window)}"
+        return s.verdict("result", summary, evidence, "wait: it is published when a window is over", last, "intended")
     summary = "its handler returns None, so there is nothing to publish"
     advice = "if there should be a reading, return it from the handler"
     return s.verdict("result", summary, evidence, advice, last, "intended")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from leadsman.introspection.registrations import labels_of
 from leadsman.loop.durations import spoken
 from leadsman.mqtt.message import Delivery
-from leadsman.readings.publish import AllOf, AnyOf, Every, OnChange, PublishRule
+from leadsman.readings.publish import AllOf, AnyOf, Deadband, Every, OnChange, PublishRule
 from leadsman.registration.command import Command
 from leadsman.registration.injection import name_of
 from leadsman.registration.source import Source
@@ -20,6 +20,7 @@ from leadsman.resilience.policy import Until, Waits, options_of
 from leadsman.text import clean, counted, listed
 
 if TYPE_CHECKING:
+    from leadsman.readings.filtering import Filters
     from leadsman.registration.finds import Finds
 
 
@@ -56,6 +57,7 @@ def _telemetry(each: Telemetry) -> Iterator[str]:
     yield from _circuit(each.guards.breaker)
     yield from _failing(each)
     if not each.job:
+        yield from _filtering(each.filters)
         yield from _publishing(each.publish, each.delivery)
     yield from _finding(each.finds)
 
@@ -76,6 +78,7 @@ def _source(each: Source) -> Iterator[str]:
     if each.offline_on_error:
         yield "It is offline as soon as it has failed."
     yield from _circuit(each.guards.breaker)
+    yield from _filtering(each.filters)
     yield from _publishing(each.publish, each.delivery)
     yield from _finding(each.finds)
 
@@ -159,6 +162,15 @@ def _failing(each: Telemetry) -> Iterator[str]:
         yield f"When a poll fails for good, {name_of(each.on_failure)} is called."
 
 
+def _filtering(filters: "Filters | None") -> Iterator[str]:
+    for chain in () if filters is None else filters.chains:
+        if chain.filters:
+            names = listed([type(each).__name__ for each in chain.filters])
+            yield f"The filters {names} make {chain.path} of {chain.source}."
+    if filters is not None and filters.window is not None:
+        yield f"It has a reading when a window of its filters is over, the shortest after {spoken(filters.window)}."
+
+
 def _publishing(rule: PublishRule | None, delivery: Delivery) -> Iterator[str]:
     yield "Every reading is published." if rule is None else f"A reading is published {_rule(rule)}."
     kept = "retained" if delivery.retain else "not retained"
@@ -178,12 +190,16 @@ def _rule(rule: PublishRule) -> str:
         case AllOf():
             return f"{_rule(rule.left)} and {_rule(rule.right)}"
         case OnChange():
-            by = f" by more than {rule.deadband:g}" if rule.deadband else ""
-            own = [f"{name} by more than {width:g}" for name, width in rule.fields]
+            by = f" by more than {_width(rule.deadband)}" if rule.deadband else ""
+            own = [f"{name} by more than {_width(width)}" for name, width in rule.fields]
             return f"when a value changes{by}{f' ({listed(own)})' if own else ''}"
         case Every() if rule.seconds is not None:
             return f"when {spoken(rule.seconds)} have passed since"
         case Every():
             return f"once in {rule.n} readings"
         case _:
-            return f"when {qualified(type(rule))} wants it"
+            return f"when {qualified(type(rule))} decides so"
+
+
+def _width(deadband: Deadband) -> str:
+    return deadband if isinstance(deadband, str) else f"{deadband:g}"

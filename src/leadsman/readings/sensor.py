@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from leadsman.errors import InvalidType, InvalidValue
+from leadsman.readings.publish import Deadband, checked_deadband
 from leadsman.text import suggestion
 from leadsman.value import Value
 
@@ -53,6 +54,9 @@ class Sensor(Value):
         discoverable: False hides the field from Home Assistant and Homie; it stays in the readings.
         homeassistant: further words of the configuration of the entity in Home Assistant, such as
             ``{"expire_after": 300}``: those of `ENTITY_OPTIONS`.
+        deadband: the field counts as changed if it differs by more than this from the value that was last published, in
+            its unit or as ``"1 %"`` of that value; see `OnChange`, which is then the publish rule of the handler,
+            unless `publish` is given.
 
     Raises:
         InvalidValue, InvalidType: at construction; also if Home Assistant does not know the device class or a further
@@ -60,8 +64,8 @@ class Sensor(Value):
     """
 
     __slots__ = (
-        *("category", "device_class", "discoverable", "homeassistant", "icon", "name", "precision", "state_class"),
-        "unit",
+        *("category", "deadband", "device_class", "discoverable", "homeassistant", "icon", "name", "precision"),
+        *("state_class", "unit"),
     )
     category: str | None
     unit: str | None
@@ -72,6 +76,7 @@ class Sensor(Value):
     name: str | None
     discoverable: bool
     homeassistant: tuple[tuple[str, bool | int | str], ...]
+    deadband: Deadband | None
 
     def __init__(
         self,
@@ -85,6 +90,7 @@ class Sensor(Value):
         name: str | None = None,
         discoverable: bool = True,
         homeassistant: Mapping[str, bool | int | str] | None = None,
+        deadband: Deadband | None = None,
     ) -> None:
         texts = {"unit": unit, "device_class": device_class, "state_class": state_class, "icon": icon}
         texts |= {"category": category, "name": name}
@@ -110,7 +116,8 @@ class Sensor(Value):
         if not isinstance(discoverable, bool):
             raise InvalidType(f"discoverable is {discoverable!r}; write True or False")
         options = () if homeassistant is None else _entity_options(homeassistant)
-        self._hold(**texts, precision=precision, discoverable=discoverable, homeassistant=options)
+        width = None if deadband is None else checked_deadband(deadband, "deadband")
+        self._hold(**texts, precision=precision, discoverable=discoverable, homeassistant=options, deadband=width)
 
     def __get_pydantic_json_schema__(
         self, core_schema: "CoreSchema", handler: "GetJsonSchemaHandler"

@@ -149,20 +149,21 @@ def check_generator(handler: object) -> None:
         )
 
 
-def check_result(handler: Handler) -> None:
+def check_result(handler: Handler, *, one_value: bool = False) -> None:
     """Check the annotated result of a handler: it must be a possible reading. An annotation that cannot be evaluated
     is accepted.
 
+    Args:
+        handler: the handler.
+        one_value: whether a number, a boolean or text is a possible reading, too.
+
     Raises:
-        InvalidType: the annotation is a number, text or a list.
+        InvalidType: the annotation is something else, such as a list.
     """
-    wanted = annotated_result(handler)
-    origin = get_origin(wanted)
-    if isinstance(origin, type) and issubclass(origin, AsyncIterable):
-        wanted = get_args(wanted)[0]
-    for kind in get_args(wanted) if get_origin(wanted) in (Union, UnionType) else (wanted,):
+    for kind in result_kinds(handler):
         bare = _split(kind)[0]
-        if (get_origin(bare) or bare) in _NO_READING:
+        bare = get_origin(bare) or bare
+        if bare in _NO_READING or (bare in ONE_VALUE and not one_value):
             name = getattr(bare, "__name__", repr(bare))
             raise InvalidType(
                 f"the handler {name_of(handler)} is annotated to return {name}; "
@@ -170,14 +171,26 @@ def check_result(handler: Handler) -> None:
             )
 
 
-_NO_READING = (float, int, str, bool, bytes, complex, list, tuple, set, frozenset)
+ONE_VALUE = (float, int, str, bool)
+"""What a reading of one value may be."""
+_NO_READING = (bytes, complex, list, tuple, set, frozenset)
+
+
+def result_kinds(handler: Handler) -> tuple[object, ...]:
+    """The types that a handler is annotated to return or to yield, None among them. Each may be `Annotated`."""
+    wanted = annotated_result(handler)
+    origin = get_origin(wanted)
+    if isinstance(origin, type) and issubclass(origin, AsyncIterable):
+        wanted = get_args(wanted)[0]
+    return get_args(wanted) if get_origin(wanted) in (Union, UnionType) else (wanted,)
 
 
 @functools.lru_cache(maxsize=128)
-def annotated_result(handler: Handler) -> object:
-    """What a handler is annotated to return; None if that is not known."""
+def annotated_result(handler: Handler, *, described: bool = False) -> object:
+    """What a handler is annotated to return, with what stands beside the types if `described`; None if that is not
+    known."""
     try:
-        return get_type_hints(_function(handler)).get("return")
+        return get_type_hints(_function(handler), include_extras=described).get("return")
     except Exception:  # names that are there for type checkers only, or text that is no expression: nothing to check
         return None
 

@@ -9,12 +9,17 @@ from leadsman.mqtt.message import STANDARD, Delivery
 from leadsman.mqtt.topics import check_name
 from leadsman.readings import publish
 from leadsman.readings.publish import PublishRule
-from leadsman.registration.injection import Dependencies
+from leadsman.registration.injection import Dependencies, Handler
+from leadsman.registration.reading_type import ReadingType, reading_type, type_of
+from leadsman.registration.result import FIELD, returns_one_value
 from leadsman.resilience.backoff import DEFAULT_BACKOFF, BackoffStrategy, as_backoff
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.text import suggestion
 
 if TYPE_CHECKING:
+    from leadsman.readings.filtering import Filters
+    from leadsman.readings.filters import Filter
+    from leadsman.readings.sensor import Sensor
     from leadsman.registration.finds import Finds
 
 LONGEST_LABEL = 128
@@ -48,6 +53,13 @@ class ReadingOptions(DeviceOptions, total=False):
     """Pause a device that fails repeatedly. Default None."""
     publish: PublishRule | None
     """Which readings are published. Default None: all of them."""
+    field: str
+    """The name of the field of a handler that is annotated to return one value, such as ``-> float``: that is published
+    as ``{"value": …}``. Default ``"value"``."""
+    filters: "Mapping[str, Sequence[Filter | Sensor] | Mapping[str, Sequence[Filter | Sensor]]]"
+    """The filters of fields, in the order in which they are applied: ``{"temperature": [Median(5), Round(1)]}``. A dict
+    in place of a list has several outputs: ``{"power": {"power_mean": [Mean("1m")], "power_max": [Maximum("1m")]}}``. A
+    `Sensor` at the end of a list says what the output measures. Nested fields have dots. Default: none."""
     delivery: Delivery
     """The quality of service of readings, the retain flag, and which of those that wait arrive. Default ``Delivery()``:
     QoS 1, all of them, the newest retained."""
@@ -140,9 +152,40 @@ def delivery_of(options: Options) -> Delivery:
     return instance_of(options, "delivery", Delivery, STANDARD, "Delivery(keep='newest')")
 
 
-def publish_of(options: Options) -> PublishRule | None:
-    """The publish rule; None publishes every reading."""
-    return None if options.get("publish") is None else publish.checked(options["publish"])
+def publish_of(options: Options, kind: ReadingType | None) -> PublishRule | None:
+    """The publish rule, with the deadbands that stand beside the fields of the reading; None publishes every reading.
+    Raises `InvalidValue` if it names a field that the reading does not have."""
+    rule = None if options.get("publish") is None else publish.checked(options["publish"])
+    if kind is None:
+        return rule
+    kind.check(publish.deadband_fields(rule), "publish")
+    return publish.with_deadbands(rule, kind.deadbands)
+
+
+def field_of(options: Options, handler: Handler) -> str | None:
+    """The name of the field of a handler that returns one value; None if it returns readings with fields."""
+    one = returns_one_value(handler)
+    if "field" not in options:
+        return FIELD if one else None
+    field = options["field"]
+    if not isinstance(field, str):
+        raise InvalidType(f"field is {field!r}; write a name such as 'temperature'")
+    if not field or "." in field or not field.isprintable():
+        raise InvalidValue(f"field is {field!r}; write a name without dots, such as 'temperature'")
+    if not one:
+        raise InvalidValue(
+            f"field is {field!r}, and the handler returns no single value; annotate it, such as -> float"
+        )
+    return field
+
+
+def filters_of(options: Options) -> "Filters | None":
+    """The filters of the fields; None if there are none."""
+    if options.get("filters") is None:
+        return None
+    from leadsman.readings.filtering import checked_filters  # only handlers with filters pay for it
+
+    return checked_filters(options["filters"])
 
 
 def backoff_of(options: Options) -> BackoffStrategy:
@@ -161,6 +204,18 @@ def breaker_of(options: Options) -> CircuitBreaker | None:
 def offline_on_error_of(options: Options) -> bool:
     """Whether a device is offline as soon as it fails, and not only when no reading is expected soon."""
     return is_second(options, "offline_on", "stale", "error")
+
+
+def type_of_readings(
+    handler: Handler, field: str | None, finds: "Finds | None", filters: "Filters | None"
+) -> ReadingType | None:
+    """The type of the readings of a handler and of the devices that it finds, as they come out of its filters; None if
+    it is not known. Raises `InvalidType`, `InvalidValue` if the filters do not fit it."""
+    own = reading_type(handler, field)
+    if finds is not None:
+        found = type_of(finds.readings)
+        own = found if own is None else own.joined(found)
+    return own if own is None or filters is None else own.filtered(filters)
 
 
 def finds_of(options: Options, needs: Dependencies) -> "Finds | None":

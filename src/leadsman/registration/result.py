@@ -1,16 +1,18 @@
-"""The result of a handler, where its annotation names a pydantic model: a dict that it returns must be such a model.
+"""The result of a handler, where its annotation names a pydantic model or one value: a dict that it returns must be
+such a model, and a value becomes the one field of a reading.
 
 A type checker finds a wrong dict only where it sees its parts. Subscribers rely on the schema of the topic, which is
 made from the annotation.
 """
 
 from collections.abc import AsyncIterable, Callable, Mapping
+from enum import Enum
 from functools import lru_cache
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 
 from leadsman.errors import ResultError
-from leadsman.registration.injection import Handler, annotated_result
+from leadsman.registration.injection import ONE_VALUE, Handler, annotated_result, name_of, result_kinds
 from leadsman.text import clean, describe
 
 if TYPE_CHECKING:
@@ -21,6 +23,34 @@ if TYPE_CHECKING:
 ValidateResult = Callable[[object], object]
 """Converts a dict to the model that the handler is annotated to return; leaves anything else as it is. Raises
 `ResultError`."""
+
+
+FIELD = "value"
+"""The name of the field of a reading of one value, by default."""
+
+
+def returns_one_value(handler: Handler) -> bool:
+    """Whether a handler is annotated to return or to yield a number, a boolean or text, and nothing else but None."""
+    kinds = [kind for kind in result_kinds(handler) if kind is not NoneType]
+    return bool(kinds) and all(
+        kind in ONE_VALUE or get_origin(kind) is Literal or (isinstance(kind, type) and issubclass(kind, Enum))
+        for kind in kinds
+    )
+
+
+def value_field(field: str, handler: Handler) -> ValidateResult:
+    """What makes a reading with one field of the values of a handler."""
+    one = (*ONE_VALUE, Enum)
+
+    def validate(result: object) -> object:
+        if isinstance(result, one):
+            return {field: result}
+        kind = type(result).__name__
+        raise ResultError(
+            f"the handler returned a {kind}, and {name_of(handler)} is annotated to return one value; mend one of them"
+        )
+
+    return validate
 
 
 @lru_cache(maxsize=128)

@@ -80,8 +80,8 @@ class Registrar:
 
         The options and their defaults are those of `TelemetryOptions`. The function is ``async def``, or a plain
         ``def``, which runs in a thread. Its parameters are filled by type with the app's adapters and settings, the
-        device's own settings and its `Context`. It returns a dict, a pydantic model or a dataclass, or None if there
-        is nothing to publish.
+        device's own settings and its `Context`. It returns a dict, a pydantic model or a dataclass, or one value if it
+        is annotated so, or None if there is nothing to publish.
 
         With None as its name it is the root device, of which an app has one at most: it publishes at
         ``{prefix}/state``, and everywhere else it has the name of the app.

@@ -18,6 +18,8 @@ from leadsman.registration.options import (
     delivery_of,
     discoverable_of,
     enabled_of,
+    field_of,
+    filters_of,
     finds_of,
     labelled,
     labels_of,
@@ -25,13 +27,15 @@ from leadsman.registration.options import (
     offline_on_error_of,
     publish_of,
     title_of,
+    type_of_readings,
 )
-from leadsman.registration.result import ValidateResult, result_validator
+from leadsman.registration.result import ValidateResult, result_validator, value_field
 from leadsman.resilience.backoff import BackoffStrategy
 from leadsman.resilience.environment import GuardSpec
 from leadsman.resilience.policy import from_options
 
 if TYPE_CHECKING:
+    from leadsman.readings.filtering import Filters
     from leadsman.registration.finds import Finds
 
 STALE_AFTER = 300.0
@@ -75,6 +79,9 @@ class Source(NamedTuple):
     """The area that is suggested for it; None suggests none."""
     discoverable: bool = True
     """Whether Home Assistant and Homie are told of it."""
+    field: str | None = None
+    """The name of the field of its readings, if it returns one value."""
+    filters: "Filters | None" = None
     labels: frozenset[str] = frozenset()
     """What a node must have to run it, in a cluster."""
 
@@ -91,22 +98,26 @@ def register_source(name: object, handler: Handler, options: SourceOptions, avai
 def _register(name: str, handler: Handler, options: SourceOptions, available: Sequence[Dependency]) -> Source:
     check_options(options, SourceOptions)
     check_generator(handler)
-    check_result(handler)
+    check_result(handler, one_value=True)
+    field = field_of(options, handler)
     stale_after = length_of(options, "stale_after", STALE_AFTER)
     needs = needs_of(handler, available)
+    finds, filters = finds_of(options, needs), filters_of(options)
     return Source(
         name=name,
         handler=handler,
         needs=needs,
         guards=GuardSpec(from_options(backoff=backoff_of(options)), breaker_of(options)),
-        publish=publish_of(options),
+        publish=publish_of(options, type_of_readings(handler, field, finds, filters)),
         delivery=delivery_of(options),
         stale_after=math.inf if stale_after is None else stale_after,
         offline_on_error=offline_on_error_of(options),
         silence=length_of(options, "silence", stale_after),
         enabled=enabled_of(options),
-        validate_result=result_validator(handler),
-        finds=finds_of(options, needs),
+        validate_result=result_validator(handler) if field is None else value_field(field, handler),
+        finds=finds,
+        field=field,
+        filters=filters,
         title=title_of(options),
         area=area_of(options),
         discoverable=discoverable_of(options),

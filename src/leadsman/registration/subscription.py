@@ -100,13 +100,13 @@ def source_of(handler: Handler, readings: Buffer[object]) -> Handler:
     Raises:
         InvalidType: it is annotated to return what is no reading.
     """
-    check_result(handler)
+    check_result(handler, one_value=True)
 
     async def source() -> AsyncIterator[Any]:
         async for reading in readings:
             yield reading
 
-    result = annotated_result(handler)
+    result = annotated_result(handler, described=True)
     source.__annotations__ = {} if result is None else {"return": GenericAlias(AsyncIterator, (result,))}
     source.__name__ = source.__qualname__ = name_of(handler)
     return source

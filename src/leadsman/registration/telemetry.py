@@ -25,6 +25,8 @@ from leadsman.registration.options import (
     delivery_of,
     discoverable_of,
     enabled_of,
+    field_of,
+    filters_of,
     finds_of,
     group_of,
     is_second,
@@ -34,8 +36,9 @@ from leadsman.registration.options import (
     offline_on_error_of,
     publish_of,
     title_of,
+    type_of_readings,
 )
-from leadsman.registration.result import ValidateResult, result_validator
+from leadsman.registration.result import ValidateResult, result_validator, value_field
 from leadsman.resilience.algebra import Policy, as_policy
 from leadsman.resilience.backoff import BackoffStrategy
 from leadsman.resilience.environment import GuardSpec
@@ -43,6 +46,7 @@ from leadsman.resilience.failure import Property, exception_types
 from leadsman.resilience.policy import DEFAULT_RETRY_ON, UNTIL_NEXT_POLL, Lookup, Until, from_options
 
 if TYPE_CHECKING:
+    from leadsman.readings.filtering import Filters
     from leadsman.registration.finds import Finds
     from leadsman.resilience.catalogue import Catalogue
 
@@ -54,7 +58,9 @@ SHORTEST_STALE_AFTER = 1.0
 """Seconds. A device that is polled many times a second is not stale at each moment in which the machine is busy."""
 RETRYING = ("retry", "retry_on", "backoff", "budget", "within")
 """Options that together define a policy."""
-JOBLESS = frozenset({"publish", "delivery", "offline_on", "throttle", "title", "area", "discoverable"})
+JOBLESS = frozenset(
+    {"publish", "field", "filters", "delivery", "offline_on", "throttle", "title", "area", "discoverable"}
+)
 """Options about topics and devices. They do not apply to side jobs."""
 
 
@@ -144,6 +150,9 @@ class Telemetry(NamedTuple):
     """The area that is suggested for it; None suggests none."""
     discoverable: bool = True
     """Whether Home Assistant and Homie are told of it."""
+    field: str | None = None
+    """The name of the field of its readings, if it returns one value."""
+    filters: "Filters | None" = None
     labels: frozenset[str] = frozenset()
     """What a node must have to poll it, in a cluster."""
 
@@ -177,10 +186,12 @@ def _register(
 ) -> Telemetry:
     check_options(options, TelemetryOptions, JOBLESS if job else frozenset())
     plain = not is_async(handler)
-    check_result(handler)
+    check_result(handler, one_value=True)
+    field = field_of(options, handler)
     needs = needs_of(handler, available)
     interval, cron = _when(options)
     timeout = length_of(options, "timeout", min(interval or LONGEST_TIMEOUT, LONGEST_TIMEOUT))
+    finds, filters = finds_of(options, needs), filters_of(options)
     return Telemetry(
         name=name,
         handler=handler,
@@ -191,7 +202,7 @@ def _register(
         guards=GuardSpec(_policy(options, needs), breaker_of(options), timeout),
         overrun=is_second(options, "overrun", "next-poll", "finish"),
         on_failure=_on_failure(options),
-        publish=publish_of(options),
+        publish=publish_of(options, type_of_readings(handler, field, finds, filters)),
         delivery=delivery_of(options),
         group=group_of(options),
         spread=seconds(options["spread"], "spread") if "spread" in options else None,
@@ -200,9 +211,11 @@ def _register(
         throttle=seconds(options.get("throttle", 1.0), "throttle"),
         undecided=options.get("policy") is None and not any(option in options for option in RETRYING),
         enabled=enabled_of(options),
-        validate_result=result_validator(handler),
+        validate_result=result_validator(handler) if field is None else value_field(field, handler),
         policy_name=named if isinstance(named := options.get("policy"), str) else None,
-        finds=finds_of(options, needs),
+        finds=finds,
+        field=field,
+        filters=filters,
         job=job,
         title=title_of(options),
         area=area_of(options),

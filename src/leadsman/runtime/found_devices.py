@@ -73,6 +73,7 @@ def template_of(finder: Telemetry | Source, finds: Finds) -> Source:
         needs=(),
         guards=GuardSpec(from_options(backoff=DEFAULT_BACKOFF), None),
         publish=finder.publish,
+        filters=finder.filters,
         delivery=finder.delivery,
         stale_after=finder.stale_after if finds.stale_after is None else finds.stale_after,
         offline_on_error=finder.offline_on_error,

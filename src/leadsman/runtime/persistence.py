@@ -1,4 +1,5 @@
-"""Keeps failure state over a restart, in one SQLite file: streaks, budgets, circuits, deferrals, holds and the trace.
+"""Keeps failure state over a restart, in one SQLite file: streaks, budgets, circuits, deferrals, holds and the trace;
+and the state of filters with it.
 
 So a crash loop does not poll a dead device at full rate again after each restart, and an outage is reported once, not
 once per restart.
@@ -149,6 +150,8 @@ class Known(NamedTuple):
     """Epoch seconds, both."""
     held: bool
     outage: SavedOutage | None
+    filters: Json
+    """The state of its filters, not checked; None if there is none. `FilteredReadings.restore` checks it."""
     life: Json
     """The counters over all lives, not checked; None if there are none. `life_of` checks them."""
 
@@ -163,7 +166,7 @@ def known_of(saved: Saved, clock: Clock) -> Known:
         raise TypeError("its checksum is wrong")
     document: Json = json.loads(saved.document)
     execution, success, health = document["execution"], document.get("success"), document.get("health")
-    _check({key: value for key, value in document.items() if key not in ("execution", "life")})
+    _check({key: value for key, value in document.items() if key not in ("execution", "filters", "life")})
     _check({key: value for key, value in execution.items() if key != "circuit"})
     circuit = list(execution.get("circuit", ()))
     _check(circuit[:2] if circuit[:1] == ["closed"] else circuit)  # its third is a bit for each poll of the window
@@ -179,6 +182,7 @@ def known_of(saved: Saved, clock: Clock) -> Known:
         None if success is None else float(success),
         document.get("held") is True,
         SavedOutage.of(health, clock.monotonic() - away) if health else None,
+        document.get("filters"),
         document.get("life"),
     )
 
@@ -427,6 +431,13 @@ class ResilienceStore:
         except (LookupError, TypeError, ValueError) as error:
             _warn("%s: its counters in %s cannot be read (%s); they begin again", name, self._file.path, error)
         records.restore(name, life=life or EarlierLives(clock.wall()))
+        try:
+            if known.filters is not None and reader.filters is not None:
+                reader.filters.restore(known.filters, clock.monotonic(), known.away)
+        except UNREADABLE as error:
+            _warn(
+                "%s: the state of its filters in %s cannot be read (%s); they begin again", name, self._file.path, error
+            )
         pending = reader.execution.restore(known.execution, known.away)
         snapshot = reader.execution.snapshot()
         records.restore(name, circuit=snapshot.circuit)
@@ -524,8 +535,10 @@ class ResilienceStore:
         outage, reader, health = self._outages.get(name), self._readers[name], self._records[name]
         execution, life = reader.execution, health.life
         found_by = {"found_by": self._found_by[name]} if name in self._found_by else {}
+        filters = {} if reader.filters is None else {"filters": reader.filters.to_json(now)}
         document: Json = {
             **found_by,
+            **filters,
             "execution": execution.to_json(),
             "success": self._successes.get(name),
             "held": execution.circuit.held,

@@ -163,7 +163,8 @@ async def _read(
 ) -> Reading | None:
     async with asyncio.timeout(FALLBACK_TIMEOUT):
         result = await fallback(error)
-    return None if telemetry.job else reading_of(telemetry.name, result, environment.clock)
+    validate = None if telemetry.field is None else telemetry.validate_result
+    return None if telemetry.job else reading_of(telemetry.name, result, environment.clock, validate)
 
 
 class PauseEnd:
@@ -196,9 +197,11 @@ class PollRunner:
         "_missed",
         "_pause_end",
         "_polling_since",
+        "_reading_of",
         "_requests",
         "due",
         "execution",
+        "filters",
         "publisher",
         "schedule",
         "task",
@@ -209,6 +212,9 @@ class PollRunner:
         self.telemetry = telemetry
         self.schedule = schedule_of(telemetry.interval, telemetry.cron)
         self.publisher = publisher_of(telemetry.name, telemetry.publish, telemetry.delivery, context.publishing)
+        self.filters = None if telemetry.filters is None else telemetry.filters.begin()
+        """See `Reader`."""
+        self._reading_of = reading_of if self.filters is None else self.filters.reading_of
         self.task: asyncio.Task[None] | None = None
         """The poll under way."""
         self.due: float | None = None
@@ -464,7 +470,7 @@ class PollRunner:
 
     async def _read(self) -> Reading | None:
         result, telemetry = await self._call(), self.telemetry
-        return reading_of(telemetry.name, result, self._context.environment.clock, telemetry.validate_result)
+        return self._reading_of(telemetry.name, result, self._context.environment.clock, telemetry.validate_result)
 
     def _succeeded(self, reading: Reading | None) -> None:
         if self._goodbye is not None:

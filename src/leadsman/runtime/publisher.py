@@ -63,6 +63,8 @@ class Publication(NamedTuple):
     """The fields that the publish rule compares with; None without a rule."""
     refused: Fields | None
     """The fields of the last reading, if the publish rule did not publish it."""
+    rule_errors: int = 0
+    """How often the publish rule raised an error. Each of these readings was published."""
 
 
 class StatePublisher:
@@ -76,6 +78,8 @@ class StatePublisher:
         "_published_wall",
         "_refused",
         "_rule",
+        "_rule_errors",
+        "_rule_failing",
         "_topic",
         "comparison",
         "published",
@@ -95,6 +99,8 @@ class StatePublisher:
         self._published_wall: float | None = None
         self._refused: Fields | None = None
         self._left_out: tuple[str, ...] = ()
+        self._rule_failing = False
+        self._rule_errors = 0
         self.published = 0
         """Readings that were handed to the outbox."""
 
@@ -116,7 +122,7 @@ class StatePublisher:
         receipt = None if due is None or receipts is None else receipts.receipt(due)
         if comparison is not None and self._rule is not None and not always:
             last = comparison.last
-            if last is not None and not self._wants(self._rule, last, reading):
+            if last is not None and not self._decides(self._rule, last, reading):
                 comparison.passed_over(last)
                 self._refused = reading.fields
                 if receipt is not None:
@@ -146,7 +152,7 @@ class StatePublisher:
         """What it did with the readings so far."""
         last = None if self.comparison is None else self.comparison.last
         suppressed, fields = (0, None) if last is None else (last.since, last.fields)
-        return Publication(self._published_wall, suppressed, fields, self._refused)
+        return Publication(self._published_wall, suppressed, fields, self._refused, self._rule_errors)
 
     def try_publish(self, reading: Reading, due: float | None = None) -> None:
         """Publish a reading as `publish` does. A fault of ours is reported: this reading is lost, and the others are
@@ -175,12 +181,17 @@ class StatePublisher:
         expires = reading.at + (self._delivery.history or 0.0)
         return message._replace(topic=topic, retain=False, expires=expires, latest=False)
 
-    def _wants(self, rule: PublishRule, last: LastPublished, reading: Reading) -> bool:
+    def _decides(self, rule: PublishRule, last: LastPublished, reading: Reading) -> bool:
         try:
-            return rule.wants(last, reading.fields, reading.at)
+            wanted = bool(rule.decide(last, reading.fields, reading.at))
         except Exception as error:  # a rule of the user's own; a reading too many is better than one too few
-            self._context.environment.events.emit(AppFault(f"publish rule of {reading.entity}", error))
+            if not self._rule_failing:
+                self._context.environment.events.emit(AppFault(f"publish rule of {reading.entity}", error))
+            self._rule_failing = True
+            self._rule_errors += 1
             return True
+        self._rule_failing = False
+        return wanted
 
 
 class LoggedPublisher(StatePublisher):

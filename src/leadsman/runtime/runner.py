@@ -15,6 +15,7 @@ from leadsman.resilience.retry_loop import Execution
 from leadsman.runtime.publisher import StatePublisher
 
 if TYPE_CHECKING:
+    from leadsman.readings.filtering import FilteredReadings
     from leadsman.runtime.command_queue import CommandQueue
     from leadsman.runtime.document import Counted
 
@@ -80,6 +81,11 @@ class Reader(Runner, Protocol):
     @property
     def execution(self) -> Execution[object]:
         """Makes its calls, under their guards."""
+        ...
+
+    @property
+    def filters(self) -> "FilteredReadings | None":
+        """Filters its readings; None where the registration has no filters."""
         ...
 
     def hold(self) -> bool:

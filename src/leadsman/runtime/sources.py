@@ -44,11 +44,13 @@ class SourceRunner:
     __slots__ = (
         "_context",
         "_isolated",
+        "_reading_of",
         "_run",
         "_silence",
         "_told_silence_after",
         "execution",
         "failures",
+        "filters",
         "heard_at",
         "publisher",
         "restarts",
@@ -58,6 +60,9 @@ class SourceRunner:
     def __init__(self, source: Source, context: PublisherContext, resources: SharedResources) -> None:
         self.source = source
         self.publisher = publisher_of(source.name, source.publish, source.delivery, context)
+        self.filters = None if source.filters is None else source.filters.begin()
+        """See `Reader`."""
+        self._reading_of = reading_of if self.filters is None else self.filters.reading_of
         silence = LONGEST if source.silence is None else source.silence
         self._silence = Silence(self._readings, silence, context.environment, self, self._only_waits)
         self.execution = Execution(
@@ -180,7 +185,7 @@ class SourceRunner:
         as a failure."""
         environment, name = self._context.environment, self.source.name
         try:
-            reading = reading_of(name, result, environment.clock, self.source.validate_result)
+            reading = self._reading_of(name, result, environment.clock, self.source.validate_result)
         except ResultError as error:  # one bad reading does not end the source
             environment.events.emit(PollFailed(name, error, 1))
             return

@@ -24,6 +24,7 @@ from leadsman.testing.loop import VirtualLoop
 from leadsman.testing.mosquitto import Mosquitto
 from leadsman.testing.optolink import Boiler
 from leadsman.testing.pty import PtyDevice
+from leadsman.testing.publish_rules import published_by
 from leadsman.testing.twins import BleTwin, SerialTwin, TwinDevice
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ __all__ = [
     "fail",
     "garbage",
     "hang",
+    "published_by",
 ]
 
 

@@ -1,0 +1,204 @@
+"""The type of a reading, as the annotation of a handler names it: its fields, what a `Sensor` says of each, and whether
+each is a number. What is written about a field at a registration is checked against it."""
+
+from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
+from functools import lru_cache
+from types import NoneType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    NotRequired,
+    Required,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from leadsman.errors import InvalidType, InvalidValue
+from leadsman.readings.publish import Deadband
+from leadsman.readings.sensor import Sensor
+from leadsman.registration.injection import Handler, annotated_result, name_of
+from leadsman.text import suggestion
+
+if TYPE_CHECKING:
+    from leadsman.readings.filtering import Filters
+
+DEEPEST = 20
+"""Models within models; as many as a reading may have."""
+_NUMBERS = (int, float)
+
+
+class FieldType(NamedTuple):
+    """One field of a reading."""
+
+    kinds: tuple[object, ...]
+    """Its types besides None."""
+    sensor: Sensor | None
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it is a number, or may be one as far as one can tell."""
+        return not self.kinds or any(kind in _NUMBERS or kind in (Any, object) for kind in self.kinds)
+
+
+_UNKNOWN = FieldType((), None)
+
+
+class ReadingType(NamedTuple):
+    """The type of a reading. Nested fields have dots in their names."""
+
+    name: str
+    fields: Mapping[str, FieldType]
+    open: bool
+    """Whether a reading may have fields that are not listed."""
+
+    def check(self, names: Iterable[str], what: str) -> None:
+        """Check that there are these fields. `what` says in the message what was written for them.
+
+        Raises:
+            InvalidValue: one does not exist. The message has the nearest name.
+        """
+        for name in names:
+            if name not in self.fields and not self.open:
+                near = suggestion(name, self.fields)
+                raise InvalidValue(f"{what} names the field {name!r}, which {self.name} does not have; {near}")
+
+    def joined(self, other: "ReadingType | None") -> "ReadingType":
+        """What is one of two types. If the other one is not known, any field may be there."""
+        if other is None:
+            return self._replace(open=True)
+        return ReadingType(f"{self.name} or {other.name}", {**self.fields, **other.fields}, self.open or other.open)
+
+    def filtered(self, filters: "Filters") -> "ReadingType":
+        """The type of what comes out of filters.
+
+        Raises:
+            InvalidType, InvalidValue: a field does not exist or is no number, or another field has the name of an
+                output.
+        """
+        sources = dict.fromkeys(chain.source for chain in filters.chains)
+        self.check(sources, "filters")
+        found = {name: field for name, field in self.fields.items() if name not in sources}
+        for chain in filters.chains:
+            field = self.fields.get(chain.source, _UNKNOWN)
+            if not field.is_number:
+                kinds = " or ".join(getattr(kind, "__name__", repr(kind)) for kind in field.kinds)
+                raise InvalidType(f"filters names the field {chain.source!r}, which is {kinds}; filters take numbers")
+            if chain.path in found:
+                raise InvalidValue(
+                    f"filters has the output {chain.path!r}, and {self.name} has such a field; rename it"
+                )
+        outputs = {chain.path: self.fields.get(chain.source, _UNKNOWN) for chain in filters.chains}
+        sensors = {chain.path: chain.sensor for chain in filters.chains if chain.sensor is not None}
+        silent = {chain.path for chain in filters.chains if "deadband" not in chain.keeps}
+        for path, field in outputs.items():
+            found[path] = FieldType((), sensors.get(path, None if path in silent else field.sensor))
+        return self._replace(fields=found)
+
+    @property
+    def deadbands(self) -> dict[str, Deadband]:
+        """The deadbands that stand beside the fields."""
+        sensors = ((name, field.sensor) for name, field in self.fields.items())
+        return {name: sensor.deadband for name, sensor in sensors if sensor is not None and sensor.deadband is not None}
+
+
+@lru_cache(maxsize=128)
+def reading_type(handler: Handler, field: str | None = None) -> ReadingType | None:
+    """What a handler is annotated to return or to yield; None if that does not name fields. `field` is the name of its
+    one field, if it returns one value."""
+    wanted = annotated_result(handler, described=True)
+    origin = get_origin(wanted)
+    if isinstance(origin, type) and issubclass(origin, AsyncIterable):
+        wanted = get_args(wanted)[0]
+    if field is None:
+        return type_of(wanted)
+    kinds, sensor = _Kinds.of(wanted)
+    return ReadingType(name_of(handler), {field: FieldType(kinds, sensor)}, open=False)
+
+
+def type_of(annotation: object) -> ReadingType | None:
+    """A type of readings; None if it does not name fields."""
+    kinds = _Kinds.of(annotation).kinds
+    fields: dict[str, FieldType] = {}
+    named = [found for kind in kinds if (found := _fields_of(kind)) is not None]
+    if not named:
+        return None
+    complete = len(named) == len(kinds) and all(_listed(found, "", fields, DEEPEST) for found in named)
+    return ReadingType(" or ".join(getattr(kind, "__name__", repr(kind)) for kind in kinds), fields, not complete)
+
+
+class _Kinds(NamedTuple):
+    """The types that an annotation allows besides None, and the first `Sensor` in it."""
+
+    kinds: tuple[object, ...]
+    sensor: Sensor | None
+
+    @classmethod
+    def of(cls, annotation: object, metadata: Iterable[object] = ()) -> "_Kinds":
+        sensor = next((each for each in metadata if isinstance(each, Sensor)), None)
+        origin = get_origin(annotation)
+        if origin is Annotated:
+            inner, *beside = get_args(annotation)
+            found = cls.of(inner, beside)
+        elif origin in (Required, NotRequired):
+            found = cls.of(get_args(annotation)[0])
+        elif origin in (Union, UnionType):
+            parts = [cls.of(each) for each in get_args(annotation)]
+            first = next((part.sensor for part in parts if part.sensor is not None), None)
+            found = cls(tuple(kind for part in parts for kind in part.kinds), first)
+        elif origin is Literal:
+            found = cls(tuple(dict.fromkeys(type(each) for each in get_args(annotation))), None)
+        else:
+            found = cls(() if annotation in (None, NoneType) else (annotation,), None)
+        return found if sensor is None else found._replace(sensor=sensor)
+
+
+def _listed(found: Mapping[str, _Kinds], path: str, into: dict[str, FieldType], depth: int) -> bool:
+    """List the fields of one type. Returns whether these are all that it can have."""
+    complete = depth > 0
+    for key, (kinds, sensor) in found.items() if depth else ():
+        nested = [(kind, _fields_of(kind)) for kind in kinds]
+        for kind, inner in nested:
+            if inner is not None:
+                complete = _listed(inner, f"{path}{key}.", into, depth - 1) and complete
+            elif _is_mapping(kind):
+                complete = False
+        own = tuple(kind for kind, inner in nested if inner is None)
+        if own or not nested:
+            into[f"{path}{key}"] = FieldType(own, sensor)
+    return complete
+
+
+def _is_mapping(kind: object) -> bool:
+    bare = get_origin(kind) or kind
+    return isinstance(bare, type) and issubclass(bare, Mapping)
+
+
+def _fields_of(kind: object) -> Mapping[str, _Kinds] | None:
+    """The fields of a pydantic model, a dataclass or a TypedDict; None for anything else, and for a model that decides
+    by itself what it becomes."""
+    if not isinstance(kind, type):
+        return None
+    model: Mapping[str, Any] | None = getattr(kind, "model_fields", None)
+    if model is not None:
+        return _fields_of_model(kind, model)
+    if not hasattr(kind, "__dataclass_fields__") and not hasattr(kind, "__total__"):
+        return None
+    try:
+        hints = get_type_hints(kind, include_extras=True)
+    except Exception:  # names that are there for type checkers only: nothing to check
+        return None
+    names: Iterator[str] = iter(getattr(kind, "__dataclass_fields__", hints))
+    return {name: _Kinds.of(hints[name]) for name in names}
+
+
+def _fields_of_model(kind: Any, model: Mapping[str, Any]) -> Mapping[str, _Kinds] | None:
+    config, decorators = kind.model_config, kind.__pydantic_decorators__
+    if config.get("extra") == "allow" or config.get("serialize_by_alias") or decorators.model_serializers:
+        return None
+    found = {name: _Kinds.of(each.annotation, each.metadata) for name, each in model.items() if not each.exclude}
+    return found | {name: _Kinds.of(each.return_type) for name, each in kind.model_computed_fields.items()}

@@ -1,0 +1,163 @@
+import copy
+import json
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leadsman import Clamp, LowPass, Maximum, Mean, Median, Minimum, Outlier, Rate, Round, Scale, Sensor
+from leadsman.errors import InvalidType, InvalidValue, ResultError
+from leadsman.loop.clock import Clock
+from leadsman.readings.filtering import checked_filters
+from leadsman.readings.reading import Reading
+
+CLOCK = Clock(time.monotonic, time.time)
+
+
+def reading(fields, at=0.0, left_out=()):
+    return Reading("d", fields, left_out, at, 1_767_225_600.0 + at)
+
+
+def at_work(filters):
+    return checked_filters(filters).begin()
+
+
+def fields(filters, *readings, step=1.0):
+    """What comes out of readings; None where nothing does."""
+    filtered = at_work(filters)
+    found = [filtered.apply(reading(copy.deepcopy(each), at * step)) for at, each in enumerate(readings)]
+    return [None if each is None else each.fields for each in found]
+
+
+@given(
+    st.lists(st.integers(-1000, 1000), min_size=1, max_size=10), st.permutations([Scale(3, 1), Clamp(-9, 9), Round(0)])
+)
+def test_filters_are_applied_in_the_order_in_which_they_are_written(values, filters):
+    expected = []
+    for value in values:
+        for each in filters:
+            value = each.take(value, 0.0)
+        expected.append({"t": value})
+
+    assert fields({"t": filters}, *({"t": value} for value in values)) == expected
+
+
+def test_the_other_fields_pass_as_they_are_and_the_reading_of_the_handler_is_not_changed():
+    given = {"t": 20.04, "door": True, "air": {"co2": 401.4, "state": "good"}}
+
+    found = at_work({"t": [Round(1)], "air.co2": [Round(0)]}).reading_of("d", given, CLOCK)
+
+    assert found.fields == {"t": 20.0, "door": True, "air": {"co2": 401, "state": "good"}}
+    assert given == {"t": 20.04, "door": True, "air": {"co2": 401.4, "state": "good"}}
+
+
+def test_a_field_may_have_several_outputs_and_stays_only_if_it_is_one_of_them():
+    several = {"mean": [Mean(2), Round(1)], "max": [Maximum(2)]}
+
+    assert fields({"w": several}, {"w": 1}, {"w": 2}, {"w": 9}, {"w": 9}) == [None, None, {"mean": 1.5, "max": 2}, None]
+    assert fields({"w": {"w": [], "low": [Clamp(high=5)]}}, {"w": 9}) == [{"w": 9, "low": 5}]
+    assert fields({"a.w": {"kw": [Scale(0.001)]}}, {"a": {"w": 2000, "x": 1}}) == [{"a": {"kw": 2.0, "x": 1}}]
+
+
+def test_a_reading_is_there_when_a_window_is_over_and_the_others_have_their_last_value():
+    filters = {"t": {"t": [Mean(2)], "low": [Minimum(4)]}, "h": [Round(0)]}
+    readings = [{"t": float(n), "h": n + 0.2} for n in range(6)]
+
+    assert fields(filters, *readings) == [
+        None,
+        None,
+        {"t": 0.5, "low": None, "h": 2},
+        None,
+        {"t": 2.5, "low": 0.0, "h": 4},
+        None,
+    ]
+
+
+def test_a_field_that_is_not_there_has_no_output_and_one_that_is_none_has_none():
+    assert fields({"t": [Round(1)]}, {"h": 1}, {"t": None, "h": 1}) == [{"h": 1}, {"t": None, "h": 1}]
+    assert fields({"a.t": [Round(1)]}, {"a": None}, {}) == [{"a": None}, {}]
+    assert fields({"a.t": [Mean(1)]}, {"a": {"t": 1}}, {"a": None}, step=2) == [None, {"a": {"t": 1.0}}]
+
+
+def test_an_output_that_is_not_finite_is_left_out_by_name_and_the_next_one_is_not_harmed():
+    filtered = at_work({"t": {"t": [], "big": [Scale(1e300), LowPass(10)]}})
+    found = [filtered.apply(reading({"t": t}, float(at), ("x",))) for at, t in enumerate([1.0, 1e300, 1.0])]
+
+    assert found[1].fields == {"t": 1e300}
+    assert found[1].left_out == ("x", "big")
+    assert found[2].fields["big"] == 1e300
+    with pytest.raises(ResultError, match="every field is NaN or infinite: t"):
+        at_work({"t": [Scale(1e300)]}).apply(reading({"t": 1e300}))
+
+
+@pytest.mark.parametrize("value", ["21", True, [1], {"a": 1}])
+def test_a_field_with_filters_that_is_no_number_is_named(value):
+    with pytest.raises(ResultError, match="'a.t' is .*filters take numbers"):
+        at_work({"a.t": [Round(1)]}).apply(reading({"a": {"t": value}}))
+
+
+CHAIN = {"t": {"t": [Outlier(5), LowPass(30), Round(2)], "mean": [Mean(10)], "rate": [Rate(1)]}}
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30), st.integers(0, 30), st.floats(0, 1e5))
+def test_after_a_restart_it_goes_on_where_it_was(values, cut, away):
+    through, before, after = (at_work(CHAIN) for _ in range(3))
+    cut = min(cut, len(values))
+    for at, value in enumerate(values[:cut]):
+        before.apply(reading({"t": value}, float(at)))
+    saved = json.loads(json.dumps(before.to_json(100.0)))
+    after.restore(saved, 7.0 + away, away)  # another boot: 100 is 7 now
+
+    expected = [through.apply(reading({"t": value}, float(at))) for at, value in enumerate(values)][cut:]
+    found = [after.apply(reading({"t": value}, at - 93.0)) for at, value in enumerate(values) if at >= cut]
+
+    assert [each is None for each in found] == [each is None for each in expected]
+    for one, other in zip(found, expected, strict=True):
+        if one is not None:
+            for name, value in one.fields.items():
+                before_it = other.fields[name]
+                assert value is before_it if None in (value, before_it) else value == pytest.approx(before_it, abs=0.02)
+
+
+def test_other_filters_than_before_begin_again_and_the_rest_goes_on():
+    before = at_work({"t": [Median(3)], "h": [Median(3)]})
+    for value in (1, 2):
+        before.apply(reading({"t": value, "h": value}))
+    after = at_work({"t": [Median(5)], "h": [Median(3)]})
+    after.restore(before.to_json(0.0), 0.0, 0.0)
+
+    assert after.apply(reading({"t": 9, "h": 9})).fields == {"t": 9, "h": 2}
+
+
+def test_a_state_that_makes_no_sense_is_refused_and_no_half_of_it_stays():
+    before, after = at_work(CHAIN), at_work(CHAIN)
+    before.apply(reading({"t": 1.0}))
+    saved = before.to_json(0.0)
+    saved["outputs"]["t"]["steps"][1] = ["x", 1]
+
+    with pytest.raises(TypeError):
+        after.restore(saved, 0.0, 0.0)
+
+    assert after.to_json(0.0)["outputs"]["t"] == at_work(CHAIN).to_json(0.0)["outputs"]["t"]
+
+
+@pytest.mark.parametrize(
+    ("filters", "error", "match"),
+    [
+        ([Round(1)], InvalidType, "write a dict such as"),
+        ({}, InvalidType, "write a dict such as"),
+        ({"t": Round(1)}, InvalidType, r"filters\['t'\] is Round.*write a list of filters"),
+        ({"t": [Round]}, InvalidType, r"write Round\(…\) with brackets"),
+        ({"t": [round]}, InvalidType, "is no filter"),
+        ({"t": {}}, InvalidValue, "no output"),
+        ({"t": {"a.b": [Round(1)]}}, InvalidType, "without dots"),
+        ({5: [Round(1)]}, InvalidType, "the field 5"),
+        ({"t": [Sensor("°C"), Round(1)]}, InvalidType, "write it last"),
+        ({"t": [Round(1)] * 21}, InvalidValue, "20 are the most"),
+        ({"t": {"x": [Round(1)]}, "u": {"x": [Round(1)]}}, InvalidValue, "two outputs 'x'"),
+    ],
+)
+def test_nonsense_is_named_with_what_to_write(filters, error, match):
+    with pytest.raises(error, match=match):
+        checked_filters(filters)

@@ -1,0 +1,116 @@
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, NotRequired
+
+import pytest
+from pydantic import BaseModel, ConfigDict, computed_field
+from typing_extensions import TypedDict
+
+from leadsman import App, Context, Every, Finds, OnChange, Sensor
+from leadsman.errors import InvalidValue
+
+
+class Air(BaseModel):
+    co2: Annotated[int, Sensor("ppm", deadband=50)]
+    voc: float | None = None
+
+
+class Climate(BaseModel):
+    temperature: Annotated[float, Sensor("°C", deadband=0.2)] | None = None
+    mode: Literal["off", "heat"] = "off"
+    air: Air | None = None
+
+    @computed_field
+    @property
+    def comfort(self) -> float:
+        return 1.0
+
+
+@dataclass
+class Meter:
+    watts: Annotated[float, Sensor("W", deadband="1 %")]
+
+
+class Pulse(TypedDict):
+    count: NotRequired[Annotated[int, Sensor(deadband=5)]]
+
+
+class Open(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    temperature: float
+
+
+def registered(kind, **options):
+    """The telemetry of a handler with this result."""
+    app = App("house")
+
+    async def handler() -> Any: ...
+
+    handler.__annotations__["return"] = kind
+    app.add_telemetry("d", handler, interval=1, **options)
+    return app.telemetries["d"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "rule"),
+    [
+        (Climate, OnChange({"temperature": 0.2, "air.co2": 50})),
+        (Climate | None, OnChange({"temperature": 0.2, "air.co2": 50})),
+        (Meter, OnChange({"watts": "1 %"})),
+        (Pulse, OnChange({"count": 5})),
+        (Open, None),
+        (dict[str, float], None),
+        (None, None),
+    ],
+)
+def test_a_deadband_beside_a_field_is_the_publish_rule(kind, rule):
+    assert registered(kind).publish == rule
+
+
+def test_it_joins_the_rule_of_the_registration_which_comes_first():
+    found = registered(Climate, publish=OnChange({"temperature": 1}) | Every("10m")).publish
+
+    assert found == OnChange({"temperature": 1, "air.co2": 50}) | Every("10m")
+
+
+@pytest.mark.parametrize("name", ["voc", "mode", "air.voc", "comfort", "temperature"])
+def test_each_field_that_a_reading_may_have_is_known(name):
+    kind = Climate if name != "voc" else Air
+
+    assert dict(registered(kind, publish=OnChange({name: 1})).publish.fields)[name] == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "near"),
+    [
+        (Climate, "temprature", "did you mean 'temperature'"),
+        (Climate, "air.c02", "did you mean 'air.co2'"),
+        (Climate, "air", "write one of air.co2, air.voc, comfort, mode, temperature|did you mean"),
+        (Meter, "wats", "did you mean 'watts'"),
+        (Pulse, "counts", "did you mean 'count'"),
+    ],
+)
+def test_a_field_that_does_not_exist_is_named_at_the_start_with_the_nearest_one(kind, name, near):
+    with pytest.raises(InvalidValue, match=f"telemetry 'd': publish names the field '{name}'.*({near})"):
+        registered(kind, publish=Every("1m") | OnChange({name: 1}))
+
+
+@pytest.mark.parametrize("kind", [Open, dict, dict[str, float], Any, None])
+def test_a_reading_whose_fields_are_not_known_may_have_any(kind):
+    assert registered(kind, publish=OnChange({"anything": 1})).publish is not None
+
+
+def test_of_a_source_and_of_devices_that_are_found_the_type_counts_too():
+    app = App("house")
+
+    @app.source("meter")
+    async def meter() -> AsyncIterator[Meter]:
+        yield Meter(1.0)
+
+    @app.telemetry("gateway", interval=1, finds=Finds(Air), publish=OnChange({"voc": 1}))
+    async def gateway(context: Context) -> None: ...
+
+    assert app.sources["meter"].publish == OnChange({"watts": "1 %"})
+    assert app.telemetries["gateway"].publish == OnChange({"voc": 1, "co2": 50})
+    with pytest.raises(InvalidValue, match="did you mean 'co2'"):
+        app.add_telemetry("other", gateway, interval=1, finds=Finds(Air), publish=OnChange({"co": 1}))
