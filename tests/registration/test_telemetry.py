@@ -95,6 +95,8 @@ WRONG = [
     # words, error, what the message says to write
     ({}, InvalidValue, "interval='60s'"),
     ({"interval": 5, "schedule": "* * * * *"}, InvalidValue, "and not both"),
+    ({"interval": 5, "fixed": "interval"}, InvalidType, "a set of options"),
+    ({"interval": 5, "fixed": {"intervall"}}, InvalidValue, "did you mean 'interval'"),
     ({"interval": 5, "title": 5}, InvalidType, "a name for people, such as 'Bathroom'"),
     ({"interval": 0}, InvalidValue, "greater than zero"),
     ({"interval": -1}, InvalidValue, "not negative"),

@@ -17,6 +17,7 @@ from leadsman.registration.options import (
     delivery_of,
     enabled_of,
     finds_of,
+    fixed_of,
     labelled,
     labels_of,
     length_of,
@@ -84,6 +85,7 @@ def register_source(name: object, handler: Handler, options: SourceOptions, avai
 
 def _register(name: str, handler: Handler, options: SourceOptions, available: Sequence[Dependency]) -> Source:
     check_options(options, SourceOptions)
+    fixed_of(options)
     check_generator(handler)
     check_result(handler)
     stale_after = length_of(options, "stale_after", STALE_AFTER)

@@ -24,6 +24,7 @@ from leadsman.registration.options import (
     delivery_of,
     enabled_of,
     finds_of,
+    fixed_of,
     group_of,
     is_second,
     labelled,
@@ -170,6 +171,7 @@ def _register(
     name: str, handler: Handler, options: TelemetryOptions, available: Sequence[Dependency], job: bool
 ) -> Telemetry:
     check_options(options, TelemetryOptions, JOBLESS if job else frozenset())
+    fixed_of(options)
     plain = not is_async(handler)
     check_result(handler)
     needs = needs_of(handler, available)

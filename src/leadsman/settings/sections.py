@@ -157,7 +157,8 @@ def _ttl(value: object) -> float:
     return seconds
 
 
-def _switch(value: object) -> bool:
+def read_switch(value: object) -> bool:
+    """Read whether something is on. Raises `InvalidValue`."""
     text = str(value).lower() if isinstance(value, str | bool) else None
     if text in _TRUE or text in _FALSE:
         return text in _TRUE
@@ -260,7 +261,7 @@ class DiscoverySettings(NamedTuple):
 class StandbySettings(NamedTuple):
     """How this node shares the whole app with others, one of which acts."""
 
-    enabled: Annotated[bool, _switch] = False
+    enabled: Annotated[bool, read_switch] = False
     ttl: Annotated[float, _ttl] = TTL
     """Seconds for which a lease holds that is not renewed."""
 

@@ -18,6 +18,7 @@ from leadsman.wiring.live import LiveParts
 
 if TYPE_CHECKING:
     from leadsman.registration.command import Command
+    from leadsman.registration.device_settings import DeviceSettings
     from leadsman.registration.source import Source
     from leadsman.registration.subscription import Subscription
     from leadsman.resilience.catalogue import Catalogue
@@ -65,6 +66,9 @@ class Plan(NamedTuple):
     commands: "Mapping[str, Command]"
     subscriptions: "Mapping[str, Subscription]"
     """By topic filter."""
+    device_settings: "DeviceSettings | None"
+    """What the settings say about single devices, for those that handlers find; the registrations have theirs already.
+    None: nothing."""
     lifespan: Callable[[], AbstractAsyncContextManager[object]] | None
     last_resort: "LastResort | None"
     keep_state: bool
@@ -197,6 +201,7 @@ def plan_of(
         sources=_named(setup.registry.sources, setup.cluster),
         commands=setup.registry.commands,
         subscriptions=setup.registry.subscriptions,
+        device_settings=setup.device_settings,
         lifespan=lifespan,
         last_resort=last_resort,
         keep_state=keep_state,
