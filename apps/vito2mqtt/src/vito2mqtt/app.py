@@ -15,8 +15,8 @@ SYSTEM_INTERVAL = "1h"
 """Of the group ``system``, which hardly changes."""
 BUS = CircuitBreaker(3, recovery=0, shared="optolink")
 """When all groups failed three times in a row, each poll makes one call, until the boiler answers. A rest of the
-circuit would leave the hot water unread for longer than an interval. The group ``system`` has no part in it: it is polled
-so rarely that it would hold up the rounds for hours."""
+circuit would leave the hot water unread for longer. The group ``system`` has no part in it: it is polled so rarely that
+it would hold up the rounds for hours."""
 
 
 def boilers(settings: Settings) -> tuple[Vitodens]:
