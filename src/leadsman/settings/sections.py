@@ -8,14 +8,14 @@ its values count depends on where they come from. The section ``retry`` is that 
 
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, TypeVar, cast, get_args
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, collect, raise_together
 from leadsman.loop.durations import Duration, positive_seconds
 from leadsman.settings.documents import read_text
-from leadsman.settings.sources import BROKER, CLUSTER, DISCOVERY, HTTP, OUTBOX, STANDBY, SettingEntry
+from leadsman.settings.sources import BROKER, CLUSTER, DISCOVERY, HTTP, OUTBOX, STANDBY, SUPERVISION, SettingEntry
 from leadsman.text import clean, nearest, suggestion
 from leadsman.text.redaction import Secret
 
@@ -37,6 +37,8 @@ TTL = 15.0
 """Seconds; see `leadsman.nodes.lease.lease.DEFAULT_TTL`."""
 ENGINES = ("nats", "tls", "postgresql", "postgres")
 """The schemes of the URLs of engines."""
+SHORTEST_STALE, SHORTEST_HUNG = 60.0, 5.0
+"""Seconds. A shorter time would end an app that starts on a small machine, or that does one long thing."""
 SHARDS, MOST_SHARDS = 256, 65_536
 """How many shards each set of labels has, by default and at most. Ten nodes share 256 of them evenly."""
 LONGEST_NODE = 64
@@ -148,6 +150,20 @@ def _age(value: object, example: str = "7d") -> float:
     if not isinstance(value, str | int | float) or isinstance(value, bool):
         raise InvalidType(f"{value!r} is not a duration; write one such as {example!r}")
     return positive_seconds(cast("Duration", value), "it")
+
+
+def _limit(least: float) -> Callable[[object], float | None]:
+    """What reads a time that ends the process; None if it is off."""
+
+    def read(value: object) -> float | None:
+        if value is False or value in ("", OFF):
+            return None
+        amount = _age(value, "1h")
+        if amount < least:
+            raise InvalidValue(f"{amount:g} s is too short; write {least:g}s or more, or '{OFF}'")
+        return amount
+
+    return read
 
 
 def _ttl(value: object) -> float:
@@ -281,6 +297,15 @@ class ClusterSettings(NamedTuple):
     """How many shards each set of labels has."""
 
 
+class SupervisionSettings(NamedTuple):
+    """When the process ends by itself, where nothing else sees that it hangs."""
+
+    exit_when_stale: Annotated[float | None, _limit(SHORTEST_STALE)] = None
+    """Seconds without a fresh reading of any device; None: never."""
+    exit_when_hung: Annotated[float | None, _limit(SHORTEST_HUNG)] = None
+    """Seconds for which the event loop is blocked; None: never."""
+
+
 IDENTITY_KEYS = ("topic_prefix", "instance", "client_id")
 """The keys of the section ``mqtt`` that name an app at the broker."""
 KEYS: Mapping[str, tuple[str, ...]] = {
@@ -293,12 +318,13 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     DISCOVERY: DiscoverySettings._fields,
     STANDBY: StandbySettings._fields,
     CLUSTER: ClusterSettings._fields,
+    SUPERVISION: SupervisionSettings._fields,
 }
 """The keys of each section."""
 TABLES = ((DISCOVERY, "ids"),)
 """Those of them that have keys of their own."""
 
-S = TypeVar("S", HttpSettings, OutboxSettings, DiscoverySettings, StandbySettings, ClusterSettings)
+S = TypeVar("S", HttpSettings, OutboxSettings, DiscoverySettings, StandbySettings, ClusterSettings, SupervisionSettings)
 
 
 def read_section(standard: S, entries: Mapping[str, SettingEntry]) -> S:

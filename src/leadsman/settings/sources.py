@@ -14,8 +14,8 @@ from leadsman.text import clean, suggestion
 
 FILES = ("leadsman.toml", "leadsman.yaml", "leadsman.yml")
 BROKER, HTTP, OUTBOX, DISCOVERY = "mqtt", "http", "outbox", "discovery"
-STANDBY, CLUSTER = "standby", "cluster"
-SECTIONS = (BROKER, HTTP, OUTBOX, DISCOVERY, STANDBY, CLUSTER)
+STANDBY, CLUSTER, SUPERVISION = "standby", "cluster", "supervision"
+SECTIONS = (BROKER, HTTP, OUTBOX, DISCOVERY, STANDBY, CLUSTER, SUPERVISION)
 """The sections that every app has; their variables begin with their names: ``MQTT__URL``."""
 DEVICES = "devices"
 """The section about single devices: ``[devices.boiler]``, ``DEVICES__BOILER__INTERVAL``."""

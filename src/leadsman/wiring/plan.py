@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from leadsman.runtime.adapter_recovery import LastResort
     from leadsman.settings.discovery import Discovery
     from leadsman.settings.endpoint import Endpoint
-    from leadsman.settings.sections import ClusterSettings, OutboxSettings, StandbySettings
+    from leadsman.settings.sections import ClusterSettings, OutboxSettings, StandbySettings, SupervisionSettings
 
 
 R = TypeVar("R", "Telemetry", "Source")
@@ -49,6 +49,8 @@ class Plan(NamedTuple):
     """The HTTP endpoint; None where there is none."""
     outbox: "OutboxSettings | None"
     """How readings wait for the broker; None for the defaults."""
+    supervision: "SupervisionSettings | None"
+    """When the process ends by itself; None: never."""
     standby: "StandbySettings | None"
     """How this node shares the app with others; None: it does not."""
     cluster: "ClusterSettings | None"
@@ -190,6 +192,7 @@ def plan_of(
         brokers=setup.brokers,
         endpoint=setup.endpoint,
         outbox=setup.outbox,
+        supervision=setup.supervision,
         standby=setup.standby,
         cluster=setup.cluster,
         discovery=setup.discovery,

@@ -1,0 +1,50 @@
+"""A process that hangs, and the probe that looks at its health file."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+pytestmark = pytest.mark.system
+
+HANGS = """
+@app.telemetry("blocking", interval=60)
+async def blocking():
+    print("blocks the loop", flush=True)
+    time.sleep(300)
+"""
+
+
+def test_a_process_that_hangs_ends_with_its_own_code_and_shows_the_stack(mosquitto, start_app):
+    app = start_app(HANGS, mosquitto.url, SUPERVISION__EXIT_WHEN_HUNG="5s")
+
+    assert app.process.wait(60) == 79
+    assert "line " in app.log and "in blocking" in app.log
+    assert "blocked for 5s by blocking" in app.log
+
+
+@pytest.mark.parametrize(
+    ("document", "code", "said"),
+    [
+        ({"fresh": True, "words": "2 of 2 devices ok; connected"}, 0, "2 of 2 devices ok; connected"),
+        ({"fresh": False, "words": "0 of 1 \x1b[2J"}, 1, r"0 of 1 \x1b[2J"),
+        (None, 1, "does not exist"),
+    ],
+)
+def test_the_probe_answers_without_the_command_line(tmp_path, document, code, said):
+    file = tmp_path / "health.json"
+    if document is not None:
+        file.write_text(json.dumps({"at": time.monotonic(), "period": 10.0, **document}))
+    there = {**os.environ, "LEADSMAN_HEALTH_FILE": str(file)}
+
+    command = [sys.executable, "-X", "importtime", "-m", "leadsman", "health"]
+    done = subprocess.run(command, env=there, capture_output=True, text=True, check=False)
+
+    assert done.returncode == code
+    assert said in (done.stdout if code == 0 else done.stderr)
+    assert "leadsman.health_file" in done.stderr
+    assert "leadsman.app" not in done.stderr
+    assert "argparse" not in done.stderr
