@@ -19,7 +19,7 @@ from leadsman.registration.telemetry import Telemetry, with_policy
 from leadsman.resilience.overrides import IN_HANDLER, PolicyOverride, block
 from leadsman.resilience.policy import Named, Policy, as_policy
 from leadsman.settings.rows import SettingRow, device_rows, rows_of
-from leadsman.settings.sources import BROKER, CLUSTER, DISCOVERY, HTTP, OUTBOX, STANDBY, SUPERVISION
+from leadsman.settings.sources import BROKER, CLUSTER, DISCOVERY, HTTP, LOG, OUTBOX, STANDBY, SUPERVISION
 from leadsman.text import log_fields, suggestion
 from leadsman.text.redaction import Public, Secret
 
@@ -28,7 +28,13 @@ if TYPE_CHECKING:
     from leadsman.resilience.catalogue import Catalogue
     from leadsman.settings.endpoint import Endpoint
     from leadsman.settings.load import Loaded
-    from leadsman.settings.sections import ClusterSettings, OutboxSettings, StandbySettings, SupervisionSettings
+    from leadsman.settings.sections import (
+        ClusterSettings,
+        LogSettings,
+        OutboxSettings,
+        StandbySettings,
+        SupervisionSettings,
+    )
     from leadsman.settings.sources import SettingEntry, Where
 
 A = TypeVar("A")
@@ -104,6 +110,8 @@ class Setup:
         """How readings wait for the broker, if the settings say it."""
         self.discovery = declared_discovery(declaration.discovery)
         """By which convention the devices are described at the broker; None: they are not."""
+        self.log: LogSettings | None = None
+        """What is logged, if the settings say it."""
         self.supervision: SupervisionSettings | None = None
         """When the process ends by itself, if the settings say it."""
         self.standby: StandbySettings | None = None
@@ -243,6 +251,11 @@ class Setup:
                 from leadsman.settings.sections import OutboxSettings, read_section
 
                 self.outbox = read_section(OutboxSettings(), outbox)
+        with collect(faults):
+            if log := loaded.sections[LOG]:
+                from leadsman.settings.sections import LogSettings, read_section
+
+                self.log = read_section(LogSettings(), log)
         with collect(faults):
             if supervision := loaded.sections[SUPERVISION]:
                 from leadsman.settings.sections import SupervisionSettings, read_section

@@ -86,6 +86,14 @@ class DeviceSections:
         return [each for some in begin for each in some if each.name != name and each.pattern.fullmatch(name)]
 
 
+def closest(keys: Iterable[str], name: str) -> str | None:
+    """The key that counts for a device, by the same rule: its name, else the most specific pattern; None if none
+    matches."""
+    found = [key for key in keys if key == name or (is_pattern(key) and _regex(key).fullmatch(name))]
+    ranked = {key: (key == name, _specificity(key), number) for number, key in enumerate(found)}
+    return max(ranked, key=ranked.__getitem__, default=None)
+
+
 def is_pattern(key: str) -> bool:
     """Whether the key of a section has a wildcard."""
     return any(wildcard in key for wildcard in WILDCARDS)
@@ -103,8 +111,16 @@ def _section(name: str, number: int, entries: Mapping[str, SettingEntry]) -> _Se
     return _Section(
         name,
         number,
-        re.compile("".join(".*" if each == "*" else "." if each == "?" else re.escape(each) for each in name), re.S),
-        sum(each not in WILDCARDS for each in name),
+        _regex(name),
+        _specificity(name),
         {rank: Layer(name, each) for rank, each in ranks.items()},
         bool(entries) and all(entry.text for entry in entries.values()),
     )
+
+
+def _regex(key: str) -> re.Pattern[str]:
+    return re.compile("".join(".*" if each == "*" else "." if each == "?" else re.escape(each) for each in key), re.S)
+
+
+def _specificity(key: str) -> int:
+    return sum(each not in WILDCARDS for each in key)

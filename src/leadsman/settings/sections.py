@@ -15,7 +15,7 @@ from typing import Annotated, Literal, NamedTuple, TypeVar, cast, get_args
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, collect, raise_together
 from leadsman.loop.durations import Duration, positive_seconds
 from leadsman.settings.documents import read_text
-from leadsman.settings.sources import BROKER, CLUSTER, DISCOVERY, HTTP, OUTBOX, STANDBY, SUPERVISION, SettingEntry
+from leadsman.settings.sources import BROKER, CLUSTER, DISCOVERY, HTTP, LOG, OUTBOX, STANDBY, SUPERVISION, SettingEntry
 from leadsman.text import clean, nearest, suggestion
 from leadsman.text.redaction import Secret
 
@@ -37,6 +37,9 @@ TTL = 15.0
 """Seconds; see `leadsman.nodes.lease.lease.DEFAULT_TTL`."""
 ENGINES = ("nats", "tls", "postgresql", "postgres")
 """The schemes of the URLs of engines."""
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+MOST_BACKUPS = 100
+"""Files of the log."""
 SHORTEST_STALE, SHORTEST_HUNG = 60.0, 5.0
 """Seconds. A shorter time would end an app that starts on a small machine, or that does one long thing."""
 SHARDS, MOST_SHARDS = 256, 65_536
@@ -150,6 +153,29 @@ def _age(value: object, example: str = "7d") -> float:
     if not isinstance(value, str | int | float) or isinstance(value, bool):
         raise InvalidType(f"{value!r} is not a duration; write one such as {example!r}")
     return positive_seconds(cast("Duration", value), "it")
+
+
+def _levels(value: object) -> Mapping[str, str]:
+    """Names of levels, by what they are for."""
+    if not isinstance(value, Mapping):
+        raise InvalidType(f"{value!r} is no table; write one such as {{ bleak = 'debug' }}")
+    for name, level in value.items():
+        if not isinstance(level, str) or level.upper() not in LOG_LEVELS:
+            known = [each.lower() for each in LOG_LEVELS]
+            raise InvalidValue(f"the level of {clean(str(name))} is {level!r}; {suggestion(str(level).lower(), known)}")
+    return {str(name): level.upper() for name, level in value.items()}
+
+
+def _file(value: object) -> Path | None:
+    if not isinstance(value, str):
+        raise InvalidType(f"{value!r} is not text; write the path of a file")
+    return Path(value) if value else None
+
+
+def _backups(value: object) -> int:
+    if (number := _whole(value)) is None or not 1 <= number <= MOST_BACKUPS:
+        raise InvalidValue(f"{value!r} is no number of files; write 1 to {MOST_BACKUPS}")
+    return number
 
 
 def _limit(least: float) -> Callable[[object], float | None]:
@@ -306,6 +332,21 @@ class SupervisionSettings(NamedTuple):
     """Seconds for which the event loop is blocked; None: never."""
 
 
+class LogSettings(NamedTuple):
+    """What is logged, and where besides stderr."""
+
+    levels: Annotated[Mapping[str, str], _levels] = {}
+    """The least level of records, by the name of their logger or of one above it."""
+    devices: Annotated[Mapping[str, str], _levels] = {}
+    """The same, by the name of the device, or a pattern."""
+    file: Annotated[Path | None, _file] = None
+    """A file that has the log, too."""
+    max_bytes: Annotated[int, _bytes] = 10 * 1024 * 1024
+    """Bytes of the file, after which a new one is begun."""
+    backups: Annotated[int, _backups] = 3
+    """How many older files are kept."""
+
+
 IDENTITY_KEYS = ("topic_prefix", "instance", "client_id")
 """The keys of the section ``mqtt`` that name an app at the broker."""
 KEYS: Mapping[str, tuple[str, ...]] = {
@@ -319,12 +360,22 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     STANDBY: StandbySettings._fields,
     CLUSTER: ClusterSettings._fields,
     SUPERVISION: SupervisionSettings._fields,
+    LOG: LogSettings._fields,
 }
 """The keys of each section."""
-TABLES = ((DISCOVERY, "ids"),)
+TABLES = ((DISCOVERY, "ids"), (LOG, "levels"), (LOG, "devices"))
 """Those of them that have keys of their own."""
 
-S = TypeVar("S", HttpSettings, OutboxSettings, DiscoverySettings, StandbySettings, ClusterSettings, SupervisionSettings)
+S = TypeVar(
+    "S",
+    HttpSettings,
+    OutboxSettings,
+    DiscoverySettings,
+    StandbySettings,
+    ClusterSettings,
+    SupervisionSettings,
+    LogSettings,
+)
 
 
 def read_section(standard: S, entries: Mapping[str, SettingEntry]) -> S:

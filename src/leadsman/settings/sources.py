@@ -14,8 +14,8 @@ from leadsman.text import clean, suggestion
 
 FILES = ("leadsman.toml", "leadsman.yaml", "leadsman.yml")
 BROKER, HTTP, OUTBOX, DISCOVERY = "mqtt", "http", "outbox", "discovery"
-STANDBY, CLUSTER, SUPERVISION = "standby", "cluster", "supervision"
-SECTIONS = (BROKER, HTTP, OUTBOX, DISCOVERY, STANDBY, CLUSTER, SUPERVISION)
+STANDBY, CLUSTER, SUPERVISION, LOG = "standby", "cluster", "supervision", "log"
+SECTIONS = (BROKER, HTTP, OUTBOX, DISCOVERY, STANDBY, CLUSTER, SUPERVISION, LOG)
 """The sections that every app has; their variables begin with their names: ``MQTT__URL``."""
 DEVICES = "devices"
 """The section about single devices: ``[devices.boiler]``, ``DEVICES__BOILER__INTERVAL``."""
