@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from leadsman.notices import Notice
     from leadsman.registration.command import Command
-    from leadsman.registration.injection import Handler
     from leadsman.registration.source import Source
     from leadsman.resilience.predicate import Predicate
     from leadsman.runtime.adapter_recovery import LastResort
@@ -119,7 +118,6 @@ class App(Registrar, Live):
         self._keep_state = keep_state
         self._last_resort: LastResort | None = None
         self._stopping: asyncio.Event | None = None
-        self._listeners: list[tuple[type[Notice], Handler]] = []
         self._live = LiveParts()
         self._redaction = Redaction(redact)
         self._unloaded = False
@@ -281,7 +279,7 @@ class App(Registrar, Live):
             if not takes_one(function):
                 raise InvalidType(f"on({kind.__name__}): {name_of(function)} must take the notice, and nothing else")
             heard: Any = kind  # of the union, which a type variable does not show
-            self._listeners.append((heard, function))
+            self._live.listeners.append((heard, function))
             return function
 
         return register
@@ -383,5 +381,4 @@ class App(Registrar, Live):
             last_resort=self._last_resort,
             keep_state=self._keep_state,
             live=self._live,
-            listeners=tuple(self._listeners),
         )

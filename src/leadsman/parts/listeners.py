@@ -13,7 +13,7 @@ def join(core: Core) -> None:
     emit, notices = core.environment.events.emit, Notices()
     listeners = [
         Listener(kind, function, lambda where, error: emit(AppFault(where, error)))
-        for kind, function in core.plan.listeners
+        for kind, function in core.plan.live.listeners
     ]
 
     def observe(event: Event) -> None:

@@ -59,7 +59,7 @@ def _is_supervised(plan: Plan) -> bool:
 
 
 def _has_listeners(plan: Plan) -> bool:
-    return bool(plan.listeners)
+    return bool(plan.live.listeners)
 
 
 def _ends_by_itself(plan: Plan) -> bool:

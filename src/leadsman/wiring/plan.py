@@ -17,10 +17,8 @@ from leadsman.resilience.overrides import PolicyOverride
 from leadsman.wiring.live import LiveParts
 
 if TYPE_CHECKING:
-    from leadsman.notices import Notice
     from leadsman.registration.command import Command
     from leadsman.registration.device_settings import DeviceSettings
-    from leadsman.registration.injection import Handler
     from leadsman.registration.source import Source
     from leadsman.registration.subscription import Subscription
     from leadsman.resilience.catalogue import Catalogue
@@ -70,8 +68,6 @@ class Plan(NamedTuple):
     commands: "Mapping[str, Command]"
     subscriptions: "Mapping[str, Subscription]"
     """By topic filter."""
-    listeners: "tuple[tuple[type[Notice], Handler], ...]"
-    """The functions that are told what happens, each with the kind of notice that it takes."""
     device_settings: "DeviceSettings | None"
     """What the settings say about single devices, for those that handlers find; the registrations have theirs already.
     None: nothing."""
@@ -184,7 +180,6 @@ def plan_of(
     last_resort: "LastResort | None" = None,
     keep_state: bool = False,
     live: LiveParts | None = None,
-    listeners: "tuple[tuple[type[Notice], Handler], ...]" = (),
 ) -> Plan:
     """Complete the setup of an app, whose settings are loaded, with what belongs to one run; see `Plan`."""
     return Plan(
@@ -209,7 +204,6 @@ def plan_of(
         sources=_named(setup.registry.sources, setup.cluster),
         commands=setup.registry.commands,
         subscriptions=setup.registry.subscriptions,
-        listeners=listeners,
         device_settings=setup.device_settings,
         lifespan=lifespan,
         last_resort=last_resort,
