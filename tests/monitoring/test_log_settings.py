@@ -86,7 +86,7 @@ def test_a_library_may_be_louder_than_the_others(ours):
 
 def test_a_file_has_the_log_too_and_is_rotated(ours, tmp_path):
     logger, records = ours
-    change_log(LogSettings(file=tmp_path / "logs" / "house.log", max_bytes=1000, backups=2))
+    change_log(LogSettings(path=tmp_path / "logs" / "house.log", max_bytes=1000, backups=2))
     for number in range(60):
         logger.info("line %d of the log, which is longer than others", number, extra=about("boiler"))
 
@@ -100,13 +100,13 @@ def test_a_file_has_the_log_too_and_is_rotated(ours, tmp_path):
 def test_a_file_that_cannot_be_opened_is_refused_with_what_to_write(ours, tmp_path):
     (tmp_path / "taken").write_text("")
 
-    with pytest.raises(InvalidValue, match=r"log.file: .* cannot be opened: .*; write a path where the app may write"):
-        change_log(LogSettings(file=tmp_path / "taken" / "house.log"))
+    with pytest.raises(InvalidValue, match=r"log.path: .* cannot be opened: .*; write a path where the app may write"):
+        change_log(LogSettings(path=tmp_path / "taken" / "house.log"))
 
 
 def test_a_file_that_cannot_be_written_any_more_is_told_once(ours, tmp_path, capsys, monkeypatch):
     logger, records = ours
-    change_log(LogSettings(file=tmp_path / "house.log"))
+    change_log(LogSettings(path=tmp_path / "house.log"))
     (file,) = [each for each in logger.handlers if isinstance(each, LogFile)]
     monkeypatch.setattr(file, "shouldRollover", lambda record: 1 / 0)
     for number in range(3):
@@ -132,7 +132,7 @@ def test_a_program_with_logging_of_its_own_keeps_it(ours):
         ("[log]\nlevels = 'debug'", "write one such as"),
         ("[log]\nbackups = 0", "write 1 to 100"),
         ("[log]\nmax_bytes = 5", "too few"),
-        ("[log]\nfiles = 'x'", "did you mean 'file'?"),
+        ("[log]\npaths = 'x'", "did you mean 'path'?"),
     ],
 )
 def test_a_section_that_makes_no_sense_is_refused(text, told, tmp_path):
@@ -145,10 +145,10 @@ def test_a_section_that_makes_no_sense_is_refused(text, told, tmp_path):
 
 
 def test_the_section_of_the_file_is_what_is_used(tmp_path):
-    text = "[log]\nfile = '/var/log/house.log'\n[log.devices]\n'room-*' = 'warning'\n"
+    text = "[log]\npath = '/var/log/house.log'\n[log.devices]\n'room-*' = 'warning'\n"
     (tmp_path / "leadsman.toml").write_text(text)
     app = App("house")
     app.load(Where({"LOG__BACKUPS": "5"}, tmp_path, secrets=tmp_path / "none"))
 
     assert app.setup.log.devices == {"room-*": "WARNING"}
-    assert (str(app.setup.log.file), app.setup.log.backups) == ("/var/log/house.log", 5)
+    assert (str(app.setup.log.path), app.setup.log.backups) == ("/var/log/house.log", 5)

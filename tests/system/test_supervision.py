@@ -16,6 +16,11 @@ async def blocking():
     print("blocks the loop", flush=True)
     time.sleep(300)
 """
+FAILS = """
+@app.telemetry("failing", interval=60, retry=3)
+async def failing():
+    raise OSError("away")
+"""
 
 
 def test_a_process_that_hangs_ends_with_its_own_code_and_shows_the_stack(mosquitto, start_app, monkeypatch):
@@ -26,6 +31,18 @@ def test_a_process_that_hangs_ends_with_its_own_code_and_shows_the_stack(mosquit
     assert "in blocking" in app.log  # a line of the stack
     assert "by blocking (" in app.log
     assert "the process ends (supervision.exit_when_hung)" in app.log
+
+
+def test_a_process_writes_its_log_into_a_file_too_and_one_device_is_louder(mosquitto, start_app, monkeypatch, tmp_path):
+    file = tmp_path / "logs" / "sys.log"
+    monkeypatch.setenv("LOG__PATH", str(file))
+    monkeypatch.setenv("LOG__DEVICES", '{"failing": "debug"}')
+    app = start_app(FAILS, mosquitto.url)
+    app.wait_for("failing: call 1 failed")
+    app.end()
+
+    assert "call 1 failed" in file.read_text()
+    assert "starts with leadsman" not in file.read_text().partition("call 1 failed")[2]
 
 
 @pytest.mark.parametrize(

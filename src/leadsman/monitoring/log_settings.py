@@ -95,7 +95,7 @@ def change_log(settings: LogSettings) -> None:
     if not handlers:
         logger.warning("The program has set up logging itself, so the section log of the settings changes nothing")
         return
-    if settings.file is not None:
+    if settings.path is not None:
         handlers.append(_file_for(settings, handlers[0]))
         logger.addHandler(handlers[-1])
         root.addHandler(handlers[-1])
@@ -114,13 +114,13 @@ def change_log(settings: LogSettings) -> None:
 
 
 def _file_for(settings: LogSettings, beside: logging.Handler) -> LogFile:
-    assert settings.file is not None
+    assert settings.path is not None
     try:
-        os.makedirs(settings.file.parent, exist_ok=True)
-        handler = LogFile(settings.file, "a", settings.max_bytes, settings.backups, encoding="utf-8")
+        os.makedirs(settings.path.parent, exist_ok=True)
+        handler = LogFile(settings.path, "a", settings.max_bytes, settings.backups, encoding="utf-8")
     except OSError as error:
         raise InvalidValue(
-            f"log.file: {settings.file} cannot be opened: {describe(error)}; write a path where the app may write"
+            f"log.path: {settings.path} cannot be opened: {describe(error)}; write a path where the app may write"
         ) from None
     json = isinstance(beside.formatter, Json)
     handler.setFormatter(Json() if json else TextFormatter(colour=False))

@@ -246,7 +246,7 @@ class FoundDevices:
             return FoundDevice(self, "", accepted=False)
         with self._lock:
             owner = self.finders.get(escaped)
-            if owner is None and not self._made(family, escaped).enabled:
+            if owner is None and self._adapt is not None and not self._made(family, escaped).enabled:
                 family.refused += 1  # a person wants it so: no warning
                 return FoundDevice(self, escaped, accepted=False)
             reason = "" if owner == finder else self._reason(family, escaped, owner)

@@ -339,7 +339,7 @@ class LogSettings(NamedTuple):
     """The least level of records, by the name of their logger or of one above it."""
     devices: Annotated[Mapping[str, str], _levels] = {}
     """The same, by the name of the device, or a pattern."""
-    file: Annotated[Path | None, _file] = None
+    path: Annotated[Path | None, _file] = None
     """A file that has the log, too."""
     max_bytes: Annotated[int, _bytes] = 10 * 1024 * 1024
     """Bytes of the file, after which a new one is begun."""
