@@ -66,6 +66,20 @@ def test_the_settings_of_the_documentation_work(tmp_path):
     app.load(Where({"LEADSMAN_ENV": "lab"}, tmp_path, secrets=tmp_path))
 
 
+def test_the_devices_of_the_page_about_settings_are_changed_as_it_says(tmp_path):
+    (tmp_path / "leadsman.toml").write_text(of_page("settings", "toml"))
+    app = App("house")
+    for name in ("boiler", "room-attic", "room-cellar"):
+        app.add_telemetry(name, lambda: None, interval="1m")
+
+    app.load(Where({"DEVICES__ROOM_CELLAR__ENABLED": "no"}, tmp_path, secrets=tmp_path))
+
+    boiler, attic, cellar = app.telemetries.values()
+    assert (boiler.interval, boiler.guards.breaker.shared, attic.stale_after) == (30, "bus", 3600)
+    assert not attic.enabled
+    assert not cellar.enabled
+
+
 def of_page(name, kind):
     """The one block of this kind on a page."""
     (block,) = re.findall(rf"```{kind}\n(.*?)```", Path(f"docs/how-to/{name}.md").read_text(), re.DOTALL)

@@ -10,7 +10,7 @@ import pytest
 import leadsman
 
 ROOT = Path(__file__).parent.parent
-PUBLIC = re.compile(r"leadsman(\.(errors|testing|adapters)(\.\w+)*)?")
+PUBLIC = re.compile(r"leadsman(\.(errors|notices|testing|adapters)(\.\w+)*)?")
 """The packages that are public. What is below `leadsman.testing` and `leadsman.adapters` may be imported from where it
 stands, too."""
 CODE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)

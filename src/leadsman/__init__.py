@@ -7,31 +7,29 @@ A program imports this package, `leadsman.errors`, `leadsman.testing`, and the a
 from typing import TYPE_CHECKING, Any
 
 from leadsman._version import __version__
-from leadsman.app import App
-from leadsman.errors import DeviceTimeout, DeviceUnavailable, GarbledData, PermanentError, TransientError
-from leadsman.loop.schedule import Cron
-from leadsman.mqtt.broker import Broker, Brokers
-from leadsman.mqtt.connection import Received
-from leadsman.mqtt.message import Delivery
-from leadsman.readings.publish import Every, OnChange
-from leadsman.readings.sensor import Sensor
-from leadsman.registration.router import Device, Router
-from leadsman.resilience.backoff import BackoffStrategy, ExponentialBackoff, FixedBackoff, LinearBackoff
-from leadsman.resilience.breaker import CircuitBreaker
-from leadsman.resilience.failure import RetryRequested
-from leadsman.resilience.policy import UNTIL_NEXT_POLL
 
 if TYPE_CHECKING:
+    from leadsman.app import App
+    from leadsman.errors import DeviceTimeout, DeviceUnavailable, GarbledData, PermanentError, TransientError
+    from leadsman.loop.schedule import Cron
     from leadsman.loop.threads import Worker
-    from leadsman.mqtt.broker import Tls
+    from leadsman.mqtt.broker import Broker, Brokers, Tls
+    from leadsman.mqtt.connection import Received
+    from leadsman.mqtt.message import Delivery
     from leadsman.readings.buffer import Buffer
     from leadsman.readings.controls import Climate, Cover, Fan, Light, Lock, Siren, Valve
     from leadsman.readings.filters import Clamp, LowPass, Median, Outlier, Rate, Round, Scale
-    from leadsman.readings.publish import LastPublished, PublishRule
+    from leadsman.readings.publish import Every, LastPublished, OnChange, PublishRule
+    from leadsman.readings.sensor import Sensor
     from leadsman.readings.windows import Delta, Last, Maximum, Mean, Minimum, Seen
     from leadsman.registration.finds import Finds
+    from leadsman.registration.router import Device, Router
     from leadsman.resilience.adhoc import execute_with_retry, retrying
+    from leadsman.resilience.backoff import BackoffStrategy, ExponentialBackoff, FixedBackoff, LinearBackoff
+    from leadsman.resilience.breaker import CircuitBreaker
+    from leadsman.resilience.failure import RetryRequested
     from leadsman.resilience.policy import (
+        UNTIL_NEXT_POLL,
         Policy,
         exponential,
         fibonacci,
@@ -118,35 +116,58 @@ __all__ = [
     "strategy",
 ]
 
-_LATER = {
+_PLACES = {
+    "App": "leadsman.app",
+    "BackoffStrategy": "leadsman.resilience.backoff",
+    "Broker": "leadsman.mqtt.broker",
+    "Brokers": "leadsman.mqtt.broker",
     "Buffer": "leadsman.readings.buffer",
+    "CircuitBreaker": "leadsman.resilience.breaker",
     "Clamp": "leadsman.readings.filters",
     "Climate": "leadsman.readings.controls",
     "Context": "leadsman.runtime.context",
     "Cover": "leadsman.readings.controls",
+    "Cron": "leadsman.loop.schedule",
+    "Delivery": "leadsman.mqtt.message",
     "Delta": "leadsman.readings.windows",
+    "Device": "leadsman.registration.router",
+    "DeviceTimeout": "leadsman.errors",
+    "DeviceUnavailable": "leadsman.errors",
     "Discovery": "leadsman.settings.discovery",
+    "Every": "leadsman.readings.publish",
+    "ExponentialBackoff": "leadsman.resilience.backoff",
     "Fan": "leadsman.readings.controls",
     "Finds": "leadsman.registration.finds",
+    "FixedBackoff": "leadsman.resilience.backoff",
     "FoundDevice": "leadsman.runtime.found_devices",
+    "GarbledData": "leadsman.errors",
     "Last": "leadsman.readings.windows",
     "LastPublished": "leadsman.readings.publish",
     "Light": "leadsman.readings.controls",
+    "LinearBackoff": "leadsman.resilience.backoff",
     "Lock": "leadsman.readings.controls",
     "LowPass": "leadsman.readings.filters",
     "Maximum": "leadsman.readings.windows",
     "Mean": "leadsman.readings.windows",
     "Median": "leadsman.readings.filters",
     "Minimum": "leadsman.readings.windows",
+    "OnChange": "leadsman.readings.publish",
     "Outlier": "leadsman.readings.filters",
+    "PermanentError": "leadsman.errors",
     "Policy": "leadsman.resilience.policy",
     "PublishRule": "leadsman.readings.publish",
     "Rate": "leadsman.readings.filters",
+    "Received": "leadsman.mqtt.connection",
+    "RetryRequested": "leadsman.resilience.failure",
     "Round": "leadsman.readings.filters",
+    "Router": "leadsman.registration.router",
     "Scale": "leadsman.readings.filters",
     "Seen": "leadsman.readings.windows",
+    "Sensor": "leadsman.readings.sensor",
     "Siren": "leadsman.readings.controls",
     "Tls": "leadsman.mqtt.broker",
+    "TransientError": "leadsman.errors",
+    "UNTIL_NEXT_POLL": "leadsman.resilience.policy",
     "Valve": "leadsman.readings.controls",
     "Worker": "leadsman.loop.threads",
     "command_line": "leadsman.tools.cli.app_cli",
@@ -163,12 +184,14 @@ _LATER = {
     "sequence": "leadsman.resilience.policy",
     "strategy": "leadsman.resilience.policy",
 }
-"""Names that most apps do not use; their modules are loaded by those that do."""
+"""Where each name is. Its module is loaded when it is asked for: what an app does not use, it does not pay for, and
+neither does the probe of a container, which uses none."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
+    if name not in _PLACES:
         raise AttributeError(f"module 'leadsman' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_LATER[name]), name)
+    found = globals()[name] = getattr(import_module(_PLACES[name]), name)
+    return found

@@ -15,18 +15,19 @@ from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.connection import Connector
 from leadsman.mqtt.topics import Topics, check_instance, check_name
 from leadsman.registration.declaration import AdapterSource, Declaration, MakeAdapters, declared_settings
-from leadsman.registration.injection import is_async, name_of
+from leadsman.registration.injection import is_async, name_of, takes_one
 from leadsman.registration.router import Registrar, Registration
 from leadsman.registration.setup import Setup
 from leadsman.registration.telemetry import Telemetry
 from leadsman.resilience.policy import Policy, named_policy
-from leadsman.text import log_fields
+from leadsman.text import log_fields, suggestion
 from leadsman.text.redaction import Redaction
 from leadsman.wiring.live import Live, LiveParts
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from leadsman.notices import Notice
     from leadsman.registration.command import Command
     from leadsman.registration.source import Source
     from leadsman.resilience.predicate import Predicate
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("leadsman")
 
 A = TypeVar("A")
+N = TypeVar("N", bound="Notice")
 
 
 class App(Registrar, Live):
@@ -253,6 +255,35 @@ class App(Registrar, Live):
             raise InvalidValue(f"{what}: the app is running; register before it starts")
         self.setup.register(registration)
 
+    def on(self, kind: "type[N]") -> "Callable[[Callable[[N], object]], Callable[[N], object]]":
+        """Register the decorated function to be called with each notice of this kind, such as
+        `leadsman.notices.CircuitOpened`. An ``async def`` runs on the event loop, a plain ``def`` in a thread.
+
+        A function gets one notice after the other. What it raises, and a call of more than 30 s, is reported as a fault
+        of the app; an async call is cancelled then. At most 100 notices wait for it, and further ones are dropped.
+
+        Raises:
+            InvalidType: `kind` is no notice, or the function does not take one.
+            InvalidValue: the app is running.
+        """
+        from leadsman.notices import KINDS  # only apps that listen pay for it
+
+        if kind not in KINDS:
+            names = [each.__name__ for each in KINDS]
+            name = getattr(kind, "__name__", repr(kind))
+            raise InvalidType(f"on takes a notice and not {name}; {suggestion(name, names)}")
+        if self._stopping is not None:
+            raise InvalidValue(f"on({kind.__name__}): the app is running; register before it starts")
+
+        def register(function: "Callable[[N], object]") -> "Callable[[N], object]":
+            if not takes_one(function):
+                raise InvalidType(f"on({kind.__name__}): {name_of(function)} must take the notice, and nothing else")
+            heard: Any = kind  # of the union, which a type variable does not show
+            self._live.listeners.append((heard, function))
+            return function
+
+        return register
+
     def on_wedged_adapter(self, hook: "LastResort") -> "LastResort":
         """Register the decorated ``async def (adapter: str, failures: int)`` as the last step of adapter recovery.
         It is called when closing, resetting and reopening an adapter did not help. It may cut the power of a USB
@@ -288,6 +319,10 @@ class App(Registrar, Live):
         from leadsman.wiring.outside import load_modules
 
         self.load()
+        if self.setup.log is not None:
+            from leadsman.monitoring.log_settings import change_log
+
+            change_log(self.setup.log)
         load_modules(self.plan(environment))
 
     def stop(self) -> None:

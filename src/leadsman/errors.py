@@ -139,6 +139,11 @@ class Stopped(LeadsmanError):
         self.left_behind = left_behind
 
 
+class NoFreshData(Stopped):
+    """The app ended because none of its devices gave a reading for as long as ``supervision.exit_when_stale`` in the
+    settings allows. Start it again: whatever hung with it begins anew."""
+
+
 class EndpointError(LeadsmanError):
     """The HTTP endpoint cannot be opened at its address. The app runs without it."""
 

@@ -1,7 +1,8 @@
 """Runs one app as a process: signals, logging, and an end within the deadline whatever hangs.
 
 Exit codes: 0 stopped as requested; 69 a handler with ``on_failure="stop"`` failed for good; 70 stopped as requested,
-but something blocked the event loop until the deadline; 78 the configuration is wrong; 130 a second Ctrl-C.
+but something blocked the event loop until the deadline; 75 no device gave a reading for too long; 78 the configuration
+is wrong; 79 the event loop was blocked for too long; 130 a second Ctrl-C.
 """
 
 import asyncio
@@ -20,14 +21,14 @@ from contextvars import ContextVar
 from types import CodeType, CoroutineType, FrameType, GeneratorType
 from typing import Any
 
-from leadsman.errors import ConfigurationError, Stopped
+from leadsman.errors import ConfigurationError, NoFreshData, Stopped
 from leadsman.loop.threads import DaemonExecutor
 from leadsman.monitoring.log_format import abandon_unwritable_streams, log_to_stderr
 from leadsman.monitoring.loop_stalls import StallWatch
 from leadsman.text import clean, counted, log_fields
 
-EX_UNAVAILABLE, EX_SOFTWARE, EX_CONFIG, INTERRUPTED = 69, 70, 78, 130
-"""As sysexits.h and the shell number them."""
+EX_UNAVAILABLE, EX_SOFTWARE, EX_TEMPFAIL, EX_CONFIG, INTERRUPTED = 69, 70, 75, 78, 130
+"""As sysexits.h and the shell number them. 79, of `leadsman.parts.supervision`, is the first that neither uses."""
 
 STOP_DEADLINE = 2.0
 """Seconds from the request to stop to the end of the process, whatever hangs."""
@@ -117,10 +118,13 @@ def run(
             sys.stderr.write("".join(f"{name}: {clean(line)}\n" for line in str(error).splitlines()))
         raise SystemExit(EX_CONFIG) from None
     except Stopped as end:
-        logger.critical("%s ends: %s", name, end, extra=log_fields("stopped by a device"))
+        stale = isinstance(end, NoFreshData)
+        about = log_fields("no fresh data" if stale else "stopped by a device")
+        logger.critical("%s ends: %s", name, end, extra=about)
+        code = EX_TEMPFAIL if stale else EX_UNAVAILABLE
         if end.left_behind:
-            _leave(EX_UNAVAILABLE)
-        raise SystemExit(EX_UNAVAILABLE) from None
+            _leave(code)
+        raise SystemExit(code) from None
     finally:
         abandon_unwritable_streams()
     if alive:

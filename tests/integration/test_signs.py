@@ -5,7 +5,8 @@ import socket
 import pytest
 
 from leadsman import App, RetryRequested
-from leadsman.monitoring.watchdog import HEALTH_FILE, OVERDUE, PERIOD, Notifier, health_file, read_health
+from leadsman.health_file import HEALTH_FILE, OVERDUE, PERIOD, health_file, read_health
+from leadsman.monitoring.watchdog import Notifier
 from leadsman.testing import Outages, Scripted, fail
 
 READING = {"t": 21.5}

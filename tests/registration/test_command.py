@@ -27,6 +27,7 @@ async def take(payload: dict): ...
         ({"group": ""}, InvalidValue, "'bus'"),
         ({"needs": ""}, InvalidValue, "without a comma"),
         ({"enabled": 1}, InvalidType, "True or False"),
+        ({"fixed": {"queue"}}, InvalidValue, "which the settings cannot change"),
         ({"title": ""}, InvalidValue, "a name for people, such as 'Bathroom'"),
         ({"area": ""}, InvalidValue, "the name of a room or a place, such as 'Attic'"),
         ({"discoverable": 1}, InvalidType, "True or False"),

@@ -96,6 +96,8 @@ WRONG = [
     # words, error, what the message says to write
     ({}, InvalidValue, "interval='60s'"),
     ({"interval": 5, "schedule": "* * * * *"}, InvalidValue, "and not both"),
+    ({"interval": 5, "fixed": "interval"}, InvalidType, "a set of options"),
+    ({"interval": 5, "fixed": {"intervall"}}, InvalidValue, "did you mean 'interval'"),
     ({"interval": 5, "title": 5}, InvalidType, "a name for people, such as 'Bathroom'"),
     ({"interval": 5, "area": 5}, InvalidType, "the name of a room or a place, such as 'Attic'"),
     ({"interval": 5, "discoverable": 1}, InvalidType, "True or False"),

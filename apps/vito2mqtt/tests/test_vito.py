@@ -236,10 +236,35 @@ def test_a_boiler_that_is_silent_for_an_hour_is_read_again_and_restored(running)
         harness.at("80m", boiler.restart)
         harness.run("79m")
         assert boiler.memory[0x6300] == b"\x44"
-        assert {harness.status()["devices"][group]["status"] for group in GROUPS} <= {"error", "stale"}
+        assert {harness.status()["devices"][group]["status"] for group in GROUPS} <= {"error", "stale", "circuit_open"}
         harness.run("1m")
         assert boiler.memory[0x6300] == b"\x32"
+        harness.run("10m")  # one poll closes the circuit, and the next one of each group reads it
         assert {harness.status()["devices"][group]["status"] for group in GROUPS} == {"ok"}
+
+
+def calls_in_an_hour_of_silence(running, **settings):
+    boiler, asked = simulated_boiler(), []
+
+    def answer(data):
+        asked.append(data)
+        return boiler.receive(data)
+
+    with running(boiler, answer, **settings) as harness:
+        harness.run("10m")
+        boiler.silent = True
+        harness.run("1h")
+        before = len(asked)
+        harness.run("1h")
+    return len(asked) - before
+
+
+def test_the_groups_share_a_circuit_so_a_dead_boiler_is_asked_seldom(running):
+    assert calls_in_an_hour_of_silence(running) < 200
+
+
+def test_who_runs_it_may_switch_the_circuit_off(running):
+    assert calls_in_an_hour_of_silence(running, **{"devices.*.circuit_breaker": "off"}) > 600
 
 
 @pytest.mark.slow
@@ -254,9 +279,9 @@ def test_a_virtual_day_of_garbled_answers_and_a_silent_hour(running):
     with running(boiler, answer) as harness:
         harness.at("5h", lambda: setattr(boiler, "silent", True))
         harness.at("6h", boiler.restart)
-        harness.run("6h1m")
+        harness.run("6h11m")
         assert {harness.status()["devices"][group]["status"] for group in GROUPS} == {"ok"}
-        harness.run("17h59m")
+        harness.run("17h49m")
         assert {harness.status()["devices"][group]["status"] for group in GROUPS} == {"ok"}
         for group in GROUPS:
             assert [error["event"] for error in harness.errors(group)][-1] == "recovered"

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
@@ -32,9 +33,21 @@ logger = logging.getLogger("leadsman")
 
 
 class StallWatch:
-    """Watches the loop of the thread that makes it."""
+    """Watches the loop of the thread that makes it.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, stall: float = STALL) -> None:
+    Args:
+        loop: that loop.
+        stall: seconds without a beat after which a stall is reported.
+        report: is called in the watching thread with the seconds so far, and what blocks the loop. None logs it.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        stall: float = STALL,
+        report: Callable[[float, str], object] | None = None,
+    ) -> None:
+        self._report = report
         self.stalls = 0
         """Stalls seen since the start."""
         self._loop = loop
@@ -70,6 +83,10 @@ class StallWatch:
 
     def _log(self, now: float) -> None:
         self.stalls += 1
+        if self._report is not None:
+            frame = sys._current_frames().get(self._watched)  # noqa: SLF001  # the documented way; it is only spelled so
+            self._report(now - self._beat_at, "an unknown function" if frame is None else _blocking(frame))
+            return
         if now - self._logged_at < LOG_AGAIN:
             return
         self._logged_at = now

@@ -14,9 +14,10 @@ import os
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 
 from leadsman.events import Event, LinkDown, LinkUp
+from leadsman.health_file import HEALTH_FILE, PERIOD, HealthSummary, health_file
 from leadsman.loop.timers import Timers
 from leadsman.monitoring.health import OK, STARTING
 from leadsman.monitoring.statuses import Statuses
@@ -24,47 +25,7 @@ from leadsman.mqtt.link import Link
 from leadsman.storage import own_file
 from leadsman.text import counted, describe, log_fields
 
-HEALTH_FILE = "LEADSMAN_HEALTH_FILE"
-PERIOD = 10.0
-"""Seconds between two updates of the health file and of ``STATUS=``, at the most."""
-_LARGEST = 64 * 1024
-"""Bytes of a health file that are read."""
-OVERDUE = 3
-"""If the health file is older than this many periods, the process hangs or has ended."""
-
 logger = logging.getLogger("leadsman")
-
-
-class HealthSummary(NamedTuple):
-    """The contents of a health file. `at` is in seconds of the system's monotonic clock, which all its processes
-    share."""
-
-    at: float
-    period: float
-    fresh: bool
-    words: str
-
-
-def health_file(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """The path of the health file: ``$LEADSMAN_HEALTH_FILE``, else in systemd's ``$RUNTIME_DIRECTORY``; else None."""
-    if given := environment.get(HEALTH_FILE):
-        return Path(given)
-    runtime = environment.get("RUNTIME_DIRECTORY", "").split(":")[0]
-    return Path(runtime) / "health.json" if runtime else None
-
-
-def read_health(path: Path, now: float) -> tuple[bool, str]:
-    """Whether the health file at `path` shows an app in good health, and a summary or the reason why not."""
-    try:
-        health = HealthSummary(**json.loads(own_file.read(path, _LARGEST)))
-        age = now - health.at
-    except FileNotFoundError:
-        return False, f"{path} does not exist; check that the app is running, with {HEALTH_FILE} set to this path"
-    except (OSError, ValueError, TypeError, ArithmeticError, RecursionError) as error:
-        return False, f"{path} cannot be read: {describe(error)}"
-    if not -1.0 <= age <= OVERDUE * health.period:
-        return False, f"the health file is {abs(age):.0f} s old; the app hangs or has ended"
-    return health.fresh, health.words
 
 
 def write_health(path: Path, health: HealthSummary) -> None:
@@ -81,7 +42,8 @@ class Watchdog:
         self._link = link
         self._timers = timers
         self._notifier = Notifier.from_environment(environment)
-        self._path = health_file(environment)
+        file = health_file(environment)
+        self._path = None if file is None else Path(file)
         self._words = ""
         self._unwritable = False
         watchdog = None if self._notifier is None else self._notifier.watchdog

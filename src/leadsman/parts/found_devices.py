@@ -19,6 +19,7 @@ def join(core: Core) -> None:
         environment.timers,
         environment.clock.monotonic,
         asyncio.get_running_loop(),
+        None if plan.device_settings is None else plan.device_settings.found,
     )
     has_health = core.described is not None and core.described.convention.has_health
     removal = TopicRemoval(roster, plan.topics, core.others, core.link, core.slices, has_health, core.node.elsewhere)

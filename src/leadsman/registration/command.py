@@ -17,6 +17,7 @@ from leadsman.registration.options import (
     check_options,
     discoverable_of,
     enabled_of,
+    fixed_of,
     group_of,
     is_second,
     labelled,
@@ -94,6 +95,7 @@ def register_command(
 
 def _register(name: str, handler: Handler, options: CommandOptions, available: Sequence[Dependency]) -> Command:
     check_options(options, CommandOptions)
+    fixed_of(options)
     plain = not is_async(handler)
     check_result(handler)
     needs, payload = needs_and_payload(handler, available)

@@ -229,6 +229,15 @@ def name_of(handler: object) -> str:
     return getattr(inner, "__qualname__", None) or type(inner).__qualname__
 
 
+def takes_one(function: object) -> bool:
+    """Whether a function can be called with one argument."""
+    try:
+        inspect.signature(function).bind(None)  # type: ignore[arg-type]  # whatever it is, it has one or not
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
 def place_of(handler: object) -> str:
     """The file and the line of a handler and its decorators, such as ``house.py line 12``; or an empty text."""
     code = getattr(_function(handler), "__code__", None) if callable(handler) else None

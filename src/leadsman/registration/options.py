@@ -1,6 +1,6 @@
 """Checks of what telemetry, sources and commands have in common: their names and their shared options."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from leadsman.readings.sensor import Sensor
     from leadsman.registration.finds import Finds
 
+FOR_DEVICES = (
+    *("interval", "schedule", "enabled", "timeout", "retry", "retry_on", "backoff", "policy", "circuit_breaker"),
+    *("publish", "stale_after", "throttle", "name"),
+)
+"""The options that the settings may set for a device; ``name`` is its `title`. See
+`leadsman.registration.device_settings`."""
 LONGEST_LABEL = 128
 """Characters of a label of a node; as `leadsman.settings.sections.LONGEST_LABEL`."""
 Options = Mapping[str, object]
@@ -44,6 +50,9 @@ class DeviceOptions(TypedDict, total=False):
     """False: Home Assistant and Homie are not told of the device. Default True."""
     enabled: bool
     """False registers the handler without running it. Default True."""
+    fixed: Collection[str]
+    """The options that the settings must not change for this device, by their names in the section ``devices``, such as
+    ``{"interval"}``. Default: none."""
 
 
 class ReadingOptions(DeviceOptions, total=False):
@@ -123,6 +132,19 @@ def queue_of(options: Options, default: int) -> int:
 def enabled_of(options: Options) -> bool:
     """Whether the handler is enabled."""
     return instance_of(options, "enabled", bool, True, "True or False")
+
+
+def fixed_of(options: Options) -> frozenset[str]:
+    """The options that the settings must not change. Raises `InvalidType`, `InvalidValue`."""
+    given = options.get("fixed", ())
+    if not isinstance(given, set | frozenset | list | tuple) or not all(isinstance(each, str) for each in given):
+        raise InvalidType(f"fixed is {given!r}; write a set of options, such as {{'interval'}}")
+    for option in given:
+        if option not in FOR_DEVICES:
+            raise InvalidValue(
+                f"fixed has {option!r}, which the settings cannot change; {suggestion(option, FOR_DEVICES)}"
+            )
+    return frozenset(given)
 
 
 def title_of(options: Options) -> str | None:

@@ -16,7 +16,7 @@ from leadsman.registration.injection import (
     needs_of,
     place_of,
 )
-from leadsman.registration.options import labelled
+from leadsman.registration.options import Options, labelled
 from leadsman.registration.router import Device, Registration, devices_of
 from leadsman.registration.telemetry import Telemetry, register
 from leadsman.text import describe
@@ -24,6 +24,7 @@ from leadsman.text import describe
 if TYPE_CHECKING:
     from leadsman.readings.buffer import Buffer
     from leadsman.registration.command import Command, CommandOptions
+    from leadsman.registration.device_settings import DeviceSettings
     from leadsman.registration.source import Source, SourceOptions
     from leadsman.registration.subscription import Subscription, SubscriptionOptions
     from leadsman.resilience.environment import GuardSpec
@@ -59,9 +60,11 @@ class Registry:
 
     Args:
         app: the name of the app, which is also that of its root device.
+        device_settings: what the settings say about single devices; None: nothing.
     """
 
-    def __init__(self, app: str) -> None:
+    def __init__(self, app: str, device_settings: "DeviceSettings | None" = None) -> None:
+        self.device_settings = device_settings
         self.root: str | None = None
         """The name of the root device; None if there is none."""
         self._app = app
@@ -90,6 +93,11 @@ class Registry:
         """The names of the devices that are enabled: all that have topics."""
         jobs = {name for name, each in self.telemetries.items() if each.job}
         return [*dict.fromkeys(each.name for each in self.everything if each.enabled and each.name not in jobs)]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all devices and side jobs, enabled or not."""
+        return [*dict.fromkeys((*self.telemetries, *self.sources, *self.commands))]
 
     @property
     def finds(self) -> bool:
@@ -151,18 +159,45 @@ class Registry:
         given: Sequence[Dependency],
         decide: Decide | None,
     ) -> None:
-        kind, handler = registration.kind, registration.handler
-        options: Any = {**registration.options, **device.options_of(kind)}
+        kind = registration.kind
+        options: Options = {**registration.options, **device.options_of(kind)}
         own = [] if device.settings is None else [Provided(type(device.settings), device.settings)]
         available = [*own, *given, ContextDependency()]  # each name has a context of its own
+        if kind != "subscription":
+            options = self._with_settings(kind, name, registration.handler, options, available)
+        try:
+            self._add_one(registration._replace(options=options), name, [*own, *given], available, decide)
+        except ConfigurationError as error:
+            if self.device_settings is None or not (said := self.device_settings.origins_of(str(name))):
+                raise
+            raise type(error)(f"{error}{said}") from None
+
+    def _add_one(
+        self,
+        registration: Registration,
+        name: object,
+        given: Sequence[Dependency],
+        available: Sequence[Dependency],
+        decide: Decide | None,
+    ) -> None:
+        kind, handler = registration.kind, registration.handler
+        options: Any = registration.options
         if kind == "command":
             self._add_command(name, handler, options, available)
         elif kind == "subscription":
-            self._add_subscription(name, handler, options, [*own, *given], available)
+            self._add_subscription(name, handler, options, given, available)
         elif kind == "source":
             self._add_source(name, handler, options, available)
         else:
             self._add_telemetry(name, TelemetryTemplate(kind, handler, options, decide), available)
+
+    def _with_settings(
+        self, kind: str, name: object, handler: Handler, options: Options, available: Sequence[Dependency]
+    ) -> Options:
+        """The options with those that the settings have for the device."""
+        if self.device_settings is None or not isinstance(name, str):
+            return options
+        return self.device_settings.applied_to(kind, name, handler, options, available)
 
     def _add_command(
         self, name: object, handler: Handler, options: "CommandOptions", available: Sequence[Dependency]
@@ -203,6 +238,7 @@ class Registry:
             return fed[1]
         readings = buffer_of(options)
         kept: Any = {name: value for name, value in options.items() if name not in OWN or name == "enabled"}
+        kept = self._with_settings("source", device, handler, kept, available)
         self._add_source(device, source_of(handler, readings), kept, available)
         self._fed[device] = handler, readings
         return readings

@@ -18,16 +18,23 @@ from leadsman.registration.router import Registration
 from leadsman.registration.telemetry import Telemetry, with_policy
 from leadsman.resilience.overrides import IN_HANDLER, PolicyOverride, block
 from leadsman.resilience.policy import Named, Policy, as_policy
-from leadsman.settings.rows import SettingRow
-from leadsman.settings.sources import BROKER, CLUSTER, DISCOVERY, HTTP, OUTBOX, STANDBY
+from leadsman.settings.rows import SettingRow, device_rows, rows_of
+from leadsman.settings.sources import BROKER, CLUSTER, DISCOVERY, HTTP, LOG, OUTBOX, STANDBY, SUPERVISION
 from leadsman.text import log_fields, suggestion
 from leadsman.text.redaction import Public, Secret
 
 if TYPE_CHECKING:
+    from leadsman.registration.device_settings import DeviceSettings
     from leadsman.resilience.catalogue import Catalogue
     from leadsman.settings.endpoint import Endpoint
     from leadsman.settings.load import Loaded
-    from leadsman.settings.sections import ClusterSettings, OutboxSettings, StandbySettings
+    from leadsman.settings.sections import (
+        ClusterSettings,
+        LogSettings,
+        OutboxSettings,
+        StandbySettings,
+        SupervisionSettings,
+    )
     from leadsman.settings.sources import SettingEntry, Where
 
 A = TypeVar("A")
@@ -103,10 +110,16 @@ class Setup:
         """How readings wait for the broker, if the settings say it."""
         self.discovery = declared_discovery(declaration.discovery)
         """By which convention the devices are described at the broker; None: they are not."""
+        self.log: LogSettings | None = None
+        """What is logged, if the settings say it."""
+        self.supervision: SupervisionSettings | None = None
+        """When the process ends by itself, if the settings say it."""
         self.standby: StandbySettings | None = None
         """How this node shares the app with others; None: it does not."""
         self.cluster: ClusterSettings | None = None
         """How this node shares the devices of the app with others; None: it does not."""
+        self.device_settings: DeviceSettings | None = None
+        """What the settings say about single devices; None: nothing."""
         self.loaded_from: Where | None = None
         """Where the settings were read from; None until they are loaded."""
         self.settings_file: str | None = None
@@ -160,7 +173,9 @@ class Setup:
     @property
     def rows(self) -> "tuple[SettingRow, ...]":
         """Every loaded value with its origin. Secrets are masked."""
-        return () if self._loaded is None else self._loaded.rows
+        if self._loaded is None or not self._loaded.devices:
+            return () if self._loaded is None else self._loaded.rows
+        return (*self._loaded.rows, *device_rows(self._loaded.devices))
 
     def load(self, where: "Where | None" = None) -> None:
         """Read the settings, and register the devices that they define. A second call changes nothing.
@@ -171,7 +186,6 @@ class Setup:
         if self._loaded is not None:
             return
         from leadsman.settings.load import read
-        from leadsman.settings.rows import rows_of
         from leadsman.settings.sources import Where, near_misses, settings_file
 
         declared, where = self.declaration, where or Where.here()
@@ -193,8 +207,13 @@ class Setup:
             self.adapters = managed_adapters(ask_user("adapters", self._make_adapters, loaded.settings))
         waiting, self._waiting = self._waiting, []
         self._loaded, self.loaded_from = loaded, where
+        if self.device_settings is not None:  # also about what is registered already
+            self.registry = Registry(declared.name, self.device_settings)
+            waiting = [*self._record]
         for registration in waiting:
             self._expand(registration)
+        if self.device_settings is not None:
+            self.device_settings.check(self.registry.names, finds=self.registry.finds)
         for name, telemetry in self.registry.telemetries.items():
             self.registry.telemetries[name] = self._decide(telemetry)
         self._check_foreign()
@@ -233,6 +252,16 @@ class Setup:
 
                 self.outbox = read_section(OutboxSettings(), outbox)
         with collect(faults):
+            if log := loaded.sections[LOG]:
+                from leadsman.settings.sections import LogSettings, read_section
+
+                self.log = read_section(LogSettings(), log)
+        with collect(faults):
+            if supervision := loaded.sections[SUPERVISION]:
+                from leadsman.settings.sections import SupervisionSettings, read_section
+
+                self.supervision = read_section(SupervisionSettings(), supervision)
+        with collect(faults):
             if discovery := loaded.sections[DISCOVERY]:
                 from leadsman.settings.discovery import discovery_of
 
@@ -254,6 +283,11 @@ class Setup:
                 if self.standby is not None:
                     raise InvalidValue("cluster: it takes over by itself; leave standby out, or the section [cluster]")
                 self.client_id += f"-{self.cluster.node}"
+        with collect(faults):
+            if loaded.devices:
+                from leadsman.registration.device_settings import DeviceSettings
+
+                self.device_settings = DeviceSettings(loaded.devices)
         with collect(faults):
             if loaded.retry or self._policies:
                 self.catalogue = self._catalogue_of(loaded)

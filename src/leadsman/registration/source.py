@@ -21,6 +21,7 @@ from leadsman.registration.options import (
     field_of,
     filters_of,
     finds_of,
+    fixed_of,
     labelled,
     labels_of,
     length_of,
@@ -97,6 +98,7 @@ def register_source(name: object, handler: Handler, options: SourceOptions, avai
 
 def _register(name: str, handler: Handler, options: SourceOptions, available: Sequence[Dependency]) -> Source:
     check_options(options, SourceOptions)
+    fixed_of(options)
     check_generator(handler)
     check_result(handler, one_value=True)
     field = field_of(options, handler)

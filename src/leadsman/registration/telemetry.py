@@ -28,6 +28,7 @@ from leadsman.registration.options import (
     field_of,
     filters_of,
     finds_of,
+    fixed_of,
     group_of,
     is_second,
     labelled,
@@ -185,6 +186,7 @@ def _register(
     name: str, handler: Handler, options: TelemetryOptions, available: Sequence[Dependency], job: bool
 ) -> Telemetry:
     check_options(options, TelemetryOptions, JOBLESS if job else frozenset())
+    fixed_of(options)
     plain = not is_async(handler)
     check_result(handler, one_value=True)
     field = field_of(options, handler)

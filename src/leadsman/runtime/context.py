@@ -211,7 +211,9 @@ class Context(ContextBase):
 
 class _Named(logging.LoggerAdapter[logging.Logger]):
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
-        return f"{(self.extra or {})['device']}: {msg}", kwargs
+        device = (self.extra or {})["device"]
+        kwargs.setdefault("extra", {"fields": {"device": device}})  # its level may be set by the device
+        return f"{device}: {msg}", kwargs
 
 
 class Contexts:

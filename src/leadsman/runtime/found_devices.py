@@ -197,6 +197,7 @@ class FoundDevices:
         timers: ring once a minute while there are devices.
         now: the monotonic clock.
         loop: the event loop of the app.
+        adapt: changes a device as the settings say. One that is not enabled is refused. None: the settings say nothing.
     """
 
     def __init__(
@@ -207,7 +208,9 @@ class FoundDevices:
         timers: Timers,
         now: Callable[[], float],
         loop: asyncio.AbstractEventLoop,
+        adapt: Callable[[Source], Source] | None = None,
     ) -> None:
+        self._adapt = adapt
         self.finders: dict[str, str] = {}
         """Who has found each device, by its name."""
         self._families = families
@@ -245,6 +248,9 @@ class FoundDevices:
             return FoundDevice(self, "", accepted=False)
         with self._lock:
             owner = self.finders.get(escaped)
+            if owner is None and self._adapt is not None and not self._made(family, escaped).enabled:
+                family.refused += 1  # a person wants it so: no warning
+                return FoundDevice(self, escaped, accepted=False)
             reason = "" if owner == finder else self._reason(family, escaped, owner)
             if owner is None and not reason:
                 self._accept(family, finder, escaped)
@@ -321,22 +327,30 @@ class FoundDevices:
         try:
             if family is None or check_name(name) in self.finders or self._reason(family, name, None):
                 return False
+            made = self._made(family, name)
+            if not made.enabled:
+                return False
         except ConfigurationError:
             return False
         if family.finds.forget_after is not None and silence >= family.finds.forget_after:
             return False
         self._accept(family, finder, name)
         self._since[name] = self._now() - silence
-        self._runners[name] = self._host.join(family.template._replace(name=name))
+        self._runners[name] = self._host.join(made)
         self._arm()
         return True
+
+    def _made(self, family: Family, name: str) -> Source:
+        """The device of this name, as the settings have it."""
+        device = family.template._replace(name=name)
+        return device if self._adapt is None else self._adapt(device)
 
     def _join(self, name: str) -> None:
         finder = self.finders.get(name)
         if finder is None or name in self._runners:
             return
         self._since[name] = self._now()
-        self._runners[name] = self._host.join(self._families[finder].template._replace(name=name))
+        self._runners[name] = self._host.join(self._made(self._families[finder], name))
         if self.owners is None or not self._is_everywhere(name):  # else the cluster says who takes it, each time
             logger.info("%s: found by %s", name, finder, extra=log_fields("device found", name, by=finder))
         self._arm()

@@ -2,12 +2,13 @@
 is refused with a reason."""
 
 import re
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from leadsman.errors import SettingsError
 from leadsman.extras import missing
+from leadsman.settings.lines import Lines, toml_lines, yaml_lines
 from leadsman.storage.given_file import read_given
 from leadsman.text import clean
 
@@ -27,6 +28,14 @@ _PARTS = re.compile(r"[=,{}\[\]\n]")
 
 Node = Any
 """A node of PyYAML."""
+
+
+class Document(NamedTuple):
+    """A settings file that was read."""
+
+    values: dict[str, object]
+    lines: Callable[[], Lines]
+    """Finds the line of each key."""
 
 
 class _UnsafeError(Exception):
@@ -56,7 +65,7 @@ def read_text(path: Path) -> str:
         raise SettingsError(f"{path} is not UTF-8 (line {line}); save it as UTF-8") from None
 
 
-def toml_document(path: Path, text: str) -> dict[str, object]:
+def toml_document(path: Path, text: str) -> Document:
     """Read TOML.
 
     Raises:
@@ -73,7 +82,7 @@ def toml_document(path: Path, text: str) -> dict[str, object]:
         _check_integers(document)
     except (ValueError, RecursionError) as error:  # also of int(), for a number of thousands of digits
         raise SettingsError(f"{path} is not TOML: {clean(str(error))}") from None
-    return document
+    return Document(document, lambda: toml_lines(text))
 
 
 def _check_integers(value: object) -> None:
@@ -84,7 +93,7 @@ def _check_integers(value: object) -> None:
         _check_integers(each)
 
 
-def yaml_document(path: Path, text: str) -> dict[str, object]:
+def yaml_document(path: Path, text: str) -> Document:
     """Read YAML: without tags that make objects, keys that are there twice, and aliases of aliases that unfold to more
     than `MOST_VALUES`.
 
@@ -119,10 +128,10 @@ def yaml_document(path: Path, text: str) -> dict[str, object]:
     except (LookupError, AttributeError, TypeError):  # of PyYAML, for a scalar that is not what its tag says
         raise SettingsError(f"{path} has a value that does not fit its tag, such as !!bool; leave tags out") from None
     if document is None:
-        return {}
+        return Document({}, dict)
     if not isinstance(document, dict):
         raise SettingsError(f"{path} does not contain a mapping; write 'key: value' lines")
-    return document
+    return Document(document, lambda: yaml_lines(node))
 
 
 def _size(node: Node, known: dict[int, int | None]) -> int:

@@ -15,7 +15,7 @@ from leadsman.settings.model import (
 )
 from leadsman.settings.secrets import is_secret
 from leadsman.settings.sections import KEYS
-from leadsman.settings.sources import RETRY, SECTIONS, SettingEntry, variable
+from leadsman.settings.sources import DEVICES, RETRY, SECTIONS, SettingEntry, variable
 from leadsman.text import clean, nearest, suggestion
 from leadsman.text.redaction import HIDDEN, revealed
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
     from pydantic_core import ErrorDetails
 
-_SECTIONS = (*SECTIONS, RETRY, f"{RETRY}.policy")
+_SECTIONS = (*SECTIONS, DEVICES, RETRY, f"{RETRY}.policy")
 Origins = Mapping[SettingPath, SettingEntry]
 """The origin of each value, by its path."""
 

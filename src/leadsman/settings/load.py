@@ -13,7 +13,17 @@ from leadsman.settings.model import SettingPath, has_field, inside, is_model
 from leadsman.settings.rows import SettingRow, retry_rows, rows_of
 from leadsman.settings.secrets import secrets_in
 from leadsman.settings.sections import KEYS, TABLES
-from leadsman.settings.sources import BROKER, RANKS, RETRY, SECTIONS, SettingEntry, Where, read_entries, settings_file
+from leadsman.settings.sources import (
+    BROKER,
+    DEVICES,
+    RANKS,
+    RETRY,
+    SECTIONS,
+    SettingEntry,
+    Where,
+    read_entries,
+    settings_file,
+)
 from leadsman.text.nesting import is_nested_deeper
 from leadsman.text.redaction import Secret
 
@@ -39,6 +49,8 @@ class Loaded(NamedTuple):
     """The section ``retry``, as it is written."""
     retry_origins: Mapping[SettingPath, str] = {}
     """The origins of its values, by their paths."""
+    devices: Mapping[str, Mapping[str, SettingEntry]] = {}
+    """What is set for single devices: the entries of each section, by its key and the option."""
     faults: tuple[str, ...] = ()
     """One line for each."""
     secrets: tuple[Secret, ...] = ()
@@ -65,8 +77,10 @@ def read(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
     """
     faults: list[str] = []
     tree, origins = _merge_all(read_entries(app, where, lambda path: has_field(model, path)), model, faults)
-    secrets = tuple(secrets_in(tree, model))  # hidden from here on: what validates them may show them
     own = frozenset[str]() if model is None else model.model_fields.keys()
+    about_devices = {} if DEVICES in own else tree.pop(DEVICES, {})
+    # Hidden from here on: what validates them may show them.
+    secrets = (*secrets_in(tree, model), *secrets_in(about_devices, None))
     sections = {}
     for name in SECTIONS:
         if name not in own:
@@ -82,6 +96,7 @@ def read(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
             f"{RETRY}: it must be a section; write [retry.api] or [[retry.policy]]{origin((RETRY,), origins)}"
         )
         retry = {}
+    devices = _devices(about_devices, origins, faults)
     faults += unknown_keys(app, tree, model, origins)
     settings = None
     if model is not None:
@@ -105,6 +120,7 @@ def read(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
         tuple(rows),
         retry=retry,
         retry_origins=retry_origins,
+        devices=devices,
         faults=tuple(faults),
         secrets=secrets,
     )
@@ -133,7 +149,7 @@ def _merge_all(
     origins: dict[SettingPath, SettingEntry] = {}
     below: dict[SettingPath, dict[SettingPath, None]] = {}
     for each in entries:
-        if model is None and each.path[0] not in (*SECTIONS, RETRY) and RANKS[each.rank] in _SHARED:
+        if model is None and each.path[0] not in (*SECTIONS, RETRY, DEVICES) and RANKS[each.rank] in _SHARED:
             continue  # an app without settings ignores variables that begin with its name
         one_case = each.text or isinstance(each.value, Path)  # a variable, or a file named as one
         entry = each._replace(path=_with_case(each.path, tree, model)) if one_case else each
@@ -225,3 +241,28 @@ def _entries(name: str, section: object, origins: Origins, faults: list[str]) ->
         else:
             faults.append(f"{'.'.join(path)}: it is a section; write a value, {key} = …{origin(path, origins)}")
     return entries
+
+
+def _devices(section: object, origins: Origins, faults: list[str]) -> dict[str, dict[str, SettingEntry]]:
+    """The entries of each section about devices, by its key and the option."""
+    if not isinstance(section, dict):
+        faults.append(
+            f"{DEVICES}: it must have a section for each device; write [{DEVICES}.NAME]{origin((DEVICES,), origins)}"
+        )
+        return {}
+    found: dict[str, dict[str, SettingEntry]] = {}
+    inner: dict[SettingPath, SettingEntry] = {}
+    for path, entry in origins.items():
+        if path[0] == DEVICES:
+            inner.setdefault(path[:3], entry)
+    for name, options in section.items():
+        if isinstance(options, dict):
+            paths = ((str(option), (DEVICES, str(name), str(option)), value) for option, value in options.items())
+            found[str(name)] = {option: inner[path]._replace(path=path, value=value) for option, path, value in paths}
+        else:
+            path = (DEVICES, str(name))
+            faults.append(
+                f"{'.'.join(path)}: it must be a section; write [{'.'.join(path)}] and an option, such as"
+                f" interval = '30s'{origin(path, origins)}"
+            )
+    return found

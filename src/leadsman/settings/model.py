@@ -32,7 +32,7 @@ def inside(structure: object, name: str) -> object:
 
 def at(structure: object, path: SettingPath) -> object:
     """The model, mapping or list of models at a path."""
-    for name in path:
+    for name in path if structure is not None else ():
         structure = inside(structure, name)
     return structure
 
@@ -51,7 +51,7 @@ def passes_list(model: object, path: SettingPath) -> bool:
 def declared_secret(model: object, path: SettingPath) -> bool:
     """Whether the field at a path, or a field that contains it, is a `SecretStr` or of a class derived from it."""
     fields = (_field(at(model, path[:length]), part) for length, part in enumerate(path))
-    return any(field is not None and _has_secret(field.annotation) for field in fields)
+    return model is not None and any(field is not None and _has_secret(field.annotation) for field in fields)
 
 
 def required_below(model: object, path: SettingPath) -> list[SettingPath]:

@@ -51,6 +51,12 @@ def rows_of(value: object, origins: Mapping[SettingPath, SettingEntry], path: Se
     return [SettingRow(".".join(path), shown(".".join(path), value), "default" if entry is None else entry.origin)]
 
 
+def device_rows(sections: Mapping[str, Mapping[str, SettingEntry]]) -> list[SettingRow]:
+    """The rows of the sections about devices."""
+    entries = [entry for section in sections.values() for entry in section.values()]
+    return [row for entry in entries for row in rows_of(entry.value, {entry.path: entry}, entry.path)]
+
+
 def retry_rows(section: Mapping[str, object], origins: Mapping[SettingPath, str]) -> list[SettingRow]:
     """The rows of the section ``retry``."""
     return [SettingRow(".".join(path), _retry_value(section, path[1:]), origin) for path, origin in origins.items()]

@@ -8,14 +8,14 @@ its values count depends on where they come from. The section ``retry`` is that 
 
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, TypeVar, cast, get_args
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, collect, raise_together
 from leadsman.loop.durations import Duration, positive_seconds
 from leadsman.settings.documents import read_text
-from leadsman.settings.sources import BROKER, CLUSTER, DISCOVERY, HTTP, OUTBOX, STANDBY, SettingEntry
+from leadsman.settings.sources import BROKER, CLUSTER, DISCOVERY, HTTP, LOG, OUTBOX, STANDBY, SUPERVISION, SettingEntry
 from leadsman.text import clean, nearest, suggestion
 from leadsman.text.redaction import Secret
 
@@ -37,6 +37,11 @@ TTL = 15.0
 """Seconds; see `leadsman.nodes.lease.lease.DEFAULT_TTL`."""
 ENGINES = ("nats", "tls", "postgresql", "postgres")
 """The schemes of the URLs of engines."""
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+MOST_BACKUPS = 100
+"""Files of the log."""
+SHORTEST_STALE, SHORTEST_HUNG = 60.0, 5.0
+"""Seconds. A shorter time would end an app that starts on a small machine, or that does one long thing."""
 SHARDS, MOST_SHARDS = 256, 65_536
 """How many shards each set of labels has, by default and at most. Ten nodes share 256 of them evenly."""
 LONGEST_NODE = 64
@@ -150,6 +155,43 @@ def _age(value: object, example: str = "7d") -> float:
     return positive_seconds(cast("Duration", value), "it")
 
 
+def _levels(value: object) -> Mapping[str, str]:
+    """Names of levels, by what they are for."""
+    if not isinstance(value, Mapping):
+        raise InvalidType(f"{value!r} is no table; write one such as {{ bleak = 'debug' }}")
+    for name, level in value.items():
+        if not isinstance(level, str) or level.upper() not in LOG_LEVELS:
+            known = [each.lower() for each in LOG_LEVELS]
+            raise InvalidValue(f"the level of {clean(str(name))} is {level!r}; {suggestion(str(level).lower(), known)}")
+    return {str(name): level.upper() for name, level in value.items()}
+
+
+def _file(value: object) -> Path | None:
+    if not isinstance(value, str):
+        raise InvalidType(f"{value!r} is not text; write the path of a file")
+    return Path(value) if value else None
+
+
+def _backups(value: object) -> int:
+    if (number := _whole(value)) is None or not 1 <= number <= MOST_BACKUPS:
+        raise InvalidValue(f"{value!r} is no number of files; write 1 to {MOST_BACKUPS}")
+    return number
+
+
+def _limit(least: float) -> Callable[[object], float | None]:
+    """What reads a time that ends the process; None if it is off."""
+
+    def read(value: object) -> float | None:
+        if value is False or value in ("", OFF):
+            return None
+        amount = _age(value, "1h")
+        if amount < least:
+            raise InvalidValue(f"{amount:g} s is too short; write {least:g}s or more, or '{OFF}'")
+        return amount
+
+    return read
+
+
 def _ttl(value: object) -> float:
     seconds = _age(value, "15s")
     if not SHORTEST_TTL <= seconds <= LONGEST_TTL:
@@ -157,7 +199,8 @@ def _ttl(value: object) -> float:
     return seconds
 
 
-def _switch(value: object) -> bool:
+def read_switch(value: object) -> bool:
+    """Read whether something is on. Raises `InvalidValue`."""
     text = str(value).lower() if isinstance(value, str | bool) else None
     if text in _TRUE or text in _FALSE:
         return text in _TRUE
@@ -260,7 +303,7 @@ class DiscoverySettings(NamedTuple):
 class StandbySettings(NamedTuple):
     """How this node shares the whole app with others, one of which acts."""
 
-    enabled: Annotated[bool, _switch] = False
+    enabled: Annotated[bool, read_switch] = False
     ttl: Annotated[float, _ttl] = TTL
     """Seconds for which a lease holds that is not renewed."""
 
@@ -280,6 +323,30 @@ class ClusterSettings(NamedTuple):
     """How many shards each set of labels has."""
 
 
+class SupervisionSettings(NamedTuple):
+    """When the process ends by itself, where nothing else sees that it hangs."""
+
+    exit_when_stale: Annotated[float | None, _limit(SHORTEST_STALE)] = None
+    """Seconds without a fresh reading of any device; None: never."""
+    exit_when_hung: Annotated[float | None, _limit(SHORTEST_HUNG)] = None
+    """Seconds for which the event loop is blocked; None: never."""
+
+
+class LogSettings(NamedTuple):
+    """What is logged, and where besides stderr."""
+
+    levels: Annotated[Mapping[str, str], _levels] = {}
+    """The least level of records, by the name of their logger or of one above it."""
+    devices: Annotated[Mapping[str, str], _levels] = {}
+    """The same, by the name of the device, or a pattern."""
+    path: Annotated[Path | None, _file] = None
+    """A file that has the log, too."""
+    max_bytes: Annotated[int, _bytes] = 10 * 1024 * 1024
+    """Bytes of the file, after which a new one is begun."""
+    backups: Annotated[int, _backups] = 3
+    """How many older files are kept."""
+
+
 IDENTITY_KEYS = ("topic_prefix", "instance", "client_id")
 """The keys of the section ``mqtt`` that name an app at the broker."""
 KEYS: Mapping[str, tuple[str, ...]] = {
@@ -292,12 +359,23 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     DISCOVERY: DiscoverySettings._fields,
     STANDBY: StandbySettings._fields,
     CLUSTER: ClusterSettings._fields,
+    SUPERVISION: SupervisionSettings._fields,
+    LOG: LogSettings._fields,
 }
 """The keys of each section."""
-TABLES = ((DISCOVERY, "ids"),)
+TABLES = ((DISCOVERY, "ids"), (LOG, "levels"), (LOG, "devices"))
 """Those of them that have keys of their own."""
 
-S = TypeVar("S", HttpSettings, OutboxSettings, DiscoverySettings, StandbySettings, ClusterSettings)
+S = TypeVar(
+    "S",
+    HttpSettings,
+    OutboxSettings,
+    DiscoverySettings,
+    StandbySettings,
+    ClusterSettings,
+    SupervisionSettings,
+    LogSettings,
+)
 
 
 def read_section(standard: S, entries: Mapping[str, SettingEntry]) -> S:

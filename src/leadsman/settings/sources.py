@@ -8,14 +8,17 @@ from typing import NamedTuple, TypeVar
 
 from leadsman.errors import ConfigurationError, SettingsError
 from leadsman.settings.documents import read_text, toml_document, yaml_document
+from leadsman.settings.lines import Lines, line_of
 from leadsman.settings.model import SettingPath
 from leadsman.text import clean, suggestion
 
 FILES = ("leadsman.toml", "leadsman.yaml", "leadsman.yml")
 BROKER, HTTP, OUTBOX, DISCOVERY = "mqtt", "http", "outbox", "discovery"
-STANDBY, CLUSTER = "standby", "cluster"
-SECTIONS = (BROKER, HTTP, OUTBOX, DISCOVERY, STANDBY, CLUSTER)
+STANDBY, CLUSTER, SUPERVISION, LOG = "standby", "cluster", "supervision", "log"
+SECTIONS = (BROKER, HTTP, OUTBOX, DISCOVERY, STANDBY, CLUSTER, SUPERVISION, LOG)
 """The sections that every app has; their variables begin with their names: ``MQTT__URL``."""
+DEVICES = "devices"
+"""The section about single devices: ``[devices.boiler]``, ``DEVICES__BOILER__INTERVAL``."""
 RETRY = "retry"
 RETRY_PREFIX = "RETRY__"
 KNOBS = ("max_attempts", "min_wait", "max_wait", "jitter")
@@ -43,7 +46,7 @@ class SettingEntry(NamedTuple):
     """The position in `RANKS`. The highest rank wins."""
     origin: str
     text: bool = True
-    """Whether the source has only text, which may stand for a number or for JSON."""
+    """Whether the source has only text, which may stand for a number or for JSON. It has one case, and no dashes."""
 
     def read(self, check: Callable[[object], T]) -> T:
         """What `check` makes of the value. An error that it raises gets the name and the origin of the setting."""
@@ -121,7 +124,8 @@ def variable_prefix(app: str) -> str:
 def variable(app: str, path: Iterable[str]) -> str:
     """The variable that sets a path."""
     parts = [part.upper() for part in path]
-    return "__".join(parts) if parts[0].lower() in SECTIONS else variable_prefix(app) + "__".join(parts)
+    shared = parts[0].lower() in (*SECTIONS, DEVICES)
+    return "__".join(parts) if shared else variable_prefix(app) + "__".join(parts)
 
 
 def near_misses(environment: Mapping[str, str]) -> dict[str, str]:
@@ -151,9 +155,14 @@ def _from_file(path: Path | None, environment: str | None, is_setting: IsSetting
         return
     text = read_text(path)
     document = yaml_document(path, text) if path.suffix in (".yaml", ".yml") else toml_document(path, text)
-    environments = {} if is_setting(("env",)) else document.pop("env", {})
-    for key, value in document.items():
-        yield SettingEntry((str(key),), value, 1, str(path), text=False)
+    environments = {} if is_setting(("env",)) else document.values.pop("env", {})
+    named = is_setting((DEVICES,))
+    lines = {} if named or DEVICES not in text else document.lines()
+    for key, value in document.values.items():
+        if key == DEVICES and not named:
+            yield from _device_entries(value, (DEVICES,), (DEVICES,), lines, str(path))
+        else:
+            yield SettingEntry((str(key),), value, 1, str(path), text=False)
     if is_setting(("env",)):
         return
     if not isinstance(environments, dict) or not all(isinstance(each, dict) for each in environments.values()):
@@ -166,7 +175,22 @@ def _from_file(path: Path | None, environment: str | None, is_setting: IsSetting
             f"{suggestion(environment, environments)}"
         )
     for key, value in environments[environment].items():
-        yield SettingEntry((str(key),), value, 1, f"{path} [env.{environment}]", text=False)
+        if key == DEVICES and not named:
+            yield from _device_entries(value, (DEVICES,), ("env", environment, DEVICES), lines, str(path))
+        else:
+            yield SettingEntry((str(key),), value, 1, f"{path} [env.{environment}]", text=False)
+
+
+def _device_entries(
+    value: object, path: SettingPath, written: SettingPath, lines: Lines, file: str
+) -> Iterator[SettingEntry]:
+    """An entry for each value about a device, with its line: an app may have a thousand sections of them."""
+    if isinstance(value, dict) and value:
+        for key, each in value.items():
+            yield from _device_entries(each, (*path, str(key)), (*written, str(key)), lines, file)
+    else:
+        line = line_of(lines, written)
+        yield SettingEntry(path, value, 1, file if line is None else f"{file} line {line}", text=False)
 
 
 def _dotenv(path: Path) -> Iterator[tuple[str, str]]:
@@ -232,6 +256,8 @@ def _path(name: str, prefix: str) -> SettingPath | None:
     section, separator, key = name.partition("__")
     if separator and section.isupper() and section.lower() in SECTIONS:
         return section.lower(), key.lower()
+    if separator and section == DEVICES.upper():
+        return DEVICES, *(part.lower() for part in key.split("__"))
     if name.startswith(RETRY_PREFIX):
         return retry_path(name)
     if name.startswith(prefix) and len(name) > len(prefix):

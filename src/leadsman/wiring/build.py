@@ -58,6 +58,14 @@ def _is_supervised(plan: Plan) -> bool:
     return bool(plan.variables.keys() & {"NOTIFY_SOCKET", "LEADSMAN_HEALTH_FILE", "RUNTIME_DIRECTORY"})
 
 
+def _has_listeners(plan: Plan) -> bool:
+    return bool(plan.live.listeners)
+
+
+def _ends_by_itself(plan: Plan) -> bool:
+    return plan.supervision is not None and any(limit is not None for limit in plan.supervision)
+
+
 class Part(NamedTuple):
     """A part that joins an app, and is imported where the app wants it."""
 
@@ -93,7 +101,9 @@ PARTS = (
     Part("leadsman.parts.log", simulated=False),
     Part("leadsman.parts.trace", simulated=False),
     Part("leadsman.parts.recovery", _has_adapters),
+    Part("leadsman.parts.listeners", _has_listeners, simulated=False),
     Part("leadsman.parts.watchdog", _is_supervised, simulated=False),
+    Part("leadsman.parts.supervision", _ends_by_itself, simulated=False),
     # What people and other programs read, and what they request.
     Part("leadsman.parts.introspection", simulated=False),
     Part("leadsman.parts.registry", simulated=False),

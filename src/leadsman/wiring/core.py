@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from leadsman.adapters.managed import declared_errors
 from leadsman.devices.home import AppRegistrations, Home, Surroundings
 from leadsman.devices.roster import Departure, Device, Follower, Phase, Roster, forgetting
+from leadsman.errors import Stopped
 from leadsman.event_bus import EventBus
 from leadsman.events import AppFault, StateFailed, StateWritten
 from leadsman.loop.clock import system_clock
@@ -262,9 +263,9 @@ class Core:
 
         self.publisher = self.publisher._replace(on_reading=listener)
 
-    def end(self, reason: str) -> None:
-        """End the app, since a device failed that must work, or a person must fix something."""
-        self.life.fatal.append(reason)
+    def end(self, reason: str | Stopped) -> None:
+        """End the app, since a device failed that must work, or for another reason that is given as its error."""
+        self.life.fatal.append(Stopped(reason) if isinstance(reason, str) else reason)
         self.environment.stopping.set()
 
     def _end_for(self, name: str, error: BaseException) -> None:

@@ -6,6 +6,8 @@ stages, and knows no part.
 
 from collections.abc import Awaitable, Callable
 
+from leadsman.errors import Stopped
+
 
 class Life:
     """The stages, in this order. At each, parts act in the order in which they were added."""
@@ -13,8 +15,9 @@ class Life:
     __slots__ = ("beside", "closes", "ends", "fatal", "goodbyes", "joined", "leaves", "starts", "stops", "waits")
 
     def __init__(self) -> None:
-        self.fatal: list[str] = []
-        """Why the app must end, if a device failed that must work, or a person must fix something."""
+        self.fatal: list[Stopped] = []
+        """Why the app must end, if a device failed that must work, a person must fix something, or nothing works any
+        more."""
         self.joined: list[Callable[[], object]] = []
         """Is called when all parts have joined: each event has all its observers."""
         self.beside: dict[str, Callable[[], Awaitable[object]]] = {}

@@ -1,4 +1,4 @@
-"""What a program asks of an app that it runs: a poll now, and the trace."""
+"""What a program asks of an app that it runs: a poll now, the trace, and to be told what happens."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -8,16 +8,20 @@ from leadsman.errors import InvalidValue
 
 if TYPE_CHECKING:
     from leadsman.monitoring.trace import Trace, TraceRow
+    from leadsman.notices import Notice
+    from leadsman.registration.injection import Handler
 
 
 class LiveParts:
     """The parts of a running app that its program asks."""
 
-    __slots__ = ("ask_poll", "trace")
+    __slots__ = ("ask_poll", "listeners", "trace")
 
     def __init__(self) -> None:
         self.ask_poll: Callable[[str], None] | None = None
         """Asks for a poll of a device, while devices are polled."""
+        self.listeners: list[tuple[type[Notice], Handler]] = []
+        """The functions that are told what happens, each with the kind of notice that it takes."""
         self.trace: Trace | None = None
         """The trace of the running app or of its last run, once there is something in it."""
 

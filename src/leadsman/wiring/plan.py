@@ -18,13 +18,14 @@ from leadsman.wiring.live import LiveParts
 
 if TYPE_CHECKING:
     from leadsman.registration.command import Command
+    from leadsman.registration.device_settings import DeviceSettings
     from leadsman.registration.source import Source
     from leadsman.registration.subscription import Subscription
     from leadsman.resilience.catalogue import Catalogue
     from leadsman.runtime.adapter_recovery import LastResort
     from leadsman.settings.discovery import Discovery
     from leadsman.settings.endpoint import Endpoint
-    from leadsman.settings.sections import ClusterSettings, OutboxSettings, StandbySettings
+    from leadsman.settings.sections import ClusterSettings, OutboxSettings, StandbySettings, SupervisionSettings
 
 
 R = TypeVar("R", "Telemetry", "Source")
@@ -48,6 +49,8 @@ class Plan(NamedTuple):
     """The HTTP endpoint; None where there is none."""
     outbox: "OutboxSettings | None"
     """How readings wait for the broker; None for the defaults."""
+    supervision: "SupervisionSettings | None"
+    """When the process ends by itself; None: never."""
     standby: "StandbySettings | None"
     """How this node shares the app with others; None: it does not."""
     cluster: "ClusterSettings | None"
@@ -65,6 +68,9 @@ class Plan(NamedTuple):
     commands: "Mapping[str, Command]"
     subscriptions: "Mapping[str, Subscription]"
     """By topic filter."""
+    device_settings: "DeviceSettings | None"
+    """What the settings say about single devices, for those that handlers find; the registrations have theirs already.
+    None: nothing."""
     lifespan: Callable[[], AbstractAsyncContextManager[object]] | None
     last_resort: "LastResort | None"
     keep_state: bool
@@ -186,6 +192,7 @@ def plan_of(
         brokers=setup.brokers,
         endpoint=setup.endpoint,
         outbox=setup.outbox,
+        supervision=setup.supervision,
         standby=setup.standby,
         cluster=setup.cluster,
         discovery=setup.discovery,
@@ -197,6 +204,7 @@ def plan_of(
         sources=_named(setup.registry.sources, setup.cluster),
         commands=setup.registry.commands,
         subscriptions=setup.registry.subscriptions,
+        device_settings=setup.device_settings,
         lifespan=lifespan,
         last_resort=last_resort,
         keep_state=keep_state,

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Iterable
 from typing import NamedTuple
 
-from leadsman.errors import ConfigurationError, Stopped
+from leadsman.errors import ConfigurationError
 from leadsman.events import AppFault
 from leadsman.mqtt.link import Access
 from leadsman.mqtt.outbox import Outbox
@@ -125,7 +125,8 @@ async def stop(core: Core, running: Running) -> int:
     alive += await close_all(writing, max(_CLOSE, deadline - loop.time()), environment)
     _say_what_is_left(link.outbox)
     if life.fatal:
-        raise Stopped(life.fatal[0], alive)
+        life.fatal[0].left_behind = alive
+        raise life.fatal[0]
     return alive
 
 

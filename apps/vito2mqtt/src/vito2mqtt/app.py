@@ -1,6 +1,6 @@
 """The app: each group of signals is a device, and so is the hot water against legionella."""
 
-from leadsman import UNTIL_NEXT_POLL, App, Context, Device, ExponentialBackoff, OnChange, command_line
+from leadsman import UNTIL_NEXT_POLL, App, CircuitBreaker, Context, Device, ExponentialBackoff, OnChange, command_line
 from leadsman.adapters.serial import SerialPort
 from leadsman.adapters.serial.framing import FixedFramer
 from leadsman.errors import PermanentError
@@ -13,6 +13,10 @@ from vito2mqtt.signals import GROUPS, WRITABLE_GROUPS, encoded
 
 SYSTEM_INTERVAL = "1h"
 """Of the group ``system``, which hardly changes."""
+BUS = CircuitBreaker(3, recovery=0, shared="optolink")
+"""When all groups failed three times in a row, each poll makes one call, until the boiler answers. A rest of the
+circuit would leave the hot water unread for longer. The group ``system`` has no part in it: it is polled so rarely that
+it would hold up the rounds for hours."""
 
 
 def boilers(settings: Settings) -> tuple[Vitodens]:
@@ -43,7 +47,9 @@ def register(group: str) -> None:
     payload = GROUP_PAYLOADS[group]
 
     def device(settings: Settings) -> dict[str, Device]:
-        return {group: Device(interval=SYSTEM_INTERVAL if group == "system" else settings.interval)}
+        if group == "system":
+            return {group: Device(interval=SYSTEM_INTERVAL)}
+        return {group: Device(interval=settings.interval, circuit_breaker=BUS)}
 
     @app.telemetry(
         device,

@@ -5,10 +5,12 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from leadsman.health_file import PERIOD, HealthSummary, health_file
 from leadsman.loop.clock import system_clock
-from leadsman.monitoring.watchdog import PERIOD, HealthSummary, Notifier, health_file, write_health
+from leadsman.monitoring.watchdog import Notifier, write_health
 from leadsman.mqtt.link import Access
 from leadsman.nodes.shared_app import SharedApp
 from leadsman.nodes.standby.machine import AppEnded, TakingOver
@@ -32,7 +34,8 @@ class _Signs:
 
     def __init__(self, app: SharedApp) -> None:
         self._notifier = Notifier.from_environment(app.variables)
-        self._path = health_file(app.variables)
+        file = health_file(app.variables)
+        self._path = None if file is None else Path(file)
         watchdog = None if self._notifier is None else self._notifier.watchdog
         self.period = PERIOD if watchdog is None else min(PERIOD, watchdog / 2)
         """Seconds between two signs."""

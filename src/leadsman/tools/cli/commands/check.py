@@ -8,6 +8,7 @@ from leadsman.errors import InvalidValue
 from leadsman.mqtt.broker import check_files
 from leadsman.mqtt.connection_state import V311
 from leadsman.mqtt.topics import SURE_CLIENT_ID
+from leadsman.settings.rows import shown
 from leadsman.text import describe
 from leadsman.tools.cli.arguments import OF_AN_APP, ONE_TARGET, Subcommand
 from leadsman.tools.cli.commands.inspect import registrations, show, show_plans
@@ -25,6 +26,7 @@ def run(options: argparse.Namespace) -> int:
     print()
     show_identity(app)
     print()
+    show_device_settings(app)
     show(registrations(app), as_json=False)
     show_plans(app)
     check_installed(app.setup)
@@ -45,6 +47,29 @@ def show_settings(app: App) -> None:
     """Print every setting with its origin."""
     rows = [(row.path, row.value, row.origin) for row in app.setup.rows]
     print(table(("setting", "value", "from"), rows) if rows else "The app has no settings.")
+
+
+def show_device_settings(app: App) -> None:
+    """Print the options of the devices that the settings concern, each with its origin."""
+    if (found := app.setup.device_settings) is None:
+        return
+    rows = [
+        (name, option, shown(option, each.entry.value), each.entry.origin)
+        for name, options in found.applied.items()
+        for option, each in options.items()
+    ]
+    rows += [
+        (name, each.option, _in_code(each.value), each.place) for name in found.in_code for each in found.in_code[name]
+    ]
+    if rows:
+        print(table(("device", "option", "value", "from"), sorted(rows)))
+        print()
+
+
+def _in_code(value: object) -> str:
+    """A value of an option. An object of the user is shown by its class, since it may hold secrets."""
+    kind = type(value)
+    return shown("", value) if kind.__module__.split(".")[0] in ("builtins", "leadsman", "datetime") else kind.__name__
 
 
 def show_identity(app: App) -> None:

@@ -1,0 +1,79 @@
+"""The health file, by which a container sees that its app works: where it is, what is in it, and its probe.
+
+A probe runs every half a minute, beside the app, on the smallest of machines. So this module imports no other one: to
+import the command line would take ten times as long as the rest.
+"""
+
+import json
+import os
+import stat
+import sys
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+HEALTH_FILE = "LEADSMAN_HEALTH_FILE"
+PERIOD = 10.0
+"""Seconds between two updates of the health file and of ``STATUS=``, at the most."""
+OVERDUE = 3
+"""If the health file is older than this many periods, the process hangs or has ended."""
+_LARGEST = 64 * 1024
+"""Bytes of a health file that are read."""
+
+
+class HealthSummary(NamedTuple):
+    """The contents of a health file. `at` is in seconds of the system's monotonic clock, which all its processes
+    share."""
+
+    at: float
+    period: float
+    fresh: bool
+    words: str
+
+
+def read_health(path: str | os.PathLike[str], now: float) -> tuple[bool, str]:
+    """Whether the health file at `path` shows an app in good health, and a summary or the reason why not."""
+    try:
+        health = HealthSummary(**json.loads(_read(path)))
+        age = now - health.at
+    except FileNotFoundError:
+        return False, f"{path} does not exist; check that the app is running, with {HEALTH_FILE} set to this path"
+    except (OSError, ValueError, TypeError, ArithmeticError, RecursionError) as error:
+        return False, f"{path} cannot be read: {str(error)[:200] or type(error).__name__}"
+    if not -1.0 <= age <= OVERDUE * health.period:
+        return False, f"the health file is {abs(age):.0f} s old; the app hangs or has ended"
+    return health.fresh, health.words
+
+
+def probe(file: str | None = None) -> int:
+    """Print how the app is. Returns 0 if it runs and some data is fresh, else 1.
+
+    Args:
+        file: the health file; None: the one that the environment names.
+    """
+    path = file or health_file()
+    if path is None:
+        fault = f"leadsman: no health file is given; set {HEALTH_FILE} for the app and here, or name the file"
+        sys.stderr.write(f"{fault}\n")
+        return 1
+    well, summary = read_health(path, time.monotonic())
+    shown = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in summary)
+    (sys.stdout if well else sys.stderr).write(f"{shown}\n")
+    return 0 if well else 1
+
+
+def health_file(environment: Mapping[str, str] = os.environ) -> str | None:
+    """The path of the health file: ``$LEADSMAN_HEALTH_FILE``, else in systemd's ``$RUNTIME_DIRECTORY``; else None."""
+    if given := environment.get(HEALTH_FILE):
+        return given
+    runtime = environment.get("RUNTIME_DIRECTORY", "").split(":")[0]
+    return os.path.join(runtime, "health.json") if runtime else None
+
+
+def _read(path: str | os.PathLike[str]) -> bytes:
+    """The beginning of the file. One that is a pipe would keep the probe waiting."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    with os.fdopen(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(f"{path} is not a regular file; move it away")
+        return file.read(_LARGEST)

@@ -1,0 +1,127 @@
+"""What the settings change of the log: levels by logger and by device, and a file with rotation."""
+
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from logging.handlers import RotatingFileHandler
+from typing import NamedTuple
+
+from leadsman.errors import InvalidValue
+from leadsman.monitoring.log_format import Journal, Json, TextFormatter
+from leadsman.settings.devices import closest
+from leadsman.settings.sections import LogSettings
+from leadsman.text import describe
+
+OURS = "leadsman"
+
+
+class Levels(NamedTuple):
+    """The least level of the records that are shown. Pure."""
+
+    own: int
+    """Of the loggers of leadsman that nothing else is said of."""
+    others: int
+    """The same, of all other loggers."""
+    loggers: Mapping[str, int]
+    """By the name of a logger; it holds for the loggers below it, too."""
+    devices: Mapping[str, int]
+    """By the name of a device, or a pattern. It holds before that of the logger."""
+
+    def of(self, logger: str, device: str | None) -> int:
+        """The least level of a record of this logger, about this device."""
+        if device is not None and (key := closest(self.devices, device)) is not None:
+            return self.devices[key]
+        name = logger
+        while name:
+            if name in self.loggers:
+                return self.loggers[name]
+            name = name.rpartition(".")[0]
+        return self.own if logger.split(".")[0] == OURS else self.others
+
+    @property
+    def least(self) -> int:
+        """The least level of any record of leadsman."""
+        return min([self.own, *self.devices.values(), *self._below(OURS)])
+
+    def _below(self, name: str) -> list[int]:
+        return [level for each, level in self.loggers.items() if each.split(".")[0] == name]
+
+
+class LevelFilter(logging.Filter):
+    """Passes the records that `Levels` shows."""
+
+    def __init__(self, levels: Levels) -> None:
+        super().__init__()
+        self._levels = levels
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a record is shown."""
+        device = getattr(record, "fields", {}).get("device")
+        return record.levelno >= self._levels.of(record.name, device)
+
+
+class LogFile(RotatingFileHandler):
+    """A file for the log. One that cannot be written is reported once, and tried again with each record."""
+
+    failure = ""
+    """Why the last record could not be written; empty if it was."""
+    told = False
+    """Whether stderr has said so."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record."""
+        self.failure = ""
+        super().emit(record)  # sets it if it fails
+        failed, told = bool(self.failure), self.told
+        self.told = failed
+        if failed and not told and sys.stderr is not None:
+            sys.stderr.write(f"the log file {self.baseFilename} cannot be written: {self.failure}\n")
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # the name of the library
+        """Remember it: a traceback for each record would fill what is left of the disk."""
+        error = sys.exc_info()[1]
+        self.failure = "an unknown error" if error is None else describe(error)
+
+
+def change_log(settings: LogSettings) -> None:
+    """Change the log of this process as the settings say. Where the program has set up logging itself, nothing changes.
+
+    Raises:
+        InvalidValue: the file cannot be opened.
+    """
+    logger, root = logging.getLogger(OURS), logging.getLogger()
+    handlers = [each for each in logger.handlers if isinstance(each.formatter, TextFormatter | Json | Journal)]
+    if not handlers:
+        logger.warning("The program has set up logging itself, so the section log of the settings changes nothing")
+        return
+    if settings.path is not None:
+        handlers.append(_file_for(settings, handlers[0]))
+        logger.addHandler(handlers[-1])
+        root.addHandler(handlers[-1])
+    levels = Levels(
+        logger.level,
+        root.level,
+        {name: logging.getLevelName(level) for name, level in settings.levels.items()},
+        {name: logging.getLevelName(level) for name, level in settings.devices.items()},
+    )
+    for name, level in levels.loggers.items():
+        if name != OURS:
+            logging.getLogger(name).setLevel(level)
+    logger.setLevel(levels.least)
+    for handler in handlers:
+        handler.addFilter(LevelFilter(levels))
+
+
+def _file_for(settings: LogSettings, beside: logging.Handler) -> LogFile:
+    assert settings.path is not None
+    try:
+        os.makedirs(settings.path.parent, exist_ok=True)
+        handler = LogFile(settings.path, "a", settings.max_bytes, settings.backups, encoding="utf-8")
+    except OSError as error:
+        raise InvalidValue(
+            f"log.path: {settings.path} cannot be opened: {describe(error)}; write a path where the app may write"
+        ) from None
+    json = isinstance(beside.formatter, Json)
+    handler.setFormatter(Json() if json else TextFormatter(colour=False))
+    return handler

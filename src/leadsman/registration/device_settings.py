@@ -1,0 +1,352 @@
+"""What the settings say about single devices, as options of the decorators that registered them.
+
+The options of the settings replace those of the code before a registration is checked, so that there is one check for
+both, and whatever follows from an option, such as the timeout from the interval, follows from the one that counts.
+"""
+
+import builtins
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, NamedTuple, cast
+
+from leadsman import errors
+from leadsman.adapters.managed import ManagedAdapter
+from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, collect, raise_together
+from leadsman.loop.durations import Duration, positive_seconds, seconds
+from leadsman.loop.schedule import Cron
+from leadsman.registration.command import CommandOptions
+from leadsman.registration.injection import Dependency, Handler, place_of
+from leadsman.registration.options import Options, fixed_of
+from leadsman.registration.publish_text import publish_rule
+from leadsman.registration.source import Source, SourceOptions
+from leadsman.registration.telemetry import JOBLESS, RETRYING, TelemetryOptions
+from leadsman.resilience.backoff import BackoffStrategy
+from leadsman.resilience.breaker import CircuitBreaker
+from leadsman.resilience.failure import qualified
+from leadsman.resilience.notation import parse, policy_of
+from leadsman.resilience.policy import UNTIL_NEXT_POLL, Policy, Until, Waits
+from leadsman.settings.devices import DeviceSections, is_pattern
+from leadsman.settings.sections import OFF, read_switch
+from leadsman.settings.sources import DEVICES, SettingEntry
+from leadsman.text import clean, listed, nearest, suggestion
+
+UNTIL = "until next poll"
+"""How the settings write `UNTIL_NEXT_POLL`."""
+_BREAKER = ("threshold", "recovery", "probes", "successes", "window", "slow", "shared")
+Read = Callable[[object], object]
+"""Reads the value of an option. Raises `InvalidValue`, `InvalidType`."""
+_NEEDED = "write at least the threshold: circuit_breaker = { threshold = 5 }"
+
+
+def _number(value: object) -> object:
+    """A number that a variable has as text."""
+    return int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 20 else value
+
+
+def _duration(value: object, what: str = "it") -> Duration:
+    duration = cast("Duration", _number(value))
+    positive_seconds(duration, what)
+    return duration
+
+
+def _pause(value: object) -> Duration:
+    duration = cast("Duration", _number(value))
+    seconds(duration, "it")
+    return duration
+
+
+def _or_off(read: Read) -> Read:
+    """What reads a value, or that there is none: ``off``, false, or null in YAML."""
+    return lambda value: None if value is None or value is False or value in (OFF, "false", "") else read(value)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidType(f"it is {value!r}; write text in quotes")
+    return value
+
+
+def _retry(value: object) -> int | Until:
+    number = _number(value)
+    if isinstance(number, str) and number.replace("_", " ").replace("-", " ").lower() == UNTIL:
+        return UNTIL_NEXT_POLL
+    if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+        raise InvalidValue(
+            f"it is {value!r}; write the number of retries after the first call, such as 3, or '{UNTIL}'"
+        )
+    return number
+
+
+def _names(value: object) -> list[str]:
+    names = [each.strip() for each in value.split(",")] if isinstance(value, str) else value
+    if not isinstance(names, list) or not names or not all(isinstance(each, str) and each for each in names):
+        raise InvalidType(f"it is {value!r}; write a list of the names of errors, such as ['OSError', 'GarbledData']")
+    return names
+
+
+def _policy(value: object) -> Policy | str:
+    """The name of a policy, or one in the notation of policies."""
+    if isinstance(value, str) and not value.lstrip().startswith("{"):
+        return value
+    return policy_of(parse(value) if isinstance(value, str) else value, "it")
+
+
+def _backoff(value: object) -> BackoffStrategy:
+    policy = policy_of(parse(value) if isinstance(value, str) else value, "it")
+    if not isinstance(policy, Waits):
+        raise InvalidValue("it is a policy and no backoff; write it as policy, or waits such as { exponential = … }")
+    return policy.strategy
+
+
+def _recovery(value: object) -> Duration | BackoffStrategy:
+    if isinstance(value, Mapping) or (isinstance(value, str) and value.lstrip().startswith("{")):
+        return _backoff(value)
+    return _pause(value)
+
+
+def _breaker(value: object) -> CircuitBreaker:
+    if not isinstance(value, Mapping):
+        raise InvalidType(f"it is {value!r}; {_NEEDED}")
+    for key in value:
+        if key not in _BREAKER:
+            raise InvalidValue(f"{clean(str(key))!r} is unknown; {suggestion(str(key), _BREAKER)}")
+    if "threshold" not in value:
+        raise InvalidValue(f"it has no threshold; {_NEEDED}")
+    arguments: dict[str, Any] = {key: _number(each) if key != "shared" else each for key, each in value.items()}
+    if "recovery" in arguments:
+        arguments["recovery"] = _recovery(arguments["recovery"])
+    return CircuitBreaker(**arguments)
+
+
+class DeviceOption(NamedTuple):
+    """An option that the settings may set for a device."""
+
+    read: Read
+    argument: str = ""
+    """The option of the decorator; empty: it has the same name."""
+    replaces: tuple[str, ...] = ()
+    """The options of the decorator that say the same in another way."""
+
+
+OPTIONS: Mapping[str, DeviceOption] = {
+    "interval": DeviceOption(_duration, replaces=("schedule",)),
+    "schedule": DeviceOption(lambda value: Cron(_text(value)), replaces=("interval",)),
+    "enabled": DeviceOption(read_switch),
+    "timeout": DeviceOption(_or_off(_duration)),
+    "retry": DeviceOption(_retry, replaces=("policy",)),
+    "retry_on": DeviceOption(_names, replaces=("policy",)),
+    "backoff": DeviceOption(_backoff, replaces=("policy",)),
+    "policy": DeviceOption(_policy, replaces=RETRYING),
+    "circuit_breaker": DeviceOption(_or_off(_breaker)),
+    "publish": DeviceOption(_or_off(publish_rule)),
+    "stale_after": DeviceOption(_or_off(_duration)),
+    "throttle": DeviceOption(_pause),
+    "name": DeviceOption(_text, "title"),
+}
+"""All of them, by the names that they have in the settings."""
+OF_FOUND = ("enabled", "publish", "stale_after", "name")
+"""Those of a device that a handler finds while the app runs."""
+_FOUND = f"no device is registered that takes it, and one that is found takes {listed(OF_FOUND, 'or')}"
+
+
+class Applied(NamedTuple):
+    """An option of a device that comes from the settings, as the decorator takes it."""
+
+    option: str
+    value: object
+    entry: SettingEntry
+
+
+class InCode(NamedTuple):
+    """An option of a device that the settings concern, which comes from the code."""
+
+    option: str
+    value: object
+    place: str
+    """The file and the line."""
+
+
+class DeviceSettings:
+    """What the settings say about the devices of an app.
+
+    Args:
+        sections: the entries of each section, by its key and the option.
+
+    Raises:
+        ConfigurationError: an option is unknown, or has a wrong value; one fault a line, each with its origin.
+    """
+
+    def __init__(self, sections: Mapping[str, Mapping[str, SettingEntry]]) -> None:
+        self.applied: dict[str, dict[str, Applied]] = {}
+        """What was set for each device, by its name and the option."""
+        self.in_code: dict[str, list[InCode]] = {}
+        """What the code says about these devices, and the settings leave as it is."""
+        self._sections = DeviceSections(sections)
+        self._entries = sections
+        self._values: dict[tuple[str, ...], object] = {}
+        self._used: set[tuple[str, str]] = set()
+        """The options of sections that a registration takes."""
+        faults: list[ConfigurationError] = []
+        for entries in sections.values():
+            for option, entry in entries.items():
+                with collect(faults):
+                    self._values[entry.path] = entry.read(_reader(option))
+        raise_together(faults)
+
+    def applied_to(
+        self, kind: str, name: str, handler: Handler, options: Options, available: Iterable[Dependency]
+    ) -> Options:
+        """The options of a registration, with what the settings say about its device.
+
+        Args:
+            kind: the decorator.
+            name: the device.
+            handler: the function.
+            options: those of the code.
+            available: what its handler may ask for.
+
+        Raises:
+            InvalidValue: the code fixes an option that a section with the name of the device sets, or two options of
+                one section exclude each other.
+        """
+        layers = self._sections.of(name)
+        if not layers:
+            return options
+        fixed = {_written(option) for option in fixed_of(options)}
+        taken = TAKEN[kind]
+        found = dict(options)
+        for section, entries in layers:
+            for option, entry in entries.items():
+                rule = OPTIONS[option]
+                said = fixed & {option, *map(_written, rule.replaces)}
+                if option not in taken or (said and is_pattern(section)):
+                    continue
+                if said:
+                    raise entry.fault(InvalidValue(f"the app fixes {min(said)} for this device; leave it out"))
+                for other in rule.replaces:
+                    if _written(other) in entries:
+                        raise entry.fault(InvalidValue(f"{option} and {other} exclude each other; leave one out"))
+                    found.pop(other, None)
+                    self.applied.get(name, {}).pop(_written(other), None)
+                value = self._values[entry.path]
+                if option == "stale_after" and value is None and kind != "source":
+                    raise entry.fault(InvalidValue("what is polled is stale after some time; write it, such as '5m'"))
+                if option == "retry_on":
+                    value = entry.read(lambda names: _errors(_names(names), available))
+                found[rule.argument or option] = value
+                self.applied.setdefault(name, {})[option] = Applied(option, value, entry)
+                self._used.add((section, option))
+        place = place_of(handler)
+        names = [(name, each.argument or name) for name, each in OPTIONS.items()]
+        kept = [
+            InCode(option, options[argument], place)
+            for option, argument in names
+            if argument in options and argument in found and option not in self.applied.get(name, {})
+        ]
+        self.in_code.setdefault(name, []).extend(kept)
+        return found
+
+    def origins_of(self, name: str) -> str:
+        """What was set for a device, and where, as the end of a message; empty if nothing was."""
+        found = [f"{each.option} (from {each.entry.origin})" for each in self.applied.get(name, {}).values()]
+        return f"; the settings have {listed(found)}" if found else ""
+
+    def found(self, device: Source) -> Source:
+        """A device that a handler has found, with what the settings say about it."""
+        changes: dict[str, Any] = {}
+        for _, entries in self._sections.of(device.name):
+            changes |= {option: self._values[each.path] for option, each in entries.items() if option in OF_FOUND}
+        if "name" in changes:
+            changes["title"] = changes.pop("name")
+        if "stale_after" in changes:
+            changes["stale_after"] = _length(changes["stale_after"])
+        return device._replace(**changes)
+
+    def check(self, names: Collection[str], *, finds: bool) -> None:
+        """See that each section is about a device, and each option about something that the device has.
+
+        Args:
+            names: the devices and side jobs of the app.
+            finds: whether handlers find further ones while the app runs.
+
+        Raises:
+            ConfigurationError: one fault a line, each with its origin.
+        """
+        faults: list[ConfigurationError] = []
+        unmatched = self._sections.unmatched(names)
+        for section in unmatched if not finds else ():
+            near = nearest(section, names)
+            what = "no device matches" if is_pattern(section) else "there is no device of that name"
+            meant = f"did you mean {near!r}?" if near else f"the app has {listed(sorted(names)[:10]) or 'none'}"
+            origin = next((f" (from {each.origin})" for each in self._entries[section].values()), "")
+            faults.append(InvalidValue(f"{DEVICES}.{clean(section)}: {what}; {meant}{origin}"))
+        for section in self._sections:
+            later = section in unmatched or (finds and is_pattern(section))
+            for option, entry in self._entries[section].items():
+                if (section, option) in self._used or (section in unmatched and not finds):
+                    continue
+                if later and option in OF_FOUND:
+                    continue
+                why = _FOUND if section in unmatched else "no device that it is about takes it, or the app fixes it"
+                faults.append(entry.fault(InvalidValue(f"{why}; leave it out")))
+        raise_together(faults)
+
+
+def _length(value: Duration | None) -> float:
+    """Seconds; infinite for None."""
+    return float("inf") if value is None else positive_seconds(value, "it")
+
+
+def _reader(option: str) -> Read:
+    if option in OPTIONS:
+        return OPTIONS[option].read
+
+    def refuse(value: object) -> object:
+        raise InvalidValue(f"unknown; {suggestion(option, OPTIONS)}")
+
+    return refuse
+
+
+def _written(argument: str) -> str:
+    """The name that an option of a decorator has in the settings."""
+    return next((name for name, each in OPTIONS.items() if each.argument == argument), argument)
+
+
+def _errors(names: list[str], available: Iterable[Dependency]) -> list[type[Exception]]:
+    """The classes of errors of these names: of Python, of leadsman, or declared by the adapters of the app."""
+    declared = [kind for each in available if isinstance(each, ManagedAdapter) for kind in each.transient_errors]
+    known: dict[str, type[Exception]] = {}
+    for module in (builtins, errors):
+        known |= {name: each for name, each in vars(module).items() if _is_error(each)}
+    known |= {name: each for each in declared for name in (each.__name__, qualified(each))}
+    for name in names:
+        if name not in known:
+            near = nearest(name, known)
+            raise InvalidValue(
+                f"no error is called {clean(name)!r}; " + (f"did you mean {near!r}?" if near else _KINDS)
+            )
+    return [known[name] for name in names]
+
+
+_KINDS = "write one of Python's, of leadsman's, or one that an adapter of the app declares as worth a retry"
+
+
+def _is_error(each: object) -> bool:
+    return isinstance(each, type) and issubclass(each, Exception)
+
+
+def _options_of(*decorators: type, without: Collection[str] = ()) -> frozenset[str]:
+    known = {argument for each in decorators for argument in each.__annotations__}
+    return frozenset(
+        name
+        for name, each in OPTIONS.items()
+        if (each.argument or name) in known and (each.argument or name) not in without
+    )
+
+
+TAKEN = {
+    "telemetry": _options_of(TelemetryOptions),
+    "periodic": _options_of(TelemetryOptions, without=JOBLESS),
+    "source": _options_of(SourceOptions),
+    "command": _options_of(CommandOptions),
+}
+"""The options of the settings that each decorator takes."""

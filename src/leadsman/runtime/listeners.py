@@ -1,0 +1,78 @@
+"""Calls the functions that an app has for notices, each one by itself: one that raises or hangs costs no other, and no
+device."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from leadsman.errors import DeviceTimeout
+from leadsman.loop.tasks import begin
+from leadsman.notices import Notice
+from leadsman.registration.injection import Handler, is_async, name_of
+from leadsman.text import counted, log_fields
+
+MOST_WAITING = 100
+"""Notices that wait for one listener. A storm of 50 devices that fail together is 100: the outage and the circuit."""
+TIMEOUT = 30.0
+"""Seconds after which a call is reported. An async one is cancelled then."""
+
+logger = logging.getLogger("leadsman")
+
+
+class Listener:
+    """One function, and the notices that wait for it.
+
+    Args:
+        kind: the notices that it takes.
+        function: ``async def``, or a plain ``def``, which runs in a thread.
+        report: is told of an error.
+    """
+
+    def __init__(self, kind: type[Notice], function: Handler, report: Callable[[str, BaseException], object]) -> None:
+        self.kind = kind
+        self.name = f"the listener {name_of(function)}"
+        self.dropped = 0
+        """Notices for which there was no room."""
+        self._function = function
+        self._report = report
+        self._waiting: deque[Notice] = deque()
+        self._come = asyncio.Event()
+
+    def tell(self, notice: Notice) -> None:
+        """Let the function have a notice when those before it are done. The newest is dropped if too many wait."""
+        if len(self._waiting) < MOST_WAITING:
+            self._waiting.append(notice)
+            self._come.set()
+            return
+        self.dropped += 1
+        if self.dropped == 1:
+            most = counted(MOST_WAITING, "notice waits", "notices wait")
+            about = log_fields("notices dropped", listener=self.name)
+            logger.warning("%s is too slow: %s, and further ones are dropped", self.name, most, extra=about)
+
+    async def run(self) -> None:
+        """Call the function with one notice after the other."""
+        while True:
+            self._come.clear()
+            while self._waiting:
+                await self._call(self._waiting.popleft())
+            await self._come.wait()
+
+    async def _call(self, notice: Notice) -> None:
+        function: Any = self._function
+        threaded = not is_async(function)
+        task = begin(lambda: asyncio.to_thread(function, notice) if threaded else function(notice))
+        try:
+            done, _ = await asyncio.wait({task}, timeout=TIMEOUT)
+            if not done:
+                self._report(self.name, DeviceTimeout(f"it did not end within {TIMEOUT:g} s"))
+                if not threaded:  # a thread cannot be ended
+                    task.cancel()
+                await asyncio.wait({task})  # there is no second call beside one that hangs
+            elif (error := task.result().error) is not None:
+                self._report(self.name, error)
+        except asyncio.CancelledError:  # the app ends
+            task.cancel()
+            raise

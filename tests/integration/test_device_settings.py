@@ -1,0 +1,102 @@
+"""An app whose devices who runs it has changed, while it runs."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from leadsman import App, Context, Finds
+from leadsman.settings.sources import Where
+from leadsman.testing import Harness
+from leadsman.tools.simulation.scenario import QUIET
+from leadsman.tools.simulation.simulator import Simulation, simulate, stage_of
+from leadsman.tools.simulation.variant import AS_WRITTEN
+
+
+def test_a_dead_device_of_an_app_without_a_breaker_is_called_seldom_once_the_settings_have_one(harness):
+    def calls(**settings):
+        app, made = App("house"), []
+
+        @app.telemetry("boiler", interval="1m", retry=9)
+        async def boiler():
+            made.append(1)
+            raise OSError("no answer")
+
+        running = harness(app, settings=settings)
+        running.run("2h")
+        running.stop()
+        return len(made)
+
+    breaker = {"threshold": 3, "recovery": "10m"}
+    assert calls() > 10 * calls(**{"devices.boiler.circuit_breaker": breaker})
+
+
+@pytest.mark.parametrize("pattern", ["meter-*", "meter-1"])
+def test_a_device_that_a_handler_finds_is_covered_when_it_comes(pattern, harness):
+    app = App("house")
+
+    @app.source("gateway", finds=Finds(), silence=None)
+    async def gateway(context: Context) -> AsyncIterator[None]:
+        for value in (1, 1, 2):
+            context.device("meter-1").publish({"value": value})
+            await context.sleep(1)
+            yield
+        await context.sleep("1d")
+
+    running = harness(
+        app, settings={f"devices.{pattern}.publish": "OnChange()", f"devices.{pattern}.stale_after": "10s"}
+    )
+    running.run(9)
+
+    assert running.states("meter-1") == [{"value": 1}, {"value": 2}]
+    assert running.status()["devices"]["meter-1"]["status"] == "ok"
+    running.run(20)
+    assert running.status()["devices"]["meter-1"]["status"] == "stale"
+
+
+def test_a_device_that_the_settings_switch_off_is_not_taken_when_it_is_found(harness, caplog):
+    app = App("house")
+    accepted = []
+
+    @app.source("gateway", finds=Finds(), silence=None)
+    async def gateway(context: Context) -> AsyncIterator[None]:
+        for name in ("ours", "neighbours"):
+            device = context.device(name)
+            accepted.append(device.accepted)
+            device.publish({"value": 1})
+        yield
+        await context.sleep("1d")
+
+    running = harness(app, settings={"devices.neighbours.enabled": "no"})
+    running.run(5)
+
+    assert accepted == [True, False]
+    assert running.states("neighbours") == []
+    assert "refused" not in caplog.text
+
+
+def test_a_simulated_day_sees_the_same_options():
+    app = App("house", mqtt="mqtt://nowhere.invalid")
+
+    @app.telemetry("boiler", interval="1m")
+    async def boiler() -> dict[str, float]:
+        return {"t": 1.0}
+
+    where = Where.nowhere({"devices.boiler.interval": "10m"})
+    simulation = Simulation(app, where, QUIET, 3600.0, 1)
+    found = simulate(simulation, stage_of(simulation), AS_WRITTEN, lambda part: None)
+
+    assert found.days[0].slots == 6
+
+
+def test_the_app_of_a_harness_is_as_before_once_the_harness_has_ended():
+    app = App("house")
+
+    @app.telemetry("boiler", interval="1m")
+    async def boiler():
+        return {"t": 1}
+
+    with Harness(app, settings={"devices.boiler.interval": "1s"}) as running:
+        running.run(5)
+        assert len(running.states("boiler")) > 4
+
+    assert app.telemetries["boiler"].interval == 60

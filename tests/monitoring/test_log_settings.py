@@ -1,0 +1,154 @@
+"""What the settings change of the log."""
+
+import logging
+import logging.handlers
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leadsman import App
+from leadsman.errors import ConfigurationError, InvalidValue
+from leadsman.monitoring.log_format import TextFormatter
+from leadsman.monitoring.log_settings import Levels, LogFile, change_log
+from leadsman.settings.sections import LogSettings
+from leadsman.settings.sources import Where
+from leadsman.text import log_fields
+
+NAMES = st.sampled_from(["leadsman", "leadsman.app", "bleak", "bleak.backends", "x"])
+LEVELS = st.sampled_from([10, 20, 30, 40])
+
+
+@given(st.dictionaries(NAMES, LEVELS), st.dictionaries(st.sampled_from(["b", "b*", "*"]), LEVELS), NAMES)
+def test_a_device_counts_before_its_logger_and_the_nearest_logger_before_those_above(loggers, devices, logger):
+    levels = Levels(20, 30, loggers, devices)
+
+    found = levels.of(logger, "b")
+    assert found == next((devices[key] for key in ("b", "b*", "*") if key in devices), levels.of(logger, None))
+    parents = [logger, logger.rpartition(".")[0]]
+    default = 20 if logger.startswith("leadsman") else 30
+    assert levels.of(logger, None) == next((loggers[name] for name in parents if name in loggers), default)
+    assert levels.least <= min([20, *devices.values()])
+
+
+@pytest.fixture
+def ours():
+    """The logger of leadsman, as it is in a process of its own; afterwards it is as before."""
+    logger, root, library = (logging.getLogger(name) for name in ("leadsman", None, "somelibrary"))
+    before = [(each, each.level, each.handlers[:], each.propagate) for each in (logger, root, library)]
+    records = []
+
+    class Kept(logging.Handler):
+        def emit(self, record):
+            records.append(record.getMessage())
+
+    handler = Kept()
+    handler.setFormatter(TextFormatter(colour=False))
+    logger.handlers, root.handlers = [handler], [handler]
+    logger.setLevel("INFO")
+    logger.propagate = False
+    yield logger, records
+    for each, level, handlers, propagate in before:
+        for opened in each.handlers:
+            if opened not in handlers:
+                opened.close()
+        each.handlers, each.propagate = handlers, propagate
+        each.setLevel(level)
+
+
+def about(device):
+    return log_fields("something", device)
+
+
+def test_one_device_may_be_louder_and_another_one_quieter(ours):
+    logger, records = ours
+    change_log(LogSettings(devices={"boiler": "DEBUG", "room-*": "ERROR"}))
+
+    logger.debug("call of boiler", extra=about("boiler"))
+    logger.debug("call of door", extra=about("door"))
+    logger.warning("outage of room", extra=about("room-1"))
+    logger.error("end of room", extra=about("room-1"))
+    logger.debug("of no device")
+    logger.info("also of no device")
+
+    assert records == ["call of boiler", "end of room", "also of no device"]
+
+
+def test_a_library_may_be_louder_than_the_others(ours):
+    _, records = ours
+    change_log(LogSettings(levels={"somelibrary": "DEBUG"}))
+
+    logging.getLogger("somelibrary.wire").debug("bytes")
+    logging.getLogger("another").info("nothing of interest")
+
+    assert records == ["bytes"]
+
+
+def test_a_file_has_the_log_too_and_is_rotated(ours, tmp_path):
+    logger, records = ours
+    change_log(LogSettings(path=tmp_path / "logs" / "house.log", max_bytes=1000, backups=2))
+    for number in range(60):
+        logger.info("line %d of the log, which is longer than others", number, extra=about("boiler"))
+
+    files = sorted((tmp_path / "logs").iterdir())
+    assert [each.name for each in files] == ["house.log", "house.log.1", "house.log.2"]
+    assert all(each.stat().st_size <= 1000 for each in files)
+    assert "line 59" in files[0].read_text()
+    assert len(records) == 60
+
+
+def test_a_file_that_cannot_be_opened_is_refused_with_what_to_write(ours, tmp_path):
+    (tmp_path / "taken").write_text("")
+
+    with pytest.raises(InvalidValue, match=r"log.path: .* cannot be opened: .*; write a path where the app may write"):
+        change_log(LogSettings(path=tmp_path / "taken" / "house.log"))
+
+
+def test_a_file_that_cannot_be_written_any_more_is_told_once(ours, tmp_path, capsys, monkeypatch):
+    logger, records = ours
+    change_log(LogSettings(path=tmp_path / "house.log"))
+    (file,) = [each for each in logger.handlers if isinstance(each, LogFile)]
+    monkeypatch.setattr(file, "shouldRollover", lambda record: 1 / 0)
+    for number in range(3):
+        logger.info("line %d", number)
+
+    assert capsys.readouterr().err.count("cannot be written") == 1
+    assert len(records) == 3
+
+
+def test_a_program_with_logging_of_its_own_keeps_it(ours):
+    logger, _ = ours
+    logger.handlers[0].setFormatter(logging.Formatter())
+    change_log(LogSettings(devices={"boiler": "DEBUG"}))
+
+    assert logger.level == logging.INFO
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[log.levels]\nbleak = 'debgu'", "did you mean 'debug'?"),
+        ("[log.devices]\nboiler = 3", "the level of boiler is 3"),
+        ("[log]\nlevels = 'debug'", "write one such as"),
+        ("[log]\nbackups = 0", "write 1 to 100"),
+        ("[log]\nmax_bytes = 5", "too few"),
+        ("[log]\npaths = 'x'", "did you mean 'path'?"),
+    ],
+)
+def test_a_section_that_makes_no_sense_is_refused(text, told, tmp_path):
+    (tmp_path / "leadsman.toml").write_text(text)
+    with pytest.raises(ConfigurationError) as caught:
+        App("house").load(Where({}, tmp_path, secrets=tmp_path / "none"))
+
+    assert told in str(caught.value)
+    assert f"(from {tmp_path}/leadsman.toml)" in str(caught.value)
+
+
+def test_the_section_of_the_file_is_what_is_used(tmp_path):
+    text = "[log]\npath = '/var/log/house.log'\n[log.devices]\n'room-*' = 'warning'\n"
+    (tmp_path / "leadsman.toml").write_text(text)
+    app = App("house")
+    app.load(Where({"LOG__BACKUPS": "5"}, tmp_path, secrets=tmp_path / "none"))
+
+    assert app.setup.log.devices == {"room-*": "WARNING"}
+    assert (str(app.setup.log.path), app.setup.log.backups) == ("/var/log/house.log", 5)
