@@ -17,7 +17,7 @@ from leadsman.errors import InvalidType, InvalidValue
         ({"homeassistant": {"expire_after": -1}}, InvalidValue, "write a whole number from 0"),
         ({"homeassistant": {"expire_after": True}}, InvalidValue, "write a whole number from 0"),
         ({"homeassistant": {"force_update": 1}}, InvalidValue, "write True or False"),
-        ({"homeassistant": {"entity_picture": ""}}, InvalidValue, "write text"),
+        ({"homeassistant": {"entity_picture": "meter.png"}}, InvalidValue, "an address that begins with http://"),
         ({"homeassistant": ["expire_after"]}, InvalidType, 'write a dict such as {"expire_after": 300}'),
         ({"discoverable": "no"}, InvalidType, "write True or False"),
     ],

@@ -1,11 +1,11 @@
-"""What a command that sets a lamp or a thermostat must be."""
+"""What a command must be that sets a lamp, a thermostat or another control."""
 
 from typing import Annotated, Literal
 
 import pytest
 from pydantic import BaseModel, Field
 
-from leadsman import App, Climate, Light, Sensor
+from leadsman import App, Climate, Cover, Fan, Light, Lock, Sensor, Siren, Valve
 from leadsman.errors import InvalidType, InvalidValue
 
 
@@ -36,6 +36,12 @@ def register(annotation):
         Annotated[Payload, Light()],
         Annotated[Payload, Light(brightness="level")],
         Annotated[Free, Climate(mode="mode", current="whatever the readings have")],
+        Annotated[Free, Cover(position="level", stop="on")],
+        Annotated[Payload, Fan()],
+        Annotated[Free, Fan(speed="level")],
+        Annotated[Payload, Lock(locked="on")],
+        Annotated[Payload, Siren()],
+        Annotated[Free, Valve(position="level")],
     ],
 )
 def test_a_payload_with_the_fields_is_taken(annotation):
@@ -56,6 +62,14 @@ def test_a_payload_with_the_fields_is_taken(annotation):
         (Annotated[Free, Climate(target="kelvin")], InvalidValue, "'kelvin' is in K; it must be in °C or °F"),
         (Annotated[Free, Climate(mode="on")], InvalidType, "mode is 'on', which must be a Literal"),
         (Annotated[Free, Climate(mode="program")], InvalidValue, "'program' may be 'party'; take some of auto, off"),
+        (Annotated[Free, Cover(position="endless")], InvalidValue, "Cover: 'endless' has no largest value; write"),
+        (Annotated[Free, Cover(position="target")], InvalidType, "position is 'target', which must be a whole number"),
+        (Annotated[Payload, Cover(position="level", stop="on")], InvalidValue, "'on' of Payload is required"),
+        (Annotated[Payload, Fan(speed="level")], InvalidValue, "Fan: 'on' of Payload is required"),
+        (Annotated[Free, Fan(on="level")], InvalidType, "Fan: on is 'level', which must be a bool"),
+        (Annotated[Free, Lock()], InvalidValue, "Lock: locked is 'locked', which is not a field of Free"),
+        (Annotated[Free, Siren(on="mode")], InvalidType, "Siren: on is 'mode', which must be a bool"),
+        (Annotated[Payload, Valve(position="level")], InvalidValue, "Valve: 'on' of Payload is required"),
     ],
 )
 def test_another_payload_is_refused_when_the_command_is_registered(annotation, error, message):

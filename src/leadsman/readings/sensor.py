@@ -33,7 +33,11 @@ ENTITY_OPTIONS: Mapping[str, type] = {
 """Further words of sensors and binary sensors in Home Assistant's MQTT integration
 (https://www.home-assistant.io/integrations/sensor.mqtt/#configuration-variables): whether a new entity is enabled; the
 address of its picture; seconds after which its value expires; whether a value that did not change is an update, too."""
-_EXAMPLES = {bool: "True or False", str: "text", int: "a whole number from 0"}
+_EXAMPLES = {
+    bool: "True or False",
+    str: "an address that begins with http:// or https://",
+    int: "a whole number from 0",
+}
 _DEFAULTS: Mapping[str, object] = {"discoverable": True, "homeassistant": ()}
 """Of the words whose default is not None."""
 
@@ -136,6 +140,11 @@ def _entity_options(given: object) -> tuple[tuple[str, bool | int | str], ...]:
         if word not in ENTITY_OPTIONS:
             raise InvalidValue(f"homeassistant has {word!r}; {suggestion(str(word), [*ENTITY_OPTIONS])}")
         wanted = ENTITY_OPTIONS[word]
-        if type(value) is not wanted or (isinstance(value, int) and value < 0) or value == "":
+        right = (
+            value.startswith(("http://", "https://"))
+            if isinstance(value, str)
+            else isinstance(value, int) and value >= 0
+        )
+        if type(value) is not wanted or not right:
             raise InvalidValue(f"homeassistant: {word} is {value!r}; write {_EXAMPLES[wanted]}")
     return tuple(given.items())
