@@ -30,6 +30,7 @@ PATTERNS = (
     "docs/**/*.svg",
     "docs/**/*.webp",
     "docs/grafana/*",
+    "docs/node-red/*",
     "benchmarks/*.md",
     "apps/*/README.md",
     "src/leadsman/tools/cli/templates/*",

@@ -1,0 +1,167 @@
+"""What changed from one document of `leadsman.introspection.schema` to the next, as those see it who read the topics of
+an app, or send to them."""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from leadsman.mqtt.answers import Json
+from leadsman.text import listed
+
+_ANYTHING = frozenset({"object", "array", "string", "number", "integer", "boolean", "null"})
+_TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
+
+
+class Changes(NamedTuple):
+    """Sentences about what changed, each beginning with the topic."""
+
+    breaking: list[str]
+    """What a consumer may stumble over."""
+    compatible: list[str]
+    """What is new, and disturbs nobody."""
+
+
+class _Field(NamedTuple):
+    """What a schema says of a field, of all its alternatives together."""
+
+    types: frozenset[str]
+    values: frozenset[str] | None
+    """The values that are allowed, if they are listed."""
+    units: frozenset[str]
+    required: bool
+    inside: str
+    """The path of what it is a part of."""
+    low: float
+    high: float
+
+
+def compare(before: Mapping[str, Json], after: Mapping[str, Json]) -> Changes:
+    """Compare the topics of two documents.
+
+    A reader stumbles over a field that is gone or may be missing, over a type or a listed value that it does not know,
+    and over another unit. Who sends stumbles over a field that is gone or must be there, over a type, a listed value or
+    a number that is no longer taken, and over another unit.
+    """
+    changes = Changes([], [])
+    for topic, schema in before.items():
+        if topic not in after:
+            changes.breaking.append(f"{topic} is gone")
+            continue
+        incoming = schema.get("direction") == "in"
+        had, has = _fields(schema), _fields(after[topic])
+        for path, field in had.items():
+            where = f"{topic}: {path}" if path else topic
+            told = (
+                [f"{where} is gone"]
+                if path not in has
+                else [f"{where} {each}" for each in _breaks(field, has[path], incoming)]
+            )
+            changes.breaking.extend(told)
+        for path in has.keys() - had.keys():
+            must = incoming and has[path].required and has[path].inside in had
+            (changes.breaking if must else changes.compatible).append(
+                f"{topic}: {path} {'must be sent' if must else 'is new'}"
+            )
+    changes.compatible.extend(f"{topic} is new" for topic in after.keys() - before.keys())
+    return Changes(sorted(changes.breaking), sorted(changes.compatible))
+
+
+def _breaks(had: _Field, has: _Field, incoming: bool) -> Iterator[str]:
+    sent, known = (had, has) if incoming else (has, had)
+    if _with_integers(sent.types) - _with_integers(known.types):
+        yield f"was {_named(had.types)} and is {_named(has.types)}"
+    elif known.values is not None and (sent.values is None or sent.values - known.values):
+        yield f"was {_named(had.values)} and is {_named(has.values)}"
+    if had.units != has.units:
+        yield f"was in {_named(had.units)} and is in {_named(has.units)}"
+    if had.required != has.required and has.required == incoming:
+        yield "must be sent" if incoming else "may be missing"
+    if incoming and (has.low > had.low or has.high < had.high):
+        yield f"took {_range(had)} and takes {_range(has)}"
+
+
+def _range(field: _Field) -> str:
+    if math.isinf(field.low):
+        return "any number" if math.isinf(field.high) else f"up to {field.high:g}"
+    return f"{field.low:g} and more" if math.isinf(field.high) else f"{field.low:g} to {field.high:g}"
+
+
+def _with_integers(types: frozenset[str]) -> frozenset[str]:
+    return types | {"integer"} if "number" in types else types
+
+
+def _named(words: frozenset[str] | None) -> str:
+    if words is None or words == _ANYTHING:
+        return "anything"
+    return listed(sorted(words)) if words else "no unit"
+
+
+def _fields(schema: Json) -> dict[str, _Field]:
+    """The fields of a schema by their paths, such as ``position.valve`` and ``rooms[].name``; the whole is the empty
+    path."""
+    reader = _Reader(schema.get("$defs", {}), {})
+    reader.read(schema, "", "", True, ())
+    return reader.found
+
+
+class _Reader(NamedTuple):
+    """Walks through a schema."""
+
+    defs: Mapping[str, Json]
+    found: dict[str, _Field]
+
+    def read(self, schema: Json, path: str, inside: str, required: bool, seen: tuple[str, ...]) -> None:
+        """Note the field at a path, and what is in it. `seen` has the definitions on the way, each of which may contain
+        itself."""
+        name = str(schema.get("$ref", "")).rpartition("/")[2]
+        if name in seen:
+            return
+        if name:
+            schema, seen = {**self.defs.get(name, {}), **schema}, (*seen, name)
+        alternatives = schema.get("anyOf") or schema.get("oneOf")
+        if alternatives:
+            unit = {"unit": schema["unit"]} if "unit" in schema else {}
+            for each in alternatives:
+                self.read({**unit, **each}, path, inside, required, seen)
+            return
+        field, had = _field(schema, inside, required), self.found.get(path)
+        self.found[path] = field if had is None else _either(had, field)
+        must = schema.get("required", ())
+        for key, each in schema.get("properties", {}).items():
+            self.read(each, f"{path}.{key}" if path else key, path, key in must, seen)
+        for key, end in (("items", "[]"), ("additionalProperties", ".*")):
+            if isinstance(schema.get(key), dict):
+                self.read(schema[key], f"{path}{end}", path, False, seen)
+
+
+def _field(schema: Json, inside: str, required: bool) -> _Field:
+    values = [schema["const"]] if "const" in schema else schema.get("enum")
+    if "type" in schema:
+        types = frozenset([schema["type"]] if isinstance(schema["type"], str) else schema["type"])
+    elif values is not None:
+        types = frozenset(_TYPES.get(type(each), "object") for each in values)
+    else:
+        types = frozenset({"object"}) if "properties" in schema else _ANYTHING
+    if types == {"null"}:
+        values = [None]
+    return _Field(
+        types,
+        None if values is None else frozenset(map(repr, values)),
+        frozenset([str(schema["unit"])] if "unit" in schema else ()),
+        required,
+        inside,
+        max(schema.get("minimum", -math.inf), schema.get("exclusiveMinimum", -math.inf)),
+        min(schema.get("maximum", math.inf), schema.get("exclusiveMaximum", math.inf)),
+    )
+
+
+def _either(one: _Field, other: _Field) -> _Field:
+    """Two alternatives of one field."""
+    return one._replace(
+        types=one.types | other.types,
+        values=None if one.values is None or other.values is None else one.values | other.values,
+        units=one.units | other.units,
+        required=one.required and other.required,
+        low=min(one.low, other.low),
+        high=max(one.high, other.high),
+    )

@@ -1,0 +1,98 @@
+"""Which changes of the schemas of an app disturb those who read its topics, or send to them."""
+
+import copy
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leadsman.introspection.compatibility import Changes, compare
+
+TOPIC = "house/air/state"
+LEAF = st.sampled_from(
+    [
+        {"type": "number", "unit": "°C"},
+        {"type": "integer"},
+        {"type": "string", "enum": ["eco", "off"]},
+        {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+        {"type": "array", "items": {"type": "number"}},
+        {"$ref": "#/$defs/Point"},
+        {},
+    ]
+)
+NAMES = st.sampled_from(["t", "mode", "fault", "count"])
+POINT = {"type": "object", "properties": {"lat": {"type": "number"}, "next": {"$ref": "#/$defs/Point"}}}
+
+
+@st.composite
+def topics(draw):
+    """The schema of a topic with an object."""
+    fields = draw(st.dictionaries(NAMES, LEAF, min_size=1))
+    required = draw(st.lists(st.sampled_from(sorted(fields)), unique=True))
+    direction = draw(st.sampled_from([{}, {"direction": "in"}]))
+    schema = {"type": "object", "properties": fields, "required": required, "$defs": {"Point": POINT}}
+    return {TOPIC: schema | direction}
+
+
+@given(topics())
+def test_a_schema_is_compatible_with_itself(schemas):
+    assert compare(schemas, copy.deepcopy(schemas)) == Changes([], [])
+
+
+@given(topics(), LEAF)
+def test_an_optional_field_that_is_new_disturbs_nobody_and_breaks_when_it_goes_again(schemas, leaf):
+    more = copy.deepcopy(schemas)
+    more[TOPIC]["properties"]["new"] = leaf
+
+    assert compare(schemas, more).breaking == []
+    assert f"{TOPIC}: new is new" in compare(schemas, more).compatible
+    assert f"{TOPIC}: new is gone" in compare(more, schemas).breaking
+
+
+@given(topics(), topics())
+def test_what_is_only_new_one_way_is_gone_the_other_way(one, other):
+    added = [each for each in compare(one, other).compatible if each.endswith(" is new")]
+
+    assert {each.removesuffix(" is new") + " is gone" for each in added} <= set(compare(other, one).breaking)
+
+
+def of(field, required=(), **more):
+    return {TOPIC: {"type": "object", "properties": {"t": field}, "required": list(required), **more}}
+
+
+NUMBER, INTEGER, IN = {"type": "number"}, {"type": "integer"}, {"direction": "in"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        (of(INTEGER), of(NUMBER), ["t was integer and is number"]),
+        (of(NUMBER), of(INTEGER), []),
+        (of(NUMBER, **IN), of(INTEGER, **IN), ["t was number and is integer"]),
+        (of(INTEGER, **IN), of(NUMBER, **IN), []),
+        (of(NUMBER), of({"anyOf": [NUMBER, {"type": "null"}]}), ["t was number and is null and number"]),
+        (of({**NUMBER, "unit": "°C"}), of({**NUMBER, "unit": "K"}), ["t was in °C and is in K"]),
+        (of({**NUMBER, "unit": "°C"}), of(NUMBER), ["t was in °C and is in no unit"]),
+        (of({"enum": ["on"]}), of({"enum": ["on", "off"]}), ["t was 'on' and is 'off' and 'on'"]),
+        (of({"enum": ["on", "off"]}), of({"enum": ["on"]}), []),
+        (of({"enum": ["on", "off"]}, **IN), of({"enum": ["on"]}, **IN), ["t was 'off' and 'on' and is 'on'"]),
+        (of(NUMBER, ["t"]), of(NUMBER), ["t may be missing"]),
+        (of(NUMBER), of(NUMBER, ["t"]), []),
+        (of(NUMBER, **IN), of(NUMBER, ["t"], **IN), ["t must be sent"]),
+        (
+            of({**NUMBER, "maximum": 30}, **IN),
+            of({**NUMBER, "maximum": 20}, **IN),
+            ["t took up to 30 and takes up to 20"],
+        ),
+        (of({**NUMBER, "maximum": 20}, **IN), of({**NUMBER, "maximum": 30}, **IN), []),
+        (of({}), of(NUMBER), []),
+        (of(NUMBER), of({}), ["t was number and is anything"]),
+    ],
+)
+def test_each_change_is_told_to_those_whom_it_disturbs(before, after, told):
+    assert compare(before, after).breaking == [f"{TOPIC}: {each}" for each in told]
+
+
+def test_topics_come_and_go():
+    assert compare(of(NUMBER), {}) == Changes([f"{TOPIC} is gone"], [])
+    assert compare({}, of(NUMBER)) == Changes([], [f"{TOPIC} is new"])
