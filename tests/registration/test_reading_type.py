@@ -1,13 +1,13 @@
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Any, Literal, NewType, NotRequired
 
 import pytest
 from pydantic import BaseModel, ConfigDict, computed_field
 from typing_extensions import TypedDict
 
-from leadsman import App, Context, Every, Finds, OnChange, Sensor
-from leadsman.errors import InvalidValue
+from leadsman import App, Context, Every, Finds, OnChange, Round, Sensor
+from leadsman.errors import InvalidType, InvalidValue
 
 
 class Air(BaseModel):
@@ -114,3 +114,26 @@ def test_of_a_source_and_of_devices_that_are_found_the_type_counts_too():
     assert app.telemetries["gateway"].publish == OnChange({"voc": 1, "co2": 50})
     with pytest.raises(InvalidValue, match="did you mean 'co2'"):
         app.add_telemetry("other", gateway, interval=1, finds=Finds(Air), publish=OnChange({"co": 1}))
+
+
+Watts = NewType("Watts", float)
+
+
+class Mixed(BaseModel):
+    watts: Watts
+    steps: Literal[1, 2]
+    either: float | str
+    state: Literal["on", "off"]
+    flag: bool | None
+    days: list[int]
+
+
+@pytest.mark.parametrize("name", ["watts", "steps", "either"])
+def test_what_may_be_a_number_may_have_filters(name):
+    assert registered(Mixed, filters={name: [Round(1)]}).filters is not None
+
+
+@pytest.mark.parametrize("name", ["state", "flag", "days"])
+def test_what_cannot_be_a_number_may_not(name):
+    with pytest.raises(InvalidType, match=f"'{name}', which is .*; filters take numbers"):
+        registered(Mixed, filters={name: [Round(1)]})

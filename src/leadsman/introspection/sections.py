@@ -21,7 +21,8 @@ from leadsman.mqtt.answers import Json
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.topics import encode
 from leadsman.registration.command import Command
-from leadsman.registration.injection import Handler
+from leadsman.registration.source import Source
+from leadsman.registration.telemetry import Telemetry
 from leadsman.runtime.publisher import Publication
 from leadsman.runtime.runner import Answer, Runner, Runners
 
@@ -142,7 +143,7 @@ class Parts(NamedTuple):
     """The node that owns the app; None if it shares it with no other."""
     nodes: "Callable[[], list[Brief]] | None" = None
     """The nodes that share the app, this one included; None if it shares it with no other."""
-    terms_of: "Callable[[Handler], dict[str, FieldTerms]]" = lambda _: {}
+    terms_of: "Callable[[Telemetry | Source | Command], dict[str, FieldTerms]]" = lambda _: {}
     """What the type of what a handler returns says about its fields."""
 
 
@@ -164,7 +165,7 @@ class Sections:
         self._started = started
         self._written: dict[str, bytes] = {}
         self._texts: dict[bytes, bytes] = {}
-        self._terms: dict[int, dict[str, FieldTerms]] = {}
+        self._terms: dict[object, dict[str, FieldTerms]] = {}
         self.registrations = registrations
 
     def forget(self, name: str) -> None:
@@ -237,10 +238,11 @@ class Sections:
         found = [each for each in self.registrations.of(name) if each.enabled]
         if not found:
             return {}
-        handler = next((each for each in found if not isinstance(each, Command)), found[0]).handler
-        terms = self._terms.get(id(handler))  # a handler may have no hash
+        each = next((each for each in found if not isinstance(each, Command)), found[0])
+        key = id(each.handler), None if isinstance(each, Command) else (each.field, each.filters)  # it may have no hash
+        terms = self._terms.get(key)
         if terms is None:
-            terms = self._terms[id(handler)] = self._parts.terms_of(handler)
+            terms = self._terms[key] = self._parts.terms_of(each)
         return terms
 
     def device(self, name: str) -> bytes:

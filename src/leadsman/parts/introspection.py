@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from leadsman.introspection.registry import About, DeviceRegistry
     from leadsman.introspection.request_queue import RequestQueue
     from leadsman.introspection.service import Service
-    from leadsman.registration.injection import Handler
+    from leadsman.registration.command import Command
+    from leadsman.registration.source import Source
+    from leadsman.registration.telemetry import Telemetry
 
 
 def join(core: Core) -> None:
@@ -152,8 +154,9 @@ class IntrospectionPart:
         return Present(self._core.roster, jobs)
 
 
-def _terms_of(handler: "Handler") -> "dict[str, FieldTerms]":
+def _terms_of(each: "Telemetry | Source | Command") -> "dict[str, FieldTerms]":
     from leadsman.discovery.fields import terms_of
-    from leadsman.introspection.schema import returned  # few ask
+    from leadsman.introspection.schema import read_schema, returned  # few ask
+    from leadsman.registration.command import Command
 
-    return terms_of(returned(handler))
+    return terms_of(returned(each.handler) if isinstance(each, Command) else read_schema(each))

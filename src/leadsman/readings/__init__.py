@@ -1,1 +1,1 @@
-"""What a handler gives: readings and their fields, buffers, publish rules, and what a field measures or sets."""
+"""What a handler gives: readings, their fields and filters, buffers, publish rules, and what fields measure or set."""

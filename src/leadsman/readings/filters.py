@@ -222,17 +222,16 @@ class Outlier(Filter):
         return _Recent(self.readings, self._judge)
 
     def _judge(self, recent: Sequence[Number]) -> Number:
-        value, ordered = recent[-1], sorted(recent)
-        middle = _middle(ordered)
+        value, ordered, (half, odd) = recent[-1], sorted(recent), divmod(len(recent), 2)
+        middle = ordered[half] if odd else between(ordered[half - 1], ordered[half])
         distance = abs(value - middle)
         if distance <= self.least:
             return value
         nearest = distance / (self.limit * SIGMA)
-        half = len(ordered) // 2
-        if len(ordered) % 2:  # the median of the deviations is less than `nearest` if most deviations are
+        if odd:  # the median of the deviations is less than `nearest` if most deviations are
             near = bisect_left(ordered, middle + nearest) - bisect_right(ordered, middle - nearest)
             return middle if near > half else value
-        return middle if _middle(sorted([abs(each - middle) for each in ordered])) < nearest else value
+        return middle if median([abs(each - middle) for each in ordered]) < nearest else value
 
 
 class LowPass(Filter):
@@ -372,15 +371,13 @@ class _Growth:
 
 def median(values: Sequence[Number]) -> Number:
     """The median of one value or more; of an even number, the mean of the two in the middle."""
-    return _middle(sorted(values))
+    ordered, (half, odd) = sorted(values), divmod(len(values), 2)
+    return ordered[half] if odd else between(ordered[half - 1], ordered[half])
 
 
-def _middle(ordered: Sequence[Number]) -> Number:
-    half = len(ordered) // 2
-    if len(ordered) % 2:
-        return ordered[half]
-    low, high = ordered[half - 1], ordered[half]
-    return low if low == high else low / 2 + high / 2  # not their sum, which may be too large
+def between(low: Number, high: Number) -> Number:
+    """The mean of two values, whose sum may be too large."""
+    return low if low == high else low / 2 + high / 2
 
 
 def increase(before: Number, after: Number, wraps_at: Number | None) -> Number | None:

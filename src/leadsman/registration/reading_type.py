@@ -2,6 +2,7 @@
 each is a number. What is written about a field at a registration is checked against it."""
 
 from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
+from datetime import date, datetime
 from functools import lru_cache
 from types import NoneType, UnionType
 from typing import (
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 DEEPEST = 20
 """Models within models; as many as a reading may have."""
-_NUMBERS = (int, float)
+_NO_NUMBERS = (str, bool, bytes, list, tuple, dict, set, frozenset, datetime, date)
 
 
 class FieldType(NamedTuple):
@@ -42,7 +43,7 @@ class FieldType(NamedTuple):
     @property
     def is_number(self) -> bool:
         """Whether it is a number, or may be one as far as one can tell."""
-        return not self.kinds or any(kind in _NUMBERS or kind in (Any, object) for kind in self.kinds)
+        return not self.kinds or any((get_origin(kind) or kind) not in _NO_NUMBERS for kind in self.kinds)
 
 
 _UNKNOWN = FieldType((), None)
