@@ -1,7 +1,7 @@
 """Sensor-to-MQTT apps that run unattended for years.
 
-A program imports this package, `leadsman.errors`, `leadsman.notices`, `leadsman.testing`, and the adapters that it uses,
-such as `leadsman.adapters.serial`. Everything else may change with any version.
+A program imports this package, `leadsman.errors`, `leadsman.notices`, `leadsman.testing`, and the adapters that it
+uses, such as `leadsman.adapters.serial`. Everything else may change with any version.
 """
 
 from typing import TYPE_CHECKING, Any
