@@ -2,6 +2,8 @@
 
 import ast
 import re
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -69,3 +71,9 @@ def test_each_public_name_of_the_package_is_in_the_reference():
 @pytest.mark.parametrize("name", leadsman.__all__)
 def test_each_public_name_exists(name):
     assert getattr(import_module("leadsman"), name) is not None
+
+
+def test_the_package_alone_gives_its_names_and_its_public_packages_when_they_are_asked_for():
+    code = "import leadsman, sys; assert 'leadsman.app' not in sys.modules; leadsman.errors.DeviceError; leadsman.App"
+
+    subprocess.run([sys.executable, "-c", code], check=True)

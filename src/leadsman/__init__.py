@@ -1,7 +1,7 @@
 """Sensor-to-MQTT apps that run unattended for years.
 
-A program imports this package, `leadsman.errors`, `leadsman.testing`, and the adapters that it uses, such as
-`leadsman.adapters.serial`. Everything else may change with any version.
+A program imports this package, `leadsman.errors`, `leadsman.notices`, `leadsman.testing`, and the adapters that it
+uses, such as `leadsman.adapters.serial`. Everything else may change with any version.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -188,10 +188,16 @@ _PLACES = {
 neither does the probe of a container, which uses none."""
 
 
+_PACKAGES = ("adapters", "errors")
+"""What ``import leadsman`` gives besides: ``leadsman.errors.DeviceError``."""
+
+
 def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
-        raise AttributeError(f"module 'leadsman' has no attribute {name!r}")
     from importlib import import_module
 
+    if name in _PACKAGES:
+        return import_module(f"leadsman.{name}")
+    if name not in _PLACES:
+        raise AttributeError(f"module 'leadsman' has no attribute {name!r}")
     found = globals()[name] = getattr(import_module(_PLACES[name]), name)
     return found
