@@ -344,13 +344,14 @@ class Ejabberd(OtherBroker):
         topics = (*ALLOWED_AT_EJABBERD, *([] if self.denied == DENIED else [DENIED]))
         allowed = "".join(f'      "{each}": [allow: all]\n' for each in topics)
         conf.write_text(
-            "hosts: [localhost]\nloglevel: error\nauth_method: [anonymous]\nallow_multiple_connections: true\n"
+            "hosts: [localhost]\nloglevel: error\nauth_method: [anonymous]\nanonymous_protocol: both\n"
+            "allow_multiple_connections: true\n"
             f'listen:\n  - port: {self.port}\n    ip: "127.0.0.1"\n    module: mod_mqtt\n'
             f"    max_payload_size: {LIMIT}\nmodules:\n  mod_mqtt:\n    access_publish:\n{allowed}"
         )
         command = ["erl", "-noinput", "-sname", f"ejabberd{self.port}@localhost", "-s", "ejabberd"]
         command += ["-mnesia", "dir", json.dumps(str(self.directory / "data"))]
-        (library,) = Path("/usr/lib").glob("*/ejabberd-*")
+        library = next(Path("/usr/lib").glob("*/ejabberd-*/ebin/ejabberd.app")).parents[1]
         return command, {
             "HOME": str(self.directory),
             "ERL_EPMD_PORT": str(self._epmd),
