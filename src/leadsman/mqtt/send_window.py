@@ -373,7 +373,10 @@ class SendWindow:
             self._pauses.forgive(topic)
 
     def _refused(self, item: Item, topic: str, code: int) -> None:
-        self._suspects.refused(topic, self._clock.monotonic())
+        if code in PASSING:
+            self._suspects.refused(topic, self._clock.monotonic())
+        else:  # a broker that says so keeps the connection; if it breaks now, another message is to blame
+            self._suspects.gone(topic, 1)
         if item.message.is_answer:  # others choose its topic
             self._bury(item, f"{self._broker} refused an answer (0x{code:02x})")
             return

@@ -84,7 +84,12 @@ class OtherBroker:
         command, variables = self.command()
         with self.log.open("ab") as stream:
             self.process = subprocess.Popen(
-                command, env={**os.environ, **variables}, stdout=stream, stderr=stream, start_new_session=True
+                command,
+                env={**os.environ, **variables},
+                cwd=self.directory,
+                stdout=stream,
+                stderr=stream,
+                start_new_session=True,
             )
         self._wait()
         self.ready()
@@ -357,6 +362,7 @@ class Ejabberd(OtherBroker):
             "ERL_EPMD_PORT": str(self._epmd),
             "ERL_LIBS": str(library.parent),
             "EJABBERD_CONFIG_PATH": str(conf),
+            "EJABBERD_LOG_PATH": str(self.directory / "ejabberd.log"),
         }
 
     def __exit__(self, *exc_info):
