@@ -170,7 +170,7 @@ class NatsMqtt(OtherBroker):
 
     @classmethod
     def version(cls):
-        return re.search(r"v(\S+)", subprocess.check_output([cls.program(), "--version"], text=True))[1]
+        return re.search(r" v(\S+)", subprocess.check_output([cls.program(), "--version"], text=True))[1]
 
     def command(self):
         conf = self.directory / "conf"
