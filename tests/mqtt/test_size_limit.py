@@ -14,7 +14,7 @@ def test_only_what_the_broker_does_not_take_is_held_back(limit, messages):
     known = SizeLimit()
     breaks = dict.fromkeys("abc", 0)
     for topic, size in messages:
-        learned = known.of(topic, 0.0)
+        learned = known.known(0.0)
         if learned is not None and size >= learned:
             assert size > limit
         elif size <= limit:
@@ -22,7 +22,7 @@ def test_only_what_the_broker_does_not_take_is_held_back(limit, messages):
         else:
             breaks[topic] += not known.broke(topic, size, 0.0)
     largest = max((size for _, size in messages if size <= limit), default=0)
-    assert not largest or known.of("a", 0.0) is None or known.of("a", 0.0) > largest
+    assert not largest or known.known(0.0) is None or known.known(0.0) > largest
 
 
 @given(SIZES, TOPICS)
@@ -34,13 +34,11 @@ def test_a_message_that_is_no_larger_than_one_that_was_taken_is_not_too_large(si
     assert not known
 
 
-def test_a_topic_that_took_nothing_may_be_denied_so_its_size_counts_for_itself():
+def test_a_topic_that_took_nothing_may_be_denied():
     known = SizeLimit()
     known.accepted("status", 600)
 
-    assert known.broke("denied", 9000, 0.0)
-
-    assert (known.of("denied", 1.0), known.of("allowed", 1.0)) == (9000, None)
+    assert not known.broke("denied", 9000, 0.0)
 
 
 def test_a_size_is_known_for_all_topics_where_the_topic_is_allowed_and_for_a_day():
@@ -48,8 +46,8 @@ def test_a_size_is_known_for_all_topics_where_the_topic_is_allowed_and_for_a_day
     known.accepted("a", 600)
     known.broke("a", 9000, 0.0)
 
-    assert [known.of(topic, RETRY - 1) for topic in "ab"] == [9000, 9000]
-    assert known.of("a", RETRY) is None
+    assert known.known(RETRY - 1) == 9000
+    assert known.known(RETRY) is None
     assert not known
 
 
@@ -59,7 +57,7 @@ def test_what_is_acknowledged_just_before_the_connection_ends_was_not_taken():
     known.acknowledged("a", 9000)
     known.ended()
 
-    assert not known.broke("b", 500, 0.0)
+    assert not known.broke("a", 500, 0.0)
     assert known.broke("a", 9000, 0.0)
 
 
@@ -71,5 +69,5 @@ def test_before_anything_was_taken_and_at_another_broker_nothing_is_known():
     known.broke("a", 9000, 0.0)
     known.forget()
 
-    assert known.of("a", 0.0) is None
+    assert known.known(0.0) is None
     assert not known.broke("a", 9000, 0.0)

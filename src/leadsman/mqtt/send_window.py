@@ -103,6 +103,8 @@ class SendWindow:
         self._suspects = Suspects()
         self._pauses = Pauses(outbox)
         self._limit = SizeLimit()
+        self._outlived: set[str] = set()
+        """The topics of which this connection has seen a message refused for good."""
         self._alone_bytes = 0
         """Bytes of the packet that was sent alone last."""
         self._empty: asyncio.Future[None] | None = None
@@ -219,6 +221,7 @@ class SendWindow:
         self._overdue.stop()
         self._overdue.waits()
         self._limit.ended()
+        self._outlived.clear()
         flying = self.outbox.lost()
         if code in NO_MESSAGE:
             self._suspects.acquit()
@@ -352,7 +355,7 @@ class SendWindow:
                     self._suspects.untested.clear()  # the last of them was replaced by a newer one
                 return None
             topic, size = item.message.topic, item.message.size + OVERHEAD
-            learned = self._limit.of(topic, now) if self._limit else None
+            learned = self._limit.known(now) if self._limit else None
             if (largest is None or size <= largest) and (learned is None or size < learned):
                 return item
             if learned is not None and size >= learned:
@@ -373,7 +376,12 @@ class SendWindow:
             self._pauses.forgive(topic)
 
     def _refused(self, item: Item, topic: str, code: int) -> None:
-        self._suspects.refused(topic, self._clock.monotonic())
+        if topic in self._outlived:  # the connection has outlived such a refusal, so another message would be to blame
+            self._suspects.gone(topic, 1)
+        else:
+            self._suspects.refused(topic, self._clock.monotonic())
+        if code not in PASSING:
+            self._outlived.add(topic)
         if item.message.is_answer:  # others choose its topic
             self._bury(item, f"{self._broker} refused an answer (0x{code:02x})")
             return

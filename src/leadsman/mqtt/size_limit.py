@@ -1,9 +1,8 @@
 """How large a message may be at a broker that closes the connection on a larger one, and does not announce its limit.
 
 It is learned from messages that were sent alone: a message on which the connection broke twice, larger than every
-message that the broker took, is too large. Before it took any, nothing is learned. Where it took a smaller one of the
-same topic, the topic is allowed, and the size counts for all topics; else only for this one, which may be denied
-instead. Pure: `now` is monotonic seconds.
+message that the broker took, is too large, if the broker took a smaller one of the same topic. Else the topic may be
+denied, and nothing is learned. Pure: `now` is monotonic seconds.
 """
 
 RETRY = 86_400.0
@@ -13,18 +12,17 @@ RETRY = 86_400.0
 class SizeLimit:
     """The sizes on which one broker closes the connection."""
 
-    __slots__ = ("_everywhere", "_largest", "_last", "_of_topic", "_taken")
+    __slots__ = ("_everywhere", "_largest", "_last", "_taken")
 
     def __init__(self) -> None:
         self._everywhere: tuple[int, float] | None = None
-        self._of_topic: dict[str, tuple[int, float]] = {}
         self._largest = 0
         self._taken: set[str] = set()
         self._last: tuple[str, int] | None = None
 
     def __bool__(self) -> bool:
         """Whether anything was learned."""
-        return self._everywhere is not None or bool(self._of_topic)
+        return self._everywhere is not None
 
     def acknowledged(self, topic: str, size: int) -> None:
         """The broker acknowledged a message of so many bytes. It counts with the next one: some brokers acknowledge,
@@ -45,25 +43,18 @@ class SizeLimit:
     def broke(self, topic: str, size: int, now: float) -> bool:
         """The connection broke twice on a message of so many bytes that was sent alone. Returns whether its size is to
         blame."""
-        if not 0 < self._largest < size:
+        if topic not in self._taken or size <= self._largest:
             return False
-        if topic in self._taken:
-            self._everywhere = size, now + RETRY
-        else:
-            self._of_topic[topic] = size, now + RETRY
+        self._everywhere = size, now + RETRY
         return True
 
-    def of(self, topic: str, now: float) -> int | None:
-        """Bytes from which on a message of a topic is not sent; None if none are known."""
+    def known(self, now: float) -> int | None:
+        """Bytes from which on a message is not sent; None if none are known."""
         if self._everywhere is not None and now >= self._everywhere[1]:
             self._everywhere = None
-        if topic in self._of_topic and now >= self._of_topic[topic][1]:
-            del self._of_topic[topic]
-        known = [each[0] for each in (self._everywhere, self._of_topic.get(topic)) if each is not None]
-        return min(known, default=None)
+        return None if self._everywhere is None else self._everywhere[0]
 
     def forget(self) -> None:
         """The next connection is one to another broker."""
         self._everywhere, self._largest = None, 0
-        self._of_topic.clear()
         self._taken.clear()

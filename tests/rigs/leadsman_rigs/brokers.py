@@ -84,7 +84,12 @@ class OtherBroker:
         command, variables = self.command()
         with self.log.open("ab") as stream:
             self.process = subprocess.Popen(
-                command, env={**os.environ, **variables}, stdout=stream, stderr=stream, start_new_session=True
+                command,
+                env={**os.environ, **variables},
+                cwd=self.directory,
+                stdout=stream,
+                stderr=stream,
+                start_new_session=True,
             )
         self._wait()
         self.ready()
@@ -165,7 +170,7 @@ class NatsMqtt(OtherBroker):
 
     @classmethod
     def version(cls):
-        return re.search(r"v(\S+)", subprocess.check_output([cls.program(), "--version"], text=True))[1]
+        return re.search(r" v(\S+)", subprocess.check_output([cls.program(), "--version"], text=True))[1]
 
     def command(self):
         conf = self.directory / "conf"
@@ -344,18 +349,20 @@ class Ejabberd(OtherBroker):
         topics = (*ALLOWED_AT_EJABBERD, *([] if self.denied == DENIED else [DENIED]))
         allowed = "".join(f'      "{each}": [allow: all]\n' for each in topics)
         conf.write_text(
-            "hosts: [localhost]\nloglevel: error\nauth_method: [anonymous]\nallow_multiple_connections: true\n"
+            "hosts: [localhost]\nloglevel: error\nauth_method: [anonymous]\nanonymous_protocol: both\n"
+            "allow_multiple_connections: true\n"
             f'listen:\n  - port: {self.port}\n    ip: "127.0.0.1"\n    module: mod_mqtt\n'
             f"    max_payload_size: {LIMIT}\nmodules:\n  mod_mqtt:\n    access_publish:\n{allowed}"
         )
         command = ["erl", "-noinput", "-sname", f"ejabberd{self.port}@localhost", "-s", "ejabberd"]
         command += ["-mnesia", "dir", json.dumps(str(self.directory / "data"))]
-        (library,) = Path("/usr/lib").glob("*/ejabberd-*")
+        library = next(Path("/usr/lib").glob("*/ejabberd-*/ebin/ejabberd.app")).parents[1]
         return command, {
             "HOME": str(self.directory),
             "ERL_EPMD_PORT": str(self._epmd),
             "ERL_LIBS": str(library.parent),
             "EJABBERD_CONFIG_PATH": str(conf),
+            "EJABBERD_LOG_PATH": str(self.directory / "ejabberd.log"),
         }
 
     def __exit__(self, *exc_info):
