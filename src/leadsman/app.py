@@ -14,7 +14,7 @@ from leadsman.loop.durations import Duration, positive_seconds
 from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.connection import Connector
 from leadsman.mqtt.topics import Topics, check_instance, check_name
-from leadsman.registration.declaration import AdapterSource, Declaration, MakeAdapters, declared_settings
+from leadsman.registration.declaration import AdapterSource, Declaration, MakeAdapters, check_settings
 from leadsman.registration.injection import is_async, name_of, takes_one
 from leadsman.registration.router import Registrar, Registration
 from leadsman.registration.setup import Setup
@@ -107,7 +107,7 @@ class App(Registrar, Live):
                 "" if instance is None else f"-{check_instance(instance)}",
                 None if mqtt is None else Brokers.of(mqtt),
                 adapters,
-                *declared_settings(settings),
+                *check_settings(settings),
                 twins,
                 discovery,
             )

@@ -25,7 +25,7 @@ from leadsman.errors import ConfigurationError, NoFreshData, Stopped
 from leadsman.loop.threads import DaemonExecutor
 from leadsman.monitoring.log_format import abandon_unwritable_streams, log_to_stderr
 from leadsman.monitoring.loop_stalls import StallWatch
-from leadsman.text import clean, counted, log_fields
+from leadsman.text import clean, count_noun, log_fields
 
 EX_UNAVAILABLE, EX_SOFTWARE, EX_TEMPFAIL, EX_CONFIG, INTERRUPTED = 69, 70, 75, 78, 130
 """As sysexits.h and the shell number them. 79, of `leadsman.parts.supervision`, is the first that neither uses."""
@@ -130,7 +130,7 @@ def run(
     if alive:
         logger.warning(
             "%s not end in time; the process ends anyway",
-            counted(alive, "call did", "calls did"),
+            count_noun(alive, "call did", "calls did"),
             extra=log_fields("calls left behind", calls=alive),
         )
         _leave(0)

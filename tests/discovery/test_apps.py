@@ -8,7 +8,7 @@ from leadsman.discovery.description import AppDescription, DeviceDescription
 from leadsman.discovery.fields import fields_of
 from leadsman.discovery.homeassistant import HomeAssistant
 from leadsman.discovery.registered import DescribedDevices
-from leadsman.introspection.schema import returned
+from leadsman.introspection.schema import result_schema
 from leadsman.mqtt.topics import Topics
 from leadsman.settings.sources import Where
 
@@ -44,7 +44,7 @@ def test_each_value_of_an_app_is_an_entity_that_home_assistant_takes(name):
     convention = HomeAssistant(AppDescription(name, "1", "1", Topics(name), {}), ["d"], "homeassistant")
 
     for registration in registrations(name):
-        readings = returned(registration.handler)
+        readings = result_schema(registration.handler)
         if registration.kind != "command" and readings != NONE:
             fields = fields_of(readings)
             device = DeviceDescription("d", fields, None, 90.0, read=True, polled=True, circuit=True)
@@ -73,7 +73,10 @@ def test_a_message_about_a_device_of_an_app_has_less_than_four_kilobytes(name):
 @pytest.mark.parametrize("name", APPS)
 def test_each_number_of_an_app_has_a_unit_or_an_icon(name):
     found = [
-        field for each in registrations(name) if each.kind != "command" for field in fields_of(returned(each.handler))
+        field
+        for each in registrations(name)
+        if each.kind != "command"
+        for field in fields_of(result_schema(each.handler))
     ]
 
     assert [field.name for field in found if field.kind == "number" and not (field.unit or field.icon)] == []

@@ -13,7 +13,7 @@ from leadsman.discovery.homeassistant import HomeAssistant
 from leadsman.discovery.registered import DescribedDevices
 from leadsman.errors import InvalidValue
 from leadsman.mqtt.topics import Topics, topic_matches
-from leadsman.text.identifiers import shortened
+from leadsman.text.identifiers import shorten
 
 from .entities import command, entities, rendered, state
 
@@ -89,7 +89,7 @@ def test_a_device_has_one_configuration_with_its_entities():
         "state_class": "measurement",
         "suggested_display_precision": 0,
         "expire_after": 120,
-        "unique_id": shortened("house--kitchen--co2"),
+        "unique_id": shorten("house--kitchen--co2"),
         "availability": [
             {"t": "house/status", "val_tpl": "{{value_json.state}}"},
             {"t": "house/kitchen/availability"},

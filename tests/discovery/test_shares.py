@@ -1,14 +1,14 @@
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from leadsman.discovery.homeassistant import FIRST, shared_out
+from leadsman.discovery.homeassistant import FIRST, split_keys
 
 sizes = st.dictionaries(st.text(), st.integers(1, 60), max_size=40)
 
 
 def shared(keys, most=100, first=40):
     """The messages for keys with sizes; `first` is the size of the first one without keys."""
-    return shared_out(list(keys), lambda name, some: size(keys, name, some, first) <= most)
+    return split_keys(list(keys), lambda name, some: size(keys, name, some, first) <= most)
 
 
 def size(keys, name, some, first=40):

@@ -13,7 +13,7 @@ from leadsman import App, CircuitBreaker, Delivery, OnChange, Sensor
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.introspection import document
 from leadsman.introspection.document import Answer, CommandResult, Introspection, RegistryDocument
-from leadsman.introspection.pages import ENVELOPE, LARGEST, merged
+from leadsman.introspection.pages import ENVELOPE, LARGEST, merge
 from leadsman.introspection.retained import FIRST_AHEAD
 from leadsman.introspection.schema import schemas
 from leadsman.introspection.service import MOST_AT_ONCE
@@ -328,7 +328,7 @@ def test_a_large_answer_comes_in_pages_that_the_broker_takes(harness, largest):
     assert max(len(message.payload) for message in messages) < (largest or LARGEST + ENVELOPE)
     for page in pages:
         strictly(Answer, page)
-    document = strictly(Introspection, merged(page["data"] for page in pages))
+    document = strictly(Introspection, merge(page["data"] for page in pages))
     assert list(document["devices"]) == [f"device{number}" for number in range(1500)]
     assert set(document) == {"app", "mqtt", "adapters", "devices", "jobs"}
 

@@ -9,7 +9,7 @@ from pydantic import create_model
 from leadsman import App, Context, Discovery, Finds
 from leadsman.discovery.announcer import GRACE, SETTLING
 from leadsman.testing import Harness
-from leadsman.tools.doctor.access import described_at
+from leadsman.tools.doctor.access import describe_topics
 
 OWN = "homeassistant/device/house"
 
@@ -227,10 +227,10 @@ def test_clean_takes_all_messages_of_a_device_for_topics_that_it_has(harness):
 
     running.run("2s")
 
-    known = described_at(planned(house(MANY)))
+    known = describe_topics(planned(house(MANY)))
     assert {*known["cellar"]} == configurations(running.broker).keys()
     assert {*known[None]} == {f"{OWN}/leadsman_app/config"}
-    assert described_at(planned(house(MANY, discovery=None))) == {}
+    assert describe_topics(planned(house(MANY, discovery=None))) == {}
 
 
 def test_another_program_at_a_further_topic_keeps_what_it_published(caplog):

@@ -4,7 +4,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from leadsman.introspection.sections import LONGEST_VALUE, MOST_COMPARED, away_since, compared, in_outbox, published
+from leadsman.introspection.sections import (
+    LONGEST_VALUE,
+    MOST_COMPARED,
+    away_since,
+    compare_fields,
+    describe_publication,
+    in_outbox,
+)
 from leadsman.loop.clock import Clock
 from leadsman.mqtt.outbox import Standing
 from leadsman.runtime.publisher import Publication
@@ -65,7 +72,7 @@ def test_a_refusal_of_the_history_is_said_though_the_state_waits_too():
 
 
 def test_a_rule_that_published_the_last_reading_compared_nothing():
-    assert published(Publication(1_767_225_600.0, 0, {"t": 1}, None)) == {
+    assert describe_publication(Publication(1_767_225_600.0, 0, {"t": 1}, None)) == {
         "published_at": "2026-01-01T00:00:00.000Z",
         "suppressed": 0,
     }
@@ -86,7 +93,7 @@ def test_a_rule_that_published_the_last_reading_compared_nothing():
     ],
 )
 def test_the_numbers_that_were_compared_are_side_by_side(before, after, found):
-    shown = {name: (each["published"], each["read"]) for name, each in compared(before, after).items()}
+    shown = {name: (each["published"], each["read"]) for name, each in compare_fields(before, after).items()}
 
     assert shown == found
 
@@ -94,7 +101,7 @@ def test_the_numbers_that_were_compared_are_side_by_side(before, after, found):
 def test_a_comparison_is_bounded_and_begins_with_what_differs():
     before = {f"f{number:03}": 0 for number in range(200)}
 
-    found = compared(before, before | {"f199": 1, "text": "x" * 1000})
+    found = compare_fields(before, before | {"f199": 1, "text": "x" * 1000})
 
     assert len(found) == MOST_COMPARED
     assert list(found)[:2] == ["f199", "text"]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.introspection.pages import ENVELOPE, LARGEST, SMALLEST, Pages, around, merged, page_size
+from leadsman.introspection.pages import ENVELOPE, LARGEST, SMALLEST, Pages, around, merge, page_size
 from leadsman.mqtt.topics import encode
 
 values = st.recursive(
@@ -42,7 +42,7 @@ def paged(document, largest):
 def test_the_pages_together_are_the_document(document, largest):
     found = [json.loads(page) for page in paged(document, largest)]
 
-    whole = merged(found)
+    whole = merge(found)
     assert whole == {name: content for name, (_, content) in document.items()}
     assert list(whole) == list(document)
     for name, (kind, content) in document.items():

@@ -4,7 +4,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from leadsman.loop.tasks import begun, in_the_next_turn, outcome, outcome_in_own_task
+from leadsman.loop.tasks import begin_at_once, in_the_next_turn, outcome, outcome_in_own_task
 
 ERRORS = [OSError("gone"), SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), GeneratorExit()]
 
@@ -41,7 +41,7 @@ def test_what_is_begun_runs_in_a_task_with_a_context_of_its_own(loop):
 
     async def main():
         outer = asyncio.current_task()
-        task = begun(quick(), loop)
+        task = begin_at_once(quick(), loop)
         assert asyncio.current_task() is outer
         return task, await task
 
@@ -63,14 +63,14 @@ def test_what_is_begun_may_wait_time_out_and_gather(loop):
             return [task.result() for task in tasks]
 
     async def main():
-        return await begun(slow(), loop)
+        return await begin_at_once(slow(), loop)
 
     assert loop.run_until_complete(main()) == [0, 1, 2]
 
 
 def test_what_is_begun_is_cancelled_at_its_first_wait_or_a_later_one(loop):
     async def main():
-        task = begun(give(42), loop)
+        task = begin_at_once(give(42), loop)
         task.cancel()
         await asyncio.wait({task})
         return task.cancelled()
@@ -83,7 +83,7 @@ def test_what_never_waits_is_done_as_it_is_begun_except_on_python_3_11(loop):
         return 42
 
     async def main():
-        task = begun(quick(), loop)
+        task = begin_at_once(quick(), loop)
         return task.done(), await task
 
     assert loop.run_until_complete(main()) == (sys.version_info >= (3, 12), 42)
@@ -164,11 +164,11 @@ def test_in_a_block_a_coroutine_begins_in_the_next_turn_on_every_version():
     async def scenario():
         loop = asyncio.get_running_loop()
         with in_the_next_turn():
-            task = begun(work(), loop)
+            task = begin_at_once(work(), loop)
             assert done == []
             await task
         before = len(done)
-        later = begun(work(), loop)
+        later = begin_at_once(work(), loop)
         assert len(done) == before + (sys.version_info >= (3, 12))
         await later
 

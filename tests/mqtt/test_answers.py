@@ -10,8 +10,8 @@ from leadsman.mqtt.answers import (
     MOST_BYTES,
     MOST_DEPTH,
     answer_anyway,
+    answer_request,
     answer_to,
-    answered,
     decode,
     document,
 )
@@ -113,7 +113,9 @@ def test_a_request_that_asks_for_an_impossible_answer_is_answered_below_its_own_
 
 
 def test_the_answer_holds_what_the_request_asked_for():
-    message = answered(request(b'{"a": 1, "transaction": "x"}'), TOPICS, WALL, lambda value: {"got": value}, others())
+    message = answer_request(
+        request(b'{"a": 1, "transaction": "x"}'), TOPICS, WALL, lambda value: {"got": value}, others()
+    )
 
     told = {"status": "ok", "data": {"got": {"a": 1}}, "error": None, "transaction": "x"} | AT
     assert json.loads(message.payload) == told
@@ -123,13 +125,13 @@ def test_a_request_that_is_refused_is_answered_with_the_reason():
     def refuse(value):
         raise PayloadError("there is no such device")
 
-    message = answered(request(b'{"transaction": "x"}'), TOPICS, WALL, refuse, others())
+    message = answer_request(request(b'{"transaction": "x"}'), TOPICS, WALL, refuse, others())
 
     told = {"status": "error", "data": None, "error": "there is no such device", "transaction": "x"} | AT
     assert json.loads(message.payload) == told
 
 
 def test_a_payload_that_cannot_be_read_is_answered_with_the_reason():
-    message = answered(request(b"{"), TOPICS, WALL, lambda value: value, others())
+    message = answer_request(request(b"{"), TOPICS, WALL, lambda value: value, others())
 
     assert json.loads(message.payload)["error"].startswith("the payload is broken JSON")

@@ -16,14 +16,14 @@ PACKET = Connect("me", "5.0", "house/status", b"{}")
 
 @pytest.mark.parametrize("scheme", ["mqtt", "mqtts", "mqtt+unix"])
 def test_mqtt_5_goes_through_the_codec(scheme):
-    assert client.chosen(Broker(scheme=scheme), "5.0") is codec_client
+    assert client.choose(Broker(scheme=scheme), "5.0") is codec_client
 
 
 @pytest.mark.parametrize(
     ("scheme", "protocol"), [("mqtt", "3.1.1"), ("ws", "5.0"), ("wss", "5.0"), ("mqtt+unix", "3.1.1")]
 )
 def test_the_old_version_and_websockets_go_through_aiomqtt(scheme, protocol):
-    assert client.chosen(Broker(scheme=scheme), protocol) is aiomqtt_client
+    assert client.choose(Broker(scheme=scheme), protocol) is aiomqtt_client
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def without_codec(monkeypatch):
 
 
 def test_without_a_codec_all_goes_through_aiomqtt(without_codec):
-    assert client.chosen(Broker(), "5.0") is aiomqtt_client
+    assert client.choose(Broker(), "5.0") is aiomqtt_client
 
 
 def test_a_fault_in_our_own_imports_is_not_taken_for_a_missing_codec(without_codec, monkeypatch):
@@ -42,7 +42,7 @@ def test_a_fault_in_our_own_imports_is_not_taken_for_a_missing_codec(without_cod
     monkeypatch.delitem(sys.modules, "mqtt5")
 
     with pytest.raises(ImportError, match="connection_state"):
-        client.chosen(Broker(), "5.0")
+        client.choose(Broker(), "5.0")
 
 
 def test_with_the_codec_aiomqtt_is_not_imported():

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from leadsman.loop.clock import rfc3339, system_clock
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.send_window import STEP, is_off, retimed
+from leadsman.mqtt.send_window import STEP, is_off, retime
 from leadsman.testing.loop import VirtualLoop
 
 IN_1970, IN_2026 = 30.25, 1_767_225_600.5
@@ -16,7 +16,7 @@ def message(taken_at=IN_1970, payload=b"{}"):
 
 
 def test_a_reading_gets_the_time_that_the_clock_gives_it_now():
-    right = retimed(message(), IN_2026 - IN_1970)
+    right = retime(message(), IN_2026 - IN_1970)
 
     assert right.taken_at == IN_2026
     assert not is_off(right, IN_2026 - IN_1970)
@@ -25,7 +25,7 @@ def test_a_reading_gets_the_time_that_the_clock_gives_it_now():
 def test_a_time_in_the_payload_is_set_too_and_nothing_else_there():
     payload = f'{{"t":30.25,"since":"{rfc3339(IN_1970)}","taken_at":"{rfc3339(IN_1970)}"}}'.encode()
 
-    right = json.loads(retimed(message(payload=payload), IN_2026 - IN_1970).payload)
+    right = json.loads(retime(message(payload=payload), IN_2026 - IN_1970).payload)
 
     assert right == {"t": 30.25, "since": rfc3339(IN_1970), "taken_at": rfc3339(IN_2026)}
 
@@ -38,7 +38,7 @@ def test_a_clock_that_drifts_sets_no_reading(drift):
 @given(st.floats(-1e9, 1e9), st.floats(-1e6, 1e6))
 def test_setting_the_clock_moves_the_time_of_a_reading_by_as_much(taken_at, step):
     if is_off(message(taken_at), step):
-        assert abs(retimed(message(taken_at), step).taken_at - taken_at - step) < 1e-3
+        assert abs(retime(message(taken_at), step).taken_at - taken_at - step) < 1e-3
 
 
 def test_a_message_that_is_no_reading_has_no_time_to_set():

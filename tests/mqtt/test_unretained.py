@@ -1,6 +1,6 @@
 import asyncio
 
-from leadsman.mqtt.client import unretained
+from leadsman.mqtt.client import without_retained
 from leadsman.mqtt.connection import Connect
 from leadsman.mqtt.message import Message
 from leadsman.testing import MemoryBroker
@@ -21,7 +21,7 @@ def test_a_broker_keeps_neither_a_message_nor_the_will_of_a_dry_run():
     broker = MemoryBroker()
 
     async def scenario():
-        connection = await unretained(broker.connect)(Connect("app", "5.0", "app/status", b"{}"), Listener())
+        connection = await without_retained(broker.connect)(Connect("app", "5.0", "app/status", b"{}"), Listener())
         connection.urgent = True
         assert connection.urgent
         connection.publish(Message("app/meter/state", b"{}", retain=True))

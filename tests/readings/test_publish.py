@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from leadsman import Every, LastPublished, OnChange, PublishRule
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.readings.publish import AnyOf, checked, with_deadbands
+from leadsman.readings.publish import AnyOf, add_deadbands, check_rule
 from leadsman.testing import published_by
 
 values = st.one_of(st.integers(-5, 5), st.floats(-5, 5), st.booleans(), st.text(max_size=2), st.none())
@@ -146,10 +146,10 @@ def test_a_share_is_of_the_value_that_was_published_last():
 def test_deadbands_beside_the_fields_join_each_on_change_that_has_none_for_them():
     beside = {"t": 0.2, "p": 1.0}
 
-    assert with_deadbands(None, beside) == OnChange(beside)
-    assert with_deadbands(OnChange(0.5, fields={"p": 3}), beside) == OnChange(0.5, fields={"p": 3, "t": 0.2})
-    assert with_deadbands(OnChange() | Every("10m"), beside) == OnChange(beside) | Every("10m")
-    assert with_deadbands(Every("10m"), beside) == Every("10m")
+    assert add_deadbands(None, beside) == OnChange(beside)
+    assert add_deadbands(OnChange(0.5, fields={"p": 3}), beside) == OnChange(0.5, fields={"p": 3, "t": 0.2})
+    assert add_deadbands(OnChange() | Every("10m"), beside) == OnChange(beside) | Every("10m")
+    assert add_deadbands(Every("10m"), beside) == Every("10m")
 
 
 class Rising:
@@ -163,7 +163,7 @@ def test_any_object_that_decides_is_a_rule_and_joins_from_both_sides():
     rule = Rising()
 
     assert isinstance(rule, PublishRule)
-    assert checked(rule) is rule
+    assert check_rule(rule) is rule
     assert rule | Every(n=3) == AnyOf(rule, Every(n=3))
     assert published_by(Every(n=3) & rule, [{"t": t} for t in (1, 2, 3, 4, 3)]) == [{"t": 1}, {"t": 4}]
     assert published_by(rule, [{"t": t} for t in (1, 0, 2, 2, 3)]) == [{"t": 1}, {"t": 2}, {"t": 3}]
@@ -209,7 +209,7 @@ class Awaited:
 
 def test_a_rule_that_is_to_be_awaited_is_refused():
     with pytest.raises(InvalidType, match="write def"):
-        checked(Awaited())
+        check_rule(Awaited())
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_an_impossible_every_is_refused(words):
 @pytest.mark.parametrize("thing", ["on_change", OnChange, Every, 5, True])
 def test_what_is_no_rule_is_refused_with_what_to_write(thing):
     with pytest.raises(InvalidType, match=r"write (OnChange|Every)\("):
-        checked(thing)
+        check_rule(thing)
 
 
 def test_a_rule_joins_only_with_a_rule():

@@ -4,7 +4,7 @@ import pytest
 from tests.resilience.callers import Answers, Recorder, hang, raised, stubborn
 
 from leadsman.errors import Abandoned, DeviceTimeout
-from leadsman.loop.tasks import begun
+from leadsman.loop.tasks import begin_at_once
 from leadsman.resilience.deadline import GRACE, Deadline, Silence
 
 
@@ -169,7 +169,7 @@ class Alarm:
         self.loop, self.call, self.task = loop, call, None
 
     def ring(self, now):
-        self.task = begun(raised(self.call), self.loop)
+        self.task = begin_at_once(raised(self.call), self.loop)
 
 
 class TestBegunByAnAlarm:

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 from tests.resilience.callers import Answers, raised
 
-from leadsman.resilience.guards import watched
+from leadsman.resilience.guards import watch_call
 
 
 def lasting(seconds, answer="reading"):
@@ -18,7 +18,7 @@ def lasting(seconds, answer="reading"):
 def test_a_call_is_slow_when_it_takes_longer_than_the_limit(loop, seconds, slow):
     noticed = []
 
-    result = loop.run_until_complete(watched(lasting(seconds), 5, loop.time, lambda: noticed.append(1))())
+    result = loop.run_until_complete(watch_call(lasting(seconds), 5, loop.time, lambda: noticed.append(1))())
 
     assert result == "reading"
     assert len(noticed) == slow
@@ -26,7 +26,7 @@ def test_a_call_is_slow_when_it_takes_longer_than_the_limit(loop, seconds, slow)
 
 def test_a_slow_call_that_fails_is_just_a_failure(loop):
     noticed = []
-    call = watched(lasting(6, OSError("gone")), 5, loop.time, lambda: noticed.append(1))
+    call = watch_call(lasting(6, OSError("gone")), 5, loop.time, lambda: noticed.append(1))
 
     error = loop.run_until_complete(raised(call))
 

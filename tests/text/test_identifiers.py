@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.text.identifiers import identifier, joined, shortened
+from leadsman.text.identifiers import identifier, join_names, shorten
 
 ALLOWED = re.compile(r"[a-zA-Z0-9_-]+")
 
@@ -36,16 +36,16 @@ def test_different_names_have_different_identifiers(names):
 
 @given(st.sets(st.lists(st.text(), min_size=1, max_size=3).map(tuple), min_size=2, max_size=10))
 def test_different_paths_have_different_identifiers(paths):
-    assert len({joined(*path) for path in paths}) == len(paths)
+    assert len({join_names(*path) for path in paths}) == len(paths)
 
 
 def test_what_is_shortened_stays_the_same():
-    assert shortened("house--kitchen--temperature") == "JT5tsTTt"
+    assert shorten("house--kitchen--temperature") == "JT5tsTTt"
 
 
 @given(st.sets(st.text(alphabet="abc-_", min_size=1), min_size=2, max_size=20))
 def test_what_is_shortened_differs_and_has_8_characters(texts):
-    found = {shortened(text) for text in texts}
+    found = {shorten(text) for text in texts}
 
     assert len(found) == len(texts)
     assert all(len(each) == 8 and ALLOWED.fullmatch(each) for each in found)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import leadsman.text
 import leadsman.text.redaction
 from leadsman.monitoring.log_format import TextFormatter
-from leadsman.text import LONGEST, clean, describe, log_fields, masked
+from leadsman.text import LONGEST, clean, describe, log_fields, mask_url
 from leadsman.text.redaction import LONGEST_LINE, Secret
 
 
@@ -164,7 +164,7 @@ def test_an_error_whose_text_breaks_is_named_with_what_broke():
     ],
 )
 def test_a_url_is_shown_without_its_credentials(url, shown):
-    assert masked(url) == shown
+    assert mask_url(url) == shown
 
 
 def test_fields_of_a_log_line_leave_out_what_is_unknown_and_hide_credentials():

@@ -15,7 +15,7 @@ from leadsman.discovery.description import (
 )
 from leadsman.mqtt.topics import Topics, encode
 from leadsman.readings.device_classes import OF_BOOLEANS, OF_NUMBERS
-from leadsman.text.identifiers import joined
+from leadsman.text.identifiers import join_names
 
 LONGEST_STATE = 255
 """Characters of a state in Home Assistant."""
@@ -50,9 +50,9 @@ def of_device(device: DeviceDescription, places: DeviceTopics) -> dict[str, Comp
     state = places.topics.state(device.name)
     found: dict[str, Component] = {}
     for field in device.fields:
-        found[joined(*field.path)] = _reading(field) | {"stat_t": state} | _expiry(device) | _options(field)
+        found[join_names(*field.path)] = _reading(field) | {"stat_t": state} | _expiry(device) | _options(field)
         if field.kind == "list":
-            found[joined(*field.path)]["json_attr_t"] = state
+            found[join_names(*field.path)]["json_attr_t"] = state
     if device.command is not None:
         found |= _settings(device.command, device, places)
         found = _controlled(found, device, places)
@@ -87,11 +87,11 @@ def _value(path: tuple[str, ...]) -> str:
     """The expression for a field in the JSON of a reading. ``repr`` writes text as Jinja reads it."""
     inner = "value_json"
     for key in path[:-1]:
-        inner = f"({inner}.get({_quoted(key)}) or {{}})"
-    return f"{inner}.get({_quoted(path[-1])})"
+        inner = f"({inner}.get({_quote(key)}) or {{}})"
+    return f"{inner}.get({_quote(path[-1])})"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """Text as a literal of Jinja, in ASCII: other characters and quotes are escaped as in Python."""
     return ascii(text)
 
@@ -109,7 +109,7 @@ def _reading(field: Field) -> Component:
     elif field.kind in ("enum", "timestamp", "date"):
         found["dev_cla"] = field.kind
     elif field.kind == "list":  # its state is how many there are
-        found["json_attr_tpl"] = _template(f"{{{_quoted(field.path[-1])}: {value}}}|to_json")
+        found["json_attr_tpl"] = _template(f"{{{_quote(field.path[-1])}: {value}}}|to_json")
         value = f"None if {value} is none else {value}|count"
     elif field.kind == "text":
         value = f"({value} | string)[:{LONGEST_STATE}]"
@@ -155,15 +155,15 @@ def _settings(command: CommandDescription, device: DeviceDescription, places: De
         if state is not None and state.title is not None and field.title is None:
             component["name"] = state.title
         if state is None:
-            found[joined(*path)] = component
+            found[join_names(*path)] = component
         elif state.kind != field.kind or component["p"] == "button":
-            found[f"_set_{joined(*path)}"] = component
+            found[f"_set_{join_names(*path)}"] = component
         else:
             text = f"({_value(path)} or '')[:{LONGEST_STATE}]"  # an entity for text has no unknown
             value = text if component["p"] == "text" else _value(path)
             component |= {"stat_t": places.topics.state(device.name), "val_tpl": _template(value)}
             component |= {"stat_on": "True", "stat_off": "False"} if field.kind == "boolean" else {}
-            found[joined(*path) if state.state_class is None else f"_set_{joined(*path)}"] = component
+            found[join_names(*path) if state.state_class is None else f"_set_{join_names(*path)}"] = component
     return found
 
 
@@ -174,7 +174,7 @@ def _controlled(found: dict[str, Component], device: DeviceDescription, places: 
         return found
     shown = {each.path: each for each in device.fields}
     paths = (each.path for each in control.fields.values())
-    shared = [joined(*path) for path in paths if path in shown and shown[path].state_class is None]
+    shared = [join_names(*path) for path in paths if path in shown and shown[path].state_class is None]
     rest = {key: each for key, each in found.items() if key not in shared}
     at = _At(places.topics.of(device.name, "set"), places.topics.state(device.name), shown)
     named_as_device: Component = {"p": control.kind, "name": None}
@@ -195,15 +195,15 @@ def _light(light: ControlDescription, at: _At) -> Component:
     switch, dimmed = light.fields["on"], light.fields.get("brightness")
     on = _payload(switch, "true")[:-1]
     found: Component = {"schema": "template", "cmd_t": at.command}
-    found["cmd_off_tpl"] = _template(_quoted(_payload(switch, "false")))
+    found["cmd_off_tpl"] = _template(_quote(_payload(switch, "false")))
     if dimmed is None:
-        found["cmd_on_tpl"] = _template(_quoted(f"{on}}}"))
+        found["cmd_on_tpl"] = _template(_quote(f"{on}}}"))
     else:
-        key = _quoted("," + _payload(dimmed, "")[1:-1])
+        key = _quote("," + _payload(dimmed, "")[1:-1])
         share = f"(brightness*{dimmed.maximum}/255)|round"
         scaled = _template(f"[{share}|int,1]|max" if dimmed.whole else f"{share}(3)")
         found["cmd_on_tpl"] = (
-            f"{_template(_quoted(on))}{{% if brightness is defined %}}{_template(key)}{scaled}{{% endif %}}}}"
+            f"{_template(_quote(on))}{{% if brightness is defined %}}{_template(key)}{scaled}{{% endif %}}}}"
         )
     if switch.path not in at.shown:
         return found
@@ -344,7 +344,7 @@ def _command(field: Field, value: str) -> str:
     """The template that makes such a payload. The key is a literal, since it may contain what Jinja would read."""
     if not field.path:
         return _template(value)
-    return f"{_template(_quoted(_payload(field, '')[:-1]))}{_template(value)}}}"
+    return f"{_template(_quote(_payload(field, '')[:-1]))}{_template(value)}}}"
 
 
 def _diagnostics(device: DeviceDescription, places: DeviceTopics) -> dict[str, Component]:

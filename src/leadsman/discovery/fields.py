@@ -87,7 +87,7 @@ def terms_of(schema: Schema) -> "dict[str, FieldTerms]":
 def scalar(schema: Schema, parameter: str) -> Field | None:
     """The payload itself as a field, if it is one value; else None. It is called as the parameter that takes it."""
     defs = schema.get("$defs", {})
-    field = _field(_resolved(schema, defs), defs, (), None)
+    field = _field(_resolve(schema, defs), defs, (), None)
     if field is not None and field.kind == "list":
         return None
     return field if field is None or field.title else field._replace(name=_name((parameter,)))
@@ -96,7 +96,7 @@ def scalar(schema: Schema, parameter: str) -> Field | None:
 def settable(schema: Schema) -> tuple[Field, ...]:
     """The fields of a command's payload that can be sent alone: each one if none is required, or the one that is."""
     defs = schema.get("$defs", {})
-    node = _resolved(schema, defs)
+    node = _resolve(schema, defs)
     required = node.get("required", [])
     fields = [field for field in _fields(node, defs, (), None) if len(field.path) == 1 and field.kind != "list"]
     if len(required) > 1:
@@ -105,12 +105,12 @@ def settable(schema: Schema) -> tuple[Field, ...]:
 
 
 def _fields(schema: Schema, defs: Schema, path: tuple[str, ...], title: str | None) -> Iterator[Field]:
-    node = _resolved(schema, defs)
+    node = _resolve(schema, defs)
     field = _field(node, defs, path, title) if path else None
     if field is not None:
         yield field
         return
-    branches = [_resolved(each, defs) for each in _alternatives(node)]
+    branches = [_resolve(each, defs) for each in _alternatives(node)]
     if len(path) >= DEEPEST:
         return
     for branch in branches:
@@ -120,7 +120,7 @@ def _fields(schema: Schema, defs: Schema, path: tuple[str, ...], title: str | No
 
 def _field(node: Schema, defs: Schema, path: tuple[str, ...], title: str | None) -> Field | None:
     """The field that a node describes; None if it is none."""
-    branches = [_resolved(each, defs) for each in _alternatives(node)]
+    branches = [_resolve(each, defs) for each in _alternatives(node)]
     words = {word: node[word] for word in _SENSOR if word in node}
     for branch in branches:
         words = {word: branch[word] for word in _SENSOR if word in branch} | words
@@ -196,7 +196,7 @@ def _alternatives(node: Schema) -> list[Schema]:
     return [branch for branch in branches if branch.get("type") != "null"]
 
 
-def _resolved(node: Schema, defs: Schema) -> Schema:
+def _resolve(node: Schema, defs: Schema) -> Schema:
     """The node with what it refers to. Its own words come first."""
     seen: set[str] = set()
     while "$ref" in node or len(node.get("allOf", ())) == 1:

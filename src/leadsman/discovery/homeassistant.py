@@ -19,7 +19,7 @@ from leadsman.monitoring.condition import Condition
 from leadsman.mqtt.answers import object_in
 from leadsman.mqtt.topics import encode
 from leadsman.settings.discovery import APP, birth_topic, identifiers_of, own_filter
-from leadsman.text.identifiers import identifier, shortened
+from leadsman.text.identifiers import identifier, shorten
 
 if TYPE_CHECKING:
     from leadsman.monitoring.document import DeviceHealth
@@ -37,7 +37,7 @@ FIRST = ""
 """The message that there always is."""
 
 
-def shared_out(keys: Sequence[str], fits: Callable[[str, Sequence[str]], bool]) -> Mapping[str, Sequence[str]]:
+def split_keys(keys: Sequence[str], fits: Callable[[str, Sequence[str]], bool]) -> Mapping[str, Sequence[str]]:
     """The keys of each message, by the name of the message, which consists of ``0`` and ``1``.
 
     The place of a key follows from its own hash, as in extendible hashing (Fagin, Nievergelt, Pippenger and Strong,
@@ -49,10 +49,10 @@ def shared_out(keys: Sequence[str], fits: Callable[[str, Sequence[str]], bool]) 
         fits: whether the message of this name is short enough with these keys. It is asked again with fewer until it
             agrees, or until one key is left; the first message may be left without any.
     """
-    return _shared_out(keys, fits, "")
+    return _split_keys(keys, fits, "")
 
 
-def _shared_out(
+def _split_keys(
     keys: Sequence[str], fits: Callable[[str, Sequence[str]], bool], prefix: str
 ) -> dict[str, Sequence[str]]:
     """The messages with the keys whose hashes begin with `prefix`. One half keeps the name of the whole: it has no more
@@ -63,7 +63,7 @@ def _shared_out(
     if (len(keys) == 1 and name != FIRST) or fits(name, keys):
         return {name: keys}
     halves = {bit: [key for key in keys if _bit(key, len(prefix)) == bit] for bit in "01"}
-    return _shared_out(halves["0"], fits, f"{prefix}0") | _shared_out(halves["1"], fits, f"{prefix}1")
+    return _split_keys(halves["0"], fits, f"{prefix}0") | _split_keys(halves["1"], fits, f"{prefix}1")
 
 
 def _bit(key: str, number: int) -> str:
@@ -162,14 +162,14 @@ class HomeAssistant:
         }
 
         def message(keys: Iterable[str]) -> bytes:
-            return encode(_shortened({**head, "cmps": {each: found[each] for each in keys}}, topics.state(device.name)))
+            return encode(_shorten({**head, "cmps": {each: found[each] for each in keys}}, topics.state(device.name)))
 
         most = MOST + len(self._app.leadsman)
         whole = message(found)
         if len(whole) <= most:
             return (RetainedMessage(self._topic(key), whole),)
         about = [each for each in found if each in components.ABOUT]
-        shares = shared_out(
+        shares = split_keys(
             [each for each in found if each not in about],
             lambda name, keys: len(message([*keys, *about] if name == FIRST else keys)) <= most,
         )
@@ -223,7 +223,7 @@ class HomeAssistant:
             return ()
         if not found:
             return (wanted,)
-        before, after = _platforms(_decoded(found)), _decoded(payload)
+        before, after = _platforms(_decode(found)), _decode(payload)
         now = _platforms(after)
         gone = {key: {"p": platform} for key, platform in before.items() if now.get(key) != platform}
         if not gone:
@@ -237,11 +237,11 @@ class HomeAssistant:
         now = {
             key: (topic, platform)
             for topic, payload in wanted
-            for key, platform in _platforms(_decoded(payload)).items()
+            for key, platform in _platforms(_decode(payload)).items()
         }
         messages = []
         for topic, payload in found.items():
-            document = _decoded(payload)
+            document = _decode(payload)
             before = _platforms(document)
             gone = {key: {"p": platform} for key, platform in before.items() if now.get(key, ("", ""))[1] != platform}
             if all(key in gone or now[key][0] == topic for key in before):
@@ -261,10 +261,10 @@ def _app_availability(status: str) -> Document:
 
 def _with_ids(found: Mapping[str, Component], unique: str) -> Document:
     """The components with identities that last. Nobody sees these, so they are short."""
-    return {key: {**component, "uniq_id": shortened(f"{unique}--{key}")} for key, component in found.items()}
+    return {key: {**component, "uniq_id": shorten(f"{unique}--{key}")} for key, component in found.items()}
 
 
-def _shortened(document: Document, state: str) -> Document:
+def _shorten(document: Document, state: str) -> Document:
     """The same configuration with the topic of the readings written once, for all components. Not if there is one
     without a state, since it would inherit that topic; buttons and climate controls know no such topic."""
     found = document["cmps"].values()
@@ -295,6 +295,6 @@ def _platforms(document: Document) -> dict[str, str]:
     return {key: each["p"] for key, each in found.items() if isinstance(each, dict) and isinstance(each.get("p"), str)}
 
 
-def _decoded(payload: bytes) -> Document:
+def _decode(payload: bytes) -> Document:
     """The document of a payload; an empty one if it is none."""
     return object_in(payload) or {}

@@ -341,7 +341,7 @@ class Homie:
     def steps(self, found: bytes, wanted: RetainedMessage) -> Sequence[RetainedMessage]:
         """See `Convention`. A description changes only while the state is ``init`` ("Device Attributes"), and gets a
         higher version. What the device has no more is removed ("Device reconfiguration")."""
-        before, after = _decoded(found), _decoded(wanted.payload)
+        before, after = _decode(found), _decode(wanted.payload)
         version = before.get("version")
         known = version if isinstance(version, int) and 0 <= version < MOST_VERSION else -1
         if known >= 0 and {**before, "version": 0} == {**after, "version": 0}:
@@ -360,7 +360,7 @@ class Homie:
         """See `Convention`. The state comes first ("Device Lifecycle"), and the description last: a removal that is
         interrupted can be repeated."""
         key = self._key(topic)
-        others = [*self._alerts(key), *self._retained_in(key, _decoded(found)), topic]
+        others = [*self._alerts(key), *self._retained_in(key, _decode(found)), topic]
         return [RetainedMessage(each, b"") for each in (self._topic(key, "$state"), *others)]
 
     def condition(self, name: str, condition: Condition) -> Sequence[RetainedMessage]:
@@ -559,7 +559,7 @@ def _json(payload: bytes) -> object:
         return None
 
 
-def _decoded(payload: bytes) -> Document:
+def _decode(payload: bytes) -> Document:
     """The document of a payload; an empty one if it is none."""
     found = _json(payload)
     return found if isinstance(found, dict) else {}

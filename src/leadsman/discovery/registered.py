@@ -12,7 +12,7 @@ from leadsman.discovery.description import (
     Field,
 )
 from leadsman.discovery.fields import fields_of, scalar, settable
-from leadsman.introspection.schema import read_schema, returned, schema_of
+from leadsman.introspection.schema import read_schema, result_schema, schema_of
 from leadsman.readings.controls import CONTROL
 from leadsman.registration.command import Command as RegisteredCommand
 from leadsman.registration.source import Source
@@ -97,7 +97,7 @@ class DescribedDevices:
         filters = None if isinstance(each, RegisteredCommand) else each.filters
         key = id(each.handler), filters
         if key not in self._fields:
-            read = returned(each.handler) if isinstance(each, RegisteredCommand) else read_schema(each)
+            read = result_schema(each.handler) if isinstance(each, RegisteredCommand) else read_schema(each)
             self._fields[key] = tuple(field for field in fields_of(read) if field.discoverable)
         return self._fields[key]
 

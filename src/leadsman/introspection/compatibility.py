@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from leadsman.mqtt.answers import Json
-from leadsman.text import listed
+from leadsman.text import join_words
 
 _ANYTHING = frozenset({"object", "array", "string", "number", "integer", "boolean", "null"})
 _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
@@ -93,7 +93,7 @@ def _with_integers(types: frozenset[str]) -> frozenset[str]:
 def _named(words: frozenset[str] | None) -> str:
     if words is None or words == _ANYTHING:
         return "anything"
-    return listed(sorted(words)) if words else "no unit"
+    return join_words(sorted(words)) if words else "no unit"
 
 
 def _fields(schema: Json) -> dict[str, _Field]:

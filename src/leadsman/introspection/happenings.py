@@ -115,7 +115,7 @@ class Happenings:
             self._watchers.remove(watcher)
 
     def _add(self, document: "Happening") -> None:
-        text = _written(document)
+        text = _encode(document)
         self._texts.append(text)
         self._bytes += len(text)
         while len(self._texts) > self._most or self._bytes > self._most_bytes:
@@ -187,13 +187,13 @@ def happening(event: Event) -> "Happening":
         found |= {"error_type": type(error).__name__, "error_message": message_of(error)}
     for name, value in fields.items():
         if name not in _NOT_SHOWN:
-            found[name] = _shown(value)
+            found[name] = _shorten(value)
     if isinstance(event, AttemptFailed):
         found["failing_since"] = rfc3339(event.outage)
     return cast("Happening", found)  # tests compare it with the schema
 
 
-def _written(document: "Happening") -> bytes:
+def _encode(document: "Happening") -> bytes:
     """A happening as JSON of at most `LARGEST` bytes."""
     text = encode(document)
     if len(text) <= LARGEST:
@@ -201,7 +201,7 @@ def _written(document: "Happening") -> bytes:
     return encode({name: value for name, value in document.items() if name in _ALWAYS_SHOWN})
 
 
-def _shown(value: Json) -> Json:
+def _shorten(value: Json) -> Json:
     if isinstance(value, str):
         return clean(value)
     return round(value, 6) if isinstance(value, float) else value

@@ -31,7 +31,7 @@ from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
-from leadsman.text import clean, explained, log_fields
+from leadsman.text import clean, explain, log_fields
 from leadsman.text.log_lines import left_out_before, others
 
 FAULT = "a fault of the app; its log says more"
@@ -79,7 +79,7 @@ class MqttDoor:
             value, transaction = answers.decode(received.payload)
             request = self._service.understood(value)
         except (PayloadError, RequestRefused) as refused:
-            error = explained(refused)
+            error = explain(refused)
         envelope = answers.document(None, error, self._clock.wall(), transaction)
         message = answers.answer_anyway(received, self._topics, envelope, self._lines, self._clock.wall())
         if request is None:
@@ -129,7 +129,7 @@ class MqttDoor:
                 return self._service.circuit(device, action_of(request), by)
             return (self._service.hold if kind == "hold" else self._service.release)(device, by)
 
-        self._send(answers.answered(received, self._topics, self._clock.wall(), handle, self._lines))
+        self._send(answers.answer_request(received, self._topics, self._clock.wall(), handle, self._lines))
 
     def on_get(self, received: Received) -> None:
         """Handle a request for a reading."""
@@ -144,7 +144,7 @@ class MqttDoor:
             _, transaction = answers.decode(received.payload)
             self._service.poll(device, lambda result: self._polled(received, transaction, result))
         except (PayloadError, RequestRefused) as error:
-            self._polled(received, transaction, PollResult(None, explained(error)))
+            self._polled(received, transaction, PollResult(None, explain(error)))
 
     def _polled(self, received: Received, transaction: Json, result: PollResult) -> None:
         """Answer a request for a reading. A sender without a response topic sees the reading as the device's state. It

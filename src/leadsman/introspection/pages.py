@@ -175,7 +175,7 @@ def around(head: Mapping[str, Json], page: bytes) -> bytes:
     return encode(head)[:-1] + (b"," + fields if fields else b"") + b"}"
 
 
-def merged(pages: Iterable[Mapping[str, Json]]) -> dict[str, Json]:
+def merge(pages: Iterable[Mapping[str, Json]]) -> dict[str, Json]:
     """The document of these pages, in their order."""
     document: dict[str, Json] = {}
     for page in pages:

@@ -69,7 +69,7 @@ def kind_of(each: Telemetry | Source | Command) -> str:
     return "source" if isinstance(each, Source) else "command"
 
 
-def registered(each: Telemetry | Source | Command) -> "Registered":
+def describe_registration(each: Telemetry | Source | Command) -> "Registered":
     """Describe one registration."""
     common: dict[str, object] = {
         "kind": kind_of(each),
@@ -87,7 +87,7 @@ def registered(each: Telemetry | Source | Command) -> "Registered":
                 "interval": each.interval,
                 "schedule": None if each.cron is None else each.cron.expression,
                 **_retries(each.guards.policy),
-                **_named(each),
+                **_name_policies(each),
                 **_circuit(each.guards),
                 "timeout": each.guards.timeout,
                 "overrun": "finish" if each.overrun else "next-poll",
@@ -99,7 +99,7 @@ def registered(each: Telemetry | Source | Command) -> "Registered":
             if not each.job:
                 own |= _publishing(each) | {"throttle": each.throttle, "offline_on": _offline_on(each)}
         case Source():
-            own = {"backoff": _shown(each.guards.policy.strategy), **_circuit(each.guards), **_publishing(each)}
+            own = {"backoff": _write_value(each.guards.policy.strategy), **_circuit(each.guards), **_publishing(each)}
             stale_after = each.stale_after if math.isfinite(each.stale_after) else None
             own |= {"stale_after": stale_after, "silence": each.silence, "offline_on": _offline_on(each)}
             if each.found_by is not None:
@@ -112,7 +112,7 @@ def registered(each: Telemetry | Source | Command) -> "Registered":
     return cast("Registered", common | own)  # tests compare it with the schema
 
 
-def _named(each: Telemetry) -> dict[str, object]:
+def _name_policies(each: Telemetry) -> dict[str, object]:
     """The names of the policies of a handler, and when those apply that do not always."""
     if each.policy_name is None:
         return {}
@@ -133,7 +133,7 @@ def policy_text(each: Telemetry | Source) -> str:
     """The retry policy of a registration as text: options of the decorator, the name of a policy, or the notation of a
     file."""
     if isinstance(each, Source):
-        return f"backoff={_shown(each.guards.policy.strategy)}"
+        return f"backoff={_write_value(each.guards.policy.strategy)}"
     if each.policy_name is not None:
         return each.policy_name
     options = _retries(each.guards.policy)
@@ -147,7 +147,7 @@ def _breaker(rule: CircuitBreaker) -> dict[str, object]:
     recovery = rule.recovery
     return {
         "threshold": rule.threshold,
-        "recovery": recovery if recovery is None or isinstance(recovery, float) else _shown(recovery),
+        "recovery": recovery if recovery is None or isinstance(recovery, float) else _write_value(recovery),
         "window": rule.window,
         "slow": rule.slow,
         "shared": rule.shared,
@@ -167,7 +167,7 @@ def _retries(policy: Policy) -> dict[str, object]:
     found["retry_on"] = [kind.__name__ for kind in options.kinds]
     limits = {"within": options.within, "budget": options.budget}
     found |= {name: limit for name, limit in limits.items() if math.isfinite(limit)}
-    return found | {"backoff": _shown(options.backoff)}
+    return found | {"backoff": _write_value(options.backoff)}
 
 
 def _publishing(each: Telemetry | Source) -> dict[str, object]:
@@ -177,7 +177,7 @@ def _publishing(each: Telemetry | Source) -> dict[str, object]:
         filters = {"filters": _filters(each.filters)}
         filters |= {} if each.filters.window is None else {"window": each.filters.window}
     return filters | {
-        "publish": None if each.publish is None else _published(each.publish),
+        "publish": None if each.publish is None else _write_rule(each.publish),
         "delivery": {
             "qos": delivery.qos,
             "retain": delivery.retain,
@@ -192,7 +192,7 @@ def _filters(filters: "Filters") -> dict[str, list[str]]:
     """The filters of each output, as they are written in code."""
     return {
         clean(chain.path if chain.path == chain.source else f"{chain.path} of {chain.source}"): [
-            _shown(each) for each in chain.filters
+            _write_value(each) for each in chain.filters
         ]
         for chain in filters.chains
     }
@@ -202,13 +202,13 @@ def _offline_on(each: Telemetry | Source) -> str:
     return "error" if each.offline_on_error else "stale"
 
 
-def _published(rule: PublishRule) -> str:
+def _write_rule(rule: PublishRule) -> str:
     """A publish rule as it is written in code, without default values."""
     match rule:
         case AnyOf():
-            return f"{_published(rule.left)} | {_published(rule.right)}"
+            return f"{_write_rule(rule.left)} | {_write_rule(rule.right)}"
         case AllOf():
-            sides = [_published(each) for each in (rule.left, rule.right)]
+            sides = [_write_rule(each) for each in (rule.left, rule.right)]
             return " & ".join(f"({side})" if " | " in side else side for side in sides)
         case OnChange():
             fields = ", ".join(f"{name!r}: {_width(width)}" for name, width in rule.fields)
@@ -218,14 +218,14 @@ def _published(rule: PublishRule) -> str:
             written = [] if rule.seconds is None else [f"'{human(rule.seconds)}'"]
             return f"Every({', '.join(written + ([] if rule.n is None else [f'n={rule.n}']))})"
         case _:
-            return _shown(rule)
+            return _write_value(rule)
 
 
 def _width(deadband: Deadband) -> str:
     return repr(deadband) if isinstance(deadband, str) else f"{deadband:g}"
 
 
-def _shown(rule: object) -> str:
+def _write_value(rule: object) -> str:
     """A value of leadsman as it is written in code. An object of the user is shown by its class, since it may hold
     secrets."""
     return clean(repr(rule)) if type(rule).__module__.startswith("leadsman.") else type(rule).__qualname__

@@ -47,7 +47,7 @@ from leadsman.registration.source import Source
 from leadsman.registration.telemetry import Telemetry
 from leadsman.runtime.other_topics import MOST, OtherTopics
 from leadsman.runtime.removed_descriptions import RemovedDescriptions
-from leadsman.text import clean, counted, log_fields
+from leadsman.text import clean, count_noun, log_fields
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import AppSection, RegistryDevice, RegistryHead, RemovedEntry
@@ -535,7 +535,7 @@ class RegistryPublication:
         if left:
             text = "the broker has not removed %s yet; the next start tries again"
             logger.warning(
-                text, counted(len(left), "retained topic"), extra=log_fields("topics left", topics=len(left))
+                text, count_noun(len(left), "retained topic"), extra=log_fields("topics left", topics=len(left))
             )
 
     def _empty(self, topics: Collection[str], connects: int) -> Generator[float, None, bool]:
@@ -577,8 +577,8 @@ def _log(topics: int, gone: list[str]) -> None:
     about = log_fields("topics removed", topics=topics, devices=len(gone))
     shown = ", ".join(clean(name) for name in gone[:SHOWN]) + (f" and {len(gone) - SHOWN} more" if gone[SHOWN:] else "")
     whose = (
-        f"of {counted(len(gone), 'device')} that this app no longer has: {shown}"
+        f"of {count_noun(len(gone), 'device')} that this app no longer has: {shown}"
         if gone
         else "that this app no longer uses"
     )
-    logger.info("removing %s %s", counted(topics, "retained topic"), whose, extra=about)
+    logger.info("removing %s %s", count_noun(topics, "retained topic"), whose, extra=about)

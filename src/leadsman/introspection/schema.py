@@ -76,7 +76,7 @@ def schemas(
                 for word in ("get", "hold/set", "release/set"):
                     found[topics.of(name, word)] = schema_of(document.Plain) | {"direction": "in"}
     for name, command in commands.items():
-        found.setdefault(topics.state(name), returned(command.handler))
+        found.setdefault(topics.state(name), result_schema(command.handler))
         found.setdefault(topics.availability(name), {"enum": ["online", "offline"]})
         found.setdefault(topics.of(name, "health"), schema_of(reports.DeviceHealth))
         payload = {} if command.payload is None else schema_of(command.annotation, mode="validation")
@@ -87,7 +87,7 @@ def schemas(
 
 def read_schema(each: Telemetry | Source) -> Schema:
     """The schema of the readings of a device, as they come out of its filters."""
-    schema = returned(each.handler)
+    schema = result_schema(each.handler)
     if each.field is not None:
         schema = {"type": "object", "properties": {each.field: schema}, "required": [each.field]}
     if each.filters is None:
@@ -148,7 +148,7 @@ def schema_of(kind: Any, mode: typing.Literal["validation", "serialization"] = "
         return dict(_ANY_OBJECT)
 
 
-def returned(handler: object) -> Schema:
+def result_schema(handler: object) -> Schema:
     """The schema of the values that a handler returns or yields."""
     target = handler if inspect.isfunction(handler) or inspect.ismethod(handler) else type(handler).__call__
     try:

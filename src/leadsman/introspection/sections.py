@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from leadsman.adapters.managed import ManagedAdapter
-from leadsman.introspection.registrations import Registrations, registered
+from leadsman.introspection.registrations import Registrations, describe_registration
 from leadsman.introspection.registry import About, app_section
 from leadsman.ledger.ledgers import Ledgers
 from leadsman.loop.clock import Clock, rfc3339
@@ -59,7 +59,7 @@ def away_since(link: Link, clock: Clock) -> str | None:
     return None if link.up else time_of(link.choice.away_since, clock.wall() - clock.monotonic())
 
 
-def published(publication: Publication) -> "Published":
+def describe_publication(publication: Publication) -> "Published":
     """What the publisher of a device did with its readings."""
     found: Published = {
         "published_at": time_of(publication.at),
@@ -68,11 +68,11 @@ def published(publication: Publication) -> "Published":
     if publication.rule_errors:
         found["rule_errors"] = publication.rule_errors
     if publication.last is not None and publication.refused is not None:
-        found["compared"] = compared(publication.last, publication.refused)
+        found["compared"] = compare_fields(publication.last, publication.refused)
     return found
 
 
-def compared(before: Mapping[str, Json], after: Mapping[str, Json]) -> "dict[str, ComparedField]":
+def compare_fields(before: Mapping[str, Json], after: Mapping[str, Json]) -> "dict[str, ComparedField]":
     """The numbers, texts and other values of two readings that a publish rule compared, at most `MOST_COMPARED`. Names
     of nested fields have dots. Fields that differ come first."""
     old, new = dict(_fields(before, "")), dict(_fields(after, ""))
@@ -220,7 +220,9 @@ class Sections:
         if link.not_listening is not None:
             section["not_listening"] = link.not_listening
         if self._parts.subscribers:
-            section["subscriptions"] = {name: _subscribed(each) for name, each in self._parts.subscribers.items()}
+            section["subscriptions"] = {
+                name: _describe_subscriber(each) for name, each in self._parts.subscribers.items()
+            }
         return section
 
     def adapters(self) -> "list[AdapterSection]":
@@ -257,7 +259,7 @@ class Sections:
         are written once, and kept once."""
         text = self._written.get(name)
         if text is None:
-            text = encode([registered(each) for each in self.registrations.of(name)])
+            text = encode([describe_registration(each) for each in self.registrations.of(name)])
             text = self._written[name] = self._texts.setdefault(text, text)
         return text
 
@@ -293,7 +295,7 @@ class Sections:
         if health.life is not None:
             found["life"] = {"since": rfc3339(health.life.since), **_counters(health.life.before.plus(totals))}
         if name not in self.registrations.jobs:
-            found["published"] = published(publisher.publication)
+            found["published"] = describe_publication(publisher.publication)
             if (waiting := in_outbox(parts.link, publisher.topics, self._clock)) is not None:
                 found["outbox"] = waiting
         return found
@@ -312,7 +314,7 @@ def _counters(totals: Totals) -> "Counters":
     return cast("Counters", totals._asdict())  # tests compare it with the schema
 
 
-def _subscribed(subscriber: "Subscriber") -> "Subscribed":
+def _describe_subscriber(subscriber: "Subscriber") -> "Subscribed":
     counts = subscriber.counts
     return {
         "received": counts.received,

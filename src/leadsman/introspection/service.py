@@ -28,7 +28,7 @@ from leadsman.mqtt.answers import Json
 from leadsman.readings.reading import JsonObject, Reading
 from leadsman.resilience.environment import Environment
 from leadsman.runtime.runner import Reader
-from leadsman.text import clean, counted, explained
+from leadsman.text import clean, count_noun, explain
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import Beat, CircuitAnswer, HealthCheck, HealthDocument, HeldAnswer
@@ -53,7 +53,7 @@ def health_document(about: About, parts: Parts, clock: Clock) -> "HealthDocument
         checks[f"{clean(file)}:written"] = [
             {"componentType": "datastore", "observedValue": False, "status": "warn", "time": at, "output": clean(error)}
         ]
-    notes = [f"{counted(len(troubled), 'device')} of {len(statuses.words)} in trouble"] if troubled else []
+    notes = [f"{count_noun(len(troubled), 'device')} of {len(statuses.words)} in trouble"] if troubled else []
     fresh = statuses.is_fresh(now)
     if not fresh:
         notes.append("no device has fresh data")
@@ -264,7 +264,7 @@ class Service:
             UnknownDevice: no device of that name is polled.
             PollRefused: it cannot be polled now. The message says why.
         """
-        self._parts.poll(device, lambda result: answer(_polled(result)))
+        self._parts.poll(device, lambda result: answer(_poll_result(result)))
 
     def hold(self, device: str, by: str) -> "HeldAnswer":
         """Poll a device no more, until somebody releases it. A poll under way goes on to its end. `by` names the
@@ -324,7 +324,7 @@ def _members(document: Document, section: str, names: Iterable[str], describe: C
             yield 0.0
 
 
-def _polled(result: Reading | BaseException | None) -> PollResult:
+def _poll_result(result: Reading | BaseException | None) -> PollResult:
     if isinstance(result, BaseException):
-        return PollResult(None, explained(result))
+        return PollResult(None, explain(result))
     return PollResult(None if result is None else result.fields, None)

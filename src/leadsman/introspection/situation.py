@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 from leadsman.loop.durations import as_float, human
 from leadsman.mqtt.answers import Json
-from leadsman.text import clean, counted
+from leadsman.text import clean, count_noun
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import (
@@ -166,7 +166,7 @@ class Situation:
         kind, _, message = clean(runtime["last_error"]).partition(": ")
         error = _NUMBER.sub("", message) if message and kind in _PLAIN else clean(runtime["last_error"])
         lasted, polls = self.age(runtime["failing_since"]), runtime["consecutive_failures"]
-        times = f", {counted(polls, 'poll')} in a row" if polls > 1 else ""
+        times = f", {count_noun(polls, 'poll')} in a row" if polls > 1 else ""
         since = "" if lasted is None or lasted < 1 else f" for {span(lasted)}"
         words = f"{error}{since}{times}."
         if _ENDED.search(error) and (since or times):  # what follows would belong to its last words
@@ -190,7 +190,7 @@ class Situation:
             lines.append(f"last error: {clean(runtime['last_error'])}")
         if runtime["failing_since"]:
             polls = runtime["consecutive_failures"]
-            failed = f"{counted(polls, 'failed poll')}{' in a row' if polls > 1 else ''}"
+            failed = f"{count_noun(polls, 'failed poll')}{' in a row' if polls > 1 else ''}"
             lines.append(f"failing since {self.at(runtime['failing_since'])}: {failed}")
         return [*lines, *self.last_reading(), *self.silence(), *self.subscriptions()]
 
@@ -224,7 +224,7 @@ class Situation:
             last = f", the last one {self.at(each.get('received_at'))}" if each.get("received_at") else ""
             why = each.get("last_error")
             error = f": {clean(why)}" if why else ""
-            came = counted(each["received"], "message") if each["received"] else "nothing"
+            came = count_noun(each["received"], "message") if each["received"] else "nothing"
             lines.append(f"received {came} at {clean(topics)}{last}{failed}{error}")
         return lines
 

@@ -15,7 +15,7 @@ from leadsman.introspection.values import describe
 from leadsman.monitoring.health import GOODBYE
 from leadsman.mqtt.answers import Json
 from leadsman.mqtt.connection_state import CREDENTIALS
-from leadsman.text import clean, counted, nearest
+from leadsman.text import clean, count_noun, nearest
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import ComparedField, Introspection, Link, Verdict
@@ -33,7 +33,7 @@ def _refused(s: Situation) -> "Verdict | None":
         return None
     evidence = [clean(waiting["refused"])]
     if waiting["messages"]:
-        evidence.append(f"{counted(waiting['messages'], 'message')} of it in the outbox{_oldest(waiting['oldest'])}")
+        evidence.append(f"{count_noun(waiting['messages'], 'message')} of it in the outbox{_oldest(waiting['oldest'])}")
     if waiting["paused_for"] is not None:
         evidence.append(f"the topic is tried again in {span(waiting['paused_for'])}")
     advice = (
@@ -55,7 +55,7 @@ def _disconnected(s: Situation) -> "Verdict | None":
         evidence += [f"last error: {error}"] if error else []
     else:
         cause = "the app has no connection to the broker" + (f": {error}" if error else "")
-    evidence.append(f"{counted(outbox['messages'], 'message')} in the outbox{_oldest(outbox['oldest'])}")
+    evidence.append(f"{count_noun(outbox['messages'], 'message')} in the outbox{_oldest(outbox['oldest'])}")
     advice += ": the readings wait in the outbox until then"
     return s.verdict("connection", cause, [*evidence, *s.last_reading()], advice, since)
 
@@ -74,12 +74,12 @@ def _waiting(s: Situation) -> "Verdict | None":
     if waiting is None or not waiting["messages"] or not (waiting["oldest"] or 0.0) >= LATE:
         return None
     place = waiting["topics_before"]
-    evidence = [f"{counted(waiting['messages'], 'message')} of it in the outbox{_oldest(waiting['oldest'])}"]
-    evidence += [f"{counted(waiting['in_flight'], 'message')} of it in flight"]
-    evidence += [f"{counted(place, 'topic')} before it"] if place is not None else []
+    evidence = [f"{count_noun(waiting['messages'], 'message')} of it in the outbox{_oldest(waiting['oldest'])}"]
+    evidence += [f"{count_noun(waiting['in_flight'], 'message')} of it in flight"]
+    evidence += [f"{count_noun(place, 'topic')} before it"] if place is not None else []
     advice = "read the devices less often, or use a broker that takes more"
     if mqtt is not None:
-        total, window = counted(mqtt["outbox"]["messages"], "message"), counted(mqtt["window"], "message")
+        total, window = count_noun(mqtt["outbox"]["messages"], "message"), count_noun(mqtt["window"], "message")
         evidence.append(f"{total} in the whole outbox; {window} may be in flight")
         evidence += [f"last error: {clean(mqtt['last_error'])}"] if mqtt["last_error"] else []
         if mqtt["limited_by"]:
@@ -155,7 +155,7 @@ def _well(s: Situation) -> "Verdict":
         evidence.append(f"the last reading was published {s.at(s.published['published_at'])}")
     evidence += [*_suppressed_lines(s), *_history(s)]
     if mqtt is not None:
-        waiting = counted(mqtt["outbox"]["messages"], "message")
+        waiting = count_noun(mqtt["outbox"]["messages"], "message")
         evidence.append(f"connected to {clean(mqtt['broker'])}, {waiting} in the outbox")
         evidence += [f"fault: {clean(mqtt['last_error'])}"] if mqtt["last_error"] else []
     if s.retained is not None:
@@ -175,7 +175,7 @@ def _suppressed_lines(s: Situation) -> list[str]:
     if published is None or not published["suppressed"]:
         return []
     rule = None if s.reader is None else s.reader.get("publish")
-    count = counted(published["suppressed"], "reading")
+    count = count_noun(published["suppressed"], "reading")
     compared = published.get("compared", {})
     return [
         f"{clean(rule or 'its publish rule')} kept back {count}",
@@ -390,7 +390,7 @@ def _circuit(s: Situation) -> "Verdict | None":
     if state["circuit"] not in ("open", "half_open"):
         return None
     rule = None if s.reader is None else s.reader.get("circuit_breaker")
-    after = "" if rule is None else f"; it opens after {counted(rule['threshold'], 'failed poll')}"
+    after = "" if rule is None else f"; it opens after {count_noun(rule['threshold'], 'failed poll')}"
     evidence = [f"its circuit is {state['circuit'].replace('_', ' ')} since {s.at(state['opened_at'])}{after}"]
     evidence += [f"the next probe is due at {s.at(state['next_due_at'])}"] if state["next_due_at"] else []
     advice = f"{_mend(s, state['last_error'])}; to poll it at once: {s.command('circuit')} --action close"
@@ -431,7 +431,7 @@ def _unread(s: Situation) -> "Verdict | None":
         advice = f"ask the same about {finder}: it gives the readings of this device"
         return _waits(s, "call", f"{finder} has given no reading of it yet", evidence, advice)
     if reader["kind"] == "source":
-        evidence = [f"its source was started {counted(state.get('restarts', 0) + 1, 'time')}", *s.silence()]
+        evidence = [f"its source was started {count_noun(state.get('restarts', 0) + 1, 'time')}", *s.silence()]
         evidence += s.subscriptions()
         summary, advice = _by_subscriptions(s) or (
             "its source has received no reading yet",
@@ -463,7 +463,7 @@ def _stale(s: Situation) -> "Verdict | None":
     else:
         evidence += [s.timetable(), *([f"the next poll is due at {s.at(due)}"] if due else [])]
         advice = "check that the host did not sleep, and that stale_after is longer than the interval"
-    evidence += [counted(state["missed_polls"], "missed poll")] if state["missed_polls"] else []
+    evidence += [count_noun(state["missed_polls"], "missed poll")] if state["missed_polls"] else []
     summary = "its last reading is too old, though no call failed" if unfed is None else unfed[0]
     return s.verdict("staleness", summary, [*evidence, *s.silence()], advice, state["last_success_at"])
 
@@ -483,7 +483,7 @@ def _command(s: Situation) -> "Verdict | None":
     commands = s.state.get("commands") or nothing
     done, failed = commands["done"], commands["failed"]
     evidence = [f"commands: {done} executed, {failed} of them failed, {commands['refused']} refused"]
-    evidence += [f"{counted(commands['waiting'], 'command')} waiting"] if commands["waiting"] else []
+    evidence += [f"{count_noun(commands['waiting'], 'command')} waiting"] if commands["waiting"] else []
     if error := commands.get("last_error"):
         evidence.append(f"the last one failed or was refused: {clean(error)}")
     return s.verdict("command", summary, evidence, f"send one to {s.below}set", state="ok")

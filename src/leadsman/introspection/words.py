@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from leadsman.introspection.registrations import labels_of
-from leadsman.loop.durations import spoken
+from leadsman.loop.durations import write_duration
 from leadsman.mqtt.message import Delivery
 from leadsman.readings.publish import AllOf, AnyOf, Deadband, Every, OnChange, PublishRule
 from leadsman.registration.command import Command
@@ -14,10 +14,10 @@ from leadsman.registration.source import Source
 from leadsman.registration.telemetry import Telemetry
 from leadsman.resilience.algebra import CountBox
 from leadsman.resilience.breaker import CircuitBreaker
-from leadsman.resilience.failure import qualified
+from leadsman.resilience.failure import qualified_name
 from leadsman.resilience.notation import policy_in_words, waits_in_words
 from leadsman.resilience.policy import Until, Waits, options_of
-from leadsman.text import clean, counted, listed
+from leadsman.text import clean, count_noun, join_words
 
 if TYPE_CHECKING:
     from leadsman.readings.filtering import Filters
@@ -40,17 +40,17 @@ def sentences(each: Telemetry | Source | Command) -> list[str]:
 def _telemetry(each: Telemetry) -> Iterator[str]:
     verb = "called" if each.job else "polled"
     if each.interval is not None:
-        yield f"It is {verb} every {spoken(each.interval)}."
+        yield f"It is {verb} every {write_duration(each.interval)}."
     elif each.cron is not None:
         yield f"It is {verb} at the times of the cron schedule {each.cron.expression}."
     if names := labels_of(each.needs):
-        yield f"It uses {listed(names)}."
+        yield f"It uses {join_words(names)}."
     if each.group is not None:
         yield f"It shares the bus {each.group}: one call at a time."
     if each.guards.timeout is not None:
-        yield f"A call may take {spoken(each.guards.timeout)}."
+        yield f"A call may take {write_duration(each.guards.timeout)}."
     if not each.job:
-        yield f"After {spoken(each.stale_after)} without a reading it is stale."
+        yield f"After {write_duration(each.stale_after)} without a reading it is stale."
     if each.offline_on_error:
         yield "It is offline as soon as a poll has failed."
     yield from _retries(each)
@@ -68,13 +68,14 @@ def _source(each: Source) -> Iterator[str]:
     else:
         yield "It pushes its readings."
     if names := labels_of(each.needs):
-        yield f"It uses {listed(names)}."
+        yield f"It uses {join_words(names)}."
     if isinstance(each.guards.policy, Waits) and each.found_by is None:
         yield f"When it ends or fails, it is started again {waits_in_words(each.guards.policy.strategy)}."
     if each.silence is not None:
-        yield f"After {spoken(each.silence)} without a reading it is started again, unless it waits for messages."
+        silence = write_duration(each.silence)
+        yield f"After {silence} without a reading it is started again, unless it waits for messages."
     if math.isfinite(each.stale_after):
-        yield f"After {spoken(each.stale_after)} without a reading it is stale."
+        yield f"After {write_duration(each.stale_after)} without a reading it is stale."
     if each.offline_on_error:
         yield "It is offline as soon as it has failed."
     yield from _circuit(each.guards.breaker)
@@ -85,19 +86,19 @@ def _source(each: Source) -> Iterator[str]:
 
 def _finding(finds: "Finds | None") -> Iterator[str]:
     if finds is not None:
-        yield f"It may find up to {counted(finds.most, 'device')} while the app runs."
+        yield f"It may find up to {count_noun(finds.most, 'device')} while the app runs."
         if finds.forget_after is not None:
-            yield f"A found device that gives no reading for {spoken(finds.forget_after)} is forgotten."
+            yield f"A found device that gives no reading for {write_duration(finds.forget_after)} is forgotten."
 
 
 def _command(each: Command) -> Iterator[str]:
     yield "It takes commands, one at a time."
     if each.timeout is not None:
-        yield f"A command may take {spoken(each.timeout)}."
+        yield f"A command may take {write_duration(each.timeout)}."
     if each.group is not None:
         yield f"It shares the bus {each.group}: one call at a time."
     then = "the oldest is dropped" if each.drop_oldest else "a further one is refused"
-    yield f"At most {counted(each.queue, 'command')} may wait; then {then}."
+    yield f"At most {count_noun(each.queue, 'command')} may wait; then {then}."
 
 
 def _retries(each: Telemetry) -> Iterator[str]:
@@ -114,11 +115,12 @@ def _retries(each: Telemetry) -> Iterator[str]:
         count = None if isinstance(options.retries, Until) else options.retries
         often = "until the next poll" if count is None else "once" if count == 1 else f"up to {count} times"
         yield f"A call that fails is repeated {often}, {waits_in_words(options.backoff, count)}."
-        yield f"Only these errors are repeated: {listed([kind.__name__ for kind in options.kinds])}."
+        yield f"Only these errors are repeated: {join_words([kind.__name__ for kind in options.kinds])}."
         if math.isfinite(options.within):
-            yield f"No call is repeated later than {spoken(options.within)} after the first failure of an outage."
+            within = write_duration(options.within)
+            yield f"No call is repeated later than {within} after the first failure of an outage."
         if math.isfinite(options.budget):
-            yield f"All waits of an outage take at most {spoken(options.budget)}."
+            yield f"All waits of an outage take at most {write_duration(options.budget)}."
     if each.overrun:
         yield "A repeated call that comes late delays the next poll."
     else:
@@ -129,7 +131,7 @@ def _circuit(breaker: CircuitBreaker | None) -> Iterator[str]:
     if breaker is None:
         yield "It has no circuit breaker: it is polled however often it fails."
         return
-    failures = f"{counted(breaker.threshold, 'poll')}{' in a row' if breaker.threshold > 1 else ''}"
+    failures = f"{count_noun(breaker.threshold, 'poll')}{' in a row' if breaker.threshold > 1 else ''}"
     if breaker.window is not None:
         failures = f"{breaker.threshold} of the last {breaker.window} polls"
     match breaker.recovery:
@@ -138,7 +140,7 @@ def _circuit(breaker: CircuitBreaker | None) -> Iterator[str]:
         case 0:
             pause = "each poll makes one call only"
         case float(seconds):
-            pause = f"no poll is made for {spoken(seconds)}"
+            pause = f"no poll is made for {write_duration(seconds)}"
         case strategy:
             pause = f"no poll is made for a while that grows with each opening: again {waits_in_words(strategy)}"
     yield f"When {failures} failed, the circuit opens, and {pause}."
@@ -148,9 +150,9 @@ def _circuit(breaker: CircuitBreaker | None) -> Iterator[str]:
     if breaker.shared is not None:
         yield f"It shares the circuit {breaker.shared} with other devices."
     if breaker.slow is not None:
-        yield f"A call that takes longer than {spoken(breaker.slow)} counts as failed for the circuit."
+        yield f"A call that takes longer than {write_duration(breaker.slow)} counts as failed for the circuit."
     if breaker.ignore:
-        yield f"The circuit does not count {listed([kind.__name__ for kind in breaker.ignore])}."
+        yield f"The circuit does not count {join_words([kind.__name__ for kind in breaker.ignore])}."
 
 
 def _failing(each: Telemetry) -> Iterator[str]:
@@ -165,21 +167,22 @@ def _failing(each: Telemetry) -> Iterator[str]:
 def _filtering(filters: "Filters | None") -> Iterator[str]:
     for chain in () if filters is None else filters.chains:
         if chain.filters:
-            names = listed([type(each).__name__ for each in chain.filters])
+            names = join_words([type(each).__name__ for each in chain.filters])
             yield f"The filters {names} make {chain.path} of {chain.source}."
     if filters is not None and filters.window is not None:
-        yield f"It has a reading when a window of its filters is over, the shortest after {spoken(filters.window)}."
+        shortest = write_duration(filters.window)
+        yield f"It has a reading when a window of its filters is over, the shortest after {shortest}."
 
 
 def _publishing(rule: PublishRule | None, delivery: Delivery) -> Iterator[str]:
     yield "Every reading is published." if rule is None else f"A reading is published {_rule(rule)}."
     kept = "retained" if delivery.retain else "not retained"
-    expiry = "" if delivery.expiry is None else f", and expire after {spoken(delivery.expiry)}"
+    expiry = "" if delivery.expiry is None else f", and expire after {write_duration(delivery.expiry)}"
     yield f"Its messages have QoS {delivery.qos} and are {kept}{expiry}."
     if delivery.newest:
         yield "Of readings that wait for the broker, its state topic gets the newest."
     if delivery.history is not None:
-        forgotten = spoken(delivery.history)
+        forgotten = write_duration(delivery.history)
         yield f"Every reading goes to its history topic too, not retained, and expires after {forgotten}."
 
 
@@ -192,13 +195,13 @@ def _rule(rule: PublishRule) -> str:
         case OnChange():
             by = f" by more than {_width(rule.deadband)}" if rule.deadband else ""
             own = [f"{name} by more than {_width(width)}" for name, width in rule.fields]
-            return f"when a value changes{by}{f' ({listed(own)})' if own else ''}"
+            return f"when a value changes{by}{f' ({join_words(own)})' if own else ''}"
         case Every() if rule.seconds is not None:
-            return f"when {spoken(rule.seconds)} have passed since"
+            return f"when {write_duration(rule.seconds)} have passed since"
         case Every():
             return f"once in {rule.n} readings"
         case _:
-            return f"when {qualified(type(rule))} decides so"
+            return f"when {qualified_name(type(rule))} decides so"
 
 
 def _width(deadband: Deadband) -> str:

@@ -385,7 +385,7 @@ class Ledger:
     def _kept(self, counts: Counts) -> bytes:
         self._read += _read(counts.by)
         self._asked += _asked(counts.by)
-        return _packed(counts)
+        return _pack(counts)
 
     def _keep_periods(self, past: tuple[bytes | Period, ...]) -> None:
         """Keep the latest of these."""
@@ -437,7 +437,7 @@ class Ledger:
 
     def _keep(self, *gaps: Gap) -> None:
         """Keep the latest gaps, and then these. None of them changes any more."""
-        self._closed = (*self._closed, *map(_packed, (*self._latest(), *gaps)))[-MOST_GAPS:]
+        self._closed = (*self._closed, *map(_pack, (*self._latest(), *gaps)))[-MOST_GAPS:]
         self._drops = self._delays = None
 
     def _tell(self) -> None:
@@ -480,7 +480,7 @@ def _asked(by: Mapping[str, int]) -> int:
     return sum(by.values()) - by.get(DISABLED, 0)
 
 
-def _packed(ended: Counts | Gap) -> bytes:
+def _pack(ended: Counts | Gap) -> bytes:
     """What does not change any more takes a fourth of the memory as JSON."""
     return json.dumps(ended, separators=(",", ":")).encode()
 

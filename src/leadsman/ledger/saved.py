@@ -64,7 +64,7 @@ def rows(ledger: Ledger, now: Now, first_offset: float, *, stopped: bool) -> Ite
         first_offset: what the wall clock was ahead of the uptime when the app started, so that a period keeps its key.
         stopped: whether the app stops now.
     """
-    gaps = [[gap.since + now.offset, _shifted(gap.until, now.offset), gap.cause, gap.slots] for gap in ledger.gaps()]
+    gaps = [[gap.since + now.offset, _shift(gap.until, now.offset), gap.cause, gap.slots] for gap in ledger.gaps()]
     yield LedgerRow(HEAD, {"at": now.wall, "stopped": stopped, "gaps": gaps})
     for counts in ledger.open_periods():
         yield _row(counts, now.offset, round(counts.start + first_offset))
@@ -100,7 +100,7 @@ def restore(
             ledger.remember_gap(gap)
     changed: list[LedgerRow] = []
     for key, each in counts.items():
-        ended = _ended(each, REPLAYED if durable else DROPPED)
+        ended = _end(each, REPLAYED if durable else DROPPED)
         ledger.remember(ended)
         if ended != each:
             changed.append(_row(ended, now.offset, key))
@@ -133,7 +133,7 @@ def _row(counts: Counts, offset: float, key: int) -> LedgerRow:
     return LedgerRow(key, {"start": counts.start + offset, "slots": counts.slots, "by": dict(counts.by)})
 
 
-def _ended(counts: Counts, waited: str) -> Counts:
+def _end(counts: Counts, waited: str) -> Counts:
     """A period of an app that has ended: what waited has the disposition `waited`, and a poll that was under way gave
     nothing."""
     by = dict(counts.by)
@@ -177,5 +177,5 @@ def _number(value: object) -> int:
     return value
 
 
-def _shifted(at: float | None, by: float) -> float | None:
+def _shift(at: float | None, by: float) -> float | None:
     return None if at is None else at + by

@@ -31,7 +31,7 @@ def seconds(value: Duration, what: str = "a duration") -> float:
         raise InvalidType(
             f"{what} is a {type(value).__name__}; write seconds such as 30, text such as '5m', or a timedelta"
         )
-    amount = _parsed(value, what) if isinstance(value, str) else as_float(value)
+    amount = _parse(value, what) if isinstance(value, str) else as_float(value)
     if not math.isfinite(amount) or amount < 0:
         raise InvalidValue(f"{what} is {value!r}; it must be a finite number of seconds, not negative")
     return amount
@@ -53,7 +53,7 @@ def positive_seconds(value: Duration, what: str) -> float:
     return amount
 
 
-def _parsed(text: str, what: str) -> float:
+def _parse(text: str, what: str) -> float:
     match = _TEXT.fullmatch(text.strip())
     if match is None or not any(match.groups()):
         raise InvalidValue(
@@ -77,7 +77,7 @@ def human(amount: float) -> str:
     return "".join(parts) or "0s"
 
 
-def spoken(amount: float) -> str:
+def write_duration(amount: float) -> str:
     """Write seconds as a sentence has them, to the millisecond: 5400 → ``"1 h 30 min"``, 0.3 → ``"300 ms"``."""
     remaining = round(amount * 1000)
     if 0 < remaining < 1000:

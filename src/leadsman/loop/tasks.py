@@ -89,7 +89,7 @@ async def outcome_in_own_task(call: Callable[[], Awaitable[T]]) -> Outcome[T]:
     return await end(begin(call))
 
 
-def begun(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> asyncio.Task[T]:
+def begin_at_once(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> asyncio.Task[T]:
     """Run a coroutine in a task of its own, and at once up to its first wait. One that never waits is done when this
     returns, and costs the loop no turn. On Python 3.11 it starts in the next turn instead."""
     return asyncio.Task(coroutine, loop=loop, **_AT_ONCE)
@@ -97,7 +97,7 @@ def begun(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) ->
 
 @contextmanager
 def in_the_next_turn() -> Iterator[None]:
-    """In this block, `begun` starts coroutines in the next turn of the loop on every version of Python, so that all of
+    """In this block, `begin_at_once` starts coroutines in the next turn of the loop on every version of Python, so that all of
     them do things in the same order."""
     before = dict(_AT_ONCE)
     _AT_ONCE.clear()

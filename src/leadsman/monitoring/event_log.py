@@ -40,7 +40,7 @@ from leadsman.loop.timers import Timers
 from leadsman.monitoring.bugs import is_bug, message_of, placed
 from leadsman.monitoring.tracebacks import Tracebacks
 from leadsman.resilience.verdict import REASONS
-from leadsman.text import clean, counted, describe, log_fields
+from leadsman.text import clean, count_noun, describe, log_fields
 from leadsman.text.log_lines import Lines, left_out_before, others
 
 logger = logging.getLogger("leadsman")
@@ -285,7 +285,7 @@ class Log:
             f"of {human(round(pause, 1))}, until {_local(event.wall + pause)}" if pause > 0 else "until its next poll"
         )
         why = f": {clean(reason)}" if reason else ""
-        more = f" ({counted(count, 'pause')} since the last such line)" if count and level == logging.INFO else ""
+        more = f" ({count_noun(count, 'pause')} since the last such line)" if count and level == logging.INFO else ""
         text = "%s: the device asked for a pause %s%s%s"
         about = log_fields("deferred", event.entity, seconds=round(pause, 1), reason=reason)
         logger.log(level, text, event.entity, length, why, more, extra=about)
@@ -387,7 +387,7 @@ class Log:
         logger.warning(
             "Readings come faster than the broker takes them, and the newest go first: the broker allows %s in flight "
             "(Receive Maximum). With mosquitto, set max_inflight_messages 1000.",
-            counted(event.allowed, "message"),
+            count_noun(event.allowed, "message"),
             extra=log_fields("limited by the broker", allowed=event.allowed),
         )
 
@@ -395,7 +395,7 @@ class Log:
         entity, line, level = event.entity, "", logging.INFO
         if event.state == "open" and entity not in self._circuits_open:
             self._circuits_open.add(entity)
-            polls = counted(event.failures, "failed poll")
+            polls = count_noun(event.failures, "failed poll")
             line, level = (
                 f"circuit open after {polls}; the device is polled less often until it answers",
                 logging.WARNING,
@@ -455,17 +455,17 @@ def _local(wall: float) -> str:
 
 
 def _missed(count: int, last: str) -> str:
-    return f"{counted(count, 'poll')} missed so far, the last one of {last}"
+    return f"{count_noun(count, 'poll')} missed so far, the last one of {last}"
 
 
 def _commands_failed(count: int, last: str) -> str:
-    return f"{counted(count, 'command')} failed so far, the last one for {last}"
+    return f"{count_noun(count, 'command')} failed so far, the last one for {last}"
 
 
 def _dropped(count: int, last: str) -> str:
-    return f"{counted(count, 'message')} dropped so far, the last one of {last}"
+    return f"{count_noun(count, 'message')} dropped so far, the last one of {last}"
 
 
 def _broken(count: int, last: str) -> str:
     """The connection broke so often that these outages have no lines of their own."""
-    return f"{counted(count, 'more break')} of the connection to the broker so far, the last one: {last}"
+    return f"{count_noun(count, 'more break')} of the connection to the broker so far, the last one: {last}"

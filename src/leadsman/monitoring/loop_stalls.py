@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
-from leadsman.text import counted, log_fields
+from leadsman.text import count_noun, log_fields
 
 BEAT = 0.25
 """Seconds between two beats."""
@@ -99,7 +99,7 @@ class StallWatch:
             "await asyncio.to_thread(…).\n%s",
             now - self._beat_at,
             _blocking(frame),
-            counted(self.stalls, "time"),
+            count_noun(self.stalls, "time"),
             stack,
             extra=log_fields("loop stalled", stalls=self.stalls, seconds=round(now - self._beat_at, 3)),
         )

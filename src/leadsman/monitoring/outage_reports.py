@@ -21,7 +21,7 @@ from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
 from leadsman.places import frames_of
 from leadsman.resilience.verdict import REASONS
-from leadsman.text import clean, counted, describe, log_fields
+from leadsman.text import clean, count_noun, describe, log_fields
 from leadsman.text.log_lines import Lines, left_out_before
 
 MOST_FIRST = 20
@@ -198,8 +198,8 @@ def _ended(notice: Notice) -> str:
 
 def _sentence(notice: Notice) -> str:
     lasted = human(round(notice.seconds))
-    skipped = f", {counted(notice.skipped, 'poll')} skipped by the open circuit" if notice.skipped else ""
-    more = [] if notice.attempts <= 1 else [counted(notice.attempts, "call")]
+    skipped = f", {count_noun(notice.skipped, 'poll')} skipped by the open circuit" if notice.skipped else ""
+    more = [] if notice.attempts <= 1 else [count_noun(notice.attempts, "call")]
     more += [_ended(notice)] if _ended(notice) else []
     more += [] if notice.retry_in is None else [f"again in {human(round(notice.retry_in, 1))}"]
     calls = f" ({', '.join(more)})" if more else ""
@@ -211,7 +211,7 @@ def _sentence(notice: Notice) -> str:
         case outages.ONSET:
             return f"failing: {notice.type}: {notice.message}{calls}"
         case outages.REMINDER:
-            polls = f"{counted(notice.failures, 'poll')}{skipped}, " if notice.failures else ""
+            polls = f"{count_noun(notice.failures, 'poll')}{skipped}, " if notice.failures else ""
             return f"still failing after {lasted}: {polls}last {notice.type}: {notice.message}{calls}"
-    failed = f" and {counted(notice.failures, 'failed poll')}" if notice.failures else ", within one poll"
+    failed = f" and {count_noun(notice.failures, 'failed poll')}" if notice.failures else ", within one poll"
     return f"recovered after {lasted}{failed}{skipped}"

@@ -23,7 +23,7 @@ from leadsman.monitoring.health import OK, STARTING
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.link import Link
 from leadsman.storage import own_file
-from leadsman.text import counted, describe, log_fields
+from leadsman.text import count_noun, describe, log_fields
 
 logger = logging.getLogger("leadsman")
 
@@ -89,7 +89,9 @@ class Watchdog:
         ]
         link = "connected" if self._link.up else f"no connection to the broker: {self._link.last_error or 'connecting'}"
         named = f" (not {', '.join(sorted(bad)[:3])}{' …' if len(bad) > 3 else ''})" if bad else ""
-        count = f"{devices - len(bad)} of {counted(devices, 'device')} ok{named}" if devices else "no devices to poll"
+        count = (
+            f"{devices - len(bad)} of {count_noun(devices, 'device')} ok{named}" if devices else "no devices to poll"
+        )
         return self._statuses.is_fresh(now), f"{count}; {link}"
 
     def stop(self, *, for_good: bool = True) -> None:

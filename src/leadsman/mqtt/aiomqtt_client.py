@@ -48,7 +48,7 @@ from leadsman.mqtt.connection import (
     Connection,
     ConnectionListener,
     Received,
-    permitted,
+    adapt,
     taken_at,
 )
 from leadsman.mqtt.connection_state import V5
@@ -489,7 +489,7 @@ class BrokerConnection:
         self.urgent = False  # paho reads what there is, each time
 
     def publish(self, message: Message) -> int:
-        message = permitted(message, self.connack)
+        message = adapt(message, self.connack)
         return self._client.write(message, self._properties(message) if self._v5 else None)
 
     def _properties(self, message: Message) -> _Packed | None:
@@ -548,14 +548,14 @@ async def connect(broker: Broker, clock: Clock, packet: Connect, listener: Conne
     except BaseException as error:
         opened = client.opened
         client.give_up()
-        translated = _translated(client, error, v5=v5, opened=opened)
+        translated = _translate(client, error, v5=v5, opened=opened)
         if translated is error:
             raise
         raise translated from error
     return BrokerConnection(client, v5=v5, clock=clock)
 
 
-def _translated(client: _Client, error: BaseException, *, v5: bool, opened: bool) -> BaseException:
+def _translate(client: _Client, error: BaseException, *, v5: bool, opened: bool) -> BaseException:
     broker = client.broker
     match error:
         case ConnackMissing() if client.alerts:

@@ -17,7 +17,7 @@ from leadsman.loop.clock import rfc3339
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
-from leadsman.text import clean, describe, explained, log_fields
+from leadsman.text import clean, describe, explain, log_fields
 from leadsman.text.log_lines import Lines, left_out_before
 from leadsman.text.nesting import is_nested_deeper
 
@@ -47,14 +47,14 @@ def decode(payload: bytes) -> tuple[Json, Json]:
         The value, and the ``transaction`` of an object, which is removed from it, or None.
 
     Raises:
-        PayloadError: see `decoded`.
+        PayloadError: see `decode_json`.
     """
-    value = decoded(payload)
+    value = decode_json(payload)
     transaction = value.pop("transaction", None) if isinstance(value, dict) else None
     return value, transaction
 
 
-def decoded(payload: bytes) -> Json:
+def decode_json(payload: bytes) -> Json:
     """Decode a payload as JSON. A payload that is not JSON is returned as text, as ``mosquitto_pub -m on`` sends it.
 
     Raises:
@@ -123,7 +123,9 @@ def answer_anyway(received: Received, topics: Topics, answer: dict[str, Json], l
         return answer_to(own._replace(correlation=None), topics, answer)
 
 
-def answered(received: Received, topics: Topics, wall: float, handle: Callable[[Json], Json], lines: Lines) -> Message:
+def answer_request(
+    received: Received, topics: Topics, wall: float, handle: Callable[[Json], Json], lines: Lines
+) -> Message:
     """Pass the value of a request to `handle`, and return the message that answers it: with what `handle` returned, or
     with the `PayloadError` that it raised. `lines` limits the lines about response topics."""
     transaction, data, error = None, None, None
@@ -131,17 +133,17 @@ def answered(received: Received, topics: Topics, wall: float, handle: Callable[[
         value, transaction = decode(received.payload)
         data = handle(value)
     except (PayloadError, RequestRefused) as refused:
-        error = explained(refused)
+        error = explain(refused)
     return answer_anyway(received, topics, document(data, error, wall, transaction), lines, wall)
 
 
 def refusal(received: Received, topics: Topics, wall: float, error: LeadsmanError, lines: Lines) -> Message:
-    """The message that answers a request without a look at what it asks for. `lines` as in `answered`."""
+    """The message that answers a request without a look at what it asks for. `lines` as in `answer_request`."""
     try:
         _, transaction = decode(received.payload)
     except PayloadError:
         transaction = None
-    return answer_anyway(received, topics, document(None, explained(error), wall, transaction), lines, wall)
+    return answer_anyway(received, topics, document(None, explain(error), wall, transaction), lines, wall)
 
 
 def _log_diverted(received: Received, refused: PayloadError, instead: str, before: int | None) -> None:

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, raise_together
 from leadsman.storage.given_file import read_given
 from leadsman.text import split_urls
-from leadsman.text.redaction import Secret, SecretValue, revealed, secret_or_none
+from leadsman.text.redaction import Secret, SecretValue, reveal, secret_or_none
 from leadsman.value import Value
 
 _UNIX = "mqtt+unix"
@@ -146,7 +146,7 @@ class Broker(Value):
         Raises:
             InvalidType, InvalidValue: without the password in the message.
         """
-        url = revealed(url)
+        url = reveal(url)
         if not isinstance(url, str):
             raise InvalidType(f"the broker has the type {type(url).__name__}; write a URL such as {DEFAULT_URL!r}")
         scheme, separator, _ = url.partition("://")
@@ -362,7 +362,7 @@ def check_setting(key: str, value: object) -> None:
 
 def split(urls: object) -> list[object]:
     """The items of a list, or of a text with commas or white space between URLs. Anything else is one item."""
-    urls = revealed(urls)
+    urls = reveal(urls)
     if isinstance(urls, str):
         return list(split_urls(urls))
     return list(urls) if isinstance(urls, list | tuple) else [urls]

@@ -29,7 +29,7 @@ async def connect(broker: Broker, clock: Clock, packet: Connect, listener: Conne
     """Make one connection to `broker`; see `leadsman.mqtt.connection.Connector`. A will that the broker does not take
     is offered again without what it does not support. If its topic is refused, the connection is made without a will,
     and `ConnAck.will_refused` says so."""
-    client = await _loaded(broker, packet.protocol)
+    client = await _load(broker, packet.protocol)
     try:
         connection: Connection = await client.connect(broker, clock, packet, listener)
     except ConnectionRefused as error:
@@ -53,18 +53,18 @@ def _is_about_will(error: ConnectionRefused) -> bool:
     return error.code == TOPIC_INVALID or "will" in (error.words or "").lower().split()
 
 
-async def _loaded(broker: Broker, protocol: str) -> ModuleType:
+async def _load(broker: Broker, protocol: str) -> ModuleType:
     """The client, imported in a thread unless it is there: on a small machine that takes seconds."""
     name = _CODEC if _codec_suits(broker, protocol) else _AIOMQTT
     loaded = sys.modules.get(name) if name in _imported else None  # in sys.modules it may be half imported
-    return await transport.in_thread(lambda: chosen(broker, protocol)) if loaded is None else loaded
+    return await transport.in_thread(lambda: choose(broker, protocol)) if loaded is None else loaded
 
 
 def _codec_suits(broker: Broker, protocol: str) -> bool:
     return protocol == V5 and not broker.websocket
 
 
-def chosen(broker: Broker, protocol: str) -> ModuleType:
+def choose(broker: Broker, protocol: str) -> ModuleType:
     """The client for this version of MQTT. Imports it.
 
     Args:
@@ -90,7 +90,7 @@ def _import(name: str) -> ModuleType:
 # Connections that retain nothing, for dry runs: their messages are gone when they end.
 
 
-def unretained(connect: Connector) -> Connector:
+def without_retained(connect: Connector) -> Connector:
     """As `connect`, but the broker keeps neither messages nor the will."""
 
     async def connected(packet: Connect, listener: ConnectionListener) -> Connection:

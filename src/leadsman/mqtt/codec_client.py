@@ -25,7 +25,7 @@ from leadsman.mqtt.connection import (
     Connection,
     ConnectionListener,
     Received,
-    permitted,
+    adapt,
 )
 from leadsman.mqtt.connection_state import ADMINISTRATIVE
 from leadsman.mqtt.message import Message
@@ -141,7 +141,7 @@ class CodecConnection(asyncio.BufferedProtocol):
         """See `Connection`."""
         if self._over:
             raise BrokerError("the connection is closed")
-        message = permitted(message, self.connack)
+        message = adapt(message, self.connack)
         packet_id = self._next_id()
         try:
             data = codec.publish(message, packet_id, 0.0 if message.expires is None else self._clock.monotonic())

@@ -174,7 +174,7 @@ for faults that a person has to mend, `NotListening` where the host refused at o
 nothing, and `BrokerError`."""
 
 
-def permitted(message: Message, connack: ConnAck) -> Message:
+def adapt(message: Message, connack: ConnAck) -> Message:
     """The message as the broker takes it: with a lower quality, or not retained, where CONNACK says so."""
     if message.qos > connack.maximum_qos:
         message = message._replace(qos=connack.maximum_qos)

@@ -63,7 +63,7 @@ def is_off(message: Message, offset: float) -> bool:
     return message.clock_offset is not None and not -STEP <= offset - message.clock_offset <= STEP
 
 
-def retimed(message: Message, offset: float) -> Message:
+def retime(message: Message, offset: float) -> Message:
     """A message whose reading `is_off`, with the right time; in its payload too, where `Delivery` has put it there."""
     if message.taken_at is None or message.clock_offset is None:
         return message
@@ -262,7 +262,7 @@ class SendWindow:
             if not message.qos:
                 message = suspects.certain(message, now)
             if is_off(message, offset):
-                message = retimed(message, offset)
+                message = retime(message, offset)
             if message.taken_at is not None and message.taken_at < late:
                 message = message._replace(replayed=True)
             if item.unretained:

@@ -251,11 +251,11 @@ def escaped_name(text: str) -> str:
     Raises:
         InvalidValue: the text is empty, or the name has more than `LONGEST_NAME` bytes.
     """
-    name = "".join(character if _is_plain(character) else _escaped(character) for character in text[:LONGEST_NAME])
+    name = "".join(character if _is_plain(character) else _escape(character) for character in text[:LONGEST_NAME])
     if name.startswith(("$", " ")) or name in RESERVED:
-        name = _escaped(name[0]) + name[1:]
+        name = _escape(name[0]) + name[1:]
     if name.endswith(" "):
-        name = name[:-1] + _escaped(" ")
+        name = name[:-1] + _escape(" ")
     if not name or len(text) > LONGEST_NAME or len(name.encode()) > LONGEST_NAME:
         raise InvalidValue(f"a device name may have 1 to {LONGEST_NAME} bytes; give it a short name")
     return name
@@ -265,7 +265,7 @@ def _is_plain(character: str) -> bool:
     return character not in "%/+#" and character.isprintable()
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     return "".join(f"%{byte:02X}" for byte in character.encode(errors="surrogatepass"))
 
 

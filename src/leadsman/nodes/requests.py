@@ -10,7 +10,7 @@ from typing import (
 from typing_extensions import TypedDict
 
 from leadsman.errors import Busy, PayloadError
-from leadsman.mqtt.answers import Json, RetainedRequests, answered, refusal
+from leadsman.mqtt.answers import Json, RetainedRequests, answer_request, refusal
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics
@@ -90,7 +90,7 @@ class DrainDoor:
         if received.retain:
             self._retained.warn("drain")
             return None
-        return answered(
+        return answer_request(
             received, self._topics, self._wall(), lambda request: self._drain(drain_of(request)), self._lines
         )
 

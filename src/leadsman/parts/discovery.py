@@ -108,7 +108,7 @@ def hidden_values(registered: DescribedDevices, discovery: Discovery) -> str | N
     )
 
 
-def described(plan: Plan, discovery: Discovery, link: "Link", now: float) -> Described:
+def describe_devices(plan: Plan, discovery: Discovery, link: "Link", now: float) -> Described:
     """Describe the devices of an app that are here from its start, `now` in epoch seconds."""
     registered = registered_of(plan, {*plan.residents})
     if (hidden := hidden_values(registered, discovery)) is not None:
@@ -127,7 +127,7 @@ def describe(core: Core) -> None:
     discovery = core.plan.discovery
     if discovery is None:
         return
-    core.described = described(core.plan, discovery, core.link, core.environment.clock.wall())
+    core.described = describe_devices(core.plan, discovery, core.link, core.environment.clock.wall())
     core.taken_names = functools.partial(names_of, core.plan, discovery)
     if core.described.properties is not None:
         core.publisher = core.publisher._replace(on_published=core.described.properties.on_published)

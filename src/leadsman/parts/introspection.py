@@ -156,7 +156,7 @@ class IntrospectionPart:
 
 def _terms_of(each: "Telemetry | Source | Command") -> "dict[str, FieldTerms]":
     from leadsman.discovery.fields import terms_of
-    from leadsman.introspection.schema import read_schema, returned  # few ask
+    from leadsman.introspection.schema import read_schema, result_schema  # few ask
     from leadsman.registration.command import Command
 
-    return terms_of(returned(each.handler) if isinstance(each, Command) else read_schema(each))
+    return terms_of(result_schema(each.handler) if isinstance(each, Command) else read_schema(each))

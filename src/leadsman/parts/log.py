@@ -5,7 +5,7 @@ import logging
 from leadsman._version import UNVERSIONED
 from leadsman.loop.clock import rfc3339
 from leadsman.monitoring.event_log import Log, on_reading
-from leadsman.text import clean, counted, log_fields
+from leadsman.text import clean, count_noun, log_fields
 from leadsman.wiring.core import Core
 from leadsman.wiring.plan import Plan
 
@@ -37,8 +37,8 @@ def _opening(plan: Plan) -> str:
         "command": sum(each.enabled for each in plan.commands.values()),
         "subscription": len(plan.subscriptions),
     }
-    devices = counted(len({each.name for each in plan.handlers}), "device")
-    devices += "".join(f", {counted(number, what)}" for what, number in numbers.items() if number)
+    devices = count_noun(len({each.name for each in plan.handlers}), "device")
+    devices += "".join(f", {count_noun(number, what)}" for what, number in numbers.items() if number)
     settings = f"settings from {plan.settings_file}" if plan.settings_file else "no settings file"
     where = f"{'broker' if len(plan.brokers) == 1 else 'brokers'} {plan.brokers}"
     about = f"{devices}, {where}, topics below {plan.topics.prefix}/, {settings}"

@@ -9,7 +9,7 @@ from collections import deque
 from typing import Generic, Literal, TypeVar
 
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.text import counted, log_fields
+from leadsman.text import count_noun, log_fields
 
 SIZE = 1000
 WARN_AGAIN = 60.0
@@ -103,6 +103,6 @@ class Buffer(Generic[T]):
             logger.warning(
                 "A buffer of size %d is full; %s dropped so far, because its source reads too slowly",
                 self._size,
-                counted(self.dropped, "item"),
+                count_noun(self.dropped, "item"),
                 extra=log_fields("buffer full", size=self._size, dropped=self.dropped),
             )

@@ -141,10 +141,10 @@ class OnChange(Rule):
                 raise InvalidType("the deadbands of fields are given twice; leave fields= out")
             fields, width = deadband, 0.0
         else:
-            width = checked_deadband(deadband, "deadband")
+            width = check_deadband(deadband, "deadband")
         if fields is not None and not isinstance(fields, Mapping):
             raise InvalidType(f"fields is {fields!r}; write a dict of deadbands such as {{'co2': 50}}")
-        pairs = tuple((name, checked_deadband(each, f"fields[{name!r}]")) for name, each in (fields or {}).items())
+        pairs = tuple((name, check_deadband(each, f"fields[{name!r}]")) for name, each in (fields or {}).items())
         self._hold(deadband=width, fields=pairs)
 
     def decide(self, previous: LastPublished, reading: Fields, now: float) -> bool:
@@ -172,7 +172,7 @@ class OnChange(Rule):
         return False
 
 
-def with_deadbands(rule: PublishRule | None, fields: Mapping[str, Deadband]) -> PublishRule | None:
+def add_deadbands(rule: PublishRule | None, fields: Mapping[str, Deadband]) -> PublishRule | None:
     """The rule, where each `OnChange` has these deadbands for the fields for which it has none itself. Without a rule,
     one that has them, if there are any. A rule of the user's own stays as it is."""
     if not fields:
@@ -184,7 +184,7 @@ def with_deadbands(rule: PublishRule | None, fields: Mapping[str, Deadband]) -> 
             own = dict(rule.fields)
             return OnChange(rule.deadband, fields={**own, **fields, **own})  # its own ones come first
         case AnyOf() | AllOf():
-            left, right = (with_deadbands(each, fields) or each for each in (rule.left, rule.right))
+            left, right = (add_deadbands(each, fields) or each for each in (rule.left, rule.right))
             return type(rule)(left, right)
     return rule
 
@@ -231,7 +231,7 @@ class Every(Rule):
         return self.seconds is not None and now - previous.at >= self.seconds - 0.001
 
 
-def checked(rule: object) -> PublishRule:
+def check_rule(rule: object) -> PublishRule:
     """Check at registration that an object is a publish rule.
 
     Raises:
@@ -253,7 +253,7 @@ def _rule(rule: object) -> PublishRule:
     return rule
 
 
-def checked_deadband(value: object, what: str) -> Deadband:
+def check_deadband(value: object, what: str) -> Deadband:
     """Check a deadband; `what` is its name in the message.
 
     Raises:

@@ -86,7 +86,7 @@ def fields_of(result: object) -> tuple[JsonObject, tuple[str, ...]]:
     if plain:
         return fields.copy(), ()  # handlers may return one dict again and again
     left_out: list[str] = []
-    kept = _checked_dict(fields, "", left_out, _DEPTH)
+    kept = _check_dict(fields, "", left_out, _DEPTH)
     if left_out and not kept:
         raise ResultError(f"every field is NaN or infinite: {', '.join(left_out)}")
     return kept, tuple(left_out)
@@ -99,7 +99,7 @@ def plain(value: object, name: str) -> JsonValue:
         ResultError: JSON cannot carry it.
     """
     try:
-        return _checked(value, name, [], _DEPTH)
+        return _check(value, name, [], _DEPTH)
     except _NotFiniteError:
         raise ResultError(f"{name!r} is NaN or infinite, which JSON cannot carry") from None
 
@@ -129,25 +129,25 @@ class _NotFiniteError(Exception):
     """A number that is not finite."""
 
 
-def _checked_dict(fields: Mapping[Any, Any], path: str, left_out: list[str], depth: int) -> JsonObject:
+def _check_dict(fields: Mapping[Any, Any], path: str, left_out: list[str], depth: int) -> JsonObject:
     kept: JsonObject = {}
     for key, value in fields.items():
         if not isinstance(key, str):
             raise ResultError(f"the key {key!r}{f' in {path[:-1]!r}' if path else ''} is {_a(key)}; keys are text")
         name = f"{path}{_text(key, 'a key')}"
         try:
-            kept[key] = _checked(value, name, left_out, depth)
+            kept[key] = _check(value, name, left_out, depth)
         except _NotFiniteError:
             left_out.append(name)
     return kept
 
 
-def _checked(value: object, name: str, left_out: list[str], depth: int) -> JsonValue:
+def _check(value: object, name: str, left_out: list[str], depth: int) -> JsonValue:
     if depth == 0:
         raise ResultError(f"{name!r} is nested deeper than {_DEPTH} levels, or contains itself")
     match value:
         case Enum():
-            return _checked(value.value, name, left_out, depth - 1)
+            return _check(value.value, name, left_out, depth - 1)
         case None | bool():
             return value
         case str():
@@ -167,9 +167,9 @@ def _checked(value: object, name: str, left_out: list[str], depth: int) -> JsonV
         case date():
             return value.isoformat()
         case Mapping():
-            return _checked_dict(value, f"{name}.", left_out, depth - 1)
+            return _check_dict(value, f"{name}.", left_out, depth - 1)
         case list() | tuple():
-            return [_checked(element, f"{name}[{i}]", left_out, depth - 1) for i, element in enumerate(value)]
+            return [_check(element, f"{name}[{i}]", left_out, depth - 1) for i, element in enumerate(value)]
     raise ResultError(f"{name!r} is {_a(value)}, which JSON cannot carry; return a number, text, list or dict")
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.readings.publish import Deadband, checked_deadband
+from leadsman.readings.publish import Deadband, check_deadband
 from leadsman.text import suggestion
 from leadsman.value import Value
 
@@ -120,7 +120,7 @@ class Sensor(Value):
         if not isinstance(discoverable, bool):
             raise InvalidType(f"discoverable is {discoverable!r}; write True or False")
         options = () if homeassistant is None else _entity_options(homeassistant)
-        width = None if deadband is None else checked_deadband(deadband, "deadband")
+        width = None if deadband is None else check_deadband(deadband, "deadband")
         self._hold(**texts, precision=precision, discoverable=discoverable, homeassistant=options, deadband=width)
 
     def __get_pydantic_json_schema__(

@@ -20,7 +20,7 @@ from leadsman.registration.options import (
     fixed_of,
     group_of,
     is_second,
-    labelled,
+    label_errors,
     labels_of,
     length_of,
     queue_of,
@@ -90,7 +90,7 @@ def register_command(
     Raises:
         InvalidType, InvalidValue: the message begins with the device's name.
     """
-    return labelled("command", name, lambda device: _register(device, handler, options, available))
+    return label_errors("command", name, lambda device: _register(device, handler, options, available))
 
 
 def _register(name: str, handler: Handler, options: CommandOptions, available: Sequence[Dependency]) -> Command:
@@ -167,7 +167,7 @@ class TakesPayload(Protocol):
         ...
 
 
-def validated(command: TakesPayload, value: Json, text: bytes) -> dict[str, object]:
+def convert_payload(command: TakesPayload, value: Json, text: bytes) -> dict[str, object]:
     """Convert the payload to the handler's argument, by name.
 
     If the handler wants text, and JSON decoded a number or a boolean, the handler gets the text as it was sent.

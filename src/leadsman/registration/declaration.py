@@ -39,7 +39,7 @@ class Declaration(NamedTuple):
     """As its author wrote it."""
 
 
-def declared_discovery(given: object) -> "Discovery | None":
+def check_discovery(given: object) -> "Discovery | None":
     """What `App` was given as `discovery`. Raises `InvalidType`, `InvalidValue`."""
     if given in (None, "off"):
         return None
@@ -48,7 +48,7 @@ def declared_discovery(given: object) -> "Discovery | None":
     return as_discovery(given)
 
 
-def declared_settings(given: object) -> "tuple[type[BaseModel] | None, BaseModel | None]":
+def check_settings(given: object) -> "tuple[type[BaseModel] | None, BaseModel | None]":
     """The model that `App` was given as `settings`, and the settings themselves if they are filled already. Raises
     `InvalidType`."""
     if given is None:

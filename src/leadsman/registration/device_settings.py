@@ -21,13 +21,13 @@ from leadsman.registration.source import Source, SourceOptions
 from leadsman.registration.telemetry import JOBLESS, RETRYING, TelemetryOptions
 from leadsman.resilience.backoff import BackoffStrategy
 from leadsman.resilience.breaker import CircuitBreaker
-from leadsman.resilience.failure import qualified
+from leadsman.resilience.failure import qualified_name
 from leadsman.resilience.notation import parse, policy_of
 from leadsman.resilience.policy import UNTIL_NEXT_POLL, Policy, Until, Waits
 from leadsman.settings.devices import DeviceSections, is_pattern
 from leadsman.settings.sections import OFF, read_switch
 from leadsman.settings.sources import DEVICES, SettingEntry
-from leadsman.text import clean, listed, nearest, suggestion
+from leadsman.text import clean, join_words, nearest, suggestion
 
 UNTIL = "until next poll"
 """How the settings write `UNTIL_NEXT_POLL`."""
@@ -145,7 +145,7 @@ OPTIONS: Mapping[str, DeviceOption] = {
 """All of them, by the names that they have in the settings."""
 OF_FOUND = ("enabled", "publish", "stale_after", "name")
 """Those of a device that a handler finds while the app runs."""
-_FOUND = f"no device is registered that takes it, and one that is found takes {listed(OF_FOUND, 'or')}"
+_FOUND = f"no device is registered that takes it, and one that is found takes {join_words(OF_FOUND, 'or')}"
 
 
 class Applied(NamedTuple):
@@ -248,7 +248,7 @@ class DeviceSettings:
     def origins_of(self, name: str) -> str:
         """What was set for a device, and where, as the end of a message; empty if nothing was."""
         found = [f"{each.option} (from {each.entry.origin})" for each in self.applied.get(name, {}).values()]
-        return f"; the settings have {listed(found)}" if found else ""
+        return f"; the settings have {join_words(found)}" if found else ""
 
     def found(self, device: Source) -> Source:
         """A device that a handler has found, with what the settings say about it."""
@@ -276,7 +276,7 @@ class DeviceSettings:
         for section in unmatched if not finds else ():
             near = nearest(section, names)
             what = "no device matches" if is_pattern(section) else "there is no device of that name"
-            meant = f"did you mean {near!r}?" if near else f"the app has {listed(sorted(names)[:10]) or 'none'}"
+            meant = f"did you mean {near!r}?" if near else f"the app has {join_words(sorted(names)[:10]) or 'none'}"
             origin = next((f" (from {each.origin})" for each in self._entries[section].values()), "")
             faults.append(InvalidValue(f"{DEVICES}.{clean(section)}: {what}; {meant}{origin}"))
         for section in self._sections:
@@ -317,7 +317,7 @@ def _errors(names: list[str], available: Iterable[Dependency]) -> list[type[Exce
     known: dict[str, type[Exception]] = {}
     for module in (builtins, errors):
         known |= {name: each for name, each in vars(module).items() if _is_error(each)}
-    known |= {name: each for each in declared for name in (each.__name__, qualified(each))}
+    known |= {name: each for each in declared for name in (each.__name__, qualified_name(each))}
     for name in names:
         if name not in known:
             near = nearest(name, known)

@@ -68,7 +68,7 @@ class Finds(Value):
         self._hold(readings=readings, most=most, forget_after=forgotten, stale_after=stale, everywhere=everywhere)
 
 
-def checked_finds(given: object, needs: Dependencies) -> Finds:
+def check_finds(given: object, needs: Dependencies) -> Finds:
     """The option ``finds`` of a handler. Raises `InvalidType`, `InvalidValue`."""
     if not isinstance(given, Finds):
         raise InvalidType(f"finds is {given!r}; write Finds(Model, most=100)")

@@ -225,7 +225,7 @@ def needs_and_payload(
 
 def name_of(handler: object) -> str:
     """The name of a handler in messages and introspection. It is never its `repr`, which may show bound arguments."""
-    inner = _unwrapped(handler)
+    inner = _unwrap(handler)
     return getattr(inner, "__qualname__", None) or type(inner).__qualname__
 
 
@@ -273,7 +273,7 @@ def _parameters(handler: Handler) -> tuple[tuple[str, object], ...]:
     return tuple(wanted)
 
 
-def _unwrapped(handler: object) -> object:
+def _unwrap(handler: object) -> object:
     """What a partial calls."""
     while isinstance(handler, functools.partial):
         handler = handler.func
@@ -283,7 +283,7 @@ def _unwrapped(handler: object) -> object:
 def _function(handler: object) -> Handler:
     """The function whose annotations are those of the handler: also inside a partial, or the ``__call__`` of an
     object."""
-    inner = _unwrapped(handler)
+    inner = _unwrap(handler)
     return inner if inspect.isfunction(inner) or inspect.ismethod(inner) else type(inner).__call__
 
 

@@ -79,7 +79,7 @@ class ReadingOptions(DeviceOptions, total=False):
     """Which devices the handler may find while the app runs; see `Context.device`. Default None: it finds none."""
 
 
-def labelled(kind: str, name: object, make: Callable[[str], T]) -> T:
+def label_errors(kind: str, name: object, make: Callable[[str], T]) -> T:
     """Check the device name, and pass it to `make`, which checks the rest. Errors of `make` begin with `kind` and the
     name."""
     device = check_name(name)
@@ -177,11 +177,11 @@ def delivery_of(options: Options) -> Delivery:
 def publish_of(options: Options, kind: ReadingType | None) -> PublishRule | None:
     """The publish rule, with the deadbands that stand beside the fields of the reading; None publishes every reading.
     Raises `InvalidValue` if it names a field that the reading does not have."""
-    rule = None if options.get("publish") is None else publish.checked(options["publish"])
+    rule = None if options.get("publish") is None else publish.check_rule(options["publish"])
     if kind is None:
         return rule
     kind.check(publish.deadband_fields(rule), "publish")
-    return publish.with_deadbands(rule, kind.deadbands)
+    return publish.add_deadbands(rule, kind.deadbands)
 
 
 def field_of(options: Options, handler: Handler) -> str | None:
@@ -244,9 +244,9 @@ def finds_of(options: Options, needs: Dependencies) -> "Finds | None":
     """Which devices the handler may find at run time; None if it finds none."""
     if options.get("finds") is None:
         return None
-    from leadsman.registration.finds import checked_finds  # only handlers that find devices pay for it
+    from leadsman.registration.finds import check_finds  # only handlers that find devices pay for it
 
-    return checked_finds(options["finds"], needs)
+    return check_finds(options["finds"], needs)
 
 
 def labels_of(options: Options) -> frozenset[str]:

@@ -16,7 +16,7 @@ from leadsman.registration.injection import (
     needs_of,
     place_of,
 )
-from leadsman.registration.options import Options, labelled
+from leadsman.registration.options import Options, label_errors
 from leadsman.registration.router import Device, Registration, devices_of
 from leadsman.registration.telemetry import Telemetry, register
 from leadsman.text import describe
@@ -303,7 +303,7 @@ class Registry:
         last = self._last[1]
         if not last.needs:
             return last._replace(name=check_name(name))
-        needs = labelled(made_of.kind, name, lambda _: needs_of(made_of.handler, available))
+        needs = label_errors(made_of.kind, name, lambda _: needs_of(made_of.handler, available))
         same_errors = declared_errors(needs) == declared_errors(last.needs)
         return last._replace(name=check_name(name), needs=needs) if same_errors else None
 

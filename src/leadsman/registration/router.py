@@ -225,10 +225,10 @@ def _under(prefix: str, registration: Registration) -> Registration:
         raise InvalidType(
             f"{registration.kind}: a device of a router with a prefix needs a name; the root device is the app's"
         )
-    return registration._replace(names=_prefixed(prefix, registration.names))
+    return registration._replace(names=_prefix(prefix, registration.names))
 
 
-def _prefixed(prefix: str, names: "str | Many | Callable[[Any], Many]") -> Names:
+def _prefix(prefix: str, names: "str | Many | Callable[[Any], Many]") -> Names:
     if isinstance(names, str):
         return f"{prefix}_{names}"
     if isinstance(names, Mapping):

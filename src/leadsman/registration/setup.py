@@ -11,7 +11,7 @@ from leadsman.errors import ConfigurationError, InvalidValue, SettingsError, col
 from leadsman.extras import check_found
 from leadsman.mqtt.broker import Brokers
 from leadsman.mqtt.topics import Topics, check_client_id, check_instance, check_prefix
-from leadsman.registration.declaration import AdapterSource, Declaration, declared_discovery
+from leadsman.registration.declaration import AdapterSource, Declaration, check_discovery
 from leadsman.registration.injection import Dependency, fill, settings_dependencies
 from leadsman.registration.registry import Registry, ask_user
 from leadsman.registration.router import Registration
@@ -108,7 +108,7 @@ class Setup:
         """The HTTP endpoint; None where there is none."""
         self.outbox: OutboxSettings | None = None
         """How readings wait for the broker, if the settings say it."""
-        self.discovery = declared_discovery(declaration.discovery)
+        self.discovery = check_discovery(declaration.discovery)
         """By which convention the devices are described at the broker; None: they are not."""
         self.log: LogSettings | None = None
         """What is logged, if the settings say it."""

@@ -22,7 +22,7 @@ from leadsman.registration.options import (
     filters_of,
     finds_of,
     fixed_of,
-    labelled,
+    label_errors,
     labels_of,
     length_of,
     offline_on_error_of,
@@ -93,7 +93,7 @@ def register_source(name: object, handler: Handler, options: SourceOptions, avai
     Raises:
         InvalidType, InvalidValue: the message begins with the device's name.
     """
-    return labelled("source", name, lambda device: _register(device, handler, options, available))
+    return label_errors("source", name, lambda device: _register(device, handler, options, available))
 
 
 def _register(name: str, handler: Handler, options: SourceOptions, available: Sequence[Dependency]) -> Source:

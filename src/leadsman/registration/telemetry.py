@@ -31,7 +31,7 @@ from leadsman.registration.options import (
     fixed_of,
     group_of,
     is_second,
-    labelled,
+    label_errors,
     labels_of,
     length_of,
     offline_on_error_of,
@@ -179,7 +179,7 @@ def register(
         InvalidType, InvalidValue: the message begins with the device's name.
     """
     kind = "periodic" if job else "telemetry"
-    return labelled(kind, name, lambda device: _register(device, handler, options, available, job))
+    return label_errors(kind, name, lambda device: _register(device, handler, options, available, job))
 
 
 def _register(

@@ -110,7 +110,7 @@ class Retrying:
                     name,
                     REASONS[verdict.reason],
                     attempt,
-                    _shown(error),
+                    _write_error(error),
                     extra=log_fields(
                         "gave up",
                         operation=name,
@@ -125,7 +125,7 @@ class Retrying:
                 name,
                 attempt,
                 verdict.delay,
-                _shown(error),
+                _write_error(error),
                 extra=log_fields("call failed", operation=name, attempt=attempt, error_type=type(error).__name__),
             )
             await asyncio.sleep(verdict.delay)
@@ -245,7 +245,7 @@ def _name(function: object) -> str:
     return getattr(function, "__qualname__", None) or type(function).__qualname__
 
 
-def _shown(error: Exception) -> str:
+def _write_error(error: Exception) -> str:
     """An error at the end of a line: its type and its message."""
     kind, text = type(error).__name__, describe(error)
     return kind if text == kind else f"{kind}: {text}"

@@ -245,7 +245,7 @@ def settle(
         return circuit
     match circuit, outcome:
         case Closed(), CycleOutcome.SUCCEEDED | CycleOutcome.FAILED:
-            closed = _counted(rule, circuit, failed=outcome is CycleOutcome.FAILED)
+            closed = _count(rule, circuit, failed=outcome is CycleOutcome.FAILED)
             if closed.failures < rule.threshold:
                 return closed
             until = now + rule.open_for(1, on_strategy_error)
@@ -310,11 +310,11 @@ def from_json(value: object, now: float, away: float) -> Circuit:
     raise ValueError("it is not a circuit")
 
 
-def _counted(rule: CircuitBreaker, circuit: Closed, *, failed: bool) -> Closed:
+def _count(rule: CircuitBreaker, circuit: Closed, *, failed: bool) -> Closed:
     if rule.window is None:
-        return Closed(circuit.generation, circuit.failures + 1) if failed else _forgotten(circuit)
+        return Closed(circuit.generation, circuit.failures + 1) if failed else _forget(circuit)
     recent = (circuit.recent << 1 | failed) & ((1 << rule.window) - 1)
-    return Closed(circuit.generation, recent.bit_count(), recent) if recent else _forgotten(circuit)
+    return Closed(circuit.generation, recent.bit_count(), recent) if recent else _forget(circuit)
 
 
 def refusals_of(rule: CircuitBreaker) -> int:
@@ -322,7 +322,7 @@ def refusals_of(rule: CircuitBreaker) -> int:
     return 1 if rule.recovery is None else 0
 
 
-def _forgotten(circuit: Closed) -> Closed:
+def _forget(circuit: Closed) -> Closed:
     return Closed(circuit.generation) if circuit.failures or circuit.recent else circuit
 
 

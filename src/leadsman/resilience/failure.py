@@ -137,7 +137,7 @@ class Failure(NamedTuple):
         return found if isinstance(found, _PLAIN) else None  # a union would be created at each call
 
 
-def qualified(kind: type) -> str:
+def qualified_name(kind: type) -> str:
     """``module.Class``, as a policy in a file names it."""
     return f"{kind.__module__}.{kind.__qualname__}"
 
@@ -147,7 +147,7 @@ def _bases(error: BaseException) -> tuple[str, ...]:
     if isinstance(error, BaseExceptionGroup):
         first, *others = (_bases(leaf) for leaf in error.exceptions)
         return tuple(name for name in first if all(name in other for other in others))
-    return tuple(qualified(kind) for kind in type(error).__mro__ if kind is not object)
+    return tuple(qualified_name(kind) for kind in type(error).__mro__ if kind is not object)
 
 
 def _status(error: Exception) -> object:
@@ -161,7 +161,7 @@ def _status(error: Exception) -> object:
 
 
 _READ: Mapping[str, Callable[[Exception], object]] = {
-    "error-type": lambda error: qualified(type(error)),
+    "error-type": lambda error: qualified_name(type(error)),
     "error-bases": _bases,
     "error-message": text_of,
     "errno": lambda error: getattr(error, "errno", None),

@@ -57,7 +57,7 @@ def in_turn(call: Callable[[], Awaitable[T]], lock: BusLock, holder: object) -> 
     return locked
 
 
-def watched(
+def watch_call(
     call: Callable[[], Awaitable[T]],
     limit: float,
     monotonic: Callable[[], float],
@@ -118,7 +118,7 @@ class ThreadGuard(Protocol):
         ...
 
 
-def guarded(
+def guard_call(
     call: Callable[[], Awaitable[T]],
     caller: Abandons,
     environment: Environment,
@@ -147,5 +147,5 @@ def guarded(
         call = in_turn(call, bus_lock, caller)
     if watch is not None:
         excused = float if thread is None else lambda: thread.waited
-        call = watched(call, watch.limit, environment.clock.monotonic, watch.on_slow, excused)
+        call = watch_call(call, watch.limit, environment.clock.monotonic, watch.on_slow, excused)
     return call

@@ -27,7 +27,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
-from leadsman.loop.durations import Duration, human, seconds, spoken
+from leadsman.loop.durations import Duration, human, seconds, write_duration
 from leadsman.resilience.algebra import (
     AddDelay,
     AndThen,
@@ -52,7 +52,7 @@ from leadsman.resilience.backoff import (
     LinearBackoff,
     SequenceBackoff,
 )
-from leadsman.resilience.failure import qualified
+from leadsman.resilience.failure import qualified_name
 from leadsman.resilience.policy import (
     Choice,
     Immediate,
@@ -68,7 +68,7 @@ from leadsman.resilience.policy import (
     sequence,
 )
 from leadsman.resilience.predicate import Both, Comparison, Constant, Either, IsA, Not, Predicate
-from leadsman.text import clean, counted, listed, suggestion
+from leadsman.text import clean, count_noun, join_words, suggestion
 from leadsman.text.nesting import is_nested_deeper
 
 DEEPEST = 50
@@ -262,9 +262,9 @@ def condition_of(predicate: Predicate) -> Tree:
         case Constant(value=value):
             return value
         case IsA(kinds=(kind,)):
-            return {"propEq": {"property": "error-bases", "value": qualified(kind)}}
+            return {"propEq": {"property": "error-bases", "value": qualified_name(kind)}}
         case IsA(kinds=kinds):
-            return {"propIn": {"property": "error-bases", "values": [qualified(kind) for kind in kinds]}}
+            return {"propIn": {"property": "error-bases", "values": [qualified_name(kind) for kind in kinds]}}
     return _write(predicate, PREDICATES)
 
 
@@ -282,7 +282,9 @@ def _syntax_of(node: Policy | Predicate, known: Mapping[str, Syntax]) -> Syntax 
 def _write(node: Policy | Predicate, known: Mapping[str, Syntax]) -> Tree:
     syntax = _syntax_of(node, known)
     if syntax is None:
-        return {"strategy": qualified(type(node.strategy))} if isinstance(node, Waits) else qualified(type(node))
+        return (
+            {"strategy": qualified_name(type(node.strategy))} if isinstance(node, Waits) else qualified_name(type(node))
+        )
     if not syntax.keys:
         return syntax.name
     first = syntax.keys[0]
@@ -324,7 +326,7 @@ def policy_in_words(policy: Policy) -> str:
             how = f"±{fraction * 100:.0f} %" if mode == "symmetric" else f"spread by chance ({mode})"
             return f"{policy_in_words(inner)}, {how}"
     syntax = _syntax_of(policy, POLICIES)
-    return f"as {qualified(type(policy))} decides" if syntax is None else _speak(policy, syntax)
+    return f"as {qualified_name(type(policy))} decides" if syntax is None else _speak(policy, syntax)
 
 
 def condition_in_words(predicate: Predicate) -> str:
@@ -333,28 +335,28 @@ def condition_in_words(predicate: Predicate) -> str:
         case Constant(value=value):
             return "the error is any" if value else "never"
         case IsA(kinds=kinds):
-            return f"the error is {listed([kind.__name__ for kind in kinds], 'or')}"
+            return f"the error is {join_words([kind.__name__ for kind in kinds], 'or')}"
     syntax = _syntax_of(predicate, PREDICATES)
-    return f"{qualified(type(predicate))} matches" if syntax is None else _speak(predicate, syntax)
+    return f"{qualified_name(type(predicate))} matches" if syntax is None else _speak(predicate, syntax)
 
 
 def waits_in_words(strategy: BackoffStrategy, count: int | None = None) -> str:
     """The first `count` waits of a strategy, or all of them: ``after 2 s, 4 s, 8 s, 16 s, … up to 1 min (±20 %)``."""
     if not isinstance(strategy, Jittered):
-        return f"after the waits of {qualified(type(strategy))}"
+        return f"after the waits of {qualified_name(type(strategy))}"
     last = strategy.wait(_FAR if count is None else min(count, _FAR))
     shown = [strategy.wait(1)]
     while len(shown) < (WAITS_NAMED if count is None else min(count, WAITS_NAMED)) and shown[-1] != last:
         shown.append(strategy.wait(len(shown) + 1))
-    waits = [spoken(wait) for wait in shown]
+    waits = [write_duration(wait) for wait in shown]
     if len(shown) == count:
-        text = listed(waits)
+        text = join_words(waits)
     elif shown[-1] != last:
-        text = f"{', '.join(waits)}, … up to {spoken(last)}"
+        text = f"{', '.join(waits)}, … up to {write_duration(last)}"
     elif len(shown) == 1:
         text = f"{waits[0]} each time"
     else:
-        text = f"{listed(waits[:-1])}, and then {waits[-1]} each time"
+        text = f"{join_words(waits[:-1])}, and then {waits[-1]} each time"
     return f"after {text}" + (f" (±{strategy.jitter * 100:.0f} %)" if strategy.jitter else "")
 
 
@@ -385,8 +387,8 @@ def _read_literals(value: Tree, path: str, depth: int) -> list[Tree]:
 
 
 PLAIN = Form()
-TIMES = Form(speak=lambda count: counted(count, "time"))
-DURATION = Form(lambda value, path, _: duration_of(value, path), _write_duration, spoken)
+TIMES = Form(speak=lambda count: count_noun(count, "time"))
+DURATION = Form(lambda value, path, _: duration_of(value, path), _write_duration, write_duration)
 DURATIONS = Form(_read_durations, lambda waits: [_write_duration(wait) for wait in waits])
 LITERAL = Form(_read_literal)
 LITERALS = Form(_read_literals, list)

@@ -98,7 +98,7 @@ class Immediate(_Leaf):
     __slots__ = ()
 
     def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
-        return state, _requested(failure, 0.0) if isinstance(failure.error, RetryRequested) else _AT_ONCE
+        return state, _request(failure, 0.0) if isinstance(failure.error, RetryRequested) else _AT_ONCE
 
 
 class Never(_Leaf):
@@ -109,7 +109,7 @@ class Never(_Leaf):
     def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
         if failure.request is None:
             return state, _NEVER
-        return state, _requested(failure, DEFAULT_BACKOFF.delay(failure.attempts + 1, draw()))
+        return state, _request(failure, DEFAULT_BACKOFF.delay(failure.attempts + 1, draw()))
 
 
 class Waits(Policy):
@@ -132,7 +132,7 @@ class Waits(Policy):
         key = failure.cycle if self.scope == "cycle" else 0
         attempt = state[1] + 1 if state[0] == key else 1
         delay = wait_of(self.strategy, attempt, draw, failure.on_strategy_error)
-        return (key, attempt), Retry(delay) if request is None else _requested(failure, delay)
+        return (key, attempt), Retry(delay) if request is None else _request(failure, delay)
 
     @property
     def cap(self) -> float:
@@ -258,7 +258,7 @@ def strategy(backoff: BackoffStrategy, scope: Scope = "outage") -> Policy:
     return Waits(backoff, scope)
 
 
-def _requested(failure: Failure, delay: float) -> Retry:
+def _request(failure: Failure, delay: float) -> Retry:
     """The retry that a handler requested: after its own delay, or after this one, but not at once."""
     request = failure.request
     given = None if request is None else request.delay
@@ -284,7 +284,7 @@ UNTIL_NEXT_POLL: Final = Until.NEXT_POLL
 
 
 @functools.lru_cache(maxsize=256)
-def _compiled(
+def _compile(
     retries: int | Until, kinds: tuple[type[Exception], ...], backoff: BackoffStrategy, budget: float, within: float
 ) -> Policy:
     inner: Policy = Waits(backoff, "outage")
@@ -306,9 +306,9 @@ def from_options(
     """Convert the retry options of a decorator into a policy. Equal options return the same object, so that a thousand
     devices share one."""
     try:
-        return _compiled(retries, tuple(kinds), backoff, budget, within)  # type: ignore[arg-type]  # see below
+        return _compile(retries, tuple(kinds), backoff, budget, within)  # type: ignore[arg-type]  # see below
     except TypeError:  # somebody's strategy that is no key
-        return _compiled.__wrapped__(retries, tuple(kinds), backoff, budget, within)
+        return _compile.__wrapped__(retries, tuple(kinds), backoff, budget, within)
 
 
 class RetryOptions(NamedTuple):

@@ -75,7 +75,7 @@ class Comparison(Predicate):
     value: object
 
     def __init__(self, name: str, how: str, value: object = None) -> None:
-        self._hold(name=_known(name), how=how, value=_checked(name, how, value))
+        self._hold(name=_known(name), how=how, value=_check(name, how, value))
 
     def answer(self, failure: Failure) -> bool | None:
         found = failure.get(self.name)
@@ -243,7 +243,7 @@ def simplify(question: Predicate, facts: Mapping[str, Property]) -> Predicate:
 
 
 Test = Callable[[Any, Any], bool | None]
-"""Holds a property against a value, whose type `_checked` has seen to; None where the two cannot be compared."""
+"""Holds a property against a value, whose type `_check` has seen to; None where the two cannot be compared."""
 
 
 def _equal(found: object, value: object) -> bool | None:
@@ -264,7 +264,7 @@ def _number(value: object) -> float | None:
         return None
 
 
-def _ordered(compare: Callable[[float, float], bool]) -> Test:
+def _order(compare: Callable[[float, float], bool]) -> Test:
     def ask(found: object, value: object) -> bool | None:
         left, right = _number(found), _number(value)
         return None if left is None or right is None else compare(left, right)
@@ -285,10 +285,10 @@ def _among(found: object, values: Iterable[object]) -> bool | None:
 TESTS: Mapping[str, Test] = {
     "eq": _equal,
     "neq": _unequal,
-    "gt": _ordered(lambda left, right: left > right),
-    "gte": _ordered(lambda left, right: left >= right),
-    "lt": _ordered(lambda left, right: left < right),
-    "lte": _ordered(lambda left, right: left <= right),
+    "gt": _order(lambda left, right: left > right),
+    "gte": _order(lambda left, right: left >= right),
+    "lt": _order(lambda left, right: left < right),
+    "lte": _order(lambda left, right: left <= right),
     "in": _among,
     "matches": lambda found, pattern: fnmatch.fnmatchcase(str(found), pattern),
     "regex": lambda found, pattern: re.search(pattern, str(found)) is not None,
@@ -313,10 +313,10 @@ def _known(name: object) -> str:
     return name
 
 
-def _checked(name: str, how: str, value: object) -> object:
+def _check(name: str, how: str, value: object) -> object:
     if how == "in":
         values: Iterable[object] = value if isinstance(value, list | tuple | set | frozenset) else ()
-        if not (checked := tuple(_checked(name, "eq", each) for each in values)):
+        if not (checked := tuple(_check(name, "eq", each) for each in values)):
             raise InvalidValue(f"in of {name!r} has no values, so nothing would match")
         return checked
     if how in _TEXT:
@@ -335,7 +335,7 @@ def _check_text(name: str, how: str, value: object) -> None:
     if not isinstance(value, str):
         raise InvalidType(f"{how} of {name!r} takes text, not {value!r}")
     if how == "regex":
-        _compiled(name, value)
+        _check_pattern(name, value)
     if how == "matches" and _regular(name, value):
         raise InvalidValue(
             f"matches of {name!r} takes a glob such as '*timeout*', and {value!r} looks like a regular expression; "
@@ -362,7 +362,7 @@ def _regular(name: str, pattern: str) -> bool:
     return bool(re.search(r"^\^|\$$|\\|\||\(\?|\.\+" + ("" if dotted else r"|\.\*"), pattern))
 
 
-def _compiled(name: str, pattern: str) -> None:
+def _check_pattern(name: str, pattern: str) -> None:
     try:
         re.compile(pattern)
     except re.error as error:

@@ -33,7 +33,7 @@ from leadsman.resilience.deadline import GRACE
 from leadsman.resilience.decision import Decision, Document, FailureStreak, decide, give_up, streak_from_json
 from leadsman.resilience.environment import Caller, Environment, GuardSpec, Snapshot
 from leadsman.resilience.failure import Failure, RetryRequested, sift
-from leadsman.resilience.guards import NO_SHARED_GUARDS, BusLock, SharedGuards, SlowWatch, ThreadGuard, guarded
+from leadsman.resilience.guards import NO_SHARED_GUARDS, BusLock, SharedGuards, SlowWatch, ThreadGuard, guard_call
 from leadsman.resilience.verdict import GiveUp, Verdict
 
 T = TypeVar("T", covariant=True)
@@ -115,7 +115,7 @@ class Execution(Generic[T]):
         self._reported: tuple[str, ...] = ()
         slow = None if guards.breaker is None else guards.breaker.slow
         watch = None if slow is None else SlowWatch(slow, self._note_slow)
-        self._call = guarded(
+        self._call = guard_call(
             call, self, environment, timeout=guards.timeout, bus_lock=bus_lock, thread=thread, watch=watch
         )
 

@@ -23,10 +23,10 @@ from leadsman.registration.command import Command
 from leadsman.registration.injection import bound
 from leadsman.resilience.environment import NO_GUARDS, Snapshot
 from leadsman.resilience.failure import RetryRequested, sift
-from leadsman.resilience.guards import guarded
+from leadsman.resilience.guards import guard_call
 from leadsman.runtime.calls import PlainCall, SharedResources
 from leadsman.runtime.publisher import PublisherContext, StatePublisher
-from leadsman.text import clean, describe, explained, log_fields
+from leadsman.text import clean, describe, explain, log_fields
 from leadsman.text.log_lines import left_out_before, others
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class CommandAnswers:
         self, device: str, command: PendingCommand, reading: Reading | None, error: BaseException | None, took: float
     ) -> None:
         """Answer a command that was executed, in `took` seconds."""
-        self._answer(device, command, reading, error, took, None if error is None else explained(error))
+        self._answer(device, command, reading, error, took, None if error is None else explain(error))
 
     def _answer(
         self,
@@ -97,7 +97,7 @@ class CommandAnswers:
 
     def refuse(self, device: str, command: PendingCommand, error: PayloadError | Busy) -> None:
         """Answer a command that is not executed."""
-        queue, text = self._queues.get(device), explained(error)
+        queue, text = self._queues.get(device), explain(error)
         if queue is not None:
             queue.refused += 1
             queue.last_error = text
@@ -153,7 +153,7 @@ class CommandQueue:
             self._plain = PlainCall(command.handler, command.needs, resources, name, command.timeout)
         self._bus_lock = resources.bus_lock(command.group)
         environment = context.environment
-        self._call = guarded(
+        self._call = guard_call(
             self._execute, self, environment, timeout=command.timeout, bus_lock=self._bus_lock, thread=self._plain
         )
 

@@ -10,7 +10,7 @@ from leadsman.errors import Busy, PayloadError
 from leadsman.mqtt.answers import RetainedRequests, decode
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import STANDARD
-from leadsman.registration.command import Command, validated
+from leadsman.registration.command import Command, convert_payload
 from leadsman.runtime.calls import SharedResources
 from leadsman.runtime.command_queue import CommandAnswers, CommandQueue, PendingCommand
 from leadsman.runtime.publisher import PublisherContext, publisher_of
@@ -71,7 +71,7 @@ class Dispatcher:
                 raise PayloadError(f"there is no command for the device {clean(device)!r}")
             value, transaction = decode(received.payload)
             command = command._replace(transaction=transaction)
-            command = command._replace(arguments=validated(queue.command, value, received.payload))
+            command = command._replace(arguments=convert_payload(queue.command, value, received.payload))
         except PayloadError as error:
             self._answers.refuse(device, command, error if received.payload else self._empty(device, error))
             return False

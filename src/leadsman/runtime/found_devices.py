@@ -28,7 +28,7 @@ from leadsman.resilience.backoff import DEFAULT_BACKOFF
 from leadsman.resilience.environment import GuardSpec
 from leadsman.resilience.policy import from_options
 from leadsman.runtime.sources import SourceRunner
-from leadsman.text import clean, counted, log_fields
+from leadsman.text import clean, count_noun, log_fields
 
 if TYPE_CHECKING:
     from leadsman.runtime.document import Counted
@@ -66,7 +66,7 @@ class Family:
 
 def template_of(finder: Telemetry | Source, finds: Finds) -> Source:
     """What the devices that a handler finds have in common; each of them is this with its own name."""
-    handler = _described(finder.handler, finds.readings)
+    handler = _annotate(finder.handler, finds.readings)
     return Source(
         name="",
         handler=handler,
@@ -85,7 +85,7 @@ def template_of(finder: Telemetry | Source, finds: Finds) -> Source:
     )
 
 
-def _described(finder: Handler, readings: Any) -> Handler:
+def _annotate(finder: Handler, readings: Any) -> Handler:
     """A handler under the name of the one that finds devices, whose annotation has the type of their readings. It is
     looked at, and never called: the readings are handed over by the one that finds the device."""
 
@@ -294,7 +294,7 @@ class FoundDevices:
         if owner is not None or taken or identifier in self._identifiers:
             return "another device has that name; give it another one"
         if len(family.names) >= family.finds.most:
-            most = counted(family.finds.most, "device")
+            most = count_noun(family.finds.most, "device")
             return f"it has {most}, which is the most that it may find; write a larger most in Finds, or filter them"
         return ""
 
@@ -306,9 +306,9 @@ class FoundDevices:
             if now - family.warned_at < WARN:
                 return
             unsaid, family.unsaid, family.warned_at = family.unsaid, 0, now
-        more = f" ({counted(unsaid - 1, 'refusal')} before)" if unsaid > 1 else ""
+        more = f" ({count_noun(unsaid - 1, 'refusal')} before)" if unsaid > 1 else ""
         about = log_fields("device refused", finder, refused=family.refused)
-        logger.warning("%s: refused the device %s: %s%s", finder, _shown(name), reason, more, extra=about)
+        logger.warning("%s: refused the device %s: %s%s", finder, _show(name), reason, more, extra=about)
 
     def on_loop(self, function: Callable[..., None], *arguments: object) -> None:
         """Call a function on the event loop: now, or soon if this is another thread."""
@@ -438,6 +438,6 @@ class FoundDevices:
             self._timers.add(self._now() + LOOK, self)
 
 
-def _shown(name: str) -> str:
+def _show(name: str) -> str:
     """A name from outside, for the log."""
     return clean(repr(name if len(name) <= SHOWN else f"{name[:SHOWN]}…"))

@@ -11,7 +11,7 @@ from leadsman.errors import DeviceTimeout
 from leadsman.loop.tasks import begin
 from leadsman.notices import Notice
 from leadsman.registration.injection import Handler, is_async, name_of
-from leadsman.text import counted, log_fields
+from leadsman.text import count_noun, log_fields
 
 MOST_WAITING = 100
 """Notices that wait for one listener. A storm of 50 devices that fail together is 100: the outage and the circuit."""
@@ -48,7 +48,7 @@ class Listener:
             return
         self.dropped += 1
         if self.dropped == 1:
-            most = counted(MOST_WAITING, "notice waits", "notices wait")
+            most = count_noun(MOST_WAITING, "notice waits", "notices wait")
             about = log_fields("notices dropped", listener=self.name)
             logger.warning("%s is too slow: %s, and further ones are dropped", self.name, most, extra=about)
 

@@ -28,7 +28,7 @@ from leadsman.events import (
     Unread,
 )
 from leadsman.loop.durations import human
-from leadsman.loop.tasks import begun, outcome, user_error
+from leadsman.loop.tasks import begin_at_once, outcome, user_error
 from leadsman.readings.reading import Reading, reading_of
 from leadsman.registration.injection import bound
 from leadsman.registration.telemetry import Fallback, Telemetry, facts_of
@@ -327,7 +327,7 @@ class PollRunner:
         """Start a poll that is due. One of a handler that works begins at once, since most end without a wait; others
         wait for the next turn of the loop, so that polls of one moment ask a shared circuit before one of them ends."""
         loop = self._context.loop
-        task = begun(poll, loop) if self.execution.calm else loop.create_task(poll)
+        task = begin_at_once(poll, loop) if self.execution.calm else loop.create_task(poll)
         self.task = None if task.done() else task
 
     def look(self) -> tuple[Snapshot, float | None]:

@@ -14,7 +14,7 @@ from leadsman.readings.reading import Reading
 from leadsman.resilience.environment import Environment
 from leadsman.runtime.comparison import AcceptedReading
 from leadsman.runtime.other_topics import OtherTopics
-from leadsman.text import clean, counted, log_fields
+from leadsman.text import clean, count_noun, log_fields
 
 Send = Callable[[Message], None]
 
@@ -206,12 +206,12 @@ class LoggedPublisher(StatePublisher):
         last = None if self.comparison is None else self.comparison.last
         published = self._rule is None or (last is not None and last.fields is fields)
         verb = "published" if published else "not published, as its publish rule says:"
-        size, names = counted(len(encode(fields)), "byte"), clean(", ".join(fields))
+        size, names = count_noun(len(encode(fields)), "byte"), clean(", ".join(fields))
         logger.debug(
             "%s: %s %s in %s: %s",
             reading.entity,
             verb,
-            counted(len(fields), "field"),
+            count_noun(len(fields), "field"),
             size,
             names,
             extra=log_fields("publish", reading.entity),

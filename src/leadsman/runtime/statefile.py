@@ -175,7 +175,7 @@ class StateFile:
             admit(database, _SCHEMA, LARGEST)
             if not database.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
                 return []  # its first writer was killed before it had tables
-            return _bounded(database.execute(query))
+            return _limit(database.execute(query))
 
     def _commit(self) -> None:
         database = self._open()
@@ -207,11 +207,11 @@ class StateFile:
     def _encoded_rows(self) -> tuple[list[tuple[float, str, str | None, str]], dict[str, str]]:
         """The newest rows, as they are stored, and each handler's last traceback."""
         rows = list(self._rows)
-        sizes = [len(encoded[3]) for encoded in _encoded(rows, dict(self._tracebacks))]
+        sizes = [len(encoded[3]) for encoded in _encode(rows, dict(self._tracebacks))]
         while sum(sizes) > ROW_BYTES:
             del rows[0], sizes[0]
         tracebacks = dict(self._tracebacks)
-        return _encoded(rows, tracebacks), tracebacks
+        return _encode(rows, tracebacks), tracebacks
 
     def _open(self) -> sqlite3.Connection:
         if self._database is not None:
@@ -266,7 +266,7 @@ def _recent(ledgers: dict[tuple[str, int], str]) -> dict[tuple[str, int], str]:
     return {(name, key): document for (name, key), document in ledgers.items() if key == HEAD or key >= oldest}
 
 
-def _encoded(rows: Iterable[TraceRow], tracebacks: dict[str, str]) -> list[tuple[float, str, str | None, str]]:
+def _encode(rows: Iterable[TraceRow], tracebacks: dict[str, str]) -> list[tuple[float, str, str | None, str]]:
     """Rows as they are stored. What a row does not have is left out, and a traceback that is the same as in the
     handler's row before; `tracebacks` holds those, by handler, and is kept up."""
     encoded = []
@@ -281,7 +281,7 @@ def _encoded(rows: Iterable[TraceRow], tracebacks: dict[str, str]) -> list[tuple
     return encoded
 
 
-def _bounded(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+def _limit(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """All rows. Raises `Damage` if they are more than a file of ours has."""
     found, left = list[tuple[Any, ...]](), MOST
     for row in rows:

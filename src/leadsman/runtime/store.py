@@ -121,7 +121,7 @@ class Store(MutableMapping[str, Any]):
         with self._lock:
             self.changed = False
             values = dict(self._values)
-        data = _encoded(values)
+        data = _encode(values)
         removed = self._written != EMPTY and not self._path.exists()
         if removed:
             logger.warning(
@@ -214,7 +214,7 @@ def _file_name(device: str) -> str:
     return f"{name[: LONGEST_NAME - len(checksum) - 1]}-{checksum}"
 
 
-def _encoded(values: JsonObject) -> bytes:
+def _encode(values: JsonObject) -> bytes:
     """JSON for people. Ends at `LARGEST`: a thread that encodes for seconds leaves little of the time to the others."""
     parts, size = list[str](), 0
     for part in _ENCODER.iterencode(values):

@@ -16,16 +16,16 @@ from leadsman.events import MessageFailed
 from leadsman.loop.tasks import outcome
 from leadsman.monitoring.bugs import placed
 from leadsman.monitoring.tracebacks import Tracebacks
-from leadsman.mqtt.answers import decoded
+from leadsman.mqtt.answers import decode_json
 from leadsman.mqtt.connection import Received
-from leadsman.registration.command import validated
+from leadsman.registration.command import convert_payload
 from leadsman.registration.injection import bound
 from leadsman.registration.subscription import Subscription
 from leadsman.resilience.environment import Environment
-from leadsman.resilience.guards import guarded
+from leadsman.resilience.guards import guard_call
 from leadsman.runtime.calls import PlainCall, SharedResources
 from leadsman.runtime.supervision import cancel
-from leadsman.text import clean, explained, log_fields
+from leadsman.text import clean, explain, log_fields
 from leadsman.text.log_lines import left_out_before, others
 
 logger = logging.getLogger("leadsman")
@@ -71,7 +71,7 @@ class Subscriber:
         if subscription.plain:
             name = f"a message at {clean(subscription.topic_filter)}"
             self._plain = PlainCall(subscription.handler, subscription.needs, shared, name, timeout)
-        self._call = guarded(self._handle, self, environment, timeout=timeout, bus_lock=None, thread=self._plain)
+        self._call = guard_call(self._handle, self, environment, timeout=timeout, bus_lock=None, thread=self._plain)
 
     def on_message(self, received: Received) -> None:
         """Handle a message now, or after those that wait."""
@@ -120,7 +120,7 @@ class Subscriber:
         assert received is not None  # set by `_run`
         given: Mapping[str, object] = {}
         if subscription.payload is not None:
-            given = validated(subscription, decoded(received.payload), received.payload)
+            given = convert_payload(subscription, decode_json(received.payload), received.payload)
         subscription.message.value = received
         if self._plain is not None:
             result = await self._plain(**given)
@@ -134,9 +134,9 @@ class Subscriber:
         current, self._current = self._current, None
         if current is not None:
             self._failed += 1
-            self._last_error = clean(explained(error) if isinstance(error, PayloadError) else placed(error))
+            self._last_error = clean(explain(error) if isinstance(error, PayloadError) else placed(error))
             if isinstance(error, PayloadError):
-                self._log(current, f"refused: {explained(error)}")
+                self._log(current, f"refused: {explain(error)}")
                 return
             self._environment.events.emit(MessageFailed(self.subscription.topic_filter, error))
             lines = self._tracebacks.lines(self.subscription.topic_filter, error)

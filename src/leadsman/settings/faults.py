@@ -17,7 +17,7 @@ from leadsman.settings.secrets import is_secret
 from leadsman.settings.sections import KEYS
 from leadsman.settings.sources import DEVICES, RETRY, SECTIONS, SettingEntry, variable
 from leadsman.text import clean, nearest, suggestion
-from leadsman.text.redaction import HIDDEN, revealed
+from leadsman.text.redaction import HIDDEN, reveal
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -99,7 +99,7 @@ def unknown_key(section: str, key: str, where: str) -> str:
     return f"{section}.{key}: unknown{where}; {suggestion(key, KEYS[section])}"
 
 
-def validated(
+def validate(
     place: Place, model: "type[BaseModel]", tree: Mapping[str, object], origins: Origins
 ) -> "tuple[BaseModel | None, list[str]]":
     """The settings that a tree makes, and the faults in it, one a line."""
@@ -137,7 +137,7 @@ def _invalid(model: "type[BaseModel]", path: SettingPath, error: "ErrorDetails",
     plain = bool(path) and isinstance(error["input"], str | int | float | bool)
     hidden = is_secret(name) or declared_secret(model, path)
     given = f", not {clean(repr(error['input']))}" if plain and not hidden else ""
-    said, secret = error["msg"], str(revealed(error["input"]))
+    said, secret = error["msg"], str(reveal(error["input"]))
     if hidden and secret:  # also a short one: the validator of a user may repeat it
         said = said.replace(secret, HIDDEN)
     return f"{name or model.__name__}: {clean(said)}{given}{origin(path, origins)}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.errors import SettingsError
 from leadsman.settings.documents import read_text
-from leadsman.settings.faults import Origins, Place, origin, unknown_key, unknown_keys, validated
+from leadsman.settings.faults import Origins, Place, origin, unknown_key, unknown_keys, validate
 from leadsman.settings.model import SettingPath, has_field, inside, is_model
 from leadsman.settings.rows import SettingRow, retry_rows, rows_of
 from leadsman.settings.secrets import secrets_in
@@ -102,7 +102,7 @@ def read(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
     if model is not None:
         file = settings_file(where)
         place = Place(app, "leadsman.toml" if file is None else file.name)
-        settings, wrong = validated(place, model, tree, origins)
+        settings, wrong = validate(place, model, tree, origins)
         faults += wrong
     retry_origins = {path: entry.origin for path, entry in origins.items() if path[0] == RETRY and retry}
     rows = [

@@ -6,8 +6,8 @@ from typing import NamedTuple
 from leadsman.settings.model import SettingPath, is_model
 from leadsman.settings.secrets import is_secret
 from leadsman.settings.sources import SettingEntry
-from leadsman.text import clean, counted, masked, split_urls
-from leadsman.text.redaction import is_secret_value, revealed
+from leadsman.text import clean, count_noun, mask_url, split_urls
+from leadsman.text.redaction import is_secret_value, reveal
 
 MASK = "********"
 NOT_SET = "not set"
@@ -26,12 +26,12 @@ def shown(name: str, value: object) -> str:
     if value is None:
         return NOT_SET
     if is_secret_value(value) or is_secret(name.rsplit(".", 1)[-1]):
-        return MASK if str(revealed(value)) else "empty"
+        return MASK if str(reveal(value)) else "empty"
     if name == "mqtt.url" and isinstance(value, str | list):
         items = split_urls(value) if isinstance(value, str) else value
-        value = [masked(str(each)) for each in items] if len(items) > 1 else masked(str(*items))
+        value = [mask_url(str(each)) for each in items] if len(items) > 1 else mask_url(str(*items))
     if name == "cluster.engine" and isinstance(value, str):
-        value = masked(value)
+        value = mask_url(value)
     return clean(repr(value) if isinstance(value, str) else str(value))
 
 
@@ -67,5 +67,5 @@ def _retry_value(section: Mapping[str, object], path: SettingPath) -> str:
     for part in path:
         value = value.get(part) if isinstance(value, Mapping) else None
     if path == ("policy",) and isinstance(value, list | dict):
-        return counted(len(value), "policy", "policies")
+        return count_noun(len(value), "policy", "policies")
     return shown(path[-1], value)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import cast
 
 from leadsman.settings.model import SettingPath, at, declared_secret, is_model
-from leadsman.text.redaction import Address, Secret, is_secret_value, revealed
+from leadsman.text.redaction import Address, Secret, is_secret_value, reveal
 
 _SECRET = re.compile(r"(?i)(password|passwd|passphrase|secret|token|api_?key|credential)")
 _PATH = re.compile(r"(?i)_(file|path)$")
@@ -47,7 +47,7 @@ def secrets_of(value: object, *, named: bool = False) -> Iterator[Secret]:
     from dataclasses import fields, is_dataclass  # only apps with settings need it
 
     if is_secret_value(value):
-        yield Secret(cast("str", revealed(value)))
+        yield Secret(cast("str", reveal(value)))
     elif is_model(kind := type(value)):
         more = getattr(value, "model_extra", None) or {}
         for name, each in [*((name, getattr(value, name)) for name in kind.model_fields), *more.items()]:

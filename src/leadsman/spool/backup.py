@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 from leadsman.errors import SpoolUnavailable
 from leadsman.spool import dead, queries
 from leadsman.spool.row import DeadLetter
-from leadsman.spool.tables import BUSY, check, lock_of, translated
+from leadsman.spool.tables import BUSY, check, lock_of, translate
 from leadsman.storage import quarantine
 from leadsman.storage.database import BESIDE, Damage, connect, delete, is_damage
 from leadsman.storage.own_file import is_strange, sync_directory
@@ -57,7 +57,7 @@ def backup(path: Path, target: Path) -> Contents:
         finally:
             delete(new)
     except OSError as error:
-        raise translated(error, target) from error
+        raise translate(error, target) from error
     sync_directory(target.parent)
     return found
 
@@ -88,7 +88,7 @@ def restore(path: Path, source: Path, now: float) -> tuple[Contents, str | None]
         finally:
             delete(new)
     except OSError as error:
-        raise translated(error, path) from error
+        raise translate(error, path) from error
     finally:
         lock.release()
     return found, aside if was_there else None
@@ -107,7 +107,7 @@ def _reading(path: Path, work: Callable[[sqlite3.Connection], T]) -> T:
     except (sqlite3.Error, OSError) as error:
         if is_damage(error):
             raise SpoolUnavailable(f"{path} is damaged, or is not an outbox: {error}") from error
-        raise translated(error, path) from error
+        raise translate(error, path) from error
 
 
 def _files(path: Path) -> list[Path]:

@@ -24,7 +24,7 @@ from leadsman.mqtt.message_state import Item
 from leadsman.mqtt.outbox import Dropped, Store
 from leadsman.spool.backlog import MOST_ROWS, Backlog, Times
 from leadsman.spool.row import Evicted, Found, Quota, SpoolRow, TopicRows
-from leadsman.text import counted, describe, log_fields
+from leadsman.text import count_noun, describe, log_fields
 
 if TYPE_CHECKING:
     from leadsman.spool.file import SpoolFile
@@ -372,10 +372,10 @@ class Committer:
 
     def _say(self, found: Found) -> None:
         """Log what an earlier run left."""
-        readings = counted(found.rows, "reading waits", "readings wait")
+        readings = count_noun(found.rows, "reading waits", "readings wait")
         more = ""
         if found.quarantined is not None:
-            saved, aside = counted(found.salvaged, "reading was", "readings were"), found.quarantined
+            saved, aside = count_noun(found.salvaged, "reading was", "readings were"), found.quarantined
             more = f"; the file was damaged and is kept as {aside}, {saved} saved from it"
         level = logging.INFO if found.quarantined is None else logging.WARNING
         about = log_fields("outbox found", readings=found.rows, salvaged=found.salvaged, damaged=found.damaged)

@@ -25,7 +25,7 @@ from leadsman.spool.row import (
     columns,
 )
 from leadsman.spool.salvage import salvage
-from leadsman.spool.tables import BUSY, check_structure, forget_topics, lock_of, prepare, translated
+from leadsman.spool.tables import BUSY, check_structure, forget_topics, lock_of, prepare, translate
 from leadsman.storage import quarantine
 from leadsman.storage.database import (
     LOG,
@@ -103,7 +103,7 @@ class SpoolFile:
         except BaseException as error:
             self.close()
             if isinstance(error, sqlite3.Error | OSError):
-                raise translated(error, self.path) from error
+                raise translate(error, self.path) from error
             raise
         return self.found
 
@@ -233,7 +233,7 @@ class SpoolFile:
                 self._heal(error)
                 return work(self._connect())
         except (sqlite3.Error, OSError) as error:
-            raise translated(error, self.path) from error
+            raise translate(error, self.path) from error
 
     def _current(self) -> sqlite3.Connection:
         """The open database, whose files are still in their places."""

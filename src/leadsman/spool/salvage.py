@@ -68,7 +68,7 @@ def _copy(
     database.execute("PRAGMA synchronous = OFF")  # until the end, for if it fails, the file is thrown away
     damaged: deque[SpoolRow] = deque(maxlen=MOST)
     letters: deque[DeadLetter] = deque(maxlen=MOST)
-    rows = _sorted_out(pages, damaged, letters)
+    rows = _sort_out(pages, damaged, letters)
     while batch := list(islice(rows, _BATCH)):
         transact(database, [(_KEEP, [columns(row) for row in batch])])
     lost = [row for row in damaged if not _has(database, row.id)]
@@ -80,7 +80,7 @@ def _copy(
     return Salvaged(count, len(lost))
 
 
-def _sorted_out(pages: DamagedFile, damaged: deque[SpoolRow], letters: deque[DeadLetter]) -> Iterator[SpoolRow]:
+def _sort_out(pages: DamagedFile, damaged: deque[SpoolRow], letters: deque[DeadLetter]) -> Iterator[SpoolRow]:
     """The rows whose checksum matches. The others, and the dead letters, are added to the lists."""
     for key, record in pages.records():
         try:

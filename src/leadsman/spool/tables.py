@@ -122,7 +122,7 @@ def forget_topics(topics: Iterable[str]) -> Work:
     return [("DELETE FROM topics WHERE topic = ?", [(topic,) for topic in topics])]
 
 
-def translated(error: Exception, path: Path) -> SpoolError:
+def translate(error: Exception, path: Path) -> SpoolError:
     """The error to raise for one of SQLite or of the operating system."""
     if isinstance(error, BlockingIOError):
         return SpoolLocked(f"another process uses {path}; stop that one, or give this app another STATE_DIRECTORY")

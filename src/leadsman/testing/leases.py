@@ -11,7 +11,7 @@ from typing import NamedTuple, Self, TypeVar
 
 from leadsman.errors import LeaseStoreUnreachable
 from leadsman.loop.clock import Clock, system_clock
-from leadsman.nodes.lease.lease import Lease, Member, Terms, checked_keys
+from leadsman.nodes.lease.lease import Lease, Member, Terms, check_keys
 from leadsman.nodes.lease.store import Acquired, ClusterSnapshot
 
 
@@ -285,7 +285,7 @@ class MemoryStore:
 
     async def acquire(self, keys: Iterable[str]) -> Acquired:
         """See `LeaseStore.acquire`."""
-        chosen = checked_keys(keys)
+        chosen = check_keys(keys)
         return await self._call(lambda now: self._acquire(chosen, now))
 
     async def renew(self, leases: Iterable[Lease]) -> dict[str, Lease]:

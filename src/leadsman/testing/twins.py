@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
-from leadsman.adapters.ble.advertisement import Advertisement, checked_address
+from leadsman.adapters.ble.advertisement import Advertisement, check_address
 from leadsman.adapters.ble.backend import AdvertisementListener, Backend, GattConnection
 from leadsman.adapters.ble.gatt import uuid_of
 from leadsman.adapters.ble.radio import BleRadio
@@ -135,7 +135,7 @@ class TwinDevice:
         service_data: Mapping[str, bytes] | None = None,
         notifies: Mapping[str, bytes | Callable[[], bytes]] | None = None,
     ) -> None:
-        self.address = checked_address(address)
+        self.address = check_address(address)
         self.values = {uuid_of(uuid): value for uuid, value in (values or {}).items()}
         self.name = name
         self.manufacturer = dict(manufacturer or {})

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from urllib.parse import urlsplit
 
 from leadsman.errors import PayloadError, RequestRefused
-from leadsman.text.redaction import LONGEST_LINE, LONGEST_TEXT, redacted, without_secrets
+from leadsman.text.redaction import LONGEST_LINE, LONGEST_TEXT, redact, without_secrets
 
 LONGEST = 500
 """Characters. A longer text is cut, since it is a payload and not an error message."""
@@ -57,7 +57,7 @@ def clean(text: str) -> str:
     text = _AUTHORIZATION.sub(r"\1\2***", _URL.sub(_without_credentials, text))
     text = _SCHEMES.sub(r"\1\2***", _SECRETS.sub(r"\1\2***", text))
     text = _COOKIES.sub(r"\1\2***", _SHORT_SECRETS.sub(_without_value, text))
-    text = _printable(redacted(text))
+    text = _printable(redact(text))
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
@@ -75,7 +75,7 @@ def _without_value(found: re.Match[str]) -> str:
     return "".join(part for part in found.groups() if part is not None) + "***"
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """Escape control characters, so that the text cannot drive a terminal, and hide the values of secrets."""
     return _printable(without_secrets(text))
 
@@ -94,7 +94,7 @@ def text_of(error: BaseException) -> str:
         return f"its text cannot be read: {type(fault).__name__}"
 
 
-def masked(url: str) -> str:
+def mask_url(url: str) -> str:
     """The URL of a broker, or a text that was meant as one, without its credentials.
 
     The host begins after the last @. A text without an @ whose port is not a number may be a password, so it is hidden.
@@ -148,7 +148,7 @@ def _server_of(error: BaseException) -> str | None:
         return None
 
 
-def explained(error: BaseException) -> str:
+def explain(error: BaseException) -> str:
     """The reason why a request was refused or failed, for its sender. The class of the error is included if it adds
     information."""
     if isinstance(error, PayloadError | RequestRefused):
@@ -156,12 +156,12 @@ def explained(error: BaseException) -> str:
     return f"{type(error).__name__}: {describe(error)}"
 
 
-def counted(number: int, noun: str, plural: str | None = None) -> str:
+def count_noun(number: int, noun: str, plural: str | None = None) -> str:
     """A number with its noun: ``1 poll``, ``2 polls``."""
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
-def listed(words: Sequence[str], last: str = "and") -> str:
+def join_words(words: Sequence[str], last: str = "and") -> str:
     """Words as a sentence lists them: ``a, b and c``."""
     return "".join(words) if len(words) < 2 else f"{', '.join(words[:-1])} {last} {words[-1]}"
 

@@ -29,12 +29,12 @@ def identifier(name: str) -> str:
     return f"{short or 'x'}-{_digest(name)}"
 
 
-def joined(*names: str) -> str:
+def join_names(*names: str) -> str:
     """One identifier for several names, with ``--`` between theirs: other names make another one."""
     return "--".join(map(identifier, names))
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     """A short identifier for a long one: 8 characters, which nobody can read, and others for another text."""
     return base64.urlsafe_b64encode(_sha256(text.encode())[:_BYTES]).decode()
 

@@ -3,7 +3,7 @@
 import math
 from typing import NamedTuple
 
-from leadsman.text import counted
+from leadsman.text import count_noun
 
 MOST_LINES = 6
 """The most log lines about one device in a minute. The next line counts those that were left out."""
@@ -68,4 +68,4 @@ def others() -> Lines:
 
 def left_out_before(lines: int) -> str:
     """The end of a log line that follows lines that were left out."""
-    return f" ({counted(lines, 'line')} about it left out before this one)" if lines else ""
+    return f" ({count_noun(lines, 'line')} about it left out before this one)" if lines else ""

@@ -118,7 +118,7 @@ def is_secret_value(value: object) -> TypeGuard[SecretValue]:
     return hasattr(type(value), "get_secret_value")
 
 
-def revealed(value: object) -> object:
+def reveal(value: object) -> object:
     """The text of a secret of pydantic. Anything else as it is."""
     if not is_secret_value(value):
         return value
@@ -132,7 +132,7 @@ def secret_or_none(name: str, value: object) -> Secret | None:
     Raises:
         InvalidType: it is not text; the message does not show it.
     """
-    text = revealed(value)
+    text = reveal(value)
     if text is None:
         return None
     if not isinstance(text, str):
@@ -144,7 +144,7 @@ def address_of(value: str | SecretValue) -> Secret:
     """A URL that may have credentials, hidden from now on: all of it if it was given as a secret."""
     if isinstance(value, Secret):
         return value
-    text = str(revealed(value))
+    text = str(reveal(value))
     return Secret(text) if is_secret_value(value) else Address(text)
 
 
@@ -244,7 +244,7 @@ def _shapes(secrets: frozenset[str]) -> tuple[str, ...]:
     return tuple(sorted({shape for secret in secrets for shape in shapes_of(secret)}, key=len, reverse=True))
 
 
-def redacted(text: str) -> str:
+def redact(text: str) -> str:
     """The text, with `HIDDEN` in place of each match of a pattern."""
     for redaction in tuple(_ACTIVE):
         for pattern in redaction.patterns:

@@ -40,7 +40,7 @@ def load_modules(plan: "Plan") -> None:
         import_module("leadsman.http.server")
         import_module("leadsman.http.routes")
     _load_engine(plan.cluster)
-    client.chosen(plan.brokers.primary, plan.brokers.primary.protocol)
+    client.choose(plan.brokers.primary, plan.brokers.primary.protocol)
     # Python loads it with the first name of a host, and remembers for ever that it failed for want of a descriptor.
     import_module("encodings.idna")
 
@@ -88,7 +88,7 @@ def access(brokers: Brokers, given: Connector | None, *, dry_run: bool) -> Acces
 def connector(broker: Broker, given: Connector | None, *, dry_run: bool) -> Connector:
     """What makes the connections: `given`, or the client for real brokers. In a dry run nothing is retained."""
     connect = _client(broker) if given is None else given
-    return client.unretained(connect) if dry_run else connect
+    return client.without_retained(connect) if dry_run else connect
 
 
 def _client(broker: Broker) -> Connector:
@@ -99,10 +99,10 @@ def _client(broker: Broker) -> Connector:
             broker,
             extra=log_fields("certificate not verified"),
         )
-    return _watched(functools.partial(client.connect, broker, system_clock(asyncio.get_running_loop())), broker)
+    return _watch(functools.partial(client.connect, broker, system_clock(asyncio.get_running_loop())), broker)
 
 
-def _watched(connect: Connector, broker: Broker) -> Connector:
+def _watch(connect: Connector, broker: Broker) -> Connector:
     """As `connect`. What the broker does without is logged, once for each answer that it gives."""
     logged: set[str] = set()
 

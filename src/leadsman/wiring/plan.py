@@ -161,7 +161,7 @@ class Plan(NamedTuple):
         return frozenset(telemetry.name for telemetry in self.polled if telemetry.job)
 
 
-def _named(readers: Mapping[str, R], cluster: "ClusterSettings | None") -> Mapping[str, R]:
+def _by_name(readers: Mapping[str, R], cluster: "ClusterSettings | None") -> Mapping[str, R]:
     """The registrations by name. One that each node of a cluster has is a device of its own on each of them."""
     if cluster is None:
         return readers
@@ -200,8 +200,8 @@ def plan_of(
         dry_run=setup.dry_run,
         heartbeat=heartbeat,
         adapters=setup.adapters,
-        telemetries=_named(setup.registry.telemetries, setup.cluster),
-        sources=_named(setup.registry.sources, setup.cluster),
+        telemetries=_by_name(setup.registry.telemetries, setup.cluster),
+        sources=_by_name(setup.registry.sources, setup.cluster),
         commands=setup.registry.commands,
         subscriptions=setup.registry.subscriptions,
         device_settings=setup.device_settings,

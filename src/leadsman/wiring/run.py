@@ -12,7 +12,7 @@ from leadsman.mqtt.link import Access
 from leadsman.mqtt.outbox import Outbox
 from leadsman.runtime.lifespan import Lifespan
 from leadsman.runtime.supervision import cancel, close_all, keep_running
-from leadsman.text import counted, log_fields
+from leadsman.text import count_noun, log_fields
 from leadsman.wiring.build import PARTS, Part, build
 from leadsman.wiring.core import Core, Node
 from leadsman.wiring.plan import Plan
@@ -137,10 +137,10 @@ async def _done(call: Awaitable[object]) -> None:
 def _say_what_is_left(outbox: Outbox) -> None:
     """Log which readings the broker does not have as the process ends."""
     if (on_disk := outbox.on_disk) is not None and (kept := on_disk.readings):
-        waiting = counted(kept, "reading waits", "readings wait")
+        waiting = count_noun(kept, "reading waits", "readings wait")
         about = log_fields("readings kept", readings=kept)
         logger.info("%s on disk for the broker, and the next start sends them", waiting, extra=about)
     if lost := outbox.unkept:  # status and availability are made again by the next life of the app
         one, many = "reading was not delivered, and is lost", "readings were not delivered, and are lost"
         about = log_fields("readings lost", readings=lost)
-        logger.warning("%s as the process ends", counted(lost, one, many), extra=about)
+        logger.warning("%s as the process ends", count_noun(lost, one, many), extra=about)

@@ -7,7 +7,7 @@ from leadsman.adapters.serial.port import (
     Lines,
     SerialPort,
     advice,
-    checked_url,
+    check_url,
     close_late,
     open_device,
     recommend_by_id,
@@ -17,7 +17,7 @@ from leadsman.errors import InvalidType, InvalidValue
 
 @pytest.mark.parametrize("url", ["/dev/ttyUSB0", "COM3", "socket://gateway.lan:2001", "rfc2217://[::1]:2001"])
 def test_a_path_and_a_gateway_are_names_of_a_port(url):
-    assert checked_url(url) == url
+    assert check_url(url) == url
 
 
 @pytest.mark.parametrize(
@@ -25,12 +25,12 @@ def test_a_path_and_a_gateway_are_names_of_a_port(url):
 )
 def test_what_names_no_port_is_refused_with_what_to_write(url):
     with pytest.raises(InvalidValue, match="write a path"):
-        checked_url(url)
+        check_url(url)
 
 
 def test_what_is_no_text_is_refused():
     with pytest.raises(InvalidType, match="write a path"):
-        checked_url(5)
+        check_url(5)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from leadsman.nodes.cluster.hearing import (
     takes_at,
 )
 from leadsman.nodes.cluster.shards import pool_of
-from leadsman.nodes.lease.lease import Lease, Member, Terms, checked_keys
+from leadsman.nodes.lease.lease import Lease, Member, Terms, check_keys
 from leadsman.nodes.lease.store import ClusterSnapshot
 from leadsman.testing.leases import EngineAway, Partition, Pause
 from leadsman_rigs.examples import examples
@@ -172,7 +172,7 @@ def test_gateways_that_do_not_hear_of_each_other_publish_one_stream():
 
 def test_keys_are_no_keys_of_shards_and_engines_take_them():
     key = key_of("a/b ü \ud800")
-    assert checked_keys([key]) == [key]
+    assert check_keys([key]) == [key]
     assert is_heard(key)
     assert not is_heard(f"{pool_of(['ble'])}.17")
     assert not is_heard("any.17")

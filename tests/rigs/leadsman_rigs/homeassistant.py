@@ -19,7 +19,7 @@ from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
 
 from leadsman.testing.mosquitto import free_port
-from leadsman.text.identifiers import shortened
+from leadsman.text.identifiers import shorten
 
 ENVIRONMENT = Path(__file__).parents[3] / ".venv-homeassistant"
 """Where `scripts/home-assistant` puts it."""
@@ -51,10 +51,10 @@ class ByName(dict):
     """By unique_id. One asks for the words that leadsman shortens to it: ``house--kitchen--temperature``."""
 
     def __getitem__(self, name):
-        return super().__getitem__(shortened(name))
+        return super().__getitem__(shorten(name))
 
     def __contains__(self, name):
-        return super().__contains__(shortened(name))
+        return super().__contains__(shorten(name))
 
 
 class HomeAssistant:

@@ -12,7 +12,7 @@ from leadsman.monitoring.document import StatusWord
 from leadsman.monitoring.health import WELL
 from leadsman.mqtt.connection import Received
 from leadsman.tools.cli import fleet as fleet_module
-from leadsman.tools.cli.fleet import ANSWERED, LONGEST_PAYLOAD, MOST_APPS, OVERDUE, Fleet, described
+from leadsman.tools.cli.fleet import ANSWERED, LONGEST_PAYLOAD, MOST_APPS, OVERDUE, Fleet, describe_reading
 
 NOW = 1_795_338_000.0
 ERROR = "DeviceTimeout: no answer"
@@ -290,13 +290,13 @@ def test_the_verdict_waits_for_an_answer_and_needs_none_of_an_app_that_is_offlin
     ],
 )
 def test_a_reading_is_one_line_that_a_terminal_can_show(payload, text):
-    assert described(payload) == text
+    assert describe_reading(payload) == text
 
 
 @pytest.mark.parametrize("depth", [100, 500, 900, 3000, 100_000])
 def test_a_reading_may_be_nested_as_deep_as_it_likes(depth):
     for payload in ('{"a":' * depth + "1" + "}" * depth, "[" * depth):
-        assert 0 < len(described(payload)) <= 500
+        assert 0 < len(describe_reading(payload)) <= 500
 
 
 JSON = st.recursive(

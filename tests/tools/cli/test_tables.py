@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from leadsman.tools.cli.tables import WIDEST, filled, json_text, table
+from leadsman.tools.cli.tables import WIDEST, fill, json_text, table
 
 TEXTS = st.text() | st.sampled_from(["\x1b[2J", "\x9b2J", "\x7f", "\u202eevil", "a\u200bb", "\u2028", "\ud800"])
 
@@ -62,12 +62,10 @@ def test_a_row_is_one_line_where_the_output_is_no_terminal(monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)
 
     assert len(table(("device", "why"), [("boiler", "no answer " * 30)]).split("\n")) == 3
-    assert "\n" not in filled("no answer " * 30)
+    assert "\n" not in fill("no answer " * 30)
 
 
 def test_a_text_is_broken_between_words_and_its_further_lines_are_indented(columns):
     columns(20)
 
-    assert (
-        filled("no answer for six-minutes and more", "  ", "    ") == "  no answer for\n    six-minutes and\n    more"
-    )
+    assert fill("no answer for six-minutes and more", "  ", "    ") == "  no answer for\n    six-minutes and\n    more"

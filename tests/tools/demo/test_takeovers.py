@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.tools.cli.screen import text_of
-from leadsman.tools.demo.cluster_board import ClusterBoard, Takeovers, described
+from leadsman.tools.demo.cluster_board import ClusterBoard, Takeovers, describe_takeovers
 
 NODES = ("pi-1", "pi-2", "pi-3")
 READINGS = st.lists(
@@ -69,9 +69,9 @@ def test_nodes_have_settled_when_they_read_all_devices_and_none_changes_its_node
 def test_what_came_of_a_fault_is_said_of_the_devices_of_its_node():
     account, _ = after([("a", "pi-1", 0.0), ("b", "pi-2", 0.0), ("a", "pi-3", 4.0), ("b", "pi-1", 1.0)])
 
-    assert described(account.since(1.0, "pi-1")) == ("1 device moved, longest gap 4.0 s, median 4.0 s")
-    assert described(account.since(1.0)) == ("2 devices moved, longest gap 5.0 s, median 5.0 s")
-    assert described(account.since(4.5, "pi-1")) == "no device changed its node"
+    assert describe_takeovers(account.since(1.0, "pi-1")) == ("1 device moved, longest gap 4.0 s, median 4.0 s")
+    assert describe_takeovers(account.since(1.0)) == ("2 devices moved, longest gap 5.0 s, median 5.0 s")
+    assert describe_takeovers(account.since(4.5, "pi-1")) == "no device changed its node"
 
 
 @pytest.mark.parametrize("size", [(80, 24), (60, 14), (120, 40)])

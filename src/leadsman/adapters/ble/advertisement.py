@@ -76,7 +76,7 @@ class AdvertisementFilter:
         return True
 
 
-def checked_address(value: object) -> str:
+def check_address(value: object) -> str:
     """Check a Bluetooth address and return it in upper case. macOS hides addresses, so there it is the UUID that macOS
     gives to a device.
 
@@ -93,5 +93,5 @@ def checked_address(value: object) -> str:
     raise InvalidValue(f"{clean(value)!r} is not a Bluetooth address; write one such as 'AA:BB:CC:DD:EE:FF'")
 
 
-Address = Annotated[str, AfterValidator(checked_address)]
+Address = Annotated[str, AfterValidator(check_address)]
 """For settings: a Bluetooth address, checked when the app starts."""

@@ -24,7 +24,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from typing import Self
 
 from leadsman.adapters.adapter import Resource
-from leadsman.adapters.ble.advertisement import MOST_KNOWN, Advertisement, AdvertisementFilter, checked_address
+from leadsman.adapters.ble.advertisement import MOST_KNOWN, Advertisement, AdvertisementFilter, check_address
 from leadsman.adapters.ble.backend import Backend, GattConnection, Handle
 from leadsman.adapters.ble.device import BleDevice
 from leadsman.adapters.ble.gatt import uuid_of
@@ -282,7 +282,7 @@ class BleRadio:
             DeviceTimeout, DeviceUnavailable: the device was not found, not connected, or is gone. A retry may help.
             InvalidValue: the address is invalid.
         """
-        address = checked_address(address)
+        address = check_address(address)
         async with self._device_locks.setdefault(address, asyncio.Lock()), self._free_connections:
             lost = asyncio.Event()
             connection = await self._connect_to(address, lost)
@@ -322,7 +322,7 @@ class BleRadio:
             InvalidValue, InvalidType: a condition is invalid.
         """
         wanted = AdvertisementFilter(
-            None if address is None else checked_address(address),
+            None if address is None else check_address(address),
             name,
             None if service is None else uuid_of(service),
             manufacturer,

@@ -20,7 +20,7 @@ class Access(NamedTuple):
     timeout: float
 
 
-def shown(url: str) -> str:
+def display_url(url: str) -> str:
     """A URL without the parts that must not be in a log: user, password and query."""
     parts = urlsplit(str(url))  # which keeps its argument: no `Secret`, which would not end then
     host = parts.hostname or ""

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from leadsman.adapters.adapter import CalendarSearch, Resource, Way
-from leadsman.adapters.caldav.access import Access, shown
+from leadsman.adapters.caldav.access import Access, display_url
 from leadsman.adapters.caldav.backend import CalendarBackend, ReplyTooLarge
 from leadsman.adapters.caldav.recurrence import CalendarEvent, load, occurrences
 from leadsman.errors import DeviceTimeout, GarbledData, InvalidType, InvalidValue, LeadsmanError, PermanentError
@@ -25,7 +25,7 @@ from leadsman.loop.clock import system_clock
 from leadsman.loop.durations import Duration, human, positive_seconds
 from leadsman.loop.threads import Worker
 from leadsman.text import clean
-from leadsman.text.redaction import Secret, SecretValue, address_of, revealed, secret_or_none
+from leadsman.text.redaction import Secret, SecretValue, address_of, reveal, secret_or_none
 
 MOST_DAYS = 3660
 """Days of a window: ten years."""
@@ -93,18 +93,18 @@ class CalDav:
         self._search = search
         self._timeout = positive_seconds(timeout, "timeout")
         self._access = Access(
-            _checked_url(url),
+            _check_url(url),
             username,
             password if isinstance(password, Path) else secret_or_none("password", password),
             secret_or_none("token", token),
             ca,
             self._timeout,
         )
-        self._zone = None if zone is None else _checked_zone(zone)
+        self._zone = None if zone is None else _check_zone(zone)
         self._lock = asyncio.Lock()
         self._answers: dict[str | None, _Answer] = {}
         self._reported: set[int] = set()
-        self._worker = Worker(f"calendars of {shown(self._access.url)}")
+        self._worker = Worker(f"calendars of {display_url(self._access.url)}")
 
     def check_installed(self) -> None:
         """Raise `NotInstalled` if the libraries for calendars are missing; else load them, before an event waits."""
@@ -119,7 +119,7 @@ class CalDav:
         """Disconnect. The adapter may be entered again."""
         self._renew()
         self._worker.stop()
-        self._worker = Worker(f"calendars of {shown(self._access.url)}")
+        self._worker = Worker(f"calendars of {display_url(self._access.url)}")
         self._answers.clear()
 
     async def probe(self) -> None:
@@ -138,14 +138,14 @@ class CalDav:
     @property
     def resource(self) -> Resource:
         """For ``leadsman doctor``: the server."""
-        return Resource("calendars", shown(self._access.url), self._log_in, self._compare)
+        return Resource("calendars", display_url(self._access.url), self._log_in, self._compare)
 
     @property
     def health(self) -> Mapping[str, object]:
         """For introspection: the server's address, how many calendars were read, how many of them report changes, and
         how many were read whole."""
         return {
-            "url": shown(self._access.url),
+            "url": display_url(self._access.url),
             "calendars": len(self._answers),
             "with_sync_tokens": sum(answer.token is not None for answer in self._answers.values()),
             "read_whole": sum(answer.window is None for answer in self._answers.values()),
@@ -178,7 +178,7 @@ class CalDav:
         """
         if type(days) is not int or not 1 <= days <= MOST_DAYS:
             raise InvalidValue(f"days is {days!r}; it must be 1 to {MOST_DAYS}")
-        where = self._local() if zone is None else _checked_zone(zone)
+        where = self._local() if zone is None else _check_zone(zone)
         first = _day(where) if start is None else start
         async with self._lock:
             answer = await self._in_thread(lambda: self._query(calendar, first, first + timedelta(days=days), where))
@@ -265,7 +265,9 @@ class CalDav:
                 raise
             self._worker.give_up(future)
             self._renew()
-            raise DeviceTimeout(f"{shown(self._access.url)} took longer than {human(3 * self._timeout)}") from error
+            raise DeviceTimeout(
+                f"{display_url(self._access.url)} took longer than {human(3 * self._timeout)}"
+            ) from error
         except asyncio.CancelledError:
             self._worker.give_up(future)
             self._renew()
@@ -296,8 +298,8 @@ def _day(zone: tzinfo) -> date:
     return datetime.fromtimestamp(system_clock(asyncio.get_running_loop()).wall(), zone).date()
 
 
-def _checked_url(url: str | SecretValue) -> Secret:
-    if not isinstance(revealed(url), str):
+def _check_url(url: str | SecretValue) -> Secret:
+    if not isinstance(reveal(url), str):
         raise InvalidType(f"url is {url!r}; write one such as 'https://cloud.example/remote.php/dav'")
     address = address_of(url)
     with contextlib.suppress(ValueError):
@@ -307,7 +309,7 @@ def _checked_url(url: str | SecretValue) -> Secret:
     raise InvalidValue(f"url is {clean(repr(str(address)))}; write one such as 'https://cloud.example/remote.php/dav'")
 
 
-def _checked_zone(zone: object) -> tzinfo:
+def _check_zone(zone: object) -> tzinfo:
     try:
         if not isinstance(zone, str):
             raise TypeError(zone)

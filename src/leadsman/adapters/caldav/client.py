@@ -7,7 +7,7 @@ from datetime import date, datetime, time, timedelta, tzinfo
 from pathlib import Path
 from typing import Any
 
-from leadsman.adapters.caldav.access import Access, shown
+from leadsman.adapters.caldav.access import Access, display_url
 from leadsman.adapters.caldav.backend import Changes, ReplyTooLarge
 from leadsman.errors import (
     DeviceError,
@@ -129,7 +129,7 @@ class Client:
                 enable_rfc6764=False,
                 rate_limit_handle=False,
             )
-            self._connected.session.request = _bounded(self._connected.session.request)
+            self._connected.session.request = _limit_size(self._connected.session.request)
         return self._connected
 
     @contextlib.contextmanager
@@ -140,7 +140,7 @@ class Client:
             raise
         except Exception as error:
             self.close()
-            raise _leadsman_error(error, f"{what} of {shown(self._access.url)}") from error
+            raise _leadsman_error(error, f"{what} of {display_url(self._access.url)}") from error
 
 
 def _secret_in(path: Path) -> Secret:
@@ -150,7 +150,7 @@ def _secret_in(path: Path) -> Secret:
     return Secret(data.decode().strip())
 
 
-def _bounded(request: DavObject) -> DavObject:
+def _limit_size(request: DavObject) -> DavObject:
     """A session's ``request`` that reads no more than `MOST_BYTES`, whatever the server sends."""
 
     def ask(*args: DavObject, **kwargs: DavObject) -> DavObject:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from datetime import date, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, NamedTuple
 
-from leadsman.adapters.caldav.sieve import MOST, Rule, check, sifted, unfold
+from leadsman.adapters.caldav.sieve import MOST, Rule, check, sift, unfold
 from leadsman.errors import GarbledData
 from leadsman.extras import missing
 from leadsman.text import clean, describe, log_fields
@@ -135,7 +135,7 @@ def _of_text(text: str, start: date, end: date, zone: tzinfo) -> Iterator[Calend
     import icalendar
     import recurring_ical_events
 
-    calendar = icalendar.Calendar.from_ical(sifted(text))
+    calendar = icalendar.Calendar.from_ical(sift(text))
     days, most = (end - start).days, 0.0
     for component in calendar.walk("VEVENT"):
         name, begin = clean(str(component.get("SUMMARY", "")))[:60], component.get("DTSTART")

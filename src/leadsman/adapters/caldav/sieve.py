@@ -77,7 +77,7 @@ def check(rule: Rule, name: str, start: date | None, end: date, days: int) -> fl
         GarbledData: it would cost too much, or makes no sense.
         ValueError: a number in it is none.
     """
-    frequency = _checked(rule)
+    frequency = _check_rule(rule)
     if (most := _density(rule, frequency) * (days + 1)) > MOST:
         raise GarbledData(f"{name!r} would take place {most:.0f} times in {days} days; {MOST:,} are allowed")
     steps = 0.0 if start is None else max(0, (end - start).days) * _steps_a_day(frequency)
@@ -97,10 +97,10 @@ def check_zone(text: str) -> None:
     parts = dict(part.upper().partition("=")[::2] for part in text.strip().split(";"))
     if parts.get("FREQ") != "YEARLY" or not parts.keys() <= _ZONE_PARTS or "," in parts.get("BYMONTH", ""):
         raise GarbledData("the clocks of a time zone change by a rule that is not for once a year")
-    _checked({name: value.split(",") for name, value in parts.items() if name in _RANGES or name == "FREQ"})
+    _check_rule({name: value.split(",") for name, value in parts.items() if name in _RANGES or name == "FREQ"})
 
 
-def _checked(rule: Rule) -> str:
+def _check_rule(rule: Rule) -> str:
     """Check the parts of a rule, and return its frequency."""
     frequency = str((rule.get("FREQ") or ["?"])[0]).upper()
     if frequency not in _PER_DAY:
@@ -163,7 +163,7 @@ def unfold(text: str) -> str:
     return _FOLD.sub("", text)
 
 
-def sifted(text: str) -> str:
+def sift(text: str) -> str:
     """Return what is needed of an object.
 
     Raises:

@@ -19,12 +19,12 @@ def crc16_x25(data: bytes) -> int:
 
 def crc16_arc(data: bytes) -> int:
     """CRC-16/ARC: telegrams of DSMR P1. Check value 0xBB3D."""
-    return _reflected(data, 0)
+    return _reflect(data, 0)
 
 
 def crc16_modbus(data: bytes) -> int:
     """CRC-16/MODBUS: Modbus over serial line, 6.2.2. Check value 0x4B37."""
-    return _reflected(data, 0xFFFF)
+    return _reflect(data, 0xFFFF)
 
 
 def sum8(data: bytes) -> int:
@@ -32,7 +32,7 @@ def sum8(data: bytes) -> int:
     return sum(data) & 0xFF
 
 
-def _reflected(data: bytes, crc: int) -> int:
+def _reflect(data: bytes, crc: int) -> int:
     table = _TABLE
     for byte in data:
         crc = table[(crc ^ byte) & 0xFF] ^ (crc >> 8)

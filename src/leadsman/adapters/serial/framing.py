@@ -150,7 +150,7 @@ class DelimiterFramer(Value):
         behind = end + len(self.end) + self.trailer
         if len(buffer) < behind:
             return None, start
-        return _checked(bytes(buffer[start:behind]), start, behind, self.check)
+        return _check(bytes(buffer[start:behind]), start, behind, self.check)
 
 
 class FixedFramer(Value):
@@ -184,7 +184,7 @@ class FixedFramer(Value):
         behind = start + self.length
         if len(buffer) < behind:
             return None, start
-        return _checked(bytes(buffer[start:behind]), start, behind, self.check)
+        return _check(bytes(buffer[start:behind]), start, behind, self.check)
 
 
 class LengthPrefixedFramer(Value):
@@ -242,7 +242,7 @@ class LengthPrefixedFramer(Value):
             return None, start + 1
         if len(buffer) < start + size:
             return None, start
-        return _checked(bytes(buffer[start : start + size]), start, start + size, self.check)
+        return _check(bytes(buffer[start : start + size]), start, start + size, self.check)
 
 
 def sync(buffer: bytearray, start: int, begin: bytes) -> int:
@@ -259,7 +259,7 @@ def sync(buffer: bytearray, start: int, begin: bytes) -> int:
     return len(buffer)
 
 
-def _checked(message: bytes, start: int, behind: int, check: Callable[[bytes], bool] | None) -> Found:
+def _check(message: bytes, start: int, behind: int, check: Callable[[bytes], bool] | None) -> Found:
     if check is not None and not check(message):
         return None, start + 1
     return message, behind

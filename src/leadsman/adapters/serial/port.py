@@ -165,7 +165,7 @@ BY_ID = Path("/dev/serial/by-id")
 logger = logging.getLogger("leadsman")
 
 
-def checked_url(url: object) -> str:
+def check_url(url: object) -> str:
     """Check the name of a port. Raises `InvalidType`, `InvalidValue`."""
     if not isinstance(url, str):
         raise InvalidType(f"the port is {url!r}; write a path such as '/dev/serial/by-id/…' or 'socket://host:port'")
@@ -352,7 +352,7 @@ class SerialPort:
     ) -> None:
         self.retry_tokens = retry_tokens
         """The number of retries that its handlers may make together; see `leadsman.adapters.adapter.LimitsRetries`."""
-        self.url = checked_url(url)
+        self.url = check_url(url)
         if isinstance(baudrate, bool) or not isinstance(baudrate, int):
             raise InvalidType(f"baudrate is {baudrate!r}; it must be a number such as 9600")
         for what, value, allowed in (

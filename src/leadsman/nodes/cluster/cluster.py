@@ -30,7 +30,7 @@ from leadsman.registration.options import is_everywhere
 from leadsman.registration.sharing import bundles_of
 from leadsman.resilience.environment import Environment
 from leadsman.runtime.supervision import cancel, keep_running
-from leadsman.text import clean, counted, describe, log_fields
+from leadsman.text import clean, count_noun, describe, log_fields
 
 _STOP_AT, _FLUSH_AT = 0.1, 0.07
 """Parts of the TTL, and seconds at the most, for: the calls of a shard to end; the broker to take what was read before.
@@ -298,7 +298,7 @@ class Cluster:
         self._unread_at = now + UNREAD_EVERY
         about = log_fields("engine entry unread", entries=len(unread), cluster=self.terms.cluster)
         what = "the engine of the cluster %s has entries that are no lease and no member: %s; delete them"
-        logger.warning(what, self.terms.cluster, _shown(sorted(unread)), extra=about)
+        logger.warning(what, self.terms.cluster, _list_names(sorted(unread)), extra=about)
 
     def _look_for_labels(self) -> None:
         assert self.node.snapshot is not None  # the caller checks this
@@ -312,7 +312,7 @@ class Cluster:
                 labels = ", ".join(sorted(pool.needs))
                 about = log_fields("label missing", labels=labels, devices=len(names))
                 what = "no node has what %s needs: %s; start a node with these labels"
-                logger.warning(what, _shown(names), clean(labels), extra=about)
+                logger.warning(what, _list_names(names), clean(labels), extra=about)
         self.missing = missing
 
     def _log_whether_reached(self) -> None:
@@ -335,7 +335,7 @@ class Cluster:
         if self.heard is not None:
             names += self.heard.names(keys)
         about = log_fields("shards moved", node=self.member.node, devices=len(names))
-        logger.info("this node, %s, %s %s", self.member.node, verb, _shown(names), extra=about)
+        logger.info("this node, %s, %s %s", self.member.node, verb, _list_names(names), extra=about)
         self._changed()
 
     def _changed(self) -> None:
@@ -352,7 +352,7 @@ def cluster_name(prefix: str) -> str:
     return f"{name[:48]}-{hashlib.blake2b(prefix.encode(), digest_size=4).hexdigest()}"
 
 
-def _shown(names: Collection[str]) -> str:
+def _list_names(names: Collection[str]) -> str:
     listed = sorted(names)
     more = f" and {len(listed) - SHOWN} more" if len(listed) > SHOWN else ""
-    return f"{counted(len(listed), 'device')}: {', '.join(map(clean, listed[:SHOWN]))}{more}"
+    return f"{count_noun(len(listed), 'device')}: {', '.join(map(clean, listed[:SHOWN]))}{more}"

@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 
 from leadsman.errors import LeaseError
 from leadsman.nodes.lease.jetstream_bucket import OPENING, Bucket, BucketEntry, in_batches
-from leadsman.nodes.lease.lease import Lease, Member, Terms, checked_keys, is_owner, read_member
+from leadsman.nodes.lease.lease import Lease, Member, Terms, check_keys, is_owner, read_member
 from leadsman.nodes.lease.store import Acquired, ClusterSnapshot
 from leadsman.text import clean
 from leadsman.text.redaction import SecretValue
@@ -72,7 +72,7 @@ class JetStreamStore:
 
     async def acquire(self, keys: Iterable[str]) -> Acquired:
         """See `LeaseStore.acquire`."""
-        chosen = checked_keys(keys)
+        chosen = check_keys(keys)
         answer = Acquired({}, {})
         for lease in await self._bucket.call(in_batches(self._acquire, chosen)):
             if lease is not None:
@@ -84,7 +84,7 @@ class JetStreamStore:
         chosen = list(leases)
 
         async def renew() -> list[Lease | None]:
-            alive = self._bucket.put(self._member_key, _written(self._member))
+            alive = self._bucket.put(self._member_key, _encode(self._member))
             _, renewed = await asyncio.gather(alive, in_batches(self._renew, chosen))
             return renewed
 
@@ -195,7 +195,7 @@ def _key_of(member: Member) -> str:
     return f"{_MEMBER}{member.node}.{member.run}"
 
 
-def _written(member: Member) -> bytes:
+def _encode(member: Member) -> bytes:
     document = {"node": member.node, "run": member.run, "labels": sorted(member.labels), "version": member.version}
     return json.dumps(document).encode()
 

@@ -73,7 +73,7 @@ class Bucket:
 
     def __init__(self, url: str | SecretValue, terms: Terms) -> None:
         self._address = address_of(url)
-        self._servers = [_checked(each.strip()) for each in self._address.split(",")]
+        self._servers = [_check_url(each.strip()) for each in self._address.split(",")]
         self._terms = terms
         self.name = f"leadsman-{terms.cluster}"
         self._prefix = f"$KV.{self.name}."
@@ -323,7 +323,7 @@ class Bucket:
         return ", ".join(urlsplit(each).netloc.rpartition("@")[2] or each for each in self._servers)
 
 
-def _checked(url: str) -> str:
+def _check_url(url: str) -> str:
     try:
         parts = urlsplit(url)
         good = parts.scheme in ("nats", "tls") and parts.hostname and parts.port != 0

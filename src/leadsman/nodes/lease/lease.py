@@ -178,7 +178,7 @@ class Lease(NamedTuple):
         return self.owner.rpartition("/")[0]
 
 
-def checked_keys(keys: Iterable[str]) -> list[str]:
+def check_keys(keys: Iterable[str]) -> list[str]:
     """The keys, each once, in their order.
 
     Raises:

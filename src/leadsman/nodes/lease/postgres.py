@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Self
 
 from leadsman.errors import LeaseError
-from leadsman.nodes.lease.lease import Lease, Member, Terms, checked_keys, read_member
+from leadsman.nodes.lease.lease import Lease, Member, Terms, check_keys, read_member
 from leadsman.nodes.lease.postgres_connection import PostgresConnection, Row
 from leadsman.nodes.lease.store import Acquired, ClusterSnapshot
 from leadsman.text import clean
@@ -145,7 +145,7 @@ class PostgresStore:
 
     async def acquire(self, keys: Iterable[str]) -> Acquired:
         """See `LeaseStore.acquire`."""
-        _, granted, held = await self._run(_ADD, _ACQUIRE, _HELD, keys=checked_keys(keys))
+        _, granted, held = await self._run(_ADD, _ACQUIRE, _HELD, keys=check_keys(keys))
         return Acquired(self._leases(granted), self._leases(held))
 
     async def renew(self, leases: Iterable[Lease]) -> dict[str, Lease]:

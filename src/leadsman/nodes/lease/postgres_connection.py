@@ -99,7 +99,7 @@ class PostgresConnection:
             raise self._unanswered(self._timeout) from None
         try:
             connection = await self._connected(deadline)
-            return await self._bounded(connection, _executed(connection, statements, values), deadline)
+            return await self._bounded(connection, _execute(connection, statements, values), deadline)
         except Error as error:
             raise self._named(error) from error
         finally:
@@ -170,7 +170,7 @@ class PostgresConnection:
         except TimeoutError:
             raise self._unanswered(OPENING * self._timeout) from None
         try:
-            await self._bounded(connection, _executed(connection, _SETTINGS, {}), deadline)
+            await self._bounded(connection, _execute(connection, _SETTINGS, {}), deadline)
         except BaseException:
             await connection.close()
             raise
@@ -207,7 +207,7 @@ class PostgresConnection:
         return LeaseStoreUnreachable(f"{self._where} cannot be used ({said}); check the URL, and that the server runs")
 
 
-async def _executed(
+async def _execute(
     connection: Connection, statements: Sequence[str], values: Mapping[str, object]
 ) -> list[Sequence[Row]]:
     """The rows of each statement. What one pipeline sends is one transaction (libpq, "Pipeline Mode")."""

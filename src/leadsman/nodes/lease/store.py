@@ -66,7 +66,7 @@ class LeaseStore(Protocol):
         and waits like everybody else. Nothing is ever taken away from a live owner.
 
         Raises:
-            InvalidValue, InvalidType: see `checked_keys`.
+            InvalidValue, InvalidType: see `check_keys`.
         """
         ...
 

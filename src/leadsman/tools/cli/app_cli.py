@@ -19,7 +19,7 @@ from leadsman.app import App
 from leadsman.errors import InvalidValue
 from leadsman.mqtt.broker import Broker
 from leadsman.process import ended_by_sigterm
-from leadsman.text import escaped
+from leadsman.text import escape
 from leadsman.tools.cli.arguments import OF_AN_APP, Parser, add, ends_after
 from leadsman.tools.cli.commands import command
 from leadsman.tools.cli.exit_codes import CODES
@@ -113,7 +113,7 @@ async def _view(url: str) -> None:
 
 
 def _print(message: "Received") -> None:
-    print(escaped(f"{message.topic}  {message.payload.decode(errors='replace')[:200]}"), flush=True)
+    print(escape(f"{message.topic}  {message.payload.decode(errors='replace')[:200]}"), flush=True)
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from leadsman.errors import InvalidValue, LeadsmanError
 from leadsman.loop.durations import seconds
 from leadsman.monitoring.log_format import FORMATS, LEVELS
 from leadsman.mqtt.topics import check_client_id, check_instance, check_name, check_prefix
-from leadsman.tools.cli.screen import wrapped
+from leadsman.tools.cli.screen import wrap
 
 T = TypeVar("T")
 
@@ -103,7 +103,7 @@ def paragraphs(text: str) -> str:
     for each in text.split("\n"):
         label = _LABEL.match(each)
         begin = len(each) - len(each.lstrip())
-        lines += wrapped(each.lstrip(), WIDTH, " " * begin, " " * (begin if label is None else label.end()))
+        lines += wrap(each.lstrip(), WIDTH, " " * begin, " " * (begin if label is None else label.end()))
     return "\n".join(lines)
 
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.introspection.situation import span
 from leadsman.mqtt.topics import NODES
-from leadsman.text import counted, escaped
+from leadsman.text import count_noun, escape
 from leadsman.tools.cli.fleet import SEVERITY, STOPPED, AppRow, DeviceRow
-from leadsman.tools.cli.screen import Line, clip, cut, fill, wrapped
-from leadsman.tools.cli.times import localised
+from leadsman.tools.cli.screen import Line, clip, cut, fill, wrap
+from leadsman.tools.cli.times import localise
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import Verdict
@@ -170,11 +170,11 @@ def _stopped(apps: Sequence[AppRow], width: int, options: str) -> list[Line]:
     lines: list[Line] = []
     for app in found[:_APPS]:
         since = f" {span(app.heard)} ago" if app.heard is not None else ""
-        what = f"{app.prefix} stopped{since}, {counted(app.devices, 'device')}"
+        what = f"{app.prefix} stopped{since}, {count_noun(app.devices, 'device')}"
         text = f"{what}; {_removing(app.prefix, options)} removes it"
-        lines += [[(line, "dim")] for line in wrapped(escaped(text), width, "", "    ")]
+        lines += [[(line, "dim")] for line in wrap(escape(text), width, "", "    ")]
     if len(found) > _APPS:
-        lines.append([(clip(f"… and {counted(len(found) - _APPS, 'other stopped app')}", width), "dim")])
+        lines.append([(clip(f"… and {count_noun(len(found) - _APPS, 'other stopped app')}", width), "dim")])
     return lines
 
 
@@ -183,16 +183,16 @@ def _head(head: Heading, apps: Sequence[AppRow], rows: Sequence[DeviceRow], widt
     state = f", {trouble} in trouble" if trouble else ", all is well" if rows else ""
     if head.lost is not None:
         state = ", state unknown"
-    name, clock, count = "leadsman watch", f"  {head.clock}", f"  {counted(len(rows), 'device')}{state}"
+    name, clock, count = "leadsman watch", f"  {head.clock}", f"  {count_noun(len(rows), 'device')}{state}"
     room = width - len(name) - len(clock) - len(count) - 1
     broker = f"  {clip(head.broker, room - 2)}" if room > _SHORTEST else ""
     yield [(name, "bold"), (fill(f"{broker}{count}", width - len(name) - len(clock)), ""), (clock, "dim")]
     if head.lost is not None:
-        yield from ([(fill(line, width), "lost")] for line in wrapped(escaped(head.lost), max(1, width - 1))[:_LOST])
+        yield from ([(fill(line, width), "lost")] for line in wrap(escape(head.lost), max(1, width - 1))[:_LOST])
     for app in apps[:_APPS]:
         yield _app(app, width, known=head.lost is None)
     if len(apps) > _APPS:
-        yield [(f"… and {counted(len(apps) - _APPS, 'other app')}", "dim")]
+        yield [(f"… and {count_noun(len(apps) - _APPS, 'other app')}", "dim")]
 
 
 def _app(app: AppRow, width: int, *, known: bool) -> Line:
@@ -200,7 +200,7 @@ def _app(app: AppRow, width: int, *, known: bool) -> Line:
     if app.state != "online":
         parts += [f"heard {span(app.heard)} ago"] if app.heard is not None else []
     else:
-        parts += [f"MQTT {app.protocol}, {counted(app.connects, 'connection')}"] if app.protocol else []
+        parts += [f"MQTT {app.protocol}, {count_noun(app.connects, 'connection')}"] if app.protocol else []
         parts.append(f"outbox {app.outbox}")
         parts += [f"dropped {app.dropped}"] if app.dropped else []
         parts += [f"nodes: {app.nodes}"] if app.nodes else []
@@ -273,14 +273,14 @@ def _values(row: DeviceRow, many: bool, width: int, marker: str) -> Line:
 
 
 def _whole_trouble(row: DeviceRow, width: int) -> list[Line]:
-    lines = wrapped(escaped(_trouble(row)), width, "    ") if row.error else []
+    lines = wrap(escape(_trouble(row)), width, "    ") if row.error else []
     return [[(line, row.status)] for line in lines]
 
 
 def _trouble(row: DeviceRow) -> str:
     """What is wrong with a device, in one line."""
     parts = [f"for {span(row.failing_for)}"] if row.failing_for is not None and row.failing_for >= 0 else []
-    parts += [counted(row.failures, "failed poll")] if row.failures else []
+    parts += [count_noun(row.failures, "failed poll")] if row.failures else []
     parts += [f"attempt {row.attempts}"] if row.attempts > 1 else []
     parts += [f"circuit {row.circuit.replace('_', ' ')}"] if row.circuit not in ("closed", "open") else []
     return f"{', '.join(parts)}: {row.error}" if parts else row.error
@@ -300,11 +300,11 @@ def _detail(row: DeviceRow, why: "Verdict | None", width: int) -> Iterator[Line]
     if why is None:
         yield [("waiting for the answer of the app …", "dim")]
         return
-    yield from ([(text, "bold")] for text in wrapped(escaped(why["summary"]), width))
+    yield from ([(text, "bold")] for text in wrap(escape(why["summary"]), width))
     for each in why["evidence"]:
-        yield from _wrapped(f"  {localised(each)}", width)
+        yield from _wrapped(f"  {localise(each)}", width)
     if why["state"] != "ok":
-        todo = wrapped(escaped(f"To do: {why['advice']}"), width, "", "  ")
+        todo = wrap(escape(f"To do: {why['advice']}"), width, "", "  ")
         yield from ([(text, "bold")] for text in todo)
 
 
@@ -316,7 +316,7 @@ def _keys(view: BoardView) -> str:
 
 
 def _wrapped(text: str, width: int) -> Iterator[Line]:
-    yield from ([(line, "")] for line in wrapped(escaped(text), width, "", "    "))
+    yield from ([(line, "")] for line in wrap(escape(text), width, "", "    "))
 
 
 def _widths(width: int) -> tuple[int, int]:

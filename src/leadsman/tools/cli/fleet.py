@@ -351,7 +351,7 @@ class Fleet:
             prefix,
             device,
             str(report.get("status", "starting")) if state == "online" else state,
-            "" if value is None else described(value.payload, app.terms.get(device, {})),
+            "" if value is None else describe_reading(value.payload, app.terms.get(device, {})),
             None if value is None or value.taken is None else max(0.0, now - value.taken),
             None if next_in is None or state != "online" else max(0.0, -next_in),
             _count(report.get("consecutive_failures")),
@@ -382,7 +382,7 @@ class Fleet:
         )
 
 
-def described(payload: str, terms: Mapping[str, Json] = MappingProxyType({})) -> str:
+def describe_reading(payload: str, terms: Mapping[str, Json] = MappingProxyType({})) -> str:
     """A reading in one line, as `leadsman.introspection.values` writes it; what is none is left as it is."""
     try:
         found = json.loads(payload)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from leadsman._version import __version__
 from leadsman.errors import ConfigurationError, LeadsmanError
 from leadsman.monitoring.log_format import abandon_unwritable_streams
-from leadsman.text import escaped, suggestion
+from leadsman.text import escape, suggestion
 from leadsman.tools.cli.arguments import Parser, UsageError, add
 from leadsman.tools.cli.commands import COMMANDS, GROUPS, command
 from leadsman.tools.cli.exit_codes import CODES, CONFIG, FAILED, INTERRUPTED, USAGE
@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         root.error(f"there is no command {name!r}; {suggestion(name, COMMANDS)}")
     options, unknown = root.parse_known_args(words)
     if unknown:
-        options.refuse(f"unrecognized arguments: {' '.join(map(escaped, unknown))}")
+        options.refuse(f"unrecognized arguments: {' '.join(map(escape, unknown))}")
     return run_command(options, "leadsman")
 
 
@@ -35,7 +35,7 @@ def run_command(options: argparse.Namespace, program: str) -> int:
         return code
     except LeadsmanError as error:
         for line in str(error).splitlines():
-            print(escaped(f"{program}: {line}"), file=sys.stderr)
+            print(escape(f"{program}: {line}"), file=sys.stderr)
         if isinstance(error, UsageError):
             return USAGE
         return CONFIG if isinstance(error, ConfigurationError) else FAILED

@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from leadsman.errors import BrokerError, LeadsmanError, SubscriptionRefused
-from leadsman.introspection.pages import merged
+from leadsman.introspection.pages import merge
 from leadsman.mqtt.answers import object_in
 from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.connection import Received
@@ -23,7 +23,7 @@ from leadsman.mqtt.from_settings import brokers_of
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.side_connection import SideConnection
 from leadsman.settings.load import load_broker
-from leadsman.text import clean, counted, suggestion
+from leadsman.text import clean, count_noun, suggestion
 from leadsman.tools.cli.arguments import UsageError
 from leadsman.tools.cli.target import load_app, sources_of
 
@@ -226,7 +226,7 @@ def prefix_of(brokers: Brokers, device: str | None) -> str:
     if len(having) == 1:
         return having[0]
     if having:
-        raise UsageError(f"{counted(len(having), 'app')} match; write --prefix {' or --prefix '.join(having)}")
+        raise UsageError(f"{count_noun(len(having), 'app')} match; write --prefix {' or --prefix '.join(having)}")
     if not found:
         raise UsageError(
             f"no app has published a registry at {brokers}, or the broker sends what it keeps only for exact topics, "
@@ -363,7 +363,7 @@ class _Exchange(SideConnection):
             return None
         if not all(isinstance(each, dict) for each in documents):
             raise _NoAnswerError(f"what answers at {self._topic!r} is no leadsman app, or has another version")
-        return documents[0] if len(documents) == 1 else merged(documents)
+        return documents[0] if len(documents) == 1 else merge(documents)
 
     def _is_offline(self, topic: str | None) -> bool:
         """Whether the status at this topic says that nobody answers."""

@@ -5,7 +5,7 @@ import re
 import unicodedata
 from collections.abc import Mapping
 
-from leadsman.text import escaped
+from leadsman.text import escape
 
 _TOKENS = re.compile(" +|[^ ]+")
 _SIGNS = "/-,;=&?"
@@ -21,18 +21,18 @@ def cells(text: str) -> int:
 
 def clip(text: str, width: int) -> str:
     """The text in at most `width` cells, with its control characters escaped: names and words come from others."""
-    text = escaped(text)
+    text = escape(text)
     if cells(text) <= width:
         return text
-    return f"{_divided(text, width - 1)[0]}…" if width > 0 else ""
+    return f"{_divide(text, width - 1)[0]}…" if width > 0 else ""
 
 
-def padded(text: str, width: int) -> str:
+def pad(text: str, width: int) -> str:
     """The text with blanks behind it, in at least `width` cells."""
     return text + " " * max(0, width - cells(text))
 
 
-def wrapped(text: str, width: int, indent: str = "", further: str | None = None) -> list[str]:
+def wrap(text: str, width: int, indent: str = "", further: str | None = None) -> list[str]:
     """A text in lines of at most `width` cells, broken between words. Only a word that is longer than a line is broken,
     if possible behind a slash, a hyphen or another sign. What fits is left as it is.
 
@@ -59,7 +59,7 @@ def wrapped(text: str, width: int, indent: str = "", further: str | None = None)
                 line = further
         line += gap
         while cells(line) + cells(token) > width:
-            part, token = _at_sign(*_divided(token, max(width - cells(line), 0)))
+            part, token = _at_sign(*_divide(token, max(width - cells(line), 0)))
             if not part and line in (indent, further):  # not even one of its characters fits
                 part, token = token[0], token[1:]
             lines.append(line + part)
@@ -68,7 +68,7 @@ def wrapped(text: str, width: int, indent: str = "", further: str | None = None)
     return [*lines, line]
 
 
-def _divided(text: str, width: int) -> tuple[str, str]:
+def _divide(text: str, width: int) -> tuple[str, str]:
     """The beginning of a text that fits, and the rest."""
     used = 0
     for place, each in enumerate(text):
@@ -142,4 +142,4 @@ def cut(line: Line, width: int) -> Line:
 
 def fill(text: str, width: int) -> str:
     """The text in exactly `width` cells, with a blank at its end."""
-    return padded(clip(text, width - 1), width)
+    return pad(clip(text, width - 1), width)

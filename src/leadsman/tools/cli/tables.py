@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from leadsman.monitoring.log_format import wants_colour
-from leadsman.text import escaped
-from leadsman.tools.cli.screen import STATUSES, cells, clip, padded, wrapped
+from leadsman.text import escape
+from leadsman.tools.cli.screen import STATUSES, cells, clip, pad, wrap
 
 _ODD = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """DEL and C1 (ECMA-48 §5.3), what turns the direction of text round (UAX 9), and halves of surrogate pairs, which
@@ -37,7 +37,7 @@ def columns() -> int | None:
         return None
 
 
-def filled(text: str, indent: str = "", further: str | None = None) -> str:
+def fill(text: str, indent: str = "", further: str | None = None) -> str:
     """A text in lines that fit, broken between words.
 
     Args:
@@ -46,7 +46,7 @@ def filled(text: str, indent: str = "", further: str | None = None) -> str:
         further: before the others; as `indent` if it is left out.
     """
     most = columns()
-    return indent + text if most is None else "\n".join(wrapped(text, most, indent, further))
+    return indent + text if most is None else "\n".join(wrap(text, most, indent, further))
 
 
 def say(text: str, indent: str = "", further: str | None = None) -> None:
@@ -57,10 +57,10 @@ def say(text: str, indent: str = "", further: str | None = None) -> None:
         indent: before the first line.
         further: before the others; two blanks more than `indent` if it is left out.
     """
-    print(filled(escaped(text), indent, f"{indent}  " if further is None else further), flush=True)
+    print(fill(escape(text), indent, f"{indent}  " if further is None else further), flush=True)
 
 
-def painted(text: str, colour: str | None) -> str:
+def paint(text: str, colour: str | None) -> str:
     """The text in a colour, if the output is a terminal that wants it. None leaves it as it is."""
     return f"\x1b[{colour}m{text}\x1b[0m" if colour and wants_colour(sys.stdout, os.environ) else text
 
@@ -76,16 +76,16 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], colours: Mapping[
         rows: the cells.
         colours: SGR parameters of cells.
     """
-    rows = [[escaped(cell) for cell in row] for row in rows]
+    rows = [[escape(cell) for cell in row] for row in rows]
     most, wanted = columns(), _widths(heads, rows, cells)
     if most is None or _total(wanted) <= most:
         return _grid(heads, rows, wanted, colours)
     least = _widths(heads, rows, _longest_word)
-    widths = _narrowed(wanted, least, most)
+    widths = _narrow(wanted, least, most)
     longest = max(cells(word) for row in rows for word in row[-1].split(" ")) if rows else 0
     if _total(widths) <= most and widths[-1] >= min(wanted[-1], max(READABLE, longest)):
         return _grid(heads, rows, widths, colours)
-    widths = _narrowed(wanted[:-1], least[:-1], most)
+    widths = _narrow(wanted[:-1], least[:-1], most)
     if len(heads) > 2 and _total(widths) <= most:
         return _grid(heads, rows, widths, colours)
     return "\n".join(line for row in rows for line in _record(heads, row, most, colours))
@@ -110,7 +110,7 @@ def _total(widths: Sequence[int]) -> int:
     return sum(widths) + len(_BETWEEN) * (len(widths) - 1)
 
 
-def _narrowed(wanted: Sequence[int], least: Sequence[int], most: int) -> list[int]:
+def _narrow(wanted: Sequence[int], least: Sequence[int], most: int) -> list[int]:
     """The widths of columns that fit together, as far as each keeps what it needs: the widest gives way first."""
     widths = list(wanted)
     while _total(widths) > most:
@@ -130,17 +130,17 @@ def _grid(
     for row in rows:
         lines += _lines(row[:count], widths, colours)
         for head, cell in zip(heads[count:], row[count:], strict=True):
-            lines += filled(f"{head}: {cell}", "    ").split("\n") if cell else []
+            lines += fill(f"{head}: {cell}", "    ").split("\n") if cell else []
     return "\n".join(lines)
 
 
 def _lines(row: Sequence[str], widths: Sequence[int], colours: Mapping[str, str]) -> list[str]:
     """A row, in as many lines as its longest cell needs."""
-    parts = [wrapped(cell, width) for cell, width in zip(row, widths, strict=True)]
+    parts = [wrap(cell, width) for cell, width in zip(row, widths, strict=True)]
     lines = []
     for number in range(max(map(len, parts))):
         pieces = [
-            painted(padded(part[number] if number < len(part) else "", width), colours.get(cell))
+            paint(pad(part[number] if number < len(part) else "", width), colours.get(cell))
             for cell, part, width in zip(row, parts, widths, strict=True)
         ]
         lines.append(_BETWEEN.join(pieces).rstrip())
@@ -150,10 +150,10 @@ def _lines(row: Sequence[str], widths: Sequence[int], colours: Mapping[str, str]
 def _record(heads: Sequence[str], row: Sequence[str], most: int, colours: Mapping[str, str]) -> list[str]:
     """A row with a line for each cell that is not empty."""
     label = min(max(map(cells, heads)), most // 3)
-    lines = wrapped(f"{heads[0]} {row[0]}", most, "", "  ")
+    lines = wrap(f"{heads[0]} {row[0]}", most, "", "  ")
     for head, cell in zip(heads[1:], row[1:], strict=True):
         if cell:
             head = clip(head, label)
-            found = wrapped(f"{padded(head, label)}  {cell}", most, "  ", " " * (label + 4))
-            lines += [painted(line, colours.get(cell)) for line in found]
+            found = wrap(f"{pad(head, label)}  {cell}", most, "  ", " " * (label + 4))
+            lines += [paint(line, colours.get(cell)) for line in found]
     return lines

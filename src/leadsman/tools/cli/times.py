@@ -33,7 +33,7 @@ def clock(text: str) -> str:
     return local(text)[11:]
 
 
-def localised(line: str) -> str:
+def localise(line: str) -> str:
     """A line of text with each time in it, such as ``2026-04-08 10:00:05Z``, as one of this zone."""
     return _UTC.sub(lambda found: _local(f"{found[1]}T{found[2]}+00:00") or found[0], line)
 

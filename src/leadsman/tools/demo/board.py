@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from leadsman.loop.durations import human
 from leadsman.mqtt.answers import Json
 from leadsman.mqtt.connection import Received
-from leadsman.text import counted
+from leadsman.text import count_noun
 from leadsman.text import describe as described
 from leadsman.tools.cli.screen import Line, fill
-from leadsman.tools.demo.terminal import exactly, heading, with_newest, wrapped
+from leadsman.tools.demo.terminal import exactly, heading, with_newest, wrap
 
 _NAME, _STATUS, _AGE, _WAIT, _COUNT = 12, 13, 6, 7, 9
 """Columns of the table of devices; the reading has the rest."""
@@ -100,9 +100,9 @@ class Board:
             *self._devices(now, width),
             *exactly(self._failures(now, width), tall + 1),
             heading("the broker", width),
-            *exactly(wrapped(self._connection(now), width, self._colour_of_connection()), tall),
+            *exactly(wrap(self._connection(now), width, self._colour_of_connection()), tall),
             heading("heartbeat, as the broker has it", width),
-            *exactly(wrapped(self._heartbeat(now), width), 1),
+            *exactly(wrap(self._heartbeat(now), width), 1),
             heading("log", width),
         ]
         return with_newest(lines, self.events, width, height)
@@ -133,7 +133,7 @@ class Board:
     def _failures(self, now: float, width: int) -> Iterator[Line]:
         for name, device in self._app["devices"].items():
             if device["runtime"]["last_error"] is not None and device["runtime"]["consecutive_failures"]:
-                yield from wrapped(f"{name}: {_why(device['runtime'], now)}", width)
+                yield from wrap(f"{name}: {_why(device['runtime'], now)}", width)
 
     def _connection(self, now: float) -> str:
         mqtt = self._app["mqtt"]
@@ -143,9 +143,9 @@ class Board:
         if mqtt["connected"]:
             return f"connected with MQTT {mqtt['protocol']}, connection {mqtt['connects']}; {dropped}"
         if "away_since" not in mqtt:
-            return f"not connected yet, {counted(self.waiting, 'reading')} on disk"
+            return f"not connected yet, {count_noun(self.waiting, 'reading')} on disk"
         away = human(max(0, round(now - datetime.fromisoformat(mqtt["away_since"]).timestamp())))
-        return f"away for {away}, {counted(self.waiting, 'reading')} on disk; {dropped}"
+        return f"away for {away}, {count_noun(self.waiting, 'reading')} on disk; {dropped}"
 
     def _colour_of_connection(self) -> str:
         return "alarm" if self.away else ""
@@ -188,7 +188,7 @@ def _row(room: int, cells: tuple[str, str, str, str, str, str], status: str) -> 
 
 
 def _why(runtime: dict[str, Json], now: float) -> str:
-    text = counted(runtime["consecutive_failures"], "failed poll")
+    text = count_noun(runtime["consecutive_failures"], "failed poll")
     if runtime["status"] == "circuit_open" and runtime["next_due_at"]:
         wait = round(datetime.fromisoformat(runtime["next_due_at"]).timestamp() - now)
         text += f", next poll in {wait} s" if wait > 0 else ", polling now"

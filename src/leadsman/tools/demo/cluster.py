@@ -16,7 +16,7 @@ from leadsman.mqtt.connection import Received
 from leadsman.tools.cli.own_broker import demo_broker
 from leadsman.tools.cli.viewer import Viewer
 from leadsman.tools.demo.cluster_app import INTERVAL, METERS, PREFIX
-from leadsman.tools.demo.cluster_board import ClusterBoard, Takeovers, described
+from leadsman.tools.demo.cluster_board import ClusterBoard, Takeovers, describe_takeovers
 from leadsman.tools.demo.nodes import INSTALL, NatsServer, NodeProcess, nats_executable, node_command
 from leadsman.tools.demo.terminal import say, show
 
@@ -123,7 +123,7 @@ class ClusterDemo:
         self._event(f"{METERS} meters: {parts}")
 
     def _report(self, what: str, at: float, before: str | None = None) -> None:
-        line = f"{what}: {described(self._takeovers.since(at, before))}"
+        line = f"{what}: {describe_takeovers(self._takeovers.since(at, before))}"
         self.summary.append(line)
         self._event(line)
 

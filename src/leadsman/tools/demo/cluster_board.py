@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from leadsman.text import counted
+from leadsman.text import count_noun
 from leadsman.tools.cli.screen import Line
 from leadsman.tools.demo.terminal import heading, with_newest
 
@@ -69,12 +69,12 @@ class Takeovers:
         )
 
 
-def described(changes: Collection[NodeChange]) -> str:
+def describe_takeovers(changes: Collection[NodeChange]) -> str:
     """What came of some changes: how many devices, and how long they waited."""
     if not changes:
         return "no device changed its node"
     gaps = sorted(change.gap for change in changes)
-    return f"{counted(len(gaps), 'device')} moved, longest gap {gaps[-1]:.1f} s, median {gaps[len(gaps) // 2]:.1f} s"
+    return f"{count_noun(len(gaps), 'device')} moved, longest gap {gaps[-1]:.1f} s, median {gaps[len(gaps) // 2]:.1f} s"
 
 
 LATE = 1.6

@@ -22,9 +22,9 @@ from leadsman.settings.discovery import PREFIX as DISCOVERY_PREFIX
 from leadsman.settings.sections import DEFAULT_PORT
 from leadsman.settings.sources import Where
 from leadsman.testing.mosquitto import free_port
-from leadsman.text import counted
+from leadsman.text import count_noun
 from leadsman.tools.cli.own_broker import demo_broker, watching
-from leadsman.tools.cli.tables import filled
+from leadsman.tools.cli.tables import fill
 from leadsman.tools.cli.viewer import Viewer
 from leadsman.tools.demo.app import PREFIX, demo_app
 from leadsman.tools.demo.board import Board, BoardLog
@@ -159,10 +159,10 @@ def take_leave(board: Board, faults: Faults, broker: Broker | None) -> None:
         clean = f"{program()} clean --prefix {PREFIX} --all --mqtt {broker}"
         print(f"The broker keeps the retained messages until you type: {clean}")
     if board.away:
-        outcome = f"{counted(board.missing, 'reading')} on disk for the next start, {board.arrived} received"
+        outcome = f"{count_noun(board.missing, 'reading')} on disk for the next start, {board.arrived} received"
     else:
-        outcome = f"{counted(board.missing, 'reading')} lost, {board.arrived} received"
-    print(filled(f"{faults.account}: {outcome}.", further="  "))
+        outcome = f"{count_noun(board.missing, 'reading')} lost, {board.arrived} received"
+    print(fill(f"{faults.account}: {outcome}.", further="  "))
 
 
 def run_demo(broker: str | None, duration: float | None, discovery: str | None = None) -> None:

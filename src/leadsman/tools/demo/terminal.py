@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
-from leadsman.text import escaped
+from leadsman.text import escape
 from leadsman.tools.cli import screen
 from leadsman.tools.cli.screen import Line, cut
 from leadsman.tools.cli.terminal import full_screen, size, stderr_to
@@ -61,9 +61,9 @@ def heading(title: str, width: int) -> Line:
     return [(f"── {title} ".ljust(width, "─"), "dim")]
 
 
-def wrapped(text: str, width: int, style: str = "") -> list[Line]:
+def wrap(text: str, width: int, style: str = "") -> list[Line]:
     """A text in lines that are not longer than that, broken at words."""
-    return [[(line, style)] for line in screen.wrapped(escaped(text), width, "", "  ")]
+    return [[(line, style)] for line in screen.wrap(escape(text), width, "", "  ")]
 
 
 def exactly(lines: Iterable[Line], count: int) -> list[Line]:
@@ -74,5 +74,5 @@ def exactly(lines: Iterable[Line], count: int) -> list[Line]:
 def with_newest(lines: list[Line], events: Iterable[str], width: int, height: int) -> list[Line]:
     """A screen of `height` lines: these lines, and in those that are left below them the newest events."""
     room = max(0, height - len(lines))
-    log = [line for event in events for line in wrapped(event, width)] or [[("nothing yet", "")]]
+    log = [line for event in events for line in wrap(event, width)] or [[("nothing yet", "")]]
     return [cut(line, width) for line in (*lines[:height], *exactly(log[-room:], room))]

@@ -93,7 +93,7 @@ def elsewhere(plan: Plan) -> tuple[str, ...]:
     return (*subscriptions, convention.own, *births, *commands)
 
 
-def described_at(plan: Plan) -> Mapping[str | None, Collection[str]]:
+def describe_topics(plan: Plan) -> Mapping[str | None, Collection[str]]:
     """The retained topics that describe each device to others, by its name; None is the app itself. Raises as
     `access_of`."""
     if plan.discovery is None:

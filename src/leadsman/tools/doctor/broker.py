@@ -223,7 +223,7 @@ async def subscriptions(visitor: Visitor, subject: Subject, facts: BrokerFacts) 
     Raises:
         BrokerError: no filter could be examined.
     """
-    visits = [_listened(visitor, subject, *each) for each in subject.filters.items()]
+    visits = [_listen(visitor, subject, *each) for each in subject.filters.items()]
     visits += [_taken(visitor, *each) for each in enumerate(subject.elsewhere, 1)]
     found = await asyncio.gather(*visits, return_exceptions=True)
     answers: dict[str, Answered] = {}
@@ -238,14 +238,14 @@ async def subscriptions(visitor: Visitor, subject: Subject, facts: BrokerFacts) 
     return {"filters": answers, "live": live}
 
 
-async def _listened(
+async def _listen(
     visitor: Visitor, subject: Subject, topic_filter: str, topic: str | None
 ) -> tuple[Answered, LiveFacts | None]:
     """Subscribe to one filter, and publish a probe at a topic that it matches, or ask the running app."""
     try:
         async with visit_of(visitor, f"listen-{topic or 'introspect'}".replace("/", "-")) as visit:
             await visit.subscribe(topic_filter)
-            return await _asked(visit, subject) if topic is None else (Answered(None, *await visit.echo(topic)), None)
+            return await _ask(visit, subject) if topic is None else (Answered(None, *await visit.echo(topic)), None)
     except SubscriptionRefused as error:
         return Answered(describe(error)), None
 
@@ -260,7 +260,7 @@ async def _taken(visitor: Visitor, number: int, topic_filter: str) -> tuple[Answ
         return Answered(describe(error)), None
 
 
-async def _asked(visit: Visit, subject: Subject) -> tuple[Answered, LiveFacts | None]:
+async def _ask(visit: Visit, subject: Subject) -> tuple[Answered, LiveFacts | None]:
     """Ask the running app about itself, with an ordinary request for introspection."""
     topic, transaction = subject.topics.introspect, new_marker().decode()
     with contextlib.suppress(SubscriptionRefused):

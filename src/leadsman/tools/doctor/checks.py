@@ -11,7 +11,7 @@ from leadsman.monitoring.health import WELL
 from leadsman.mqtt.answers import object_in
 from leadsman.mqtt.connection import SESSION_EXPIRY, WILL_DELAY
 from leadsman.mqtt.connection_state import CREDENTIALS, V5
-from leadsman.text import clean, counted
+from leadsman.text import clean, count_noun
 from leadsman.tools.doctor.facts import (
     Answered,
     BluetoothFacts,
@@ -361,9 +361,9 @@ def publishing(facts: Facts) -> Iterator[Result]:
         yield fail(f"the broker closes the connection on {_named(closed)}", advice)
     tried = len(broker.offers)
     if tried < len(wanted):
-        yield unknown(f"{tried} of {counted(len(wanted), 'topic')} could be tried in the time")
+        yield unknown(f"{tried} of {count_noun(len(wanted), 'topic')} could be tried in the time")
     elif not refused and not closed:
-        yield ok(f"all {counted(tried, 'topic')} of the app")
+        yield ok(f"all {count_noun(tried, 'topic')} of the app")
 
 
 def _nothing(facts: Facts) -> Result | None:
@@ -416,8 +416,8 @@ def subscribing(facts: Facts) -> Iterator[Result]:
     if failed := [each for each in broker.filters if each not in found]:
         yield unknown(f"{_named(failed)}: {clean(broker.filters[failed[0]].fault or '')}", AGAIN)
     elif all(heard or (heard is None and each in elsewhere) for each, heard in found.items()):
-        text = f"requests arrive at {counted(len(found) - len(elsewhere), 'filter')}"
-        yield ok(text + (f", and the broker takes {counted(len(elsewhere), 'further one')}" if elsewhere else ""))
+        text = f"requests arrive at {count_noun(len(found) - len(elsewhere), 'filter')}"
+        yield ok(text + (f", and the broker takes {count_noun(len(elsewhere), 'further one')}" if elsewhere else ""))
 
 
 def _heard(answer: Answered) -> bool | None:
@@ -447,7 +447,7 @@ def orphans(facts: Facts) -> Iterator[Result]:
         text = f"{_named(found)} {'is' if len(found) == 1 else 'are'} kept, and no device of the app publishes there"
         yield warn(text, f"remove {'it' if len(found) == 1 else 'each'}: mosquitto_pub -r -n -t {found[0]}")
     elif not facts.broker.crowded:
-        yield ok(f"{counted(len(kept), 'retained topic')}, all of the app")
+        yield ok(f"{count_noun(len(kept), 'retained topic')}, all of the app")
 
 
 def left_behind(prefix: str, devices: Iterable[str], kept: Iterable[str]) -> list[str]:
@@ -498,7 +498,7 @@ def arrival(facts: Facts) -> Iterator[Result]:
         text = f"nothing arrives at {_named(silent)}, although the app publishes there and the broker acknowledges it"
         yield fail(text, f"see the access list of the broker: topic write {silent[0]}{_bound(facts)}")
     elif topics:
-        yield ok(f"the last readings of {counted(len(topics), 'device')} are at the broker")
+        yield ok(f"the last readings of {count_noun(len(topics), 'device')} are at the broker")
 
 
 def _states(prefix: str, kept: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:
@@ -543,7 +543,7 @@ def running_app(facts: Facts) -> Iterator[Result]:
     elif said is not None and said.last_error is not None:
         yield warn(f"it reports: {clean(said.last_error)}", "see its log")
     elif live is not None:
-        yield ok(f"it answers as {clean(live.client_id)!r}, after {counted(live.connects, 'connection')}")
+        yield ok(f"it answers as {clean(live.client_id)!r}, after {count_noun(live.connects, 'connection')}")
     elif state == "online":
         advice = "see its log; if the app hangs, restart it; else check that it may read and answer introspect"
         yield warn("its status is online, but it does not answer", advice)
@@ -719,7 +719,7 @@ def calendar_searches(facts: Facts) -> Iterator[Result]:
                 clear += 1
             else:
                 first = clean(search.lost[0])[:40]
-                text = f"{calendar} leaves out {counted(len(search.lost), 'event')}, such as {first!r}"
+                text = f"{calendar} leaves out {count_noun(len(search.lost), 'event')}, such as {first!r}"
                 match search.read:
                     case "whole":
                         yield ok(f"{text}; the app reads it whole")
@@ -728,7 +728,7 @@ def calendar_searches(facts: Facts) -> Iterator[Result]:
                     case "by time":
                         yield fail(text, advice)
         if clear:
-            yield ok(f"{name}: a search by time brings all events of {counted(clear, 'calendar')}")
+            yield ok(f"{name}: a search by time brings all events of {count_noun(clear, 'calendar')}")
         if each.stopped is not None:
             yield unknown(f"{name}: not all calendars were compared: {each.stopped}", AGAIN)
 

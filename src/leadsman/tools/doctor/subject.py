@@ -61,7 +61,7 @@ def of_plan(plan: Plan) -> Subject:
         plan.brokers.primary,
         plan.client_id,
         topics,
-        published(plan),
+        published_topics(plan),
         {topic_filter: probes.get(name) for name, topic_filter in plan.filters.items()},
         frozenset((*plan.telemetries, *plan.sources, *plan.commands)),
         len({each.name for each in plan.handlers}),
@@ -80,7 +80,7 @@ def of_prefix(brokers: Brokers, prefix: str) -> Subject:
     return Subject(prefix, primary, prefix, topics, _of_app(topics), filters, replacements=brokers.all[1:])
 
 
-def published(plan: Plan) -> tuple[str, ...]:
+def published_topics(plan: Plan) -> tuple[str, ...]:
     """The topics that an app publishes to: its own, and those of each device."""
     topics, jobs, found = plan.topics, plan.jobs, dict.fromkeys(_of_app(plan.topics))
     for reader in plan.readers:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from leadsman.loop.durations import human
-from leadsman.text import counted
+from leadsman.text import count_noun
 from leadsman.tools.simulation.outcome import Figures
 
 NEARLY = 0.05
@@ -42,7 +42,7 @@ def advice(compared: Sequence[PolicyFigures]) -> list[str]:
     if thrifty is not None:
         saved = best.figures.attempts - thrifty.figures.attempts
         against = _against(thrifty.figures, written.figures)
-        sentences.append(f"{thrifty.policy} is nearly as good, with {counted(saved, 'call')} fewer: {against}.")
+        sentences.append(f"{thrifty.policy} is nearly as good, with {count_noun(saved, 'call')} fewer: {against}.")
     return sentences
 
 
@@ -84,7 +84,7 @@ def _against(figures: Figures, written: Figures) -> str:
     saved = written.lost - figures.lost
     parts = []
     if saved:
-        parts.append(f"{counted(figures.lost, 'reading')} lost instead of {written.lost:,}")
+        parts.append(f"{count_noun(figures.lost, 'reading')} lost instead of {written.lost:,}")
     shorter = written.gap_total - figures.gap_total
     if abs(shorter) >= 1:
         parts.append(f"{human(round(abs(shorter)))} {'less' if shorter > 0 else 'more'} without a reading")
@@ -99,7 +99,7 @@ def _cost(figures: Figures, written: Figures) -> str:
 
 
 def _fewest(written: PolicyFigures) -> str:
-    return f"it lost {counted(written.figures.lost, 'reading')} of {written.figures.slots:,}"
+    return f"it lost {count_noun(written.figures.lost, 'reading')} of {written.figures.slots:,}"
 
 
 def _summary(written: PolicyFigures) -> str:

@@ -18,7 +18,7 @@ from leadsman.resilience.algebra import Policy, State
 from leadsman.resilience.backoff import Draw
 from leadsman.resilience.failure import Failure
 from leadsman.resilience.verdict import Verdict
-from leadsman.text import explained
+from leadsman.text import explain
 from leadsman.tools.simulation.guard import DEVICE, first_touch
 from leadsman.tools.simulation.scenario import Chance, FaultPlan, PlannedFault
 
@@ -139,7 +139,7 @@ class FaultyHandler:
         if not self._worked and self._failed >= OF_ITS_OWN:
             where = place_of(error)
             self._conditions.fail(
-                f"{self._name}: its handler fails although nothing is wrong: {explained(error)}"
+                f"{self._name}: its handler fails although nothing is wrong: {explain(error)}"
                 f"{f' ({where})' if where else ''}; a simulation enters no lifespan and has twins for adapters. "
                 f"See whether leadsman run --dry-run works, or write --stand-in {self._name}"
             )

@@ -74,7 +74,7 @@ _own = threading.local()
 
 
 @contextmanager
-def guarded() -> Iterator[None]:
+def refuse_real_world() -> Iterator[None]:
     """Refuse to touch the real world inside the block."""
     if not _State.installed:
         sys.addaudithook(_hook)

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from leadsman.loop.durations import human
-from leadsman.text import counted
+from leadsman.text import count_noun
 from leadsman.tools.simulation.scenario import BROKER, FaultPlan, merge_spans
 
 READ, FAILED, SKIPPED, MISSED, DEFERRED, HELD = "read", "failed", "circuit open", "missed", "deferred", "held"
@@ -218,7 +218,7 @@ class Stage(NamedTuple):
     def heading(self) -> str:
         """One line about it."""
         begins = f"{self.begins:%Y-%m-%d %H:%M} {self.begins.tzname()}"
-        devices, length = counted(len(self.devices), "device"), human(self.length)
+        devices, length = count_noun(len(self.devices), "device"), human(self.length)
         return f"{devices}, {length} from {begins}, seed {self.seed}"
 
 

@@ -59,7 +59,7 @@ def picture(stage: Stage, outcomes: Sequence[PolicyDay], advice: Sequence[str]) 
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">',
         f"<title>{escape(stage.app)}: {escape(stage.title)}</title>",
-        f"<desc>{escape(' '.join([_described(stage, outcomes), *advice]))}</desc>",
+        f"<desc>{escape(' '.join([_describe(stage, outcomes), *advice]))}</desc>",
         f"<style>{_STYLE}</style>",
         f'<rect x=".5" y=".5" width="{WIDTH - 1}" height="{height - 1}" rx="8" fill="#fdfefe" stroke="#d5d8dc"/>',
         _text(MARGIN, 34, f"{stage.app}: {stage.title}", "h"),
@@ -157,7 +157,7 @@ def _area(shares: Sequence[float], line: float, height: float, style: str) -> st
     return f'<path class="{style}" d="{path}"/>' if path else ""
 
 
-def _described(stage: Stage, outcomes: Sequence[PolicyDay]) -> str:
+def _describe(stage: Stage, outcomes: Sequence[PolicyDay]) -> str:
     """The picture in words, for those who do not see it."""
     lines = [
         f"{title_of(stage, each)}: {each.figures.lost} of {each.figures.slots} readings lost, longest gap "

@@ -55,7 +55,7 @@ from leadsman.tools.simulation.faulty_handler import (
     stand_in,
     wires_of,
 )
-from leadsman.tools.simulation.guard import first_touch, guarded
+from leadsman.tools.simulation.guard import first_touch, refuse_real_world
 from leadsman.tools.simulation.outcome import (
     DEFERRED,
     FAILED,
@@ -210,7 +210,7 @@ def stage_of(simulation: Simulation) -> Stage:
         ConfigurationError: its settings are wrong, or it has no device that is polled.
     """
     with simulation.app.unloaded():
-        setup, zoneless = _loaded(simulation)
+        setup, zoneless = _load(simulation)
         polled = setup.registry.telemetries
         adapters = tuple(sorted({wire for each in polled.values() for wire in wires_of(each)[1:]}))
         begins = simulation.begins or simulation.scenario.begins
@@ -239,7 +239,7 @@ def firsts(simulation: Simulation, variants: Sequence[Variant]) -> list[int]:
         ConfigurationError: a policy does not fit one of the devices.
     """
     with simulation.app.unloaded():
-        setup, _ = _loaded(simulation)
+        setup, _ = _load(simulation)
         polled = setup.registry.telemetries.values()
         changed = [[each.of(telemetry, setup.catalogue) for telemetry in polled] for each in variants]
     made = [[(each.guards, each.overrun) for each in telemetries] for telemetries in changed]
@@ -259,11 +259,11 @@ def simulate(simulation: Simulation, stage: Stage, variant: Variant, progress: P
         loop = VirtualLoop(stage.begins.timestamp())
         stack.callback(loop.close)
         stack.enter_context(simulation.app.unloaded())
-        setup, _ = _loaded(simulation)
+        setup, _ = _load(simulation)
         run_ = _PolicyRun(simulation, stage, variant, setup, loop)
         stack.callback(run_.end)
         directory = stack.enter_context(TemporaryDirectory(prefix="leadsman-simulation-", ignore_cleanup_errors=True))
-        stack.enter_context(guarded())
+        stack.enter_context(refuse_real_world())
         run_.go(Path(directory), progress)
         records = run_.recorder.records()
     days = tuple(day_of(record, stage.length) for record in records)
@@ -374,7 +374,7 @@ class _PolicyRun:
             signal.signal(signal.SIGINT, before)
 
 
-def _loaded(simulation: Simulation) -> tuple[Setup, tuple[str, ...]]:
+def _load(simulation: Simulation) -> tuple[Setup, tuple[str, ...]]:
     """The setup of the app, with nothing but the devices that are polled and asked for; and those of them whose cron
     schedules name no zone, and are in UTC here."""
     app = simulation.app

@@ -18,12 +18,12 @@ from leadsman.mqtt.message import Message
 from leadsman.mqtt.side_connection import SideConnection
 from leadsman.mqtt.topics import Topics, encode
 from leadsman.text import clean as cleaned
-from leadsman.text import counted
+from leadsman.text import count_noun
 from leadsman.tools.cli.arguments import DISCOVERY, MAYBE_TARGET, Subcommand, UsageError, argument, prefix
 from leadsman.tools.cli.remote import running_app
 from leadsman.tools.cli.tables import say
 from leadsman.tools.cli.target import load_app
-from leadsman.tools.doctor.access import described_at, described_by
+from leadsman.tools.doctor.access import describe_topics, described_by
 
 AT_ONCE = 20
 """Messages that are sent before an acknowledgement is waited for. Brokers allow as many (MQTT 5 §3.2.2.3.3)."""
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     app = load_app(options)
     known = Registrations(app.telemetries, app.sources, app.commands)
     plan = app.plan(os.environ)
-    convention, described = described_by(plan), described_at(plan)
+    convention, described = described_by(plan), describe_topics(plan)
     health = convention is not None and convention.has_health
     entries = {
         name: registry_entry(app.topics, name, known.of(name), described.get(name, ()), health=health) for name in known
@@ -183,8 +183,8 @@ def _clean_at(
         say(f"{cleaned(topic)}{' is still there' if topic in left else ''}")
     expect_none(left, broker)
     verb = "would be removed" if dry_run else "removed"
-    of = f" of {counted(len(removal.devices), 'device')}" if removal.devices else ""
-    say(f"{counted(len(gone), 'retained topic')}{of} {verb}" if gone else "Nothing to remove.")
+    of = f" of {count_noun(len(removal.devices), 'device')}" if removal.devices else ""
+    say(f"{count_noun(len(gone), 'retained topic')}{of} {verb}" if gone else "Nothing to remove.")
     return len(gone)
 
 
@@ -248,7 +248,7 @@ def expect_none(left: Sequence[str], broker: Broker) -> None:
     """See that nothing is left of what was removed. Raises `BrokerError`; trying again may help."""
     if left:
         raise BrokerError(
-            f"{broker} acknowledged that {counted(len(left), 'retained topic')} be removed, and still keeps "
+            f"{broker} acknowledged that {count_noun(len(left), 'retained topic')} be removed, and still keeps "
             f"{'it' if len(left) == 1 else 'them'}; try again"
         )
 

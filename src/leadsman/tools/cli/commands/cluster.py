@@ -9,13 +9,13 @@ from typing import NamedTuple
 from leadsman.errors import LeadsmanError
 from leadsman.mqtt.broker import Brokers
 from leadsman.nodes.document import Lacking
-from leadsman.text import clean, counted, escaped, suggestion
+from leadsman.text import clean, count_noun, escape, suggestion
 from leadsman.tools.cli.arguments import APP, SETTINGS, TIMEOUT, Subcommand, UsageError, argument, prefix
 from leadsman.tools.cli.commands.clean import Removal, expect_none, remove
 from leadsman.tools.cli.exit_codes import WITHOUT_NODE
 from leadsman.tools.cli.nodes import SILENT, Shared, Shown, apps, filters_of
 from leadsman.tools.cli.remote import any_version, ask, known_brokers, retained, running_app, sender
-from leadsman.tools.cli.tables import filled, json_text, say, table
+from leadsman.tools.cli.tables import fill, json_text, say, table
 from leadsman.tools.cli.times import local, zone
 
 ACTIONS = ("status", "drain", "undrain", "forget")
@@ -88,7 +88,7 @@ def _forget(options: argparse.Namespace) -> int:
         topics = tuple(retained(Brokers.of(broker), (f"{base}/#", f"{base}/status")))
         expect_none(asyncio.run(remove(broker, Removal(topics, (), (), {}), f"{base}/introspect/response")), broker)
         number += len(topics)
-    say(f"{node}: {counted(number, 'retained topic')} removed")
+    say(f"{node}: {count_noun(number, 'retained topic')} removed")
     return 0
 
 
@@ -136,9 +136,11 @@ def _found(where: _Where) -> list[Shared]:
 def _text(shared: Shared) -> str:
     """One app for a person."""
     here = sum(each.is_here for each in shared.nodes)
-    head = f"{shared.prefix}: {here} of {counted(len(shared.nodes), 'node')}, {counted(shared.registered, 'device')}"
+    head = (
+        f"{shared.prefix}: {here} of {count_noun(len(shared.nodes), 'node')}, {count_noun(shared.registered, 'device')}"
+    )
     heads = ("node", "state", f"since ({zone()})", "owns", "labels", "hand-overs", "version")
-    lines = [filled(escaped(head)), "", table(heads, [_cells(each) for each in shared.nodes])]
+    lines = [fill(escape(head)), "", table(heads, [_cells(each) for each in shared.nodes])]
     notes = [
         f"{each.node} does not reach the engine since {since}" for each in shared.nodes if (since := _cut_off(each))
     ]
@@ -150,22 +152,24 @@ def _text(shared: Shared) -> str:
     if shared.unowned_count:
         names = ", ".join(shared.unowned[:_NAMED])
         more = ", …" if shared.unowned_count > _NAMED and names else ""
-        notes.append(f"no node owns {counted(shared.unowned_count, 'device')}" + (f": {names}{more}" if names else ""))
-    return "\n".join(lines + [""] * bool(notes) + [filled(escaped(each), further="  ") for each in notes])
+        notes.append(
+            f"no node owns {count_noun(shared.unowned_count, 'device')}" + (f": {names}{more}" if names else "")
+        )
+    return "\n".join(lines + [""] * bool(notes) + [fill(escape(each), further="  ") for each in notes])
 
 
 def _cells(shown: Shown) -> tuple[str, ...]:
     document, state = shown.document, shown.state.replace("_", " ")
     if document is None:
         return shown.node, state, "", "", "", "", ""
-    owns = counted(document["device_count"], "device")
+    owns = count_noun(document["device_count"], "device")
     if "shard_count" in document:
-        owns += f" in {counted(document['shard_count'], 'shard')}"
+        owns += f" in {count_noun(document['shard_count'], 'shard')}"
     elif "token" in document:
         owns += f", token {document['token']}"
     moves = document["handovers"]
     if document["kind"] == "standby":
-        told = counted(moves["takeovers"], "takeover")
+        told = count_noun(moves["takeovers"], "takeover")
     else:
         told = f"{moves['gained']} gained, {moves['lost']} lost, {moves['released']} released"
     labels = ", ".join(document["labels"])
@@ -182,7 +186,7 @@ def _cut_off(shown: Shown) -> str:
 
 def _needing(lacking: Lacking) -> str:
     """Devices by what they need."""
-    devices, needs = counted(lacking["devices"], "device"), lacking["needs"]
+    devices, needs = count_noun(lacking["devices"], "device"), lacking["needs"]
     return f"{devices} that {'needs' if lacking['devices'] == 1 else 'need'} {', '.join(needs)}" if needs else devices
 
 

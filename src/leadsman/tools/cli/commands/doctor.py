@@ -8,12 +8,12 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from leadsman.text import clean, counted
+from leadsman.text import clean, count_noun
 from leadsman.tools.cli.arguments import MAYBE_TARGET, Subcommand, UsageError, argument, prefix
 from leadsman.tools.cli.exit_codes import CHECK_FAILED
 from leadsman.tools.cli.remote import running_app
 from leadsman.tools.cli.screen import CYAN, GREEN, RED, YELLOW
-from leadsman.tools.cli.tables import filled, json_text, painted
+from leadsman.tools.cli.tables import fill, json_text, paint
 from leadsman.tools.cli.target import load_app
 from leadsman.tools.cli.terminal import Progress
 from leadsman.tools.doctor.checks import Finding, findings, worst
@@ -73,12 +73,12 @@ def lines(found: Sequence[Finding], seconds: float) -> Iterator[str]:
     group = None
     for each in found:
         if each.group != group:
-            yield f"{'' if group is None else chr(10)}{filled(each.group)}"
+            yield f"{'' if group is None else chr(10)}{fill(each.group)}"
             group = each.group
-        text = filled(f"{each.verdict:<8}{each.check:<16}{clean(each.text)}", "  ", _BESIDE)
-        yield from text.replace(each.verdict, painted(each.verdict, _COLOURS[each.verdict]), 1).split("\n")
+        text = fill(f"{each.verdict:<8}{each.check:<16}{clean(each.text)}", "  ", _BESIDE)
+        yield from text.replace(each.verdict, paint(each.verdict, _COLOURS[each.verdict]), 1).split("\n")
         if each.advice:
-            yield from filled(f"→ {clean(each.advice)}", _BESIDE, f"{_BESIDE}  ").split("\n")
+            yield from fill(f"→ {clean(each.advice)}", _BESIDE, f"{_BESIDE}  ").split("\n")
     yield ""
     yield f"{_summary(found)}, in {seconds:.1f} s"
 
@@ -89,7 +89,7 @@ def _summary(found: Sequence[Finding]) -> str:
     if counts["unknown"]:
         parts.append(f"{counts['unknown']} unknown")
     if counts["warn"]:
-        parts.append(counted(counts["warn"], "warning"))
+        parts.append(count_noun(counts["warn"], "warning"))
     return ", ".join([*parts, f"{counts['fail']} failed"])
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from leadsman.ledger.ledger import DISABLED, READ
 from leadsman.ledger.saved import KEPT
 from leadsman.loop.durations import human
-from leadsman.text import clean, counted
+from leadsman.text import clean, count_noun
 from leadsman.tools.cli.answering import ask_about_devices
 from leadsman.tools.cli.arguments import LIVE, ONLY_DEVICE, Subcommand, UsageError, argument, duration
 from leadsman.tools.cli.remote import any_version
@@ -78,7 +78,7 @@ def ended_lately(ledgers: Mapping[str, "DeviceLedger"]) -> list[str]:
             times = f"{clock(last['since'])} to {clock(last['until'])} ({human(round(last['seconds']))})"
             found.append((until, f"{clean(name)} was silent {times}: {clean(last['cause'])}"))
     found.sort(key=lambda each: each[0], reverse=True)
-    more = [f"… and {counted(len(found) - MOST_ENDED, 'further device')}"] if len(found) > MOST_ENDED else []
+    more = [f"… and {count_noun(len(found) - MOST_ENDED, 'further device')}"] if len(found) > MOST_ENDED else []
     return [*(line for _, line in found[:MOST_ENDED]), *more]
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 from leadsman._version import UNVERSIONED, __version__
 from leadsman.app import App
 from leadsman.errors import LeadsmanError
-from leadsman.introspection.registrations import Registrations, registered
+from leadsman.introspection.registrations import Registrations, describe_registration
 from leadsman.introspection.registry import About, app_section
 from leadsman.introspection.requests import ON_REQUEST, SECTIONS
 from leadsman.introspection.situation import span
@@ -19,7 +19,7 @@ from leadsman.loop.clock import rfc3339
 from leadsman.loop.durations import human
 from leadsman.loop.schedule import zone_of
 from leadsman.registration.injection import name_of
-from leadsman.text import clean, counted, suggestion
+from leadsman.text import clean, count_noun, suggestion
 from leadsman.tools.cli.answering import ask_about_devices
 from leadsman.tools.cli.arguments import LIVE, ONLY_DEVICE, Subcommand, argument
 from leadsman.tools.cli.commands import gaps
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
     """Show the registrations of an app, or the state of a running one."""
     if options.target is not None and not (options.live or options.prefix):
         app = load_app(options)
-        show(selected(registrations(app), options.section, options.device), as_json=options.json)
+        show(select(registrations(app), options.section, options.device), as_json=options.json)
         if not (options.json or options.section or options.device):
             show_plans(app)
         return 0
@@ -64,7 +64,9 @@ def registrations(app: App) -> "Introspection":
     """The document of an app that does not run: its registrations."""
     about = About(app.name, app.version, __version__, app.topics, app.client_id)
     known = Registrations(app.telemetries, app.sources, app.commands)
-    found: dict[str, DeviceSection] = {name: {"registrations": [*map(registered, known.of(name))]} for name in known}
+    found: dict[str, DeviceSection] = {
+        name: {"registrations": [*map(describe_registration, known.of(name))]} for name in known
+    }
     return {
         "app": app_section(about),
         "devices": {name: each for name, each in found.items() if name not in known.jobs},
@@ -72,7 +74,7 @@ def registrations(app: App) -> "Introspection":
     }
 
 
-def selected(document: "Introspection", sections: list[str] | None, devices: list[str] | None) -> "Introspection":
+def select(document: "Introspection", sections: list[str] | None, devices: list[str] | None) -> "Introspection":
     """The document with these sections and these devices only. None selects all.
 
     Raises:
@@ -169,7 +171,7 @@ def _show_app(app: "AppSection") -> None:
     say(f"{app['name']}{version} at {app['prefix']}/{uptime} ({versions})")
     if "node" in app:
         node = app["node"]
-        takeovers = counted(node["takeovers"], "takeover")
+        takeovers = count_noun(node["takeovers"], "takeover")
         since = f"active since {local(node['since'])} ({zone()})"
         say(f"node {node['name']}: {since}, token {node['token']}, {takeovers}")
     for each in app.get("nodes", []):
@@ -182,16 +184,16 @@ def _show_app(app: "AppSection") -> None:
 def _show_mqtt(mqtt: "MqttSection") -> None:
     outbox = mqtt["outbox"]
     oldest = f", the oldest for {outbox['oldest']:.0f} s" if outbox["oldest"] else ""
-    counts = f"{counted(mqtt['connects'], 'connection')}, {counted(outbox['delivered'], 'message')} delivered"
-    waiting = f"{counted(outbox['messages'], 'message')} waiting{oldest}"
+    counts = f"{count_noun(mqtt['connects'], 'connection')}, {count_noun(outbox['delivered'], 'message')} delivered"
+    waiting = f"{count_noun(outbox['messages'], 'message')} waiting{oldest}"
     say(f"broker {mqtt['broker']}: MQTT {mqtt['protocol']}, {counts}, {waiting}")
     for each in mqtt.get("brokers", ()):
         if each["broker"] != mqtt["broker"]:
             say(f"other broker {each['broker']}: {each['last_error'] or 'not tried yet'}")
     if outbox["dropped"]:
-        say(f"dropped: {counted(outbox['dropped'], 'message')}")
+        say(f"dropped: {count_noun(outbox['dropped'], 'message')}")
     if mqtt["limited_by"]:
-        allowed = f"the broker allows {counted(mqtt['window'], 'message')} in flight (Receive Maximum)"
+        allowed = f"the broker allows {count_noun(mqtt['window'], 'message')} in flight (Receive Maximum)"
         say(f"readings come faster than the broker takes them, and the newest go first: {allowed}")
     if mqtt["last_error"]:
         say(f"last error: {clean(mqtt['last_error'])}")
@@ -204,7 +206,7 @@ def _show_mqtt(mqtt: "MqttSection") -> None:
 def _show_adapter(adapter: "AdapterSection") -> None:
     state = "open" if adapter["open"] else f"not open: {clean(adapter['error'] or 'opening')}"
     health = "".join(f", {_condition(name, value)}" for name, value in adapter.get("health", {}).items())
-    say(f"adapter {adapter['adapter']}: {state}, reopened {counted(adapter['reopened'], 'time')}{health}")
+    say(f"adapter {adapter['adapter']}: {state}, reopened {count_noun(adapter['reopened'], 'time')}{health}")
 
 
 def _condition(name: str, value: object) -> str:
@@ -305,7 +307,7 @@ def _runtime_row(name: str, runtime: "Runtime | None", now: datetime) -> Sequenc
     )  # an older app has none
     error, next_at = runtime["last_error"], runtime["next_due_at"]
     if poll is not None:
-        calls = counted(poll["failed_calls"], "failed call")
+        calls = count_noun(poll["failed_calls"], "failed call")
         error, next_at = f"{poll['last_error']} ({calls} in the current poll)", poll["next_call_at"]
     elif runtime["status"] == "deferred":
         error = runtime.get("deferred_reason") or error
@@ -338,7 +340,7 @@ def _now(document: "Introspection") -> datetime:
 
 def _circuit(runtime: "Runtime") -> str:
     opens = runtime.get("opens", 0)
-    return runtime["circuit"] + (f" (opened {counted(opens, 'time')})" if opens > 1 else "")
+    return runtime["circuit"] + (f" (opened {count_noun(opens, 'time')})" if opens > 1 else "")
 
 
 def _next(text: str | None, now: datetime) -> str:

@@ -13,7 +13,7 @@ from leadsman.loop.clock import rfc3339
 from leadsman.spool.backup import Contents, backup, look, restore
 from leadsman.spool.file import NAME, SpoolFile
 from leadsman.spool.row import DeadLetter, Quota
-from leadsman.text import clean, counted
+from leadsman.text import clean, count_noun
 from leadsman.tools.cli.arguments import OWN_PREFIX, SETTINGS, Subcommand, UsageError, argument
 from leadsman.tools.cli.tables import json_text, say, table
 from leadsman.tools.cli.target import load_app
@@ -60,18 +60,18 @@ def _change(path: Path, options: argparse.Namespace) -> int:
         raise UsageError(f"an id is a number, as list shows it; {clean(' '.join(options.item))!r} is none")
     if not path.exists():
         raise LeadsmanError(f"there is no {path}; an app makes it when readings wait for its broker")
-    spool = _opened(path)
+    spool = _open(path)
     try:
         wanted = _wanted(spool, options)
         done = spool.drop(wanted) if options.action == "drop" else len(spool.resend(wanted))
     finally:
         spool.close()
     then = "deleted" if options.action == "drop" else "will be sent when the app runs"
-    _tell({"ids": wanted}, f"{counted(done, 'dead letter')} {then}", options)
+    _tell({"ids": wanted}, f"{count_noun(done, 'dead letter')} {then}", options)
     return 0
 
 
-def _opened(path: Path) -> SpoolFile:
+def _open(path: Path) -> SpoolFile:
     spool = SpoolFile(path, Quota())
     try:
         spool.open()
@@ -126,7 +126,7 @@ def _summary(found: Contents) -> str:
         waiting = f"{found.rows} {waits}, {found.bytes} bytes"
         if found.oldest_taken_at is not None:
             waiting += f", the oldest of {_time(found.oldest_taken_at)}"
-    return f"{waiting}; {counted(len(found.dead), 'dead letter')}"
+    return f"{waiting}; {count_noun(len(found.dead), 'dead letter')}"
 
 
 def _cells(letter: DeadLetter) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from leadsman.errors import ConfigurationError
 from leadsman.storage.given_file import read_given
-from leadsman.text import counted
+from leadsman.text import count_noun
 from leadsman.tools.cli.arguments import OWN_PREFIX, TARGET, Subcommand, argument
 from leadsman.tools.cli.exit_codes import FAILED
 from leadsman.tools.cli.tables import json_text
@@ -40,7 +40,7 @@ def _check(path: Path, topics: Mapping[str, Any]) -> int:
     for line in changes.compatible:
         print(f"fine    {line}")
     if changes.breaking:
-        print(f"{counted(len(changes.breaking), 'change')} may break consumers; if that is meant, write {path} anew")
+        print(f"{count_noun(len(changes.breaking), 'change')} may break consumers; if that is meant, write {path} anew")
         return FAILED
     print("no change breaks consumers")
     return 0

@@ -84,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
         print(json_text(_document(stage, outcomes, advised, assertions), indent=2))
     else:
         print(strips(stage, outcomes, [*advised, *_remarks(stage)], _pen()))
-    return _judged(assertions, outcomes[0], quiet=options.json)
+    return _judge(assertions, outcomes[0], quiet=options.json)
 
 
 def _show(progress: Progress, about: str, share: float) -> None:
@@ -134,7 +134,7 @@ def _list(devices: Sequence[str]) -> str:
     return ", ".join(devices) if len(devices) <= 5 else f"{len(devices)} devices"
 
 
-def _judged(assertions: Sequence[Assertion], written: PolicyDay, *, quiet: bool) -> int:
+def _judge(assertions: Sequence[Assertion], written: PolicyDay, *, quiet: bool) -> int:
     """Say which assertions hold for the app as it is written. Returns the exit code."""
     failed = False
     for each in assertions:

@@ -18,7 +18,7 @@ from leadsman.tools.cli.answering import ask_about_devices
 from leadsman.tools.cli.arguments import LIVE, ONLY_DEVICE, Subcommand, argument, duration
 from leadsman.tools.cli.remote import any_version
 from leadsman.tools.cli.screen import GREEN, RED, YELLOW
-from leadsman.tools.cli.tables import filled, json_text, painted, say
+from leadsman.tools.cli.tables import fill, json_text, paint, say
 from leadsman.tools.cli.times import local, zone
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def follow(
 def shown(row: "TraceEntry") -> str:
     """One row for a person: a line, or several on a terminal that is too narrow, with its verdict in colour."""
     verdict = clean(_verdict(row))
-    return filled(line_of(row), further="    ").replace(f"  {verdict}", f"  {painted(verdict, _colour(row))}", 1)
+    return fill(line_of(row), further="    ").replace(f"  {verdict}", f"  {paint(verdict, _colour(row))}", 1)
 
 
 def line_of(row: "TraceEntry") -> str:

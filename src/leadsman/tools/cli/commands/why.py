@@ -17,15 +17,15 @@ from leadsman.mqtt.answers import object_in
 from leadsman.mqtt.broker import Brokers
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import Topics
-from leadsman.text import clean, counted, escaped, split_urls
+from leadsman.text import clean, count_noun, escape, split_urls
 from leadsman.tools.cli.answering import processes
 from leadsman.tools.cli.arguments import APP, PREFIX, SETTINGS, TIMEOUT, Subcommand, argument, device
 from leadsman.tools.cli.commands.gaps import LATELY, ended_lately
 from leadsman.tools.cli.exit_codes import SOME_SILENT
 from leadsman.tools.cli.remote import any_version, app_or_device, known_brokers, look, prefix_of, retained, running_app
 from leadsman.tools.cli.screen import BOLD, CYAN, GREEN, RED
-from leadsman.tools.cli.tables import columns, filled, json_text, painted, say, table
-from leadsman.tools.cli.times import local, localised, zone
+from leadsman.tools.cli.tables import columns, fill, json_text, paint, say, table
+from leadsman.tools.cli.times import local, localise, zone
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import Introspection, Verdict
@@ -201,15 +201,15 @@ def lines(verdict: "Verdict") -> list[str]:
     name = f"{clean(verdict['device'])}: " if verdict["device"] else ""
     since = f", since {local(verdict['since'])}" if verdict["since"] and verdict["state"] != "ok" else ""
     summary, cause = f"{verdict['summary']}{since}", verdict.get("cause")
-    evidence = [localised(each) for each in verdict["evidence"]]
+    evidence = [localise(each) for each in verdict["evidence"]]
     if since or evidence != verdict["evidence"]:
         evidence.append(f"times are local: {zone()}")
     if cause is not None:  # a person reads this line, if no other one
         evidence = [summary, *evidence]
-    first = filled(escaped(f"{name}{cause or summary}"), further="  ").split("\n")
-    found = [painted(line, _COLOURS[verdict["state"]]) for line in first]
-    found += [filled(escaped(each), "  ", "    ") for each in evidence]
-    return found if verdict["state"] == "ok" else [*found, *_to_do(escaped(verdict["advice"]))]
+    first = fill(escape(f"{name}{cause or summary}"), further="  ").split("\n")
+    found = [paint(line, _COLOURS[verdict["state"]]) for line in first]
+    found += [fill(escape(each), "  ", "    ") for each in evidence]
+    return found if verdict["state"] == "ok" else [*found, *_to_do(escape(verdict["advice"]))]
 
 
 def _to_do(advice: str) -> list[str]:
@@ -218,14 +218,14 @@ def _to_do(advice: str) -> list[str]:
     text, before, command = advice.rpartition(": leadsman ")
     if columns() is None or not before:
         text, command = advice, ""
-    lines = filled(f"To do: {text}{':' if command else ''}", "", "  ").split("\n")
-    return [painted(line, BOLD) for line in [*lines, *([f"  leadsman {command}"] if command else [])]]
+    lines = fill(f"To do: {text}{':' if command else ''}", "", "  ").split("\n")
+    return [paint(line, BOLD) for line in [*lines, *([f"  leadsman {command}"] if command else [])]]
 
 
 def _summary(found: "Sequence[Verdict]") -> str:
     broken = sum(each["state"] == "broken" for each in found)
-    parts = [f"{counted(broken, 'device')} silent that should not be"] if broken else []
-    parts += [f"{counted(len(found) - broken, 'device')} silent that may be"] if broken < len(found) else []
+    parts = [f"{count_noun(broken, 'device')} silent that should not be"] if broken else []
+    parts += [f"{count_noun(len(found) - broken, 'device')} silent that may be"] if broken < len(found) else []
     return ", ".join(parts)
 
 
