@@ -7,7 +7,6 @@ import the command line would take ten times as long as the rest.
 import json
 import os
 import stat
-import sys
 import time
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -45,21 +44,17 @@ def read_health(path: str | os.PathLike[str], now: float) -> tuple[bool, str]:
     return health.fresh, health.words
 
 
-def probe(file: str | None = None) -> int:
-    """Print how the app is. Returns 0 if it runs and some data is fresh, else 1.
+def probe(file: str | None = None) -> tuple[bool, str]:
+    """Whether the app runs and some data is fresh, and a line that says how it is, in printable characters.
 
     Args:
         file: the health file; None: the one that the environment names.
     """
     path = file or health_file()
     if path is None:
-        fault = f"leadsman: no health file is given; set {HEALTH_FILE} for the app and here, or name the file"
-        sys.stderr.write(f"{fault}\n")
-        return 1
+        return False, f"leadsman: no health file is given; set {HEALTH_FILE} for the app and here, or name the file"
     well, summary = read_health(path, time.monotonic())
-    shown = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in summary)
-    (sys.stdout if well else sys.stderr).write(f"{shown}\n")
-    return 0 if well else 1
+    return well, "".join(each if each.isprintable() else ascii(each)[1:-1] for each in summary)
 
 
 def health_file(environment: Mapping[str, str] = os.environ) -> str | None:

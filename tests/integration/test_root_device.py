@@ -215,7 +215,7 @@ def test_all_that_it_publishes_and_subscribes_to_is_in_the_access_list(harness, 
     assert {"gas/state", "gas/error", "gas/availability", "gas/lamp/set/result"} <= topics
     assert [topic for topic in sorted(topics) if not any(topic_matches(each, topic) for each in access.publish)] == []
     heard = {each for client in running.broker._clients.values() for each in client.filters}
-    assert heard <= set(access.subscribe)
+    assert [topic for topic in sorted(heard) if not any(topic_matches(each, topic) for each in access.subscribe)] == []
 
 
 @pytest.mark.parametrize("word", ["lease", "resilience", "status", "health"])

@@ -97,8 +97,8 @@ def begin_at_once(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEvent
 
 @contextmanager
 def in_the_next_turn() -> Iterator[None]:
-    """In this block, `begin_at_once` starts coroutines in the next turn of the loop on every version of Python, so that all of
-    them do things in the same order."""
+    """In this block, `begin_at_once` starts coroutines in the next turn of the loop on every version of Python, so that
+    all of them do things in the same order."""
     before = dict(_AT_ONCE)
     _AT_ONCE.clear()
     try:

@@ -11,7 +11,7 @@ from leadsman.errors import InvalidValue
 from leadsman.monitoring.log_format import Journal, Json, TextFormatter
 from leadsman.settings.devices import closest
 from leadsman.settings.sections import LogSettings
-from leadsman.text import describe
+from leadsman.text import describe, log_fields
 
 OURS = "leadsman"
 
@@ -93,7 +93,10 @@ def change_log(settings: LogSettings) -> None:
     logger, root = logging.getLogger(OURS), logging.getLogger()
     handlers = [each for each in logger.handlers if isinstance(each.formatter, TextFormatter | Json | Journal)]
     if not handlers:
-        logger.warning("The program has set up logging itself, so the section log of the settings changes nothing")
+        logger.warning(
+            "The program has set up logging itself, so the section log of the settings changes nothing",
+            extra=log_fields("log of the program"),
+        )
         return
     if settings.path is not None:
         handlers.append(_file_for(settings, handlers[0]))

@@ -1,14 +1,18 @@
 """``leadsman health``: checks the health file of an app, for containers."""
 
 import argparse
+import sys
 
 from leadsman.health_file import probe
 from leadsman.tools.cli.arguments import Subcommand, argument
+from leadsman.tools.cli.tables import fill
 
 
 def run(options: argparse.Namespace) -> int:
     """Check the health file of an app."""
-    return probe(options.file)
+    well, line = probe(options.file)
+    print(fill(line), file=sys.stdout if well else sys.stderr)
+    return 0 if well else 1
 
 
 COMMAND = Subcommand(
