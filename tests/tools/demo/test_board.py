@@ -128,6 +128,13 @@ def test_while_the_broker_is_away_it_shows_what_the_app_reads_and_how_much_of_it
     assert any(line.startswith("away for 7s, 15 readings on disk") for line in lines)
 
 
+def test_a_device_that_is_well_but_has_no_reading_yet_has_a_row_without_one():
+    it = board()
+    it.know(document() | {"recent": {"memory": {"at": None, "fields": {}}}})
+
+    assert [line.split() for line in drawn(it, 80, 24) if line.startswith("memory")] == [["memory", "ok", "0"]]
+
+
 def test_a_reading_that_arrives_twice_counts_once_and_one_that_does_not_arrive_is_missing():
     it = board(published=2)
     for taken_at in ("08:00:01", "08:00:02", "08:00:02"):

@@ -8,8 +8,10 @@ from leadsman.adapters.serial.port import SerialPort
 from leadsman.app import App
 from leadsman.errors import GarbledData
 from leadsman.extras import missing
+from leadsman.readings.filters import Round
 from leadsman.readings.publish import Every, OnChange
 from leadsman.readings.sensor import Sensor
+from leadsman.readings.windows import Mean, Minimum
 from leadsman.resilience.backoff import ExponentialBackoff
 from leadsman.resilience.breaker import CircuitBreaker
 
@@ -89,7 +91,11 @@ def demo_app(broker: str, meter_path: str, discovery: str | None = None) -> App:
         one, five, _ = psutil.getloadavg()
         return Load(cpu_percent=psutil.cpu_percent(), load_1m=round(one, 2), load_5m=round(five, 2))
 
-    @app.telemetry("memory", interval="5s")
+    @app.telemetry(
+        "memory",
+        interval="1s",
+        filters={"used_percent": [Mean("5s"), Round(1)], "available_mib": [Minimum("5s")]},
+    )
     def memory() -> Memory:
         state = psutil.virtual_memory()
         return Memory(used_percent=state.percent, available_mib=state.available // 2**20)

@@ -125,7 +125,8 @@ class Board:
         for name, device in sorted(self._app["devices"].items()):
             status, recent = device["runtime"]["status"], self._app["recent"].get(name)
             reading = self._describe(name, recent["fields"]) if recent else ""
-            age = human(max(0, round(now - recent["at"]))) if recent else ""
+            taken = recent["at"] if recent else None  # also None while a window of the filters is open
+            age = "" if taken is None else human(max(0, round(now - taken)))
             waits = str(device["runtime"].get("outbox", {}).get("messages", "")) or ""
             count = str(self._arrived.get(name, 0)) if with_counts else ""
             yield _row(room, (name, status.replace("_", " "), reading, age, waits, count), status)
