@@ -15,10 +15,10 @@ from leadsman.introspection.registry import (
     DeviceRegistry,
     RegistryPublication,
 )
+from leadsman.introspection.removed_descriptions import RemovedDescriptions
 from leadsman.loop.clock import Clock
 from leadsman.mqtt.topics import Topics
 from leadsman.runtime.other_topics import OtherTopics
-from leadsman.runtime.removed_descriptions import RemovedDescriptions
 
 DEVICES = 2000
 TOPICS = Topics("house")

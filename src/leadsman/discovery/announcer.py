@@ -13,13 +13,13 @@ from typing import NamedTuple
 from leadsman.discovery.description import Convention, RetainedMessage
 from leadsman.discovery.registered import DescribedDevices
 from leadsman.events import Event, LinkUp
+from leadsman.introspection.removed_descriptions import RemovedDescriptions
 from leadsman.introspection.retained import APP
 from leadsman.loop.slices import Slices, Work
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
 from leadsman.runtime.other_topics import OtherTopics
-from leadsman.runtime.removed_descriptions import RemovedDescriptions
 from leadsman.text import clean, log_fields
 from leadsman.text.log_lines import left_out_before, others
 

@@ -11,9 +11,9 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from leadsman.discovery import components
-from leadsman.discovery.components import Component, DeviceTopics
+from leadsman.discovery import entities
 from leadsman.discovery.description import AppDescription, DeviceDescription, RetainedMessage
+from leadsman.discovery.entities import Component, DeviceTopics
 from leadsman.introspection.ownership import is_configuration_of, origin_of
 from leadsman.monitoring.condition import Condition
 from leadsman.mqtt.answers import object_in
@@ -151,7 +151,7 @@ class HomeAssistant:
         key, topics = self._ids[device.name], self._app.topics
         unique = f"{self._node}--{key}"
         places = DeviceTopics(topics, device.name, _app_availability(topics.status))
-        found = _with_ids(components.of_device(device, places), unique)
+        found = _with_ids(entities.of_device(device, places), unique)
         head = {
             "dev": {"ids": [unique], "name": device.title or device.name, "mf": "leadsman", "mdl": self._app.name}
             | {"via_device": f"{self._node}--{self._app_key}"}
@@ -168,7 +168,7 @@ class HomeAssistant:
         whole = message(found)
         if len(whole) <= most:
             return (RetainedMessage(self._topic(key), whole),)
-        about = [each for each in found if each in components.ABOUT]
+        about = [each for each in found if each in entities.ABOUT]
         shares = split_keys(
             [each for each in found if each not in about],
             lambda name, keys: len(message([*keys, *about] if name == FIRST else keys)) <= most,
@@ -189,7 +189,7 @@ class HomeAssistant:
             "dev": {"ids": [unique], "name": app.title, "mf": "leadsman", "mdl": app.name, "sw": app.version},
             "o": self._origin,
             "avty": _app_availability(app.topics.status),
-            "cmps": _with_ids(components.of_app(app.topics), unique),
+            "cmps": _with_ids(entities.of_app(app.topics), unique),
         }
         return RetainedMessage(self._topic(self._app_key), encode(document))
 

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from leadsman.introspection.ownership import in_order
 from leadsman.introspection.pages import Document, Pages, around, page_size
 from leadsman.introspection.registrations import Registrations, kind_of
+from leadsman.introspection.removed_descriptions import RemovedDescriptions
 from leadsman.introspection.retained import (
     APP,
     FIRST_AHEAD,
@@ -46,7 +47,6 @@ from leadsman.registration.command import Command
 from leadsman.registration.source import Source
 from leadsman.registration.telemetry import Telemetry
 from leadsman.runtime.other_topics import MOST, OtherTopics
-from leadsman.runtime.removed_descriptions import RemovedDescriptions
 from leadsman.text import clean, count_noun, log_fields
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from leadsman.introspection.ownership import Claim, claim_of, is_configuration_of, may_be_removed, proves
+from leadsman.introspection.removed_descriptions import RemovedDescription
 from leadsman.mqtt.answers import object_in
 from leadsman.mqtt.topics import is_topic
-from leadsman.runtime.removed_descriptions import RemovedDescription
 
 APP = ""
 """The key of retained topics that belong to the app, and to no device."""

@@ -22,7 +22,7 @@ class Tracebacks:
         """The lines of a traceback that is due; none for an error that is no bug. `about`: the handler."""
         if not is_bug(error):
             return []
-        from leadsman.places import frames_of
+        from leadsman.user_code import frames_of
 
         key = about, type(error).__name__, place(error)
         if key in self._known and not logger.isEnabledFor(logging.DEBUG):

@@ -59,8 +59,7 @@ class Publisher:
         self._kept: dict[str, bytes] = {}
         self._kept_bytes = 0
         self._exact = False
-        """Whether nothing came for the filter with a wildcard; see `leadsman.introspection.registry_publication.Kept`.
-        """
+        """Whether nothing came for the filter with a wildcard; see `leadsman.introspection.registry.Kept`."""
         self._due = self._publishing = self._begun = False
 
     def observe(self, event: Event) -> None:

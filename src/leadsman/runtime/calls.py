@@ -130,7 +130,7 @@ class PlainCall:
 
     def _place(self) -> str:
         """The line of the user's code where the thread is, for the end of an error; empty if it is elsewhere."""
-        from leadsman.places import blocked_at
+        from leadsman.user_code import blocked_at
 
         thread = self.identifier()
         place = None if thread is None else blocked_at(thread)

@@ -1,4 +1,4 @@
-"""The file of the spool."""
+"""The file of the spool, where readings are written to disk. It blocks; see `leadsman.spool.committer`."""
 
 import logging
 import sqlite3

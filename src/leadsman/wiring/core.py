@@ -14,6 +14,7 @@ from leadsman.devices.roster import Departure, Device, Follower, Phase, Roster, 
 from leadsman.errors import Stopped
 from leadsman.event_bus import EventBus
 from leadsman.events import AppFault, StateFailed, StateWritten
+from leadsman.introspection.removed_descriptions import RemovedDescriptions
 from leadsman.loop.clock import system_clock
 from leadsman.loop.slices import Slices
 from leadsman.loop.timers import Timers
@@ -30,7 +31,6 @@ from leadsman.resilience.overrides import handler_context
 from leadsman.runtime.calls import SharedResources
 from leadsman.runtime.other_topics import OtherTopics
 from leadsman.runtime.publisher import PublisherContext
-from leadsman.runtime.removed_descriptions import RemovedDescriptions
 from leadsman.runtime.runner import Runners
 from leadsman.text import describe
 from leadsman.text.log_lines import Lines

@@ -3,7 +3,7 @@ import json
 import sys
 import threading
 
-from leadsman.places import blocked_at, frames_of, place_of, waiting_at
+from leadsman.user_code import blocked_at, frames_of, place_of, waiting_at
 
 
 def raised(function):
@@ -20,7 +20,7 @@ def parse():
 def test_the_place_of_an_error_is_the_innermost_line_of_the_user_not_of_a_library():
     line = parse.__code__.co_firstlineno + 1
 
-    assert place_of(raised(parse)) == f"test_places.py:{line}"
+    assert place_of(raised(parse)) == f"test_user_code.py:{line}"
 
 
 def test_the_frames_go_on_into_the_library_that_raised():
@@ -57,7 +57,7 @@ def test_where_a_task_waits_is_the_innermost_line_of_the_user():
         return where
 
     line = inner.__code__.co_firstlineno + 1
-    assert asyncio.run(look()) == f"test_places.py:{line}"
+    assert asyncio.run(look()) == f"test_user_code.py:{line}"
 
 
 def test_where_a_thread_is_blocked_is_the_innermost_line_of_the_user_below_a_library():
@@ -71,7 +71,7 @@ def test_where_a_thread_is_blocked_is_the_innermost_line_of_the_user_below_a_lib
     thread.start()
     inside.wait()
     try:
-        assert blocked_at(thread.ident) == f"test_places.py:{block.__code__.co_firstlineno + 2}"
+        assert blocked_at(thread.ident) == f"test_user_code.py:{block.__code__.co_firstlineno + 2}"
     finally:
         end.set()
         thread.join()

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.runtime.removed_descriptions import KEPT, MOST, RemovedDescription, RemovedDescriptions
+from leadsman.introspection.removed_descriptions import KEPT, MOST, RemovedDescription, RemovedDescriptions
 
 DAY = 86400.0
 
