@@ -9,7 +9,7 @@ import logging
 import pytest
 from pydantic import TypeAdapter
 
-from leadsman import App, CircuitBreaker
+from leadsman import App, CircuitBreaker, Median, Rate
 from leadsman.monitoring.document import Status
 from leadsman.monitoring.watchdog import Notifier
 from leadsman.nodes.brief import Brief
@@ -55,20 +55,21 @@ class Port:
 class Node:
     """One app, and what happened to it."""
 
-    def __init__(self, loop, broker, directory, device="meter", **options):
+    def __init__(self, loop, broker, directory, device="meter", filters=None, **options):
         self.port, self.polls, self.entered, self.left = Port(), [], 0, 0
         self.loop = loop
-        self.works = True
+        self.works, self.counts = True, filters is not None
         self.app = App("house", mqtt="mqtt://broker", adapters=(self.port,), lifespan=self.lifespan, **options)
         self.app.load(Where.nowhere({"standby.enabled": "true", "standby.ttl": TTL}))
-        self.app.add_telemetry(device, self.read, interval=1, circuit_breaker=CircuitBreaker(3, recovery=3600))
+        breaker = CircuitBreaker(3, recovery=3600)
+        self.app.add_telemetry(device, self.read, interval=1, filters=filters, circuit_breaker=breaker)
         self.task = loop.create_task(self.app.serve(broker.connect, environment={"STATE_DIRECTORY": str(directory)}))
 
     async def read(self, port: Port) -> dict:
         self.polls.append(self.loop.time())
         if not self.works:
             raise OSError("the meter is away")
-        return {"t": 1}
+        return {"t": self.loop.time() / 7 if self.counts else 1}
 
     @contextlib.asynccontextmanager
     async def lifespan(self, app):
@@ -304,6 +305,32 @@ def test_the_failure_state_of_a_device_is_taken_over_with_keep_state(start, run,
 
     assert not second.polls
     assert json.loads(broker.messages("house/status")[-1].payload)["devices"][name]["circuit"] == "open"
+
+
+def test_a_counter_of_long_ago_makes_no_rate_at_the_next_node(start, run, broker):
+    first = start(broker, keep_state=True, filters={"t": [Rate(1)]})
+    run(5)
+    first.works = False
+    run(2)
+    first.works = True
+    run(1000)
+    start(broker, keep_state=True, filters={"t": [Rate(1)]})
+    run(2)
+
+    first.app.stop()
+    run(30)
+
+    rates = [json.loads(each.payload)["t"] for each in broker.messages("house/meter/state")]
+    assert max(each for each in rates if each is not None) == pytest.approx(1 / 7)
+
+
+def test_filters_with_a_long_state_leave_room_for_the_failure_state(start, run, broker):
+    first = start(broker, keep_state=True, filters={"t": [Median(1001)]})
+    run(1100)
+    first.works = False
+    run(10)
+
+    assert len(broker.retained["house/meter/resilience"].payload) < 1000
 
 
 def test_the_failure_state_is_there_again_after_a_broker_has_forgotten_it(start, run, broker):

@@ -161,3 +161,18 @@ def test_a_state_that_makes_no_sense_is_refused_and_no_half_of_it_stays():
 def test_nonsense_is_named_with_what_to_write(filters, error, match):
     with pytest.raises(error, match=match):
         checked_filters(filters)
+
+
+def test_a_window_that_an_infinite_value_closes_is_given_all_the_same():
+    found = fields({"a": [Scale(1e300), Mean(60)]}, {"a": 1.0}, {"a": 1e300}, step=61.0)
+
+    assert found == [None, {"a": 1e300}]
+
+
+def test_a_window_is_not_lost_with_a_reading_that_is_refused():
+    filtered = at_work({"a": [Mean(60)], "b": [Round(1)]})
+    assert filtered.apply(reading({"a": 1.0, "b": 1})) is None
+    with pytest.raises(ResultError, match="'b' is 'bad'"):
+        filtered.apply(reading({"a": 9.0, "b": "bad"}, 61.0))
+
+    assert filtered.apply(reading({"a": 9.0, "b": 1}, 62.0)).fields == {"a": 1.0, "b": 1.0}

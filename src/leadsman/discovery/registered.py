@@ -36,8 +36,9 @@ class DescribedDevices:
         hidden = {each.name for each in (*read.values(), *commands.values()) if not each.discoverable}
         self._read = {name: each for name, each in read.items() if each.enabled and name not in hidden}
         self._commands = {name: each for name, each in commands.items() if each.enabled and name not in hidden}
-        self._fields: dict[tuple[int, Filters | None], tuple[Field, ...]] = {}
-        """By the identity of the handler, which may have no hash, and its filters; the next one by the identity."""
+        self._fields: dict[tuple[int, str | None, Filters | None], tuple[Field, ...]] = {}
+        """By the identity of the handler, which may have no hash, its one field and its filters; the next one by the
+        identity."""
         self._takes: dict[int, CommandDescription] = {}
 
     @property
@@ -94,8 +95,8 @@ class DescribedDevices:
         return not silent  # what returns nothing has no value to show
 
     def _fields_of(self, each: Telemetry | Source | RegisteredCommand) -> tuple[Field, ...]:
-        filters = None if isinstance(each, RegisteredCommand) else each.filters
-        key = id(each.handler), filters
+        own = (None, None) if isinstance(each, RegisteredCommand) else (each.field, each.filters)
+        key = id(each.handler), *own
         if key not in self._fields:
             read = result_schema(each.handler) if isinstance(each, RegisteredCommand) else read_schema(each)
             self._fields[key] = tuple(field for field in fields_of(read) if field.discoverable)

@@ -108,7 +108,8 @@ def _output(chain: "Chain", field: Schema) -> Schema:
     """The schema of an output of a field. It is a number, and has no limits: a filter may leave them."""
     about: Schema = {"type": "number"} if chain.sensor is None else schema_of(typing.Annotated[float, chain.sensor])
     if chain.sensor is None:
-        kept = chain.keeps | ({"name", "title"} if chain.source == chain.path else set())
+        kept = chain.keeps | {"discoverable", "homeassistant"}
+        kept |= {"name", "title"} if chain.source == chain.path else set()
         for branch in (*field.get("anyOf", ()), field):
             about |= {word: value for word, value in branch.items() if word in kept}
     if not chain.filters:

@@ -150,8 +150,10 @@ class FilteredReadings:
         """
         fields, at = reading.fields, reading.at
         over, finite = False, True
+        for each in self._outputs:  # before one of them takes its value: a window would be over, and lost
+            each.look(fields)
         for each in self._outputs:
-            if each.take(fields, at):
+            if each.take(at):
                 over = True
             if not each.finite:
                 finite = False
@@ -204,6 +206,7 @@ class _Output:
 
     __slots__ = (
         "_chain",
+        "_found",
         "_steps",
         "finite",
         "gathers",
@@ -218,6 +221,7 @@ class _Output:
     def __init__(self, chain: Chain) -> None:
         self._chain = chain
         self._steps = [each.begin() for each in chain.filters]
+        self._found: Number | None = None
         self.source = tuple(chain.source.split("."))
         self.is_outermost = len(self.source) == 1
         self.name = chain.output
@@ -230,23 +234,27 @@ class _Output:
         self.present = False
         """Whether the field was in the last reading."""
 
-    def take(self, fields: JsonObject, now: float) -> bool:
-        """Take the value of a reading. Returns whether a window is over.
+    def look(self, fields: JsonObject) -> None:
+        """Find the value in a reading.
 
         Raises:
             ResultError: it is no number.
         """
-        read = _value_at(fields, self.source)
-        self.present = read is not ABSENT
-        value: Number | None = None if read is ABSENT else read
-        finite = True
+        found = _value_at(fields, self.source)
+        self.present = found is not ABSENT
+        self._found = None if found is ABSENT else found
+
+    def take(self, now: float) -> bool:
+        """Take the value. Returns whether a window is over."""
+        value, finite = self._found, True
         for step in self._steps:
             found = step.take(value, now)
             if found is OPEN:
                 return False
             value = found
-            if value is not None and value - value != 0:
-                value, finite = None, False
+            if value is not None:
+                finite = value - value == 0
+                value = value if finite else None
         self.value, self.finite = value, finite
         return self.gathers
 

@@ -535,7 +535,9 @@ class ResilienceStore:
         outage, reader, health = self._outages.get(name), self._readers[name], self._records[name]
         execution, life = reader.execution, health.life
         found_by = {"found_by": self._found_by[name]} if name in self._found_by else {}
-        filters = {} if reader.filters is None else {"filters": reader.filters.to_json(now)}
+        filters = {}  # nodes share what changes with failures: there, a state of filters would be of weeks ago
+        if reader.filters is not None and self._shared is None:
+            filters = {"filters": reader.filters.to_json(now)}
         document: Json = {
             **found_by,
             **filters,
