@@ -43,10 +43,12 @@ class EndDeadline:
     Attributes:
         app_has_ended: whether `run` returns. What the program does afterwards, such as running a second app, may take
             its time. Only the end of the process may not, which waits for threads, for example.
+        code: the exit code of a process that hangs.
     """
 
     def __init__(self) -> None:
         self.app_has_ended = False
+        self.code = EX_SOFTWARE
         self._program = _outermost(sys._getframe())  # noqa: SLF001  # of the main thread, which runs the app
 
     def begin(self) -> None:
@@ -59,7 +61,7 @@ class EndDeadline:
         if self.app_has_ended and self._program_goes_on():
             self.begin()
         else:
-            _leave(EX_SOFTWARE)
+            _leave(self.code)
 
     def _program_goes_on(self) -> bool:
         main = sys._current_frames().get(threading.main_thread().ident or 0)  # noqa: SLF001
@@ -124,6 +126,8 @@ def run(
         code = EX_TEMPFAIL if stale else EX_UNAVAILABLE
         if end.left_behind:
             _leave(code)
+        deadline.app_has_ended, deadline.code = True, code
+        deadline.begin()  # nobody asked, and a thread that hangs would keep the process
         raise SystemExit(code) from None
     finally:
         abandon_unwritable_streams()

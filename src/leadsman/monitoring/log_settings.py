@@ -1,5 +1,6 @@
 """What the settings change of the log: levels by logger and by device, and a file with rotation."""
 
+import contextlib
 import logging
 import os
 import sys
@@ -53,12 +54,13 @@ class LevelFilter(logging.Filter):
 
     def __init__(self, levels: Levels) -> None:
         super().__init__()
-        self._levels = levels
+        self.levels = levels
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether a record is shown."""
-        device = getattr(record, "fields", {}).get("device")
-        return record.levelno >= self._levels.of(record.name, device)
+        fields = getattr(record, "fields", None)  # a library may have such an attribute of its own
+        device = fields.get("device") if isinstance(fields, dict) else None
+        return record.levelno >= self.levels.of(record.name, device)
 
 
 class LogFile(RotatingFileHandler):
@@ -76,7 +78,8 @@ class LogFile(RotatingFileHandler):
         failed, told = bool(self.failure), self.told
         self.told = failed
         if failed and not told and sys.stderr is not None:
-            sys.stderr.write(f"the log file {self.baseFilename} cannot be written: {self.failure}\n")
+            with contextlib.suppress(OSError, ValueError):  # nobody reads it; whoever logs must not notice
+                sys.stderr.write(f"the log file {self.baseFilename} cannot be written: {self.failure}\n")
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # the name of the library
         """Remember it: a traceback for each record would fill what is left of the disk."""
@@ -91,6 +94,7 @@ def change_log(settings: LogSettings) -> None:
         InvalidValue: the file cannot be opened.
     """
     logger, root = logging.getLogger(OURS), logging.getLogger()
+    own, others = _undo(logger, root)
     handlers = [each for each in logger.handlers if isinstance(each.formatter, TextFormatter | Json | Journal)]
     if not handlers:
         logger.warning(
@@ -103,8 +107,8 @@ def change_log(settings: LogSettings) -> None:
         logger.addHandler(handlers[-1])
         root.addHandler(handlers[-1])
     levels = Levels(
-        logger.level,
-        root.level,
+        own,
+        others,
         {name: logging.getLevelName(level) for name, level in settings.levels.items()},
         {name: logging.getLevelName(level) for name, level in settings.devices.items()},
     )
@@ -116,12 +120,28 @@ def change_log(settings: LogSettings) -> None:
         handler.addFilter(LevelFilter(levels))
 
 
+def _undo(logger: logging.Logger, root: logging.Logger) -> tuple[int, int]:
+    """Take away what an earlier app of this process changed. Returns the levels that were there before."""
+    own, others = logger.level, root.level
+    for handler in [*logger.handlers]:
+        for each in [*handler.filters]:
+            if isinstance(each, LevelFilter):
+                own, others = each.levels.own, each.levels.others
+                handler.removeFilter(each)
+        if isinstance(handler, LogFile):
+            logger.removeHandler(handler)
+            root.removeHandler(handler)
+            handler.close()
+    logger.setLevel(own)
+    return own, others
+
+
 def _file_for(settings: LogSettings, beside: logging.Handler) -> LogFile:
     assert settings.path is not None
     try:
         os.makedirs(settings.path.parent, exist_ok=True)
         handler = LogFile(settings.path, "a", settings.max_bytes, settings.backups, encoding="utf-8")
-    except OSError as error:
+    except (OSError, ValueError) as error:  # such as a path with a null byte
         raise InvalidValue(
             f"log.path: {settings.path} cannot be opened: {describe(error)}; write a path where the app may write"
         ) from None

@@ -69,23 +69,26 @@ class StallWatch:
         self._handle = self._loop.call_later(BEAT, self._beat)
 
     def _watch(self) -> None:
-        seen = 0.0
-        woke = time.monotonic()
+        seen = last = still = 0.0
+        woke, worked = time.monotonic(), time.process_time()
         while not self._stopped.wait(BEAT):
-            now, slept = time.monotonic(), time.monotonic() - woke
-            woke = now
+            now, slept, work = time.monotonic(), time.monotonic() - woke, time.process_time() - worked
+            woke, worked, beat = now, worked + work, self._beat_at
+            if beat != last:
+                last, still = beat, 0.0
             if slept > 2 * BEAT:
-                # The whole process stood still, because of SIGSTOP or a suspend. No handler blocked it.
-                self._beat_at = max(self._beat_at, now - BEAT)
-            elif now - self._beat_at > self._stall and self._beat_at != seen:
-                seen = self._beat_at
-                self._log(now)
+                # This thread stood still, too. What the process did not work meanwhile is the time of a SIGSTOP or of a
+                # busy machine, and no handler blocked it; one that kept the interpreter's lock worked.
+                still += max(0.0, slept - BEAT - work)
+            if now - beat - still > self._stall and beat != seen:
+                seen = beat
+                self._log(now, now - beat - still)
 
-    def _log(self, now: float) -> None:
+    def _log(self, now: float, blocked: float) -> None:
         self.stalls += 1
         if self._report is not None:
             frame = sys._current_frames().get(self._watched)  # noqa: SLF001  # the documented way; it is only spelled so
-            self._report(now - self._beat_at, "an unknown function" if frame is None else _blocking(frame))
+            self._report(blocked, "an unknown function" if frame is None else _blocking(frame))
             return
         if now - self._logged_at < LOG_AGAIN:
             return
@@ -97,11 +100,11 @@ class StallWatch:
         logger.warning(
             "The event loop has been blocked for %.1f s by %s; %s so far. Declare the handler 'def' without async, or "
             "await asyncio.to_thread(…).\n%s",
-            now - self._beat_at,
+            blocked,
             _blocking(frame),
             count_noun(self.stalls, "time"),
             stack,
-            extra=log_fields("loop stalled", stalls=self.stalls, seconds=round(now - self._beat_at, 3)),
+            extra=log_fields("loop stalled", stalls=self.stalls, seconds=round(blocked, 3)),
         )
 
 

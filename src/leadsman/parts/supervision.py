@@ -73,8 +73,9 @@ def leave_hung(seconds: float, culprit: str) -> None:
     """End the process at once, after the stacks of all its threads were written to stderr."""
     end = threading.Timer(DUMP, os._exit, (HUNG,))
     end.daemon = True
-    end.start()
-    with contextlib.suppress(OSError, ValueError, AttributeError):  # there may be no stderr
+    with contextlib.suppress(RuntimeError):  # the system gives no further thread, which may be why it hangs
+        end.start()
+    with contextlib.suppress(OSError, ValueError, AttributeError, RuntimeError):  # there may be no stderr
         faulthandler.dump_traceback(sys.stderr, all_threads=True)
     logger.critical(
         "The event loop has been blocked for %s by %s; the process ends (supervision.exit_when_hung)",

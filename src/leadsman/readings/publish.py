@@ -144,6 +144,9 @@ class OnChange(Rule):
             width = check_deadband(deadband, "deadband")
         if fields is not None and not isinstance(fields, Mapping):
             raise InvalidType(f"fields is {fields!r}; write a dict of deadbands such as {{'co2': 50}}")
+        for name in fields or ():
+            if not isinstance(name, str):
+                raise InvalidType(f"fields has {name!r}; write the names of fields, such as {{'co2': 50}}")
         pairs = tuple((name, check_deadband(each, f"fields[{name!r}]")) for name, each in (fields or {}).items())
         self._hold(deadband=width, fields=pairs)
 

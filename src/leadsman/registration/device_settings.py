@@ -13,10 +13,12 @@ from leadsman.adapters.managed import ManagedAdapter
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, collect, raise_together
 from leadsman.loop.durations import Duration, positive_seconds, seconds
 from leadsman.loop.schedule import Cron
+from leadsman.readings.publish import Every, Rule, add_deadbands
 from leadsman.registration.command import CommandOptions
 from leadsman.registration.injection import Dependency, Handler, place_of
 from leadsman.registration.options import Options, fixed_of
 from leadsman.registration.publish_text import publish_rule
+from leadsman.registration.reading_type import reading_type
 from leadsman.registration.source import Source, SourceOptions
 from leadsman.registration.telemetry import JOBLESS, RETRYING, TelemetryOptions
 from leadsman.resilience.backoff import BackoffStrategy
@@ -63,6 +65,19 @@ def _text(value: object) -> str:
     if not isinstance(value, str):
         raise InvalidType(f"it is {value!r}; write text in quotes")
     return value
+
+
+def _title(value: object) -> str:
+    title = _text(value)
+    if not title.strip() or not title.isprintable():
+        raise InvalidValue(f"it is {title!r}; write a name for people, such as 'Bathroom'")
+    return title
+
+
+def _publish(value: object) -> Rule:
+    """A rule. Off is one, too: without any, the deadbands of the fields would make one."""
+    rule = _or_off(publish_rule)(value)
+    return Every(n=1) if rule is None else cast("Rule", rule)
 
 
 def _retry(value: object) -> int | Until:
@@ -137,10 +152,10 @@ OPTIONS: Mapping[str, DeviceOption] = {
     "backoff": DeviceOption(_backoff, replaces=("policy",)),
     "policy": DeviceOption(_policy, replaces=RETRYING),
     "circuit_breaker": DeviceOption(_or_off(_breaker)),
-    "publish": DeviceOption(_or_off(publish_rule)),
+    "publish": DeviceOption(_publish),
     "stale_after": DeviceOption(_or_off(_duration)),
     "throttle": DeviceOption(_pause),
-    "name": DeviceOption(_text, "title"),
+    "name": DeviceOption(_title, "title"),
 }
 """All of them, by the names that they have in the settings."""
 OF_FOUND = ("enabled", "publish", "stale_after", "name")
@@ -257,6 +272,10 @@ class DeviceSettings:
             changes |= {option: self._values[each.path] for option, each in entries.items() if option in OF_FOUND}
         if "name" in changes:
             changes["title"] = changes.pop("name")
+        if "publish" in changes:  # as at a registration, with the deadbands beside the fields
+            kind = reading_type(device.handler)
+            kind = kind if kind is None or device.filters is None else kind.filtered(device.filters)
+            changes["publish"] = add_deadbands(changes["publish"], {} if kind is None else kind.deadbands)
         if "stale_after" in changes:
             changes["stale_after"] = _length(changes["stale_after"])
         return device._replace(**changes)

@@ -61,7 +61,8 @@ class ReadingOptions(DeviceOptions, total=False):
     circuit_breaker: CircuitBreaker | None
     """Pause a device that fails repeatedly. Default None."""
     publish: PublishRule | None
-    """Which readings are published. Default None: all of them."""
+    """Which readings are published. Default None: all of them, or ``OnChange()`` if a field of their type has a
+    deadband."""
     field: str
     """The name of the field of a handler that is annotated to return one value, such as ``-> float``: that is published
     as ``{"value": …}``. Default ``"value"``."""

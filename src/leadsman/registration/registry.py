@@ -219,7 +219,10 @@ class Registry:
     ) -> None:
         from leadsman.registration.subscription import register_subscription  # only apps that subscribe pay for it
 
-        readings = self._readings_of(handler, options, of_a_device) if "device" in options else None
+        readings = None
+        if "device" in options:
+            readings = self._readings_of(handler, options, of_a_device)
+            options = {**options, "enabled": self.sources[options["device"]].enabled}  # the settings may have said so
         subscription = register_subscription(topic_filter, handler, options, available, readings)
         mine = subscription.topic_filter
         for other in self.subscriptions:

@@ -2,6 +2,7 @@
 device."""
 
 import asyncio
+import contextvars
 import logging
 from collections import deque
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from typing import Any
 
 from leadsman.errors import DeviceTimeout
 from leadsman.loop.tasks import begin
+from leadsman.loop.threads import DaemonExecutor
 from leadsman.notices import Notice
 from leadsman.registration.injection import Handler, is_async, name_of
 from leadsman.text import count_noun, log_fields
@@ -37,6 +39,7 @@ class Listener:
         """Notices for which there was no room."""
         self._function = function
         self._report = report
+        self._threads = DaemonExecutor()  # that of the loop may be one that a program waits for at its end
         self._waiting: deque[Notice] = deque()
         self._come = asyncio.Event()
 
@@ -63,7 +66,7 @@ class Listener:
     async def _call(self, notice: Notice) -> None:
         function: Any = self._function
         threaded = not is_async(function)
-        task = begin(lambda: asyncio.to_thread(function, notice) if threaded else function(notice))
+        task = begin(lambda: self._in_thread(notice) if threaded else function(notice))
         try:
             done, _ = await asyncio.wait({task}, timeout=TIMEOUT)
             if not done:
@@ -76,3 +79,7 @@ class Listener:
         except asyncio.CancelledError:  # the app ends
             task.cancel()
             raise
+
+    async def _in_thread(self, notice: Notice) -> None:
+        run = contextvars.copy_context().run
+        await asyncio.wrap_future(self._threads.submit(run, self._function, notice))
