@@ -13,9 +13,12 @@ UNAVAILABLE = 69
 def newest_debian(tmp_path):
     """Run the script as a user with this number; its exit code, and what it says."""
 
-    def run(*arguments, user=0):
+    def run(*arguments, user=0, programs=()):
         tools = tmp_path / "tools"
         tools.mkdir(exist_ok=True)
+        for name in programs:
+            (tools / name).write_text("#!/bin/sh\nexit 1\n")
+            (tools / name).chmod(0o755)
         (tools / "id").write_text(f"#!/bin/sh\necho {user}\n")
         (tools / "id").chmod(0o755)
         environment = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"}
@@ -68,3 +71,14 @@ def test_two_commands_do_not_share_a_folder(newest_debian, tmp_path):
 
 def test_without_a_command_its_usage_is_shown(newest_debian):
     assert newest_debian("/nowhere/debian") == (64, "usage: scripts/newest-debian FOLDER COMMAND…\n")
+
+
+def test_a_container_that_may_mount_nothing_cannot_have_it(newest_debian, tmp_path):
+    stamp = tmp_path / "debian" / "etc" / "leadsman-newest-debian"
+    code, said = newest_debian(str(tmp_path / "debian"), "true", programs=["unshare"])
+    assert (code, "this machine may mount nothing" in said) == (UNAVAILABLE, True)
+
+    stamp.parent.mkdir(parents=True)
+    stamp.touch()
+    code, said = newest_debian(str(tmp_path / "debian"), "true", programs=["unshare"])
+    assert (code, "this machine may mount nothing" in said) == (UNAVAILABLE, True)

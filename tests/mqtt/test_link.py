@@ -417,3 +417,27 @@ def test_a_command_arrives_that_is_sent_as_soon_as_the_first_message_of_a_connec
 
     assert here.arrived() == [1]
     assert commands == ["house/attic/set", "house/cellar/set", "house/hall/set"]
+
+
+@pytest.mark.parametrize("breaks", ["mute", "reset"])
+def test_no_size_is_learned_from_a_network_that_takes_nothing(running, breaks):
+    here = running()
+    here.start()
+    here.put(1, 2, taken_at=1e9)
+    here.run(1)
+    take = here.broker.take
+
+    def lose(connection, packet_id, message):
+        if breaks == "reset":
+            here.loop.call_later(0.3, lambda: connection.end("connection reset", will=False))
+
+    here.broker.take = lose
+    here.put(1000, taken_at=1e9)
+    here.run(45 if breaks == "mute" else 8)
+    here.broker.take = take
+    here.run(60)
+    here.put(5000, taken_at=1e9)
+    here.run(60)
+
+    assert here.arrived() == [1, 2, 1000, 5000]
+    assert not here.all(MessageDropped)

@@ -140,3 +140,13 @@ def test_it_stops(room):
     room.overdue.stop()
     room.at(20.0)
     assert (room.written, room.lost) == ([], [])
+
+
+def test_an_acknowledgement_is_overdue_at_the_time_for_which_the_look_was_arranged(room):
+    for moment in range(1, 40):  # the sum of some of these times and the timeout is rounded up
+        room.at(moment * 20 + 0.1 * moment / 3)
+        item = room.send()
+        room.at(moment * 20 + 0.1 * moment / 3 + PUBACK_TIMEOUT + 0.5)
+
+        assert len(room.lost) == moment
+        room.acknowledge(item)

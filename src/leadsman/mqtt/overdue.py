@@ -83,7 +83,7 @@ class Overdue:
         if self._sent:
             now = self._clock.monotonic()
             _, oldest = next(iter(self._sent.values()))
-            if now - oldest >= PUBACK_TIMEOUT:
+            if now >= oldest + PUBACK_TIMEOUT:  # as the timer was set: a difference may be smaller by rounding
                 self._lost(SILENT)
             elif not waits:
                 after = PUBACK_TIMEOUT if self._write is None else self._after

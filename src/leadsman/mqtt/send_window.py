@@ -412,7 +412,8 @@ class SendWindow:
             self.outbox.defer(topic)
             return Broken(in_flight=True)
         now = self._clock.monotonic()
-        if not blame.refused and self._limit.broke(topic, self._alone_bytes, now):
+        others_arrived = self.outbox.delivered > blame.delivered  # else the road may be bad, and not the message
+        if not blame.refused and others_arrived and self._limit.broke(topic, self._alone_bytes, now):
             fault = f"the broker closes the connection on a message of {self._alone_bytes} bytes to {topic!r}"
             self._pauses.refused(topic, fault, for_good=True)
             if in_flight:  # some brokers acknowledge, and then close

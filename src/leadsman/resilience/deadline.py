@@ -157,7 +157,10 @@ class Deadline(Generic[T]):
 
     def _waiting_at(self, task: "asyncio.Task[object]") -> str | None:
         if self._thread is None:
-            return waiting_at(task)
+            try:
+                return waiting_at(task)
+            except Exception:  # what the user's code awaits may answer anything; the call must be cancelled all the same
+                return None
         thread = self._thread()
         return None if thread is None else blocked_at(thread)
 
