@@ -97,7 +97,7 @@ def listening(monkeypatch, **faults):
             raise faults[topic_filter]
         return Answered(None, 0, True), None
 
-    monkeypatch.setattr(broker, "_listened", listened)
+    monkeypatch.setattr(broker, "_listen", listened)
     return run(broker.subscriptions, SUBJECT._replace(filters={"set": "doctor/set", "get": "doctor/get"}))["filters"]
 
 

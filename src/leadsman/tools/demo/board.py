@@ -10,7 +10,7 @@ from leadsman.loop.durations import human
 from leadsman.mqtt.answers import Json
 from leadsman.mqtt.connection import Received
 from leadsman.text import count_noun
-from leadsman.text import describe as described
+from leadsman.text import describe
 from leadsman.tools.cli.screen import Line, fill
 from leadsman.tools.demo.terminal import exactly, heading, with_newest, wrap
 
@@ -176,7 +176,7 @@ class BoardLog(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         at = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")
         text = record.getMessage().strip().partition("\n")[0]
-        error = "" if record.exc_info is None or record.exc_info[1] is None else f": {described(record.exc_info[1])}"
+        error = "" if record.exc_info is None or record.exc_info[1] is None else f": {describe(record.exc_info[1])}"
         self._board.events.append(f"{at} {text}{error}")
 
 
