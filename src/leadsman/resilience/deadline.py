@@ -159,7 +159,7 @@ class Deadline(Generic[T]):
         if self._thread is None:
             try:
                 return waiting_at(task)
-            except Exception:  # what the user's code awaits may answer anything; the call must be cancelled all the same
+            except Exception:  # what the user's code awaits may answer anything, and the call must be cancelled
                 return None
         thread = self._thread()
         return None if thread is None else blocked_at(thread)

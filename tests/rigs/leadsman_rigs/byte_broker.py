@@ -16,6 +16,8 @@ import mqtt5
 AT_LEAST_ONCE = mqtt5.QoS.AT_LEAST_ONCE
 CONNACK = {"3.1.1": b"\x20\x02\x00\x00", "5.0": b"\x20\x03\x00\x00\x00"}
 """What accepts a connection, in each version of MQTT."""
+CONNECT_OF_311 = b"\x00\x04MQTT\x04"
+"""The protocol name and level in a CONNECT (MQTT 3.1.1 §3.1.2)."""
 
 
 class Gone(Exception):
@@ -39,8 +41,10 @@ class Peer:
         self.sock.sendall(b"".join(each if isinstance(each, bytes) else each.write() for each in packets))
 
     def packet(self):
-        """The next packet."""
+        """The next packet. A client that asks for 3.1.1 is hung up on: this broker speaks 5.0 only."""
         while True:
+            if CONNECT_OF_311 in self._data[:16]:
+                raise Gone
             try:
                 packet, used = mqtt5.read(memoryview(self._data))
             except IndexError:

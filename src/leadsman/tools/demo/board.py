@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from leadsman.loop.durations import human
 from leadsman.mqtt.answers import Json
 from leadsman.mqtt.connection import Received
-from leadsman.text import count_noun
-from leadsman.text import describe
+from leadsman.text import count_noun, describe
 from leadsman.tools.cli.screen import Line, fill
 from leadsman.tools.demo.terminal import exactly, heading, with_newest, wrap
 
