@@ -266,10 +266,11 @@ class DeviceSettings:
         return f"; the settings have {join_words(found)}" if found else ""
 
     def found(self, device: Source) -> Source:
-        """A device that a handler has found, with what the settings say about it."""
+        """A device that a handler has found, with what the settings say about it and the handler does not fix."""
         changes: dict[str, Any] = {}
         for _, entries in self._sections.of(device.name):
-            changes |= {option: self._values[each.path] for option, each in entries.items() if option in OF_FOUND}
+            taken = [option for option in entries if option in OF_FOUND and option not in device.fixed]
+            changes |= {option: self._values[entries[option].path] for option in taken}
         if "name" in changes:
             changes["title"] = changes.pop("name")
         if "publish" in changes:  # as at a registration, with the deadbands beside the fields

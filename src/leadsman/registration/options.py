@@ -51,8 +51,8 @@ class DeviceOptions(TypedDict, total=False):
     enabled: bool
     """False registers the handler without running it. Default True."""
     fixed: Collection[str]
-    """The options that the settings must not change for this device, by their names in the section ``devices``, such as
-    ``{"interval"}``. Default: none."""
+    """The options that the settings must not change for this device and those that its handler finds, by their names in
+    the section ``devices``, such as ``{"interval"}``. Default: none."""
 
 
 class ReadingOptions(DeviceOptions, total=False):
