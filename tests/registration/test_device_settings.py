@@ -226,6 +226,24 @@ def test_a_fixed_option_cannot_be_set_by_name_and_is_left_alone_by_a_pattern(wri
     assert app.telemetries["room-1"].interval != 60
 
 
+@pytest.mark.parametrize("written", ["interval = '1h'", "interval = '5m'", "schedule = '0 * * * *'"])
+@pytest.mark.parametrize(("fixed", "do"), [((), "set stale_after too"), (("stale_after",), "poll it more often")])
+@pytest.mark.parametrize("section", ["boiler", "b*"])
+def test_an_interval_is_shorter_than_the_time_after_which_the_code_says_that_the_device_is_stale(
+    section, fixed, do, written, load
+):
+    app = house(stale_after="5m", fixed=fixed)
+    told = rf"'boiler' would be stale .* is 5m in the code \(.*\.py.*\); {do} \(from .*leadsman.toml line 2\)"
+    with pytest.raises(InvalidValue, match=told):
+        load(f"[devices.'{section}']\n{written}\n", app)
+
+
+@pytest.mark.parametrize("more", ["interval = '4m'", "interval = '1h'\nstale_after = '2h'"])
+def test_with_a_staleness_that_fits_the_interval_of_the_settings_counts(more, load):
+    load(f"[devices.boiler]\n{more}\n", house(stale_after="5m"))
+    load("[devices.boiler]\ninterval = '1h'\n", house(stale_after=None))
+
+
 def test_a_pattern_whose_option_no_device_takes_is_an_error(load):
     with pytest.raises(InvalidValue, match="no device that it is about takes it, or the app fixes it"):
         load("[devices.'b*']\ninterval = '1s'\n", house(fixed={"interval"}))

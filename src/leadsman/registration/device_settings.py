@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 from leadsman import errors
 from leadsman.adapters.managed import ManagedAdapter
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, collect, raise_together
-from leadsman.loop.durations import Duration, positive_seconds, seconds
+from leadsman.loop.durations import Duration, human, positive_seconds, seconds
 from leadsman.loop.schedule import Cron
 from leadsman.readings.publish import Every, Rule, add_deadbands
 from leadsman.registration.command import CommandOptions
@@ -20,7 +20,7 @@ from leadsman.registration.options import Options, fixed_of
 from leadsman.registration.publish_text import publish_rule
 from leadsman.registration.reading_type import reading_type
 from leadsman.registration.source import Source, SourceOptions
-from leadsman.registration.telemetry import JOBLESS, RETRYING, TelemetryOptions
+from leadsman.registration.telemetry import JOBLESS, RETRYING, Telemetry, TelemetryOptions
 from leadsman.resilience.backoff import BackoffStrategy
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.failure import qualified_name
@@ -281,11 +281,13 @@ class DeviceSettings:
             changes["stale_after"] = _length(changes["stale_after"])
         return device._replace(**changes)
 
-    def check(self, names: Collection[str], *, finds: bool) -> None:
-        """See that each section is about a device, and each option about something that the device has.
+    def check(self, names: Collection[str], polled: Iterable[Telemetry], *, finds: bool) -> None:
+        """See that each section is about a device, each option about something that the device has, and that what is
+        polled is not stale before its next poll.
 
         Args:
             names: the devices and side jobs of the app.
+            polled: those that are polled.
             finds: whether handlers find further ones while the app runs.
 
         Raises:
@@ -308,7 +310,24 @@ class DeviceSettings:
                     continue
                 why = _FOUND if section in unmatched else "no device that it is about takes it, or the app fixes it"
                 faults.append(entry.fault(InvalidValue(f"{why}; leave it out")))
+        for each in polled:
+            with collect(faults):
+                self._check_stale(each)
         raise_together(faults)
+
+    def _check_stale(self, polled: Telemetry) -> None:
+        """See that the settings leave enough time between two polls for the staleness of the code."""
+        applied = self.applied.get(polled.name, {})
+        when = applied.get("interval") or applied.get("schedule")
+        kept = {each.option: each for each in self.in_code.get(polled.name, ()) if each.value is not None}
+        if when is None or "stale_after" not in kept:
+            return
+        gap = (polled.interval or 0.0) if polled.cron is None else polled.cron.largest_gap()
+        if gap >= polled.stale_after:
+            least = f"stale_after is {human(polled.stale_after)} in the code ({kept['stale_after'].place})"
+            do = "poll it more often" if "stale_after" in polled.fixed else "set stale_after too"
+            said = f"{polled.name!r} would be stale before each poll, since its {least}; {do}"
+            raise when.entry.fault(InvalidValue(said))
 
 
 def _length(value: Duration | None) -> float:

@@ -213,7 +213,8 @@ class Setup:
         for registration in waiting:
             self._expand(registration)
         if self.device_settings is not None:
-            self.device_settings.check(self.registry.names, finds=self.registry.finds)
+            polled = self.registry.telemetries.values()
+            self.device_settings.check(self.registry.names, polled, finds=self.registry.finds)
         for name, telemetry in self.registry.telemetries.items():
             self.registry.telemetries[name] = self._decide(telemetry)
         self._check_foreign()
