@@ -2,6 +2,7 @@
 
 import logging
 import logging.handlers
+import os
 
 import pytest
 from hypothesis import given
@@ -102,6 +103,14 @@ def test_a_file_that_cannot_be_opened_is_refused_with_what_to_write(ours, tmp_pa
 
     with pytest.raises(InvalidValue, match=r"log.path: .* cannot be opened: .*; write a path where the app may write"):
         change_log(LogSettings(path=tmp_path / "taken" / "house.log"))
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/null", path)])
+def test_what_is_no_regular_file_is_refused_and_not_waited_for(make, ours, tmp_path):
+    make(tmp_path / "house.log")
+
+    with pytest.raises(InvalidValue, match=r"cannot be opened: .*it is no regular file; write a path"):
+        change_log(LogSettings(path=tmp_path / "house.log"))
 
 
 def test_a_file_that_cannot_be_written_any_more_is_told_once(ours, tmp_path, capsys, monkeypatch):

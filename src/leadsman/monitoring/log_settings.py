@@ -3,9 +3,11 @@
 import contextlib
 import logging
 import os
+import stat
 import sys
 from collections.abc import Mapping
 from logging.handlers import RotatingFileHandler
+from pathlib import Path
 from typing import NamedTuple
 
 from leadsman.errors import InvalidValue
@@ -136,10 +138,18 @@ def _undo(logger: logging.Logger, root: logging.Logger) -> tuple[int, int]:
     return own, others
 
 
+def _check_regular(path: Path) -> None:
+    """See that what is there is a regular file: a pipe keeps the start waiting, and nothing else can be rotated."""
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise OSError("it is no regular file")
+
+
 def _file_for(settings: LogSettings, beside: logging.Handler) -> LogFile:
     assert settings.path is not None
     try:
         os.makedirs(settings.path.parent, exist_ok=True)
+        _check_regular(settings.path)
         handler = LogFile(settings.path, "a", settings.max_bytes, settings.backups, encoding="utf-8")
     except (OSError, ValueError) as error:  # such as a path with a null byte
         raise InvalidValue(
