@@ -125,6 +125,29 @@ def test_a_file_that_cannot_be_written_any_more_is_told_once(ours, tmp_path, cap
     assert len(records) == 3
 
 
+def test_a_file_that_cannot_be_rotated_goes_on_and_is_rotated_once_it_can_be(ours, tmp_path, capsys, monkeypatch):
+    logger, _ = ours
+    change_log(LogSettings(path=tmp_path / "house.log", max_bytes=1000))
+    calls = []
+
+    def refuse(source, target):
+        calls.append(source)
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as refusing:
+        refusing.setattr(os, "rename", refuse)
+        for number in range(100):
+            logger.info("line %d of the log", number)
+    assert len((tmp_path / "house.log").read_text().splitlines()) == 100
+    assert len(calls) < 10
+    assert capsys.readouterr().err.count("cannot be rotated, and grows: ") == 1
+
+    for number in range(100):
+        logger.info("line %d of the log", number)
+    assert (tmp_path / "house.log").stat().st_size <= 1000
+    assert (tmp_path / "house.log.1").exists()
+
+
 def test_a_program_with_logging_of_its_own_keeps_it(ours):
     logger, _ = ours
     logger.handlers[0].setFormatter(logging.Formatter())
