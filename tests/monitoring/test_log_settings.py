@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman import App
+from leadsman import App, Context, Finds
 from leadsman.errors import ConfigurationError, InvalidValue
 from leadsman.monitoring.log_format import TextFormatter
 from leadsman.monitoring.log_settings import Levels, LogFile, change_log
@@ -176,10 +176,32 @@ def test_a_section_that_makes_no_sense_is_refused(text, told, tmp_path):
     assert f"(from {tmp_path}/leadsman.toml)" in str(caught.value)
 
 
+def house(**options):
+    app = App("house")
+
+    @app.telemetry("room-1", interval=60, **options)
+    async def room(context: Context) -> dict[str, float]:
+        return {}
+
+    return app
+
+
+def test_levels_of_devices_that_there_are_not_are_refused_unless_they_may_be_found(tmp_path):
+    (tmp_path / "leadsman.toml").write_text("[log.devices]\nromo-1 = 'debug'\n'x-*' = 'debug'\nroom-1 = 'debug'\n")
+    where = Where({}, tmp_path, secrets=tmp_path / "none")
+    with pytest.raises(ConfigurationError) as caught:
+        house().load(where)
+
+    one, other = str(caught.value).splitlines()
+    assert one.startswith("log.devices: 'romo-1': there is no device of that name; did you mean 'room-1'? (from ")
+    assert other.startswith("log.devices: 'x-*': no device matches; the app has room-1 (from ")
+    house(finds=Finds()).load(where)
+
+
 def test_the_section_of_the_file_is_what_is_used(tmp_path):
     text = "[log]\npath = '/var/log/house.log'\n[log.devices]\n'room-*' = 'warning'\n"
     (tmp_path / "leadsman.toml").write_text(text)
-    app = App("house")
+    app = house()
     app.load(Where({"LOG__BACKUPS": "5"}, tmp_path, secrets=tmp_path / "none"))
 
     assert app.setup.log.devices == {"room-*": "WARNING"}

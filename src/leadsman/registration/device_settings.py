@@ -26,7 +26,7 @@ from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.failure import qualified_name
 from leadsman.resilience.notation import parse, policy_of
 from leadsman.resilience.policy import UNTIL_NEXT_POLL, Policy, Until, Waits
-from leadsman.settings.devices import DeviceSections, is_pattern
+from leadsman.settings.devices import DeviceSections, is_pattern, no_device
 from leadsman.settings.sections import OFF, read_switch
 from leadsman.settings.sources import DEVICES, SettingEntry
 from leadsman.text import clean, join_words, nearest, suggestion
@@ -296,11 +296,8 @@ class DeviceSettings:
         faults: list[ConfigurationError] = []
         unmatched = self._sections.unmatched(names)
         for section in unmatched if not finds else ():
-            near = nearest(section, names)
-            what = "no device matches" if is_pattern(section) else "there is no device of that name"
-            meant = f"did you mean {near!r}?" if near else f"the app has {join_words(sorted(names)[:10]) or 'none'}"
             origin = next((f" (from {each.origin})" for each in self._entries[section].values()), "")
-            faults.append(InvalidValue(f"{DEVICES}.{clean(section)}: {what}; {meant}{origin}"))
+            faults.append(InvalidValue(f"{DEVICES}.{clean(section)}: {no_device(section, names)}{origin}"))
         for section in self._sections:
             later = section in unmatched or (finds and is_pattern(section))
             for option, entry in self._entries[section].items():
