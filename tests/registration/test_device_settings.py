@@ -218,7 +218,9 @@ def test_all_faults_are_reported_together(load):
 @pytest.mark.parametrize("written", ["interval = '1s'", "schedule = '* * * * *'"])
 def test_a_fixed_option_cannot_be_set_by_name_and_is_left_alone_by_a_pattern(written, load):
     fixed = {"fixed": {"interval"}}
-    with pytest.raises(InvalidValue, match=r"the app fixes interval for this device; leave it out .*line 2\)"):
+    with pytest.raises(
+        InvalidValue, match=r"the telemetry of this device fixes interval \(.*\); leave it out .*line 2\)"
+    ):
         load(f"[devices.boiler]\n{written}\n", house(**fixed))
 
     app = load(f"[devices.'*']\n{written}\n", house(**fixed))
@@ -242,6 +244,33 @@ def test_an_interval_is_shorter_than_the_time_after_which_the_code_says_that_the
 def test_with_a_staleness_that_fits_the_interval_of_the_settings_counts(more, load):
     load(f"[devices.boiler]\n{more}\n", house(stale_after="5m"))
     load("[devices.boiler]\ninterval = '1h'\n", house(stale_after=None))
+
+
+def test_what_the_command_of_a_device_fixes_may_be_set_for_its_telemetry(load):
+    def both():
+        app = App("house")
+        app.add_command("boiler", take, fixed={"timeout", "enabled"}, timeout="3s")
+        app.add_telemetry("boiler", read, interval="1m", fixed={"enabled"})
+        return app
+
+    app = load("[devices.boiler]\ntimeout = '5s'\n", both())
+    assert (app.telemetries["boiler"].guards.timeout, app.commands["boiler"].timeout) == (5, 3)
+    with pytest.raises(InvalidValue, match=r"the command of this device fixes enabled \(.*\.py.*\); leave it out"):
+        load("[devices.boiler]\nenabled = false\n", both())
+
+
+def test_a_pattern_that_switches_staleness_off_passes_over_what_is_polled(load):
+    app = house()
+
+    @app.source("door")
+    async def door():
+        yield {}
+
+    load("[devices.'*']\nstale_after = 'off'\n", app)
+    assert app.sources["door"].stale_after == float("inf")
+    assert app.telemetries["boiler"] == house().telemetries["boiler"]
+    with pytest.raises(InvalidValue, match="no device that it is about takes it"):
+        load("[devices.'*']\nstale_after = 'off'\n")
 
 
 def test_a_pattern_whose_option_no_device_takes_is_an_error(load):

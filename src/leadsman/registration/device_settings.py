@@ -162,6 +162,8 @@ OF_FOUND = ("enabled", "publish", "stale_after", "name")
 """Those of a device that a handler finds while the app runs."""
 _FOUND = f"no device is registered that takes it, and one that is found takes {join_words(OF_FOUND, 'or')}"
 
+_NOT_TAKEN = "no device that it is about takes it, or the app fixes it"
+
 
 class Applied(NamedTuple):
     """An option of a device that comes from the settings, as the decorator takes it."""
@@ -200,6 +202,8 @@ class DeviceSettings:
         self._values: dict[tuple[str, ...], object] = {}
         self._used: set[tuple[str, str]] = set()
         """The options of sections that a registration takes."""
+        self._fixed: dict[tuple[str, str], str] = {}
+        """Those that the code fixes for a device of that name, and where."""
         faults: list[ConfigurationError] = []
         for entries in sections.values():
             for option, entry in entries.items():
@@ -220,14 +224,14 @@ class DeviceSettings:
             available: what its handler may ask for.
 
         Raises:
-            InvalidValue: the code fixes an option that a section with the name of the device sets, or two options of
-                one section exclude each other.
+            InvalidValue: two options of one section exclude each other, or a section with the name of the device has a
+                value that it cannot have.
         """
         layers = self._sections.of(name)
         if not layers:
             return options
         fixed = {_written(option) for option in fixed_of(options)}
-        taken = TAKEN[kind]
+        taken, place = TAKEN[kind], place_of(handler)
         found = dict(options)
         for section, entries in layers:
             for option, entry in entries.items():
@@ -235,22 +239,26 @@ class DeviceSettings:
                 said = fixed & {option, *map(_written, rule.replaces)}
                 if option not in taken or (said and is_pattern(section)):
                     continue
-                if said:
-                    raise entry.fault(InvalidValue(f"the app fixes {min(said)} for this device; leave it out"))
+                if said:  # another handler of that name may take it, such as the command of the device
+                    why = f"the {kind} of this device fixes {min(said)} ({place})"
+                    self._fixed.setdefault((section, option), why)
+                    continue
+                value = self._values[entry.path]
+                never_stale = option == "stale_after" and value is None and kind != "source"
+                if never_stale and is_pattern(section):
+                    continue
+                if never_stale:
+                    raise entry.fault(InvalidValue("what is polled is stale after some time; write it, such as '5m'"))
                 for other in rule.replaces:
                     if _written(other) in entries:
                         raise entry.fault(InvalidValue(f"{option} and {other} exclude each other; leave one out"))
                     found.pop(other, None)
                     self.applied.get(name, {}).pop(_written(other), None)
-                value = self._values[entry.path]
-                if option == "stale_after" and value is None and kind != "source":
-                    raise entry.fault(InvalidValue("what is polled is stale after some time; write it, such as '5m'"))
                 if option == "retry_on":
                     value = entry.read(lambda names: _errors(_names(names), available))
                 found[rule.argument or option] = value
                 self.applied.setdefault(name, {})[option] = Applied(option, value, entry)
                 self._used.add((section, option))
-        place = place_of(handler)
         names = [(name, each.argument or name) for name, each in OPTIONS.items()]
         kept = [
             InCode(option, options[argument], place)
@@ -305,7 +313,7 @@ class DeviceSettings:
                     continue
                 if later and option in OF_FOUND:
                     continue
-                why = _FOUND if section in unmatched else "no device that it is about takes it, or the app fixes it"
+                why = self._fixed.get((section, option), _FOUND if section in unmatched else _NOT_TAKEN)
                 faults.append(entry.fault(InvalidValue(f"{why}; leave it out")))
         for each in polled:
             with collect(faults):
