@@ -73,6 +73,7 @@ SET = [
     ("stale_after = '1h'", lambda each: each.stale_after == 3600),
     ("throttle = '30s'", lambda each: each.throttle == 30),
     ("name = 'The boiler'", lambda each: each.title == "The boiler"),
+    ("area = 'Cellar'", lambda each: each.area == "Cellar"),
 ]
 
 
@@ -192,6 +193,7 @@ WRONG = [
     ("[devices.boiler]\nenabled = 'maybe'", 2, "neither true nor false"),
     ("[devices.boiler]\nname = 3", 2, "write text in quotes"),
     ("[devices.boiler]\nname = ''", 2, "a name for people"),
+    ("[devices.boiler]\narea = ' '", 2, "the name of a room or a place"),
     ("[devices.boiler]\ninterval = '1s'\nschedule = '* * * * *'", 2, "exclude each other"),
     ("[devices.boiler]\nretry = 1\npolicy = 'ble'", 2, "exclude each other"),
     ("[devices]\nboiler = 3", 2, "it must be a section"),

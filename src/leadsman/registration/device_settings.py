@@ -74,6 +74,13 @@ def _title(value: object) -> str:
     return title
 
 
+def _area(value: object) -> str:
+    area = _text(value)
+    if not area.strip() or not area.isprintable():
+        raise InvalidValue(f"it is {area!r}; write the name of a room or a place, such as 'Attic'")
+    return area
+
+
 def _publish(value: object) -> Rule:
     """A rule. Off is one, too: without any, the deadbands of the fields would make one."""
     rule = _or_off(publish_rule)(value)
@@ -156,9 +163,10 @@ OPTIONS: Mapping[str, DeviceOption] = {
     "stale_after": DeviceOption(_or_off(_duration)),
     "throttle": DeviceOption(_pause),
     "name": DeviceOption(_title, "title"),
+    "area": DeviceOption(_area),
 }
 """All of them, by the names that they have in the settings."""
-OF_FOUND = ("enabled", "publish", "stale_after", "name")
+OF_FOUND = ("enabled", "publish", "stale_after", "name", "area")
 """Those of a device that a handler finds while the app runs."""
 _FOUND = f"no device is registered that takes it, and one that is found takes {join_words(OF_FOUND, 'or')}"
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 FOR_DEVICES = (
     *("interval", "schedule", "enabled", "timeout", "retry", "retry_on", "backoff", "policy", "circuit_breaker"),
-    *("publish", "stale_after", "throttle", "name"),
+    *("publish", "stale_after", "throttle", "name", "area"),
 )
 """The options that the settings may set for a device; ``name`` is its `title`. See
 `leadsman.registration.device_settings`."""
