@@ -74,6 +74,16 @@ def test_each_public_name_exists(name):
 
 
 def test_the_package_alone_gives_its_names_and_its_public_packages_when_they_are_asked_for():
-    code = "import leadsman, sys; assert 'leadsman.app' not in sys.modules; leadsman.errors.DeviceError; leadsman.App"
+    packages = "leadsman.adapters, leadsman.errors.DeviceError, leadsman.notices.DeviceFailed, leadsman.testing.Harness"
+    code = f"import leadsman, sys; assert 'leadsman.app' not in sys.modules; {packages}, leadsman.App"
+
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_package_lists_its_names_and_its_public_packages_without_loading_them():
+    code = (
+        "import leadsman, sys; found = {*dir(leadsman)}; assert 'leadsman.app' not in sys.modules;"
+        "assert found >= {*leadsman.__all__, 'adapters', 'errors', 'notices', 'testing'}, found"
+    )
 
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -188,8 +188,12 @@ _PLACES = {
 neither does the probe of a container, which uses none."""
 
 
-_PACKAGES = ("adapters", "errors")
+_PACKAGES = ("adapters", "errors", "notices", "testing")
 """What ``import leadsman`` gives besides: ``leadsman.errors.DeviceError``."""
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_PACKAGES})
 
 
 def __getattr__(name: str) -> Any:

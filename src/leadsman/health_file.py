@@ -34,14 +34,16 @@ def read_health(path: str | os.PathLike[str], now: float) -> tuple[bool, str]:
     """Whether the health file at `path` shows an app in good health, and a summary or the reason why not."""
     try:
         health = HealthSummary(**json.loads(_read(path)))
-        age = now - health.at
+        if not isinstance(health.words, str):
+            raise TypeError("its words are no text; check that the app writes this file")
+        age, longest = now - health.at, OVERDUE * float(health.period)
     except FileNotFoundError:
         return False, f"{path} does not exist; check that the app is running, with {HEALTH_FILE} set to this path"
     except (OSError, ValueError, TypeError, ArithmeticError, RecursionError) as error:
         return False, f"{path} cannot be read: {str(error)[:200] or type(error).__name__}"
-    if not -1.0 <= age <= OVERDUE * health.period:
+    if not -1.0 <= age <= longest:
         return False, f"the health file is {abs(age):.0f} s old; the app hangs or has ended"
-    return health.fresh, health.words
+    return health.fresh is True, health.words
 
 
 def probe(file: str | None = None) -> tuple[bool, str]:

@@ -177,3 +177,12 @@ def test_devices_that_share_an_identifier_under_another_convention_are_restored_
         children = json.loads(tree(two)["homie/5/house/$description"])["children"]
         assert children == ["house-gateway", "house-attic"]
         assert two.faults() == []
+
+
+def test_the_settings_give_a_found_device_its_name_and_its_area(harness):
+    settings = {"devices.attic.name": "Under the roof", "devices.att*.area": "Attic"}
+    running = harness(gateway_app((10, "attic", 20), convention="homeassistant"), settings=settings)
+    running.run(60)
+
+    described = json.loads(running.broker.retained[ATTIC["homeassistant"]].payload)["dev"]
+    assert (described["name"], described["sa"]) == ("Under the roof", "Attic")

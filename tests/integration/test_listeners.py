@@ -121,6 +121,18 @@ def test_a_plain_function_runs_in_a_thread_of_its_own(harness):
     assert threads[0] is not threading.main_thread()
 
 
+def test_a_plain_function_that_returns_what_nobody_awaits_is_reported(harness):
+    async def mail(notice): ...
+
+    app = house(("1m", "2m"))
+    app.on(DeviceFailed)(lambda notice: mail(notice))
+    running = harness(app)
+    running.run("3m")
+
+    (fault,) = running.faults()
+    assert "register an 'async def'" in str(fault)
+
+
 def test_notices_for_a_slow_listener_are_bounded(harness, caplog):
     app = App("house")
     for number in range(150):

@@ -15,10 +15,10 @@ class Reading(TypedDict):
     t: Annotated[float, Sensor("°C", deadband=0.5)]
 
 
-def gateway_app():
+def gateway_app(**options):
     app = App("house")
 
-    @app.source("gateway", finds=Finds(readings=Reading), silence=None)
+    @app.source("gateway", finds=Finds(readings=Reading), silence=None, **options)
     async def gateway(context: Context) -> AsyncIterator[None]:
         for value in (20.0, 20.1, 20.9):
             context.device("meter").publish({"t": value})
@@ -46,6 +46,14 @@ def test_off_publishes_every_reading_of_a_type_with_deadbands(harness):
     running = harness(app, settings={"devices.m.publish": "off"})
     running.run(4.5)
     assert len(running.states("m")) == 5
+
+
+@pytest.mark.parametrize("section", ["meter", "*"])
+def test_what_a_handler_fixes_is_fixed_for_the_devices_that_it_finds(section, harness):
+    app = gateway_app(fixed={"publish", "enabled"})
+    running = harness(app, settings={f"devices.{section}.publish": "off", f"devices.{section}.enabled": False})
+    running.run(9)
+    assert running.states("meter") == [{"t": 20.0}, {"t": 20.9}]
 
 
 @pytest.mark.parametrize("name", ["", " ", "a\nb"])

@@ -230,7 +230,14 @@ def test_health_is_one_json_object(harness, file):
 
 
 @pytest.mark.parametrize(
-    "content", [b"[" * 100_000, b'{"at": 1' + b"0" * 400 + b', "period": 1, "fresh": true, "words": ""}', b"\xff", b"5"]
+    "content",
+    [
+        *(b"[" * 100_000, b'{"at": 1' + b"0" * 400 + b', "period": 1, "fresh": true, "words": ""}', b"\xff", b"5"),
+        b'{"at": 100, "period": "ten", "fresh": true, "words": ""}',
+        b'{"at": 100, "period": null, "fresh": true, "words": ""}',
+        b'{"at": 100, "period": 10, "fresh": true, "words": 5}',
+        b'{"at": 100, "period": 10, "fresh": true, "words": ["well"]}',
+    ],
 )
 def test_a_health_file_of_any_content_is_no_good_health(tmp_path, content):
     (tmp_path / "health.json").write_bytes(content)

@@ -2,12 +2,13 @@
 
 import logging
 import logging.handlers
+import os
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman import App
+from leadsman import App, Context, Finds
 from leadsman.errors import ConfigurationError, InvalidValue
 from leadsman.monitoring.log_format import TextFormatter
 from leadsman.monitoring.log_settings import Levels, LogFile, change_log
@@ -104,6 +105,14 @@ def test_a_file_that_cannot_be_opened_is_refused_with_what_to_write(ours, tmp_pa
         change_log(LogSettings(path=tmp_path / "taken" / "house.log"))
 
 
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/null", path)])
+def test_what_is_no_regular_file_is_refused_and_not_waited_for(make, ours, tmp_path):
+    make(tmp_path / "house.log")
+
+    with pytest.raises(InvalidValue, match=r"cannot be opened: .*it is no regular file; write a path"):
+        change_log(LogSettings(path=tmp_path / "house.log"))
+
+
 def test_a_file_that_cannot_be_written_any_more_is_told_once(ours, tmp_path, capsys, monkeypatch):
     logger, records = ours
     change_log(LogSettings(path=tmp_path / "house.log"))
@@ -114,6 +123,29 @@ def test_a_file_that_cannot_be_written_any_more_is_told_once(ours, tmp_path, cap
 
     assert capsys.readouterr().err.count("cannot be written") == 1
     assert len(records) == 3
+
+
+def test_a_file_that_cannot_be_rotated_goes_on_and_is_rotated_once_it_can_be(ours, tmp_path, capsys, monkeypatch):
+    logger, _ = ours
+    change_log(LogSettings(path=tmp_path / "house.log", max_bytes=1000))
+    calls = []
+
+    def refuse(source, target):
+        calls.append(source)
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as refusing:
+        refusing.setattr(os, "rename", refuse)
+        for number in range(100):
+            logger.info("line %d of the log", number)
+    assert len((tmp_path / "house.log").read_text().splitlines()) == 100
+    assert len(calls) < 10
+    assert capsys.readouterr().err.count("cannot be rotated, and grows: ") == 1
+
+    for number in range(100):
+        logger.info("line %d of the log", number)
+    assert (tmp_path / "house.log").stat().st_size <= 1000
+    assert (tmp_path / "house.log.1").exists()
 
 
 def test_a_program_with_logging_of_its_own_keeps_it(ours):
@@ -144,10 +176,32 @@ def test_a_section_that_makes_no_sense_is_refused(text, told, tmp_path):
     assert f"(from {tmp_path}/leadsman.toml)" in str(caught.value)
 
 
+def house(**options):
+    app = App("house")
+
+    @app.telemetry("room-1", interval=60, **options)
+    async def room(context: Context) -> dict[str, float]:
+        return {}
+
+    return app
+
+
+def test_levels_of_devices_that_there_are_not_are_refused_unless_they_may_be_found(tmp_path):
+    (tmp_path / "leadsman.toml").write_text("[log.devices]\nromo-1 = 'debug'\n'x-*' = 'debug'\nroom-1 = 'debug'\n")
+    where = Where({}, tmp_path, secrets=tmp_path / "none")
+    with pytest.raises(ConfigurationError) as caught:
+        house().load(where)
+
+    one, other = str(caught.value).splitlines()
+    assert one.startswith("log.devices: 'romo-1': there is no device of that name; did you mean 'room-1'? (from ")
+    assert other.startswith("log.devices: 'x-*': no device matches; the app has room-1 (from ")
+    house(finds=Finds()).load(where)
+
+
 def test_the_section_of_the_file_is_what_is_used(tmp_path):
     text = "[log]\npath = '/var/log/house.log'\n[log.devices]\n'room-*' = 'warning'\n"
     (tmp_path / "leadsman.toml").write_text(text)
-    app = App("house")
+    app = house()
     app.load(Where({"LOG__BACKUPS": "5"}, tmp_path, secrets=tmp_path / "none"))
 
     assert app.setup.log.devices == {"room-*": "WARNING"}

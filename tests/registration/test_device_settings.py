@@ -73,6 +73,7 @@ SET = [
     ("stale_after = '1h'", lambda each: each.stale_after == 3600),
     ("throttle = '30s'", lambda each: each.throttle == 30),
     ("name = 'The boiler'", lambda each: each.title == "The boiler"),
+    ("area = 'Cellar'", lambda each: each.area == "Cellar"),
 ]
 
 
@@ -192,6 +193,7 @@ WRONG = [
     ("[devices.boiler]\nenabled = 'maybe'", 2, "neither true nor false"),
     ("[devices.boiler]\nname = 3", 2, "write text in quotes"),
     ("[devices.boiler]\nname = ''", 2, "a name for people"),
+    ("[devices.boiler]\narea = ' '", 2, "the name of a room or a place"),
     ("[devices.boiler]\ninterval = '1s'\nschedule = '* * * * *'", 2, "exclude each other"),
     ("[devices.boiler]\nretry = 1\npolicy = 'ble'", 2, "exclude each other"),
     ("[devices]\nboiler = 3", 2, "it must be a section"),
@@ -218,12 +220,59 @@ def test_all_faults_are_reported_together(load):
 @pytest.mark.parametrize("written", ["interval = '1s'", "schedule = '* * * * *'"])
 def test_a_fixed_option_cannot_be_set_by_name_and_is_left_alone_by_a_pattern(written, load):
     fixed = {"fixed": {"interval"}}
-    with pytest.raises(InvalidValue, match=r"the app fixes interval for this device; leave it out .*line 2\)"):
+    with pytest.raises(
+        InvalidValue, match=r"the telemetry of this device fixes interval \(.*\); leave it out .*line 2\)"
+    ):
         load(f"[devices.boiler]\n{written}\n", house(**fixed))
 
     app = load(f"[devices.'*']\n{written}\n", house(**fixed))
     assert app.telemetries["boiler"].interval == 60
     assert app.telemetries["room-1"].interval != 60
+
+
+@pytest.mark.parametrize("written", ["interval = '1h'", "interval = '5m'", "schedule = '0 * * * *'"])
+@pytest.mark.parametrize(("fixed", "do"), [((), "set stale_after too"), (("stale_after",), "poll it more often")])
+@pytest.mark.parametrize("section", ["boiler", "b*"])
+def test_an_interval_is_shorter_than_the_time_after_which_the_code_says_that_the_device_is_stale(
+    section, fixed, do, written, load
+):
+    app = house(stale_after="5m", fixed=fixed)
+    told = rf"'boiler' would be stale .* is 5m in the code \(.*\.py.*\); {do} \(from .*leadsman.toml line 2\)"
+    with pytest.raises(InvalidValue, match=told):
+        load(f"[devices.'{section}']\n{written}\n", app)
+
+
+@pytest.mark.parametrize("more", ["interval = '4m'", "interval = '1h'\nstale_after = '2h'"])
+def test_with_a_staleness_that_fits_the_interval_of_the_settings_counts(more, load):
+    load(f"[devices.boiler]\n{more}\n", house(stale_after="5m"))
+    load("[devices.boiler]\ninterval = '1h'\n", house(stale_after=None))
+
+
+def test_what_the_command_of_a_device_fixes_may_be_set_for_its_telemetry(load):
+    def both():
+        app = App("house")
+        app.add_command("boiler", take, fixed={"timeout", "enabled"}, timeout="3s")
+        app.add_telemetry("boiler", read, interval="1m", fixed={"enabled"})
+        return app
+
+    app = load("[devices.boiler]\ntimeout = '5s'\n", both())
+    assert (app.telemetries["boiler"].guards.timeout, app.commands["boiler"].timeout) == (5, 3)
+    with pytest.raises(InvalidValue, match=r"the command of this device fixes enabled \(.*\.py.*\); leave it out"):
+        load("[devices.boiler]\nenabled = false\n", both())
+
+
+def test_a_pattern_that_switches_staleness_off_passes_over_what_is_polled(load):
+    app = house()
+
+    @app.source("door")
+    async def door():
+        yield {}
+
+    load("[devices.'*']\nstale_after = 'off'\n", app)
+    assert app.sources["door"].stale_after == float("inf")
+    assert app.telemetries["boiler"] == house().telemetries["boiler"]
+    with pytest.raises(InvalidValue, match="no device that it is about takes it"):
+        load("[devices.'*']\nstale_after = 'off'\n")
 
 
 def test_a_pattern_whose_option_no_device_takes_is_an_error(load):

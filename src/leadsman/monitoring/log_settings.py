@@ -3,9 +3,11 @@
 import contextlib
 import logging
 import os
+import stat
 import sys
 from collections.abc import Mapping
 from logging.handlers import RotatingFileHandler
+from pathlib import Path
 from typing import NamedTuple
 
 from leadsman.errors import InvalidValue
@@ -64,12 +66,36 @@ class LevelFilter(logging.Filter):
 
 
 class LogFile(RotatingFileHandler):
-    """A file for the log. One that cannot be written is reported once, and tried again with each record."""
+    """A file for the log. One that cannot be written is reported once, and tried again with each record. One that
+    cannot be rotated grows, and is tried again once it has grown by as much as it may have."""
 
     failure = ""
     """Why the last record could not be written; empty if it was."""
     told = False
     """Whether stderr has said so."""
+    refused_at = 0
+    """Bytes of the file when it could not be rotated; 0 if it could."""
+
+    def shouldRollover(self, record: logging.LogRecord) -> bool:  # noqa: N802  # the name of the library
+        """Whether a new file is begun before this record."""
+        if not super().shouldRollover(record) or self.stream is None:
+            return False
+        return not self.refused_at or self.stream.tell() >= self.refused_at + self.maxBytes
+
+    def doRollover(self) -> None:  # noqa: N802  # the name of the library
+        """Begin a new file. If the directory does not let the app do that, go on with the old one."""
+        told = bool(self.refused_at)
+        try:
+            super().doRollover()
+            self.refused_at = 0
+        except OSError as error:
+            self.stream = self._open()
+            self.refused_at = self.stream.tell()
+            if not told:
+                _tell(
+                    f"the log file {self.baseFilename} cannot be rotated, and grows: {describe(error)}; let the app"
+                    " write the directory"
+                )
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one record."""
@@ -77,14 +103,19 @@ class LogFile(RotatingFileHandler):
         super().emit(record)  # sets it if it fails
         failed, told = bool(self.failure), self.told
         self.told = failed
-        if failed and not told and sys.stderr is not None:
-            with contextlib.suppress(OSError, ValueError):  # nobody reads it; whoever logs must not notice
-                sys.stderr.write(f"the log file {self.baseFilename} cannot be written: {self.failure}\n")
+        if failed and not told:
+            _tell(f"the log file {self.baseFilename} cannot be written: {self.failure}")
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # the name of the library
         """Remember it: a traceback for each record would fill what is left of the disk."""
         error = sys.exc_info()[1]
         self.failure = "an unknown error" if error is None else describe(error)
+
+
+def _tell(line: str) -> None:
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError, ValueError):  # nobody reads it; whoever logs must not notice
+            sys.stderr.write(f"{line}\n")
 
 
 def change_log(settings: LogSettings) -> None:
@@ -136,10 +167,18 @@ def _undo(logger: logging.Logger, root: logging.Logger) -> tuple[int, int]:
     return own, others
 
 
+def _check_regular(path: Path) -> None:
+    """See that what is there is a regular file: a pipe keeps the start waiting, and nothing else can be rotated."""
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise OSError("it is no regular file")
+
+
 def _file_for(settings: LogSettings, beside: logging.Handler) -> LogFile:
     assert settings.path is not None
     try:
         os.makedirs(settings.path.parent, exist_ok=True)
+        _check_regular(settings.path)
         handler = LogFile(settings.path, "a", settings.max_bytes, settings.backups, encoding="utf-8")
     except (OSError, ValueError) as error:  # such as a path with a null byte
         raise InvalidValue(

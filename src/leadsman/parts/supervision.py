@@ -28,7 +28,7 @@ logger = logging.getLogger("leadsman")
 
 
 def join(core: Core) -> None:
-    """Watch from the first polls on, until the app has ended."""
+    """Watch the devices from the first polls on, and the event loop from now on, until the app has ended."""
     settings = core.plan.supervision
     assert settings is not None  # else this part is not wanted
     stale, hung = settings.exit_when_stale, settings.exit_when_hung

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 from leadsman import errors
 from leadsman.adapters.managed import ManagedAdapter
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, collect, raise_together
-from leadsman.loop.durations import Duration, positive_seconds, seconds
+from leadsman.loop.durations import Duration, human, positive_seconds, seconds
 from leadsman.loop.schedule import Cron
 from leadsman.readings.publish import Every, Rule, add_deadbands
 from leadsman.registration.command import CommandOptions
@@ -20,13 +20,13 @@ from leadsman.registration.options import Options, fixed_of
 from leadsman.registration.publish_text import publish_rule
 from leadsman.registration.reading_type import reading_type
 from leadsman.registration.source import Source, SourceOptions
-from leadsman.registration.telemetry import JOBLESS, RETRYING, TelemetryOptions
+from leadsman.registration.telemetry import JOBLESS, RETRYING, Telemetry, TelemetryOptions
 from leadsman.resilience.backoff import BackoffStrategy
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.failure import qualified_name
 from leadsman.resilience.notation import parse, policy_of
 from leadsman.resilience.policy import UNTIL_NEXT_POLL, Policy, Until, Waits
-from leadsman.settings.devices import DeviceSections, is_pattern
+from leadsman.settings.devices import DeviceSections, is_pattern, no_device
 from leadsman.settings.sections import OFF, read_switch
 from leadsman.settings.sources import DEVICES, SettingEntry
 from leadsman.text import clean, join_words, nearest, suggestion
@@ -72,6 +72,13 @@ def _title(value: object) -> str:
     if not title.strip() or not title.isprintable():
         raise InvalidValue(f"it is {title!r}; write a name for people, such as 'Bathroom'")
     return title
+
+
+def _area(value: object) -> str:
+    area = _text(value)
+    if not area.strip() or not area.isprintable():
+        raise InvalidValue(f"it is {area!r}; write the name of a room or a place, such as 'Attic'")
+    return area
 
 
 def _publish(value: object) -> Rule:
@@ -156,11 +163,14 @@ OPTIONS: Mapping[str, DeviceOption] = {
     "stale_after": DeviceOption(_or_off(_duration)),
     "throttle": DeviceOption(_pause),
     "name": DeviceOption(_title, "title"),
+    "area": DeviceOption(_area),
 }
 """All of them, by the names that they have in the settings."""
-OF_FOUND = ("enabled", "publish", "stale_after", "name")
+OF_FOUND = ("enabled", "publish", "stale_after", "name", "area")
 """Those of a device that a handler finds while the app runs."""
 _FOUND = f"no device is registered that takes it, and one that is found takes {join_words(OF_FOUND, 'or')}"
+
+_NOT_TAKEN = "no device that it is about takes it, or the app fixes it"
 
 
 class Applied(NamedTuple):
@@ -200,6 +210,8 @@ class DeviceSettings:
         self._values: dict[tuple[str, ...], object] = {}
         self._used: set[tuple[str, str]] = set()
         """The options of sections that a registration takes."""
+        self._fixed: dict[tuple[str, str], str] = {}
+        """Those that the code fixes for a device of that name, and where."""
         faults: list[ConfigurationError] = []
         for entries in sections.values():
             for option, entry in entries.items():
@@ -220,14 +232,14 @@ class DeviceSettings:
             available: what its handler may ask for.
 
         Raises:
-            InvalidValue: the code fixes an option that a section with the name of the device sets, or two options of
-                one section exclude each other.
+            InvalidValue: two options of one section exclude each other, or a section with the name of the device has a
+                value that it cannot have.
         """
         layers = self._sections.of(name)
         if not layers:
             return options
         fixed = {_written(option) for option in fixed_of(options)}
-        taken = TAKEN[kind]
+        taken, place = TAKEN[kind], place_of(handler)
         found = dict(options)
         for section, entries in layers:
             for option, entry in entries.items():
@@ -235,22 +247,26 @@ class DeviceSettings:
                 said = fixed & {option, *map(_written, rule.replaces)}
                 if option not in taken or (said and is_pattern(section)):
                     continue
-                if said:
-                    raise entry.fault(InvalidValue(f"the app fixes {min(said)} for this device; leave it out"))
+                if said:  # another handler of that name may take it, such as the command of the device
+                    why = f"the {kind} of this device fixes {min(said)} ({place})"
+                    self._fixed.setdefault((section, option), why)
+                    continue
+                value = self._values[entry.path]
+                never_stale = option == "stale_after" and value is None and kind != "source"
+                if never_stale and is_pattern(section):
+                    continue
+                if never_stale:
+                    raise entry.fault(InvalidValue("what is polled is stale after some time; write it, such as '5m'"))
                 for other in rule.replaces:
                     if _written(other) in entries:
                         raise entry.fault(InvalidValue(f"{option} and {other} exclude each other; leave one out"))
                     found.pop(other, None)
                     self.applied.get(name, {}).pop(_written(other), None)
-                value = self._values[entry.path]
-                if option == "stale_after" and value is None and kind != "source":
-                    raise entry.fault(InvalidValue("what is polled is stale after some time; write it, such as '5m'"))
                 if option == "retry_on":
                     value = entry.read(lambda names: _errors(_names(names), available))
                 found[rule.argument or option] = value
                 self.applied.setdefault(name, {})[option] = Applied(option, value, entry)
                 self._used.add((section, option))
-        place = place_of(handler)
         names = [(name, each.argument or name) for name, each in OPTIONS.items()]
         kept = [
             InCode(option, options[argument], place)
@@ -266,10 +282,11 @@ class DeviceSettings:
         return f"; the settings have {join_words(found)}" if found else ""
 
     def found(self, device: Source) -> Source:
-        """A device that a handler has found, with what the settings say about it."""
+        """A device that a handler has found, with what the settings say about it and the handler does not fix."""
         changes: dict[str, Any] = {}
         for _, entries in self._sections.of(device.name):
-            changes |= {option: self._values[each.path] for option, each in entries.items() if option in OF_FOUND}
+            taken = [option for option in entries if option in OF_FOUND and option not in device.fixed]
+            changes |= {option: self._values[entries[option].path] for option in taken}
         if "name" in changes:
             changes["title"] = changes.pop("name")
         if "publish" in changes:  # as at a registration, with the deadbands beside the fields
@@ -280,11 +297,13 @@ class DeviceSettings:
             changes["stale_after"] = _length(changes["stale_after"])
         return device._replace(**changes)
 
-    def check(self, names: Collection[str], *, finds: bool) -> None:
-        """See that each section is about a device, and each option about something that the device has.
+    def check(self, names: Collection[str], polled: Iterable[Telemetry], *, finds: bool) -> None:
+        """See that each section is about a device, each option about something that the device has, and that what is
+        polled is not stale before its next poll.
 
         Args:
             names: the devices and side jobs of the app.
+            polled: those that are polled.
             finds: whether handlers find further ones while the app runs.
 
         Raises:
@@ -293,11 +312,8 @@ class DeviceSettings:
         faults: list[ConfigurationError] = []
         unmatched = self._sections.unmatched(names)
         for section in unmatched if not finds else ():
-            near = nearest(section, names)
-            what = "no device matches" if is_pattern(section) else "there is no device of that name"
-            meant = f"did you mean {near!r}?" if near else f"the app has {join_words(sorted(names)[:10]) or 'none'}"
             origin = next((f" (from {each.origin})" for each in self._entries[section].values()), "")
-            faults.append(InvalidValue(f"{DEVICES}.{clean(section)}: {what}; {meant}{origin}"))
+            faults.append(InvalidValue(f"{DEVICES}.{clean(section)}: {no_device(section, names)}{origin}"))
         for section in self._sections:
             later = section in unmatched or (finds and is_pattern(section))
             for option, entry in self._entries[section].items():
@@ -305,9 +321,26 @@ class DeviceSettings:
                     continue
                 if later and option in OF_FOUND:
                     continue
-                why = _FOUND if section in unmatched else "no device that it is about takes it, or the app fixes it"
+                why = self._fixed.get((section, option), _FOUND if section in unmatched else _NOT_TAKEN)
                 faults.append(entry.fault(InvalidValue(f"{why}; leave it out")))
+        for each in polled:
+            with collect(faults):
+                self._check_stale(each)
         raise_together(faults)
+
+    def _check_stale(self, polled: Telemetry) -> None:
+        """See that the settings leave enough time between two polls for the staleness of the code."""
+        applied = self.applied.get(polled.name, {})
+        when = applied.get("interval") or applied.get("schedule")
+        kept = {each.option: each for each in self.in_code.get(polled.name, ()) if each.value is not None}
+        if when is None or "stale_after" not in kept:
+            return
+        gap = (polled.interval or 0.0) if polled.cron is None else polled.cron.largest_gap()
+        if gap >= polled.stale_after:
+            least = f"stale_after is {human(polled.stale_after)} in the code ({kept['stale_after'].place})"
+            do = "poll it more often" if "stale_after" in polled.fixed else "set stale_after too"
+            said = f"{polled.name!r} would be stale before each poll, since its {least}; {do}"
+            raise when.entry.fault(InvalidValue(said))
 
 
 def _length(value: Duration | None) -> float:

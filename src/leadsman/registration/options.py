@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 FOR_DEVICES = (
     *("interval", "schedule", "enabled", "timeout", "retry", "retry_on", "backoff", "policy", "circuit_breaker"),
-    *("publish", "stale_after", "throttle", "name"),
+    *("publish", "stale_after", "throttle", "name", "area"),
 )
 """The options that the settings may set for a device; ``name`` is its `title`. See
 `leadsman.registration.device_settings`."""
@@ -51,8 +51,8 @@ class DeviceOptions(TypedDict, total=False):
     enabled: bool
     """False registers the handler without running it. Default True."""
     fixed: Collection[str]
-    """The options that the settings must not change for this device, by their names in the section ``devices``, such as
-    ``{"interval"}``. Default: none."""
+    """The options that the settings must not change for this device and those that its handler finds, by their names in
+    the section ``devices``, such as ``{"interval"}``. Default: none."""
 
 
 class ReadingOptions(DeviceOptions, total=False):

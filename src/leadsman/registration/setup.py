@@ -20,7 +20,7 @@ from leadsman.resilience.overrides import IN_HANDLER, PolicyOverride, block
 from leadsman.resilience.policy import Named, Policy, as_policy
 from leadsman.settings.rows import SettingRow, device_rows, rows_of
 from leadsman.settings.sources import BROKER, CLUSTER, DISCOVERY, HTTP, LOG, OUTBOX, STANDBY, SUPERVISION
-from leadsman.text import log_fields, suggestion
+from leadsman.text import clean, log_fields, suggestion
 from leadsman.text.redaction import Public, Secret
 
 if TYPE_CHECKING:
@@ -213,7 +213,9 @@ class Setup:
         for registration in waiting:
             self._expand(registration)
         if self.device_settings is not None:
-            self.device_settings.check(self.registry.names, finds=self.registry.finds)
+            polled = self.registry.telemetries.values()
+            self.device_settings.check(self.registry.names, polled, finds=self.registry.finds)
+        self._check_log(loaded.sections[LOG])
         for name, telemetry in self.registry.telemetries.items():
             self.registry.telemetries[name] = self._decide(telemetry)
         self._check_foreign()
@@ -232,6 +234,17 @@ class Setup:
     def _check_foreign(self) -> None:
         """See that the app does not subscribe to its own topics, also in a dry run."""
         self.registry.check_foreign(self.prefix, f"{DRY_RUN}/{self.prefix}")
+
+    def _check_log(self, section: "Mapping[str, SettingEntry]") -> None:
+        """See that the levels of the log are about devices that there are, unless handlers find further ones."""
+        if self.log is None or not self.log.devices or self.registry.finds:
+            return
+        from leadsman.settings.devices import DeviceSections, no_device
+
+        names, faults = self.registry.names, []
+        for key in DeviceSections({key: {} for key in self.log.devices}).unmatched(names):
+            faults.append(section["devices"].fault(InvalidValue(f"{clean(key)!r}: {no_device(key, names)}")))
+        raise_together(faults)
 
     def _check(self, loaded: "Loaded") -> None:
         """Read the sections of leadsman, the names and the policies. Raises one `ConfigurationError` for all faults,

@@ -83,6 +83,8 @@ class Source(NamedTuple):
     field: str | None = None
     """The name of the field of its readings, if it returns one value."""
     filters: "Filters | None" = None
+    fixed: frozenset[str] = frozenset()
+    """The options that the settings must not change, by their names there."""
     labels: frozenset[str] = frozenset()
     """What a node must have to run it, in a cluster."""
 
@@ -98,7 +100,6 @@ def register_source(name: object, handler: Handler, options: SourceOptions, avai
 
 def _register(name: str, handler: Handler, options: SourceOptions, available: Sequence[Dependency]) -> Source:
     check_options(options, SourceOptions)
-    fixed_of(options)
     check_generator(handler)
     check_result(handler, one_value=True)
     field = field_of(options, handler)
@@ -123,5 +124,6 @@ def _register(name: str, handler: Handler, options: SourceOptions, available: Se
         title=title_of(options),
         area=area_of(options),
         discoverable=discoverable_of(options),
+        fixed=fixed_of(options),
         labels=labels_of(options),
     )

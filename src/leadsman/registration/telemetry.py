@@ -154,6 +154,8 @@ class Telemetry(NamedTuple):
     field: str | None = None
     """The name of the field of its readings, if it returns one value."""
     filters: "Filters | None" = None
+    fixed: frozenset[str] = frozenset()
+    """The options that the settings must not change, by their names there."""
     labels: frozenset[str] = frozenset()
     """What a node must have to poll it, in a cluster."""
 
@@ -186,7 +188,6 @@ def _register(
     name: str, handler: Handler, options: TelemetryOptions, available: Sequence[Dependency], job: bool
 ) -> Telemetry:
     check_options(options, TelemetryOptions, JOBLESS if job else frozenset())
-    fixed_of(options)
     plain = not is_async(handler)
     check_result(handler, one_value=True)
     field = field_of(options, handler)
@@ -222,6 +223,7 @@ def _register(
         title=title_of(options),
         area=area_of(options),
         discoverable=discoverable_of(options),
+        fixed=fixed_of(options),
         labels=labels_of(options),
     )
 

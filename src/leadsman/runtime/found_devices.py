@@ -82,6 +82,7 @@ def template_of(finder: Telemetry | Source, finds: Finds) -> Source:
         validate_result=None if finds.readings is None else result_validator(handler),
         found_by=finder.name,
         discoverable=finder.discoverable,
+        fixed=finder.fixed,
     )
 
 

@@ -3,12 +3,13 @@ device."""
 
 import asyncio
 import contextvars
+import inspect
 import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from leadsman.errors import DeviceTimeout
+from leadsman.errors import DeviceTimeout, InvalidType
 from leadsman.loop.tasks import begin
 from leadsman.loop.threads import DaemonExecutor
 from leadsman.notices import Notice
@@ -82,4 +83,8 @@ class Listener:
 
     async def _in_thread(self, notice: Notice) -> None:
         run = contextvars.copy_context().run
-        await asyncio.wrap_future(self._threads.submit(run, self._function, notice))
+        found = await asyncio.wrap_future(self._threads.submit(run, self._function, notice))
+        if inspect.isawaitable(found):  # such as that of a lambda around an async def
+            if inspect.iscoroutine(found):
+                found.close()
+            raise InvalidType("it returned something to await, which nobody does; register an 'async def'")

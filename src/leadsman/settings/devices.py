@@ -11,10 +11,11 @@ about ``living_room``.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from leadsman.settings.sources import SettingEntry
+from leadsman.text import join_words, nearest
 
 WILDCARDS = "*?"
 
@@ -92,6 +93,14 @@ def closest(keys: Iterable[str], name: str) -> str | None:
     found = [key for key in keys if key == name or (is_pattern(key) and _regex(key).fullmatch(name))]
     ranked = {key: (key == name, _specificity(key), number) for number, key in enumerate(found)}
     return max(ranked, key=ranked.__getitem__, default=None)
+
+
+def no_device(key: str, names: Collection[str]) -> str:
+    """That no device of these names has this name, or matches this pattern, and which one may be meant."""
+    near = nearest(key, names)
+    what = "no device matches" if is_pattern(key) else "there is no device of that name"
+    meant = f"did you mean {near!r}?" if near else f"the app has {join_words(sorted(names)[:10]) or 'none'}"
+    return f"{what}; {meant}"
 
 
 def is_pattern(key: str) -> bool:
