@@ -73,6 +73,10 @@ def test_it_joins_the_rule_of_the_registration_which_comes_first():
     assert found == OnChange({"temperature": 1, "air.co2": 50}) | Every("10m")
 
 
+def test_none_that_is_written_publishes_every_reading_and_no_deadband_changes_that():
+    assert registered(Climate, publish=None).publish is None
+
+
 @pytest.mark.parametrize("name", ["voc", "mode", "air.voc", "comfort", "temperature"])
 def test_each_field_that_a_reading_may_have_is_known(name):
     kind = Climate if name != "voc" else Air

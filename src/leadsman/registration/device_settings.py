@@ -15,8 +15,9 @@ from leadsman.loop.durations import Duration, positive_seconds, seconds
 from leadsman.loop.schedule import Cron
 from leadsman.registration.command import CommandOptions
 from leadsman.registration.injection import Dependency, Handler, place_of
-from leadsman.registration.options import Options, fixed_of
+from leadsman.registration.options import Options, fixed_of, publish_of
 from leadsman.registration.publish_text import publish_rule
+from leadsman.registration.reading_type import ReadingType, reading_type
 from leadsman.registration.source import Source, SourceOptions
 from leadsman.registration.telemetry import JOBLESS, RETRYING, TelemetryOptions
 from leadsman.resilience.backoff import BackoffStrategy
@@ -251,10 +252,18 @@ class DeviceSettings:
         return f"; the settings have {join_words(found)}" if found else ""
 
     def found(self, device: Source) -> Source:
-        """A device that a handler has found, with what the settings say about it."""
-        changes: dict[str, Any] = {}
-        for _, entries in self._sections.of(device.name):
-            changes |= {option: self._values[each.path] for option, each in entries.items() if option in OF_FOUND}
+        """A device that a handler has found, with what the settings say about it.
+
+        Raises:
+            InvalidValue: the publish rule names a field that its readings do not have.
+        """
+        entries: dict[str, SettingEntry] = {}
+        for _, layer in self._sections.of(device.name):
+            entries |= {option: each for option, each in layer.items() if option in OF_FOUND}
+        changes: dict[str, Any] = {option: self._values[each.path] for option, each in entries.items()}
+        if "publish" in changes:
+            kind = _type_of_found(device)
+            changes["publish"] = entries["publish"].read(lambda _: publish_of(changes, kind))
         if "name" in changes:
             changes["title"] = changes.pop("name")
         if "stale_after" in changes:
@@ -289,6 +298,12 @@ class DeviceSettings:
                 why = _FOUND if section in unmatched else "no device that it is about takes it, or the app fixes it"
                 faults.append(entry.fault(InvalidValue(f"{why}; leave it out")))
         raise_together(faults)
+
+
+def _type_of_found(device: Source) -> ReadingType | None:
+    """The type of the readings of a device that a handler has found; None if it is not known."""
+    kind = reading_type(device.handler)
+    return kind if kind is None or device.filters is None else kind.filtered_where_known(device.filters)
 
 
 def _length(value: Duration | None) -> float:

@@ -61,7 +61,8 @@ class ReadingOptions(DeviceOptions, total=False):
     circuit_breaker: CircuitBreaker | None
     """Pause a device that fails repeatedly. Default None."""
     publish: PublishRule | None
-    """Which readings are published. Default None: all of them."""
+    """Which readings are published. None: all of them. Default: all of them, or, where a `Sensor` of the readings has a
+    deadband, those that changed by more than it."""
     field: str
     """The name of the field of a handler that is annotated to return one value, such as ``-> float``: that is published
     as ``{"value": …}``. Default ``"value"``."""
@@ -175,10 +176,10 @@ def delivery_of(options: Options) -> Delivery:
 
 
 def publish_of(options: Options, kind: ReadingType | None) -> PublishRule | None:
-    """The publish rule, with the deadbands that stand beside the fields of the reading; None publishes every reading.
-    Raises `InvalidValue` if it names a field that the reading does not have."""
+    """The publish rule, with the deadbands that stand beside the fields of the reading; None publishes every reading,
+    as it does where it is written. Raises `InvalidValue` if it names a field that the reading does not have."""
     rule = None if options.get("publish") is None else publish.check_rule(options["publish"])
-    if kind is None:
+    if kind is None or (rule is None and "publish" in options):
         return rule
     kind.check(publish.deadband_fields(rule), "publish")
     return publish.add_deadbands(rule, kind.deadbands)

@@ -100,6 +100,12 @@ class ReadingType(NamedTuple):
             found[path] = FieldType((), sensors.get(path, None if path in silent else field.sensor))
         return self._replace(fields=found)
 
+    def filtered_where_known(self, filters: "Filters") -> "ReadingType":
+        """As `filtered`, without the filters of fields that it does not have: devices that a handler finds share the
+        filters of the handler's own readings."""
+        known = (chain for chain in filters.chains if self.open or chain.source in self.fields)
+        return self.filtered(filters._replace(chains=tuple(known)))
+
     @property
     def deadbands(self) -> dict[str, Deadband]:
         """The deadbands that stand beside the fields."""
