@@ -15,6 +15,7 @@ class Payload(BaseModel):
     endless: int = 0
     target: float = 20.0
     kelvin: Annotated[float, Sensor("K")] = 293.15
+    single: Annotated[int, Field(ge=0, le=1)] = 0
     mode: Literal["heat", "off"] = "off"
     program: Literal["heat", "party"] = "heat"
 
@@ -67,6 +68,11 @@ def test_a_payload_with_the_fields_is_taken(annotation):
         (Annotated[Payload, Cover(position="level", stop="on")], InvalidValue, "'on' of Payload is required"),
         (Annotated[Payload, Fan(speed="level")], InvalidValue, "Fan: 'on' of Payload is required"),
         (Annotated[Free, Fan(on="level")], InvalidType, "Fan: on is 'level', which must be a bool"),
+        (
+            Annotated[Free, Fan(speed="single")],
+            InvalidValue,
+            "'single' is 1; it must be 2 or more, or",
+        ),
         (Annotated[Free, Lock()], InvalidValue, "Lock: locked is 'locked', which is not a field of Free"),
         (Annotated[Free, Siren(on="mode")], InvalidType, "Siren: on is 'mode', which must be a bool"),
         (Annotated[Payload, Valve(position="level")], InvalidValue, "Valve: 'on' of Payload is required"),

@@ -34,19 +34,20 @@ class _Role(NamedTuple):
     wanted: str
     types: Collection[str]
     """Of JSON Schema."""
-    has_largest: bool = False
-    """Whether its largest value must be known."""
+    largest: float | None = None
+    """Its largest value must be known, and be this or more; None: it need not be known."""
 
 
 _SWITCH = _Role("a bool", ("boolean",))
 _NUMBER = _Role("a number", ("integer", "number"))
-_SHARE = _Role("a number", ("integer", "number"), has_largest=True)
-_STEPS = _Role("a whole number", ("integer",), has_largest=True)
+_SHARE = _Role("a number", ("integer", "number"), largest=0)
+_STEPS = _Role("a whole number", ("integer",), largest=1)
+_SPEEDS = _Role("a whole number", ("integer",), largest=2)
 _CHOICE = _Role("a Literal", ("string",))
 KINDS: Mapping[str, Mapping[str, _Role]] = {
     "climate": {"target": _NUMBER, "mode": _CHOICE},
     "cover": {"position": _STEPS, "stop": _SWITCH},
-    "fan": {"on": _SWITCH, "speed": _STEPS},
+    "fan": {"on": _SWITCH, "speed": _SPEEDS},
     "light": {"on": _SWITCH, "brightness": _SHARE},
     "lock": {"locked": _SWITCH},
     "siren": {"on": _SWITCH},
@@ -173,8 +174,8 @@ class Fan(_Control):
 
     Args:
         on: the field that is true while it is on: a bool.
-        speed: the field with its speed, a whole number from 1 to its largest value, as ``Field(ge=0, le=3)``; Home
-            Assistant shows a percentage. None: it has one speed.
+        speed: the field with its speed, a whole number from 1 to its largest value, 2 or more, as
+            ``Field(ge=0, le=3)``; Home Assistant shows a percentage. None: it has one speed.
 
     Raises:
         InvalidType, InvalidValue: as `Climate`.
@@ -277,9 +278,15 @@ class _Payload:
         found = [each for each in found if each.get("type") != "null"]
         if len(found) != 1 or found[0].get("type") not in wanted.types:
             raise InvalidType(f"{self._control}: {role} is {name!r}, which must be {wanted.wanted} in {self._name}")
-        if wanted.has_largest and not found[0].get("maximum", 0) > 0:
+        largest = found[0].get("maximum", 0)
+        if wanted.largest is not None and not largest > 0:
             raise InvalidValue(
                 f"{self._control}: {name!r} has no largest value; write Annotated[int, Field(ge=0, le=100)]"
+            )
+        if wanted.largest is not None and largest < wanted.largest:
+            raise InvalidValue(
+                f"{self._control}: the largest value of {name!r} is {largest:g}; it must be {wanted.largest:g} or more,"
+                f" or leave {role} out"
             )
         return {**found[0], **{key: value for key, value in outer.items() if key != "anyOf"}}
 
