@@ -36,17 +36,22 @@ class _Role(NamedTuple):
     """Of JSON Schema."""
     largest: float | None = None
     """Its largest value must be known, and be this or more; None: it need not be known."""
+    least: int = 0
+    """Of whole numbers with a largest value: a controller sends each from this one on."""
+    both: bool = False
+    """Whether a controller sends both values of a bool."""
 
 
-_SWITCH = _Role("a bool", ("boolean",))
+_BUTTON = _Role("a bool", ("boolean",))
+_SWITCH = _Role("a bool", ("boolean",), both=True)
 _NUMBER = _Role("a number", ("integer", "number"))
-_SHARE = _Role("a number", ("integer", "number"), largest=0)
+_SHARE = _Role("a number", ("integer", "number"), largest=0, least=1)
 _STEPS = _Role("a whole number", ("integer",), largest=1)
 _SPEEDS = _Role("a whole number", ("integer",), largest=2)
 _CHOICE = _Role("a Literal", ("string",))
 KINDS: Mapping[str, Mapping[str, _Role]] = {
     "climate": {"target": _NUMBER, "mode": _CHOICE},
-    "cover": {"position": _STEPS, "stop": _SWITCH},
+    "cover": {"position": _STEPS, "stop": _BUTTON},
     "fan": {"on": _SWITCH, "speed": _SPEEDS},
     "light": {"on": _SWITCH, "brightness": _SHARE},
     "lock": {"locked": _SWITCH},
@@ -278,8 +283,16 @@ class _Payload:
         found = [each for each in found if each.get("type") != "null"]
         if len(found) != 1 or found[0].get("type") not in wanted.types:
             raise InvalidType(f"{self._control}: {role} is {name!r}, which must be {wanted.wanted} in {self._name}")
-        largest = found[0].get("maximum", 0)
-        if wanted.largest is not None and not largest > 0:
+        if wanted.both and "const" in found[0]:
+            raise InvalidType(f"{self._control}: {role} is {name!r}, which is always {found[0]['const']}; write bool")
+        if wanted.largest is not None:
+            self._check_limits(role, name, wanted, found[0])
+        return {**found[0], **{key: value for key, value in outer.items() if key != "anyOf"}}
+
+    def _check_limits(self, role: str, name: str, wanted: _Role, field: Mapping[str, Any]) -> None:
+        """Check that a field takes all numbers that a controller sends."""
+        largest = field.get("maximum", 0)
+        if not largest > 0:
             raise InvalidValue(
                 f"{self._control}: {name!r} has no largest value; write Annotated[int, Field(ge=0, le=100)]"
             )
@@ -288,7 +301,16 @@ class _Payload:
                 f"{self._control}: the largest value of {name!r} is {largest:g}; it must be {wanted.largest:g} or more,"
                 f" or leave {role} out"
             )
-        return {**found[0], **{key: value for key, value in outer.items() if key != "anyOf"}}
+        is_whole = field["type"] == "integer"
+        least = wanted.least if is_whole else 0
+        above = field.get("exclusiveMinimum", -1)
+        if field.get("minimum", least) > least or (above >= least if is_whole else above > 0):
+            raise InvalidValue(f"{self._control}: {name!r} does not take {least}, which a controller sends; write ge=0")
+        if "multipleOf" in field and (field["multipleOf"] != 1 or not is_whole):
+            raise InvalidValue(
+                f"{self._control}: {name!r} takes only multiples of {field['multipleOf']:g}, and a controller sends"
+                " others; leave multiple_of out, and round in the handler"
+            )
 
     def _resolved(self, node: Mapping[str, Any]) -> Mapping[str, Any]:
         if "$ref" not in node:
