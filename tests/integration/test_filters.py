@@ -163,6 +163,25 @@ def test_the_schema_knows_the_outputs_and_what_they_measure():
     assert found["energy"]["state_class"] == "total_increasing"
 
 
+def test_the_schema_says_that_an_object_with_filtered_fields_may_be_null():
+    class Air(BaseModel):
+        co2: float
+        dust: float
+
+    class Room(BaseModel):
+        air: Air | None
+
+    app = App("house")
+
+    @app.telemetry("room", interval="10s", filters={"air.co2": [Round(0)], "air.dust": [Round(1)]})
+    async def room() -> Room: ...
+
+    air = schemas(app.topics, app.telemetries, {})["topics"]["house/room/state"]["properties"]["air"]
+
+    assert [each["type"] for each in air["anyOf"]] == ["object", "null"]
+    assert [each["type"] for each in air["anyOf"][0]["properties"].values()] == ["number", "number"]
+
+
 def test_home_assistant_gets_an_entity_for_each_output(harness):
     running = harness(typed_app(FILTERS), settings={"discovery.convention": "homeassistant"})
     running.run("10s")
