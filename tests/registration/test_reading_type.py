@@ -120,6 +120,15 @@ def test_of_a_source_and_of_devices_that_are_found_the_type_counts_too():
         app.add_telemetry("other", gateway, interval=1, finds=Finds(Air), publish=OnChange({"co": 1}))
 
 
+def test_a_handler_that_finds_devices_may_have_any_field_itself_if_its_type_is_a_dict():
+    app = App("house")
+
+    @app.telemetry("gateway", interval=1, finds=Finds(Air), publish=OnChange({"x": 1}), filters={"y": [Round(1)]})
+    async def gateway(context: Context) -> dict[str, float]: ...
+
+    assert app.telemetries["gateway"].publish == OnChange({"x": 1, "co2": 50})
+
+
 Watts = NewType("Watts", float)
 
 

@@ -1,6 +1,7 @@
 """Checks of what telemetry, sources and commands have in common: their names and their shared options."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
@@ -9,7 +10,7 @@ from leadsman.mqtt.message import STANDARD, Delivery
 from leadsman.mqtt.topics import check_name
 from leadsman.readings import publish
 from leadsman.readings.publish import PublishRule
-from leadsman.registration.injection import Dependencies, Handler
+from leadsman.registration.injection import Dependencies, Handler, result_kinds
 from leadsman.registration.reading_type import ReadingType, reading_type, type_of
 from leadsman.registration.result import FIELD, returns_one_value
 from leadsman.resilience.backoff import DEFAULT_BACKOFF, BackoffStrategy, as_backoff
@@ -237,7 +238,11 @@ def type_of_readings(
     own = reading_type(handler, field)
     if finds is not None:
         found = type_of(finds.readings)
-        own = found if own is None else own.joined(found)
+        if own is not None:
+            own = own.joined(found)
+        elif found is not None:
+            gives_none = all(kind in (None, NoneType) for kind in result_kinds(handler))
+            own = found if gives_none else found.joined(None)
     return own if own is None or filters is None else own.filtered(filters)
 
 
