@@ -1,9 +1,13 @@
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum, IntEnum
 from typing import Annotated, Any, Literal, NewType, NotRequired
+from uuid import UUID
 
 import pytest
-from pydantic import BaseModel, ConfigDict, computed_field
+from pydantic import BaseModel, ConfigDict, PlainSerializer, computed_field, field_serializer
 from typing_extensions import TypedDict
 
 from leadsman import App, Context, Every, Finds, OnChange, Round, Sensor
@@ -132,6 +136,14 @@ def test_a_handler_that_finds_devices_may_have_any_field_itself_if_its_type_is_a
 Watts = NewType("Watts", float)
 
 
+class Program(Enum):
+    ECO = "eco"
+
+
+class Level(IntEnum):
+    LOW = 1
+
+
 class Mixed(BaseModel):
     watts: Watts
     steps: Literal[1, 2]
@@ -139,14 +151,36 @@ class Mixed(BaseModel):
     state: Literal["on", "off"]
     flag: bool | None
     days: list[int]
+    price: Decimal
+    lasted: timedelta | None
+    since: time
+    at: datetime
+    part: UUID
+    program: Program
+    level: Level
+    paid: Annotated[Decimal, PlainSerializer(float)]
+    known: Decimal
+
+    @field_serializer("known")
+    def _as_number(self, known: Decimal) -> float:
+        return float(known)
 
 
-@pytest.mark.parametrize("name", ["watts", "steps", "either"])
+class Timed(BaseModel):
+    model_config = ConfigDict(ser_json_timedelta="float")
+    lasted: timedelta
+
+
+def test_a_time_that_its_model_publishes_as_a_number_may_have_filters():
+    assert registered(Timed, filters={"lasted": [Round(1)]}).filters is not None
+
+
+@pytest.mark.parametrize("name", ["watts", "steps", "either", "level", "paid", "known"])
 def test_what_may_be_a_number_may_have_filters(name):
     assert registered(Mixed, filters={name: [Round(1)]}).filters is not None
 
 
-@pytest.mark.parametrize("name", ["state", "flag", "days"])
+@pytest.mark.parametrize("name", ["state", "flag", "days", "price", "lasted", "since", "at", "part", "program"])
 def test_what_cannot_be_a_number_may_not(name):
     with pytest.raises(InvalidType, match=f"'{name}', which is .*; filters take numbers"):
         registered(Mixed, filters={name: [Round(1)]})
