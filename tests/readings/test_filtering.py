@@ -156,6 +156,11 @@ def test_a_state_that_makes_no_sense_is_refused_and_no_half_of_it_stays():
         ({"t": [Sensor("°C"), Round(1)]}, InvalidType, "write it last"),
         ({"t": [Round(1)] * 21}, InvalidValue, "20 are the most"),
         ({"t": {"x": [Round(1)]}, "u": {"x": [Round(1)]}}, InvalidValue, "two outputs 'x'"),
+        (
+            {"t": {"a": [Round(1)]}, "a.b": [Round(1)]},
+            InvalidValue,
+            "'a', which is the object of the field 'a.b'; rename",
+        ),
     ],
 )
 def test_nonsense_is_named_with_what_to_write(filters, error, match):

@@ -108,6 +108,11 @@ def test_a_reading_whose_fields_are_not_known_may_have_any(kind):
     assert registered(kind, publish=OnChange({"anything": 1})).publish is not None
 
 
+def test_an_output_of_a_filter_does_not_take_the_place_of_an_object():
+    with pytest.raises(InvalidValue, match="the output 'air', and Climate has such a field; rename it"):
+        registered(Climate, filters={"temperature": {"air": [Round(1)]}})
+
+
 def test_of_a_source_and_of_devices_that_are_found_the_type_counts_too():
     app = App("house")
 

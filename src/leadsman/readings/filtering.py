@@ -99,6 +99,12 @@ def checked_filters(given: object) -> Filters:
     twice = next((path for path in paths if paths.count(path) > 1), None)
     if twice is not None:
         raise InvalidValue(f"filters has two outputs {twice!r}; give one of them another name")
+    for path in (each.path for each in chains if each.path != each.source):
+        inner = next((each.source for each in chains if each.source.startswith(f"{path}.")), None)
+        if inner is not None:
+            raise InvalidValue(
+                f"filters has the output {path!r}, which is the object of the field {inner!r}; rename it"
+            )
     return Filters(tuple(chains))
 
 

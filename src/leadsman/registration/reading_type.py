@@ -109,7 +109,7 @@ class ReadingType(NamedTuple):
             if not field.is_number:
                 kinds = " or ".join(getattr(kind, "__name__", repr(kind)) for kind in field.kinds)
                 raise InvalidType(f"filters names the field {chain.source!r}, which is {kinds}; filters take numbers")
-            if chain.path in found:
+            if chain.path in found or any(name.startswith(f"{chain.path}.") for name in self.fields):
                 raise InvalidValue(
                     f"filters has the output {chain.path!r}, and {self.name} has such a field; rename it"
                 )
