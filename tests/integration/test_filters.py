@@ -141,6 +141,22 @@ def test_the_readings_of_a_source_and_of_found_devices_are_filtered_each_for_its
     assert [each["t"] for each in running.states("two")] == [10.0, 10.5, 11.0]
 
 
+def test_a_handler_that_finds_devices_gives_its_own_reading_at_once_and_theirs_when_a_window_is_over(harness):
+    app = App("house")
+
+    @app.telemetry("gateway", interval="10s", finds=Finds(), filters={"power": [Mean("1m")]})
+    async def gateway(context: Context) -> dict[str, int]:
+        context.device("meter").publish({"power": 5})
+        return {"heard": 1}
+
+    running = harness(app)
+
+    running.run("65s")
+
+    assert running.states("gateway") == [{"heard": 1}] * 7
+    assert running.states("meter") == [{"power": 5.0}]
+
+
 def typed_app(filters, **options):
     app = App("house")
 

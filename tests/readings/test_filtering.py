@@ -80,6 +80,22 @@ def test_a_field_that_is_not_there_has_no_output_and_one_that_is_none_has_none()
     assert fields({"a.t": [Mean(1)]}, {"a": {"t": 1}}, {"a": None}, step=2) == [None, {"a": {"t": 1.0}}]
 
 
+def test_no_reading_waits_for_the_window_of_a_field_that_the_device_never_had():
+    filters = {"t": [Mean(2)], "h": [Round(0)]}
+
+    found = fields(filters, {"h": 1.2}, {"h": 2.2}, {"t": 5, "h": 3.2}, {"h": 4.2}, {"t": 7}, {"h": 1}, {"h": 1})
+
+    assert found == [{"h": 1}, {"h": 2}, None, None, {"t": 5.0}, None, {"t": 7.0, "h": 1}]
+
+
+def test_after_a_restart_a_reading_waits_for_the_window_of_a_field_that_the_device_had():
+    before, after = at_work({"t": [Mean(9)]}), at_work({"t": [Mean(9)]})
+    before.apply(reading({"t": 1}))
+    after.restore(json.loads(json.dumps(before.to_json(1.0))), 1.0, 0.0)
+
+    assert after.apply(reading({"h": 1}, 2.0)) is None
+
+
 def test_an_output_that_is_not_finite_is_left_out_by_name_and_the_next_one_is_not_harmed():
     filtered = at_work({"t": {"t": [], "big": [Scale(1e300), LowPass(10)]}})
     found = [filtered.apply(reading({"t": t}, float(at), ("x",))) for at, t in enumerate([1.0, 1e300, 1.0])]

@@ -131,7 +131,6 @@ class FilteredReadings:
 
     def __init__(self, filters: Filters) -> None:
         self._outputs = [_Output(chain) for chain in filters.chains]
-        self._gathers = filters.window is not None
         kept = {chain.path for chain in filters.chains}
         gone = dict.fromkeys(chain.source for chain in filters.chains if chain.source not in kept)
         self._gone = [tuple(path.split(".")) for path in gone]
@@ -149,6 +148,7 @@ class FilteredReadings:
 
     def apply(self, reading: Reading) -> Reading | None:
         """A reading that was just made, as it is published; None if the device has aggregates, and no window is over.
+        An aggregate whose field the device never had does not count: it may be one of the devices that this one finds.
         Its fields, which nobody else knows yet, are changed.
 
         Raises:
@@ -163,13 +163,13 @@ class FilteredReadings:
                 over = True
             if not each.finite:
                 finite = False
-        if self._gathers and not over:
+        if not over and any(each.gathers and each.seen for each in self._outputs):
             return None
         for path in self._gone:
             if _value_at(fields, path) is not ABSENT:
                 del _around(fields, path)[path[-1]]
         for each in self._outputs:
-            if each.finite and (each.present or each.gathers):
+            if each.finite and (each.present or (each.gathers and each.seen)):
                 around = fields if each.is_outermost else _around(fields, each.source)
                 around[each.name] = each.value
         return reading if finite else self._without_infinite(reading)
@@ -220,6 +220,7 @@ class _Output:
         "name",
         "path",
         "present",
+        "seen",
         "source",
         "value",
     )
@@ -239,6 +240,8 @@ class _Output:
         """Whether it is a number that JSON can carry, or None."""
         self.present = False
         """Whether the field was in the last reading."""
+        self.seen = False
+        """Whether it was in any reading."""
 
     def look(self, fields: JsonObject) -> None:
         """Find the value in a reading.
@@ -248,10 +251,13 @@ class _Output:
         """
         found = _value_at(fields, self.source)
         self.present = found is not ABSENT
+        self.seen = self.seen or self.present
         self._found = None if found is ABSENT else found
 
     def take(self, now: float) -> bool:
-        """Take the value. Returns whether a window is over."""
+        """Take the value. Returns whether a window is over; the first one begins when the field is there."""
+        if not self.seen:
+            return False
         value, finite = self._found, True
         for step in self._steps:
             found = step.take(value, now)
@@ -266,20 +272,21 @@ class _Output:
 
     def to_json(self) -> Document:
         steps = [list(step.to_json()) for step in self._steps]
-        return {"filters": repr(self._chain.filters), "value": self.value, "steps": steps}
+        return {"filters": repr(self._chain.filters), "seen": self.seen, "value": self.value, "steps": steps}
 
     def restore(self, document: Document, later: float) -> None:
         if document["filters"] != repr(self._chain.filters):
             return
         value = document["value"]
         value = None if value is None else known(value)
+        seen = document["seen"] is True
         try:
             for step, state in zip(self._steps, document["steps"], strict=True):
                 step.restore(state, later)
         except (LookupError, TypeError, ValueError):
             self._steps = [each.begin() for each in self._chain.filters]
             raise
-        self.value = value
+        self.value, self.seen = value, seen
 
 
 def _value_at(fields: JsonObject, path: tuple[str, ...]) -> Number | Absent | None:
