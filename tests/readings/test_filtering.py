@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman import Clamp, LowPass, Maximum, Mean, Median, Minimum, Outlier, Rate, Round, Scale, Sensor
+from leadsman import Clamp, LowPass, Maximum, Mean, Median, Minimum, Outlier, Round, Scale, Sensor
 from leadsman.errors import InvalidType, InvalidValue, ResultError
 from leadsman.loop.clock import Clock
 from leadsman.readings.filtering import checked_filters
@@ -113,7 +113,7 @@ def test_a_field_with_filters_that_is_no_number_is_named(value):
         at_work({"a.t": [Round(1)]}).apply(reading({"a": {"t": value}}))
 
 
-CHAIN = {"t": {"t": [Outlier(5), LowPass(30), Round(2)], "mean": [Mean(10)], "rate": [Rate(1)]}}
+CHAIN = {"t": {"t": [Outlier(5), LowPass(30), Round(2)], "mean": [Mean(10)]}}
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30), st.integers(0, 30), st.floats(0, 1e5))
