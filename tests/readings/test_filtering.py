@@ -107,6 +107,17 @@ def test_an_output_that_is_not_finite_is_left_out_by_name_and_the_next_one_is_no
         at_work({"t": [Scale(1e300)]}).apply(reading({"t": 1e300}))
 
 
+@pytest.mark.parametrize("value", [10**15, 1e15])
+@pytest.mark.parametrize("more", [[], [LowPass(10)], [Round(0)]], ids=repr)
+@pytest.mark.parametrize("offset", [0, 0.5])
+def test_an_output_that_no_float_can_be_is_not_finite(value, more, offset):
+    filtered = at_work({"t": {"t": [], "big": [Scale(10**300, offset), *more]}})
+    found = [filtered.apply(reading({"t": each}, float(at))) for at, each in enumerate([1, value, value])]
+
+    assert found[1].left_out == ("big",)
+    assert found[1].fields == {"t": value}
+
+
 @pytest.mark.parametrize("value", ["21", True, [1], {"a": 1}])
 def test_a_field_with_filters_that_is_no_number_is_named(value):
     with pytest.raises(ResultError, match="'a.t' is .*filters take numbers"):

@@ -1,11 +1,13 @@
 """Filters joined to chains, a chain for each output of a field, and the readings that come out of them. Pure."""
 
+import math
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from leadsman.errors import InvalidType, InvalidValue, ResultError
 from leadsman.loop.clock import Clock
+from leadsman.loop.durations import as_float
 from leadsman.readings.filters import DESCRIPTION, OPEN, Filter, Number, known
 from leadsman.readings.reading import JsonObject, Reading, reading_of
 from leadsman.readings.sensor import Sensor
@@ -260,12 +262,15 @@ class _Output:
             return False
         value, finite = self._found, True
         for step in self._steps:
-            found = step.take(value, now)
+            try:
+                found = step.take(value, now)
+            except OverflowError:  # an int that no float can be
+                found = math.inf
             if found is OPEN:
                 return False
             value = found
             if value is not None:
-                finite = value - value == 0
+                finite = value - value == 0 and (type(value) is float or math.isfinite(as_float(value)))
                 value = value if finite else None
         self.value, self.finite = value, finite
         return self.gathers
