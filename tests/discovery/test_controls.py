@@ -167,6 +167,28 @@ class Tap(BaseModel):
     position: Annotated[int, Field(ge=0, le=90)]
 
 
+class Exact(BaseModel):
+    """Limits that pydantic takes for a whole number, and Home Assistant does not."""
+
+    position: Annotated[int, Field(ge=0.0, le=100.0)] | None = None
+    on: bool | None = None
+    speed: Annotated[int, Field(ge=0.0, le=3.0)] | None = None
+
+
+@pytest.mark.parametrize(
+    ("kind", "word", "largest"),
+    [
+        (Cover(), "position_open", 100),
+        (Valve(), "position_open", 100),
+        (Fan(speed="speed"), "speed_range_max", 3),
+    ],
+)
+def test_the_largest_value_of_whole_numbers_is_a_whole_number(kind, word, largest):
+    found = described(Annotated[Exact, kind], Exact)[f"_{type(kind).__name__.lower()}"]
+
+    assert repr(found[word]) == repr(largest)
+
+
 def control(control, payload, returns):
     found = described(Annotated[payload, control], returns)
     (entity,) = (found[key] for key in found if key == f"_{type(control).__name__.lower()}")

@@ -1,10 +1,12 @@
 """An app whose devices who runs it has changed, while it runs."""
 
 from collections.abc import AsyncIterator
+from typing import Annotated
 
 import pytest
+from pydantic import BaseModel
 
-from leadsman import App, Context, Finds
+from leadsman import App, Context, Finds, Round, Sensor
 from leadsman.settings.sources import Where
 from leadsman.testing import Harness
 from leadsman.tools.simulation.scenario import QUIET
@@ -51,6 +53,39 @@ def test_a_device_that_a_handler_finds_is_covered_when_it_comes(pattern, harness
     assert running.status()["devices"]["meter-1"]["status"] == "ok"
     running.run(20)
     assert running.status()["devices"]["meter-1"]["status"] == "stale"
+
+
+class Air(BaseModel):
+    co2: Annotated[int, Sensor("ppm", deadband=50)]
+    voc: float = 0.0
+
+
+def air_found(harness, rule):
+    app = App("house")
+
+    @app.source("gateway", finds=Finds(Air), silence=None, filters={"voc": [Round(1)]})
+    async def gateway(context: Context) -> AsyncIterator[None]:
+        for co2 in (400, 420, 480):
+            context.device("meter-1").publish({"co2": co2})
+            await context.sleep(1)
+            yield
+        await context.sleep("1d")
+
+    running = harness(app, settings={"devices.meter-*.publish": rule})
+    running.run(9)
+    return [each["co2"] for each in running.states("meter-1")]
+
+
+@pytest.mark.parametrize(
+    ("rule", "published"), [("OnChange()", [400, 480]), ("OnChange({'voc': 1})", [400, 480]), ("off", [400, 420, 480])]
+)
+def test_a_rule_of_the_settings_for_a_found_device_has_the_deadbands_beside_its_fields(rule, published, harness):
+    assert air_found(harness, rule) == published
+
+
+def test_a_found_device_whose_rule_names_a_field_that_it_does_not_have_is_refused_by_name(harness, caplog):
+    assert air_found(harness, "OnChange({'c02': 1})") == []
+    assert "publish: publish names the field 'c02', which Air does not have; did you mean 'co2'" in caplog.text
 
 
 def test_a_device_that_the_settings_switch_off_is_not_taken_when_it_is_found(harness, caplog):

@@ -141,6 +141,22 @@ def test_the_readings_of_a_source_and_of_found_devices_are_filtered_each_for_its
     assert [each["t"] for each in running.states("two")] == [10.0, 10.5, 11.0]
 
 
+def test_a_handler_that_finds_devices_gives_its_own_reading_at_once_and_theirs_when_a_window_is_over(harness):
+    app = App("house")
+
+    @app.telemetry("gateway", interval="10s", finds=Finds(), filters={"power": [Mean("1m")]})
+    async def gateway(context: Context) -> dict[str, int]:
+        context.device("meter").publish({"power": 5})
+        return {"heard": 1}
+
+    running = harness(app)
+
+    running.run("65s")
+
+    assert running.states("gateway") == [{"heard": 1}] * 7
+    assert running.states("meter") == [{"power": 5.0}]
+
+
 def typed_app(filters, **options):
     app = App("house")
 
@@ -161,6 +177,25 @@ def test_the_schema_knows_the_outputs_and_what_they_measure():
     assert "unit" not in found["power_seen"]
     assert found["consumption"]["unit"] == "kW"
     assert found["energy"]["state_class"] == "total_increasing"
+
+
+def test_the_schema_says_that_an_object_with_filtered_fields_may_be_null():
+    class Air(BaseModel):
+        co2: float
+        dust: float
+
+    class Room(BaseModel):
+        air: Air | None
+
+    app = App("house")
+
+    @app.telemetry("room", interval="10s", filters={"air.co2": [Round(0)], "air.dust": [Round(1)]})
+    async def room() -> Room: ...
+
+    air = schemas(app.topics, app.telemetries, {})["topics"]["house/room/state"]["properties"]["air"]
+
+    assert [each["type"] for each in air["anyOf"]] == ["object", "null"]
+    assert [each["type"] for each in air["anyOf"][0]["properties"].values()] == ["number", "number"]
 
 
 def test_home_assistant_gets_an_entity_for_each_output(harness):

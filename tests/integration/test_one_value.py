@@ -5,6 +5,7 @@ from enum import Enum
 from typing import Annotated, Any, Literal
 
 import pytest
+from pydantic import Field
 
 from leadsman import App, Mean, OnChange, Round, Sensor
 from leadsman.errors import InvalidType, InvalidValue
@@ -39,6 +40,12 @@ def app_of(kind, *steps, **options):
         (Annotated[int, Sensor("ppm")], 400, 400),
         (Annotated[float, Sensor("°C")] | None, 21.5, 21.5),
         ("float", 1.5, 1.5),
+        (float, "21.5", 21.5),
+        (int, 21.0, 21),
+        (int | str, "5", "5"),
+        (Mode, "eco", "eco"),
+        (Literal["open"] | int, 5, 5),
+        (Annotated[int, Field(ge=0), Sensor("ppm")] | None, 0, 0),
     ],
 )
 def test_one_value_is_published_as_the_field_value(harness, kind, value, published):
@@ -46,7 +53,7 @@ def test_one_value_is_published_as_the_field_value(harness, kind, value, publish
 
     app.run("100ms")
 
-    assert app.states("d") == [{"value": published}]
+    assert repr(app.states("d")) == repr([{"value": published}])
 
 
 def test_its_name_can_be_chosen_and_none_publishes_nothing(harness):
@@ -55,6 +62,42 @@ def test_its_name_can_be_chosen_and_none_publishes_nothing(harness):
     app.run("2s")
 
     assert app.states("d") == [{"celsius": 1.5}, {"celsius": 2.5}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "result", "said"),
+    [
+        (float, "abc", "Input should be a valid number"),
+        (int, 1.5, "Input should be a valid integer"),
+        (bool, "ajar", "Input should be a valid boolean"),
+        (str, 5, "Input should be a valid string"),
+        (Literal["open", "shut"], "ajar", "Input should be 'open' or 'shut'"),
+        (Mode, "party", "Input should be 'eco'"),
+        (Annotated[float, Field(ge=0)] | None, -1.0, "Input should be greater than or equal to 0"),
+        (AsyncIterator[float], "abc", "Input should be a valid number"),
+    ],
+)
+def test_a_value_that_is_not_as_annotated_is_published_by_nobody(harness, kind, result, said):
+    app = App("house")
+
+    async def read() -> Any:
+        return result
+
+    async def listen() -> Any:
+        yield result
+
+    if kind == AsyncIterator[float]:
+        listen.__annotations__["return"] = kind
+        app.add_source("d", listen)
+    else:
+        read.__annotations__["return"] = kind
+        app.add_telemetry("d", read, interval="1s")
+    running = harness(app)
+
+    running.run("1s")
+
+    assert running.states("d") == []
+    assert f"is annotated to return: {said}" in running.errors("d")[0]["message"]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leadsman.errors import InvalidValue
 from leadsman.introspection.compatibility import Changes, compare
 
 TOPIC = "house/air/state"
@@ -60,6 +61,19 @@ def of(field, required=(), **more):
     return {TOPIC: {"type": "object", "properties": {"t": field}, "required": list(required), **more}}
 
 
+def either(*fields):
+    return {"anyOf": list(fields)}
+
+
+def pair(*fields):
+    return {"type": "array", "prefixItems": list(fields), "minItems": len(fields), "maxItems": len(fields)}
+
+
+def inner(*names):
+    return {"type": "object", "properties": dict.fromkeys(names, NUMBER), "required": list(names)}
+
+
+TEXT, NULL = {"type": "string"}, {"type": "null"}
 NUMBER, INTEGER, IN = {"type": "number"}, {"type": "integer"}, {"direction": "in"}
 
 
@@ -85,12 +99,76 @@ NUMBER, INTEGER, IN = {"type": "number"}, {"type": "integer"}, {"direction": "in
             ["t took up to 30 and takes up to 20"],
         ),
         (of({**NUMBER, "maximum": 20}, **IN), of({**NUMBER, "maximum": 30}, **IN), []),
+        (
+            of({**NUMBER, "minimum": 0}, **IN),
+            of({**NUMBER, "exclusiveMinimum": 0}, **IN),
+            ["t took 0 and more and takes more than 0"],
+        ),
+        (
+            of({**NUMBER, "minimum": 0, "maximum": 9}, **IN),
+            of({**NUMBER, "minimum": 0, "exclusiveMaximum": 9}, **IN),
+            ["t took 0 to 9 and takes 0 and more, less than 9"],
+        ),
+        (of({**NUMBER, "exclusiveMinimum": 0}, **IN), of({**NUMBER, "minimum": 0}, **IN), []),
+        (
+            of(either({**NUMBER, "maximum": 30}, NULL), **IN),
+            of(either({**NUMBER, "maximum": 20}, NULL), **IN),
+            ["t took up to 30 and takes up to 20"],
+        ),
+        (of(INTEGER, **IN), of({**INTEGER, "multipleOf": 5}, **IN), ["t takes only multiples of 5"]),
+        (
+            of({**INTEGER, "multipleOf": 2}, **IN),
+            of({**INTEGER, "multipleOf": 4}, **IN),
+            ["t takes only multiples of 4"],
+        ),
+        (of({**INTEGER, "multipleOf": 4}, **IN), of({**INTEGER, "multipleOf": 2}, **IN), []),
+        (of({**INTEGER, "multipleOf": 4}, **IN), of(INTEGER, **IN), []),
+        (of(INTEGER), of({**INTEGER, "multipleOf": 5}), []),
+        (of(TEXT, **IN), of({**TEXT, "pattern": "^a"}, **IN), ["t takes only text that matches ^a"]),
+        (
+            of(either(TEXT, NULL), **IN),
+            of(either({**TEXT, "pattern": "^a"}, NULL), **IN),
+            ["t takes only text that matches ^a"],
+        ),
+        (of({**TEXT, "pattern": "^a"}, **IN), of(either({**TEXT, "pattern": "^a"}, TEXT), **IN), []),
+        (
+            of(pair(NUMBER, TEXT)),
+            of(pair(TEXT, NUMBER)),
+            ["t[0] was number and is string", "t[1] was string and is number"],
+        ),
+        (of(pair(NUMBER, TEXT)), of(pair(NUMBER)), ["t[1] is gone"]),
+        (of(pair(NUMBER), **IN), of(pair(NUMBER, TEXT), **IN), ["t[1] must be sent"]),
+        (of(inner("a", "b")), of(either(inner("a", "b"), inner("a"))), ["t.b may be missing"]),
+        (of(inner("a", "b")), of(either(inner("a"), inner("a", "b"))), ["t.b may be missing"]),
+        (of(either(inner("a", "b"), inner("a"))), of(inner("a", "b")), []),
+        (of(either(inner("a"), NULL)), of(either(inner("a"), NULL)), []),
+        (of(either(inner("a"), inner("b")), **IN), of(inner("a"), **IN), ["t.a must be sent", "t.b is gone"]),
         (of({}), of(NUMBER), []),
         (of(NUMBER), of({}), ["t was number and is anything"]),
     ],
 )
 def test_each_change_is_told_to_those_whom_it_disturbs(before, after, told):
     assert compare(before, after).breaking == [f"{TOPIC}: {each}" for each in told]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"anyOf": 5},
+        {"anyOf": [5]},
+        {"properties": {"t": 5}},
+        {"properties": 5},
+        {"type": 5},
+        {"enum": 5},
+        {"type": "number", "minimum": "low"},
+        {"multipleOf": "five"},
+        {"$defs": 5, "$ref": "#/$defs/Air"},
+        {"prefixItems": 5},
+    ],
+)
+def test_what_is_no_schema_is_named(schema):
+    with pytest.raises(InvalidValue, match=f"{TOPIC} has no valid schema"):
+        compare({TOPIC: schema}, of(NUMBER))
 
 
 def test_topics_come_and_go():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman import Clamp, LowPass, Maximum, Mean, Median, Minimum, Outlier, Rate, Round, Scale, Sensor
+from leadsman import Clamp, LowPass, Maximum, Mean, Median, Minimum, Outlier, Round, Scale, Sensor
 from leadsman.errors import InvalidType, InvalidValue, ResultError
 from leadsman.loop.clock import Clock
 from leadsman.readings.filtering import checked_filters
@@ -80,6 +80,22 @@ def test_a_field_that_is_not_there_has_no_output_and_one_that_is_none_has_none()
     assert fields({"a.t": [Mean(1)]}, {"a": {"t": 1}}, {"a": None}, step=2) == [None, {"a": {"t": 1.0}}]
 
 
+def test_no_reading_waits_for_the_window_of_a_field_that_the_device_never_had():
+    filters = {"t": [Mean(2)], "h": [Round(0)]}
+
+    found = fields(filters, {"h": 1.2}, {"h": 2.2}, {"t": 5, "h": 3.2}, {"h": 4.2}, {"t": 7}, {"h": 1}, {"h": 1})
+
+    assert found == [{"h": 1}, {"h": 2}, None, None, {"t": 5.0}, None, {"t": 7.0, "h": 1}]
+
+
+def test_after_a_restart_a_reading_waits_for_the_window_of_a_field_that_the_device_had():
+    before, after = at_work({"t": [Mean(9)]}), at_work({"t": [Mean(9)]})
+    before.apply(reading({"t": 1}))
+    after.restore(json.loads(json.dumps(before.to_json(1.0))), 1.0, 0.0)
+
+    assert after.apply(reading({"h": 1}, 2.0)) is None
+
+
 def test_an_output_that_is_not_finite_is_left_out_by_name_and_the_next_one_is_not_harmed():
     filtered = at_work({"t": {"t": [], "big": [Scale(1e300), LowPass(10)]}})
     found = [filtered.apply(reading({"t": t}, float(at), ("x",))) for at, t in enumerate([1.0, 1e300, 1.0])]
@@ -91,13 +107,24 @@ def test_an_output_that_is_not_finite_is_left_out_by_name_and_the_next_one_is_no
         at_work({"t": [Scale(1e300)]}).apply(reading({"t": 1e300}))
 
 
+@pytest.mark.parametrize("value", [10**15, 1e15])
+@pytest.mark.parametrize("more", [[], [LowPass(10)], [Round(0)]], ids=repr)
+@pytest.mark.parametrize("offset", [0, 0.5])
+def test_an_output_that_no_float_can_be_is_not_finite(value, more, offset):
+    filtered = at_work({"t": {"t": [], "big": [Scale(10**300, offset), *more]}})
+    found = [filtered.apply(reading({"t": each}, float(at))) for at, each in enumerate([1, value, value])]
+
+    assert found[1].left_out == ("big",)
+    assert found[1].fields == {"t": value}
+
+
 @pytest.mark.parametrize("value", ["21", True, [1], {"a": 1}])
 def test_a_field_with_filters_that_is_no_number_is_named(value):
     with pytest.raises(ResultError, match="'a.t' is .*filters take numbers"):
         at_work({"a.t": [Round(1)]}).apply(reading({"a": {"t": value}}))
 
 
-CHAIN = {"t": {"t": [Outlier(5), LowPass(30), Round(2)], "mean": [Mean(10)], "rate": [Rate(1)]}}
+CHAIN = {"t": {"t": [Outlier(5), LowPass(30), Round(2)], "mean": [Mean(10)]}}
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30), st.integers(0, 30), st.floats(0, 1e5))
@@ -156,6 +183,11 @@ def test_a_state_that_makes_no_sense_is_refused_and_no_half_of_it_stays():
         ({"t": [Sensor("°C"), Round(1)]}, InvalidType, "write it last"),
         ({"t": [Round(1)] * 21}, InvalidValue, "20 are the most"),
         ({"t": {"x": [Round(1)]}, "u": {"x": [Round(1)]}}, InvalidValue, "two outputs 'x'"),
+        (
+            {"t": {"a": [Round(1)]}, "a.b": [Round(1)]},
+            InvalidValue,
+            "'a', which is the object of the field 'a.b'; rename",
+        ),
     ],
 )
 def test_nonsense_is_named_with_what_to_write(filters, error, match):

@@ -15,12 +15,26 @@ class Payload(BaseModel):
     endless: int = 0
     target: float = 20.0
     kelvin: Annotated[float, Sensor("K")] = 293.15
+    single: Annotated[int, Field(ge=0, le=1)] = 0
     mode: Literal["heat", "off"] = "off"
     program: Literal["heat", "party"] = "heat"
 
 
 class Free(Payload):
     on: bool = False
+
+
+class Narrow(BaseModel):
+    always: Literal[True] = True
+    maybe: Literal[True] | None = None
+    on: bool = False
+    late: Annotated[int, Field(ge=10, le=100)] = 10
+    above: Annotated[int, Field(gt=0, le=100)] = 1
+    share: Annotated[float, Field(gt=0, le=1)] = 1
+    half: Annotated[float, Field(ge=0.5, le=1)] = 1
+    tens: Annotated[int, Field(ge=0, le=100, multiple_of=10)] = 0
+    ones: Annotated[int, Field(ge=0, le=100, multiple_of=1)] = 0
+    tenths: Annotated[float, Field(ge=0, le=1, multiple_of=0.1)] = 0
 
 
 def register(annotation):
@@ -42,6 +56,9 @@ def register(annotation):
         Annotated[Payload, Lock(locked="on")],
         Annotated[Payload, Siren()],
         Annotated[Free, Valve(position="level")],
+        Annotated[Narrow, Cover(position="ones", stop="maybe")],
+        Annotated[Narrow, Light(brightness="above")],
+        Annotated[Narrow, Light(brightness="share")],
     ],
 )
 def test_a_payload_with_the_fields_is_taken(annotation):
@@ -67,7 +84,25 @@ def test_a_payload_with_the_fields_is_taken(annotation):
         (Annotated[Payload, Cover(position="level", stop="on")], InvalidValue, "'on' of Payload is required"),
         (Annotated[Payload, Fan(speed="level")], InvalidValue, "Fan: 'on' of Payload is required"),
         (Annotated[Free, Fan(on="level")], InvalidType, "Fan: on is 'level', which must be a bool"),
+        (
+            Annotated[Free, Fan(speed="single")],
+            InvalidValue,
+            "'single' is 1; it must be 2 or more, or",
+        ),
         (Annotated[Free, Lock()], InvalidValue, "Lock: locked is 'locked', which is not a field of Free"),
+        (Annotated[Narrow, Lock(locked="always")], InvalidType, "locked is 'always', which is always True; write bool"),
+        (Annotated[Narrow, Siren(on="maybe")], InvalidType, "on is 'maybe', which is always True; write bool"),
+        (Annotated[Narrow, Cover(position="late")], InvalidValue, "'late' does not take 0, which a controller sends"),
+        (Annotated[Narrow, Valve(position="above")], InvalidValue, "'above' does not take 0, which a controller sends"),
+        (Annotated[Narrow, Fan(speed="late")], InvalidValue, "'late' does not take 0, which a controller sends"),
+        (Annotated[Narrow, Light(brightness="late")], InvalidValue, "'late' does not take 1, which a controller sends"),
+        (Annotated[Narrow, Light(brightness="half")], InvalidValue, "'half' does not take 0, which a controller sends"),
+        (
+            Annotated[Narrow, Cover(position="tens")],
+            InvalidValue,
+            "'tens' takes only multiples of 10, and",
+        ),
+        (Annotated[Narrow, Light(brightness="tenths")], InvalidValue, "'tenths' takes only multiples of 0.1, and"),
         (Annotated[Free, Siren(on="mode")], InvalidType, "Siren: on is 'mode', which must be a bool"),
         (Annotated[Payload, Valve(position="level")], InvalidValue, "Valve: 'on' of Payload is required"),
     ],

@@ -1,11 +1,12 @@
 """What who runs an app may say about its devices, without its code."""
 
 import re
+from typing import Annotated
 
 import pytest
 from pydantic import BaseModel
 
-from leadsman import UNTIL_NEXT_POLL, App, CircuitBreaker, Device, Every, ExponentialBackoff, OnChange
+from leadsman import UNTIL_NEXT_POLL, App, CircuitBreaker, Device, Every, ExponentialBackoff, OnChange, Sensor
 from leadsman.errors import ConfigurationError, DeviceTimeout, GarbledData, InvalidValue
 from leadsman.registration.device_settings import OPTIONS
 from leadsman.registration.options import FOR_DEVICES
@@ -111,6 +112,18 @@ def test_a_breaker_of_the_code_may_be_switched_off(load):
     app = load("[devices.'*']\ncircuit_breaker = 'off'\n", house(circuit_breaker=CircuitBreaker(3)))
 
     assert app.telemetries["boiler"].guards.breaker is None
+
+
+def test_a_rule_that_is_switched_off_publishes_every_reading_whatever_deadbands_the_fields_have(load):
+    class Climate(BaseModel):
+        temperature: Annotated[float, Sensor("°C", deadband=0.2)]
+
+    app = App("house")
+
+    @app.telemetry("boiler", interval="1m")
+    async def boiler() -> Climate: ...
+
+    assert load("[devices.boiler]\npublish = 'off'\n", app).telemetries["boiler"].publish is None
 
 
 def test_a_section_is_about_whatever_has_its_name_and_takes_its_options(load):

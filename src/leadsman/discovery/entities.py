@@ -235,10 +235,10 @@ def _cover(cover: ControlDescription, at: _At) -> Component:
     """Home Assistant takes a position that can be set only beside one that is shown."""
     position, stop = cover.fields["position"], cover.fields.get("stop")
     found: Component = {"cmd_t": at.command, "pl_stop": None if stop is None else _payload(stop, "true")}
-    found |= {"pl_open": _payload(position, _whole(position.maximum)), "pl_cls": _payload(position, "0")}
+    found |= {"pl_open": _payload(position, str(_whole(position))), "pl_cls": _payload(position, "0")}
     if position.path not in at.shown:
         return found
-    found |= {"set_pos_t": at.command, "set_pos_tpl": _command(position, "position"), "pos_open": position.maximum}
+    found |= {"set_pos_t": at.command, "set_pos_tpl": _command(position, "position"), "pos_open": _whole(position)}
     value = _value(position.path)
     return found | {"pos_t": at.state, "pos_tpl": _template(f"'' if {value} is none else {value}")}
 
@@ -246,7 +246,7 @@ def _cover(cover: ControlDescription, at: _At) -> Component:
 def _valve(valve: ControlDescription, at: _At) -> Component:
     position = valve.fields["position"]
     found: Component = {"cmd_t": at.command, "cmd_tpl": _command(position, "value"), "pos": True}
-    found["pos_open"] = position.maximum
+    found["pos_open"] = _whole(position)
     return found | _state(at, position, val_tpl=_template(_value(position.path)))
 
 
@@ -255,7 +255,7 @@ def _fan(fan: ControlDescription, at: _At) -> Component:
     found = _on_and_off(on, at)
     if speed is None:
         return found
-    found |= {"pct_cmd_t": at.command, "pct_cmd_tpl": _command(speed, "value"), "spd_rng_max": speed.maximum}
+    found |= {"pct_cmd_t": at.command, "pct_cmd_tpl": _command(speed, "value"), "spd_rng_max": _whole(speed)}
     if speed.path in at.shown:
         found |= {"pct_stat_t": at.state, "pct_val_tpl": _template(_value(speed.path))}
     return found
@@ -300,8 +300,9 @@ def _choice(field: Field, true: str, false: str) -> str:
     return _template(f"None if {value} is none else '{true}' if {value} else '{false}'")
 
 
-def _whole(number: float | None) -> str:
-    return f"{number or 0:g}"
+def _whole(field: Field) -> int:
+    """The largest value of a field for whole numbers; its limit may be written as 100.0."""
+    return int(field.maximum or 0)
 
 
 def _setting(field: Field) -> Component:

@@ -5,10 +5,12 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from leadsman.errors import InvalidValue
 from leadsman.mqtt.answers import Json
 from leadsman.text import join_words
 
 _ANYTHING = frozenset({"object", "array", "string", "number", "integer", "boolean", "null"})
+_NUMBERS = frozenset({"number", "integer"})
 _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
 
 
@@ -21,6 +23,19 @@ class Changes(NamedTuple):
     """What is new, and disturbs nobody."""
 
 
+class _Rule(NamedTuple):
+    """What the values of some types must be, besides what has a place of its own in `_Field`."""
+
+    types: frozenset[str]
+    text: str
+    step: float = 0.0
+    """What they are multiples of; 0: it is another rule."""
+
+    def follows_from(self, others: frozenset["_Rule"]) -> bool:
+        """Whether values for which these rules hold follow this one, too."""
+        return self in others or any(self.step and each.step and each.step % self.step == 0 for each in others)
+
+
 class _Field(NamedTuple):
     """What a schema says of a field, of all its alternatives together."""
 
@@ -31,8 +46,11 @@ class _Field(NamedTuple):
     required: bool
     inside: str
     """The path of what it is a part of."""
-    low: float
-    high: float
+    low: tuple[float, bool]
+    """The lower bound, and whether it is excluded. Without numbers, it is above all of them."""
+    high: tuple[float, bool]
+    """The upper bound, and whether it is included."""
+    rules: frozenset[_Rule]
 
 
 def compare(before: Mapping[str, Json], after: Mapping[str, Json]) -> Changes:
@@ -40,7 +58,10 @@ def compare(before: Mapping[str, Json], after: Mapping[str, Json]) -> Changes:
 
     A reader stumbles over a field that is gone or may be missing, over a type or a listed value that it does not know,
     and over another unit. Who sends stumbles over a field that is gone or must be there, over a type, a listed value or
-    a number that is no longer taken, and over another unit.
+    number or text that is no longer taken, and over another unit.
+
+    Raises:
+        InvalidValue: what a topic has is no schema.
     """
     changes = Changes([], [])
     for topic, schema in before.items():
@@ -48,7 +69,11 @@ def compare(before: Mapping[str, Json], after: Mapping[str, Json]) -> Changes:
             changes.breaking.append(f"{topic} is gone")
             continue
         incoming = schema.get("direction") == "in"
-        had, has = _fields(schema), _fields(after[topic])
+        try:
+            had = _fields(schema)
+        except (AttributeError, TypeError, ValueError, RecursionError):
+            raise InvalidValue(f"{topic} has no valid schema") from None
+        has = _fields(after[topic])
         for path, field in had.items():
             where = f"{topic}: {path}" if path else topic
             told = (
@@ -76,14 +101,22 @@ def _breaks(had: _Field, has: _Field, incoming: bool) -> Iterator[str]:
         yield f"was in {_named(had.units)} and is in {_named(has.units)}"
     if had.required != has.required and has.required == incoming:
         yield "must be sent" if incoming else "may be missing"
-    if incoming and (has.low > had.low or has.high < had.high):
+    if not incoming:
+        return
+    if had.types & has.types & _NUMBERS and (has.low > had.low or has.high < had.high):
         yield f"took {_range(had)} and takes {_range(has)}"
+    for rule in sorted(has.rules):
+        if rule.types & had.types and not rule.follows_from(had.rules):
+            yield f"takes only {rule.text}"
 
 
 def _range(field: _Field) -> str:
-    if math.isinf(field.low):
-        return "any number" if math.isinf(field.high) else f"up to {field.high:g}"
-    return f"{field.low:g} and more" if math.isinf(field.high) else f"{field.low:g} to {field.high:g}"
+    (low, without), (high, included) = field.low, field.high
+    least = "" if math.isinf(low) else f"more than {low:g}" if without else f"{low:g} and more"
+    most = "" if math.isinf(high) else f"up to {high:g}" if included else f"less than {high:g}"
+    if least and most:
+        return f"{low:g} to {high:g}" if included and not without else f"{least}, {most}"
+    return least or most or "any number"
 
 
 def _with_integers(types: frozenset[str]) -> frozenset[str]:
@@ -121,17 +154,39 @@ class _Reader(NamedTuple):
         alternatives = schema.get("anyOf") or schema.get("oneOf")
         if alternatives:
             unit = {"unit": schema["unit"]} if "unit" in schema else {}
-            for each in alternatives:
-                self.read({**unit, **each}, path, inside, required, seen)
+            self._join(
+                [self._alternative({**unit, **each}, path, inside, required, seen) for each in alternatives], path
+            )
             return
-        field, had = _field(schema, inside, required), self.found.get(path)
-        self.found[path] = field if had is None else _either(had, field)
+        self.found[path] = _field(schema, inside, required)
         must = schema.get("required", ())
         for key, each in schema.get("properties", {}).items():
             self.read(each, f"{path}.{key}" if path else key, path, key in must, seen)
         for key, end in (("items", "[]"), ("additionalProperties", ".*")):
             if isinstance(schema.get(key), dict):
                 self.read(schema[key], f"{path}{end}", path, False, seen)
+        for n, each in enumerate(schema.get("prefixItems", ())):
+            self.read(each, f"{path}[{n}]", path, n < schema.get("minItems", 0), seen)
+
+    def _alternative(
+        self, schema: Json, path: str, inside: str, required: bool, seen: tuple[str, ...]
+    ) -> dict[str, _Field]:
+        reader = _Reader(self.defs, {})
+        reader.read(schema, path, inside, required, seen)
+        return reader.found
+
+    def _join(self, alternatives: list[dict[str, _Field]], path: str) -> None:
+        """Note what is at a path and in it of one of several alternatives. A part that an object or a list among them
+        does not have may be missing."""
+        for alternative in alternatives:
+            for name, field in alternative.items():
+                had = self.found.get(name)
+                self.found[name] = field if had is None else _either(had, field)
+        around = [each for each in alternatives if path in each and each[path].types & {"object", "array"}]
+        for name in {name for each in alternatives for name in each} - {path}:
+            for each in around:
+                if name not in each and self.found[name].inside in each:
+                    self.found[name] = self.found[name]._replace(required=False)
 
 
 def _field(schema: Json, inside: str, required: bool) -> _Field:
@@ -144,14 +199,24 @@ def _field(schema: Json, inside: str, required: bool) -> _Field:
         types = frozenset({"object"}) if "properties" in schema else _ANYTHING
     if types == {"null"}:
         values = [None]
+    low, high, rules = (math.inf, True), (-math.inf, False), []
+    if types & _NUMBERS:
+        low = max((schema.get("minimum", -math.inf), False), (schema.get("exclusiveMinimum", -math.inf), True))
+        high = min((schema.get("maximum", math.inf), True), (schema.get("exclusiveMaximum", math.inf), False))
+    if "multipleOf" in schema:
+        step = float(schema["multipleOf"])
+        rules.append(_Rule(_NUMBERS, f"multiples of {step:g}", step))
+    if "pattern" in schema:
+        rules.append(_Rule(frozenset({"string"}), f"text that matches {schema['pattern']}"))
     return _Field(
         types,
         None if values is None else frozenset(map(repr, values)),
         frozenset([str(schema["unit"])] if "unit" in schema else ()),
         required,
         inside,
-        max(schema.get("minimum", -math.inf), schema.get("exclusiveMinimum", -math.inf)),
-        min(schema.get("maximum", math.inf), schema.get("exclusiveMaximum", math.inf)),
+        low,
+        high,
+        frozenset(rules),
     )
 
 
@@ -164,4 +229,9 @@ def _either(one: _Field, other: _Field) -> _Field:
         required=one.required and other.required,
         low=min(one.low, other.low),
         high=max(one.high, other.high),
+        rules=frozenset(
+            rule
+            for rule in one.rules | other.rules
+            if all(rule in each.rules or not rule.types & each.types for each in (one, other))
+        ),
     )

@@ -130,15 +130,19 @@ def _object(schema: Schema, path: str) -> Schema:
     around = schema
     for key in path.split(".")[:-1]:
         properties = around.setdefault("properties", {})
-        properties[key] = around = _resolved(schema, properties.get(key, dict(_ANY_OBJECT)))
+        properties[key], around = _resolved(schema, properties.get(key, dict(_ANY_OBJECT)))
     return around
 
 
-def _resolved(schema: Schema, node: Schema) -> Schema:
-    branches = [branch for branch in node.get("anyOf", ()) if branch.get("type") != "null"]
-    node = branches[0] if len(branches) == 1 else node
-    reference = node.get("$ref")
-    return node if reference is None else copy.deepcopy(schema["$defs"][reference.rpartition("/")[2]])
+def _resolved(schema: Schema, node: Schema) -> tuple[Schema, Schema]:
+    """A node without a reference, and the object in it, beside which it may be null."""
+    branches = node.get("anyOf", [node])
+    objects = [branch for branch in branches if branch.get("type") != "null"]
+    around = objects[0] if len(objects) == 1 else node
+    found = copy.deepcopy(schema["$defs"][around["$ref"].rpartition("/")[2]]) if "$ref" in around else around
+    if around is node:
+        return found, found
+    return {**node, "anyOf": [found if branch is around else branch for branch in branches]}, found
 
 
 def schema_of(kind: Any, mode: typing.Literal["validation", "serialization"] = "serialization") -> Schema:

@@ -34,19 +34,25 @@ class _Role(NamedTuple):
     wanted: str
     types: Collection[str]
     """Of JSON Schema."""
-    has_largest: bool = False
-    """Whether its largest value must be known."""
+    largest: float | None = None
+    """Its largest value must be known, and be this or more; None: it need not be known."""
+    least: int = 0
+    """Of whole numbers with a largest value: a controller sends each from this one on."""
+    both: bool = False
+    """Whether a controller sends both values of a bool."""
 
 
-_SWITCH = _Role("a bool", ("boolean",))
+_BUTTON = _Role("a bool", ("boolean",))
+_SWITCH = _Role("a bool", ("boolean",), both=True)
 _NUMBER = _Role("a number", ("integer", "number"))
-_SHARE = _Role("a number", ("integer", "number"), has_largest=True)
-_STEPS = _Role("a whole number", ("integer",), has_largest=True)
+_SHARE = _Role("a number", ("integer", "number"), largest=0, least=1)
+_STEPS = _Role("a whole number", ("integer",), largest=1)
+_SPEEDS = _Role("a whole number", ("integer",), largest=2)
 _CHOICE = _Role("a Literal", ("string",))
 KINDS: Mapping[str, Mapping[str, _Role]] = {
     "climate": {"target": _NUMBER, "mode": _CHOICE},
-    "cover": {"position": _STEPS, "stop": _SWITCH},
-    "fan": {"on": _SWITCH, "speed": _STEPS},
+    "cover": {"position": _STEPS, "stop": _BUTTON},
+    "fan": {"on": _SWITCH, "speed": _SPEEDS},
     "light": {"on": _SWITCH, "brightness": _SHARE},
     "lock": {"locked": _SWITCH},
     "siren": {"on": _SWITCH},
@@ -173,8 +179,8 @@ class Fan(_Control):
 
     Args:
         on: the field that is true while it is on: a bool.
-        speed: the field with its speed, a whole number from 1 to its largest value, as ``Field(ge=0, le=3)``; Home
-            Assistant shows a percentage. None: it has one speed.
+        speed: the field with its speed, a whole number from 1 to its largest value, 2 or more, as
+            ``Field(ge=0, le=3)``; Home Assistant shows a percentage. None: it has one speed.
 
     Raises:
         InvalidType, InvalidValue: as `Climate`.
@@ -277,11 +283,34 @@ class _Payload:
         found = [each for each in found if each.get("type") != "null"]
         if len(found) != 1 or found[0].get("type") not in wanted.types:
             raise InvalidType(f"{self._control}: {role} is {name!r}, which must be {wanted.wanted} in {self._name}")
-        if wanted.has_largest and not found[0].get("maximum", 0) > 0:
+        if wanted.both and "const" in found[0]:
+            raise InvalidType(f"{self._control}: {role} is {name!r}, which is always {found[0]['const']}; write bool")
+        if wanted.largest is not None:
+            self._check_limits(role, name, wanted, found[0])
+        return {**found[0], **{key: value for key, value in outer.items() if key != "anyOf"}}
+
+    def _check_limits(self, role: str, name: str, wanted: _Role, field: Mapping[str, Any]) -> None:
+        """Check that a field takes all numbers that a controller sends."""
+        largest = field.get("maximum", 0)
+        if not largest > 0:
             raise InvalidValue(
                 f"{self._control}: {name!r} has no largest value; write Annotated[int, Field(ge=0, le=100)]"
             )
-        return {**found[0], **{key: value for key, value in outer.items() if key != "anyOf"}}
+        if wanted.largest is not None and largest < wanted.largest:
+            raise InvalidValue(
+                f"{self._control}: the largest value of {name!r} is {largest:g}; it must be {wanted.largest:g} or more,"
+                f" or leave {role} out"
+            )
+        is_whole = field["type"] == "integer"
+        least = wanted.least if is_whole else 0
+        above = field.get("exclusiveMinimum", -1)
+        if field.get("minimum", least) > least or (above >= least if is_whole else above > 0):
+            raise InvalidValue(f"{self._control}: {name!r} does not take {least}, which a controller sends; write ge=0")
+        if "multipleOf" in field and (field["multipleOf"] != 1 or not is_whole):
+            raise InvalidValue(
+                f"{self._control}: {name!r} takes only multiples of {field['multipleOf']:g}, and a controller sends"
+                " others; leave multiple_of out, and round in the handler"
+            )
 
     def _resolved(self, node: Mapping[str, Any]) -> Mapping[str, Any]:
         if "$ref" not in node:

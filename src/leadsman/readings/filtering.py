@@ -1,11 +1,13 @@
 """Filters joined to chains, a chain for each output of a field, and the readings that come out of them. Pure."""
 
+import math
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from leadsman.errors import InvalidType, InvalidValue, ResultError
 from leadsman.loop.clock import Clock
+from leadsman.loop.durations import as_float
 from leadsman.readings.filters import DESCRIPTION, OPEN, Filter, Number, known
 from leadsman.readings.reading import JsonObject, Reading, reading_of
 from leadsman.readings.sensor import Sensor
@@ -99,6 +101,12 @@ def checked_filters(given: object) -> Filters:
     twice = next((path for path in paths if paths.count(path) > 1), None)
     if twice is not None:
         raise InvalidValue(f"filters has two outputs {twice!r}; give one of them another name")
+    for path in (each.path for each in chains if each.path != each.source):
+        inner = next((each.source for each in chains if each.source.startswith(f"{path}.")), None)
+        if inner is not None:
+            raise InvalidValue(
+                f"filters has the output {path!r}, which is the object of the field {inner!r}; rename it"
+            )
     return Filters(tuple(chains))
 
 
@@ -125,7 +133,6 @@ class FilteredReadings:
 
     def __init__(self, filters: Filters) -> None:
         self._outputs = [_Output(chain) for chain in filters.chains]
-        self._gathers = filters.window is not None
         kept = {chain.path for chain in filters.chains}
         gone = dict.fromkeys(chain.source for chain in filters.chains if chain.source not in kept)
         self._gone = [tuple(path.split(".")) for path in gone]
@@ -143,6 +150,7 @@ class FilteredReadings:
 
     def apply(self, reading: Reading) -> Reading | None:
         """A reading that was just made, as it is published; None if the device has aggregates, and no window is over.
+        An aggregate whose field the device never had does not count: it may be one of the devices that this one finds.
         Its fields, which nobody else knows yet, are changed.
 
         Raises:
@@ -157,13 +165,13 @@ class FilteredReadings:
                 over = True
             if not each.finite:
                 finite = False
-        if self._gathers and not over:
+        if not over and any(each.gathers and each.seen for each in self._outputs):
             return None
         for path in self._gone:
             if _value_at(fields, path) is not ABSENT:
                 del _around(fields, path)[path[-1]]
         for each in self._outputs:
-            if each.finite and (each.present or each.gathers):
+            if each.finite and (each.present or (each.gathers and each.seen)):
                 around = fields if each.is_outermost else _around(fields, each.source)
                 around[each.name] = each.value
         return reading if finite else self._without_infinite(reading)
@@ -214,6 +222,7 @@ class _Output:
         "name",
         "path",
         "present",
+        "seen",
         "source",
         "value",
     )
@@ -233,6 +242,8 @@ class _Output:
         """Whether it is a number that JSON can carry, or None."""
         self.present = False
         """Whether the field was in the last reading."""
+        self.seen = False
+        """Whether it was in any reading."""
 
     def look(self, fields: JsonObject) -> None:
         """Find the value in a reading.
@@ -242,38 +253,45 @@ class _Output:
         """
         found = _value_at(fields, self.source)
         self.present = found is not ABSENT
+        self.seen = self.seen or self.present
         self._found = None if found is ABSENT else found
 
     def take(self, now: float) -> bool:
-        """Take the value. Returns whether a window is over."""
+        """Take the value. Returns whether a window is over; the first one begins when the field is there."""
+        if not self.seen:
+            return False
         value, finite = self._found, True
         for step in self._steps:
-            found = step.take(value, now)
+            try:
+                found = step.take(value, now)
+            except OverflowError:  # an int that no float can be
+                found = math.inf
             if found is OPEN:
                 return False
             value = found
             if value is not None:
-                finite = value - value == 0
+                finite = value - value == 0 and (type(value) is float or math.isfinite(as_float(value)))
                 value = value if finite else None
         self.value, self.finite = value, finite
         return self.gathers
 
     def to_json(self) -> Document:
         steps = [list(step.to_json()) for step in self._steps]
-        return {"filters": repr(self._chain.filters), "value": self.value, "steps": steps}
+        return {"filters": repr(self._chain.filters), "seen": self.seen, "value": self.value, "steps": steps}
 
     def restore(self, document: Document, later: float) -> None:
         if document["filters"] != repr(self._chain.filters):
             return
         value = document["value"]
         value = None if value is None else known(value)
+        seen = document["seen"] is True
         try:
             for step, state in zip(self._steps, document["steps"], strict=True):
                 step.restore(state, later)
         except (LookupError, TypeError, ValueError):
             self._steps = [each.begin() for each in self._chain.filters]
             raise
-        self.value = value
+        self.value, self.seen = value, seen
 
 
 def _value_at(fields: JsonObject, path: tuple[str, ...]) -> Number | Absent | None:

@@ -259,8 +259,8 @@ class LowPass(Filter):
 
 
 class Rate(Filter):
-    """How fast a counter grows: its increase since the reading before, per time. None at the first reading, and after a
-    counter was replaced; see `increase`. Over an outage it is the mean rate.
+    """How fast a counter grows: its increase since the reading before, per time. None at the first reading after a
+    start, and after a counter was replaced; see `increase`. Over an outage it is the mean rate.
 
     Args:
         per: the time of the unit: ``"1h"`` makes kW of a counter in kWh.
@@ -342,7 +342,8 @@ class _Smoothed:
 
 
 class _Growth:
-    """The rate of a counter at work."""
+    """The rate of a counter at work. It keeps no state over a restart: how long that took is known by the wall clock
+    only, and where that was wrong, as at the start of a machine without a clock, so would be the rate."""
 
     __slots__ = ("_at", "_per", "_value", "_wraps_at")
 
@@ -361,12 +362,10 @@ class _Growth:
         return None if grown is None else grown * self._per / elapsed
 
     def to_json(self) -> State:
-        return [] if self._value is None else [self._value, self._at]
+        return []
 
     def restore(self, state: State, later: float) -> None:
-        if state:
-            value, at = state
-            self._value, self._at = known(value), known(at) + later
+        pass
 
 
 def median(values: Sequence[Number]) -> Number:

@@ -13,12 +13,12 @@ from leadsman.adapters.managed import ManagedAdapter
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, collect, raise_together
 from leadsman.loop.durations import Duration, human, positive_seconds, seconds
 from leadsman.loop.schedule import Cron
-from leadsman.readings.publish import Every, Rule, add_deadbands
+from leadsman.readings.publish import Every, Rule
 from leadsman.registration.command import CommandOptions
 from leadsman.registration.injection import Dependency, Handler, place_of
-from leadsman.registration.options import Options, fixed_of
+from leadsman.registration.options import Options, fixed_of, publish_of
 from leadsman.registration.publish_text import publish_rule
-from leadsman.registration.reading_type import reading_type
+from leadsman.registration.reading_type import ReadingType, reading_type
 from leadsman.registration.source import Source, SourceOptions
 from leadsman.registration.telemetry import JOBLESS, RETRYING, Telemetry, TelemetryOptions
 from leadsman.resilience.backoff import BackoffStrategy
@@ -282,17 +282,21 @@ class DeviceSettings:
         return f"; the settings have {join_words(found)}" if found else ""
 
     def found(self, device: Source) -> Source:
-        """A device that a handler has found, with what the settings say about it and the handler does not fix."""
-        changes: dict[str, Any] = {}
-        for _, entries in self._sections.of(device.name):
-            taken = [option for option in entries if option in OF_FOUND and option not in device.fixed]
-            changes |= {option: self._values[entries[option].path] for option in taken}
+        """A device that a handler has found, with what the settings say about it and the handler does not fix.
+
+        Raises:
+            InvalidValue: the publish rule names a field that its readings do not have.
+        """
+        entries: dict[str, SettingEntry] = {}
+        for _, layer in self._sections.of(device.name):
+            taken = [option for option in layer if option in OF_FOUND and option not in device.fixed]
+            entries |= {option: layer[option] for option in taken}
+        changes: dict[str, Any] = {option: self._values[each.path] for option, each in entries.items()}
+        if "publish" in changes:
+            kind = _type_of_found(device)
+            changes["publish"] = entries["publish"].read(lambda _: publish_of(changes, kind))
         if "name" in changes:
             changes["title"] = changes.pop("name")
-        if "publish" in changes:  # as at a registration, with the deadbands beside the fields
-            kind = reading_type(device.handler)
-            kind = kind if kind is None or device.filters is None else kind.filtered(device.filters)
-            changes["publish"] = add_deadbands(changes["publish"], {} if kind is None else kind.deadbands)
         if "stale_after" in changes:
             changes["stale_after"] = _length(changes["stale_after"])
         return device._replace(**changes)
@@ -341,6 +345,12 @@ class DeviceSettings:
             do = "poll it more often" if "stale_after" in polled.fixed else "set stale_after too"
             said = f"{polled.name!r} would be stale before each poll, since its {least}; {do}"
             raise when.entry.fault(InvalidValue(said))
+
+
+def _type_of_found(device: Source) -> ReadingType | None:
+    """The type of the readings of a device that a handler has found; None if it is not known."""
+    kind = reading_type(device.handler)
+    return kind if kind is None or device.filters is None else kind.filtered_where_known(device.filters)
 
 
 def _length(value: Duration | None) -> float:

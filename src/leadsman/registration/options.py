@@ -1,6 +1,7 @@
 """Checks of what telemetry, sources and commands have in common: their names and their shared options."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
@@ -9,7 +10,7 @@ from leadsman.mqtt.message import STANDARD, Delivery
 from leadsman.mqtt.topics import check_name
 from leadsman.readings import publish
 from leadsman.readings.publish import PublishRule
-from leadsman.registration.injection import Dependencies, Handler
+from leadsman.registration.injection import Dependencies, Handler, result_kinds
 from leadsman.registration.reading_type import ReadingType, reading_type, type_of
 from leadsman.registration.result import FIELD, returns_one_value
 from leadsman.resilience.backoff import DEFAULT_BACKOFF, BackoffStrategy, as_backoff
@@ -61,8 +62,8 @@ class ReadingOptions(DeviceOptions, total=False):
     circuit_breaker: CircuitBreaker | None
     """Pause a device that fails repeatedly. Default None."""
     publish: PublishRule | None
-    """Which readings are published. Default None: all of them, or ``OnChange()`` if a field of their type has a
-    deadband."""
+    """Which readings are published. None: all of them. Default: all of them, or, where a `Sensor` of the readings has a
+    deadband, those that changed by more than it."""
     field: str
     """The name of the field of a handler that is annotated to return one value, such as ``-> float``: that is published
     as ``{"value": …}``. Default ``"value"``."""
@@ -176,10 +177,10 @@ def delivery_of(options: Options) -> Delivery:
 
 
 def publish_of(options: Options, kind: ReadingType | None) -> PublishRule | None:
-    """The publish rule, with the deadbands that stand beside the fields of the reading; None publishes every reading.
-    Raises `InvalidValue` if it names a field that the reading does not have."""
+    """The publish rule, with the deadbands that stand beside the fields of the reading; None publishes every reading,
+    as it does where it is written. Raises `InvalidValue` if it names a field that the reading does not have."""
     rule = None if options.get("publish") is None else publish.check_rule(options["publish"])
-    if kind is None:
+    if kind is None or (rule is None and "publish" in options):
         return rule
     kind.check(publish.deadband_fields(rule), "publish")
     return publish.add_deadbands(rule, kind.deadbands)
@@ -237,7 +238,11 @@ def type_of_readings(
     own = reading_type(handler, field)
     if finds is not None:
         found = type_of(finds.readings)
-        own = found if own is None else own.joined(found)
+        if own is not None:
+            own = own.joined(found)
+        elif found is not None:
+            gives_none = all(kind in (None, NoneType) for kind in result_kinds(handler))
+            own = found if gives_none else found.joined(None)
     return own if own is None or filters is None else own.filtered(filters)
 
 

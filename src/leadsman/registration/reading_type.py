@@ -2,7 +2,9 @@
 each is a number. What is written about a field at a registration is checked against it."""
 
 from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
-from datetime import date, datetime
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
 from functools import lru_cache
 from types import NoneType, UnionType
 from typing import (
@@ -18,6 +20,7 @@ from typing import (
     get_origin,
     get_type_hints,
 )
+from uuid import UUID
 
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.readings.publish import Deadband
@@ -30,7 +33,11 @@ if TYPE_CHECKING:
 
 DEEPEST = 20
 """Models within models; as many as a reading may have."""
-_NO_NUMBERS = (str, bool, bytes, list, tuple, dict, set, frozenset, datetime, date)
+_NO_NUMBERS = (str, bool, bytes, list, tuple, dict, set, frozenset)
+_TEXTS = (str, bytes, date, time, timedelta, Decimal, UUID)
+"""What pydantic publishes as text."""
+_MOMENTS = (date, datetime, time, timedelta)
+"""What it publishes as numbers, if the model says so."""
 
 
 class FieldType(NamedTuple):
@@ -43,7 +50,20 @@ class FieldType(NamedTuple):
     @property
     def is_number(self) -> bool:
         """Whether it is a number, or may be one as far as one can tell."""
-        return not self.kinds or any((get_origin(kind) or kind) not in _NO_NUMBERS for kind in self.kinds)
+        return not self.kinds or any(_may_be_number(get_origin(kind) or kind) for kind in self.kinds)
+
+
+def _may_be_number(kind: object) -> bool:
+    """Whether a type may be a number in a reading. Of an enum, its values are published."""
+    if kind in _NO_NUMBERS:
+        return False
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return any(_may_be_number(type(each.value)) for each in kind)
+    return not _is_text(kind)
+
+
+def _is_text(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, _TEXTS)
 
 
 _UNKNOWN = FieldType((), None)
@@ -89,7 +109,7 @@ class ReadingType(NamedTuple):
             if not field.is_number:
                 kinds = " or ".join(getattr(kind, "__name__", repr(kind)) for kind in field.kinds)
                 raise InvalidType(f"filters names the field {chain.source!r}, which is {kinds}; filters take numbers")
-            if chain.path in found:
+            if chain.path in found or any(name.startswith(f"{chain.path}.") for name in self.fields):
                 raise InvalidValue(
                     f"filters has the output {chain.path!r}, and {self.name} has such a field; rename it"
                 )
@@ -99,6 +119,12 @@ class ReadingType(NamedTuple):
         for path, field in outputs.items():
             found[path] = FieldType((), sensors.get(path, None if path in silent else field.sensor))
         return self._replace(fields=found)
+
+    def filtered_where_known(self, filters: "Filters") -> "ReadingType":
+        """As `filtered`, without the filters of fields that it does not have: devices that a handler finds share the
+        filters of the handler's own readings."""
+        known = (chain for chain in filters.chains if self.open or chain.source in self.fields)
+        return self.filtered(filters._replace(chains=tuple(known)))
 
     @property
     def deadbands(self) -> dict[str, Deadband]:
@@ -155,7 +181,13 @@ class _Kinds(NamedTuple):
             found = cls(tuple(dict.fromkeys(type(each) for each in get_args(annotation))), None)
         else:
             found = cls(() if annotation in (None, NoneType) else (annotation,), None)
+        if any(hasattr(each, "when_used") for each in metadata):
+            found = found.serialized()
         return found if sensor is None else found._replace(sensor=sensor)
+
+    def serialized(self) -> "_Kinds":
+        """Of a field for which the user says what pydantic makes of it: what is text by itself may be anything."""
+        return self._replace(kinds=()) if any(map(_is_text, self.kinds)) else self
 
 
 def _listed(found: Mapping[str, _Kinds], path: str, into: dict[str, FieldType], depth: int) -> bool:
@@ -202,4 +234,8 @@ def _fields_of_model(kind: Any, model: Mapping[str, Any]) -> Mapping[str, _Kinds
     if config.get("extra") == "allow" or config.get("serialize_by_alias") or decorators.model_serializers:
         return None
     found = {name: _Kinds.of(each.annotation, each.metadata) for name, each in model.items() if not each.exclude}
-    return found | {name: _Kinds.of(each.return_type) for name, each in kind.model_computed_fields.items()}
+    found |= {name: _Kinds.of(each.return_type) for name, each in kind.model_computed_fields.items()}
+    own = {name for each in decorators.field_serializers.values() for name in each.info.fields}
+    if {config.get("ser_json_timedelta"), config.get("ser_json_temporal")} - {None, "iso8601"}:
+        own |= {name for name, each in found.items() if any(kind in _MOMENTS for kind in each.kinds)}
+    return {name: each.serialized() if name in own else each for name, each in found.items()}

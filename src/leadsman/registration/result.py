@@ -1,5 +1,5 @@
 """The result of a handler, where its annotation names a pydantic model or one value: a dict that it returns must be
-such a model, and a value becomes the one field of a reading.
+such a model, and a value, which must be as it is annotated, becomes the one field of a reading.
 
 A type checker finds a wrong dict only where it sees its parts. Subscribers rely on the schema of the topic, which is
 made from the annotation.
@@ -9,15 +9,17 @@ from collections.abc import AsyncIterable, Callable, Mapping
 from enum import Enum
 from functools import lru_cache
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 from leadsman.errors import ResultError
+from leadsman.readings.sensor import Sensor
 from leadsman.registration.injection import ONE_VALUE, Handler, annotated_result, name_of, result_kinds
 from leadsman.text import clean, describe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pydantic import TypeAdapter
     from pydantic_core import ErrorDetails
 
 ValidateResult = Callable[[object], object]
@@ -39,28 +41,70 @@ def returns_one_value(handler: Handler) -> bool:
 
 
 def value_field(field: str, handler: Handler) -> ValidateResult:
-    """What makes a reading with one field of the values of a handler."""
+    """What makes a reading with one field of the values of a handler, which must be as it is annotated."""
     one = (*ONE_VALUE, Enum)
+    described: Any = _one_result(annotated_result(handler, described=True))
+    plain = () if _is_limited(described) else tuple(kind for kind in result_kinds(handler) if isinstance(kind, type))
+    adapters: list[TypeAdapter[object]] = []
 
     def validate(result: object) -> object:
-        if isinstance(result, one):
+        if isinstance(result, plain) and (type(result) is not bool or bool in plain):
             return {field: result}
         kind = type(result).__name__
-        raise ResultError(
-            f"the handler returned a {kind}, and {name_of(handler)} is annotated to return one value; mend one of them"
-        )
+        if not isinstance(result, one):
+            raise ResultError(
+                f"the handler returned a {kind}, and {name_of(handler)} is annotated to return one value; mend one of"
+                " them"
+            )
+        if type(result) is int and float in plain:
+            return {field: result}
+        from pydantic import TypeAdapter  # only limits, choices and wrong values pay for it
+
+        if not adapters:
+            adapters.append(TypeAdapter(described))
+        value, found = _validated(adapters[0], result)
+        if found:
+            raise ResultError(
+                f"the handler returned a {kind} that is not what {name_of(handler)} is annotated to return: {found};"
+                " mend one of them"
+            )
+        return {field: value}
 
     return validate
+
+
+def _one_result(annotation: object) -> object:
+    """What a handler that is annotated so returns, or yields each time."""
+    origin = get_origin(annotation)
+    yields = isinstance(origin, type) and issubclass(origin, AsyncIterable)
+    return get_args(annotation)[0] if yields else annotation
+
+
+def _is_limited(annotation: object) -> bool:
+    """Whether an annotation says more of a value than its type and what it measures."""
+    if get_origin(annotation) is Annotated:
+        inner, *beside = get_args(annotation)
+        return not all(isinstance(each, Sensor) for each in beside) or _is_limited(inner)
+    return get_origin(annotation) in (Union, UnionType) and any(map(_is_limited, get_args(annotation)))
+
+
+def _validated(adapter: "TypeAdapter[object]", result: object) -> tuple[object, str]:
+    """What pydantic makes of a result, and what it found wrong with it; empty if it is right."""
+    from pydantic import ValidationError
+
+    try:
+        return adapter.validate_python(result), ""
+    except ValidationError as error:
+        return None, reasons(error.errors(include_url=False))
+    except Exception as error:  # a validator of the user's own
+        return None, f"{type(error).__name__}: {describe(error)}"
 
 
 @lru_cache(maxsize=128)
 def result_validator(handler: Handler) -> ValidateResult | None:
     """What validates the dicts that a handler returns or yields; None if its annotation does not name pydantic models,
     or names something else beside them. Cached: one handler may serve a thousand devices."""
-    wanted = annotated_result(handler)
-    origin = get_origin(wanted)
-    if isinstance(origin, type) and issubclass(origin, AsyncIterable):
-        wanted = get_args(wanted)[0]
+    wanted = _one_result(annotated_result(handler))
     kinds = get_args(wanted) if get_origin(wanted) in (Union, UnionType) else (wanted,)
     models = [kind for kind in kinds if kind is not NoneType]
     if not models or not all(isinstance(kind, type) and hasattr(kind, "model_validate") for kind in models):
@@ -69,22 +113,19 @@ def result_validator(handler: Handler) -> ValidateResult | None:
 
 
 def _validator(annotation: Any, names: str) -> ValidateResult:
-    from pydantic import TypeAdapter, ValidationError  # whoever names a model has it already
+    from pydantic import TypeAdapter  # whoever names a model has it already
 
     adapter: TypeAdapter[object] = TypeAdapter(annotation)
 
     def validate(result: object) -> object:
         if not isinstance(result, Mapping):
             return result
-        try:
-            return adapter.validate_python(result)
-        except ValidationError as error:
-            found = reasons(error.errors(include_url=False))
-        except Exception as error:  # a validator of the user's own
-            found = f"{type(error).__name__}: {describe(error)}"
-        raise ResultError(
-            f"the handler returned a dict that is not a valid {names}: {found}; mend it, or annotate dict"
-        )
+        value, found = _validated(adapter, result)
+        if found:
+            raise ResultError(
+                f"the handler returned a dict that is not a valid {names}: {found}; mend it, or annotate dict"
+            )
+        return value
 
     return validate
 

@@ -198,7 +198,8 @@ class FoundDevices:
         timers: ring once a minute while there are devices.
         now: the monotonic clock.
         loop: the event loop of the app.
-        adapt: changes a device as the settings say. One that is not enabled is refused. None: the settings say nothing.
+        adapt: changes a device as the settings say. One that is not enabled is refused, and so is one for which it
+            raises `ConfigurationError`. None: the settings say nothing.
     """
 
     def __init__(
@@ -249,10 +250,13 @@ class FoundDevices:
             return FoundDevice(self, "", accepted=False)
         with self._lock:
             owner = self.finders.get(escaped)
-            if owner is None and self._adapt is not None and not self._made(family, escaped).enabled:
-                family.refused += 1  # a person wants it so: no warning
-                return FoundDevice(self, escaped, accepted=False)
-            reason = "" if owner == finder else self._reason(family, escaped, owner)
+            try:
+                if owner is None and self._adapt is not None and not self._made(family, escaped).enabled:
+                    family.refused += 1  # a person wants it so: no warning
+                    return FoundDevice(self, escaped, accepted=False)
+                reason = "" if owner == finder else self._reason(family, escaped, owner)
+            except ConfigurationError as error:
+                reason = str(error)
             if owner is None and not reason:
                 self._accept(family, finder, escaped)
         if reason:

@@ -83,6 +83,10 @@ def test_each_change_that_breaks_is_a_sentence(schema):
         ("{", "schema.json has no schemas; make it with: leadsman schema house:app > schema.json"),
         ('{"topics": [1]}', "has no schemas; make it with"),
         ("[" * 100_000, "has no schemas; make it with"),
+        (
+            '{"topics": {"house/air/set": {"anyOf": 5}}}',
+            "schema.json: house/air/set has no valid schema; make it with: leadsman schema house:app > schema.json",
+        ),
     ],
 )
 def test_a_file_that_is_no_document_of_schemas_is_named_with_what_to_do(schema, tmp_path, content, told):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from leadsman.errors import ConfigurationError
+from leadsman.errors import ConfigurationError, InvalidValue
 from leadsman.storage.given_file import read_given
 from leadsman.text import count_noun
 from leadsman.tools.cli.arguments import OWN_PREFIX, TARGET, Subcommand, argument
@@ -16,6 +16,7 @@ from leadsman.tools.cli.target import load_app
 
 LARGEST = 64 * 1024 * 1024
 """Bytes of a document that is compared. A device has about 10 kB in it."""
+_AGAIN = "make it with: leadsman schema house:app >"
 
 
 def run(options: argparse.Namespace) -> int:
@@ -34,7 +35,10 @@ def run(options: argparse.Namespace) -> int:
 def _check(path: Path, topics: Mapping[str, Any]) -> int:
     from leadsman.introspection.compatibility import compare
 
-    changes = compare(_topics_of(path), topics)
+    try:
+        changes = compare(_topics_of(path), topics)
+    except InvalidValue as error:
+        raise ConfigurationError(f"{path}: {error}; {_AGAIN} {path}") from None
     for line in changes.breaking:
         print(f"breaks  {line}")
     for line in changes.compatible:
@@ -61,7 +65,7 @@ def _topics_of(path: Path) -> Mapping[str, Any]:
     except (ValueError, LookupError, TypeError, RecursionError):
         topics = None
     if not isinstance(topics, dict) or not all(isinstance(each, dict) for each in topics.values()):
-        raise ConfigurationError(f"{path} has no schemas; make it with: leadsman schema house:app > {path}")
+        raise ConfigurationError(f"{path} has no schemas; {_AGAIN} {path}")
     return topics
 
 
@@ -70,7 +74,8 @@ COMMAND = Subcommand(
     "Prints one JSON document with a schema for each topic, made from the annotations of the "
     "handlers. The schemas include the units and classes of Sensor(…).\n\n"
     "With --check it compares them with a document that it printed before. A change that may break those who read the "
-    "topics, or send to them, is a line: a field that is gone or may be missing, another type, value or unit.",
+    "topics, or send to them, is a line: a field that is gone or may be missing, another type, value or unit, or "
+    "a number or text that is no longer taken.",
     (
         "leadsman schema house:app | jq '.topics[\"house/air/state\"]'",
         "leadsman schema house:app > schema.json",
