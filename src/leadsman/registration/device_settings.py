@@ -13,7 +13,6 @@ from leadsman.adapters.managed import ManagedAdapter
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, collect, raise_together
 from leadsman.loop.durations import Duration, human, positive_seconds, seconds
 from leadsman.loop.schedule import Cron
-from leadsman.readings.publish import Every, Rule
 from leadsman.registration.command import CommandOptions
 from leadsman.registration.injection import Dependency, Handler, place_of
 from leadsman.registration.options import Options, fixed_of, publish_of
@@ -79,12 +78,6 @@ def _area(value: object) -> str:
     if not area.strip() or not area.isprintable():
         raise InvalidValue(f"it is {area!r}; write the name of a room or a place, such as 'Attic'")
     return area
-
-
-def _publish(value: object) -> Rule:
-    """A rule. Off is one, too: without any, the deadbands of the fields would make one."""
-    rule = _or_off(publish_rule)(value)
-    return Every(n=1) if rule is None else cast("Rule", rule)
 
 
 def _retry(value: object) -> int | Until:
@@ -159,7 +152,7 @@ OPTIONS: Mapping[str, DeviceOption] = {
     "backoff": DeviceOption(_backoff, replaces=("policy",)),
     "policy": DeviceOption(_policy, replaces=RETRYING),
     "circuit_breaker": DeviceOption(_or_off(_breaker)),
-    "publish": DeviceOption(_publish),
+    "publish": DeviceOption(_or_off(publish_rule)),
     "stale_after": DeviceOption(_or_off(_duration)),
     "throttle": DeviceOption(_pause),
     "name": DeviceOption(_title, "title"),
