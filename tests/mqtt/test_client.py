@@ -48,7 +48,7 @@ def test_a_fault_in_our_own_imports_is_not_taken_for_a_missing_codec(without_cod
 def test_with_the_codec_aiomqtt_is_not_imported():
     code = (
         "import sys; from leadsman.mqtt import client; from leadsman.mqtt.broker import Broker;"
-        "client.chosen(Broker(), '5.0'); print('mqtt5' in sys.modules, 'aiomqtt' in sys.modules, 'paho' in sys.modules)"
+        "client.choose(Broker(), '5.0'); print('mqtt5' in sys.modules, 'aiomqtt' in sys.modules, 'paho' in sys.modules)"
     )
 
     assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == ["True", "False", "False"]
@@ -68,7 +68,7 @@ class Slow(importlib.abc.MetaPathFinder):
 
 begun = threading.Event()
 sys.meta_path.insert(0, Slow())
-threading.Thread(target=client.chosen, args=(Broker(), "5.0")).start()
+threading.Thread(target=client.choose, args=(Broker(), "5.0")).start()
 begun.wait()
 try:
     asyncio.run(client.connect(Broker(host="127.0.0.1", port=1), None, Connect("me", "5.0", None, b""), None))
