@@ -1,9 +1,18 @@
 """Which version of MQTT a broker speaks: found out once, without a warning, and remembered over a restart."""
 
+import asyncio
+import json
+import threading
+from types import SimpleNamespace
+
 import pytest
 
 from leadsman import App
+from leadsman.events import LinkUp
+from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection_state import INQUIRY
+from leadsman.parts.broker_versions import BrokerVersions
+from leadsman.storage import own_file
 from leadsman.testing import Harness, Scripted
 
 
@@ -61,3 +70,31 @@ def test_a_broker_of_mqtt_5_leaves_no_file(tmp_path):
     lived(tmp_path, old=None)
 
     assert not (tmp_path / "brokers.json").exists()
+
+
+def test_a_write_that_takes_long_leaves_no_older_answer(tmp_path, monkeypatch):
+    begun, go_on, replace = threading.Event(), threading.Event(), own_file.replace
+    written = []
+
+    def slow(path, beside, data, mode=0o600, *, sync):
+        written.append(json.loads(data))
+        if len(written) == 1:
+            begun.set()
+            go_on.wait(10)
+        replace(path, beside, data, mode, sync=sync)
+
+    async def live():
+        core = SimpleNamespace(link=SimpleNamespace(broker=Broker("old")))
+        versions = BrokerVersions(core, tmp_path / "brokers.json")
+        for number, protocol in enumerate(("3.1.1", "5.0", "3.1.1", "5.0")):
+            versions.observe(LinkUp(number, protocol, "memory"))
+            if not number:
+                await asyncio.to_thread(begun.wait, 10)
+        await asyncio.sleep(0.1)
+        go_on.set()
+
+    monkeypatch.setattr(own_file, "replace", slow)
+    asyncio.run(live())
+
+    assert len(written) == 2
+    assert json.loads((tmp_path / "brokers.json").read_bytes()) == {}

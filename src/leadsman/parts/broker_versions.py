@@ -4,6 +4,7 @@ that leaves a CONNECT of version 5 unanswered costs seconds at each start otherw
 import asyncio
 import contextlib
 import json
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -43,7 +44,9 @@ class BrokerVersions:
         with contextlib.suppress(OSError):
             found = object_in(own_file.read(path, LARGEST)) or {}
             self.known = {broker: V311 for broker, version in found.items() if version == V311}
-        self._writing: asyncio.Future[None] | None = None
+        self._written = self.known
+        self._writing = False
+        self._turn = threading.Lock()
 
     def observe(self, event: Event) -> None:
         """A broker has accepted a connection, in one of the versions."""
@@ -55,10 +58,25 @@ class BrokerVersions:
         else:
             known.pop(broker, None)
         if known != self.known:
-            self.known = known
-            self._writing = asyncio.get_running_loop().run_in_executor(None, self._write, json.dumps(known).encode())
+            self._keep(known)
 
-    def _write(self, data: bytes) -> None:
+    def _keep(self, known: Mapping[str, str]) -> None:
+        with self._turn:
+            self.known, before, self._writing = known, self._writing, True
+        if not before:  # else the thread that writes goes on with it
+            asyncio.get_running_loop().run_in_executor(None, self._write)
+
+    def _write(self) -> None:
+        """Write until what is known is written. One thread does so at a time: of two, the older answer may stay."""
+        while True:
+            with self._turn:
+                if self._written is self.known:
+                    self._writing = False
+                    return
+                self._written = self.known
+            self._replace(json.dumps(self._written).encode())
+
+    def _replace(self, data: bytes) -> None:
         """Losing the file costs seconds at the next start, so it is not synced, and a disk that takes nothing is left
         to those parts that need it."""
         with contextlib.suppress(OSError):
