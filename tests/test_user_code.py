@@ -2,7 +2,12 @@ import asyncio
 import json
 import sys
 import threading
+from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
+
+import leadsman
 from leadsman.user_code import blocked_at, frames_of, place_of, waiting_at
 
 
@@ -28,6 +33,15 @@ def test_the_frames_go_on_into_the_library_that_raised():
 
     assert "in parse" in frames
     assert "json" in frames
+
+
+@pytest.mark.parametrize("folder", [Path(leadsman.__file__).parent, Path(json.__file__).parent.parent])
+def test_a_folder_whose_name_only_begins_like_that_of_a_library_is_the_users(folder):
+    code = compile("def fail():\n    return json.loads('{')", f"{folder}-house/plant.py", "exec")
+    space = {"json": json}
+    exec(code, space)
+
+    assert place_of(raised(space["fail"])) == "plant.py:2"
 
 
 def test_an_error_that_was_never_raised_has_no_place():
@@ -58,6 +72,15 @@ def test_where_a_task_waits_is_the_innermost_line_of_the_user():
 
     line = inner.__code__.co_firstlineno + 1
     assert asyncio.run(look()) == f"test_user_code.py:{line}"
+
+
+def test_what_a_proxy_awaits_without_end_is_not_followed_forever():
+    class Proxy:
+        @property
+        def cr_await(self):
+            return Proxy()
+
+    assert waiting_at(SimpleNamespace(get_coro=Proxy)) is None
 
 
 def test_where_a_thread_is_blocked_is_the_innermost_line_of_the_user_below_a_library():

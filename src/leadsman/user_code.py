@@ -4,6 +4,7 @@ import asyncio
 import functools
 import gc
 import inspect
+import os
 import sys
 import traceback
 from collections.abc import Awaitable, Iterable
@@ -14,7 +15,9 @@ from leadsman.text import clean
 
 DEEPEST = 8
 """How many frames are shown, the innermost ones; a recursion has thousands of the same."""
-_OURS = str(Path(__file__).parent)
+LONGEST = 1000
+"""How many steps of what a task awaits are followed: a proxy may have an end of its chain nowhere."""
+_OURS = str(Path(__file__).parent) + os.sep
 
 
 def place_of(error: BaseException) -> str | None:
@@ -42,7 +45,9 @@ def waiting_at(task: "asyncio.Task[object]") -> str | None:
     """``plant.py:57``: the innermost line of the user's code where a task waits; None if it waits elsewhere."""
     found = None
     at: object = task.get_coro()  # a coroutine, then whatever it awaits
-    while at is not None:
+    for _ in range(LONGEST):
+        if at is None:
+            break
         frame = getattr(at, "cr_frame", None) or getattr(at, "gi_frame", None) or getattr(at, "ag_frame", None)
         if frame is not None and not _foreign(frame.f_code.co_filename):
             found = frame
@@ -89,4 +94,4 @@ def _libraries() -> tuple[str, ...]:
     import sysconfig  # an app without a bug does not pay for it
 
     paths = {sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib")}
-    return str(Path(asyncio.__file__).parent.parent), *paths
+    return tuple(path + os.sep for path in (str(Path(asyncio.__file__).parent.parent), *paths))

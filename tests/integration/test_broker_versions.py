@@ -1,9 +1,18 @@
 """Which version of MQTT a broker speaks: found out once, without a warning, and remembered over a restart."""
 
+import asyncio
+import json
+import threading
+from types import SimpleNamespace
+
 import pytest
 
 from leadsman import App
+from leadsman.events import LinkUp
+from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection_state import INQUIRY
+from leadsman.parts.broker_versions import BrokerVersions
+from leadsman.storage import own_file
 from leadsman.testing import Harness, Scripted
 
 
@@ -24,26 +33,48 @@ def versions(harness):
     return [packet.protocol for _, packet in harness.broker.connects]
 
 
-@pytest.mark.parametrize("old", ["close", "refuse"])
-def test_an_old_broker_is_found_out_without_a_warning_and_remembered(tmp_path, caplog, old):
+@pytest.mark.parametrize(
+    ("old", "duration", "asked"), [("close", INQUIRY + 10, ["5.0", "3.1.1", "5.0"]), ("refuse", 10, ["5.0", "3.1.1"])]
+)
+def test_an_old_broker_is_found_out_without_a_warning_and_remembered(tmp_path, caplog, old, duration, asked):
     caplog.set_level("INFO")
-    first = lived(tmp_path, old=old)
+    first = lived(tmp_path, duration, old=old)
     again = lived(tmp_path, old=old)
 
-    assert (versions(first), versions(again)) == (["5.0", "3.1.1"], ["3.1.1"])
+    assert (versions(first), versions(again)) == (asked, ["3.1.1"])
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == []
     assert caplog.text.count("; trying MQTT 3.1.1") == 1
     assert again.broker.messages("house/a/state")[0].at < 1
 
 
 def test_an_upgraded_broker_is_asked_beside_the_connection_which_it_gives_up_then(tmp_path):
-    lived(tmp_path)
+    lived(tmp_path, INQUIRY + 10)
     upgraded = lived(tmp_path, INQUIRY + 10, old=None)
     after = lived(tmp_path, old=None)
 
     assert versions(upgraded) == ["3.1.1", "5.0", "5.0"]
     assert upgraded.broker.connects[1][1].client_id == "house-newer"
     assert versions(after) == ["5.0"]
+
+
+def test_a_start_of_a_new_broker_is_not_remembered_by_a_run_that_ends_before_it_is_asked(tmp_path):
+    lived(tmp_path)
+
+    assert versions(lived(tmp_path, old=None)) == ["5.0"]
+
+
+def test_a_broker_that_refuses_the_client_id_of_the_inquiry_is_asked_on_the_next_connection_again(tmp_path):
+    with Harness(house(), settings={"outbox.durability": "acked-or-durable"}, state_directory=tmp_path) as harness:
+        harness.broker.only_v311 = "close"
+        harness.run("10s")
+        harness.broker.only_v311, harness.broker.refuse_connect = None, 0x87
+        harness.run(INQUIRY)
+        assert not (tmp_path / "brokers.json").exists()
+        harness.broker.refuse_connect = None
+        harness.broker.cut()
+        harness.run(INQUIRY + 10)
+
+    assert versions(harness) == ["5.0", "3.1.1", "5.0", "3.1.1", "5.0", "5.0"]
 
 
 def test_a_broker_that_is_still_old_is_asked_once(tmp_path):
@@ -61,3 +92,31 @@ def test_a_broker_of_mqtt_5_leaves_no_file(tmp_path):
     lived(tmp_path, old=None)
 
     assert not (tmp_path / "brokers.json").exists()
+
+
+def test_a_write_that_takes_long_leaves_no_older_answer(tmp_path, monkeypatch):
+    begun, go_on, replace = threading.Event(), threading.Event(), own_file.replace
+    written = []
+
+    def slow(path, beside, data, mode=0o600, *, sync):
+        written.append(json.loads(data))
+        if len(written) == 1:
+            begun.set()
+            go_on.wait(10)
+        replace(path, beside, data, mode, sync=sync)
+
+    async def live():
+        core = SimpleNamespace(link=SimpleNamespace(broker=Broker("old"), version_is_guessed=False))
+        versions = BrokerVersions(core, tmp_path / "brokers.json")
+        for number, protocol in enumerate(("3.1.1", "5.0", "3.1.1", "5.0")):
+            versions.observe(LinkUp(number, protocol, "memory"))
+            if not number:
+                await asyncio.to_thread(begun.wait, 10)
+        await asyncio.sleep(0.1)
+        go_on.set()
+
+    monkeypatch.setattr(own_file, "replace", slow)
+    asyncio.run(live())
+
+    assert len(written) == 2
+    assert json.loads((tmp_path / "brokers.json").read_bytes()) == {}

@@ -9,7 +9,7 @@ import pytest
 from leadsman.errors import BrokerError, ConnectionRefused, NotListening, TlsRefused
 from leadsman.mqtt import aiomqtt_client, client, codec_client
 from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.connection import Connect
+from leadsman.mqtt.connection import ConnAck, Connect
 
 PACKET = Connect("me", "5.0", "house/status", b"{}")
 
@@ -102,13 +102,15 @@ def test_a_client_that_another_thread_is_importing_is_waited_for():
 class Refusing:
     """A client whose broker refuses wills with the given codes, one after the other."""
 
-    def __init__(self, *codes):
-        self.codes, self.packets = list(codes), []
+    connack = ConnAck()
+
+    def __init__(self, *codes, words=None):
+        self.codes, self.words, self.packets = list(codes), words, []
 
     async def connect(self, broker, clock, packet, listener):
         self.packets.append(packet)
         if self.codes:
-            raise ConnectionRefused(self.codes.pop(0), "no")
+            raise ConnectionRefused(self.codes.pop(0), "no", words=self.words)
         return self
 
 
@@ -134,3 +136,38 @@ def test_another_refusal_or_the_same_again_is_raised(monkeypatch, codes):
         connect(monkeypatch, Refusing(*codes))
 
     assert caught.value.code == codes[-1]
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (0x90, None),
+        (0x90, "Publishing to this will topic is forbidden by service policy"),
+        (0x87, "Last-Will topic denied"),
+        (0x87, "will-topic not allowed"),
+        (0x87, "Not authorized: Will."),
+    ],
+)
+def test_a_client_whose_will_is_refused_connects_without_it(monkeypatch, code, words):
+    refusing = Refusing(code, words=words)
+
+    assert connect(monkeypatch, refusing).connack.will_refused == "no"
+    assert [packet.will_topic for packet in refusing.packets] == ["house/status", None]
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (0x87, None),
+        (0x87, "you will be banned"),
+        (0x87, "You will not be let in, at WILLOW"),
+        (0x88, "Server will restart soon"),
+        (0x89, "the will of many clients"),
+    ],
+)
+def test_a_refusal_that_only_speaks_of_the_future_is_none_of_the_will(monkeypatch, code, words):
+    refusing = Refusing(code, words=words)
+
+    with pytest.raises(ConnectionRefused):
+        connect(monkeypatch, refusing)
+    assert len(refusing.packets) == 1

@@ -51,14 +51,25 @@ def test_a_size_is_known_for_all_topics_where_the_topic_is_allowed_and_for_a_day
     assert not known
 
 
+def test_a_broker_that_restarts_with_a_lower_limit_is_learned_again():
+    known = SizeLimit()
+    known.accepted("a", 9000)
+
+    assert not known.broke("a", 5000, 0.0)
+    assert not known.broke("a", 5000, 0.0), "the topic may be denied by now"
+    known.accepted("a", 600)
+    assert known.broke("a", 5000, 0.0)
+    assert known.known(0.0) == 5000
+
+
 def test_what_is_acknowledged_just_before_the_connection_ends_was_not_taken():
     known = SizeLimit()
     known.acknowledged("a", 600)
     known.acknowledged("a", 9000)
     known.ended()
 
-    assert not known.broke("a", 500, 0.0)
     assert known.broke("a", 9000, 0.0)
+    assert not known.broke("a", 500, 0.0)
 
 
 def test_before_anything_was_taken_and_at_another_broker_nothing_is_known():

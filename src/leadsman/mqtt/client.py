@@ -8,6 +8,7 @@ A library is imported when a connection needs it, and never the other one.
 """
 
 import importlib
+import re
 import sys
 from types import ModuleType
 
@@ -17,12 +18,14 @@ from leadsman.mqtt import transport
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Connect, Connection, ConnectionListener, Connector, WrappedConnection
 from leadsman.mqtt.connection_state import V5
-from leadsman.mqtt.diagnosis import QOS_NOT_SUPPORTED, RETAIN_NOT_SUPPORTED, TOPIC_INVALID
+from leadsman.mqtt.diagnosis import NOT_AUTHORIZED, QOS_NOT_SUPPORTED, RETAIN_NOT_SUPPORTED, TOPIC_INVALID
 from leadsman.mqtt.message import Message
 
 _AIOMQTT, _CODEC = "leadsman.mqtt.aiomqtt_client", "leadsman.mqtt.codec_client"
 _imported: set[str] = set()
 """The clients whose import has ended."""
+_WILL = re.compile(r"\bwill\b(?! (?:be|not|restart|shut|close|expire|retry)\b)", re.IGNORECASE)
+"""The will, and not the verb."""
 
 
 async def connect(broker: Broker, clock: Clock, packet: Connect, listener: ConnectionListener) -> Connection:
@@ -49,8 +52,9 @@ async def connect(broker: Broker, clock: Clock, packet: Connect, listener: Conne
 
 
 def _is_about_will(error: ConnectionRefused) -> bool:
-    """Whether the broker refuses the will, and not the client. MQTT has no reason code for that."""
-    return error.code == TOPIC_INVALID or "will" in (error.words or "").lower().split()
+    """Whether the broker refuses the will, and not the client: its topic (MQTT 5 §3.2.2.2), or, as the words say, its
+    publication, for which there is no reason code."""
+    return error.code == TOPIC_INVALID or (error.code == NOT_AUTHORIZED and _WILL.search(error.words or "") is not None)
 
 
 async def _load(broker: Broker, protocol: str) -> ModuleType:

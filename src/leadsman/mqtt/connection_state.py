@@ -128,6 +128,14 @@ def inquired(session: ConnectionState, *, newer: bool) -> ConnectionState:
     return session._replace(protocol=V5 if newer else V311, guessed=False, trial=newer)
 
 
+def speaks_old_version(error: BrokerError) -> bool:
+    """Whether a CONNECT of 5.0 failed as it does at a broker of 3.1.1 alone. A client id may be refused, or the network
+    be gone, for other reasons."""
+    return isinstance(error, ConnackMissing) or (
+        isinstance(error, ConnectionRefused) and error.code == UNSUPPORTED_VERSION
+    )
+
+
 def recalled(session: ConnectionState) -> ConnectionState:
     """The broker spoke 3.1.1 in the last run of the app."""
     return session if session.first != V5 else session._replace(protocol=V311, accepted=V311, guessed=True)

@@ -87,6 +87,8 @@ V311_REFUSALS = {1: 0x84, 2: 0x85, 3: 0x88, 4: 0x86, 5: 0x87}
 """Return codes of MQTT 3.1.1 §3.2.2.3 as reason codes of MQTT 5 §3.2.2.2."""
 RETAIN_NOT_SUPPORTED, QOS_NOT_SUPPORTED = 0x9A, 0x9B
 """CONNACK: the will is to be kept, or has a quality, and the broker supports neither (§3.2.2.2)."""
+NOT_AUTHORIZED = 0x87
+"""CONNACK: not authorized (§3.2.2.2)."""
 TOPIC_INVALID = 0x90
 """CONNACK: topic name invalid (§3.2.2.2). The only topic in a CONNECT is that of the will."""
 _CERTIFICATE = "; does it ask for a certificate (cert=, key=)?"

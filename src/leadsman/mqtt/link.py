@@ -221,6 +221,8 @@ class Link:
         """The library of the latest connection; None before the first one."""
         self.held = False
         """Whether nothing is sent before `release`."""
+        self.on_old_version: Callable[[], object] = lambda: None
+        """Called when the broker, which was asked for MQTT 5 beside its connection, speaks 3.1.1 only."""
         self._window = SendWindow(outbox, clock, events, self.lost, lambda: self.held or self.subscriptions.go_first)
         self._error: str | None = None
         self._refusals: set[str] = set()
@@ -264,6 +266,11 @@ class Link:
         """Bytes of the largest packet that the broker takes; None without a connection, or if there is no limit."""
         connection = self._window.connection
         return None if connection is None else connection.connack.maximum_packet_size
+
+    @property
+    def version_is_guessed(self) -> bool:
+        """Whether the broker speaks 3.1.1, and only silence had led to that."""
+        return connection_state.doubtful(self.session)
 
     @property
     def last_error(self) -> str | None:
@@ -524,8 +531,10 @@ class Link:
         try:
             connection = await self._connector(self.broker)(packet, _Inquiry())
             await connection.close()
-        except BrokerError:
-            self.session = connection_state.inquired(self.session, newer=False)
+        except BrokerError as error:
+            if connection_state.speaks_old_version(error):
+                self.session = connection_state.inquired(self.session, newer=False)
+                self.on_old_version()
             return
         self.session = connection_state.inquired(self.session, newer=True)
         self.lost(NEWER_VERSION, connection_state.ADMINISTRATIVE)  # no message is to blame for it

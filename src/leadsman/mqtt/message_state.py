@@ -102,8 +102,6 @@ PLACES: Mapping[tuple[Place, PlaceEvent], Place] = {
     (IN_FLIGHT, ARRIVE): GONE,
     (IN_FLIGHT, DROP): GONE,
     (ON_DISK, READ_BACK): WAITING,
-    (ON_DISK, DROP): GONE,
-    (ON_DISK, REPLACE): GONE,
 }
 """Where a message is after an event. A message begins in `WAITING`; a row of an earlier life begins in `ON_DISK`."""
 

@@ -2,7 +2,8 @@
 
 It is learned from messages that were sent alone: a message on which the connection broke twice, larger than every
 message that the broker took, is too large, if the broker took a smaller one of the same topic. Else the topic may be
-denied, and nothing is learned. Pure: `now` is monotonic seconds.
+denied, and nothing is learned. What the broker took is forgotten when the connection breaks twice on no more than that:
+it may have restarted with a lower limit. Pure: `now` is monotonic seconds.
 """
 
 RETRY = 86_400.0
@@ -43,7 +44,11 @@ class SizeLimit:
     def broke(self, topic: str, size: int, now: float) -> bool:
         """The connection broke twice on a message of so many bytes that was sent alone. Returns whether its size is to
         blame."""
-        if topic not in self._taken or size <= self._largest:
+        if size <= self._largest:
+            self._largest = 0
+            self._taken.clear()
+            return False
+        if topic not in self._taken:
             return False
         self._everywhere = size, now + RETRY
         return True

@@ -4,6 +4,7 @@ that leaves a CONNECT of version 5 unanswered costs seconds at each start otherw
 import asyncio
 import contextlib
 import json
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -24,6 +25,7 @@ def join(core: Core) -> None:
     with contextlib.suppress(RuntimeError):  # the user has no home directory, which the part for readings reports
         versions = BrokerVersions(core, core.plan.state_directory / FILE)
         core.link.recall(versions.known)
+        core.link.on_old_version = versions.add_current
         core.environment.events.subscribe(versions.observe, readings=False)
 
 
@@ -43,22 +45,43 @@ class BrokerVersions:
         with contextlib.suppress(OSError):
             found = object_in(own_file.read(path, LARGEST)) or {}
             self.known = {broker: V311 for broker, version in found.items() if version == V311}
-        self._writing: asyncio.Future[None] | None = None
+        self._written: Mapping[str, str] = self.known
+        self._writing = False
+        self._turn = threading.Lock()
 
     def observe(self, event: Event) -> None:
         """A broker has accepted a connection, in one of the versions."""
         if not isinstance(event, LinkUp):
             return
-        broker, known = str(self._core.link.broker), dict(self.known)
-        if event.protocol == V311 and self._core.link.broker.protocol != V311:
-            known[broker] = V311
-        else:
-            known.pop(broker, None)
-        if known != self.known:
-            self.known = known
-            self._writing = asyncio.get_running_loop().run_in_executor(None, self._write, json.dumps(known).encode())
+        link = self._core.link
+        if event.protocol != V311 or link.broker.protocol == V311:
+            self._keep({broker: version for broker, version in self.known.items() if broker != str(link.broker)})
+        elif not link.version_is_guessed:  # else it may only be starting, and a short run would not find out
+            self.add_current()
 
-    def _write(self, data: bytes) -> None:
+    def add_current(self) -> None:
+        """The broker of the connection speaks the old version for certain."""
+        self._keep({**self.known, str(self._core.link.broker): V311})
+
+    def _keep(self, known: Mapping[str, str]) -> None:
+        if known == self.known:
+            return
+        with self._turn:
+            self.known, before, self._writing = known, self._writing, True
+        if not before:  # else the thread that writes goes on with it
+            asyncio.get_running_loop().run_in_executor(None, self._write)
+
+    def _write(self) -> None:
+        """Write until what is known is written. One thread does so at a time: of two, the older answer may stay."""
+        while True:
+            with self._turn:
+                if self._written is self.known:
+                    self._writing = False
+                    return
+                self._written = self.known
+            self._replace(json.dumps(self._written).encode())
+
+    def _replace(self, data: bytes) -> None:
         """Losing the file costs seconds at the next start, so it is not synced, and a disk that takes nothing is left
         to those parts that need it."""
         with contextlib.suppress(OSError):
