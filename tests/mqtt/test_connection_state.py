@@ -17,6 +17,7 @@ from leadsman.mqtt.connection_state import (
     client_id_in_use,
     connected,
     doubtful,
+    expect_newer,
     failed,
     inquired,
     interrupted,
@@ -190,6 +191,14 @@ def silent(session, times):
         session, _ = failed(session, float(now), 0.5, no_connack=True)
         versions.append(session.protocol)
     return session, versions
+
+
+def test_an_app_that_needs_mqtt_5_takes_no_single_silence_for_an_old_broker():
+    _, versions = silent(expect_newer(ConnectionState()), 5)
+
+    assert versions == [V5, V5, V5, V311, V5]
+    assert expect_newer(recalled(ConnectionState())).protocol == V311
+    assert expect_newer(ConnectionState(V311, V311)) == ConnectionState(V311, V311)
 
 
 def test_where_a_version_has_worked_the_other_one_is_tried_once_after_each_fourth_silence():

@@ -24,6 +24,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from leadsman.mqtt import connection_state
 from leadsman.mqtt.broker import PORTS, Broker, Brokers, same
 from leadsman.mqtt.connection_state import QUICK, ConnectionState
 from leadsman.mqtt.connection_state import recalled as old
@@ -106,6 +107,12 @@ def recalled(choice: BrokerChoice, versions: Mapping[str, str]) -> BrokerChoice:
     known = (each._replace(session=old(each.session)) for each in choice.candidates)
     found = (new if str(each.broker) in versions else each for each, new in zip(choice.candidates, known, strict=True))
     return choice._replace(candidates=tuple(found))
+
+
+def expect_newer(choice: BrokerChoice) -> BrokerChoice:
+    """The choice at the start, where the app needs what only MQTT 5 has."""
+    expected = (each._replace(session=connection_state.expect_newer(each.session)) for each in choice.candidates)
+    return choice._replace(candidates=tuple(expected))
 
 
 def connected(choice: BrokerChoice) -> BrokerChoice:

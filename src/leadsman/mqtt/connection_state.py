@@ -141,6 +141,11 @@ def recalled(session: ConnectionState) -> ConnectionState:
     return session if session.first != V5 else session._replace(protocol=V311, accepted=V311, guessed=True)
 
 
+def expect_newer(session: ConnectionState) -> ConnectionState:
+    """The broker is to speak 5.0: it counts as if it had, so that one silent attempt is no sign of an old broker."""
+    return session._replace(accepted=V5) if session.first == V5 and session.accepted is None else session
+
+
 def tries_another_version(before: ConnectionState, after: ConnectionState) -> bool:
     """Whether the first attempt failed, and says no more than that the broker may be an old one."""
     new = before.accepted is None and before.outage_since is None and not before.refusals

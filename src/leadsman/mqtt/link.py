@@ -303,6 +303,12 @@ class Link:
         self.choice = broker_choice.recalled(self.choice, versions)
         self.session = self.choice.session
 
+    def expect_newer(self) -> None:
+        """Take no single silence for a sign of an old broker: a fencing token needs MQTT 5, and a broker that starts is
+        silent, too. Call it before `run`."""
+        self.choice = broker_choice.expect_newer(self.choice)
+        self.session = self.choice.session
+
     def piled_up(self) -> bool:
         """Whether more than one batch of messages waits for its turn on a connection that works."""
         return self.up and self.outbox.messages - self.outbox.in_flight > BATCH

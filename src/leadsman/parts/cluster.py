@@ -58,6 +58,7 @@ class SharingNode(Node):
     def attach(self, core: Core) -> None:
         """See `Node`."""
         self._core = core
+        core.link.expect_newer()
         self._report = ClusterReport(self._cluster, core.plan, core.link, core.environment.clock)
         self.briefs, self.states = self._report.briefs, self._report.states
         if core.plan.keep_state:
