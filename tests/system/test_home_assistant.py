@@ -133,19 +133,19 @@ def test_the_demo_appears_with_names_units_icons_and_buttons(home, broker):
     demo = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         states = home.wait_for(
-            {"leadsman-demo--memory--_status": "ok", "leadsman-demo--memory--_poll": "unknown"}
+            {"leadsman-demo--disk--_status": "ok", "leadsman-demo--disk--_poll": "unknown"}
             | {"leadsman-demo--leadsman_app--_version": "demo"}
         )
-        home.call("button.press", "leadsman-demo--memory--_poll")
-        pressed = home.states()["leadsman-demo--memory--_poll"]["state"]
+        home.call("button.press", "leadsman-demo--disk--_poll")
+        pressed = home.states()["leadsman-demo--disk--_poll"]["state"]
     finally:
         demo.send_signal(signal.SIGINT)
         assert demo.wait(60) == 0
 
-    found = states["leadsman-demo--memory--available_mib"]
-    assert found["attributes"]["friendly_name"] == "memory Available"
-    assert found["attributes"]["unit_of_measurement"] == "MiB"
-    assert found["attributes"]["icon"] == "mdi:memory"
+    found = states["leadsman-demo--disk--free_gib"]
+    assert found["attributes"]["friendly_name"] == "disk Free"
+    assert found["attributes"]["unit_of_measurement"] == "GiB"
+    assert found["attributes"]["icon"] == "mdi:harddisk"
     assert float(found["state"]) > 0
     assert pressed.startswith("20")  # the time at which it was pressed
     devices = home.devices()

@@ -30,6 +30,8 @@ from leadsman.tools.cli.times import local, localise, zone
 if TYPE_CHECKING:
     from leadsman.introspection.document import Introspection, Verdict
 
+MOST_ASKED = 1000
+"""Devices whose topics are asked for one by one: an answer may list more than any app has."""
 _COLOURS = {"ok": GREEN, "intended": CYAN, "broken": RED}
 """Those of the states of a verdict."""
 LEFT_OUT = "; passwords and other secrets are left out of the command: add them as you gave them here"
@@ -158,9 +160,10 @@ def _verdicts_of(brokers: Brokers, topics: Topics, device: str | None, timeout: 
 def _seen_exactly(
     brokers: Brokers, topics: Topics, names: Sequence[str], seen: Mapping[str, Received]
 ) -> Mapping[str, Received]:
-    """What the broker retains of devices, those included of which it sent nothing for a filter with a wildcard."""
-    wanted = [topic for name in names for topic in (topics.state(name), topics.availability(name)) if topic not in seen]
-    if not wanted:
+    """What the broker retains of devices, those included of which it sent nothing for a filter with a wildcard. If it
+    sent something of one device for that filter, it sent all that it has."""
+    wanted = [topic for name in names[:MOST_ASKED] for topic in (topics.state(name), topics.availability(name))]
+    if not wanted or any(topic in seen for topic in wanted):
         return seen
     try:
         return {**retained(brokers, [*wanted, f"{topics.introspect}/response"]), **seen}
