@@ -1,4 +1,4 @@
-"""Ends and logs of whole programs: nothing keeps a process that ends, and a second app has its own log."""
+"""Whole programs: nothing keeps a process that ends, and a second app in it has a log of its own."""
 
 import os
 import subprocess
