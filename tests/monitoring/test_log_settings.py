@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from leadsman import App, Context, Finds
 from leadsman.errors import ConfigurationError, InvalidValue
+from leadsman.monitoring.journal import JournalHandler
 from leadsman.monitoring.log_format import TextFormatter
 from leadsman.monitoring.log_settings import Levels, LogFile, change_log
 from leadsman.settings.sections import LogSettings
@@ -73,6 +74,17 @@ def test_one_device_may_be_louder_and_another_one_quieter(ours):
     logger.info("also of no device")
 
     assert records == ["call of boiler", "end of room", "also of no device"]
+
+
+def test_levels_hold_for_the_journal_of_systemd_too(ours, tmp_path):
+    logger, records = ours
+    logger.handlers = [JournalHandler(str(tmp_path / "nobody listens"), instead=logger.handlers[0])]
+    change_log(LogSettings(devices={"boiler": "DEBUG", "room-*": "ERROR"}))
+
+    logger.debug("call of boiler", extra=about("boiler"))
+    logger.warning("outage of room", extra=about("room-1"))
+
+    assert records == ["call of boiler"]
 
 
 def test_a_library_may_be_louder_than_the_others(ours):

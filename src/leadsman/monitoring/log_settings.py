@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from leadsman.errors import InvalidValue
+from leadsman.monitoring.journal import JournalHandler
 from leadsman.monitoring.log_format import Journal, Json, TextFormatter
 from leadsman.settings.devices import closest
 from leadsman.settings.sections import LogSettings
@@ -71,8 +72,8 @@ class LogFile(RotatingFileHandler):
 
     failure = ""
     """Why the last record could not be written; empty if it was."""
-    told = False
-    """Whether stderr has said so."""
+    reported = False
+    """Whether that was written to stderr."""
     refused_at = 0
     """Bytes of the file when it could not be rotated; 0 if it could."""
 
@@ -84,15 +85,15 @@ class LogFile(RotatingFileHandler):
 
     def doRollover(self) -> None:  # noqa: N802  # the name of the library
         """Begin a new file. If the directory does not let the app do that, go on with the old one."""
-        told = bool(self.refused_at)
+        reported = bool(self.refused_at)
         try:
             super().doRollover()
             self.refused_at = 0
         except OSError as error:
             self.stream = self._open()
             self.refused_at = self.stream.tell()
-            if not told:
-                _tell(
+            if not reported:
+                _report(
                     f"the log file {self.baseFilename} cannot be rotated, and grows: {describe(error)}; let the app"
                     " write the directory"
                 )
@@ -101,10 +102,10 @@ class LogFile(RotatingFileHandler):
         """Write one record."""
         self.failure = ""
         super().emit(record)  # sets it if it fails
-        failed, told = bool(self.failure), self.told
-        self.told = failed
-        if failed and not told:
-            _tell(f"the log file {self.baseFilename} cannot be written: {self.failure}")
+        failed, reported = bool(self.failure), self.reported
+        self.reported = failed
+        if failed and not reported:
+            _report(f"the log file {self.baseFilename} cannot be written: {self.failure}")
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # the name of the library
         """Remember it: a traceback for each record would fill what is left of the disk."""
@@ -112,7 +113,7 @@ class LogFile(RotatingFileHandler):
         self.failure = "an unknown error" if error is None else describe(error)
 
 
-def _tell(line: str) -> None:
+def _report(line: str) -> None:
     if sys.stderr is not None:
         with contextlib.suppress(OSError, ValueError):  # nobody reads it; whoever logs must not notice
             sys.stderr.write(f"{line}\n")
@@ -126,7 +127,7 @@ def change_log(settings: LogSettings) -> None:
     """
     logger, root = logging.getLogger(OURS), logging.getLogger()
     own, others = _undo(logger, root)
-    handlers = [each for each in logger.handlers if isinstance(each.formatter, TextFormatter | Json | Journal)]
+    handlers = [each for each in logger.handlers if _is_ours(each)]
     if not handlers:
         logger.warning(
             "The program has set up logging itself, so the section log of the settings changes nothing",
@@ -149,6 +150,10 @@ def change_log(settings: LogSettings) -> None:
     logger.setLevel(levels.least)
     for handler in handlers:
         handler.addFilter(LevelFilter(levels))
+
+
+def _is_ours(handler: logging.Handler) -> bool:
+    return isinstance(handler, JournalHandler) or isinstance(handler.formatter, TextFormatter | Json | Journal)
 
 
 def _undo(logger: logging.Logger, root: logging.Logger) -> tuple[int, int]:
