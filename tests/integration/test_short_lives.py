@@ -4,8 +4,7 @@ it is published."""
 import pytest
 
 from leadsman import App, Context, Discovery, Finds
-from leadsman.introspection.registry import FIRST_AHEAD
-from leadsman.introspection.retained import Listed
+from leadsman.introspection.retained import FIRST_AHEAD, Listed
 from leadsman.mqtt.topics import Topics
 from leadsman.testing import Harness, Scripted
 from leadsman.tools.cli.commands.clean import everything

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from leadsman import App, Context, Delivery
-from leadsman.introspection.registry import REMOVING
+from leadsman.introspection.registry_publication import REMOVING
 from leadsman.introspection.retained import Listed
 from leadsman.testing import Harness, Scripted
 

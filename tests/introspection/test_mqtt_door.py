@@ -10,7 +10,8 @@ from leadsman import App
 from leadsman.errors import PollRefused
 from leadsman.introspection.mqtt_door import EXPIRY, MqttDoor
 from leadsman.introspection.registrations import Registrations
-from leadsman.introspection.registry import MOST_WAITING, PAUSE, About, DeviceRegistry
+from leadsman.introspection.registry import About, DeviceRegistry
+from leadsman.introspection.registry_publication import MOST_WAITING, PAUSE
 from leadsman.introspection.request_queue import RequestQueue
 from leadsman.introspection.sections import Parts, Sections
 from leadsman.introspection.service import MOST_AT_ONCE, MOST_UNDER_WAY, PollResult, Service

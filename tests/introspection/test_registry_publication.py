@@ -7,14 +7,8 @@ import pytest
 
 from leadsman import App
 from leadsman.introspection.registrations import Registrations
-from leadsman.introspection.registry import (
-    LIST_SLICE,
-    MOST_WAITING,
-    PATIENCE,
-    About,
-    DeviceRegistry,
-    RegistryPublication,
-)
+from leadsman.introspection.registry import LIST_SLICE, About, DeviceRegistry
+from leadsman.introspection.registry_publication import MOST_WAITING, PATIENCE, RegistryPublication
 from leadsman.introspection.removed_descriptions import RemovedDescriptions
 from leadsman.loop.clock import Clock
 from leadsman.mqtt.topics import Topics

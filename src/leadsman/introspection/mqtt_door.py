@@ -10,7 +10,7 @@
 
 A request is answered at its response topic, or at its own topic with ``/response`` appended. A retained request is
 ignored, and logged. Requests wait for their turn in a queue, `leadsman.introspection.request_queue`, so that thousands
-at once delay no poll. `leadsman.introspection.registry` publishes the registry.
+at once delay no poll. `leadsman.introspection.registry_publication` publishes the registry.
 
 A document of many devices is sent in pages, which go to one topic. Each page has its number and the number of pages.
 """
@@ -19,7 +19,7 @@ import logging
 
 from leadsman.errors import Busy, PayloadError, RequestRefused
 from leadsman.introspection.pages import Pages, around, page_size
-from leadsman.introspection.registry import room
+from leadsman.introspection.registry_publication import room
 from leadsman.introspection.request_queue import RequestQueue
 from leadsman.introspection.requests import Query, action_of, sender_of
 from leadsman.introspection.service import PollResult, Service

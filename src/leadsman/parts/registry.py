@@ -13,7 +13,7 @@ from leadsman.mqtt.connection import Received
 from leadsman.wiring.core import Core
 
 if TYPE_CHECKING:
-    from leadsman.introspection.registry import RegistryPublication
+    from leadsman.introspection.registry_publication import RegistryPublication
 
 DELAY = 1.0
 """Seconds from a connection, or from a change, to the registry: first readings go first."""
@@ -59,7 +59,8 @@ class Publisher:
         self._kept: dict[str, bytes] = {}
         self._kept_bytes = 0
         self._exact = False
-        """Whether nothing came for the filter with a wildcard; see `leadsman.introspection.registry.Kept`."""
+        """Whether nothing came for the filter with a wildcard; see `leadsman.introspection.registry_publication.Kept`.
+        """
         self._due = self._publishing = self._begun = False
 
     def observe(self, event: Event) -> None:
@@ -150,7 +151,7 @@ class Publisher:
 
     @cached_property
     def _publication(self) -> "RegistryPublication":
-        from leadsman.introspection.registry import Kept, RegistryPublication
+        from leadsman.introspection.registry_publication import Kept, RegistryPublication
 
         core, plan = self._core, self._core.plan
         topic_filter = plan.own_filters["registry"]

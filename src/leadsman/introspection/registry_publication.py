@@ -1,0 +1,430 @@
+"""Publishes the registry at ``{prefix}/registry``, and removes what an earlier run left at the broker.
+
+The registry of many devices has pages: the first one is at ``{prefix}/registry``, page 2 at ``{prefix}/registry/2``,
+and so on. Each page has its number and the number of pages.
+
+At the first connection, the registry that the broker keeps is read before it is replaced. The retained topics of
+devices that are no longer registered are removed, and only then is the new registry published; so a start that is
+interrupted is made up for by the next one. Only what the same app with the same client id listed is removed. Topics
+whose removal the broker has not acknowledged in time stay in the registry, and are removed at the next start.
+
+What may be published is listed before it is published. So nothing is sent at the first connection before it is known
+what the earlier registry lists. Topics that it does not list are listed on pages of their own, from page
+`FIRST_AHEAD` on, which go first; a start with the same devices has none. What comes while the app runs is listed there,
+too, before it is published. The pages go when the registry has been published.
+
+Discovery alone removes its descriptions while it is on, so they are passed over here.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from leadsman.introspection.ownership import in_order
+from leadsman.introspection.pages import Pages, around, page_size
+from leadsman.introspection.registry import LIST_SLICE, DeviceRegistry
+from leadsman.introspection.removed_descriptions import RemovedDescriptions
+from leadsman.introspection.retained import (
+    APP,
+    FIRST_AHEAD,
+    FORGETTING,
+    MOST_PAGES,
+    RETAINED,
+    Listed,
+    Page,
+    no_longer,
+    retained_of,
+)
+from leadsman.loop.clock import Clock
+from leadsman.loop.slices import Work
+from leadsman.mqtt.connection import Received
+from leadsman.mqtt.link import Link
+from leadsman.mqtt.message import Message
+from leadsman.mqtt.topics import Topics
+from leadsman.runtime.other_topics import MOST, OtherTopics
+from leadsman.text import clean, count_noun, log_fields
+
+if TYPE_CHECKING:
+    from leadsman.introspection.document import RemovedEntry
+
+
+MOST_WAITING = 512 * 1024
+"""Bytes in the outbox above which the next page waits, so that pages do not displace readings."""
+PATIENCE = 60.0
+"""Seconds after which a page of the registry no longer waits."""
+PAUSE = 0.02
+"""Seconds between two looks at the outbox."""
+SETTLED = 0.5
+"""Seconds from the broker's acknowledgement of a subscription until a retained message has come, if there is one."""
+READING, REMOVING = 10.0, 10.0
+"""Seconds at most for: the earlier registry to come; the broker to acknowledge the removals."""
+MOST_AHEAD = 50
+"""Topics on a page of those that are listed ahead while the app runs. It is sent again for each further one."""
+SHOWN = 5
+"""Devices that one log line names."""
+
+logger = logging.getLogger("leadsman")
+
+
+class _Removal:
+    """The receipt of a message that removes a retained one; see `leadsman.mqtt.message.Receipt`."""
+
+    def __init__(self) -> None:
+        self.published = 0
+        self.replayed = 0
+
+    def dropped(self, at: float, messages: int = 1) -> None:
+        """See `Receipt`. The topic stays in the registry."""
+
+    def replaced(self) -> None:
+        """See `Receipt`. It is never so."""
+
+
+class Kept(NamedTuple):
+    """What the broker keeps at the registry and below, as it comes."""
+
+    topic_filter: str
+    messages: dict[str, bytes]
+    """The payloads, by topic."""
+    taken: set[str]
+    """The topics that were read."""
+    on_page: Callable[[Received], None]
+    """Keeps a page that comes."""
+    is_exact: Callable[[], bool]
+    """Whether the broker sent nothing for the filter, which has a wildcard. RabbitMQ sends what it keeps only to those
+    who subscribe to its very topic (https://www.rabbitmq.com/docs/mqtt#retained)."""
+
+
+class RegistryPublication:
+    """Publishes the registry after each connection, and whenever it changes.
+
+    Args:
+        registry: which devices there are.
+        topics: the topics of the app.
+        link: the connection to the broker.
+        clock: the clock of the app.
+        others: further retained topics of the devices.
+        removed: the descriptions that were removed.
+        kept: the registry of an earlier run; None if none is to be read.
+    """
+
+    def __init__(
+        self,
+        registry: DeviceRegistry,
+        topics: Topics,
+        link: Link,
+        clock: Clock,
+        others: OtherTopics,
+        removed: RemovedDescriptions,
+        kept: Kept | None,
+    ) -> None:
+        self._registry = registry
+        self._topics = topics
+        self._link = link
+        self._clock = clock
+        self._others = others
+        self._removed_descriptions = removed
+        self._kept = kept
+        self._removals: dict[str, _Removal] = {}
+        self._listed = Listed(topics.prefix)
+        self._known: set[str] = set()
+        """The further topics that the registry at the broker lists."""
+        self._surplus: set[int] = set()
+        """The numbers of the pages at the broker besides the first one."""
+        self._ahead: dict[str, list[str]] = {}
+        """What the last page of topics that are listed ahead has, by device."""
+        self._number = FIRST_AHEAD
+        """Its number."""
+
+    def begin(self) -> Work:
+        """List what this run may publish and the earlier registry does not list, before anything is sent. Where nothing
+        is known of an earlier one, that is everything."""
+        if self._kept is not None:
+            self._take(self._kept)
+        known = {topic for page in self._own_pages() for topics in page.topics.values() for topic in topics}
+        yield 0.0
+        pages = Pages(page_size(self._link.maximum_packet_size))
+        new = yield from self._registry.list_some(pages, lambda topics: not known.issuperset(topics))
+        for document in pages.end() if new else ():
+            self._put_ahead(document)
+            self._number += 1
+        others = self._others.topics.values()
+        self._known = {topic for topic in known if topic.rsplit("/", 1)[-1] not in RETAINED}.union(*others)
+        self._others.on_new = self._on_new
+
+    def list_entry_ahead(self, device: str) -> None:
+        """List the topics of a device that has joined, which are about to be published."""
+        self._list_ahead(device, retained_of(self._registry.entry(device)))
+
+    def _list_ahead(self, device: str, topics: Iterable[str]) -> None:
+        """List topics that are about to be published."""
+        if sum(map(len, self._ahead.values())) >= MOST_AHEAD:
+            self._next_ahead()
+        self._ahead.setdefault(device, []).extend(topics)
+        pages = Pages(page_size(self._link.maximum_packet_size))
+        pages.begin("devices", b"{}")
+        for name, each in self._ahead.items():
+            pages.member(name, {"kinds": [], "topics": {}, "retained": [], "others": each})
+        for document in pages.end()[:1]:
+            self._put_ahead(document)
+
+    def _on_new(self, device: str, topic: str) -> None:
+        if topic not in self._known:
+            self._known.add(topic)
+            self._list_ahead(device, (topic,))
+
+    def _put_ahead(self, document: bytes) -> None:
+        payload = around({**self._registry.head()}, document)
+        topic = f"{self._topics.registry}/{self._number}"
+        self._surplus.add(self._number)
+        self._link.put_first(Message(topic, payload, 1, retain=True, latest=True))
+
+    def _next_ahead(self) -> None:
+        self._ahead = {}
+        self._number = FIRST_AHEAD if self._number >= MOST_PAGES else self._number + 1
+
+    def publish(self) -> Work:
+        """Remove what is left behind, and publish the registry, in slices. That ends with the connection, for this is
+        done after each one."""
+        connects = self._link.connects
+        if self._kept is not None:
+            yield from self._read(self._kept, connects)
+        if self._removals and self._link.connects == connects:
+            yield from self._remove(connects)
+        if self._link.connects == connects:
+            yield from self._publish(connects)
+
+    def _publish(self, connects: int) -> Work:
+        topic, link, registry = self._topics.registry, self._link, self._registry
+        surplus, self._surplus = self._surplus, set()  # what is listed ahead from now on stays until the next time
+        self._next_ahead()
+        pages = Pages(page_size(link.maximum_packet_size))
+        if gone := self._removed_descriptions.current(self._clock.wall()):
+            pages.begin("removed", b"[]")
+            for each in gone:
+                entry: RemovedEntry = {"topic": each.topic, "payload": each.payload.decode(), "until": each.until}
+                pages.member(None, entry)
+        yield from registry.list_all(pages)
+        documents = pages.end()
+        for number, document in enumerate(documents, 1):
+            yield from room(link, self._clock, PATIENCE)
+            if link.connects != connects:
+                self._surplus |= surplus
+                return
+            numbers = {"page": number, "pages": len(documents)} if len(documents) > 1 else {}
+            payload = around({**registry.head(), **numbers}, document)
+            link.put(Message(topic if number == 1 else f"{topic}/{number}", payload, retain=True, latest=True))
+            yield 0.0
+        own = set(range(2, len(documents) + 1))
+        for number in sorted(surplus - own - self._surplus):
+            link.put(Message(f"{topic}/{number}", b"", retain=True, latest=True))
+            yield 0.0
+        self._surplus |= own
+        for number, name in enumerate(registry.disabled, 1):
+            link.put(Message(self._topics.availability(name), b"offline", 1, retain=True, latest=True))
+            if number % LIST_SLICE == 0:
+                yield 0.0
+
+    def _read(self, kept: Kept, connects: int) -> Work:
+        """Read the registry of an earlier run, and find out what is to be removed."""
+        listed, listeners = self._listed, self._link.subscriptions.listeners
+        deadline, asked = self._clock.monotonic() + READING, [self._topics.registry]
+        while True:
+            self._take(kept)
+            now = self._clock.monotonic()
+            if self._link.connects != connects:
+                return
+            missing = listed.not_asked(asked) if kept.is_exact() else []
+            for topic in missing:
+                self._link.listen(topic, kept.on_page)
+            asked += missing
+            if now >= deadline or (not missing and self._has_come(kept, asked, now)):
+                break
+            yield PAUSE
+        if not (yield from self._prove(listed, connects, exact=kept.is_exact())):
+            return
+        self._kept = None
+        for topic_filter in (kept.topic_filter, *asked):
+            listeners.pop(topic_filter, None)
+        if kept.is_exact():
+            self._ask_for_described()
+        kept.messages.clear()
+        self._surplus |= {number for number in listed.pages if number > 1}
+        yield from self._compare(listed)
+        self._listed = Listed(self._topics.prefix)  # its pages are not needed any more
+
+    def _take(self, kept: Kept) -> None:
+        """Read the pages that have come."""
+        for topic in [topic for topic in kept.messages if topic not in kept.taken]:
+            kept.taken.add(topic)
+            self._listed.add(topic, kept.messages[topic])
+
+    def _has_come(self, kept: Kept, asked: Iterable[str], now: float) -> bool:
+        """Whether what the broker keeps of the registry has come: all of its pages, or the answers to those that were
+        asked for."""
+        acknowledged = self._link.subscriptions.acknowledged
+        if self._listed.is_complete and not kept.is_exact():
+            return True
+        places = asked if kept.is_exact() else () if 1 in self._listed.pages else (kept.topic_filter,)
+        return bool(places) and all(now >= acknowledged.get(each, now) + SETTLED for each in places)
+
+    def _ask_for_described(self) -> None:
+        """Subscribe to each description that the registry lists, so that discovery, whose filter has a wildcard, gets
+        those of devices that are gone."""
+        for page in self._own_pages():
+            for topic in (topic for topics in page.topics.values() for topic in topics):
+                if self._others.is_described(topic):
+                    self._link.listen(topic, _leave_to_discovery)
+
+    def _own_pages(self) -> list[Page]:
+        """The pages that this app wrote with this client id."""
+        head = self._registry.head()
+        own = head["app"], head["client_id"]
+        return [page for page in self._listed.pages.values() if (page.app, page.client_id) == own]
+
+    def _prove(self, listed: Listed, connects: int, *, exact: bool) -> Generator[float, None, bool]:
+        """Find out which of the topics outside the prefix are this app's, as the descriptions there say. Those that
+        discovery looks after are left to it. Returns whether the connection is still the same one. With `exact` the
+        descriptions are asked for one by one; see `Kept`."""
+        claims = {topic: each for topic, each in listed.claims.items() if not self._others.is_described(topic)}
+        wanted, found = {claim.document for claim in claims.values()}, dict[str, bytes]()
+        link, deadline = self._link, self._clock.monotonic() + READING
+        acknowledged, listeners = link.subscriptions.acknowledged, link.subscriptions.listeners
+        place_of = {topic: claim.document if exact else claim.topic_filter for topic, claim in claims.items()}
+        places = set(place_of.values()) - listeners.keys()
+
+        def keep(received: Received) -> None:
+            if received.retain and received.topic in wanted:
+                found[received.topic] = received.payload
+
+        for place in places:
+            link.listen(place, keep)
+        while places and found.keys() != wanted and link.connects == connects:
+            now = self._clock.monotonic()
+            if now >= deadline or all(now >= acknowledged.get(place, now) + SETTLED for place in places):
+                break
+            yield PAUSE
+        for place in places:
+            del listeners[place]
+        answered = places & acknowledged.keys()
+        unknown = [topic for topic in claims if place_of[topic] not in answered]
+        read = {claim.topic_filter for claim in claims.values()} - {claims[topic].topic_filter for topic in unknown}
+        listed.prove(found, listed.places.keys() - read)
+        self._others.keep(APP, unknown[:MOST])  # the next start asks again
+        return link.connects == connects
+
+    def _compare(self, listed: Listed) -> Work:
+        """Find what the earlier run listed and this one does not have."""
+        head = self._registry.head()
+        if listed.app is None:
+            return
+        if (listed.app, listed.client_id) != (head["app"], head["client_id"]):
+            wrote = f"{clean(listed.app)!r} with the client id {clean(listed.client_id or '')!r}"
+            text = "the registry at %s was written by the app %s, so no topic that it lists is removed"
+            logger.info(text, self._topics.registry, wrote, extra=log_fields("registry of another", wrote=wrote))
+            return
+        for page in self._own_pages():
+            self._removed_descriptions.take(page.removed, self._clock.wall())
+        gone: list[str] = []
+        for number, (name, found) in enumerate(listed.topics(), 1):
+            before = [topic for topic in found if not self._others.is_described(topic)]
+            removed, now = self._removed(name, before)
+            if now is None:
+                gone.append(name)
+            else:
+                self._others.keep(name, (topic for topic in before if topic not in removed and topic not in now))
+            self._removals |= {topic: _Removal() for topic in in_order(removed)}
+            if number % LIST_SLICE == 0:
+                yield 0.0
+        if self._removals:
+            _log(len(self._removals), gone)
+
+    def _removed(self, name: str, before: Collection[str]) -> tuple[list[str], list[str] | None]:
+        """The topics that a device no longer has, and those that it has; None if there is no such device."""
+        before = [topic for topic in before if not self._is_of_another(topic, name)]
+        if name == APP:
+            now: list[str] | None = self._registry.others
+            return no_longer(before, now, None), now
+        entry = self._registry.entry(name)
+        now = None if entry is None else retained_of(entry)
+        return no_longer(before, now, self._topics.below(name)), now
+
+    def _is_of_another(self, topic: str, name: str) -> bool:
+        """Whether a topic is one of another device that there is."""
+        if not topic.startswith(f"{self._topics.prefix}/"):
+            return False
+        owner = self._topics.device_of(topic)
+        return owner != name and self._registry.entry(owner) is not None
+
+    def _remove(self, connects: int) -> Work:
+        """Publish an empty retained message to each topic, and wait until the broker has them. What describes a device
+        goes first; the rest follows when no reader of descriptions looks at it any more."""
+        below = f"{self._topics.prefix}/"
+        elsewhere = [topic for topic in self._removals if not topic.startswith(below)]
+        if not (yield from self._empty(elsewhere, connects)):
+            return
+        described, begin = elsewhere or self._others.described is not None, self._clock.monotonic()
+        while described and self._clock.monotonic() < begin + FORGETTING:
+            yield PAUSE
+            if self._link.connects != connects:
+                return
+        if not (yield from self._empty([each for each in self._removals if each.startswith(below)], connects)):
+            return
+        deadline = self._clock.monotonic() + REMOVING
+        while _waiting(self._removals) and self._clock.monotonic() < deadline:
+            yield PAUSE
+            if self._link.connects != connects:
+                return
+        left = _waiting(self._removals)
+        self._removals = {}
+        self._others.keep(APP, left)
+        if left:
+            text = "the broker has not removed %s yet; the next start tries again"
+            logger.warning(
+                text, count_noun(len(left), "retained topic"), extra=log_fields("topics left", topics=len(left))
+            )
+
+    def _empty(self, topics: Collection[str], connects: int) -> Generator[float, None, bool]:
+        """Publish an empty retained message to each of the topics. Returns whether the connection is still the same
+        one."""
+        link, deadline = self._link, self._clock.monotonic() + REMOVING
+        for number, topic in enumerate(topics, 1):
+            while topic in link.outbox and self._clock.monotonic() < deadline:
+                yield PAUSE  # readings of an earlier run go first
+            yield from room(link, self._clock, PATIENCE)
+            if link.connects != connects:
+                return False
+            if topic not in link.outbox:
+                link.put(Message(topic, b"", 1, retain=True, receipt=self._removals[topic]))
+            if number % LIST_SLICE == 0:
+                yield 0.0
+        return True
+
+
+def room(link: Link, clock: Clock, patience: float) -> Generator[float, None, bool]:
+    """Wait until the outbox has room for a page, at most `patience` seconds. Returns whether it has."""
+    deadline = clock.monotonic() + patience
+    while link.outbox.bytes > MOST_WAITING:
+        if clock.monotonic() >= deadline:
+            return False
+        yield PAUSE
+    return True
+
+
+def _leave_to_discovery(received: Received) -> None:
+    """Discovery listens to this message with its own filter, which comes before this one."""
+
+
+def _waiting(removals: Mapping[str, _Removal]) -> list[str]:
+    return [topic for topic, removal in removals.items() if not removal.published and not removal.replayed]
+
+
+def _log(topics: int, gone: list[str]) -> None:
+    about = log_fields("topics removed", topics=topics, devices=len(gone))
+    shown = ", ".join(clean(name) for name in gone[:SHOWN]) + (f" and {len(gone) - SHOWN} more" if gone[SHOWN:] else "")
+    whose = (
+        f"of {count_noun(len(gone), 'device')} that this app no longer has: {shown}"
+        if gone
+        else "that this app no longer uses"
+    )
+    logger.info("removing %s %s", count_noun(topics, "retained topic"), whose, extra=about)
