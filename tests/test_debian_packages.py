@@ -102,7 +102,10 @@ def systemctl(tmp_path, knows_it):
     return {"systemctl": f'[ "$1" != cat ] || exit {0 if knows_it else 1}\necho "$@" >>{tmp_path}/done'}
 
 
-SERVERS = pytest.mark.parametrize(("program", "package"), [("promtool", "prometheus"), ("influxd", "influxdb")])
+SERVERS = pytest.mark.parametrize(
+    ("program", "package"),
+    [("promtool", "prometheus"), ("influxd", "influxdb"), ("rabbitmqctl", "rabbitmq-server")],
+)
 
 
 @SERVERS
