@@ -1,5 +1,5 @@
-"""What functions of an app may be told while it runs; see `App.on`. Each notice is a plain record with its time, an
-aware datetime in UTC. The set is stable: fields are added, and none is renamed or removed.
+"""Notices of what happens while an app runs, for functions of the app; see `App.on`. Each notice is a plain record with
+its time, an aware datetime in UTC. The set is stable: fields are added, and none is renamed or removed.
 """
 
 from datetime import UTC, datetime
@@ -125,7 +125,7 @@ class Notices:
 
     def __init__(self) -> None:
         self._failing: dict[str, float] = {}
-        """When each outage began that was told, epoch seconds."""
+        """When each outage began of which there was a notice, epoch seconds."""
         self._open: set[str] = set()
         self._connected: bool | None = None
 

@@ -23,7 +23,7 @@ from leadsman.mqtt.connection_state import (
     interrupted,
     misconfigured,
     not_listening,
-    recalled,
+    recall,
     refused,
     taken_over,
     tries_another_version,
@@ -176,11 +176,11 @@ def test_an_old_broker_that_only_hangs_up_gets_the_older_version_at_once():
 
 
 def test_a_broker_that_spoke_the_older_version_in_the_last_run_gets_it_at_first():
-    session = recalled(ConnectionState())
+    session = recall(ConnectionState())
     assert session.protocol == V311
     assert doubtful(connected(session, 0.0)), "it may have been upgraded meanwhile"
 
-    assert recalled(ConnectionState(V311, V311)) == ConnectionState(V311, V311)
+    assert recall(ConnectionState(V311, V311)) == ConnectionState(V311, V311)
     assert refused(session, 0x84, 0.0, 0.5)[0].protocol == V5
 
 
@@ -197,7 +197,7 @@ def test_an_app_that_needs_mqtt_5_takes_no_single_silence_for_an_old_broker():
     _, versions = silent(expect_newer(ConnectionState()), 5)
 
     assert versions == [V5, V5, V5, V311, V5]
-    assert expect_newer(recalled(ConnectionState())).protocol == V311
+    assert expect_newer(recall(ConnectionState())).protocol == V311
     assert expect_newer(ConnectionState(V311, V311)) == ConnectionState(V311, V311)
 
 

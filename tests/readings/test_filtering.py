@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from leadsman import Clamp, LowPass, Maximum, Mean, Median, Minimum, Outlier, Round, Scale, Sensor
 from leadsman.errors import InvalidType, InvalidValue, ResultError
 from leadsman.loop.clock import Clock
-from leadsman.readings.filtering import checked_filters
+from leadsman.readings.filtering import check_filters
 from leadsman.readings.reading import Reading
 
 CLOCK = Clock(time.monotonic, time.time)
@@ -20,7 +20,7 @@ def reading(fields, at=0.0, left_out=()):
 
 
 def at_work(filters):
-    return checked_filters(filters).begin()
+    return check_filters(filters).begin()
 
 
 def fields(filters, *readings, step=1.0):
@@ -192,7 +192,7 @@ def test_a_state_that_makes_no_sense_is_refused_and_no_half_of_it_stays():
 )
 def test_nonsense_is_named_with_what_to_write(filters, error, match):
     with pytest.raises(error, match=match):
-        checked_filters(filters)
+        check_filters(filters)
 
 
 def test_a_window_that_an_infinite_value_closes_is_given_all_the_same():

@@ -86,14 +86,13 @@ class StallWatch:
 
     def _log(self, now: float, blocked: float) -> None:
         self.stalls += 1
-        if self._report is not None:
-            frame = sys._current_frames().get(self._watched)  # noqa: SLF001  # the documented way; it is only spelled so
-            self._report(blocked, "an unknown function" if frame is None else _blocking(frame))
-            return
-        if now - self._logged_at < LOG_AGAIN:
+        if self._report is None and now - self._logged_at < LOG_AGAIN:
             return
         self._logged_at = now
         frame = sys._current_frames().get(self._watched)  # noqa: SLF001  # the documented way; it is only spelled so
+        if self._report is not None:
+            self._report(blocked, "an unknown function" if frame is None else _blocking(frame))
+            return
         if frame is None:
             return
         stack = "".join(traceback.format_stack(frame)[-8:]).rstrip()

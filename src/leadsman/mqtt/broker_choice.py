@@ -27,7 +27,6 @@ from typing import NamedTuple
 from leadsman.mqtt import connection_state
 from leadsman.mqtt.broker import PORTS, Broker, Brokers, same
 from leadsman.mqtt.connection_state import QUICK, ConnectionState
-from leadsman.mqtt.connection_state import recalled as old
 
 MOST_HOPS = 3
 """Brokers that send the app on, one after the other, before it goes back to its list: they may name each other."""
@@ -102,10 +101,12 @@ def first(brokers: Brokers) -> BrokerChoice:
     return BrokerChoice(tuple(map(_candidate, brokers)), len(brokers), brokers.follow_server_reference)
 
 
-def recalled(choice: BrokerChoice, versions: Mapping[str, str]) -> BrokerChoice:
+def recall(choice: BrokerChoice, versions: Mapping[str, str]) -> BrokerChoice:
     """The choice at the start, with the brokers that spoke the old version of MQTT in the last run."""
-    known = (each._replace(session=old(each.session)) for each in choice.candidates)
-    found = (new if str(each.broker) in versions else each for each, new in zip(choice.candidates, known, strict=True))
+    found = (
+        each._replace(session=connection_state.recall(each.session)) if str(each.broker) in versions else each
+        for each in choice.candidates
+    )
     return choice._replace(candidates=tuple(found))
 
 

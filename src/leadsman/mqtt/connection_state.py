@@ -136,7 +136,7 @@ def speaks_old_version(error: BrokerError) -> bool:
     )
 
 
-def recalled(session: ConnectionState) -> ConnectionState:
+def recall(session: ConnectionState) -> ConnectionState:
     """The broker spoke 3.1.1 in the last run of the app."""
     return session if session.first != V5 else session._replace(protocol=V311, accepted=V311, guessed=True)
 

@@ -1,6 +1,7 @@
 """Error messages about the connection to the broker, written so that a person can fix the cause."""
 
 import ssl
+from typing import TypeVar
 
 from leadsman.errors import (
     BrokerError,
@@ -11,6 +12,8 @@ from leadsman.errors import (
     TlsRefused,
 )
 from leadsman.mqtt.broker import Broker
+
+E = TypeVar("E", bound=BrokerError)
 
 PASSING = {
     0x80: "unspecified error",
@@ -88,7 +91,7 @@ V311_REFUSALS = {1: 0x84, 2: 0x85, 3: 0x88, 4: 0x86, 5: 0x87}
 RETAIN_NOT_SUPPORTED, QOS_NOT_SUPPORTED = 0x9A, 0x9B
 """CONNACK: the will is to be kept, or has a quality, and the broker supports neither (§3.2.2.2)."""
 NOT_AUTHORIZED = 0x87
-"""CONNACK: not authorized (§3.2.2.2)."""
+"""CONNACK, PUBACK and SUBACK: not authorized (§2.4)."""
 TOPIC_INVALID = 0x90
 """CONNACK: topic name invalid (§3.2.2.2). The only topic in a CONNECT is that of the will."""
 _CERTIFICATE = "; does it ask for a certificate (cert=, key=)?"
@@ -208,12 +211,12 @@ def _hinting(kind: type[BrokerError], text: str, broker: Broker) -> BrokerError:
 
 
 def _not_listening(broker: Broker, text: str) -> NotListening:
-    error = NotListening(f"{text}{_START}", str(broker).partition("://")[2])
-    error.hint = _START
+    error = _with_hint(NotListening, text, _START)
+    error.address = str(broker).partition("://")[2]
     return error
 
 
-def _with_hint(kind: type[BrokerError], text: str, hint: str) -> BrokerError:
+def _with_hint(kind: type[E], text: str, hint: str) -> E:
     error = kind(f"{text}{hint}")
     error.hint = hint
     return error

@@ -300,7 +300,7 @@ class Link:
 
     def recall(self, versions: Mapping[str, str]) -> None:
         """Begin with the versions of MQTT that brokers spoke in the last run, by address. Call it before `run`."""
-        self.choice = broker_choice.recalled(self.choice, versions)
+        self.choice = broker_choice.recall(self.choice, versions)
         self.session = self.choice.session
 
     def expect_newer(self) -> None:

@@ -1,4 +1,4 @@
-"""The functions of an app that are told what happens."""
+"""The functions of an app that get notices of what happens."""
 
 from leadsman.devices.roster import Phase, forgetting
 from leadsman.event_bus import Phase as EventPhase
@@ -9,7 +9,7 @@ from leadsman.wiring.core import Core
 
 
 def join(core: Core) -> None:
-    """Tell them from the first connection on, until the goodbye."""
+    """Notify them from the first connection on, until the goodbye."""
     emit, notices = core.environment.events.emit, Notices()
     listeners = [
         Listener(kind, function, lambda where, error: emit(AppFault(where, error)))
@@ -21,7 +21,7 @@ def join(core: Core) -> None:
         if notice is not None:
             for listener in listeners:
                 if isinstance(notice, listener.kind):
-                    listener.tell(notice)
+                    listener.notify(notice)
 
     core.environment.events.subscribe(observe, EventPhase.ACT)
     core.roster.follow(Phase.REPORT, forgetting(notices.forget))

@@ -77,7 +77,7 @@ class Filters(NamedTuple):
         return FilteredReadings(self)
 
 
-def checked_filters(given: object) -> Filters:
+def check_filters(given: object) -> Filters:
     """Check the filters of a registration: a list of filters for each field, or a dict with a list for each output.
 
     Raises:

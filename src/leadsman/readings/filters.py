@@ -74,7 +74,7 @@ class Filter(Value):
 
     def take(self, value: Number | None, now: float) -> Output:
         """See `Step`."""
-        raise NotImplementedError
+        raise NotImplementedError  # a filter with state has a `Step` that takes the values
 
     def to_json(self) -> State:
         """See `Step`."""
@@ -277,7 +277,7 @@ class Rate(Filter):
     wraps_at: Number | None
 
     def __init__(self, per: Duration, *, wraps_at: Number | None = None) -> None:
-        self._hold(per=positive_seconds(per, "per"), wraps_at=checked_wrap(wraps_at))
+        self._hold(per=positive_seconds(per, "per"), wraps_at=check_wrap(wraps_at))
 
     def begin(self) -> Step:
         """See `Filter`."""
@@ -408,7 +408,7 @@ def whole(value: object, what: str, least: int, most: int) -> int:
     return value
 
 
-def checked_wrap(wraps_at: object) -> Number | None:
+def check_wrap(wraps_at: object) -> Number | None:
     """Check where a counter begins again. Raises `InvalidType`, `InvalidValue`."""
     if wraps_at is not None and number(wraps_at, "wraps_at") <= 0:
         raise InvalidValue(

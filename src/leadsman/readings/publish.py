@@ -61,7 +61,7 @@ class Rule(Value):
 
     def decide(self, previous: LastPublished, reading: Fields, now: float) -> bool:
         """See `PublishRule`."""
-        raise NotImplementedError
+        raise NotImplementedError  # each rule has its own
 
     def __or__(self, other: PublishRule) -> "AnyOf":
         return AnyOf(self, _rule(other))

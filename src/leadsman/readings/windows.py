@@ -12,14 +12,13 @@ from typing import ClassVar, Protocol
 from leadsman.errors import InvalidValue
 from leadsman.loop.durations import Duration, positive_seconds
 from leadsman.readings.filters import (
-    DESCRIPTION,
     OPEN,
     Filter,
     Number,
     Output,
     State,
     Step,
-    checked_wrap,
+    check_wrap,
     increase,
     known,
 )
@@ -71,7 +70,7 @@ class Aggregate(Filter):
         return _Window(self.window, self._gather())
 
     def _gather(self) -> Gathered:
-        raise NotImplementedError
+        raise NotImplementedError  # each aggregate has its own
 
 
 class Mean(Aggregate):
@@ -157,7 +156,7 @@ class Delta(Aggregate):
     wraps_at: Number | None
 
     def __init__(self, window: Duration, *, wraps_at: Number | None = None) -> None:
-        self._hold(window=positive_seconds(window, "window"), wraps_at=checked_wrap(wraps_at))
+        self._hold(window=positive_seconds(window, "window"), wraps_at=check_wrap(wraps_at))
 
     def _gather(self) -> Gathered:
         return _Increase(self.wraps_at)
@@ -176,7 +175,7 @@ class Seen(Aggregate):
     """
 
     __slots__ = ("each",)
-    keeps: ClassVar[frozenset[str]] = DESCRIPTION - DESCRIPTION
+    keeps: ClassVar[frozenset[str]] = frozenset()
     each: float
 
     def __init__(self, window: Duration, each: Duration) -> None:

@@ -15,7 +15,7 @@ from leadsman.loop.durations import Duration, human, positive_seconds, seconds
 from leadsman.loop.schedule import Cron
 from leadsman.registration.command import CommandOptions
 from leadsman.registration.injection import Dependency, Handler, place_of
-from leadsman.registration.options import Options, fixed_of, publish_of
+from leadsman.registration.options import AREA, TITLE, Options, check_for_people, fixed_of, publish_of
 from leadsman.registration.publish_text import publish_rule
 from leadsman.registration.reading_type import ReadingType, reading_type
 from leadsman.registration.source import Source, SourceOptions
@@ -66,18 +66,8 @@ def _text(value: object) -> str:
     return value
 
 
-def _title(value: object) -> str:
-    title = _text(value)
-    if not title.strip() or not title.isprintable():
-        raise InvalidValue(f"it is {title!r}; write a name for people, such as 'Bathroom'")
-    return title
-
-
-def _area(value: object) -> str:
-    area = _text(value)
-    if not area.strip() or not area.isprintable():
-        raise InvalidValue(f"it is {area!r}; write the name of a room or a place, such as 'Attic'")
-    return area
+def _for_people(example: str) -> Read:
+    return lambda value: check_for_people(_text(value), "it", example)
 
 
 def _retry(value: object) -> int | Until:
@@ -155,8 +145,8 @@ OPTIONS: Mapping[str, DeviceOption] = {
     "publish": DeviceOption(_or_off(publish_rule)),
     "stale_after": DeviceOption(_or_off(_duration)),
     "throttle": DeviceOption(_pause),
-    "name": DeviceOption(_title, "title"),
-    "area": DeviceOption(_area),
+    "name": DeviceOption(_for_people(TITLE), "title"),
+    "area": DeviceOption(_for_people(AREA)),
 }
 """All of them, by the names that they have in the settings."""
 OF_FOUND = ("enabled", "publish", "stale_after", "name", "area")

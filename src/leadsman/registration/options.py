@@ -29,6 +29,8 @@ FOR_DEVICES = (
 )
 """The options that the settings may set for a device; ``name`` is its `title`. See
 `leadsman.registration.device_settings`."""
+TITLE, AREA = "a name for people, such as 'Bathroom'", "the name of a room or a place, such as 'Attic'"
+"""What to write for these options."""
 LONGEST_LABEL = 128
 """Characters of a label of a node; as `leadsman.settings.sections.LONGEST_LABEL`."""
 Options = Mapping[str, object]
@@ -151,19 +153,23 @@ def fixed_of(options: Options) -> frozenset[str]:
 
 def title_of(options: Options) -> str | None:
     """The name of the device for people; None if that is its name in topics."""
-    return _for_people(options, "title", "a name for people, such as 'Bathroom'")
+    return _for_people(options, "title", TITLE)
 
 
 def area_of(options: Options) -> str | None:
     """The area that is suggested for the device; None suggests none."""
-    return _for_people(options, "area", "the name of a room or a place, such as 'Attic'")
+    return _for_people(options, "area", AREA)
 
 
 def _for_people(options: Options, option: str, example: str) -> str | None:
-    text = options.get(option)
-    if text is None or (isinstance(text, str) and text.strip() and text.isprintable()):
+    return None if options.get(option) is None else check_for_people(options[option], option, example)
+
+
+def check_for_people(text: object, what: str, example: str) -> str:
+    """Check a text that people read; `what` is its name in the message. Raises `InvalidType`, `InvalidValue`."""
+    if isinstance(text, str) and text.strip() and text.isprintable():
         return text
-    raise (InvalidValue if isinstance(text, str) else InvalidType)(f"{option} is {text!r}; write {example}")
+    raise (InvalidValue if isinstance(text, str) else InvalidType)(f"{what} is {text!r}; write {example}")
 
 
 def discoverable_of(options: Options) -> bool:
@@ -207,9 +213,9 @@ def filters_of(options: Options) -> "Filters | None":
     """The filters of the fields; None if there are none."""
     if options.get("filters") is None:
         return None
-    from leadsman.readings.filtering import checked_filters  # only handlers with filters pay for it
+    from leadsman.readings.filtering import check_filters  # only handlers with filters pay for it
 
-    return checked_filters(options["filters"])
+    return check_filters(options["filters"])
 
 
 def backoff_of(options: Options) -> BackoffStrategy:

@@ -143,13 +143,13 @@ def give_up(
 ) -> Decision:
     """End the retries of this cycle. A pause that the device asked for still applies: the next cycle is the retry. What
     a policy reads of an error counts if it ends after the next poll, which comes in `to_next_poll` seconds."""
-    asked = _ask(failure, to_next_poll, (*policies, streak.policy))
+    asked = _requested_pause(failure, to_next_poll, (*policies, streak.policy))
     if asked is None:
         return Decision(streak, GiveUp(reason))
     return Decision(streak._replace(waits=streak.waits + 1), GiveUp(reason), asked)
 
 
-def _ask(failure: Failure, to_next_poll: float, policies: Iterable[Policy]) -> float | None:
+def _requested_pause(failure: Failure, to_next_poll: float, policies: Iterable[Policy]) -> float | None:
     if failure.request is not None:
         return failure.request.delay
     read = (each.pause(failure) for each in policies)
@@ -185,7 +185,7 @@ def decide(
     if isinstance(verdict, GiveUp):
         return give_up(streak._replace(state=state, others=others), failure, verdict.reason, horizon - now, policies)
     if now + verdict.delay >= horizon:
-        if _ask(failure, horizon - now, (*policies, streak.policy)) is None:
+        if _requested_pause(failure, horizon - now, (*policies, streak.policy)) is None:
             return Decision(streak, GiveUp("next-poll"))
         return give_up(streak._replace(state=state, others=others), failure, "deferred", horizon - now, policies)
     if tokens is not None and failure.request is None and not tokens.take():

@@ -282,9 +282,9 @@ def _syntax_of(node: Policy | Predicate, known: Mapping[str, Syntax]) -> Syntax 
 def _write(node: Policy | Predicate, known: Mapping[str, Syntax]) -> Tree:
     syntax = _syntax_of(node, known)
     if syntax is None:
-        return (
-            {"strategy": qualified_name(type(node.strategy))} if isinstance(node, Waits) else qualified_name(type(node))
-        )
+        if isinstance(node, Waits):
+            return {"strategy": qualified_name(type(node.strategy))}
+        return qualified_name(type(node))
     if not syntax.keys:
         return syntax.name
     first = syntax.keys[0]

@@ -98,7 +98,7 @@ class Immediate(_Leaf):
     __slots__ = ()
 
     def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
-        return state, _request(failure, 0.0) if isinstance(failure.error, RetryRequested) else _AT_ONCE
+        return state, _as_requested(failure, 0.0) if isinstance(failure.error, RetryRequested) else _AT_ONCE
 
 
 class Never(_Leaf):
@@ -109,7 +109,7 @@ class Never(_Leaf):
     def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
         if failure.request is None:
             return state, _NEVER
-        return state, _request(failure, DEFAULT_BACKOFF.delay(failure.attempts + 1, draw()))
+        return state, _as_requested(failure, DEFAULT_BACKOFF.delay(failure.attempts + 1, draw()))
 
 
 class Waits(Policy):
@@ -132,7 +132,7 @@ class Waits(Policy):
         key = failure.cycle if self.scope == "cycle" else 0
         attempt = state[1] + 1 if state[0] == key else 1
         delay = wait_of(self.strategy, attempt, draw, failure.on_strategy_error)
-        return (key, attempt), Retry(delay) if request is None else _request(failure, delay)
+        return (key, attempt), Retry(delay) if request is None else _as_requested(failure, delay)
 
     @property
     def cap(self) -> float:
@@ -258,7 +258,7 @@ def strategy(backoff: BackoffStrategy, scope: Scope = "outage") -> Policy:
     return Waits(backoff, scope)
 
 
-def _request(failure: Failure, delay: float) -> Retry:
+def _as_requested(failure: Failure, delay: float) -> Retry:
     """The retry that a handler requested: after its own delay, or after this one, but not at once."""
     request = failure.request
     given = None if request is None else request.delay

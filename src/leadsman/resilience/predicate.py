@@ -264,7 +264,7 @@ def _number(value: object) -> float | None:
         return None
 
 
-def _order(compare: Callable[[float, float], bool]) -> Test:
+def _compare_as(compare: Callable[[float, float], bool]) -> Test:
     def ask(found: object, value: object) -> bool | None:
         left, right = _number(found), _number(value)
         return None if left is None or right is None else compare(left, right)
@@ -285,10 +285,10 @@ def _among(found: object, values: Iterable[object]) -> bool | None:
 TESTS: Mapping[str, Test] = {
     "eq": _equal,
     "neq": _unequal,
-    "gt": _order(lambda left, right: left > right),
-    "gte": _order(lambda left, right: left >= right),
-    "lt": _order(lambda left, right: left < right),
-    "lte": _order(lambda left, right: left <= right),
+    "gt": _compare_as(lambda left, right: left > right),
+    "gte": _compare_as(lambda left, right: left >= right),
+    "lt": _compare_as(lambda left, right: left < right),
+    "lte": _compare_as(lambda left, right: left <= right),
     "in": _among,
     "matches": lambda found, pattern: fnmatch.fnmatchcase(str(found), pattern),
     "regex": lambda found, pattern: re.search(pattern, str(found)) is not None,

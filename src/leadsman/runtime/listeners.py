@@ -30,7 +30,7 @@ class Listener:
     Args:
         kind: the notices that it takes.
         function: ``async def``, or a plain ``def``, which runs in a thread.
-        report: is told of an error.
+        report: takes an error, with the name of the listener.
     """
 
     def __init__(self, kind: type[Notice], function: Handler, report: Callable[[str, BaseException], object]) -> None:
@@ -44,7 +44,7 @@ class Listener:
         self._waiting: deque[Notice] = deque()
         self._come = asyncio.Event()
 
-    def tell(self, notice: Notice) -> None:
+    def notify(self, notice: Notice) -> None:
         """Let the function have a notice when those before it are done. The newest is dropped if too many wait."""
         if len(self._waiting) < MOST_WAITING:
             self._waiting.append(notice)

@@ -1,4 +1,4 @@
-"""What a program asks of an app that it runs: a poll now, the trace, and to be told what happens."""
+"""What a program asks of an app that it runs: a poll now, the trace, and notices."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -21,7 +21,7 @@ class LiveParts:
         self.ask_poll: Callable[[str], None] | None = None
         """Asks for a poll of a device, while devices are polled."""
         self.listeners: list[tuple[type[Notice], Handler]] = []
-        """The functions that are told what happens, each with the kind of notice that it takes."""
+        """The functions that get notices, each with the kind that it takes."""
         self.trace: Trace | None = None
         """The trace of the running app or of its last run, once there is something in it."""
 

@@ -11,6 +11,7 @@ from leadsman.monitoring.health import WELL
 from leadsman.mqtt.answers import object_in
 from leadsman.mqtt.connection import SESSION_EXPIRY, WILL_DELAY
 from leadsman.mqtt.connection_state import CREDENTIALS, V5
+from leadsman.mqtt.diagnosis import NOT_AUTHORIZED
 from leadsman.text import clean, count_noun
 from leadsman.tools.doctor.facts import (
     Answered,
@@ -334,8 +335,6 @@ SEVERAL, OFTEN = 3, 60.0
 """Connections that were lost, and seconds: an app that connects this often does not keep its connection."""
 OF_A_TOPIC = "the broker does not take messages of"
 """Begins what an app reports of a topic that ends its connections, or whose messages are too large."""
-NOT_ALLOWED = 0x87
-"""Reason code: not authorized (MQTT 5 §3.4.2.1)."""
 _PAGE = re.compile(r"[0-9]{1,6}")
 BREAKS = "see its log: a restart of the broker or a network fault ends connections; if the log names a client"
 RIVAL = "stop the other client with the client id of the app, or run the app with another prefix: --prefix"
@@ -353,7 +352,7 @@ def publishing(facts: Facts) -> Iterator[Result]:
     closed = [topic for topic, code in broker.offers.items() if code is None]
     if refused:
         codes = sorted({broker.offers[topic] or 0 for topic in refused})
-        why = ", ".join("not authorized" if code == NOT_ALLOWED else f"0x{code:02x}" for code in codes)
+        why = ", ".join("not authorized" if code == NOT_AUTHORIZED else f"0x{code:02x}" for code in codes)
         advice = f"add to the access list: topic write {refused[0]}{_bound(facts)}"
         yield fail(f"{_named(refused)} may not be published to: {why}", advice)
     if closed:

@@ -14,6 +14,7 @@ from leadsman.introspection.registry import registry_entry
 from leadsman.introspection.retained import APP, FORGETTING, Listed, no_longer, retained_of
 from leadsman.mqtt.answers import Json, object_in
 from leadsman.mqtt.broker import Broker, Brokers
+from leadsman.mqtt.diagnosis import NOT_AUTHORIZED
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.side_connection import SideConnection
 from leadsman.mqtt.topics import Topics, encode
@@ -29,8 +30,6 @@ AT_ONCE = 20
 """Messages that are sent before an acknowledgement is waited for. Brokers allow as many (MQTT 5 §3.2.2.3.3)."""
 LATE = 1.0
 """Seconds for the broker to remove what it has acknowledged before it is asked once more: amqtt works so late."""
-NOT_AUTHORIZED = 0x87
-"""PUBACK: not authorized (MQTT 5 §3.4.2.1)."""
 
 
 def run(options: argparse.Namespace) -> int:
