@@ -64,7 +64,7 @@ class EndDeadline:
             _leave(self.code)
 
     def _program_goes_on(self) -> bool:
-        main = sys._current_frames().get(threading.main_thread().ident or 0)  # noqa: SLF001
+        main = sys._current_frames().get(threading.main_thread().ident or 0)  # noqa: SLF001  # only spelled so
         return main is not None and _outermost(main) is self._program
 
 

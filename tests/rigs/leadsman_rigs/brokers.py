@@ -57,16 +57,16 @@ class OtherBroker:
     @classmethod
     def missing(cls):
         """Why it cannot be examined here; None if it can."""
-        raise NotImplementedError
+        raise NotImplementedError  # each broker has its own
 
     @classmethod
     def version(cls):
         """The version that is installed."""
-        raise NotImplementedError
+        raise NotImplementedError  # each broker has its own
 
     def command(self):
         """Write what it reads, and return its command line and its variables."""
-        raise NotImplementedError
+        raise NotImplementedError  # each broker has its own
 
     def url(self, password=PASSWORD):
         user = "" if self.user is None else f"{self.user.replace('@', '%40')}:{password}@"
