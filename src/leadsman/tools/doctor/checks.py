@@ -335,6 +335,7 @@ SEVERAL, OFTEN = 3, 60.0
 """Connections that were lost, and seconds: an app that connects this often does not keep its connection."""
 OF_A_TOPIC = "the broker does not take messages of"
 """Begins what an app reports of a topic that ends its connections, or whose messages are too large."""
+LIMITS_OF_A_TOPIC = "see the access list of the broker, and its limit of size"
 _PAGE = re.compile(r"[0-9]{1,6}")
 BREAKS = "see its log: a restart of the broker or a network fault ends connections; if the log names a client"
 RIVAL = "stop the other client with the client id of the app, or run the app with another prefix: --prefix"
@@ -533,14 +534,19 @@ def running_app(facts: Facts) -> Iterator[Result]:
         return
     state, said = _status(facts.subject.topics.status, kept or {})
     said = live or said
-    if said is not None and said.last_error is not None and "uses the client id" in said.last_error:
-        yield fail(f"it reports: {clean(said.last_error)}", RIVAL)
-    elif said is not None and said.last_error is not None and OF_A_TOPIC in said.last_error:
-        yield fail(f"it reports: {clean(said.last_error)}", "see the access list of the broker, and its limit of size")
-    elif said is not None and said.connects >= SEVERAL and said.uptime < said.connects * OFTEN:
-        yield fail(f"it connected {said.connects} times in {said.uptime:.0f} s", f"{BREAKS}, {RIVAL}")
-    elif said is not None and said.last_error is not None:
-        yield warn(f"it reports: {clean(said.last_error)}", "see its log")
+    reports = None if said is None or said.last_error is None else f"it reports: {clean(said.last_error)}"
+    often = said is not None and said.connects >= SEVERAL and said.uptime < said.connects * OFTEN
+    times = "" if said is None else f"it connected {said.connects} times in {said.uptime:.0f} s"
+    if reports is not None and "uses the client id" in reports:
+        yield fail(reports, RIVAL)
+    elif reports is not None and OF_A_TOPIC in reports and often:  # a rival may have met this topic each time
+        yield fail(f"{times}, and {reports}", f"{LIMITS_OF_A_TOPIC}; if they allow it, {RIVAL}")
+    elif reports is not None and OF_A_TOPIC in reports:
+        yield fail(reports, LIMITS_OF_A_TOPIC)
+    elif often:
+        yield fail(times, f"{BREAKS}, {RIVAL}")
+    elif reports is not None:
+        yield warn(reports, "see its log")
     elif live is not None:
         yield ok(f"it answers as {clean(live.client_id)!r}, after {count_noun(live.connects, 'connection')}")
     elif state == "online":
