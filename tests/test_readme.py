@@ -63,12 +63,12 @@ def test_the_figures_of_the_readme_are_those_of_the_measurements():
 
     text = " ".join(README.split())
     assert f"[back {float(until):.0f} s after a long outage]" in text
-    assert f"instead of {plain} s" in text
-    assert f"0 of {taken} readings lost, and the next one came {after} s" in text
-    assert f"lost 0 of {away}." in text
-    assert f"sustains {ours} readings" in text
+    assert f"on average, not {plain} s" in text
+    assert f"[0 of {taken} lost]" in text
+    assert f"and 0 of {away}; the next one came after {after} s" in text
+    assert f"sustains {ours} readings a second" in text
     assert f"[{bare}](benchmarks" in text
-    assert f"after {float(loop):.0f} ms, not {leadsman} ms" in text
+    assert f"the loop starts in {float(loop):.0f} ms, not {leadsman} ms" in text
 
 
 @pytest.mark.parametrize(("topic", "payload", "retained"), SHOWN)

@@ -159,9 +159,9 @@ def test_the_app_of_the_tutorial_is_the_one_that_init_writes(terminal):
     assert re.sub("^    ", "", handler, flags=re.MULTILINE) in template
 
 
-def test_the_commands_of_the_readme(terminal):
-    (line,) = [line for line in indented("README.md") if line.startswith("leadsman init")]
+def test_the_command_of_the_readme_writes_an_app_that_runs(terminal):
+    (command,) = re.findall("`(leadsman init .*?)`", Path("README.md").read_text())
 
-    terminal.type(line)
+    terminal.type(f"{command} && cd house && leadsman check house:app && leadsman run house:app")
 
     terminal.sees("connected to the broker")

@@ -123,13 +123,14 @@ def test_code_fits_the_site_on_a_laptop_and_no_page_is_wider_than_a_telephone(si
     assert wide == []
 
 
-def test_the_first_picture_of_the_readme_is_on_the_first_screen_of_a_laptop(site):
+def test_the_readme_has_its_picture_on_the_first_screen_of_a_laptop_and_ends_on_the_second(site):
     with chromium() as browser:
         page = browser.new_page(viewport={"width": 1280, "height": 800})
         page.goto(f"{site}index.html")
-        picture = page.locator("article img").first
+        picture, last = page.locator("article img").first, page.locator("article > p").last
         picture.wait_for()
-        box = picture.bounding_box()
+        box, end = picture.bounding_box(), last.bounding_box()
 
     assert box["height"] > 100
     assert box["y"] + box["height"] <= 800
+    assert end["y"] + end["height"] <= 2 * 800
