@@ -126,6 +126,7 @@ def test_what_is_sound_needs_no_advice():
 
 
 STATUSES = {"a": "held", "b": "error", "c": "ok", "d": "isolated"}
+GOODBYE = b'{"state":"offline","at":"2026-01-01T00:00:00+00:00"}'
 TROUBLED = {
     "house/status": json.dumps(
         {"state": "online", "devices": {name: {"status": word} for name, word in STATUSES.items()}}
@@ -296,7 +297,9 @@ CASES = [
     (broker(kept=status(connects=7)), "running app", "fail", "7 times in 20 s", "a restart of the broker"),
     (broker(kept=TROUBLED), "running app", "warn", "a, b: in trouble", "leadsman why --prefix house"),
     (broker(kept=status(connects=1)), "running app", "warn", "does not answer", "log"),
-    (broker(kept={"house/status": b'{"state":"offline"}'}), "running app", "ok", "its status is 'offline'", ""),
+    (broker(kept={"house/status": GOODBYE}), "running app", "ok", "its status is 'offline'", ""),
+    (broker(kept={"house/status": b'{"state":"offline"}'}), "running app", "warn", "its will", "start it"),
+    (broker(kept={"house/status": b'{"state":"offline"}'}), "running app", "warn", "its will", "other client"),
     (broker(kept={"house/status": b"\xff"}), "running app", "ok", "does not run", ""),
     (broker(live=LiveFacts("house", None, 1, 9.0, 0.2)), "clock", "ok", "agrees", ""),
     (broker(live=LiveFacts("house", None, 1, 9.0, -70.0)), "clock", "warn", "70 s behind", "time server"),

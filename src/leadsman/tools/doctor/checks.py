@@ -338,6 +338,7 @@ OF_A_TOPIC = "the broker does not take messages of"
 LIMITS_OF_A_TOPIC = "see the access list of the broker, and its limit of size"
 _PAGE = re.compile(r"[0-9]{1,6}")
 BREAKS = "see its log: a restart of the broker or a network fault ends connections; if the log names a client"
+GONE = "start it if it was killed; if it runs, see its log: the network may be gone; if the log names a client"
 RIVAL = "stop the other client with the client id of the app, or run the app with another prefix: --prefix"
 
 
@@ -554,6 +555,8 @@ def running_app(facts: Facts) -> Iterator[Result]:
         yield warn("its status is online, but it does not answer", advice)
     elif state is None and not _may_ask(facts):
         yield unknown("the doctor could not ask it, and may not read its status", allow_reading(facts))
+    elif state == "offline" and _is_will(kept or {}, facts.subject.topics.status):
+        yield warn("it lost its connection: its status is its will", f"{GONE}, {RIVAL}")
     else:
         yield ok("it does not run" if state is None else f"it does not run; its status is {clean(state)!r}")
     yield from _troubled(facts, kept or {})
@@ -622,6 +625,11 @@ def _status(topic: str, kept: Mapping[str, bytes]) -> tuple[str | None, LiveFact
         )
     except (KeyError, ValueError, TypeError, AttributeError, ArithmeticError):
         return None, None
+
+
+def _is_will(kept: Mapping[str, bytes], topic: str) -> bool:
+    """Whether the broker published this status after it lost the app. A will was written ahead, so it has no time."""
+    return "at" not in (object_in(kept.get(topic, b"")) or {})
 
 
 def _bound(facts: Facts) -> str:
