@@ -384,11 +384,14 @@ class RabbitMq(OtherBroker):
         return [str(RABBIT / "rabbitmq-server")], self._variables
 
     def ready(self):
-        """Deny the topic. RabbitMQ has a pattern of the topics that may be published to, with dots for slashes."""
+        """Deny the topic. RabbitMQ has a pattern of the topics that may be published to, with dots for slashes. It
+        listens before it takes commands."""
         allowed = rf"^(?!{re.escape(self.denied.replace('/', '.'))}$).*"
-        for command in (["await_startup"], ["set_topic_permissions", USER, "amq.topic", allowed, ".*"]):
-            command = [RABBIT / "rabbitmqctl", *command]
-            subprocess.run(command, env={**os.environ, **self._variables}, check=True, stdout=subprocess.DEVNULL)
+        command = [RABBIT / "rabbitmqctl", "set_topic_permissions", USER, "amq.topic", allowed, ".*"]
+        variables, deadline = {**os.environ, **self._variables}, time.monotonic() + START_TIMEOUT
+        while (said := subprocess.run(command, env=variables, check=False, capture_output=True, text=True)).returncode:
+            assert time.monotonic() < deadline, said.stderr
+            time.sleep(0.2)
 
     def __exit__(self, *exc_info):
         super().__exit__(*exc_info)
@@ -454,10 +457,14 @@ ALLOWED_AT_EJABBERD = (
 
 
 def end_epmd(port):
-    """End the name server of Erlang that a broker started, which outlives it."""
-    if shutil.which("epmd"):
-        command = ["epmd", "-port", str(port), "-kill"]
-        subprocess.run(command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    """End the name server of Erlang that a broker started, which outlives it. It refuses until it has seen that the
+    broker is gone."""
+    command = ["epmd", "-port", str(port), "-kill"]
+    for _ in range(50 if shutil.which("epmd") else 0):
+        said = subprocess.run(command, check=False, capture_output=True, text=True)
+        if said.returncode == 0 or "Cannot connect" in said.stdout + said.stderr:
+            return
+        time.sleep(0.1)
 
 
 BROKERS = (MosquittoBroker, Ejabberd, RabbitMq, NatsMqtt, Aedes, Amqtt, Rumqttd, RumqttdV5)
