@@ -20,6 +20,8 @@ from benchmarks.ear import Ear
 from benchmarks.rows import note
 from leadsman import App
 from leadsman.testing import Harness, Mosquitto, Scripted
+from leadsman.testing.embedded import embedded_broker
+from leadsman.testing.mosquitto import free_port
 
 os.sched_setaffinity(0, {1})  # brokers inherit it; the job takes the other core, so that neither waits for the other
 ROOT = Path(__file__).parent.parent
@@ -98,6 +100,34 @@ def first_reading(side: str, devices: int) -> float:
         end(process)
         ear.close()
     return (came - before) * 1e3
+
+
+def silent_broker(times: int) -> tuple[list[float], list[float]]:
+    """Seconds from the start of the process to its first reading, at a broker that leaves a CONNECT of MQTT 5
+    unanswered, as amqtt does: of first starts, and of starts with the state directory of an app that found that out."""
+    port, taken = free_port(), list[float]()
+    for number in range(2 * times):
+        if number < times:
+            directory = tempfile.mkdtemp(prefix="leadsman-bench-")
+            atexit.register(shutil.rmtree, directory, ignore_errors=True)
+        with embedded_broker(port=port):  # a new one, which keeps no reading of the last job
+            ear = Ear(port)
+            before = time.perf_counter()
+            process = job("ours", port, 10, 60, environment=with_state(directory))
+            taken.append(ear.wait() - before)
+            if number == times - 1:
+                _wait_for(Path(directory, "brokers.json"))
+            end(process)
+    return taken[:times], taken[times:]
+
+
+def _wait_for(path: Path, timeout: float = 120.0) -> None:
+    """Wait until there is such a file: the version of a broker that was silent is remembered after a minute."""
+    deadline = time.monotonic() + timeout
+    while not path.exists():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"no {path.name}")
+        time.sleep(0.1)
 
 
 def memory(side: str, devices: int) -> float:

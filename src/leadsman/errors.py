@@ -152,7 +152,8 @@ class BrokerError(LeadsmanError):
     """The broker cannot be reached, or it refuses.
 
     Attributes:
-        hint: the end of the message, where it is advice about the URL; worth nothing once the URL has worked.
+        hint: the end of the message, where it is advice about the URL and its user; worth nothing once they have
+            worked.
     """
 
     hint = ""

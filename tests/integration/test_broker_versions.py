@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from leadsman import App
+from leadsman.errors import ConnackMissing
 from leadsman.events import LinkUp
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection_state import INQUIRY
@@ -75,6 +76,18 @@ def test_a_broker_that_refuses_the_client_id_of_the_inquiry_is_asked_on_the_next
         harness.run(INQUIRY + 10)
 
     assert versions(harness) == ["5.0", "3.1.1", "5.0", "3.1.1", "5.0", "5.0"]
+
+
+def test_an_old_broker_that_hangs_up_on_the_version_of_the_last_run_is_asked_about_the_url(tmp_path, caplog):
+    lived(tmp_path, INQUIRY + 10)
+    error = ConnackMissing("closed; is the password wrong?")
+    error.hint = "; is the password wrong?"
+    with Harness(house(), settings={"outbox.durability": "acked-or-durable"}, state_directory=tmp_path) as harness:
+        harness.broker.refuse_connect = error
+        harness.run("5s")
+
+    assert versions(harness)[0] == "3.1.1"
+    assert "is the password wrong?" in caplog.text
 
 
 def test_a_broker_that_is_still_old_is_asked_once(tmp_path):

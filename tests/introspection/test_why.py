@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 from typing_extensions import is_typeddict
 
-from leadsman.errors import ConnectionRefused, NotListening
+from leadsman.errors import ConnackMissing, ConnectionRefused, NotListening
 from leadsman.introspection.document import Introspection, Link, Verdict
 from leadsman.introspection.why import OVERDUE, RetainedDocuments, refused, silent, unanswered, unreachable, why
 from leadsman_rigs.examples import examples
@@ -642,6 +642,7 @@ UNANSWERED = {
         (NotListening("refused", "pi:1884"), "nothing listens at pi:1884", ["refused"]),
         (NotListening("no lease"), "the broker cannot be reached from here: no lease", []),
         (ConnectionRefused(0x89, "it is busy"), "the broker cannot be reached from here: it is busy", []),
+        (ConnackMissing("no CONNACK"), "the broker cannot be reached from here: no CONNACK", []),
     ],
 )
 def test_the_cause_leads_where_there_is_no_connection_from_here(error, cause, evidence):
@@ -649,6 +650,7 @@ def test_the_cause_leads_where_there_is_no_connection_from_here(error, cause, ev
 
     VERDICT.validate_python(verdict, strict=True)
     assert (verdict["link"], verdict["summary"], verdict["evidence"]) == ("connection", cause, evidence)
+    assert ("password" in verdict["advice"]) == ("password" in cause or isinstance(error, ConnackMissing))
 
 
 @pytest.mark.parametrize("name", UNANSWERED)

@@ -65,6 +65,16 @@ def test_an_open_port_without_an_answer_names_the_url_that_was_meant():
     assert "Then write mqtts://broker.lan:8883" in str(silent(PLAIN, 5.0, opened=True))
 
 
+@pytest.mark.parametrize("broker", [PLAIN, TLS, UNIX])
+def test_a_broker_that_closes_instead_of_a_connack_may_refuse_the_password(broker):
+    error = no_connack(broker, "closed")
+
+    assert "closed; is the user name or the password wrong (MQTT__USERNAME, MQTT__PASSWORD)" in str(error)
+    assert "password" not in error.without_hint()
+    assert "password" not in str(silent(broker, 5.0, opened=True))
+    assert ("cert=" in str(error)) is broker.encrypted
+
+
 def test_the_hint_of_an_error_can_be_taken_off_its_end():
     refused = unreachable(PLAIN, "refused", ConnectionRefusedError(111, "refused"))
     for error in (no_connack(PLAIN, "closed"), no_connack(TLS, "closed"), silent(TLS, 5.0, opened=True), refused):

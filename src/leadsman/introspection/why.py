@@ -9,7 +9,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from leadsman._version import __version__
-from leadsman.errors import BrokerError, ConnectionRefused, NotListening
+from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, NotListening
 from leadsman.introspection.situation import RetainedDocuments, Situation, span, value, when
 from leadsman.introspection.values import describe
 from leadsman.monitoring.health import GOODBYE
@@ -623,6 +623,8 @@ def unreachable(device: str, error: BrokerError) -> "Verdict":
     code = error.code if isinstance(error, ConnectionRefused) else None
     address = error.address if isinstance(error, NotListening) else None
     cause, advice = _cause_of(code, address)
+    if isinstance(error, ConnackMissing):
+        advice = "see the broker's log; correct the user name and the password, or its address"
     text = clean(error.without_hint())
     summary = cause or f"the broker cannot be reached from here: {text}"
     advice += ": --mqtt, or the settings of the app"

@@ -94,7 +94,9 @@ class ConnectionState(NamedTuple):
     no_connack: int = 0
     """Connections in a row without a CONNACK. Some 3.1.1 brokers answer a CONNECT of version 5 in this way."""
     accepted: str | None = None
-    """The version in which the broker accepted a connection last."""
+    """The version in which the broker accepted a connection last, in this run or the one before; or is to."""
+    worked: bool = False
+    """Whether the broker accepted a connection in this run."""
     guessed: bool = False
     """Whether only silence led to this version."""
     trial: bool = False
@@ -113,7 +115,13 @@ def connected(session: ConnectionState, now: float) -> ConnectionState:
     old = session.protocol == V311 and session.first == V5
     until = (session.version_until or now + DAY) if old else None
     return session._replace(
-        connected_at=now, no_connack=0, refusals=0, trial=False, accepted=session.protocol, version_until=until
+        connected_at=now,
+        no_connack=0,
+        refusals=0,
+        trial=False,
+        accepted=session.protocol,
+        worked=True,
+        version_until=until,
     )
 
 

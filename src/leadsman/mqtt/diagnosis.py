@@ -94,7 +94,10 @@ NOT_AUTHORIZED = 0x87
 """CONNACK, PUBACK and SUBACK: not authorized (§2.4)."""
 TOPIC_INVALID = 0x90
 """CONNACK: topic name invalid (§3.2.2.2). The only topic in a CONNECT is that of the will."""
-_CERTIFICATE = "; does it ask for a certificate (cert=, key=)?"
+_CREDENTIALS = "; is the user name or the password wrong (MQTT__USERNAME, MQTT__PASSWORD)"
+"""A hint for a connection that ends where a CONNACK was due. A broker may close it then instead of refusing it (MQTT
+3.1.1 §3.1.4, MQTT 5 §4.13.2), as rumqttd 0.20 does."""
+_CERTIFICATE = "does it ask for a certificate (cert=, key=)?"
 """A hint for a connection that ends after the handshake: a broker checks our certificate then, and may close without an
 alert."""
 _START = "; start the broker, or correct its URL (--mqtt, MQTT__URL)"
@@ -147,15 +150,16 @@ def unreachable(broker: Broker, text: str, cause: BaseException | None) -> Broke
 
 def alert(broker: Broker, error: ssl.SSLError) -> TlsRefused:
     """The broker ended TLS after the handshake, with a reason."""
-    return TlsRefused(f"{broker} refused our side of TLS: {error}{_CERTIFICATE}")
+    return TlsRefused(f"{broker} refused our side of TLS: {error}; {_CERTIFICATE}")
 
 
 def no_connack(broker: Broker, reason: str) -> BrokerError:
     """The broker closed the connection where a CONNACK was due. With TLS the handshake has succeeded by then."""
-    text = f"{broker} sent no CONNACK: {reason}"
-    if not broker.encrypted:
-        return _hinting(ConnackMissing, text, broker)
-    return _with_hint(ConnackMissing, text, _CERTIFICATE)
+    if broker.unix:
+        hint = f"{_CREDENTIALS}?"
+    else:
+        hint = f"{_CREDENTIALS}, or {_CERTIFICATE if broker.encrypted else _tls_port(broker)}"
+    return _with_hint(ConnackMissing, f"{broker} sent no CONNACK: {reason}", hint)
 
 
 def silent(broker: Broker, seconds: float, *, opened: bool) -> BrokerError:
@@ -201,13 +205,14 @@ def _said(reference: str | None, words: str | None) -> str:
 
 def _hinting(kind: type[BrokerError], text: str, broker: Broker) -> BrokerError:
     """The error of an open port that gives no answer, with the URL that may have been meant."""
-    if broker.unix:
-        return kind(text)
+    return kind(text) if broker.unix else _with_hint(kind, text, f"; {_tls_port(broker)}")
+
+
+def _tls_port(broker: Broker) -> str:
+    """Asks whether the URL has the wrong scheme for its port."""
     if broker.encrypted:
-        hint = f"; is this a TLS port? Without TLS write {broker.scheme[:-1]}://{broker.host}:{broker.port}"
-    else:
-        hint = f"; is this a TLS port? Then write {broker.scheme}s://{broker.host}:{broker.port}"
-    return _with_hint(kind, text, hint)
+        return f"is this a TLS port? Without TLS write {broker.scheme[:-1]}://{broker.host}:{broker.port}"
+    return f"is this a TLS port? Then write {broker.scheme}s://{broker.host}:{broker.port}"
 
 
 def _not_listening(broker: Broker, text: str) -> NotListening:

@@ -461,7 +461,7 @@ class Link:
 
     def _reason(self, error: BrokerError) -> str:
         """The reason of a failed attempt. Advice about the URL is left out once it has worked."""
-        return clean(error.without_hint() if self.session.accepted else str(error))
+        return clean(error.without_hint() if self.session.worked else str(error))
 
     def _explained(self, reason: str, code: int, broken: Broken) -> tuple[str, str | None]:
         """Why the connection ended, as far as it is known, and the topic that it broke on."""

@@ -12,10 +12,15 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
+from importlib.metadata import files, version
+from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
+
+import paho.mqtt.client as paho
 
 from leadsman.testing.embedded import embedded_broker
 from leadsman.testing.mosquitto import executable, free_port
@@ -40,11 +45,15 @@ class OtherBroker:
         user: the user name, as a URL has it; None if it takes everybody.
         denies: whether it can be told to deny a topic.
         limits: whether it can be told a limit on the size of a message.
+        wrong_password: what the doctor says of one; None if any password is taken here.
+        protocol: the version of MQTT in which a subscriber of the tests speaks to it.
     """
 
     name = ""
     user: str | None = USER
     denies = limits = True
+    wrong_password = "fail authentication the broker refuses the user 'sys'"
+    protocol = paho.MQTTv311
     cannot = MappingProxyType({})
 
     def __init__(self):
@@ -229,7 +238,7 @@ class Aedes(OtherBroker):
 
 class Amqtt(OtherBroker):
     name = "amqtt"
-    user = None
+    user = wrong_password = None
     limits = denies = False
     cannot = MappingProxyType(
         {
@@ -247,8 +256,6 @@ class Amqtt(OtherBroker):
 
     @classmethod
     def version(cls):
-        from importlib.metadata import version
-
         return version("amqtt")
 
     def start(self):
@@ -257,6 +264,73 @@ class Amqtt(OtherBroker):
 
     def stop(self):
         self._running.close()
+
+
+RUMQTTD = """
+id = 0
+[router]
+id = 0
+max_connections = 1000
+max_outgoing_packet_count = 200
+max_segment_size = 1048576
+max_segment_count = 10
+[{version}.1]
+name = "one"
+listen = "127.0.0.1:{port}"
+next_connection_delay_ms = 1
+[{version}.1.connections]
+connection_timeout_ms = 60000
+max_payload_size = {limit}
+max_inflight_count = 100
+[{version}.1.connections.auth]
+{user} = "{password}"
+"""
+
+
+class Rumqttd(OtherBroker):
+    """rumqttd, which the package iotcore has in it, in a process of its own. It has a listener for each version of
+    MQTT, which hangs up on the other version. This is the one for MQTT 3.1.1."""
+
+    name = "rumqttd-v4"
+    listener = "v4"
+    denies = False
+    wrong_password = "sent no CONNACK: the connection was lost; is the user name or the password wrong"
+    cannot = MappingProxyType(
+        {
+            "refusal": "has no access list",
+            "password": "closes the connection without a reason; the doctor asks whether the password is wrong",
+            "restart": "keeps everything in memory",
+            "will": "MQTT 3.1.1: no delay",
+        }
+    )
+
+    @classmethod
+    def missing(cls):
+        there = find_spec("iotcore") is not None
+        return None if there else "rumqttd cannot be had here: the package iotcore has no wheel for this machine"
+
+    @classmethod
+    def version(cls):
+        """The version of the crate, from the list of parts in the wheel: iotcore has versions of its own."""
+        parts = next(each for each in files("iotcore") if each.name.endswith(".cyclonedx.json"))
+        components = json.loads(parts.read_text())["components"]
+        return next(each["version"] for each in components if each["name"] == "rumqttd")
+
+    def command(self):
+        conf = self.directory / "conf.toml"
+        conf.write_text(
+            RUMQTTD.format(version=self.listener, port=self.port, limit=LIMIT, user=USER, password=PASSWORD)
+        )
+        return [sys.executable, "-m", "iotcore", "--config", str(conf), "--log-level", "CRITICAL"], {}
+
+
+class RumqttdV5(Rumqttd):
+    """Its listener for MQTT 5."""
+
+    name = "rumqttd-v5"
+    listener = "v5"
+    protocol = paho.MQTTv5
+    cannot = MappingProxyType({check: words for check, words in Rumqttd.cannot.items() if check != "will"})
 
 
 RABBIT = Path("/usr/lib/rabbitmq/bin")
@@ -310,10 +384,14 @@ class RabbitMq(OtherBroker):
         return [str(RABBIT / "rabbitmq-server")], self._variables
 
     def ready(self):
-        """Deny the topic. RabbitMQ has a pattern of the topics that may be published to, with dots for slashes."""
+        """Deny the topic. RabbitMQ has a pattern of the topics that may be published to, with dots for slashes. It
+        listens before it takes commands."""
         allowed = rf"^(?!{re.escape(self.denied.replace('/', '.'))}$).*"
         command = [RABBIT / "rabbitmqctl", "set_topic_permissions", USER, "amq.topic", allowed, ".*"]
-        subprocess.run(command, env={**os.environ, **self._variables}, check=True, stdout=subprocess.DEVNULL)
+        variables, deadline = {**os.environ, **self._variables}, time.monotonic() + START_TIMEOUT
+        while (said := subprocess.run(command, env=variables, check=False, capture_output=True, text=True)).returncode:
+            assert time.monotonic() < deadline, said.stderr
+            time.sleep(0.2)
 
     def __exit__(self, *exc_info):
         super().__exit__(*exc_info)
@@ -322,6 +400,7 @@ class RabbitMq(OtherBroker):
 
 class Ejabberd(OtherBroker):
     name = "ejabberd"
+    wrong_password = None
     user = f"{USER}@localhost"
     cannot = MappingProxyType(
         {
@@ -371,17 +450,21 @@ class Ejabberd(OtherBroker):
 
 
 ALLOWED_AT_EJABBERD = (
-    *("homeassistant/#", "sys/status", "sys/error", "sys/registry/#", "sys/registry", "sys/introspect/#"),
+    *("homeassistant/#", "quiet/#", "sys/status", "sys/error", "sys/registry/#", "sys/registry", "sys/introspect/#"),
     *("sys/introspect", "sys/doctor/#", "sys/good/#", "sys/large/#", "sys/denied/availability", "sys/denied/ledger"),
     *("sys/denied/error", "sys/denied/health"),
 )
 
 
 def end_epmd(port):
-    """End the name server of Erlang that a broker started, which outlives it."""
-    if shutil.which("epmd"):
-        command = ["epmd", "-port", str(port), "-kill"]
-        subprocess.run(command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    """End the name server of Erlang that a broker started, which outlives it. It refuses until it has seen that the
+    broker is gone."""
+    command = ["epmd", "-port", str(port), "-kill"]
+    for _ in range(50 if shutil.which("epmd") else 0):
+        said = subprocess.run(command, check=False, capture_output=True, text=True)
+        if said.returncode == 0 or "Cannot connect" in said.stdout + said.stderr:
+            return
+        time.sleep(0.1)
 
 
-BROKERS = (MosquittoBroker, Ejabberd, RabbitMq, NatsMqtt, Aedes, Amqtt)
+BROKERS = (MosquittoBroker, Ejabberd, RabbitMq, NatsMqtt, Aedes, Amqtt, Rumqttd, RumqttdV5)

@@ -295,6 +295,13 @@ CASES = [
         "if they allow it, stop the other client",
     ),
     (broker(kept=status(connects=7)), "running app", "fail", "7 times in 20 s", "a restart of the broker"),
+    (
+        broker(kept=status(connects=7, last_error="the broker refused a message of 'house/a/state' (0x87)")),
+        "running app",
+        "warn",
+        "it reports: the broker refused a message of 'house/a/state'",
+        "see its log",
+    ),
     (broker(kept=TROUBLED), "running app", "warn", "a, b: in trouble", "leadsman why --prefix house"),
     (broker(kept=status(connects=1)), "running app", "warn", "does not answer", "log"),
     (broker(kept={"house/status": GOODBYE}), "running app", "ok", "its status is 'offline'", ""),

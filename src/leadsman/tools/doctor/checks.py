@@ -102,7 +102,8 @@ def reach(facts: Facts) -> Iterator[Result]:
         case "name":
             yield fail(failure.text, f"mend the name, or its DNS: getent hosts {broker.host}")
         case "silent":
-            yield fail(failure.text, "see whether the broker hangs, and whether host and port are those of a broker")
+            advice = "mend user name and password, or host and port; or see whether the broker hangs: its log says more"
+            yield fail(failure.text, advice)
         case "refused" if failure.code not in CREDENTIALS:
             yield fail(failure.text, "the log of the broker says more")
         case _:
@@ -544,10 +545,11 @@ def running_app(facts: Facts) -> Iterator[Result]:
         yield fail(f"{times}, and {reports}", f"{LIMITS_OF_A_TOPIC}; if they allow it, {RIVAL}")
     elif reports is not None and OF_A_TOPIC in reports:
         yield fail(reports, LIMITS_OF_A_TOPIC)
-    elif often:
-        yield fail(times, f"{BREAKS}, {RIVAL}")
-    elif reports is not None:
-        yield warn(reports, "see its log")
+    elif often or reports is not None:
+        if often:
+            yield fail(times, f"{BREAKS}, {RIVAL}")
+        if reports is not None:
+            yield warn(reports, "see its log")
     elif live is not None:
         yield ok(f"it answers as {clean(live.client_id)!r}, after {count_noun(live.connects, 'connection')}")
     elif state == "online":
