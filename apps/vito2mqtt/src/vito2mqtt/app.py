@@ -23,7 +23,7 @@ def boilers(settings: Settings) -> tuple[Vitodens]:
     """The boiler of the settings."""
     port = SerialPort(
         settings.port,
-        4800,
+        settings.baudrate,
         parity=settings.parity,
         stopbits=2 if settings.parity == "E" else 1,
         framer=FixedFramer(1),

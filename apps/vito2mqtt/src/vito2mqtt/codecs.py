@@ -151,6 +151,8 @@ HOURS = integer(3600, places=2)
 PERCENT = byte(1)
 HALF_PERCENT = byte(0, 2)
 SWITCH = names({0: "off", 1: "on", 3: "unknown", 0xAA: "error"})
+ON_OFF = names({0: "off", 1: "on"})
+"""What may be written, too."""
 MODE = names(
     {
         0: "off",
