@@ -81,6 +81,26 @@ def test_a_real_server_is_read_through_a_real_fault(radicale):
             assert harness.states("waste")[-1]["events"] == [{"title": "Glass", "date": "2026-01-05", "days_left": 4}]
 
 
+def test_two_real_servers_are_read_each_with_its_account(radicale):
+    radicale.calendar("waste", "Waste")
+    radicale.add("waste", "bin", "SUMMARY:Glass", "DTSTART;VALUE=DATE:20260105")
+    with Proxy(radicale.port) as home, Proxy(radicale.port) as club:
+        servers = {
+            "home": ACCOUNT | {"url": home.url, "zone": "Europe/Berlin"},
+            "club": ACCOUNT | {"url": club.url, "zone": "Europe/Berlin"},
+        }
+        calendars = {name: {"calendar": "Waste", "server": name} for name in servers}
+        with Harness(app, settings={"servers": servers, "calendars": calendars}) as harness:
+            home.fault = 500
+            harness.run("30s")
+            assert harness.states("home") == []
+            assert [event["title"] for event in harness.states("club")[-1]["events"]] == ["Glass"]
+            assert harness.status()["devices"]["club"]["status"] == "ok"
+            home.fault = None
+            harness.run("2m")
+            assert [event["title"] for event in harness.states("home")[-1]["events"]] == ["Glass"]
+
+
 def test_a_password_may_be_a_secret_file(tmp_path):
     (tmp_path / "caldates2mqtt_servers__home__password").write_text("secret\n")
     with app.unloaded():
@@ -109,9 +129,12 @@ def test_each_calendar_is_read_from_its_server_and_one_server_that_is_away_holds
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"calendars.waste.server": "hme"}, "calendars.waste.server is 'hme'; write home"),
+        ({"calendars.waste.server": "hme"}, "Settings: calendars.waste.server is 'hme'; write home"),
         ({"servers.club.url": "https://y.invalid"}, "calendars.waste.server is None; write home, club"),
-        ({"servers.home.password": "a", "servers.home.password_file": "/b"}, "servers.home: .*write only one"),
+        (
+            {"servers.home.password": "a", "servers.home.password_file": "/b"},
+            "servers.home: password and password_file .*write only one",
+        ),
         ({"servers.home.timeout": 300}, "servers.home.timeout"),
         ({"calendars.waste.schedule": "always"}, "always"),
     ],

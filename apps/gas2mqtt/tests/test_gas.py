@@ -1,5 +1,6 @@
 import asyncio
 import threading
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from gas2mqtt import app
 from gas2mqtt.decoding import Trigger
 from gas2mqtt.magnetometer import CONTINUOUS, Magnetometer, Measurement
+from gas2mqtt.settings import Settings
 from gas2mqtt.twin import Registers
 from leadsman.errors import ConfigurationError, DeviceTimeout, DeviceUnavailable, GarbledData, PermanentError
 from leadsman.settings.sources import Where
@@ -97,6 +99,15 @@ def test_a_chip_at_another_address_is_read(meter, tmp_path):
     ) as harness:
         harness.run("2s")
         assert harness.states("gas_counter")[-1]["trigger"] == "OPEN"
+
+
+def test_the_page_shows_the_defaults(tmp_path):
+    page = (Path(__file__).parents[1] / "README.md").read_text()
+    (tmp_path / "leadsman.toml").write_text(page.partition("```toml\n")[2].partition("```")[0])
+
+    with app.unloaded():
+        app.load(Where({}, tmp_path, secrets=tmp_path))
+        assert app.settings == Settings()
 
 
 @pytest.mark.parametrize(
