@@ -17,7 +17,7 @@ Adapters = Sequence[Adapter] | Mapping[str, Adapter]
 MakeAdapters = Callable[[Any], Adapters]
 """Makes adapters from the settings."""
 AdapterSource = Adapters | MakeAdapters
-MakeRedaction = Callable[[Any], Sequence[str]]
+MakeRedaction = Callable[..., Sequence[str]]
 """Makes the patterns of what is hidden from the settings."""
 
 

@@ -5,9 +5,8 @@ Then the average of 24 hours is right again, and the long-term average is that o
 sends says so, hence the long-term average of the reading before decides.
 """
 
-from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TypedDict
 
 from airthings2mqtt.payloads import Air
 
@@ -16,8 +15,14 @@ LEAST = 20
 COLLAPSE = 4
 """A long-term average that falls to less than a quarter between two readings began anew: it covers months."""
 
-Memory = Mapping[str, Any]
-"""What is remembered of a sensor: `long_term`, its last long-term average, 0 while there is none, and `reset_at`."""
+
+class Memory(TypedDict):
+    """What is remembered of a sensor."""
+
+    long_term: int | None
+    """Its last long-term average; 0 while it has none."""
+    reset_at: str | None
+    """When its averages began anew."""
 
 
 def believed(air: Air, before: Memory | None, now: datetime, settle: timedelta) -> tuple[Air, Memory]:
@@ -33,7 +38,8 @@ def believed(air: Air, before: Memory | None, now: datetime, settle: timedelta) 
     long_term = air.radon_long_term_avg
     warming_up = not (air.radon_24h_avg or long_term)
     collapsed = last is not None and long_term is not None and last >= LEAST and long_term * COLLAPSE < last
-    if last != 0 if warming_up else collapsed:
+    begins_anew = last != 0 if warming_up else collapsed
+    if begins_anew:
         reset_at = now.isoformat()
     since = None if reset_at is None else datetime.fromisoformat(reset_at)
     state = "warming_up" if warming_up else "ok" if since is None or now - since >= settle else "provisional"
