@@ -58,13 +58,13 @@ def test_a_calendar_without_anything_says_so(dates):
 
 
 def test_a_virtual_day_with_a_server_that_asks_for_rests_is_no_outage(dates):
-    dates.at("4h", lambda: dates.twin.fail(RetryRequested("2m", "503")))
-    dates.at("4h30m", lambda: dates.twin.fail(None))
+    dates.at("5h", lambda: dates.twin.fail(RetryRequested("2m", "503")))
+    dates.at("5h30m", lambda: dates.twin.fail(None))
     dates.run("24h")
 
     times = [message.at for message in dates.broker.messages("caldates2mqtt/waste/state")]
     assert dates.errors("waste") == []
-    assert any(4.5 * 3600 <= at <= 4.5 * 3600 + 125 for at in times)
+    assert any(5.5 * 3600 <= at <= 5.5 * 3600 + 125 for at in times)  # the poll of 6 h in Berlin
 
 
 def test_a_real_server_is_read_through_a_real_fault(radicale):
@@ -130,7 +130,7 @@ def test_each_calendar_is_read_from_its_server_and_one_server_that_is_away_holds
     ("settings", "message"),
     [
         ({"calendars.waste.server": "hme"}, "Settings: calendars.waste.server is 'hme'; write home"),
-        ({"servers.club.url": "https://y.invalid"}, "calendars.waste.server is None; write home, club"),
+        ({"servers.club.url": "https://y.invalid"}, "calendars.waste.server is ''; write home, club"),
         (
             {"servers.home.password": "a", "servers.home.password_file": "/b"},
             "servers.home: password and password_file .*write only one",
@@ -157,6 +157,16 @@ def test_an_empty_message_reads_again_at_most_once_a_minute(dates):
     dates.run("30s")
     assert len(dates.states("waste")) == before + 2
     assert dates.broker.messages("caldates2mqtt/waste/set/result")[-1].json["status"] == "ok"
+
+
+def test_a_schedule_is_in_the_zone_in_which_the_days_of_its_server_begin():
+    settings = SETTINGS | {"calendars": {"waste": {"calendar": "Waste", "schedule": "5 0 * * *"}}}
+    with Harness(app, settings=settings, twins=True) as harness:
+        harness.run("24h")
+
+        read = [message.at for message in harness.broker.messages("caldates2mqtt/waste/state")]
+        assert read[1] == pytest.approx(23 * 3600 + 5 * 60, abs=60)
+        assert [state["days_left"] for state in harness.states("waste")] == [6, 5]
 
 
 def test_a_title_is_cut_where_no_display_would_show_it(dates):

@@ -37,10 +37,11 @@ app = App("caldates2mqtt", version="0.1.0", settings=Settings, adapters=servers,
 
 def devices(settings: Settings) -> dict[str, Device]:
     """One device for each calendar: polled by its schedule, and it takes commands."""
-    return {
-        key: Device(calendar, adapter=calendar.server, schedule=Cron(calendar.schedule, at_start=True))
-        for key, calendar in settings.calendars.items()
-    }
+    found = {}
+    for key, calendar in settings.calendars.items():
+        schedule = Cron(calendar.schedule, zone=settings.servers[calendar.server].zone, at_start=True)
+        found[key] = Device(calendar, adapter=calendar.server, schedule=schedule)
+    return found
 
 
 @app.telemetry(devices, retry=UNTIL_NEXT_POLL, backoff=ExponentialBackoff("10s"), timeout="90s", throttle="60s")

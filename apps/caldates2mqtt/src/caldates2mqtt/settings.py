@@ -14,7 +14,7 @@ class Calendar(BaseModel):
 
     calendar: str
     """Its name, or its path below the URL, with a slash."""
-    server: str | None = None
+    server: str = ""
     """Which of several servers has it."""
     entries: Entries = 5
     days: Days = 14
@@ -48,7 +48,7 @@ class Settings(BaseModel):
     @model_validator(mode="after")
     def has_a_server_for_each_calendar(self) -> Self:
         for key, calendar in self.calendars.items():
-            if calendar.server is None and len(self.servers) == 1:
+            if not calendar.server and len(self.servers) == 1:
                 (calendar.server,) = self.servers
             if calendar.server not in self.servers:
                 known = ", ".join(self.servers) or "a section [servers.home] first"
