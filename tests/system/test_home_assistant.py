@@ -179,6 +179,7 @@ def test_the_devices_of_each_app_of_this_repository_appear_even_while_their_hard
             "gas2mqtt--gas_counter--_set_consumption_m3": "unavailable",
             "p1meter2mqtt--leadsman_app--_version": "0.1.0",
             "vito2mqtt--diagnosis--_poll": "unknown",
+            "vito2mqtt--heating_floor--party_mode": "unknown",
         }
     )
     gas = states["gas2mqtt--gas_counter--consumption_m3"]["attributes"]

@@ -189,6 +189,47 @@ def test_party_and_economy_mode_are_switched(running, group, economy, party):
         assert (state["party_mode"], state["economy_mode"]) == ("on", "off")
 
 
+def test_home_assistant_switches_party_and_economy_mode(running):
+    with running(simulated_boiler(), **{"discovery.convention": "homeassistant"}) as harness:
+        harness.run("1m")
+
+        (more,) = harness.broker.messages("homeassistant/device/vito2mqtt/heating_floor--1/config")
+        shown = {name: each["p"] for name, each in more.json["cmps"].items()}
+        assert (shown["party_mode"], shown["economy_mode"], shown["mode"]) == ("select", "select", "sensor")
+        assert more.json["cmps"]["party_mode"]["ops"] == ["off", "on"]
+
+
+def test_a_mode_that_nobody_knows_does_not_cost_the_other_values(running):
+    boiler = simulated_boiler()
+    boiler.memory[0x3303] = b"\x07"
+    with running(boiler) as harness:
+        harness.run("1m")
+
+        assert harness.states("heating_floor")[-1]["party_mode"] is None
+        assert harness.states("heating_floor")[-1]["economy_mode"] == "off"
+
+
+@pytest.mark.parametrize(
+    ("wishes", "message"),
+    [
+        (b'{"setpont": 55}', "did you mean 'setpoint'"),
+        (b'{"setpoint": null}', "not a number"),
+        (b'{"setpoint": NaN}', "broken JSON"),
+        (b"[]", "send a JSON object"),
+        (b"", "the message is empty"),
+    ],
+)
+def test_a_message_that_makes_no_sense_is_answered_and_nothing_is_written(running, wishes, message):
+    boiler = simulated_boiler()
+    with running(boiler) as harness:
+        harness.run("1m")
+        harness.broker.send("vito2mqtt/hot_water/set", wishes)
+        harness.run("10s")
+
+        assert message in harness.broker.messages("vito2mqtt/hot_water/set/result")[-1].json["error"]
+        assert boiler.writes == []
+
+
 def test_the_floor_has_the_speed_of_its_pump_and_the_third_circuit(running):
     with running(simulated_boiler()) as harness:
         harness.run("1m")
