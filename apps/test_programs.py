@@ -1,5 +1,6 @@
 """What all apps have in common as programs."""
 
+import importlib
 import re
 import shutil
 import subprocess
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+
+from leadsman.settings.sources import Where
 
 APPS = ["airthings2mqtt", "caldates2mqtt", "gas2mqtt", "p1meter2mqtt", "vito2mqtt"]
 ROOT = Path(__file__).parents[1]
@@ -41,6 +44,18 @@ def test_an_app_is_found_under_the_name_by_which_the_unit_and_the_image_run_it(n
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert result.stdout == f"{name}\n"
+
+
+@pytest.mark.parametrize("name", APPS)
+def test_the_settings_on_the_page_of_an_app_are_valid(name, tmp_path):
+    first, *others = re.findall(r"```toml\n(.*?)```", page(name), re.DOTALL)
+    (tmp_path / "leadsman.toml").write_text(first)
+    app = importlib.import_module(f"{name}.app").app
+
+    with app.unloaded():
+        app.load(Where({}, tmp_path, secrets=tmp_path))
+        assert app.setup.idle_reason is None
+    assert all("topic_prefix" in each for each in others)
 
 
 @pytest.mark.system

@@ -14,7 +14,13 @@ from leadsman.loop.durations import Duration, positive_seconds
 from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.connection import Connector
 from leadsman.mqtt.topics import Topics, check_instance, check_name
-from leadsman.registration.declaration import AdapterSource, Declaration, MakeAdapters, check_settings
+from leadsman.registration.declaration import (
+    AdapterSource,
+    Declaration,
+    MakeAdapters,
+    MakeRedaction,
+    check_settings,
+)
 from leadsman.registration.injection import is_async, name_of, takes_one
 from leadsman.registration.router import Registrar, Registration
 from leadsman.registration.setup import Setup
@@ -64,8 +70,9 @@ class App(Registrar, Live):
             first poll and leaves it after the last one.
         keep_state: keep the failure state of devices over a restart: streaks, budgets, circuits, deferrals, holds,
             counters and the trace, in one file in the state directory; see `leadsman.runtime.persistence`.
-        redact: regular expressions. Text that they match in errors, log lines and introspection is shown as ``***``.
-            Credentials are always hidden; see `leadsman.text.redaction`. Readings are published as they are.
+        redact: regular expressions, or a function that makes them from the settings. Text that they match in errors,
+            log lines and introspection is shown as ``***``. Credentials are always hidden; see
+            `leadsman.text.redaction`. Readings are published as they are.
         twins: a function that makes, from the settings, adapters without hardware, such as
             `leadsman.testing.SerialTwin`, for a dry run: one for each adapter, of the same type and name.
         discovery: ``"homeassistant"``, ``"homie"`` or a `Discovery` describes the devices to others. ``convention`` in
@@ -89,7 +96,7 @@ class App(Registrar, Live):
         lifespan: "Callable[[App], AbstractAsyncContextManager[object]] | None" = None,
         keep_state: bool = False,
         twins: MakeAdapters | None = None,
-        redact: Sequence[str] = (),
+        redact: Sequence[str] | MakeRedaction = (),
         discovery: "str | Discovery | None" = None,
     ) -> None:
         if not isinstance(version, str):
@@ -110,6 +117,7 @@ class App(Registrar, Live):
                 *check_settings(settings),
                 twins,
                 discovery,
+                redact if callable(redact) else None,
             )
         )
         """What the app is set up with, for the command line and for tests."""
@@ -119,7 +127,7 @@ class App(Registrar, Live):
         self._last_resort: LastResort | None = None
         self._stopping: asyncio.Event | None = None
         self._live = LiveParts()
-        self._redaction = Redaction(redact)
+        self._redaction = Redaction(() if callable(redact) else redact)
         self._unloaded = False
 
     @property

@@ -17,9 +17,9 @@ from .entities import entities
 APPS = ("airthings2mqtt", "caldates2mqtt", "gas2mqtt", "p1meter2mqtt", "vito2mqtt")
 
 SETTINGS = {
-    "airthings2mqtt": {"waves": {"cellar": {"address": "F0:11:22:33:44:66", "model": "plus"}}},
+    "airthings2mqtt": {"waves": {"cellar": {"address": "F0:11:22:33:44:66"}}},
     "caldates2mqtt": {
-        "server.url": "https://calendar.invalid",
+        "servers.home.url": "https://calendar.invalid",
         "calendars": {"waste": {"calendar": "Waste", "schedule": "0 * * * *"}},
     },
     "gas2mqtt": {},
@@ -29,8 +29,8 @@ SETTINGS = {
 """What each app needs to know its devices."""
 
 
-SEVERAL = {"vito2mqtt": {"diagnosis": 3}}
-"""The devices with several messages: this one has 31 fields."""
+SEVERAL = {"vito2mqtt": {"diagnosis": 3, "heating_radiator": 2, "heating_floor": 2}}
+"""The devices with several messages: `diagnosis` has 31 fields."""
 NONE = {"type": "object"}
 """The readings of a handler that only finds devices."""
 

@@ -86,6 +86,39 @@ def test_payloads_arrive_as_people_send_them(harness, annotation, payload, got):
 
 
 @pytest.mark.parametrize(
+    ("payload", "taken"),
+    [(b"", None), (b"null", None), (b'{"degrees": 21}', 21), (b'{"degrees": 21, "transaction": 7}', 21)],
+)
+def test_an_empty_message_is_none_where_the_payload_may_be_none(harness, payload, taken):
+    made = []
+
+    async def target(target: Target | None):
+        made.append(target and target.degrees)
+
+    running = harness(app_with(target))
+    running.run(1)
+    send(running, payload)
+
+    assert made == [taken]
+    assert results(running)[0]["status"] == "ok"
+
+
+@pytest.mark.parametrize(("kind", "taken"), [(str, ""), (str | None, ""), (int | None, None), (bool | None, None)])
+def test_an_empty_message_is_an_empty_text_where_text_is_taken(harness, kind, taken):
+    made = []
+
+    async def target(target):
+        made.append(target)
+
+    target.__annotations__["target"] = kind
+    running = harness(app_with(target))
+    running.run(1)
+    send(running, b"")
+
+    assert made == [taken]
+
+
+@pytest.mark.parametrize(
     ("payload", "told"),
     [
         (b"{", "broken JSON"),

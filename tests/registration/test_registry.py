@@ -1,5 +1,7 @@
 """Registrations by name: which names are free, and what handlers must agree on."""
 
+from typing import Annotated
+
 import pytest
 from pydantic import BaseModel
 
@@ -178,3 +180,95 @@ def test_the_second_device_of_a_loop_is_checked_like_the_first():
     with pytest.raises(InvalidValue, match="a/b"):
         app.add_telemetry("a/b", read, interval=60, retry=1)
     assert list(app.telemetries) == ["a"]
+
+
+class Server:
+    """An adapter that names itself."""
+
+    def __init__(self, name):
+        self.name, self.works = name, True
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *exc_info): ...
+
+    def ask(self):
+        if not self.works:
+            raise OSError("the server is away")
+        return {"from": self.name}
+
+
+class Port(Server):
+    """One of another class."""
+
+
+@pytest.fixture
+def servers():
+    return {"home": Server("home"), "club": Server("club"), "port": Port("port")}
+
+
+async def ask(server: Server):
+    return server.ask()
+
+
+def of_club(kind, servers, handler, **options):
+    app = App("app", adapters=servers)
+    names = {"waste": Device(adapter="club"), "birthdays": Device(adapter="home")}
+    getattr(app, f"add_{kind}")(names, handler, **options)
+    return app
+
+
+def test_a_device_may_say_which_of_several_adapters_it_uses(servers, harness):
+    del servers["port"]
+    running = harness(of_club("telemetry", servers, ask, interval="10s", retry=0))
+    servers["home"].works = False
+    running.run(15)
+
+    assert running.states("waste")[-1] == {"from": "club"}
+    assert running.states("birthdays") == []
+    assert running.errors("waste") == []
+    assert running.errors("birthdays")[0]["message"] == "the server is away"
+
+
+def test_what_else_a_handler_asks_for_is_not_changed_by_the_adapter_of_its_device(servers, harness):
+    async def both(server: Annotated[Server, "club"], port: Port):
+        return {"server": server.name, "port": port.name}
+
+    app = App("app", adapters=servers)
+    app.add_telemetry({"waste": Device(adapter="club")}, both, interval="10s")
+    running = harness(app)
+    running.run(5)
+
+    assert running.states("waste") == [{"server": "club", "port": "port"}]
+
+
+def test_the_command_of_a_device_uses_its_adapter_too(servers, harness):
+    del servers["port"]
+
+    async def again(server: Server):
+        return server.ask()
+
+    running = harness(of_club("command", servers, again))
+    running.run(1)
+    for name in ("waste", "birthdays"):
+        running.broker.send(f"app/{name}/set", b"")
+    running.run(1)
+
+    assert [running.states(name)[-1]["from"] for name in ("waste", "birthdays")] == ["club", "home"]
+
+
+@pytest.mark.parametrize(
+    ("adapters", "name", "error", "told"),
+    [
+        (("home", "club"), "clup", InvalidValue, "no adapter has the name 'clup'; did you mean 'club'"),
+        (("home", "club"), "\x1b[31m", InvalidValue, r"telemetry 'waste': no adapter .*x1b"),
+        (("home", "club"), 7, InvalidType, "telemetry 'waste': adapter is 7; write the name of an adapter"),
+        ((), "club", InvalidValue, "no adapter has the name 'club'; name them"),
+    ],
+)
+def test_an_adapter_that_a_device_names_wrongly_is_told_at_the_registration(adapters, name, error, told):
+    app = App("app", adapters={each: Server(each) for each in adapters} or (Server("x"),))
+
+    with pytest.raises(error, match=told):
+        app.add_telemetry({"waste": Device(adapter=name)}, ask, interval=60)

@@ -126,6 +126,15 @@ class TestBoth:
 
         on(place().radio, scenario)
 
+    def test_what_a_device_has_is_known_without_reading_it(self, place):
+        async def scenario(radio):
+            async with radio.session(ADDRESS) as device:
+                assert [device.has(each) for each in ("2a6e", RADON.upper(), "2a6d")] == [True, True, False]
+                with pytest.raises(InvalidValue, match="is not a UUID"):
+                    device.has("radon")
+
+        on(place().radio, scenario)
+
     def test_notifications_come_in_order_until_the_device_hangs_up(self, place):
         async def scenario(radio):
             async with radio.session(ADDRESS) as device:

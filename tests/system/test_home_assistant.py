@@ -157,11 +157,11 @@ def test_the_demo_appears_with_names_units_icons_and_buttons(home, broker):
 
 
 def test_the_devices_of_each_app_of_this_repository_appear_even_while_their_hardware_is_away(home, broker, program):
-    wave = json.dumps({"cellar": {"address": "F0:11:22:33:44:66", "model": "plus"}})
+    wave = json.dumps({"cellar": {"address": "F0:11:22:33:44:66"}})
     waste = json.dumps({"waste": {"calendar": "Waste", "schedule": "0 * * * *"}})
     settings = {
         "airthings2mqtt": {"waves": wave},
-        "caldates2mqtt": {"server__url": "https://calendar.invalid", "calendars": waste},
+        "caldates2mqtt": {"servers__home__url": "https://calendar.invalid", "calendars": waste},
         "gas2mqtt": {"bus": 99},
         "p1meter2mqtt": {"port": "/dev/null/p1"},
         "vito2mqtt": {"port": "/dev/null/vito"},
@@ -174,10 +174,12 @@ def test_the_devices_of_each_app_of_this_repository_appear_even_while_their_hard
         {
             "airthings2mqtt--cellar--radon_24h_avg": "unavailable",
             "caldates2mqtt--waste--days_left": "unavailable",
+            "caldates2mqtt--waste--events": "unavailable",
             "gas2mqtt--gas_counter--consumption_m3": "unavailable",
             "gas2mqtt--gas_counter--_set_consumption_m3": "unavailable",
             "p1meter2mqtt--leadsman_app--_version": "0.1.0",
             "vito2mqtt--diagnosis--_poll": "unknown",
+            "vito2mqtt--heating_floor--party_mode": "unknown",
         }
     )
     gas = states["gas2mqtt--gas_counter--consumption_m3"]["attributes"]

@@ -6,9 +6,11 @@ from urllib.parse import quote
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from leadsman import App
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
+from leadsman.settings.sources import Where
 from leadsman.text import clean
 from leadsman.text.redaction import SHORTEST_SECRET, Address, Redaction, Secret, pattern_of, without_secrets
 
@@ -108,6 +110,36 @@ def test_usual_patterns_are_accepted(pattern):
 def test_a_wrong_pattern_has_a_named_error(patterns, error, said):
     with pytest.raises(error, match=said):
         App("app", redact=patterns)
+
+
+class Settings(BaseModel):
+    hide: bool = False
+
+
+def test_the_settings_may_decide_what_is_hidden():
+    app = App("app", settings=Settings, redact=lambda settings: [SERIAL] if settings.hide else [])
+
+    for hide in (True, False):
+        with app.unloaded():
+            app.load(Where.nowhere({"hide": hide}))
+            assert clean("SN-12345678") == ("***" if hide else "SN-12345678")
+        gc.collect()
+        assert clean("SN-12345678") == "SN-12345678"
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "said"),
+    [
+        (lambda settings: ["(a"], InvalidValue, "not a regular expression"),
+        (lambda settings: None, InvalidType, "write a list"),
+        (lambda settings: [settings.hidden], InvalidValue, "redact: .*AttributeError.*no attribute 'hidden'"),
+    ],
+)
+def test_wrong_patterns_of_the_settings_have_a_named_error(make, error, said):
+    app = App("app", settings=Settings, redact=make)
+
+    with pytest.raises(error, match=said), app.unloaded():
+        app.load(Where.nowhere({}))
 
 
 @given(st.text("ab.\\d()[]{}+*?|^$1,2", max_size=14))

@@ -1,22 +1,32 @@
 import asyncio
 import json
 import time
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from airthings2mqtt import app
-from airthings2mqtt.decoding import COMPANY, PLUS, RADON_24H, RADON_LONG_TERM, mini, plus, wave
+from airthings2mqtt.app import read
+from airthings2mqtt.averages import believed
+from airthings2mqtt.decoding import COMPANY, RADON_24H, RADON_LONG_TERM, SECOND, mini, plus, second, wave
+from airthings2mqtt.payloads import Air
 from airthings2mqtt.settings import Settings
-from airthings2mqtt.twin import CHARACTERISTICS
+from airthings2mqtt.twin import MODELS, WAVE
 from leadsman.adapters.ble import BleRadio
-from leadsman.errors import DeviceUnavailable, GarbledData
+from leadsman.errors import DeviceUnavailable, GarbledData, PermanentError, SettingsError
+from leadsman.settings.sources import Where
 from leadsman.testing import BleTwin, Harness, TwinDevice
 from leadsman_rigs.bluez import GattServer
 
 ADDRESS = "F0:11:22:33:44:55"
-WAVES = {"waves": {"bedroom": {"address": ADDRESS}, "cellar": {"address": "F0:11:22:33:44:66", "model": "plus"}}}
+WAVES = {"waves": {"bedroom": {"address": ADDRESS}, "cellar": {"address": "F0:11:22:33:44:66"}}}
 VALUES = {"2a6e": b"\x66\x08", "2a6f": b"\x94\x11", RADON_24H: b"\x2a\x00", RADON_LONG_TERM: b"\x26\x00"}
 AIR = {"temperature": 21.5, "humidity": 45.0, "radon_24h_avg": 42, "radon_long_term_avg": 38}
+AIR |= {"measurement_state": "ok", "sensor_reset_at": None}
+FRAME = bytes.fromhex("01351d0028003a00a207ffffffffffff0000ffff")
+"""What somebody read from a Wave 2."""
 
 
 @pytest.fixture
@@ -42,13 +52,111 @@ def test_a_mini_has_no_radon():
 
 
 def test_what_the_sensor_does_not_know_is_none():
-    assert wave(b"\x00\x80", b"\xff\xff", b"\xff\xff", b"\x00\x40").model_dump() == dict.fromkeys(AIR)
+    unknown = dict.fromkeys(AIR) | {"measurement_state": "ok"}
+    assert wave(b"\x00\x80", b"\xff\xff", b"\xff\xff", b"\x00\x40").model_dump() == unknown
 
 
+@pytest.mark.parametrize("decode", [plus, second])
 @pytest.mark.parametrize("data", [b"", bytes(19), bytes(21), bytes.fromhex("02") + bytes(19)])
-def test_a_wave_plus_that_says_something_else_is_a_named_error(data):
+def test_a_wave_that_says_something_else_is_a_named_error(data, decode):
     with pytest.raises(GarbledData):
-        plus(data)
+        decode(data)
+
+
+def test_a_wave_of_the_second_generation_has_one_characteristic():
+    found = {"temperature": 19.54, "humidity": 26.5, "radon_24h_avg": 40, "radon_long_term_avg": 58}
+    assert second(FRAME).model_dump() == AIR | found
+
+
+def test_what_a_sensor_has_not_measured_since_its_battery_was_changed_is_none():
+    for decode in (plus, second):
+        found = decode(b"\x01" + b"\xff" * 19).model_dump()
+        assert {value for name, value in found.items() if name != "measurement_state"} == {None}
+    assert set(mini(b"\xff" * 20).model_dump().values()) == {None}
+
+
+def reading(day, long_term):
+    return Air(temperature=21.5, humidity=45, radon_24h_avg=day, radon_long_term_avg=long_term)
+
+
+AVERAGE = st.one_of(st.none(), st.just(0), st.integers(0, 16383))
+
+
+@given(st.lists(st.tuples(AVERAGE, AVERAGE, st.integers(0, 10_000_000)), max_size=30), st.integers(0, 60))
+def test_no_placeholder_is_ever_published_and_the_state_says_how_far_the_averages_go(polls, days):
+    memory, now, settle = None, datetime(2026, 1, 1, tzinfo=UTC), timedelta(days=days)
+    for day, long_term, wait in polls:
+        now += timedelta(seconds=wait)
+        warmed_up = memory is None or memory["long_term"] != 0
+        before, (air, memory) = memory, believed(reading(day, long_term), memory, now, settle)
+
+        assert json.loads(json.dumps(memory)) == memory  # it survives a restart
+        since = air.sensor_reset_at
+        if day or long_term:
+            assert (air.radon_24h_avg, air.radon_long_term_avg) == (day, long_term)
+            assert air.measurement_state == ("ok" if since is None or now - since >= settle else "provisional")
+        else:
+            assert (air.radon_24h_avg, air.radon_long_term_avg, air.measurement_state) == (None, None, "warming_up")
+            assert since == now if warmed_up else memory == before
+
+
+def test_a_long_term_average_that_collapses_while_nobody_looked_is_a_reset():
+    now = datetime(2026, 10, 2, tzinfo=UTC)
+    _, memory = believed(reading(100, 113), None, now, timedelta(days=30))
+
+    for long_term, state in ((110, "ok"), (29, "ok"), (4, "provisional")):
+        assert believed(reading(95, long_term), memory, now, timedelta(days=30))[0].measurement_state == state
+    small = {"long_term": 19, "reset_at": None}
+    assert believed(reading(20, 1), small, now, timedelta(days=30))[0].measurement_state == "ok"
+
+
+def test_a_change_of_the_battery_is_published_and_survives_a_restart(tmp_path, caplog):
+    device = TwinDevice(ADDRESS, VALUES)
+
+    def life():
+        settings = {"waves.bedroom.address": ADDRESS, "settle_days": 2}
+        return Harness(app, settings=settings, adapters=lambda _: (BleTwin(device),), state_directory=tmp_path)
+
+    def averages(day, long_term):
+        device.values |= {RADON_24H: day.to_bytes(2, "little"), RADON_LONG_TERM: long_term.to_bytes(2, "little")}
+
+    with life() as harness:
+        harness.run("10s")
+        averages(0, 0)
+        harness.run("51m")
+        states = harness.states("bedroom")
+        assert [state["measurement_state"] for state in states] == ["ok", "warming_up", "warming_up"]
+        assert (states[-1]["radon_24h_avg"], states[-1]["radon_long_term_avg"]) == (None, None)
+        assert states[-1]["sensor_reset_at"] == states[-2]["sensor_reset_at"] != states[0]["sensor_reset_at"]
+    assert "bedroom began anew" in caplog.text
+    assert "the last one was 38" in caplog.text
+    averages(95, 4)
+    with life() as harness:
+        harness.run("10s")
+        assert harness.states("bedroom")[-1]["measurement_state"] == "provisional"
+        assert harness.states("bedroom")[-1]["radon_long_term_avg"] == 4
+        harness.run("49h")
+        assert harness.states("bedroom")[-1]["measurement_state"] == "ok"
+
+
+def test_ten_requests_within_twenty_seconds_connect_once(devices):
+    devices.run("1m")
+    for _ in range(10):
+        devices.broker.send("airthings2mqtt/bedroom/get", "")
+        devices.run("2s")
+
+    assert devices.devices[ADDRESS].connections == 2
+
+
+@pytest.mark.parametrize("hide", [True, False])
+def test_addresses_are_hidden_on_request(hide, caplog):
+    settings = {"waves.bedroom.address": ADDRESS, "hide_addresses": hide}
+    with Harness(app, settings=settings, adapters=lambda _: (BleTwin(),)) as harness:
+        harness.run("5m")
+        published = json.dumps([harness.errors("bedroom"), harness.status()])
+
+    assert (ADDRESS in published) is (ADDRESS in caplog.text) is (not hide)
+    assert ("*** was not heard" in published) is hide
 
 
 def test_all_waves_are_published(devices):
@@ -83,15 +191,42 @@ def test_a_virtual_day_of_dropped_connections_costs_no_reading(devices):
     assert [error["event"] for error in devices.errors("bedroom")][-1] == "recovered"
 
 
-def test_a_wave_in_the_air_is_read_over_a_real_stack(air):
-    async def read(radio):
+def test_each_model_in_the_air_is_known_by_its_characteristics_over_a_real_stack(air):
+    async def scenario(radio):
         async with radio:
-            return wave(*await radio.read(ADDRESS, *VALUES))
+            found = [await read(radio, f"F0:11:22:33:44:{last}") for last in ("55", "66", "77", "88")]
+            with pytest.raises(PermanentError, match="44:99 has the characteristics of no Wave"):
+                await read(radio, "F0:11:22:33:44:99")
+            return found
 
-    air.place(GattServer(ADDRESS, "wave", {"181a": VALUES}))
-    air.place(GattServer("F0:11:22:33:44:66", "plus", {"181a": {PLUS: bytes(20)}}))
+    for last, values in zip(("55", "66", "77", "88"), MODELS, strict=True):
+        air.place(GattServer(f"F0:11:22:33:44:{last}", "wave", {"181a": values}))
+    air.place(GattServer("F0:11:22:33:44:99", "lamp", {"181a": {"2a6e": bytes(2)}}))
 
-    assert asyncio.run(read(BleRadio())).model_dump() == AIR
+    first, other, radon, small = asyncio.run(scenario(BleRadio()))
+    assert first.model_dump() == radon.model_dump() == AIR
+    assert (other.co2, other.temperature) == (400, 21.5)
+    assert small.model_dump() == {"temperature": 21.5, "humidity": 45.0, "voc": 50}
+
+
+def test_a_battery_is_changed_on_a_real_stack(program, mosquitto, listen, air):
+    frame = bytearray(FRAME)
+    air.place(GattServer(ADDRESS, "wave", {"181a": {SECOND: lambda: bytes(frame)}}))
+    listener, topic = listen(mosquitto.port), "airthings2mqtt/cellar/state"
+    waves = json.dumps({"cellar": {"address": ADDRESS, "interval": "1s"}})
+    running = program("airthings2mqtt", "--mqtt", mosquitto.url, waves=waves)
+    listener.wait_for(topic, where=lambda message: b'"radon_long_term_avg":58' in message.payload)
+    frame[4:8] = bytes(4)
+    listener.wait_for(topic, where=lambda message: b'"radon_long_term_avg":null' in message.payload)
+    frame[4:8] = b"\x5f\x00\x04\x00"
+    listener.wait_for(topic, where=lambda message: b'"provisional"' in message.payload)
+    assert b'"radon_24h_avg":95,"radon_long_term_avg":4' in listener.on(topic)[-1].payload
+    assert running.end()[0] == 0
+
+
+def test_a_model_in_the_settings_is_no_setting_any_more():
+    with pytest.raises(SettingsError, match="model"), app.unloaded():
+        app.load(Where.nowhere({"waves.cellar.address": ADDRESS, "waves.cellar.model": "plus"}))
 
 
 def test_an_address_that_is_none_is_told_at_the_start():
@@ -138,14 +273,27 @@ class TestFinder:
 
     def test_waves_in_range_become_devices_by_their_serial_numbers(self):
         one = TwinDevice("F0:11:22:33:44:77", VALUES, manufacturer=advertised(2900123456))
-        two = TwinDevice("F0:11:22:33:44:88", CHARACTERISTICS, manufacturer=advertised(2930123456))
+        two = TwinDevice("F0:11:22:33:44:88", MODELS[1], manufacturer=advertised(2930123456))
+        three = TwinDevice("F0:11:22:33:44:99", MODELS[2], manufacturer=advertised(2950029677))
 
-        with self.heard(one, two) as harness:
+        with self.heard(one, two, three) as harness:
             harness.run("1h")
 
             assert harness.states("2900123456") == [AIR, AIR, AIR]
             assert harness.states("2930123456")[0]["co2"] == 400
             assert harness.availability("2900123456") == ["online"]
+            assert harness.states("2950029677") == [AIR, AIR, AIR]
+
+    def test_the_averages_of_one_that_was_found_are_remembered_by_its_serial_number(self):
+        fresh = TwinDevice(ADDRESS, WAVE | {RADON_24H: bytes(2), RADON_LONG_TERM: bytes(2)})
+        fresh.manufacturer = advertised(2900123456)
+
+        with self.heard(fresh) as harness:
+            harness.run("10s")
+            assert harness.states("2900123456")[-1]["radon_24h_avg"] is None
+            fresh.values |= TwinDevice(ADDRESS, WAVE).values
+            harness.run("30m")
+            assert harness.states("2900123456")[-1]["measurement_state"] == "provisional"
 
     def test_a_wave_with_a_section_and_what_is_no_wave_are_left_alone(self):
         mine = TwinDevice(ADDRESS, VALUES, manufacturer=advertised(2900123456))

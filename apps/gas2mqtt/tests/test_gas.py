@@ -1,15 +1,18 @@
 import asyncio
 import threading
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gas2mqtt import app
-from gas2mqtt.decoding import Trigger, celsius, smoothed
+from gas2mqtt.decoding import Trigger
 from gas2mqtt.magnetometer import CONTINUOUS, Magnetometer, Measurement
+from gas2mqtt.settings import Settings
 from gas2mqtt.twin import Registers
-from leadsman.errors import DeviceTimeout, DeviceUnavailable, GarbledData, PermanentError
+from leadsman.errors import ConfigurationError, DeviceTimeout, DeviceUnavailable, GarbledData, PermanentError
+from leadsman.settings.sources import Where
 from leadsman.testing import Harness
 
 
@@ -17,8 +20,8 @@ class Meter:
     """A wheel that turns as the test says, over registers."""
 
     def __init__(self):
-        self.z = -7000
-        self.registers = Registers(lambda: Measurement(1, 2, self.z, 100))
+        self.z, self.temperature = -7000, 100
+        self.registers = Registers(lambda: Measurement(1, 2, self.z, self.temperature))
 
 
 @pytest.fixture
@@ -66,10 +69,60 @@ def test_noise_inside_the_gap_is_no_edge():
         assert trigger == Trigger(True)
 
 
-def test_the_temperature_follows_slowly():
-    assert celsius(100) == pytest.approx(21.1)
-    assert smoothed(None, 21.0, 300, 1200) == 21.0
-    assert smoothed(20.0, 21.0, 300, 1200) == pytest.approx(20.2)
+def test_the_temperature_is_calibrated_and_follows_slowly(meter, running):
+    with running(temperature_scale=0.01, temperature_offset=20.0, temperature_interval="10m", smoothing=600) as harness:
+        harness.run("2s")
+        meter.temperature = 200
+        harness.run("10m")
+
+        values = [state["temperature"] for state in harness.states("temperature")]
+        assert values == [21.0, 21.6]  # after one time constant it has followed 63 % of the step
+
+
+def test_the_temperature_goes_on_where_the_life_before_left_it(meter, running):
+    with running() as harness:
+        harness.run("2s")
+        assert harness.states("temperature") == [{"temperature": 21.1}]
+    meter.temperature = 1000
+    with running() as harness:
+        harness.run("2s")
+        assert harness.states("temperature")[-1]["temperature"] < 22
+
+
+def test_a_chip_at_another_address_is_read(meter, tmp_path):
+    meter.registers = Registers(lambda: Measurement(1, 2, meter.z, 100), 0x2C)
+    with Harness(
+        app,
+        settings={"address": 0x2C},
+        adapters=lambda settings: (Magnetometer(settings.bus, settings.address, open_bus=lambda _: meter.registers),),
+        state_directory=tmp_path,
+    ) as harness:
+        harness.run("2s")
+        assert harness.states("gas_counter")[-1]["trigger"] == "OPEN"
+
+
+def test_the_page_shows_the_defaults(tmp_path):
+    page = (Path(__file__).parents[1] / "README.md").read_text()
+    (tmp_path / "leadsman.toml").write_text(page.partition("```toml\n")[2].partition("```")[0])
+
+    with app.unloaded():
+        app.load(Where({}, tmp_path, secrets=tmp_path))
+        assert app.settings == Settings()
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "message"),
+    [
+        ("address", 0x99, "address.*119"),
+        ("temperature_scale", 0, "factor is 0"),
+        ("temperature_scale", float("nan"), "factor"),
+        ("temperature_interval", "often", "often"),
+        ("hysteresis", -1, "hysteresis"),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_told_at_the_start(setting, value, message):
+    with pytest.raises(ConfigurationError, match=message), app.unloaded():
+        app.load(Where.nowhere({setting: value}))
 
 
 def test_turns_are_counted_and_only_edges_are_told(meter, running):

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from leadsman.adapters.serial.framing import FixedFramer
-from leadsman.errors import GarbledData, PayloadError
+from leadsman.errors import GarbledData, PayloadError, SettingsError
 from leadsman.introspection.schema import schemas
 from leadsman.settings.sources import Where
 from leadsman.testing import Harness, SerialTwin, garbage
@@ -111,6 +111,12 @@ def test_a_wish_that_makes_no_sense_is_a_named_error_and_nothing_is_written(wish
         encoded("hot_water", wishes)
 
 
+@pytest.mark.parametrize("value", ["error", "unknown", True, 1])
+def test_a_mode_is_switched_on_or_off_and_to_nothing_else(value):
+    with pytest.raises(PayloadError, match="none of off, on"):
+        encoded("heating_floor", {"party_mode": value})
+
+
 @pytest.mark.parametrize("protocol", ["P300", "KW"])
 def test_all_groups_are_published(running, protocol):
     with running(simulated_boiler(protocol), protocol=protocol) as harness:
@@ -165,6 +171,94 @@ def test_only_what_changes_is_written(running):
         harness.run("10s")
         assert boiler.writes[1:] == [(0x6300, b"\x32")]
         assert harness.states("hot_water")[-1]["pump_overrun"] == 10
+
+
+@pytest.mark.parametrize(
+    ("group", "economy", "party"), [("heating_radiator", 0x2302, 0x2303), ("heating_floor", 0x3302, 0x3303)]
+)
+def test_party_and_economy_mode_are_switched(running, group, economy, party):
+    boiler = simulated_boiler()
+    with running(boiler) as harness:
+        harness.run("1m")
+        harness.broker.send(f"vito2mqtt/{group}/set", {"party_mode": "on", "economy_mode": "off"})
+        harness.run("10s")
+
+        assert boiler.writes == [(party, b"\x01")]
+        assert boiler.memory[economy] == b"\x00"
+        state = harness.states(group)[-1]
+        assert (state["party_mode"], state["economy_mode"]) == ("on", "off")
+
+
+def test_home_assistant_switches_party_and_economy_mode(running):
+    with running(simulated_boiler(), **{"discovery.convention": "homeassistant"}) as harness:
+        harness.run("1m")
+
+        (more,) = harness.broker.messages("homeassistant/device/vito2mqtt/heating_floor--1/config")
+        shown = {name: each["p"] for name, each in more.json["cmps"].items()}
+        assert (shown["party_mode"], shown["economy_mode"], shown["mode"]) == ("select", "select", "sensor")
+        assert more.json["cmps"]["party_mode"]["ops"] == ["off", "on"]
+
+
+def test_a_mode_that_nobody_knows_does_not_cost_the_other_values(running):
+    boiler = simulated_boiler()
+    boiler.memory[0x3303] = b"\x07"
+    with running(boiler) as harness:
+        harness.run("1m")
+
+        assert harness.states("heating_floor")[-1]["party_mode"] is None
+        assert harness.states("heating_floor")[-1]["economy_mode"] == "off"
+
+
+@pytest.mark.parametrize(
+    ("wishes", "message"),
+    [
+        (b'{"setpont": 55}', "did you mean 'setpoint'"),
+        (b'{"setpoint": null}', "not a number"),
+        (b'{"setpoint": NaN}', "broken JSON"),
+        (b"[]", "send a JSON object"),
+        (b"", "the message is empty"),
+    ],
+)
+def test_a_message_that_makes_no_sense_is_answered_and_nothing_is_written(running, wishes, message):
+    boiler = simulated_boiler()
+    with running(boiler) as harness:
+        harness.run("1m")
+        harness.broker.send("vito2mqtt/hot_water/set", wishes)
+        harness.run("10s")
+
+        assert message in harness.broker.messages("vito2mqtt/hot_water/set/result")[-1].json["error"]
+        assert boiler.writes == []
+
+
+def test_the_floor_has_the_speed_of_its_pump_and_the_third_circuit(running):
+    with running(simulated_boiler()) as harness:
+        harness.run("1m")
+
+        floor = harness.states("heating_floor")[-1]
+        assert (floor["pump"], floor["pump_speed"], floor["flow_setpoint_m3"]) == ("on", 40.0, 30.0)
+
+
+def test_how_hot_and_how_long_are_settings(running):
+    boiler = simulated_boiler()
+    settings = {"legionella.temperature": 65, "legionella.minutes": 60, "legionella.margin": 120}
+    with running(boiler, **settings) as harness:
+        harness.run("1m")
+        harness.broker.send("vito2mqtt/legionella/set", {"action": "start"})
+        harness.run("50m")
+        assert boiler.memory[0x6300] == bytes([65])
+        harness.run("12m")
+        assert boiler.memory[0x6300] == b"\x32"
+    with running(boiler, wall=NOON + 9.5 * 3600, **settings) as harness:
+        harness.run("10s")
+        harness.broker.send("vito2mqtt/legionella/set", {"action": "start"})
+        harness.run("10s")
+        assert harness.states("legionella")[-1]["reason"] == "the timer of hot water does not leave 120 minutes"
+
+
+def test_a_temperature_that_scalds_or_does_nothing_is_told_at_the_start():
+    for degrees in (45, 90):
+        with pytest.raises(SettingsError, match="legionella.temperature"), app.unloaded():
+            app.load(Where.nowhere({"port": "x", "legionella.temperature": degrees}))
 
 
 def test_hot_water_is_heated_once_and_restored(running):

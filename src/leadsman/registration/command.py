@@ -170,7 +170,8 @@ class TakesPayload(Protocol):
 def convert_payload(command: TakesPayload, value: Json, text: bytes) -> dict[str, object]:
     """Convert the payload to the handler's argument, by name.
 
-    If the handler wants text, and JSON decoded a number or a boolean, the handler gets the text as it was sent.
+    If the handler wants text, and JSON decoded a number or a boolean, the handler gets the text as it was sent. If its
+    type allows None, and no empty text, an empty message is None.
 
     Raises:
         PayloadError: the payload does not match the handler's annotation.
@@ -180,6 +181,11 @@ def convert_payload(command: TakesPayload, value: Json, text: bytes) -> dict[str
     try:
         return {command.payload: command.validate(value)}
     except PayloadError as error:
+        if not text:
+            try:
+                return {command.payload: command.validate(None)}
+            except PayloadError:
+                raise error from None
         if isinstance(value, str | dict | list):
             raise
         try:

@@ -17,6 +17,8 @@ Adapters = Sequence[Adapter] | Mapping[str, Adapter]
 MakeAdapters = Callable[[Any], Adapters]
 """Makes adapters from the settings."""
 AdapterSource = Adapters | MakeAdapters
+MakeRedaction = Callable[..., Sequence[str]]
+"""Makes the patterns of what is hidden from the settings."""
 
 
 class Declaration(NamedTuple):
@@ -37,6 +39,8 @@ class Declaration(NamedTuple):
     twins: MakeAdapters | None
     discovery: "str | Discovery | None" = None
     """As its author wrote it."""
+    redact: MakeRedaction | None = None
+    """What is hidden besides, if the settings decide it."""
 
 
 def check_discovery(given: object) -> "Discovery | None":

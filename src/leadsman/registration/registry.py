@@ -4,8 +4,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from leadsman.adapters.managed import declared_errors
-from leadsman.errors import ConfigurationError, InvalidValue
+from leadsman.adapters.managed import ManagedAdapter, declared_errors
+from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
 from leadsman.mqtt.topics import check_name, filters_overlap
 from leadsman.registration.injection import (
     ContextDependency,
@@ -19,7 +19,7 @@ from leadsman.registration.injection import (
 from leadsman.registration.options import Options, label_errors
 from leadsman.registration.router import Device, Registration, devices_of
 from leadsman.registration.telemetry import Telemetry, register
-from leadsman.text import describe
+from leadsman.text import clean, describe, suggestion
 
 if TYPE_CHECKING:
     from leadsman.readings.buffer import Buffer
@@ -161,6 +161,8 @@ class Registry:
     ) -> None:
         kind = registration.kind
         options: Options = {**registration.options, **device.options_of(kind)}
+        if device.adapter is not None:
+            given = _with_adapter(f"{kind} {name!r}", device.adapter, given)
         own = [] if device.settings is None else [Provided(type(device.settings), device.settings)]
         available = [*own, *given, ContextDependency()]  # each name has a context of its own
         if kind != "subscription":
@@ -335,6 +337,21 @@ def ask_user(what: str, function: Callable[[Any], T], settings: object) -> T:
         line = trace.tb_lineno if trace is not None else code.co_firstlineno
         where = f"{os.path.basename(code.co_filename)} line {line}"
         raise InvalidValue(f"{what}: {where}: {type(error).__name__}: {describe(error)}") from error
+
+
+def _with_adapter(device: str, name: object, available: Sequence[Dependency]) -> Sequence[Dependency]:
+    """What the handlers of a device may ask for that uses the adapter of this name: of those of its class, it alone.
+    Raises `InvalidType`, `InvalidValue`."""
+    if not isinstance(name, str):
+        raise InvalidType(f"{device}: adapter is {name!r}; write the name of an adapter")
+    adapters = [each for each in available if isinstance(each, ManagedAdapter)]
+    mine = next((each for each in adapters if each.name == name), None)
+    if mine is None:
+        named = [each.name for each in adapters if each.name is not None]
+        advice = suggestion(name, named) if named else "name them: App(adapters={'one': …, 'two': …})"
+        raise InvalidValue(f"{device}: no adapter has the name {clean(name)!r}; {advice}")
+    others = [each for each in adapters if each is not mine and each.kind == mine.kind]
+    return [each for each in available if each not in others]
 
 
 def _check_free(name: str, kind: str, *taken: Mapping[str, object]) -> None:

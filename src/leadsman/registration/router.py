@@ -30,13 +30,16 @@ class Device:
 
     Args:
         settings: the settings of this device; an object of any class of your own.
+        adapter: the name of the adapter that it uses, where the app has several of one type. Its handlers ask for the
+            type alone. None: there is one, or the handlers say which.
         options: options as the decorator takes them.
     """
 
-    __slots__ = ("options", "settings")
+    __slots__ = ("adapter", "options", "settings")
 
-    def __init__(self, settings: object = None, **options: object) -> None:
+    def __init__(self, settings: object = None, *, adapter: str | None = None, **options: object) -> None:
         self.settings = settings
+        self.adapter = adapter
         self.options: Options = options
 
     def options_of(self, kind: str) -> Options:

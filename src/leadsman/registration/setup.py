@@ -21,7 +21,7 @@ from leadsman.resilience.policy import Named, Policy, as_policy
 from leadsman.settings.rows import SettingRow, device_rows, rows_of
 from leadsman.settings.sources import BROKER, CLUSTER, DISCOVERY, HTTP, LOG, OUTBOX, STANDBY, SUPERVISION
 from leadsman.text import clean, log_fields, suggestion
-from leadsman.text.redaction import Public, Secret
+from leadsman.text.redaction import Public, Redaction, Secret
 
 if TYPE_CHECKING:
     from leadsman.registration.device_settings import DeviceSettings
@@ -126,6 +126,8 @@ class Setup:
         self.overrides: PolicyOverride = [] if overrides is None else overrides
         self._secrets = _secrets_of(declaration.settings)
         """What the settings have that is hidden."""
+        self._redaction: Redaction | None = None
+        """What is hidden besides, if the settings decide it. It is hidden as long as this object lives."""
         self._public: tuple[Public, ...] = (Public(declaration.name), Public(self.prefix))
         """What is shown, even if it is a password, too."""
         self._brokers = declaration.brokers
@@ -203,6 +205,8 @@ class Setup:
             )
         if loaded.settings is not None:
             fill(self._settings_dependencies, loaded.settings)
+        if declared.redact is not None:
+            self._redaction = Redaction(ask_user("redact", declared.redact, loaded.settings))
         if self._make_adapters is not None:
             self.adapters = managed_adapters(ask_user("adapters", self._make_adapters, loaded.settings))
         waiting, self._waiting = self._waiting, []

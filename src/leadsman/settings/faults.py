@@ -99,6 +99,10 @@ def unknown_key(section: str, key: str, where: str) -> str:
     return f"{section}.{key}: unknown{where}; {suggestion(key, KEYS[section])}"
 
 
+_OF_A_VALIDATOR = "Value error, "
+"""What pydantic writes before the message of a validator of the user's own."""
+
+
 def validate(
     place: Place, model: "type[BaseModel]", tree: Mapping[str, object], origins: Origins
 ) -> "tuple[BaseModel | None, list[str]]":
@@ -137,7 +141,7 @@ def _invalid(model: "type[BaseModel]", path: SettingPath, error: "ErrorDetails",
     plain = bool(path) and isinstance(error["input"], str | int | float | bool)
     hidden = is_secret(name) or declared_secret(model, path)
     given = f", not {clean(repr(error['input']))}" if plain and not hidden else ""
-    said, secret = error["msg"], str(reveal(error["input"]))
+    said, secret = error["msg"].removeprefix(_OF_A_VALIDATOR), str(reveal(error["input"]))
     if hidden and secret:  # also a short one: the validator of a user may repeat it
         said = said.replace(secret, HIDDEN)
     return f"{name or model.__name__}: {clean(said)}{given}{origin(path, origins)}"

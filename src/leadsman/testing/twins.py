@@ -181,6 +181,10 @@ class TwinDevice:
         self._lost = lost
         return self
 
+    def has(self, uuid: str) -> bool:
+        """Whether it has a characteristic."""
+        return uuid in self.values
+
     async def read(self, uuid: str) -> bytes:
         """What a characteristic holds."""
         value = self._value(uuid, "reading")

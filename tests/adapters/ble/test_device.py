@@ -49,6 +49,13 @@ def test_a_characteristic_is_read(here):
     assert here.run(here.device.read("2a19")) == b"\x01"
 
 
+def test_what_a_device_that_is_gone_had_is_not_known(here):
+    here.lost.set()
+
+    with pytest.raises(DeviceUnavailable, match="hung up"):
+        here.device.has("2a19")
+
+
 def test_each_step_has_a_timeout_of_its_own(here):
     here.connection.takes = 60.0
 

@@ -1,4 +1,4 @@
-"""Radon and air of Airthings Wave, Wave Plus and Wave Mini, over Bluetooth."""
+"""Radon and air of Airthings Wave, Wave 2, Wave Plus and Wave Mini, over Bluetooth."""
 
 from airthings2mqtt.app import app, main
 

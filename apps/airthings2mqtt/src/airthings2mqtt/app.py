@@ -3,21 +3,10 @@
 import asyncio
 import math
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
-from airthings2mqtt.decoding import (
-    COMPANY,
-    HUMIDITY,
-    MINI,
-    MODELS,
-    PLUS,
-    RADON_24H,
-    RADON_LONG_TERM,
-    TEMPERATURE,
-    mini,
-    plus,
-    serial_number,
-    wave,
-)
+from airthings2mqtt.averages import believed
+from airthings2mqtt.decoding import COMPANY, MODELS, WAVES, serial_number
 from airthings2mqtt.payloads import Air, AirMini, AirPlus
 from airthings2mqtt.settings import DEMO, Settings, Wave
 from leadsman import (
@@ -32,10 +21,12 @@ from leadsman import (
     retrying,
 )
 from leadsman.adapters.ble import BleRadio
-from leadsman.errors import GarbledData, LeadsmanError
+from leadsman.errors import GarbledData, LeadsmanError, PermanentError
 
 INTERVAL = 1500.0
 """Seconds between two readings of a Wave that was found."""
+ADDRESS = "(?:[0-9A-Fa-f]{2}[:_-]){5}[0-9A-Fa-f]{2}"
+"""Of Bluetooth, as a pattern; BlueZ writes it with underscores in its paths."""
 
 
 def radios(settings: Settings) -> tuple[BleRadio]:
@@ -50,7 +41,12 @@ def simulated_radios(settings: Settings) -> tuple[BleRadio]:
     return (simulated_radio(settings),)
 
 
-app = App("airthings2mqtt", version="0.1.0", settings=Settings, adapters=radios, twins=simulated_radios)
+def hidden(settings: Settings) -> list[str]:
+    """The patterns of what is hidden."""
+    return [ADDRESS] if settings.hide_addresses else []
+
+
+app = App("airthings2mqtt", version="0.1.0", settings=Settings, adapters=radios, twins=simulated_radios, redact=hidden)
 
 
 def devices(settings: Settings) -> dict[str, Device]:
@@ -58,18 +54,38 @@ def devices(settings: Settings) -> dict[str, Device]:
     return {name: Device(wave, interval=wave.interval) for name, wave in settings.waves.items()}
 
 
-@app.telemetry(devices, needs="ble", retry=UNTIL_NEXT_POLL, backoff=ExponentialBackoff("2s", "30s"), timeout="2m")
-async def air(radio: BleRadio, device: Wave) -> Air | AirPlus | AirMini:
-    return await read(radio, device)
+@app.telemetry(
+    devices, needs="ble", retry=UNTIL_NEXT_POLL, backoff=ExponentialBackoff("2s", "30s"), timeout="2m", throttle="30s"
+)
+async def air(radio: BleRadio, device: Wave, settings: Settings, context: Context) -> Air | AirPlus | AirMini:
+    return remembered(await read(radio, device.address), context.name, settings, context)
 
 
-async def read(radio: BleRadio, device: Wave) -> Air | AirPlus | AirMini:
-    """Listen for it, connect, read, hang up."""
-    if device.model == "plus":
-        return plus(*await radio.read(device.address, PLUS))
-    if device.model == "mini":
-        return mini(*await radio.read(device.address, MINI))
-    return wave(*await radio.read(device.address, TEMPERATURE, HUMIDITY, RADON_24H, RADON_LONG_TERM))
+async def read(radio: BleRadio, address: str) -> Air | AirPlus | AirMini:
+    """Listen for it, connect, find out by its characteristics which model it is, read, hang up."""
+    async with radio.session(address) as device:
+        for characteristics, decode in WAVES:
+            if all(map(device.has, characteristics)):
+                return decode(*[await device.read(each) for each in characteristics])
+    raise PermanentError(f"{address} has the characteristics of no Wave that is known; is it the address of one?")
+
+
+def remembered(
+    read: Air | AirPlus | AirMini, name: str, settings: Settings, context: Context
+) -> Air | AirPlus | AirMini:
+    """The reading with what can be believed of its averages. They are remembered by the name of the Wave."""
+    if isinstance(read, AirMini):
+        return read
+    before = context.store.get(name)
+    air, memory = believed(read, before, context.now("UTC"), timedelta(days=settings.settle_days))
+    if memory != before:
+        context.store[name] = memory
+    if memory["reset_at"] != (before or {}).get("reset_at"):
+        last = (before or {}).get("long_term", "unknown")
+        context.logger.warning(
+            "the averages of radon of %s began anew, as after a change of its battery; the last one was %s", name, last
+        )
+    return air
 
 
 def finders(settings: Settings) -> dict[str, Device]:
@@ -92,21 +108,22 @@ async def finder(radio: BleRadio, settings: Settings, context: Context) -> Async
             except GarbledData as error:
                 context.logger.debug("%s is no Wave: %s", heard.address, error)
                 continue
-            model, now = MODELS.get(int(serial[:4])), asyncio.get_running_loop().time()
-            if model is None or heard.address in known:
+            if int(serial[:4]) not in MODELS or heard.address in known:
                 continue
-            found = context.device(serial, signal=heard.rssi)
+            found, now = context.device(serial, signal=heard.rssi), asyncio.get_running_loop().time()
             if found.here and now - begun_at.get(serial, -math.inf) >= INTERVAL:
                 begun_at[serial] = now
-                readings.create_task(read_found(radio, Wave(address=heard.address, model=model), found, context))
+                readings.create_task(read_found(radio, heard.address, serial, found, settings, context))
 
 
-async def read_found(radio: BleRadio, device: Wave, found: FoundDevice, context: Context) -> None:
+async def read_found(
+    radio: BleRadio, address: str, serial: str, found: FoundDevice, settings: Settings, context: Context
+) -> None:
     """Read a Wave that was found. The others are read if it cannot be."""
     try:
-        found.publish(await retrying("ble")(read)(radio, device))
+        found.publish(remembered(await retrying("ble")(read)(radio, address), serial, settings, context))
     except (LeadsmanError, OSError) as error:
-        context.logger.warning("%s was heard, but not read: %s", device.address, error)
+        context.logger.warning("%s was heard, but not read: %s", address, error)
 
 
 main = command_line(app, demo=DEMO)

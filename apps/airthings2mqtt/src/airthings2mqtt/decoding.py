@@ -1,6 +1,7 @@
 """What the characteristics of a Wave mean. Pure. The formats are what others found out and published."""
 
-from typing import Literal
+from collections.abc import Callable
+from typing import NamedTuple
 
 from airthings2mqtt.payloads import Air, AirMini, AirPlus
 from leadsman.adapters.ble.gatt import STANDARD, unpack
@@ -11,12 +12,13 @@ HUMIDITY = "2a6f"
 RADON_24H = "b42e01aa-ade7-11e4-89d3-123b93f75cba"
 RADON_LONG_TERM = "b42e0a4c-ade7-11e4-89d3-123b93f75cba"
 PLUS = "b42e2a68-ade7-11e4-89d3-123b93f75cba"
+SECOND = "b42e4dcc-ade7-11e4-89d3-123b93f75cba"
 MINI = "b42e3b98-ade7-11e4-89d3-123b93f75cba"
-"""Characteristics: four of a Wave, and one each of a Wave Plus and a Wave Mini."""
+"""Characteristics: four of a Wave, and one each of a Wave Plus, of a Wave Radon or Wave 2, and of a Wave Mini."""
 COMPANY = 0x0334
 """The company identifier of Airthings in advertisements. The first four bytes of its data are the serial number."""
-MODELS: dict[int, Literal["wave", "plus", "mini"]] = {2900: "wave", 2920: "mini", 2930: "plus"}
-"""The models by the first four of the ten digits of a serial number."""
+MODELS = (2900, 2920, 2930, 2950)
+"""The first four of the ten digits of a serial number: Wave, Wave Mini, Wave Plus, Wave Radon or Wave 2."""
 RADON_MOST = 16383
 """Bq/m³; a larger value means that the sensor does not know."""
 
@@ -32,6 +34,16 @@ def radon(raw: int) -> int | None:
     return raw if raw <= RADON_MOST else None
 
 
+def word(raw: int) -> int | None:
+    """A value of two bytes. All bits are set until the sensor has measured, such as after a change of its battery."""
+    return None if raw == 0xFFFF else raw
+
+
+def part(raw: int, divisor: int) -> float | None:
+    """The same, divided."""
+    return None if raw == 0xFFFF else raw / divisor
+
+
 def wave(temperature: bytes, humidity: bytes, day: bytes, long_term: bytes) -> Air:
     """The four characteristics of a Wave."""
     return Air(
@@ -44,23 +56,49 @@ def wave(temperature: bytes, humidity: bytes, day: bytes, long_term: bytes) -> A
 
 def plus(data: bytes) -> AirPlus:
     """The one characteristic of a Wave Plus."""
-    version, humidity, _, _, day, long_term, temperature, pressure, co2, voc, _, _ = unpack(
-        "<4B8H", data, "a Wave Plus"
-    )
+    air, (pressure, co2, voc, *_) = second_generation(data, "a Wave Plus")
+    return AirPlus(**air.model_dump(), pressure=part(pressure, 50), co2=word(co2), voc=word(voc))
+
+
+def second(data: bytes) -> Air:
+    """The one characteristic of a Wave Radon or Wave 2."""
+    return second_generation(data, "a Wave Radon")[0]
+
+
+def second_generation(data: bytes, what: str) -> tuple[Air, list[int]]:
+    """What both have in common, and the five words that follow."""
+    version, humidity, _, _, day, long_term, temperature, *more = unpack("<4B8H", data, what)
     if version != 1:
-        raise GarbledData(f"a Wave Plus of version {version}; only 1 is known")
-    return AirPlus(
-        temperature=temperature / 100,
-        humidity=humidity / 2,
+        raise GarbledData(f"{what} of version {version}; only 1 is known")
+    air = Air(
+        temperature=part(temperature, 100),
+        humidity=None if humidity == 0xFF else humidity / 2,
         radon_24h_avg=radon(day),
         radon_long_term_avg=radon(long_term),
-        pressure=pressure / 50,
-        co2=co2,
-        voc=voc,
     )
+    return air, more
 
 
 def mini(data: bytes) -> AirMini:
     """The one characteristic of a Wave Mini; the temperature is in kelvins."""
     _, temperature, _, humidity, voc, _, _, _ = unpack("<6H2L", data, "a Wave Mini")
-    return AirMini(temperature=round(temperature / 100 - 273.15, 2), humidity=humidity / 100, voc=voc)
+    kelvins = part(temperature, 100)
+    return AirMini(
+        temperature=None if kelvins is None else round(kelvins - 273.15, 2), humidity=part(humidity, 100), voc=word(voc)
+    )
+
+
+class Model(NamedTuple):
+    """Which characteristics a model has, and what they mean."""
+
+    characteristics: tuple[str, ...]
+    decode: Callable[..., Air | AirPlus | AirMini]
+
+
+WAVES = (
+    Model((PLUS,), plus),
+    Model((SECOND,), second),
+    Model((MINI,), mini),
+    Model((TEMPERATURE, HUMIDITY, RADON_24H, RADON_LONG_TERM), wave),
+)
+"""A sensor is the first of which it has all characteristics."""

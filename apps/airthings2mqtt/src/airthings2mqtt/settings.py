@@ -1,7 +1,7 @@
 """What a user may set, in ``leadsman.toml`` or as ``AIRTHINGS2MQTT_…``."""
 
 import json
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import BaseModel, Field
 
@@ -12,7 +12,6 @@ class Wave(BaseModel):
     """A section [waves.NAME] of leadsman.toml."""
 
     address: Address
-    model: Literal["wave", "plus", "mini"] = "wave"
     interval: str = "25m"
 
 
@@ -22,13 +21,18 @@ class Settings(BaseModel):
     find: bool = False
     """Whether Waves that are in range, and have no section, are read too, every 25 minutes."""
     find_most: Annotated[int, Field(ge=1, le=1000)] = 20
+    settle_days: Annotated[int, Field(ge=0, le=366)] = 30
+    """How long a long-term average is provisional after a reset of the sensor."""
+    hide_addresses: bool = False
+    """Whether Bluetooth addresses are *** in logs, errors and introspection."""
 
 
 DEMO = {
     "waves": json.dumps(
         {
             "bedroom": {"address": "F0:11:22:33:44:55", "interval": "3s"},
-            "cellar": {"address": "F0:11:22:33:44:66", "model": "plus", "interval": "5s"},
+            "cellar": {"address": "F0:11:22:33:44:66", "interval": "5s"},
+            "attic": {"address": "F0:11:22:33:44:77", "interval": "5s"},
         }
     )
 }

@@ -18,13 +18,13 @@ class Entry(BaseModel):
 
 
 class Dates(BaseModel):
-    events: list[Entry]
+    events: Annotated[list[Entry], Sensor(icon="mdi:calendar")]
     days_left: Annotated[int | None, Sensor("d", icon="mdi:calendar")]
     """Until the first of them."""
 
 
 class Query(BaseModel):
-    """A request for one larger list."""
+    """A request for one larger list. Home Assistant does not show it: it is no state that stays."""
 
-    entries: Entries | None = None
-    days: Days | None = None
+    entries: Annotated[Entries | None, Sensor(discoverable=False)] = None
+    days: Annotated[Days | None, Sensor(discoverable=False)] = None

@@ -18,7 +18,7 @@ WEEKLY = (
 """A collection every Wednesday."""
 
 
-def simulated_server(settings: Settings) -> CalDavTwin:
-    """A server that has each calendar of the settings."""
-    calendars = {section.calendar: [WEEKLY] for section in settings.calendars.values()}
-    return CalDavTwin(calendars, zone=settings.server.zone)
+def simulated_server(settings: Settings, name: str) -> CalDavTwin:
+    """One of the servers, with its calendars."""
+    calendars = {each.calendar: [WEEKLY] for each in settings.calendars.values() if each.server == name}
+    return CalDavTwin(calendars, zone=settings.servers[name].zone)

@@ -2,36 +2,43 @@
 
 import asyncio
 
-from gas2mqtt.decoding import Trigger, celsius, smoothed
+from gas2mqtt.decoding import Trigger
 from gas2mqtt.magnetometer import Magnetometer
 from gas2mqtt.payloads import Consumption, Counter, RawField, Temperature
 from gas2mqtt.settings import Settings
-from leadsman import UNTIL_NEXT_POLL, App, Context, Device, OnChange, command_line
+from leadsman import UNTIL_NEXT_POLL, App, Context, Device, LowPass, OnChange, Round, Scale, command_line
 
 ROLLOVER = 65536
 """Ticks; the counter begins again, as utilities' counters do."""
-TEMPERATURE_INTERVAL = 300.0
-"""Seconds."""
 
 
 def sensors(settings: Settings) -> tuple[Magnetometer]:
     """The sensor of the settings."""
-    return (Magnetometer(settings.bus),)
+    return (Magnetometer(settings.bus, settings.address),)
 
 
 def simulated_sensors(settings: Settings) -> tuple[Magnetometer]:
     """A sensor without hardware."""
     from gas2mqtt.twin import simulated_magnetometer  # only a demo or a dry run loads it
 
-    return (simulated_magnetometer(),)
+    return (simulated_magnetometer(settings.address),)
 
 
-app = App("gas2mqtt", version="0.1.0", settings=Settings, adapters=sensors, twins=simulated_sensors)
+app = App(
+    "gas2mqtt", version="0.1.0", settings=Settings, adapters=sensors, twins=simulated_sensors, keep_state=True
+)  # the smoothed temperature goes on after a restart
 
 
 def counter_device(settings: Settings) -> dict[str, Device]:
     """The counter, polled as often as the settings say."""
     return {"gas_counter": Device(interval=settings.interval)}
+
+
+def thermometer(settings: Settings) -> dict[str, Device]:
+    """The sensor's own temperature, calibrated and smoothed."""
+    calibration = Scale(settings.temperature_scale, settings.temperature_offset)
+    filters = {"temperature": [calibration, LowPass(settings.smoothing), Round(1)]}
+    return {"temperature": Device(interval=settings.temperature_interval, filters=filters)}
 
 
 def raw_device(settings: Settings) -> dict[str, Device]:
@@ -72,15 +79,10 @@ def stored_counter(context: Context) -> Counter:
     )
 
 
-@app.telemetry(
-    "temperature", interval=TEMPERATURE_INTERVAL, publish=OnChange(0.05), group="sensor", retry=UNTIL_NEXT_POLL
-)
-async def temperature(sensor: Magnetometer, settings: Settings, context: Context) -> Temperature:
-    """The sensor's own temperature, smoothed."""
-    measured = celsius((await sensor.read()).temperature)
-    value = smoothed(context.store.get("temperature"), measured, TEMPERATURE_INTERVAL, settings.smoothing)
-    context.store["temperature"] = value
-    return Temperature(temperature=round(value, 1))
+@app.telemetry(thermometer, publish=OnChange(0.05), group="sensor", retry=UNTIL_NEXT_POLL)
+async def temperature(sensor: Magnetometer) -> Temperature:
+    """What the sensor measures; the filters make degrees of it."""
+    return Temperature(temperature=(await sensor.read()).temperature)
 
 
 @app.telemetry(raw_device, interval="1s", group="sensor")

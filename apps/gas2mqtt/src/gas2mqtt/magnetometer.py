@@ -12,7 +12,6 @@ from typing import NamedTuple, Protocol, Self, TypeVar
 from leadsman import Worker
 from leadsman.errors import DeviceTimeout, DeviceUnavailable, GarbledData, LeadsmanError, PermanentError
 
-ADDRESS = 0x0D
 DATA, CONTROL, PERIOD, CHIP = 0x00, 0x09, 0x0B, 0x0D
 """Registers."""
 CONTINUOUS = 0b0001_0001 | 0b1100_0000
@@ -44,8 +43,8 @@ class Bus(Protocol):
 class Magnetometer:
     """The sensor. ``await sensor.read()`` gives the latest `Measurement`."""
 
-    def __init__(self, bus: int = 1, *, open_bus: Callable[[int], Bus] | None = None) -> None:
-        self._number = bus
+    def __init__(self, bus: int = 1, address: int = 0x0D, *, open_bus: Callable[[int], Bus] | None = None) -> None:
+        self._number, self._address = bus, address
         self._open = open_bus or _open_smbus
         self._worker = Worker(f"i2c-{bus}")
         self._bus: Bus | None = None
@@ -84,27 +83,27 @@ class Magnetometer:
             raise PermanentError(f"i2c-{self._number} may not be opened; add the user to the group i2c") from error
         except OSError as error:
             self._worker.submit(self._close)
-            raise DeviceUnavailable(f"no answer at 0x{ADDRESS:02X} on i2c-{self._number}: {error}") from error
+            raise DeviceUnavailable(f"no answer at 0x{self._address:02X} on i2c-{self._number}: {error}") from error
 
     def _ready(self) -> Bus:
         if self._bus is None:
             self._bus = self._open(self._number)  # kept at once: what fails below is closed, not left open each second
-            self._bus.write_byte_data(ADDRESS, PERIOD, 0x01)
-            self._bus.write_byte_data(ADDRESS, CONTROL, CONTINUOUS)
+            self._bus.write_byte_data(self._address, PERIOD, 0x01)
+            self._bus.write_byte_data(self._address, CONTROL, CONTINUOUS)
         return self._bus
 
     def _measure(self) -> Measurement:
         x, y, z, status, temperature = struct.unpack(
-            "<hhhBh", bytes(self._ready().read_i2c_block_data(ADDRESS, DATA, 9))
+            "<hhhBh", bytes(self._ready().read_i2c_block_data(self._address, DATA, 9))
         )
         if status & 0b10:
             raise GarbledData("the field is stronger than the sensor can measure")
         return Measurement(x, y, z, temperature)
 
     def _check(self) -> None:
-        found = self._ready().read_i2c_block_data(ADDRESS, CHIP, 1)[0]
+        found = self._ready().read_i2c_block_data(self._address, CHIP, 1)[0]
         if found != CHIP_ID:
-            raise GarbledData(f"chip id 0x{found:02X} at 0x{ADDRESS:02X}; a QMC5883L says 0x{CHIP_ID:02X}")
+            raise GarbledData(f"chip id 0x{found:02X} at 0x{self._address:02X}; a QMC5883L says 0x{CHIP_ID:02X}")
 
     def _close(self) -> None:
         bus, self._bus = self._bus, None

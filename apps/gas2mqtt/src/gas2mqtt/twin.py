@@ -4,15 +4,15 @@ import itertools
 import struct
 from collections.abc import Callable
 
-from gas2mqtt.magnetometer import ADDRESS, CHIP, CHIP_ID, Magnetometer, Measurement
+from gas2mqtt.magnetometer import CHIP, CHIP_ID, Magnetometer, Measurement
 
 
 class Registers:
     """A QMC5883L at the level of its registers: what cannot be had in a test. `measure` is called for each
     measurement."""
 
-    def __init__(self, measure: Callable[[], Measurement]) -> None:
-        self._measure = measure
+    def __init__(self, measure: Callable[[], Measurement], address: int = 0x0D) -> None:
+        self._measure, self._address = measure, address
         self.written: dict[int, int] = {}
         self.fault: Exception | None = None
         """What each transfer ends with."""
@@ -40,12 +40,12 @@ class Registers:
     def _transfer(self, address: int) -> None:
         if self.fault is not None:
             raise self.fault
-        if address != ADDRESS:
+        if address != self._address:
             raise OSError(121, "Remote I/O error")
 
 
-def simulated_magnetometer() -> Magnetometer:
+def simulated_magnetometer(address: int) -> Magnetometer:
     """A sensor beside a meter whose wheel turns once in five measurements."""
     wheel = itertools.cycle((-7000, -7000, -3000, -3000, -5000))
-    registers = Registers(lambda: Measurement(100, -200, next(wheel), 100))
-    return Magnetometer(open_bus=lambda _: registers)
+    registers = Registers(lambda: Measurement(100, -200, next(wheel), 100), address)
+    return Magnetometer(address=address, open_bus=lambda _: registers)

@@ -7,7 +7,7 @@ from leadsman.errors import PermanentError
 from vito2mqtt.boiler import Vitodens
 from vito2mqtt.codecs import Json
 from vito2mqtt.legionella import router as legionella
-from vito2mqtt.payloads import GROUP_PAYLOADS
+from vito2mqtt.payloads import GROUP_PAYLOADS, WISHES
 from vito2mqtt.settings import DEMO, Settings
 from vito2mqtt.signals import GROUPS, WRITABLE_GROUPS, encoded
 
@@ -23,7 +23,7 @@ def boilers(settings: Settings) -> tuple[Vitodens]:
     """The boiler of the settings."""
     port = SerialPort(
         settings.port,
-        4800,
+        settings.baudrate,
         parity=settings.parity,
         stopbits=2 if settings.parity == "E" else 1,
         framer=FixedFramer(1),
@@ -44,7 +44,7 @@ app = App("vito2mqtt", version="0.1.0", settings=Settings, adapters=boilers, twi
 
 def register(group: str) -> None:
     """Register a group as a device that is polled, and that takes commands where something of it may be written."""
-    payload = GROUP_PAYLOADS[group]
+    payload, wishes = GROUP_PAYLOADS[group], WISHES[group]
 
     def device(settings: Settings) -> dict[str, Device]:
         if group == "system":
@@ -66,8 +66,8 @@ def register(group: str) -> None:
         return
 
     @app.command(group, group="optolink", timeout="1m")
-    async def write(values: dict[str, Json], boiler: Vitodens, context: Context) -> payload:  # type: ignore[valid-type]
-        await write_changes(boiler, group, values)
+    async def write(values: wishes, boiler: Vitodens, context: Context) -> payload:  # type: ignore[valid-type]
+        await write_changes(boiler, group, values.model_dump(exclude_unset=True))  # type: ignore[attr-defined]
         return payload(**await values_of(boiler, group, context))
 
 

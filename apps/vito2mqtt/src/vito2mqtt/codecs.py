@@ -5,7 +5,7 @@ The formats come from people who recorded the traffic; where a boiler disagrees,
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel
 
@@ -151,6 +151,8 @@ HOURS = integer(3600, places=2)
 PERCENT = byte(1)
 HALF_PERCENT = byte(0, 2)
 SWITCH = names({0: "off", 1: "on", 3: "unknown", 0xAA: "error"})
+ON_OFF = Codec(lambda data: {0: "off", 1: "on"}.get(data[0]), names({0: "off", 1: "on"}).encode, Literal["off", "on"])
+"""What may be written, too; None for another code."""
 MODE = names(
     {
         0: "off",

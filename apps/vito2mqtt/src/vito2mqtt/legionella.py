@@ -9,34 +9,29 @@ from leadsman import Context, OnChange, Router
 from leadsman.errors import PayloadError
 from vito2mqtt.boiler import Vitodens
 from vito2mqtt.payloads import Action, Legionella
+from vito2mqtt.settings import Treatment
 from vito2mqtt.signals import GROUPS, WEEK
 
 SETPOINT = GROUPS["hot_water"]["setpoint"]
-HOT = 68
-"""Degrees Celsius at the outlet, which end legionella."""
-HEATING = timedelta(minutes=40)
-"""How long it is held."""
-LEFT = timedelta(minutes=30)
-"""How much of the timer's period must be left to begin."""
 
 router = Router()
 
 
 @router.command("legionella", group="optolink", timeout="30s")
-async def treat(action: Action, boiler: Vitodens, context: Context) -> Legionella:
+async def treat(action: Action, boiler: Vitodens, treatment: Treatment, context: Context) -> Legionella:
     """Heat the hot water once, or stop doing so."""
     state = state_of(context)
     if action.action == "cancel":
         return await restored(boiler, context, "idle") if state.state == "heating" else state
     if state.state == "heating":
         raise PayloadError("it is heating already")
-    if (reason := await refusal(boiler, context.now())) is not None:
+    if (reason := await refusal(boiler, context.now(), timedelta(minutes=treatment.margin))) is not None:
         return Legionella(state="rejected", reason=reason)
-    until = context.now() + HEATING
+    until = context.now() + timedelta(minutes=treatment.minutes)
     before = (await boiler.read_signal(SETPOINT))[0]
     context.store.update({"before": before, "until": until.timestamp(), "run": boiler.life})
     await asyncio.to_thread(context.store.save)  # on the disk first: the next life must know what to restore
-    await boiler.write(SETPOINT.address, SETPOINT.encode(HOT))
+    await boiler.write(SETPOINT.address, SETPOINT.encode(treatment.temperature))
     return state_of(context)
 
 
@@ -80,13 +75,13 @@ async def restored(boiler: Vitodens, context: Context, state: Literal["idle", "r
     return Legionella(state=state)
 
 
-async def refusal(boiler: Vitodens, now: datetime) -> str | None:
+async def refusal(boiler: Vitodens, now: datetime, margin: timedelta) -> str | None:
     """Why it cannot begin now: the timer must leave the hot water on for long enough."""
     timer = GROUPS["hot_water"][f"timer_{WEEK[now.weekday()]}"]
     for on, off in timer.decode(await boiler.read_signal(timer)):
-        if time_of_day(now, on) <= now and now + LEFT < time_of_day(now, off):
+        if time_of_day(now, on) <= now and now + margin < time_of_day(now, off):
             return None
-    return f"the timer of hot water does not leave {LEFT.seconds // 60} minutes"
+    return f"the timer of hot water does not leave {margin.seconds // 60} minutes"
 
 
 def time_of_day(day: datetime, text: str) -> datetime:

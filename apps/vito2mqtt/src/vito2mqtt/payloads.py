@@ -2,9 +2,10 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, create_model
+from pydantic import BaseModel, ConfigDict, create_model
 
 from leadsman import Sensor
+from vito2mqtt.codecs import ON_OFF
 from vito2mqtt.signals import GROUPS, field_of
 
 GROUP_PAYLOADS: dict[str, type[BaseModel]] = {
@@ -12,6 +13,16 @@ GROUP_PAYLOADS: dict[str, type[BaseModel]] = {
     for group, signals in GROUPS.items()
 }
 """By group; None is what this boiler does not have."""
+WISHES: dict[str, type[BaseModel]] = {
+    group: create_model(
+        f"{group}_wishes",
+        __config__=ConfigDict(extra="allow"),
+        **{name: field_of(name, signal) for name, signal in signals.items() if signal.codec is ON_OFF},
+    )
+    for group, signals in GROUPS.items()
+}
+"""What may be set, by group. Home Assistant shows the fields, the modes. What else may be set differs from boiler to
+boiler in its limits, so it has no control there: `encoded` checks it."""
 
 
 class Action(BaseModel):

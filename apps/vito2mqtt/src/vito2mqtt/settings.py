@@ -1,8 +1,19 @@
 """What a user may set, in ``leadsman.toml`` or as ``VITO2MQTT_…``."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
+
+
+class Treatment(BaseModel):
+    """The section [legionella] of leadsman.toml."""
+
+    temperature: Annotated[int, Field(ge=60, le=75)] = 68
+    """Degrees Celsius at the outlet; from 60 on, legionella die."""
+    minutes: Annotated[int, Field(ge=10, le=240)] = 40
+    """How long it is held."""
+    margin: Annotated[int, Field(ge=0, le=240)] = 30
+    """Minutes that today's timer of the hot water must leave."""
 
 
 class Settings(BaseModel):
@@ -11,7 +22,9 @@ class Settings(BaseModel):
     protocol: Literal["P300", "KW"] = "P300"
     parity: Literal["E", "N"] = "E"
     """E as Optolink wants it; N behind gateways that set it themselves."""
+    baudrate: Annotated[int, Field(gt=0)] = 4800
     interval: str = "5m"
+    legionella: Treatment = Treatment()
 
 
 DEMO = {"port": "twin", "interval": "5s"}

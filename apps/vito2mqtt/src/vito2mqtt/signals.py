@@ -11,6 +11,7 @@ from vito2mqtt.codecs import (
     HISTORY,
     HOURS,
     MODE,
+    ON_OFF,
     PERCENT,
     SWITCH,
     TENTHS,
@@ -49,8 +50,8 @@ def week(base: int, name: str) -> dict[str, Signal]:
     return {f"{name}_{day}": Signal(base + 8 * number, 8, TIMER, writable=True) for number, day in enumerate(WEEK)}
 
 
-def circuit(number: int) -> dict[str, Signal]:
-    """A heating circuit: 1 with radiators, 2 under the floor."""
+def circuit(number: int, **pump: Signal) -> dict[str, Signal]:
+    """A heating circuit with its pump: 1 with radiators, 2 under the floor."""
     high = 0x1000 * (number + 1)
     return {
         "flow_temperature": Signal(high + 0x0900, 2, TENTHS),
@@ -61,7 +62,9 @@ def circuit(number: int) -> dict[str, Signal]:
         "room_setpoint_economy": Signal(high + 0x0307, 1, WHOLE, writable=True),
         "room_setpoint_party": Signal(high + 0x0308, 1, WHOLE, writable=True),
         "mode": Signal(high + 0x0301, 1, MODE),
-        "pump": Signal(0x7663 if number == 1 else 0x7665, 1, WHOLE if number == 1 else SWITCH),
+        "economy_mode": Signal(high + 0x0302, 1, ON_OFF, writable=True),
+        "party_mode": Signal(high + 0x0303, 1, ON_OFF, writable=True),
+        **pump,
         "frost_warning": Signal(high + 0x0500, 1, SWITCH),
         "frost_limit": Signal(high + 0x07A3, 1, WHOLE),
         **week(high, "timer"),
@@ -95,8 +98,11 @@ GROUPS: dict[str, dict[str, Signal]] = {
         "hours": Signal(0x08A7, 4, HOURS),
         "power": Signal(0xA38F, 2, HALF_PERCENT),
     },
-    "heating_radiator": circuit(1),
-    "heating_floor": circuit(2),
+    "heating_radiator": circuit(1, pump=Signal(0x7663, 1, WHOLE)),
+    "heating_floor": {
+        **circuit(2, pump=Signal(0x7665, 1, SWITCH), pump_speed=Signal(0x7665, 2, PERCENT)),
+        "flow_setpoint_m3": Signal(0x4544, 2, TENTHS),
+    },
     "system": {
         "time": Signal(0x088E, 8, CLOCK, writable=True, readable=False),
         "internal_pump": Signal(0x7660, 1, SWITCH),

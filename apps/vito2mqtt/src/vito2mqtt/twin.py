@@ -17,6 +17,8 @@ CIRCUIT = {
     "room_setpoint_economy": 16,
     "room_setpoint_party": 22,
     "mode": "heating and hot water",
+    "economy_mode": "off",
+    "party_mode": "off",
     "frost_warning": "off",
     "frost_limit": 1,
 }
@@ -42,7 +44,9 @@ VALUES: dict[str, dict[str, Json]] = {
         "power": bytes((70, 0)),  # 35 %
     },
     "heating_radiator": CIRCUIT | {"pump": 1},
-    "heating_floor": CIRCUIT | {"pump": "on", "flow_temperature": 31.0, "flow_setpoint": 32.0, "curve_gradient": 0.6},
+    "heating_floor": CIRCUIT
+    | {"pump": "on", "flow_temperature": 31.0, "flow_setpoint": 32.0, "curve_gradient": 0.6}
+    | {"pump_speed": bytes((1, 40)), "flow_setpoint_m3": 30.0},
     "system": {
         "time": "2026-01-01T12:00:00",
         "internal_pump": "on",

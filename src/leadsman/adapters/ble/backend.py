@@ -15,6 +15,10 @@ AdvertisementListener = Callable[[Advertisement, Handle], None]
 class GattConnection(Protocol):
     """A connection to one device."""
 
+    def has(self, uuid: str) -> bool:
+        """Whether the device has a characteristic. Connecting has found all of them."""
+        ...
+
     async def read(self, uuid: str) -> bytes:
         """Read a characteristic."""
         ...

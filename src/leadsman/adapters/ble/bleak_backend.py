@@ -99,6 +99,11 @@ class BleakConnection:
     def __init__(self, client: BleakClient) -> None:
         self._client = client
 
+    def has(self, uuid: str) -> bool:
+        """Whether the device has a characteristic."""
+        with _translated(f"looking for {uuid} of {self._client.address}"):
+            return any(each.uuid == uuid for each in self._client.services.characteristics.values())
+
     async def read(self, uuid: str) -> bytes:
         """Read a characteristic."""
         with _translated(f"reading {uuid} of {self._client.address}"):

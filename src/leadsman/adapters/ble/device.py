@@ -30,6 +30,19 @@ class BleDevice:
         self._lost = lost
         self._timeout = timeout
 
+    def has(self, characteristic: str) -> bool:
+        """Whether the device has a characteristic: for devices of which several models differ in what they offer. This
+        costs no radio time, since connecting has found all characteristics.
+
+        Raises:
+            DeviceUnavailable: the device is gone. A retry may help.
+            InvalidValue, InvalidType: the characteristic is no UUID.
+        """
+        uuid = uuid_of(characteristic)
+        if self._lost.is_set():
+            raise DeviceUnavailable(f"{self.address} hung up")
+        return self._connection.has(uuid)
+
     async def read(self, characteristic: str, timeout: Duration | None = None) -> bytes:
         """Read a characteristic.
 
