@@ -87,7 +87,7 @@ def test_they_are_what_a_look_at_each_record_says_at_most_a_slot_late(history, m
 def test_after_a_refresh_they_are_those_of_that_moment_and_each_change_is_told(history):
     records, statuses = watched(*NAMES, stale_after=2.0)
     told, now = [], 0.0
-    statuses.on_change = told.append
+    statuses.on_change.append(told.append)
     for pause, event in history:
         now += pause / 10
         if event is not None:

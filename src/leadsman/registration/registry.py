@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from leadsman.readings.buffer import Buffer
     from leadsman.registration.command import Command, CommandOptions
     from leadsman.registration.device_settings import DeviceSettings
-    from leadsman.registration.source import Source, SourceOptions
+    from leadsman.registration.source import Source
     from leadsman.registration.subscription import Subscription, SubscriptionOptions
     from leadsman.resilience.environment import GuardSpec
 
@@ -138,7 +138,7 @@ class Registry:
 
     def _root_of(self, kind: str) -> str:
         """The name of the root device, for a registration without a name. Raises `InvalidValue`."""
-        if kind not in ("telemetry", "source", "command"):
+        if kind not in ("telemetry", "source", "event", "command"):
             what = "a side job has no topics" if kind == "periodic" else "a subscription has a topic filter"
             raise InvalidValue(f"{kind}: {what}; write its name instead of None")
         name, taken = self._app, self.commands if kind == "command" else {**self.telemetries, **self.sources}
@@ -186,8 +186,8 @@ class Registry:
             self._add_command(name, handler, options, available)
         elif kind == "subscription":
             self._add_subscription(name, handler, options, given, available)
-        elif kind == "source":
-            self._add_source(name, handler, options, available)
+        elif kind in ("source", "event"):
+            self._add_source(kind, name, handler, options, available)
         else:
             self._add_telemetry(name, TelemetryTemplate(kind, handler, options, decide), available)
 
@@ -217,12 +217,12 @@ class Registry:
         available: Sequence[Dependency],
         of_a_device: Sequence[Dependency],
     ) -> None:
-        from leadsman.registration.subscription import register_subscription  # only apps that subscribe pay for it
+        from leadsman.registration.subscription import fed_by, register_subscription  # only apps that subscribe pay
 
-        readings = None
-        if "device" in options:
-            readings = self._readings_of(handler, options, of_a_device)
-            options = {**options, "enabled": self.sources[options["device"]].enabled}  # the settings may have said so
+        readings, device = None, fed_by(options)
+        if device is not None:
+            readings = self._readings_of(*device, handler, options, of_a_device)
+            options = {**options, "enabled": self.sources[device.name].enabled}  # the settings may have said so
         subscription = register_subscription(topic_filter, handler, options, available, readings)
         mine = subscription.topic_filter
         for other in self.subscriptions:
@@ -231,18 +231,18 @@ class Registry:
         self.subscriptions[mine] = subscription
 
     def _readings_of(
-        self, handler: Handler, options: "SubscriptionOptions", available: Sequence[Dependency]
+        self, kind: str, device: str, handler: Handler, options: "SubscriptionOptions", available: Sequence[Dependency]
     ) -> "Buffer[object]":
-        """What takes the readings of a subscription for its device, which is registered with its first filter."""
+        """What takes the readings or events of a subscription for its device, which is registered with its first
+        filter."""
         from leadsman.registration.subscription import OWN, buffer_of, source_of
 
-        device = options["device"]
         if (fed := self._fed.get(device)) is not None and fed[0] is handler:
             return fed[1]
         readings = buffer_of(options)
         kept: Any = {name: value for name, value in options.items() if name not in OWN or name == "enabled"}
-        kept = self._with_settings("source", device, handler, kept, available)
-        self._add_source(device, source_of(handler, readings), kept, available)
+        kept = self._with_settings(kind, device, handler, kept, available)
+        self._add_source(kind, device, source_of(handler, readings), kept, available)
         self._fed[device] = handler, readings
         return readings
 
@@ -275,13 +275,11 @@ class Registry:
                     )
 
     def _add_source(
-        self, name: object, handler: Handler, options: "SourceOptions", available: Sequence[Dependency]
+        self, kind: str, name: object, handler: Handler, options: Any, available: Sequence[Dependency]
     ) -> None:
-        from leadsman.registration.source import register_source  # only apps with sources pay for it
-
-        source = register_source(name, handler, options, available)
+        source = _pushed(kind)(name, handler, options, available)
         self._check_shared(source.guards)
-        _check_free(source.name, "source", self.telemetries, self.sources)
+        _check_free(source.name, kind, self.telemetries, self.sources)
         self.sources[source.name] = source
 
     def _add_telemetry(self, name: object, made_of: TelemetryTemplate, available: Sequence[Dependency]) -> None:
@@ -319,6 +317,17 @@ class Registry:
                 raise InvalidValue(
                     f"circuit_breaker shared={shared!r} differs from that of {name!r}; write one, and use it twice"
                 )
+
+
+def _pushed(kind: str) -> "Callable[[object, Handler, Any, Sequence[Dependency]], Source]":
+    """What makes the registration of a device that pushes."""
+    if kind == "event":
+        from leadsman.registration.event import register_event  # only apps with events pay for it
+
+        return register_event
+    from leadsman.registration.source import register_source  # only apps with sources pay for it
+
+    return register_source
 
 
 def ask_user(what: str, function: Callable[[Any], T], settings: object) -> T:

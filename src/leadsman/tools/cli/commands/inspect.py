@@ -234,7 +234,7 @@ def _schedule(each: "Registered") -> str:
 
 
 def _retries(each: "Registered") -> str:
-    if each["kind"] == "source":
+    if each["kind"] in ("source", "event"):
         return "restarted"
     where = each.get("policy_where", {}).items()
     names = ", ".join(name if words is None else f"{name} where {words}" for name, words in where)
