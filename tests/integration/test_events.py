@@ -10,7 +10,9 @@ from pydantic import BaseModel
 
 from leadsman import App, Buffer, Context, Delivery, Finds, OnChange
 from leadsman.errors import DeviceUnavailable
+from leadsman.introspection.schema import schemas
 from leadsman.introspection.why import why
+from leadsman.settings.sources import Where
 from leadsman.testing import Harness
 
 Press = Literal["single", "double"]
@@ -433,6 +435,30 @@ def test_events_are_counted_over_a_restart(tmp_path):
         assert counts["events"] == 1
         assert second.availability("button") == ["online"]
         assert second.states("button") == []
+
+
+def test_the_last_state_of_a_device_that_sends_events_from_now_on_is_removed(tmp_path):
+    before = App("house")
+    before.add_telemetry("button", lambda: {"event_type": "single"}, interval="1m")
+    with Harness(before, state_directory=tmp_path) as first:
+        first.run("1m")
+    assert "house/button/state" in first.broker.retained
+    with Harness(Rig().app, state_directory=tmp_path) as second:
+        second.broker.retained.update(first.broker.retained)
+        second.run("2m")
+    assert "house/button/state" not in second.broker.retained
+
+
+def test_the_schema_of_an_event_says_what_may_happen_and_how_long_it_counts():
+    rig = Rig(expiry="1m")
+    rig.app.load(Where.nowhere({}))
+    topics = schemas(rig.app.topics, rig.app.sources, {})["topics"]
+    assert topics["house/button/state"] == {
+        "type": "object",
+        "properties": {"event_type": {"enum": ["single", "double"], "type": "string"}},
+        "required": ["event_type"],
+        "description": "An event. It is not retained, and arrives within 1 min.",
+    }
 
 
 def test_a_flood_of_events_is_bounded_and_counted(harness):

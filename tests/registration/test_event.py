@@ -177,6 +177,22 @@ def test_routers_many_devices_and_the_root_device_have_events():
     assert classes == {"upstairs_bath": "button", "upstairs_hall": None, "house": None}
 
 
+@pytest.mark.parametrize("first", ["event", "command"])
+def test_a_device_that_sends_events_takes_no_commands(first):
+    app = App("house")
+
+    async def press() -> AsyncIterator[Literal["press"]]:
+        yield "press"
+
+    async def light(on: bool) -> None: ...
+
+    steps = [lambda: app.add_event("bell", press), lambda: app.add_command("bell", light)]
+    one, other = steps if first == "event" else reversed(steps)
+    one()
+    with pytest.raises(InvalidValue, match="'bell' sends events, so it takes no commands"):
+        other()
+
+
 def test_a_subscription_feeds_a_device_or_an_event_and_not_both():
     app = App("house")
 

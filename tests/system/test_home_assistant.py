@@ -137,6 +137,7 @@ def test_the_demo_appears_with_names_units_icons_and_buttons(home, broker):
             {"leadsman-demo--disk--_status": "ok", "leadsman-demo--disk--_poll": "unknown"}
             | {"leadsman-demo--leadsman_app--_version": "demo"}
         )
+        home.wait_for_attributes("leadsman-demo--door--event_type", {"event_type": "opened"})
         home.call("button.press", "leadsman-demo--disk--_poll")
         pressed = home.states()["leadsman-demo--disk--_poll"]["state"]
     finally:
@@ -144,7 +145,7 @@ def test_the_demo_appears_with_names_units_icons_and_buttons(home, broker):
         assert demo.wait(60) == 0
 
     found = states["leadsman-demo--disk--free_gib"]
-    assert found["attributes"]["friendly_name"] == "disk Free"
+    assert found["attributes"]["friendly_name"] == "Root disk Free"
     assert found["attributes"]["unit_of_measurement"] == "GiB"
     assert found["attributes"]["icon"] == "mdi:harddisk"
     assert float(found["state"]) > 0
@@ -153,7 +154,7 @@ def test_the_demo_appears_with_names_units_icons_and_buttons(home, broker):
     assert [devices[f"leadsman-demo--{name}"]["name"] for name in ("meter", "load", "disk")] == [
         "meter",
         "load",
-        "disk",
+        "Root disk",  # as the settings of the demo say
     ]
 
 

@@ -91,7 +91,7 @@ def _event(each: Telemetry | Source) -> Schema:
     if isinstance(each, Telemetry) or each.events is None:
         return {}
     expiry = each.delivery.expiry
-    late = "however late" if expiry is None else f"for {write_duration(expiry)}"
+    late = "however late" if expiry is None else f"within {write_duration(expiry)}"
     return {"description": f"An event. It is not retained, and arrives {late}."}
 
 

@@ -207,6 +207,7 @@ class Registry:
         command = register_command(name, handler, options, available)
         polled = self.telemetries.get(command.name)
         _check_free(command.name, "command", self.commands, self.telemetries if polled and polled.job else {})
+        _check_apart(self.sources.get(command.name), command)
         self.commands[command.name] = command
 
     def _add_subscription(
@@ -280,6 +281,7 @@ class Registry:
         source = _pushed(kind)(name, handler, options, available)
         self._check_shared(source.guards)
         _check_free(source.name, kind, self.telemetries, self.sources)
+        _check_apart(source, self.commands.get(source.name))
         self.sources[source.name] = source
 
     def _add_telemetry(self, name: object, made_of: TelemetryTemplate, available: Sequence[Dependency]) -> None:
@@ -344,6 +346,13 @@ def ask_user(what: str, function: Callable[[Any], T], settings: object) -> T:
         line = trace.tb_lineno if trace is not None else code.co_firstlineno
         where = f"{os.path.basename(code.co_filename)} line {line}"
         raise InvalidValue(f"{what}: {where}: {type(error).__name__}: {describe(error)}") from error
+
+
+def _check_apart(source: "Source | None", command: "Command | None") -> None:
+    """What a command returns is a state of its device, and one that sends events has none."""
+    if source is not None and source.events is not None and command is not None:
+        name = source.name
+        raise InvalidValue(f"{name!r} sends events, so it takes no commands; give its command another name")
 
 
 def _check_free(name: str, kind: str, *taken: Mapping[str, object]) -> None:
