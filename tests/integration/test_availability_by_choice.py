@@ -206,6 +206,19 @@ def test_devices_that_one_source_feeds_are_offline_with_it(error, follows, harne
     assert [running.availability(name) for name in ("gateway", "attic", "cellar")] == [expected] * 3
 
 
+def test_after_a_restart_found_devices_follow_their_source_before_it_has_heard_them_again(tmp_path):
+    options = {"offline_on": (DeviceUnavailable,)}
+    with Harness(gateway_app({}, **options), state_directory=tmp_path) as first:
+        first.run(10)
+    errors = {second: DeviceUnavailable("unplugged") for second in range(20, 40)}
+    later = first.loop.wall_time() + 10
+    with Harness(gateway_app(errors, **options), state_directory=tmp_path, wall=later) as second:
+        second.run(5)
+        assert second.availability("attic")[-1] == "offline"
+        second.run(30)
+        assert second.availability("attic")[-1] == "online"
+
+
 def test_by_default_devices_that_are_fed_do_not_follow_a_source_that_fails(harness):
     running = harness(gateway_app({10: DeviceUnavailable("unplugged")}))
     running.run(20)

@@ -329,6 +329,29 @@ def test_a_subscription_feeds_events(harness):
     assert verdict(running)["state"] == "ok"
 
 
+def test_a_message_that_is_no_event_is_what_why_finds_until_one_is(harness):
+    app = App("house")
+
+    @app.subscribe("wall/bell", event="bell")
+    async def bell(presses: int) -> Press:
+        return {1: "single", 2: "double"}[presses]
+
+    running = harness(app)
+    running.run(10)
+    assert verdict(running, "bell")["state"] == "ok"
+    running.broker.send("wall/bell", b"7")
+    running.run(1)
+
+    found = verdict(running, "bell")
+    assert (found["state"], found["link"]) == ("broken", "call")
+    assert found["summary"] == "the last message at wall/bell failed, and was no event"
+    assert "KeyError" in " ".join(found["evidence"])
+    assert running.availability("bell") == ["online"]
+    running.broker.send("wall/bell", b"2")
+    running.run(1)
+    assert verdict(running, "bell")["state"] == "ok"
+
+
 def test_devices_that_are_found_send_events_too(harness):
     class Action(BaseModel):
         event_type: Press

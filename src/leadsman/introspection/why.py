@@ -439,6 +439,20 @@ def _finder_failed(s: Situation) -> "Verdict | None":
     return s.verdict("call", f"{finder} has failed, so it is offline", evidence, advice)
 
 
+def _event_failed(s: Situation) -> "Verdict | None":
+    """The last message that should have been an event of the device was none. Nothing else shows it, as no event is
+    ever missed."""
+    if not s.sends_events:
+        return None
+    own = {topics: each for topics, each in s.heard.items() if each.get("device") == s.name and each.get("last_error")}
+    if not own:
+        return None
+    name = clean(next(iter(own)))
+    summary = f"the last message at {name} failed, and was no event"
+    advice = f"compare the messages at {name} with the type that its handler takes"
+    return s.verdict("call", summary, s.subscriptions(), advice)
+
+
 def _unread(s: Situation) -> "Verdict | None":
     state, reader = s.state, s.reader
     if reader is None or state["counters"]["polls"]:
@@ -579,6 +593,7 @@ READING_LINKS: tuple[Callable[[Situation], "Verdict | None"], ...] = (
     _circuit,
     _failing,
     _finder_failed,
+    _event_failed,
     _unread,
     _stale,
     _job,
