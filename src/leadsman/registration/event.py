@@ -74,7 +74,7 @@ class EventTypes(NamedTuple):
     """One of `leadsman.readings.device_classes.OF_EVENTS`."""
 
 
-def register_event(name: object, handler: Handler, options: EventOptions, available: Sequence[Dependency]) -> Source:
+def register_event(name: object, handler: Handler, options: Options, available: Sequence[Dependency]) -> Source:
     """Check one registration.
 
     Raises:
@@ -83,7 +83,7 @@ def register_event(name: object, handler: Handler, options: EventOptions, availa
     return label_errors("event", name, lambda device: _register(device, handler, options, available))
 
 
-def _register(name: str, handler: Handler, options: EventOptions, available: Sequence[Dependency]) -> Source:
+def _register(name: str, handler: Handler, options: Options, available: Sequence[Dependency]) -> Source:
     check_options(options, EventOptions)
     check_generator(handler)
     check_result(handler, one_value=True)
@@ -114,12 +114,12 @@ def _register(name: str, handler: Handler, options: EventOptions, available: Seq
     )
 
 
-def _publish_of(options: EventOptions, kind: ReadingType | None) -> PublishRule | None:
+def _publish_of(options: Options, kind: ReadingType | None) -> PublishRule | None:
     """The publish rule, if one is written. A deadband of a field alone is none: it would thin events out."""
     return publish_of(options, kind) if "publish" in options else None
 
 
-def _delivery_of(options: EventOptions) -> Delivery:
+def _delivery_of(options: Options) -> Delivery:
     """How events travel. They are never retained: a subscriber that comes later would take the last one for new."""
     given = delivery_of(options)
     expiry = length_of(options, "expiry", EXPIRY if given.expiry is None else given.expiry)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from leadsman.readings.buffer import Buffer
     from leadsman.registration.command import Command, CommandOptions
     from leadsman.registration.device_settings import DeviceSettings
-    from leadsman.registration.source import Source
+    from leadsman.registration.source import Source, SourceOptions
     from leadsman.registration.subscription import Subscription, SubscriptionOptions
     from leadsman.resilience.environment import GuardSpec
 
@@ -276,7 +276,7 @@ class Registry:
                     )
 
     def _add_source(
-        self, kind: str, name: object, handler: Handler, options: Any, available: Sequence[Dependency]
+        self, kind: str, name: object, handler: Handler, options: "SourceOptions", available: Sequence[Dependency]
     ) -> None:
         source = _pushed(kind)(name, handler, options, available)
         self._check_shared(source.guards)
@@ -321,7 +321,7 @@ class Registry:
                 )
 
 
-def _pushed(kind: str) -> "Callable[[object, Handler, Any, Sequence[Dependency]], Source]":
+def _pushed(kind: str) -> "Callable[[object, Handler, SourceOptions, Sequence[Dependency]], Source]":
     """What makes the registration of a device that pushes."""
     if kind == "event":
         from leadsman.registration.event import register_event  # only apps with events pay for it
