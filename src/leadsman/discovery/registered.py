@@ -16,7 +16,6 @@ from leadsman.discovery.fields import fields_of, scalar, settable
 from leadsman.introspection.schema import read_schema, result_schema, schema_of
 from leadsman.readings.controls import CONTROL
 from leadsman.registration.command import Command as RegisteredCommand
-from leadsman.registration.event import FIELD
 from leadsman.registration.source import Source
 from leadsman.registration.telemetry import Telemetry
 
@@ -115,6 +114,8 @@ class DescribedDevices:
 
 def _event(each: Source, fields: Sequence[Field]) -> EventDescription | None:
     """The events of a device; None of a gateway, whose devices alone have some, and where nobody is told of them."""
+    from leadsman.registration.event import FIELD  # only apps with events pay for it
+
     field = next((field for field in fields if field.path == (FIELD,) and field.kind == "enum"), None)
     return None if field is None or each.events is None else EventDescription(field, each.events.device_class)
 
