@@ -86,6 +86,20 @@ def of_page(name, kind):
     return block
 
 
+def test_an_event_looks_as_the_page_shows_it_and_a_test_of_the_page_can_fail():
+    page = Path("docs/how-to/events.md").read_text()
+    names = {"__name__": "a_page"}
+    exec(compile(re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0], "page", "exec", dont_inherit=True), names)
+
+    with Harness(names["app"]) as running:
+        running.run(1)
+        names["presses"].put("single")
+        running.run(1)
+        (message,) = running.broker.messages("house/bell/state")
+
+    assert f"{message.topic}    {message.payload.decode()}" in page
+
+
 def test_a_reading_looks_as_the_page_shows_it():
     names = {}
     exec(of_page("readings", "python"), names)

@@ -1,11 +1,14 @@
 """What Prometheus gets: the names, the values, and the dashboard and the alerts that are made for them."""
 
+import asyncio
 import json
 import re
 import sys
+from collections.abc import AsyncIterator
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Literal
 
 import pytest
 import yaml
@@ -14,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.http.conftest import house_app
 
 from leadsman.http.metrics import Exposition
-from leadsman.introspection.measures import FAMILIES, NODES, OF_DEVICES, OF_THE_APP, SLOTS, Sample
+from leadsman.introspection.measures import EVENTS, FAMILIES, NODES, OF_DEVICES, OF_THE_APP, SLOTS, Sample
 from leadsman.ledger.ledger import BUFFERED, DISPOSITIONS
 
 GRAFANA = Path(__file__).parents[2] / "docs" / "grafana"
@@ -66,7 +69,10 @@ def test_a_scrape_says_how_devices_and_the_connection_are(run):
 def test_each_family_is_there_once_with_the_labels_that_it_may_have(run):
     families, _, text = scraped(run, house_app(120))
     families = [each for each in families if each.name.startswith("leadsman")]
-    expected = {family.name: set(family.labels) for family in FAMILIES} | {NODES.name: set()}  # it runs alone
+    expected = {family.name: set(family.labels) for family in FAMILIES} | {
+        NODES.name: set(),
+        EVENTS.name: set(),
+    }  # alone
 
     assert sorted(each.name for each in families) == sorted(expected)
     for each in families:
@@ -90,6 +96,24 @@ def test_a_device_that_only_takes_commands_has_no_last_success(run):
 
     assert samples["leadsman_device_ok", "light"] == 1
     assert ("leadsman_last_success_timestamp_seconds", "light") not in samples
+
+
+def test_a_scrape_counts_the_events_of_a_device_and_gives_it_no_slots(run):
+    app = house_app()
+
+    @app.event("bell")
+    async def bell() -> AsyncIterator[Literal["ring"]]:
+        yield "ring"
+        yield "ring"
+        await asyncio.sleep(3600)
+
+    _, samples, _ = scraped(run, app)
+
+    events = {key[1:]: value for key, value in samples.items() if key[0] == "leadsman_events_total"}
+    words = {"published": 2, "replayed": 0, "suppressed": 0, "dropped": 0}
+    assert events == {(word, "bell"): value for word, value in words.items()}
+    of_bell = {key[0] for key in samples if "bell" in key}
+    assert not of_bell & {"leadsman_slots_total", "leadsman_availability_ratio"}
 
 
 def test_a_scrape_says_what_the_process_takes(run):

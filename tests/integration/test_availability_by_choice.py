@@ -4,9 +4,19 @@ import asyncio
 
 import pytest
 
-from leadsman import App, CircuitBreaker, Context, FixedBackoff
-from leadsman.errors import InvalidType, InvalidValue, UnknownDevice
-from leadsman.testing import Scripted
+from leadsman import App, CircuitBreaker, Context, Finds, FixedBackoff
+from leadsman.errors import (
+    ConfigurationError,
+    DeviceTimeout,
+    DeviceUnavailable,
+    GarbledData,
+    InvalidType,
+    InvalidValue,
+    TransientError,
+    UnknownDevice,
+)
+from leadsman.introspection.why import why
+from leadsman.testing import Harness, Scripted
 
 READING = {"t": 21.5}
 
@@ -74,6 +84,165 @@ def test_a_source_may_be_offline_from_its_first_failure_on(harness):
 def test_offline_on_is_one_of_two_words(wrong):
     with pytest.raises(InvalidValue, match="'stale' or 'error'"):
         App("app").add_telemetry("d", Scripted(READING), interval=1, offline_on=wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "message"),
+    [
+        ((), InvalidValue, "offline_on is empty"),
+        ([OSError, "stale"], InvalidType, "not a subclass of Exception"),
+        (KeyboardInterrupt, InvalidType, "KeyboardInterrupt"),
+        ((int,), InvalidType, "int"),
+    ],
+)
+def test_errors_that_are_none_are_named(wrong, error, message):
+    with pytest.raises(error, match=message):
+        App("app").add_telemetry("d", Scripted(READING), interval=1, offline_on=wrong)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "error", "offline"),
+    [
+        ((DeviceUnavailable,), DeviceUnavailable("unplugged"), True),
+        ((DeviceUnavailable,), DeviceTimeout("no answer"), False),
+        ((DeviceUnavailable,), OSError("no answer"), False),
+        (TransientError, GarbledData("noise"), True),
+        ([OSError, ValueError], DeviceUnavailable("it is an OSError"), True),
+        ([OSError, ValueError], KeyError("x"), False),
+    ],
+)
+def test_the_kind_of_error_may_decide_whether_a_device_is_offline(chosen, error, offline, harness):
+    app = App("app")
+    app.add_telemetry("d", Scripted(READING, error), interval="10m", stale_after="1h", offline_on=chosen)
+    running = harness(app)
+    running.run("15m")
+
+    assert running.availability("d") == (["online", "offline"] if offline else ["online"])
+    assert running.statuses("d")[-1] == "error"
+
+
+def test_the_last_error_decides(harness):
+    app = App("app")
+    errors = [DeviceTimeout("a"), DeviceUnavailable("b"), DeviceTimeout("c")]
+    app.add_telemetry(
+        "d", Scripted(READING, *errors, READING), interval="1m", stale_after="1h", offline_on=DeviceUnavailable
+    )
+    running = harness(app)
+    expected = ["online"], ["online", "offline"], ["online", "offline", "online"], ["online", "offline", "online"]
+    running.run(61)
+    for each in expected:
+        assert running.availability("d") == each
+        running.run(60)
+
+
+@pytest.mark.parametrize(
+    ("written", "offline"),
+    [("error", True), ("stale", False), ("DeviceUnavailable, GarbledData", True), (["GarbledData"], False)],
+)
+def test_the_settings_choose_the_errors(written, offline, harness):
+    app = App("app")
+    app.add_telemetry("d", Scripted(READING, DeviceUnavailable("b")), interval="10m", stale_after="1h")
+    running = harness(app, settings={"devices.d.offline_on": written})
+    running.run("15m")
+
+    assert running.availability("d")[-1] == ("offline" if offline else "online")
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ("eror", "no error is called 'eror'; did you mean"),
+        (["DeviceUnavailible"], "did you mean 'DeviceUnavailable'"),
+        (5, "offline_on"),
+        ([], "offline_on"),
+        ([""], "offline_on"),
+    ],
+)
+def test_errors_in_the_settings_that_there_are_not_are_named_with_their_origin(written, message, harness):
+    app = App("app")
+    app.add_telemetry("d", Scripted(READING), interval="10m")
+    with pytest.raises(ConfigurationError, match=message):
+        harness(app, settings={"devices.d.offline_on": written})
+
+
+def gateway_app(errors, **options):
+    """A gateway that hears two sensors each second, and raises these errors at these seconds."""
+    app = App("app", keep_state=True)
+
+    @app.source("gateway", finds=Finds(stale_after="1d"), stale_after="1d", backoff=FixedBackoff(1), **options)
+    async def gateway(context: Context):
+        while True:
+            if (error := errors.pop(int(app_time(context)), None)) is not None:
+                raise error
+            for name in ("attic", "cellar"):
+                context.device(name).publish(READING)
+            yield
+            await context.sleep(1)
+
+    return app
+
+
+def app_time(context):
+    return context.now("UTC").timestamp() % 86_400
+
+
+@pytest.mark.parametrize(("error", "follows"), [(DeviceUnavailable("unplugged"), True), (GarbledData("noise"), False)])
+def test_devices_that_one_source_feeds_are_offline_with_it(error, follows, harness):
+    errors = {10 + second: error for second in range(5)}
+    running = harness(gateway_app(errors, offline_on=(DeviceUnavailable,)))
+    running.run(14)
+    expected = ["online", "offline"] if follows else ["online"]
+    assert [running.availability(name) for name in ("gateway", "attic", "cellar")] == [expected] * 3
+    assert running.status()["devices"]["attic"]["status"] == "ok"
+
+    running.broker.send("app/introspect", {"devices": ["attic"]}, response_topic="app/answers")
+    running.run(0.1)
+    verdict = why("attic", running.broker.messages("app/answers")[-1].json["data"])
+    assert verdict["state"] == ("broken" if follows else "ok")
+    assert ("gateway has failed" in verdict["summary"]) is follows
+
+    running.run(10)
+    expected = ["online", "offline", "online"] if follows else ["online"]
+    assert [running.availability(name) for name in ("gateway", "attic", "cellar")] == [expected] * 3
+
+
+def test_after_a_restart_found_devices_follow_their_source_before_it_has_heard_them_again(tmp_path):
+    options = {"offline_on": (DeviceUnavailable,)}
+    with Harness(gateway_app({}, **options), state_directory=tmp_path) as first:
+        first.run(10)
+    errors = {second: DeviceUnavailable("unplugged") for second in range(20, 40)}
+    later = first.loop.wall_time() + 10
+    with Harness(gateway_app(errors, **options), state_directory=tmp_path, wall=later) as second:
+        second.run(5)
+        assert second.availability("attic")[-1] == "offline"
+        second.run(30)
+        assert second.availability("attic")[-1] == "online"
+
+
+def test_by_default_devices_that_are_fed_do_not_follow_a_source_that_fails(harness):
+    running = harness(gateway_app({10: DeviceUnavailable("unplugged")}))
+    running.run(20)
+    assert running.availability("attic") == ["online"]
+
+
+def test_a_failure_of_an_earlier_run_makes_it_offline_until_its_next_call_fails_otherwise(tmp_path):
+    def app(read):
+        made = App("app", keep_state=True)
+        made.add_telemetry("d", read, interval="10m", stale_after="1d", offline_on=(ConnectionError,))
+        return made
+
+    async def slow():
+        await asyncio.sleep(3)
+        raise DeviceTimeout("no answer")
+
+    with Harness(app(Scripted(READING, *[DeviceUnavailable("unplugged")] * 3)), state_directory=tmp_path) as first:
+        first.run("25m")
+        assert first.availability("d") == ["online", "offline"]
+    with Harness(app(slow), state_directory=tmp_path, wall=first.loop.wall_time() + 1) as second:
+        second.run(2)
+        assert second.availability("d") == ["offline"]
+        second.run(3)
+        assert second.availability("d") == ["offline", "online"]
 
 
 def test_a_side_job_has_no_availability_to_choose():

@@ -156,9 +156,12 @@ def test_a_device_that_has_left_is_offline_until_its_next_reading(others, now):
     assert not is_offline(status(health, now), health, now)
 
 
-@pytest.mark.parametrize(("offline_on_error", "offline"), [(False, False), (True, True)])
-def test_an_error_is_offline_only_by_choice(offline_on_error, offline):
-    health = Health(stale_after=100.0, offline_on_error=offline_on_error)
+@pytest.mark.parametrize(
+    ("offline_on", "offline"),
+    [((), False), ((BaseException,), True), ((OSError,), True), ((LookupError, TimeoutError), False)],
+)
+def test_an_error_is_offline_only_by_choice(offline_on, offline):
+    health = Health(stale_after=100.0, offline_on=offline_on)
     fold(health, taken(1.0))
     assert not is_offline(status(health, 2.0), health, 2.0)
     fold(health, failed(3.0))

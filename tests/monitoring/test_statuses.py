@@ -6,6 +6,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leadsman.errors import ResultError
 from leadsman.events import (
     AttemptFailed,
     CircuitMoved,
@@ -87,7 +88,7 @@ def test_they_are_what_a_look_at_each_record_says_at_most_a_slot_late(history, m
 def test_after_a_refresh_they_are_those_of_that_moment_and_each_change_is_told(history):
     records, statuses = watched(*NAMES, stale_after=2.0)
     told, now = [], 0.0
-    statuses.on_change = told.append
+    statuses.on_change.append(told.append)
     for pause, event in history:
         now += pause / 10
         if event is not None:
@@ -205,3 +206,57 @@ def test_an_event_about_a_device_that_is_about_to_be_added_changes_nothing():
     assert statuses.look("boiler", 1.0) is None
     statuses.add("boiler", 1.0)
     assert statuses.words == {"boiler": "starting"}
+
+
+failures = st.sampled_from((OSError("away"), TimeoutError("late"), ValueError("noise"), ResultError("no number")))
+of_a_gateway = st.one_of(
+    events,
+    st.builds(lambda error, name: lambda at: PollFailed(name, error, 1, at, at), failures, st.sampled_from(NAMES)),
+    st.sampled_from(NAMES),
+)
+"""Events, and a device that leaves or comes back."""
+
+
+@given(st.lists(st.tuples(st.floats(0.0, 30.0), of_a_gateway), max_size=40))
+def test_found_devices_are_offline_with_their_gateway_at_once_and_each_change_is_told_once(history):
+    records, online, now = HealthRecords(), {}, 0.0
+    records.register("attic", 1000.0, now, offline_on=(OSError,), pushed=True)
+    for name in ("cellar", "hall"):
+        records.register(name, 20.0, now, offline_on=(OSError,), pushed=True, found_by="attic")
+    statuses = Statuses(records, now)
+    statuses.on_change.append(lambda change: noticed(change))
+    told = []
+
+    def noticed(change):
+        told.append(change)
+        if change.online is not None:
+            assert online.get(change.entity, True) is not change.online
+            online[change.entity] = change.online
+
+    for pause, step in history:
+        now += pause
+        if isinstance(step, str):
+            if step != "attic" and step in records.entities:
+                statuses.remove(step)
+                records.remove(step)
+                online.pop(step, None)
+            elif step != "attic":
+                records.register(step, 20.0, now, offline_on=(OSError,), pushed=True, found_by="attic")
+                statuses.add(step, now)
+                online[step] = step not in statuses.offline
+            continue
+        happened = step(now)
+        if happened.entity not in records.entities:
+            continue
+        records(happened)
+        if (change := statuses.look(happened.entity, now)) is not None:
+            noticed(change)
+        statuses.refresh(now)
+
+        gateway = records.entities["attic"]
+        for name, health in records.entities.items():
+            word = status(health, now)
+            assert (name in statuses.offline) is is_offline(word, health, now) is not online.get(name, True)
+            if health.feeder is gateway and gateway.trouble.severed:
+                assert name in statuses.offline
+        assert set(gateway.fed) == set(records.entities) - {"attic"}

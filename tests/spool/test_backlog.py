@@ -487,11 +487,14 @@ class TestOvertaken:
         assert older.unretained
 
 
-def test_a_row_that_is_written_before_the_clock_is_set_does_not_expire_when_it_is(life):
-    life.put("t", b"1", expires=NOW.monotonic + 60)
+@pytest.mark.parametrize(("lasts", "expires_at"), [(7200.0, None), (60.0, 1060.0)])
+def test_a_row_that_is_written_before_the_clock_is_set_expires_only_if_it_is_worth_something_for_a_while(
+    life, lasts, expires_at
+):
+    life.put("t", b"1", expires=NOW.monotonic + lasts)
     (item,) = life.backlog.batch(life.outbox.number)
 
-    assert life.backlog.row(item, Times(1000.0, 100.0)).expires_at is None
+    assert life.backlog.row(item, Times(1000.0, NOW.monotonic)).expires_at == expires_at
 
 
 def test_readings_that_arrived_are_not_remembered_though_nothing_is_written(life):

@@ -131,7 +131,7 @@ def dropped(rig):
 @pytest.fixture
 def file(monkeypatch):
     made = File()
-    monkeypatch.setattr(spool_file, "SpoolFile", lambda path, quota: made)
+    monkeypatch.setattr(spool_file, "SpoolFile", lambda path, quota, now: made)
     return made
 
 

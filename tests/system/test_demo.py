@@ -61,6 +61,8 @@ def test_the_broker_dies_within_the_first_twenty_seconds_and_the_last_line_says_
     result = run("demo", "--for", "12s")  # the demo ends in the middle of the outage
 
     assert result.returncode == 0
+    assert re.search(r"^[\d:]+ door +event_type (opened|shut)$", result.stdout, re.MULTILINE)
+    assert "the disk is as the settings say, in [devices.disk]: interval = '5s', name = 'Root disk'" in result.stdout
     outage = result.stdout.index("--- on purpose: the broker is dead for 12 s; the app keeps its readings")
     assert "watts" in result.stdout[outage:]  # they arrived when the broker was started again
     last = result.stdout.splitlines()[-1]

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import datetime
 from itertools import permutations
 from pathlib import Path
 
@@ -136,6 +137,7 @@ def test_the_demo_appears_with_names_units_icons_and_buttons(home, broker):
             {"leadsman-demo--disk--_status": "ok", "leadsman-demo--disk--_poll": "unknown"}
             | {"leadsman-demo--leadsman_app--_version": "demo"}
         )
+        home.wait_for_attributes("leadsman-demo--door--event_type", {"event_type": "opened"})
         home.call("button.press", "leadsman-demo--disk--_poll")
         pressed = home.states()["leadsman-demo--disk--_poll"]["state"]
     finally:
@@ -143,7 +145,7 @@ def test_the_demo_appears_with_names_units_icons_and_buttons(home, broker):
         assert demo.wait(60) == 0
 
     found = states["leadsman-demo--disk--free_gib"]
-    assert found["attributes"]["friendly_name"] == "disk Free"
+    assert found["attributes"]["friendly_name"] == "Root disk Free"
     assert found["attributes"]["unit_of_measurement"] == "GiB"
     assert found["attributes"]["icon"] == "mdi:harddisk"
     assert float(found["state"]) > 0
@@ -152,7 +154,7 @@ def test_the_demo_appears_with_names_units_icons_and_buttons(home, broker):
     assert [devices[f"leadsman-demo--{name}"]["name"] for name in ("meter", "load", "disk")] == [
         "meter",
         "load",
-        "disk",
+        "Root disk",  # as the settings of the demo say
     ]
 
 
@@ -568,3 +570,47 @@ def test_a_cover_a_fan_a_lock_a_siren_and_a_valve_are_set_and_show_their_state(h
         else:
             home.wait_for_attributes(entity, state)
     assert home.states()[lock]["attributes"]["friendly_name"] == "door"
+
+
+EVENTS = """
+from typing import Literal
+
+app = App("events", mqtt=os.environ["URL"], discovery="homeassistant")
+
+@app.subscribe("wall/bell", event="bell", device_class="doorbell", title="Front door")
+async def bell(action: str) -> Literal["single", "double press"]:
+    return action
+
+@app.subscribe("wall/hall", event="hall", device_class="motion")
+async def hall(action: str) -> Literal["motion"]:
+    return action
+"""
+
+
+def test_an_event_is_shown_and_triggers_an_automation_and_none_is_seen_twice(home, broker, start_app, listen):
+    bell, hall = "events--bell--event_type", "events--hall--event_type"
+    start_app(EVENTS, broker.url)
+    home.wait_for({bell: "unknown", hall: "unknown", "events--bell--_status": "ok"})
+    device = home.devices()["events--bell"]["id"]
+    offered = [
+        each for each in home.ask("device_automation/trigger/list", device_id=device) if each["domain"] == "mqtt"
+    ]
+    shown = {(each["subtype"], each["type"]) for each in offered}
+    assert shown == {("Front door", "single"), ("Front door", "double press")}
+    wall = listen(broker.port).client
+    home.subscribe_to(next(each for each in offered if each["type"] == "double press"))
+
+    wall.publish("wall/bell", b'"single"', 1)
+    home.wait_for_attributes(bell, {"event_type": "single", "device_class": "doorbell"})
+    first = home.states()[bell]
+    wall.publish("wall/bell", b'"double press"', 1)
+    home.wait_for_attributes(bell, {"event_type": "double press", "friendly_name": "Front door"})
+    fired = home.wait_for_trigger()
+    wall.publish("wall/hall", b'"motion"', 1)
+    home.wait_for_attributes(hall, {"event_type": "motion", "event_types": ["motion"]})
+
+    assert datetime.fromisoformat(first["state"]) < datetime.fromisoformat(home.states()[bell]["state"])
+    assert fired["payload_json"] == {"event_type": "double press"}
+    late = listen(broker.port)
+    time.sleep(0.5)
+    assert late.on("events/bell/state") == []

@@ -99,7 +99,12 @@ class Home:
     def _source_runner(self, source: "Source") -> "SourceRunner":
         from leadsman.runtime.sources import SourceRunner  # only apps with sources pay for it
 
-        return SourceRunner(source, self._publishing, self._surroundings.resources)
+        kind = SourceRunner
+        if source.events is not None:
+            from leadsman.runtime.event_sources import EventRunner  # only those with events
+
+            kind = EventRunner
+        return kind(source, self._publishing, self._surroundings.resources)
 
     def _queue(self, command: "Command", reader: "Reader | None") -> "CommandQueue":
         self._commands.append(command.name)

@@ -67,6 +67,15 @@ class CommandDescription(NamedTuple):
     """What some fields are together."""
 
 
+class EventDescription(NamedTuple):
+    """What the messages of a device are that sends events, and has no state."""
+
+    field: Field
+    """The field of its readings that says what happened, an enum."""
+    device_class: str | None
+    """One of `leadsman.readings.device_classes.OF_EVENTS`."""
+
+
 class DeviceDescription(NamedTuple):
     """One device of an app."""
 
@@ -89,6 +98,8 @@ class DeviceDescription(NamedTuple):
     """Its name for people; None if that is `name`."""
     area: str | None = None
     """The room or the place that is suggested for it."""
+    event: EventDescription | None = None
+    """What it sends, if that is events."""
 
 
 class AppDescription(NamedTuple):

@@ -11,6 +11,7 @@ from leadsman.discovery.description import (
     CommandDescription,
     ControlDescription,
     DeviceDescription,
+    EventDescription,
     Field,
 )
 from leadsman.mqtt.topics import Topics, encode
@@ -25,6 +26,8 @@ SENDER = "Home Assistant"
 """Who asked, in the answers and in the trace."""
 ABOUT = ("_status", "_circuit", "_failures", "_success", "_poll", "_release", "_close")
 """The components of every device: how it is, and what a person may ask for."""
+PRESSED = frozenset({"button", "doorbell"})
+"""The classes of events that trigger automations as a device, too: people look for a press there."""
 SWITCHES = frozenset({"On", "State", "Enabled", "Value", "Switch"})
 """Names of a switch that say no more than that it is one."""
 Component = dict[str, Any]
@@ -48,8 +51,8 @@ class DeviceTopics(NamedTuple):
 def of_device(device: DeviceDescription, places: DeviceTopics) -> dict[str, Component]:
     """The components of a device, by their keys: its fields, what its command sets, and those of leadsman."""
     state = places.topics.state(device.name)
-    found: dict[str, Component] = {}
-    for field in device.fields:
+    found = {} if device.event is None else _event(device, device.event, state)
+    for field in () if found else device.fields:
         found[join_names(*field.path)] = _reading(field) | {"stat_t": state} | _expiry(device) | _options(field)
         if field.kind == "list":
             found[join_names(*field.path)]["json_attr_t"] = state
@@ -122,6 +125,21 @@ def _reading(field: Field) -> Component:
     if field.kind == "number":
         found |= _given(unit_of_meas=field.unit, stat_cla=field.state_class, sug_dsp_prc=field.precision)
     return found | _given(ic=field.icon, ent_cat="diagnostic" if field.category == "diagnostic" else None)
+
+
+def _event(device: DeviceDescription, event: EventDescription, state: str) -> dict[str, Component]:
+    """The component for events, whose other fields are its attributes, and what a press triggers as that of a
+    device (https://www.home-assistant.io/integrations/event.mqtt/, …/device_trigger.mqtt/)."""
+    field = event.field
+    found: Component = {"p": "event", "name": field.title, "stat_t": state, "evt_typ": list(field.options)}
+    found |= _given(dev_cla=event.device_class, ic=field.icon) | _options(field)
+    components = {join_names(*field.path): found}
+    if event.device_class not in PRESSED:
+        return components
+    trigger = {"p": "device_automation", "atype": "trigger", "t": state, "stype": device.title or device.name}
+    trigger["val_tpl"] = _template(_value(field.path))
+    keys = {each: f"_on_{join_names(each)}" for each in field.options}
+    return components | {keys[each]: trigger | {"type": each, "pl": each} for each in field.options}
 
 
 def _options(field: Field) -> Component:

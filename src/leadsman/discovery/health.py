@@ -11,7 +11,7 @@ from leadsman.events import Event, LinkUp
 from leadsman.loop.clock import Clock
 from leadsman.loop.slices import Slices, Work
 from leadsman.monitoring.condition import condition_of
-from leadsman.monitoring.statuses import Statuses
+from leadsman.monitoring.statuses import StatusChange, Statuses
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
 
@@ -61,6 +61,7 @@ class HealthTopics:
         self._due: dict[str, None] = {}
         """Devices of which something may be new."""
         self._turning = False
+        statuses.on_change.append(self._note)
 
     def observe(self, event: Event) -> None:
         """Note the device that an event is about. It is looked at within a second."""
@@ -73,6 +74,10 @@ class HealthTopics:
         if not self._turning:
             self._turning = True
             self._slices.begin("the health of the devices", self._turns())
+
+    def _note(self, change: StatusChange) -> None:
+        """The status of a device changed without an event about it."""
+        self._due[change.entity] = None
 
     def announce(self) -> None:
         """Publish the health of all devices again, within a second."""

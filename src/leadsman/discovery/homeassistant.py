@@ -261,7 +261,12 @@ def _app_availability(status: str) -> Document:
 
 def _with_ids(found: Mapping[str, Component], unique: str) -> Document:
     """The components with identities that last. Nobody sees these, so they are short."""
-    return {key: {**component, "uniq_id": shorten(f"{unique}--{key}")} for key, component in found.items()}
+    return {
+        key: component
+        if component["p"] == "device_automation"
+        else {**component, "uniq_id": shorten(f"{unique}--{key}")}
+        for key, component in found.items()
+    }
 
 
 def _shorten(document: Document, state: str) -> Document:

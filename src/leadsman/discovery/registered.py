@@ -9,6 +9,7 @@ from leadsman.discovery.description import (
     ControlDescription,
     Convention,
     DeviceDescription,
+    EventDescription,
     Field,
 )
 from leadsman.discovery.fields import fields_of, scalar, settable
@@ -67,9 +68,11 @@ class DescribedDevices:
         """Describe one device."""
         each, command = self._read.get(name), self._commands.get(name)
         shown = each if each is not None else command
+        fields = () if shown is None else self._fields_of(shown)
         return DeviceDescription(
             name=name,
-            fields=() if shown is None else self._fields_of(shown),
+            fields=fields,
+            event=_event(each, fields) if isinstance(each, Source) and each.events is not None else None,
             command=None if command is None else self._taken_by(command),
             stale_after=None if each is None or _is_kept_back(each) else _finite(each.stale_after),
             read=each is not None,
@@ -107,6 +110,14 @@ class DescribedDevices:
         if key not in self._takes:
             self._takes[key] = _command(command)
         return self._takes[key]
+
+
+def _event(each: Source, fields: Sequence[Field]) -> EventDescription | None:
+    """The events of a device; None of a gateway, whose devices alone have some, and where nobody is told of them."""
+    from leadsman.registration.event import FIELD  # only apps with events pay for it
+
+    field = next((field for field in fields if field.path == (FIELD,) and field.kind == "enum"), None)
+    return None if field is None or each.events is None else EventDescription(field, each.events.device_class)
 
 
 class Described(NamedTuple):

@@ -216,7 +216,7 @@ class FindsTerms(TypedDict):
 class Registered(TypedDict):
     """A registration with its options. Options that its kind does not have are left out."""
 
-    kind: Literal["telemetry", "source", "command", "periodic"]
+    kind: Literal["telemetry", "source", "event", "command", "periodic"]
     handler: str
     needs: list[str]
     """The adapters that the handler asks for."""
@@ -251,7 +251,13 @@ class Registered(TypedDict):
     group: NotRequired[str | None]
     spread: NotRequired[float | None]
     stale_after: NotRequired[float | None]
-    offline_on: NotRequired[Literal["stale", "error"]]
+    offline_on: NotRequired[Literal["stale", "error"] | list[str]]
+    """When the device is offline, besides while it is held, stale or its circuit is open: the names of the errors, or
+    ``error`` for any."""
+    event_types: NotRequired[list[str]]
+    """What may happen; present only if it sends events."""
+    device_class: NotRequired[str | None]
+    """What its events are of, such as a button."""
     throttle: NotRequired[float]
     silence: NotRequired[float | None]
     finds: NotRequired[FindsTerms]
@@ -294,6 +300,8 @@ class Runtime(Counted):
     held: bool
     """Whether the device is not polled until somebody releases it."""
     missed_polls: int
+    finder_failed: NotRequired[bool]
+    """Present only while the handler that has found it fails, and it is offline with that."""
     published: NotRequired[Published]
     """Left out for a side job."""
     outbox: NotRequired[DeviceOutbox]
@@ -428,7 +436,7 @@ class Introspection(TypedDict, total=False):
 class RegistryDevice(TypedDict):
     """A device in the registry."""
 
-    kinds: list[Literal["telemetry", "source", "command"]]
+    kinds: list[Literal["telemetry", "source", "event", "command"]]
     topics: dict[str, str]
     retained: list[Literal["state", "availability", "ledger", "health"]]
     """Which of these topics the broker keeps."""

@@ -8,6 +8,8 @@ from typing import Literal, NamedTuple
 
 from leadsman.introspection.registry import About
 from leadsman.introspection.sections import Parts
+from leadsman.ledger.ledger import DROPPED as LOST
+from leadsman.ledger.ledger import PUBLISHED, REPLAYED, SUPPRESSED
 from leadsman.ledger.ledgers import FINAL
 from leadsman.loop.clock import Clock
 from leadsman.monitoring.health import WELL, Health, status
@@ -131,6 +133,13 @@ class MeasuredDevice(NamedTuple):
         counts = self.parts.ledgers.slots_since_start(self.name)
         return {word: counts.get(word, 0) for word in FINAL}
 
+    def events(self) -> Mapping[str, float]:
+        """As `slots`, of a device that sends events: each counts for itself."""
+        if not self.parts.ledgers.counts_events(self.name):
+            return {}
+        counts = self.parts.ledgers.slots_since_start(self.name)
+        return {word: counts.get(word, 0) for word in OF_EVENTS}
+
     def availability(self) -> float | None:
         """None for a device without slots."""
         return self.parts.ledgers.availability(self.name) if self.parts.ledgers.has_slots(self.name) else None
@@ -158,6 +167,9 @@ DROPPED = _counter("outbox_dropped", "Messages that will never be delivered, by 
 NODES = _gauge("nodes", "Nodes that share the app, by their state.", "state")
 BUILD = _gauge("build_info", "Always 1.", "app", "version", "leadsman")
 SLOTS = _counter("slots", "Times at which a device was due, by their outcome.", "handler", "disposition")
+EVENTS = _counter("events", "Events that a device sent, by their outcome.", "handler", "disposition")
+OF_EVENTS = (PUBLISHED, REPLAYED, SUPPRESSED, LOST)
+"""What may become of an event."""
 OF_THE_APP: Mapping[MetricFamily, Callable[[Measures], Measured]] = {
     _gauge("outbox_messages", "Messages that wait for the broker."): lambda app: app.outbox.messages,
     _gauge("outbox_bytes", "Bytes that wait for the broker."): lambda app: app.outbox.bytes,
@@ -200,6 +212,7 @@ OF_DEVICES: Mapping[MetricFamily, Callable[[MeasuredDevice], Measured]] = {
     ),
     _gauge("breaker_state", "1 for the state of the circuit, else 0.", "handler", "state"): MeasuredDevice.circuit,
     SLOTS: MeasuredDevice.slots,
+    EVENTS: MeasuredDevice.events,
     _gauge("availability_ratio", "Share of the slots of the last two days that gave a reading, 0 to 1.", "handler"): (
         MeasuredDevice.availability
     ),

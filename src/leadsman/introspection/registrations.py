@@ -9,6 +9,7 @@ from leadsman.loop.durations import human
 from leadsman.readings.publish import AllOf, AnyOf, Deadband, Every, OnChange, PublishRule
 from leadsman.registration.command import Command
 from leadsman.registration.injection import Dependencies, name_of
+from leadsman.registration.options import offline_on_text
 from leadsman.registration.source import Source
 from leadsman.registration.telemetry import Telemetry
 from leadsman.resilience.algebra import Policy
@@ -66,7 +67,9 @@ def kind_of(each: Telemetry | Source | Command) -> str:
     """The decorator of a registration."""
     if isinstance(each, Telemetry):
         return "periodic" if each.job else "telemetry"
-    return "source" if isinstance(each, Source) else "command"
+    if isinstance(each, Source):
+        return "source" if each.events is None else "event"
+    return "command"
 
 
 def describe_registration(each: Telemetry | Source | Command) -> "Registered":
@@ -97,11 +100,17 @@ def describe_registration(each: Telemetry | Source | Command) -> "Registered":
                 "stale_after": each.stale_after,
             }
             if not each.job:
-                own |= _publishing(each) | {"throttle": each.throttle, "offline_on": _offline_on(each)}
+                own |= _publishing(each) | {"throttle": each.throttle, "offline_on": offline_on_text(each.offline_on)}
         case Source():
             own = {"backoff": _write_value(each.guards.policy.strategy), **_circuit(each.guards), **_publishing(each)}
             stale_after = each.stale_after if math.isfinite(each.stale_after) else None
-            own |= {"stale_after": stale_after, "silence": each.silence, "offline_on": _offline_on(each)}
+            offline_on = offline_on_text(each.offline_on)
+            own |= {"stale_after": stale_after, "silence": each.silence, "offline_on": offline_on}
+            if each.events is not None:
+                own |= {
+                    "event_types": [clean(one) for one in each.events.types],
+                    "device_class": each.events.device_class,
+                }
             if each.found_by is not None:
                 own["found_by"] = each.found_by
         case Command():
@@ -196,10 +205,6 @@ def _filters(filters: "Filters") -> dict[str, list[str]]:
         ]
         for chain in filters.chains
     }
-
-
-def _offline_on(each: Telemetry | Source) -> str:
-    return "error" if each.offline_on_error else "stale"
 
 
 def _write_rule(rule: PublishRule) -> str:

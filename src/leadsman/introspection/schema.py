@@ -10,6 +10,7 @@ from pydantic import PydanticUserError, TypeAdapter
 
 from leadsman.introspection import document
 from leadsman.ledger.document import DeviceLedger
+from leadsman.loop.durations import write_duration
 from leadsman.monitoring import document as reports
 from leadsman.mqtt.answers import Json
 from leadsman.mqtt.topics import Topics
@@ -63,7 +64,7 @@ def schemas(
         found["#drained"] = schema_of(node_requests.Drained)
     for name, each in read.items():
         if not getattr(each, "job", False):
-            found[topics.state(name)] = read_schema(each)
+            found[topics.state(name)] = read_schema(each) | _event(each)
             if each.delivery.history is not None:
                 found[topics.history(name)] = found[topics.state(name)]
             found[topics.availability(name)] = {"enum": ["online", "offline"]}
@@ -83,6 +84,15 @@ def schemas(
         found[topics.of(name, "set")] = payload | {"direction": "in"}
         found[topics.set_result(name)] = schema_of(document.CommandResult)
     return {"$schema": DIALECT, "topics": found}
+
+
+def _event(each: Telemetry | Source) -> Schema:
+    """What is said of the messages of a device that sends events; nothing of other ones."""
+    if isinstance(each, Telemetry) or each.events is None:
+        return {}
+    expiry = each.delivery.expiry
+    late = "however late" if expiry is None else f"within {write_duration(expiry)}"
+    return {"description": f"An event. It is not retained, and arrives {late}."}
 
 
 def read_schema(each: Telemetry | Source) -> Schema:

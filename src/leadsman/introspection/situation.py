@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         Verdict,
     )
 
-READS = frozenset({"telemetry", "source", "periodic"})
+READS = frozenset({"telemetry", "source", "event", "periodic"})
 """Kinds of registrations that read a device by themselves."""
 _PLAIN = frozenset({"OSError", "ConnectionError", "TimeoutError", "DeviceTimeout", "DeviceUnavailable", "GarbledData"})
 """Classes of errors that add nothing to their messages."""
@@ -88,6 +88,16 @@ class Situation:
         """What is declared of the fields of its readings, such as their units."""
         self.now = None if app is None else _later(when(app.get("started_at")), app.get("uptime"))
         """The time of the app; None if the document does not contain it."""
+
+    @property
+    def pushes(self) -> bool:
+        """Whether it gives readings or events by itself."""
+        return self.reader is not None and self.reader["kind"] in ("source", "event")
+
+    @property
+    def sends_events(self) -> bool:
+        """Whether what it gives are events, which nobody can expect at a time."""
+        return self.reader is not None and self.reader["kind"] == "event"
 
     @property
     def published(self) -> "Published | None":
@@ -235,7 +245,7 @@ class Situation:
         found = self.document.get("mqtt", {}).get("subscriptions", {})
         if own := {topics: each for topics, each in found.items() if each.get("device") == self.name}:
             return own
-        source = self.reader is not None and self.reader["kind"] == "source" and not self.reader["needs"]
+        source = self.reader is not None and self.pushes and not self.reader["needs"]
         return {topics: each for topics, each in found.items() if not each.get("device")} if source else {}
 
     def timetable(self) -> str:

@@ -147,17 +147,29 @@ def _suppressed(s: Situation) -> "Verdict | None":
     return s.verdict("publish rule", summary, evidence, advice, sent, "intended")
 
 
+def _last_event(s: Situation) -> str:
+    """When something happened last, at a device that sends events."""
+    sent = None if s.published is None else s.published["published_at"]
+    age = s.age(sent)
+    if sent is None:
+        return "no event since the app started"
+    return f"last event {s.at(sent)}" if age is None else f"last event {span(max(0.0, age))} ago"
+
+
 def _well(s: Situation) -> "Verdict":
     state, mqtt = s.state, s.document.get("mqtt")
-    evidence = s.last_reading()
+    evidence = [] if s.sends_events else s.last_reading()
     evidence += [f"the next poll is due at {s.at(state['next_due_at'])}"] if state["next_due_at"] else []
-    if s.published is not None and s.published["published_at"]:
+    if s.published is not None and s.published["published_at"] and not s.sends_events:
         evidence.append(f"the last reading was published {s.at(s.published['published_at'])}")
     evidence += [*_suppressed_lines(s), *_history(s)]
     if mqtt is not None:
         waiting = count_noun(mqtt["outbox"]["messages"], "message")
         evidence.append(f"connected to {clean(mqtt['broker'])}, {waiting} in the outbox")
         evidence += [f"fault: {clean(mqtt['last_error'])}"] if mqtt["last_error"] else []
+    if s.sends_events:
+        summary = f"all is well: it listens, {_last_event(s)}"
+        return s.verdict("none", summary, evidence, "nothing to do", state="ok")
     if s.retained is not None:
         evidence.append(f"the broker retains {_kept(s.retained.state, s.terms)} at {s.below}state")
     return s.verdict("none", "all is well: its readings arrive", evidence, "nothing to do", state="ok")
@@ -418,6 +430,29 @@ def _failing(s: Situation) -> "Verdict | None":
     return s.verdict("call", summary, [*evidence, *s.failure()], f"{_mend(s, error)}{then}", state["failing_since"])
 
 
+def _finder_failed(s: Situation) -> "Verdict | None":
+    if not s.state.get("finder_failed") or s.reader is None:
+        return None
+    finder = clean(s.reader.get("found_by") or "a handler")
+    evidence = [f"it was found at run time by {finder}, which fails", *s.last_reading()]
+    advice = f"ask the same about {finder}: it gives the readings of this device"
+    return s.verdict("call", f"{finder} has failed, so it is offline", evidence, advice)
+
+
+def _event_failed(s: Situation) -> "Verdict | None":
+    """The last message that should have been an event of the device was none. Nothing else shows it, as no event is
+    ever missed."""
+    if not s.sends_events:
+        return None
+    own = {topics: each for topics, each in s.heard.items() if each.get("device") == s.name and each.get("last_error")}
+    if not own:
+        return None
+    name = clean(next(iter(own)))
+    summary = f"the last message at {name} failed, and was no event"
+    advice = f"compare the messages at {name} with the type that its handler takes"
+    return s.verdict("call", summary, s.subscriptions(), advice)
+
+
 def _unread(s: Situation) -> "Verdict | None":
     state, reader = s.state, s.reader
     if reader is None or state["counters"]["polls"]:
@@ -430,7 +465,9 @@ def _unread(s: Situation) -> "Verdict | None":
         evidence = [f"it was found at run time by {finder}", *s.silence()]
         advice = f"ask the same about {finder}: it gives the readings of this device"
         return _waits(s, "call", f"{finder} has given no reading of it yet", evidence, advice)
-    if reader["kind"] == "source":
+    if s.sends_events and _by_subscriptions(s) is None:
+        return _waits(s, "call", "its source begins to listen", s.silence(), "wait: that takes a few seconds")
+    if s.pushes:
         evidence = [f"its source was started {count_noun(state.get('restarts', 0) + 1, 'time')}", *s.silence()]
         evidence += s.subscriptions()
         summary, advice = _by_subscriptions(s) or (
@@ -457,7 +494,7 @@ def _stale(s: Situation) -> "Verdict | None":
     if state.get("busy"):
         evidence.append("a poll is under way, or the thread of an earlier one still runs")
         advice = "find out where the handler blocks: the log has its stack if it blocks the event loop"
-    elif reader["kind"] == "source":
+    elif s.pushes:
         evidence += s.subscriptions()
         advice = "check that the device still sends" if unfed is None else unfed[1]
     else:
@@ -491,7 +528,7 @@ def _command(s: Situation) -> "Verdict | None":
 
 def _nothing_returned(s: Situation) -> "Verdict | None":
     published, last = s.published, s.state["last_success_at"]
-    if published is None or last is None or published["suppressed"] or not s.succeeded:
+    if published is None or last is None or published["suppressed"] or not s.succeeded or s.sends_events:
         return None
     read, sent, age = when(last), when(published["published_at"]), s.age(last)
     if read is None or (sent is not None and sent >= read) or (age is not None and age < JUST_NOW):
@@ -555,6 +592,8 @@ READING_LINKS: tuple[Callable[[Situation], "Verdict | None"], ...] = (
     _deferred,
     _circuit,
     _failing,
+    _finder_failed,
+    _event_failed,
     _unread,
     _stale,
     _job,

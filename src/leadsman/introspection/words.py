@@ -10,6 +10,7 @@ from leadsman.mqtt.message import Delivery
 from leadsman.readings.publish import AllOf, AnyOf, Deadband, Every, OnChange, PublishRule
 from leadsman.registration.command import Command
 from leadsman.registration.injection import name_of
+from leadsman.registration.options import ANY_ERROR, offline_on_text
 from leadsman.registration.source import Source
 from leadsman.registration.telemetry import Telemetry
 from leadsman.resilience.algebra import CountBox
@@ -51,8 +52,7 @@ def _telemetry(each: Telemetry) -> Iterator[str]:
         yield f"A call may take {write_duration(each.guards.timeout)}."
     if not each.job:
         yield f"After {write_duration(each.stale_after)} without a reading it is stale."
-    if each.offline_on_error:
-        yield "It is offline as soon as a poll has failed."
+    yield from _offline(each, "as soon as a poll has failed")
     yield from _retries(each)
     yield from _circuit(each.guards.breaker)
     yield from _failing(each)
@@ -63,10 +63,15 @@ def _telemetry(each: Telemetry) -> Iterator[str]:
 
 
 def _source(each: Source) -> Iterator[str]:
+    what = "readings" if each.events is None else "events"
     if each.found_by is not None:
-        yield f"It was found at run time by {each.found_by}, which gives its readings."
-    else:
+        yield f"It was found at run time by {each.found_by}, which gives its {what}."
+    elif each.events is None:
         yield "It pushes its readings."
+    else:
+        yield "It sends events when they happen, and is never stale."
+    if each.events is not None:
+        yield f"Its events are {join_words(each.events.types)}."
     if names := labels_of(each.needs):
         yield f"It uses {join_words(names)}."
     if isinstance(each.guards.policy, Waits) and each.found_by is None:
@@ -76,12 +81,17 @@ def _source(each: Source) -> Iterator[str]:
         yield f"After {silence} without a reading it is started again, unless it waits for messages."
     if math.isfinite(each.stale_after):
         yield f"After {write_duration(each.stale_after)} without a reading it is stale."
-    if each.offline_on_error:
-        yield "It is offline as soon as it has failed."
+    yield from _offline(each, "as soon as it has failed")
     yield from _circuit(each.guards.breaker)
     yield from _filtering(each.filters)
-    yield from _publishing(each.publish, each.delivery)
+    yield from _publishing(each.publish, each.delivery, "reading" if each.events is None else "event")
     yield from _finding(each.finds)
+
+
+def _offline(each: Telemetry | Source, when: str) -> Iterator[str]:
+    if each.offline_on:
+        errors = "" if each.offline_on == ANY_ERROR else f" with {join_words(offline_on_text(each.offline_on), 'or')}"
+        yield f"It is offline {when}{errors}{', and so are the devices that it finds' if each.finds else ''}."
 
 
 def _finding(finds: "Finds | None") -> Iterator[str]:
@@ -174,16 +184,17 @@ def _filtering(filters: "Filters | None") -> Iterator[str]:
         yield f"It has a reading when a window of its filters is over, the shortest after {shortest}."
 
 
-def _publishing(rule: PublishRule | None, delivery: Delivery) -> Iterator[str]:
-    yield "Every reading is published." if rule is None else f"A reading is published {_rule(rule)}."
+def _publishing(rule: PublishRule | None, delivery: Delivery, what: str = "reading") -> Iterator[str]:
+    one = "A reading" if what == "reading" else "An event"
+    yield f"Every {what} is published." if rule is None else f"{one} is published {_rule(rule)}."
     kept = "retained" if delivery.retain else "not retained"
     expiry = "" if delivery.expiry is None else f", and expire after {write_duration(delivery.expiry)}"
     yield f"Its messages have QoS {delivery.qos} and are {kept}{expiry}."
     if delivery.newest:
-        yield "Of readings that wait for the broker, its state topic gets the newest."
+        yield f"Of {what}s that wait for the broker, its state topic gets the newest."
     if delivery.history is not None:
         forgotten = write_duration(delivery.history)
-        yield f"Every reading goes to its history topic too, not retained, and expires after {forgotten}."
+        yield f"Every {what} goes to its history topic too, not retained, and expires after {forgotten}."
 
 
 def _rule(rule: PublishRule) -> str:

@@ -1,6 +1,6 @@
 """The types of the ledger of a device, in its message and in introspection; see `leadsman.introspection.document`."""
 
-from typing import Literal
+from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -51,6 +51,8 @@ class DeviceLedger(TypedDict):
 
     at: str
     slots: int
+    events: NotRequired[int]
+    """How many it sent, by `counts`; present only if it sends events, of which none has a slot."""
     counts: dict[Disposition, int]
     """Of all hours below."""
     availability: float | None

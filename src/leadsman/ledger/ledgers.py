@@ -54,6 +54,8 @@ class Schedule(NamedTuple):
 
     interval: float | None = None
     cron: Cron | None = None
+    events: bool = False
+    """Whether what a source sends are events, each of which counts for itself."""
 
     @property
     def has_slots(self) -> bool:
@@ -282,6 +284,10 @@ class Ledgers:
         """Whether a device has a ledger with slots: a source has none."""
         return name in self._entries and self._entries[name].schedule.has_slots
 
+    def counts_events(self, name: str) -> bool:
+        """Whether a device has a ledger, and sends events."""
+        return name in self._entries and self._entries[name].schedule.events
+
     def slots_since_start(self, name: str) -> Mapping[str, int]:
         """See `Ledger`.
 
@@ -317,9 +323,11 @@ class Ledgers:
         gaps = [each for each in ledger.gaps() if each.until is None or each.until + now.offset >= since]
         by, slots = total(chosen), sum(each.slots for each in chosen)
         share = availability(by) if slots else None
+        events = {"events": sum(by.values())} if self.counts_events(name) else {}
         return {
             "at": rfc3339(now.wall),
             "slots": slots,
+            **events,
             "counts": by,
             "availability": None if share is None else round(share, 3),
             "hours": [

@@ -20,8 +20,10 @@ is then reported beside it.
 """
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+from leadsman.errors import ResultError
 from leadsman.events import (
     LONG,
     AttemptFailed,
@@ -64,6 +66,10 @@ BLOCKING = frozenset({"open", "half_open"})
 """States of a circuit that keep polls from a device because it failed."""
 
 
+Errors = tuple[type[BaseException], ...]
+"""Those that make an entity offline."""
+
+
 class Trying(NamedTuple):
     """The current poll, once a call of it has failed."""
 
@@ -91,6 +97,8 @@ class Trouble(NamedTuple):
     deferred_reason: str | None = None
     left: str | None = None
     """Why the device has said goodbye; None if it has not, or was read since."""
+    severed: bool = False
+    """Whether its last error is one that makes it offline."""
 
 
 class FailureCounts(NamedTuple):
@@ -122,18 +130,24 @@ class Health:
         fresh_at: when the first poll is due.
         stale_after: seconds without a successful poll until the entity is stale.
         polled: False for an entity that only takes commands: it has no readings.
-        offline_on_error: whether the entity is offline as soon as its status is ``error``.
+        offline_on: the errors with which the entity is offline as soon as its status is ``error``.
+        pushed: whether it is a source, which goes on after a reading that cannot be published: it is offline with such
+            a one only if `offline_on` names that error.
+        feeder: the record of what gives its readings; None of one that is read by itself.
     """
 
     __slots__ = (
         "circuit",
         "counters",
         "duration",
+        "fed",
+        "feeder",
         "fresh_at",
         "held",
         "life",
-        "offline_on_error",
+        "offline_on",
         "polled",
+        "pushed",
         "stale_after",
         "success_wall",
         "successes",
@@ -146,13 +160,19 @@ class Health:
         *,
         stale_after: float = math.inf,
         polled: bool = True,
-        offline_on_error: bool = False,
+        offline_on: Errors = (),
+        pushed: bool = False,
+        feeder: "Health | None" = None,
     ) -> None:
         self.fresh_at = fresh_at
         """The last success, or the first poll if there was none."""
         self.stale_after = stale_after
         self.polled = polled
-        self.offline_on_error = offline_on_error
+        self.offline_on = offline_on
+        self.pushed = pushed
+        self.feeder = feeder
+        self.fed: dict[str, None] | None = None
+        """The entities whose readings it gives; None without any."""
         self.success_wall: float | None = None
         self.duration: float | None = None
         """Seconds that the last successful poll took."""
@@ -250,7 +270,15 @@ def _poll_failed(health: Health, event: PollFailed) -> None:
         error_type=type(event.error).__name__,
         error_message=message_of(event.error),
         left=before.left,
+        severed=_severs(health, event.error),
     )
+
+
+def _severs(health: Health, error: BaseException) -> bool:
+    """Whether an error makes the entity offline."""
+    if health.pushed and isinstance(error, ResultError) and ResultError not in health.offline_on:
+        return False
+    return isinstance(error, health.offline_on)
 
 
 def _call_failed(health: Health, event: AttemptFailed) -> None:
@@ -262,7 +290,7 @@ def _call_failed(health: Health, event: AttemptFailed) -> None:
     kind, message = type(event.error).__name__, message_of(event.error)
     next_at = None if event.delay is None else event.at + event.delay
     if failing_early(event, never_read=health.success_wall is None):
-        _troubled(health, error_type=kind, error_message=message)
+        _troubled(health, error_type=kind, error_message=message, severed=_severs(health, event.error))
     trying, counters = Trying(event.attempt, kind, message, next_at), health.counters
     health.counters = counters._replace(
         failed_calls=counters.failed_calls + 1, retries=counters.retries + (event.delay is not None)
@@ -277,6 +305,22 @@ def _deferred(health: Health, event: AttemptFailed) -> None:
     until = event.at + event.delay
     if event.delay >= LONG or until > health.fresh_at + health.stale_after:
         _troubled(health, deferred_until=until, deferred_reason=getattr(event.error, "reason", None))
+
+
+def is_severed(health: Health) -> bool:
+    """Whether what gives the readings of an entity has failed so that it is offline: the entity follows it."""
+    return health.feeder is not None and health.feeder.trouble.severed
+
+
+@lru_cache(maxsize=32)
+def names_of(errors: Errors) -> frozenset[str]:
+    """The names of these classes of errors and of all their subclasses that there are in this process."""
+    found, left = set(errors), list(errors)
+    while left:
+        more = [each for each in type.__subclasses__(left.pop()) if each not in found]
+        found.update(more)
+        left += more
+    return frozenset(each.__name__ for each in found)
 
 
 def is_stale(health: Health, now: float) -> bool:
@@ -311,9 +355,11 @@ def status(health: Health, now: float) -> "StatusWord":
 
 def is_offline(word: str, health: Health, now: float) -> bool:
     """Whether an entity, whose status at `now` is `word`, has no fresh reading, and none is expected soon."""
+    if is_severed(health):
+        return True
     if word == DEFERRED:
         return health.trouble.left is not None or is_stale(health, now)
-    return word in OFFLINE or (word == ERROR and (health.offline_on_error or is_stale(health, now)))
+    return word in OFFLINE or (word == ERROR and (health.trouble.severed or is_stale(health, now)))
 
 
 def next_change(health: Health, now: float) -> float:
@@ -334,13 +380,30 @@ class HealthRecords:
     def __init__(self) -> None:
         self.entities: dict[str, Health] = {}
 
-    def register(self, entity: str, stale_after: float, now: float, *, offline_on_error: bool = False) -> None:
-        """Add an entity that has not been polled."""
-        self.entities[entity] = Health(now, stale_after=stale_after, offline_on_error=offline_on_error)
+    def register(
+        self,
+        entity: str,
+        stale_after: float,
+        now: float,
+        *,
+        offline_on: Errors = (),
+        pushed: bool = False,
+        found_by: str | None = None,
+    ) -> None:
+        """Add an entity that has not been polled. `found_by` has found it, and gives its readings; see `Health`."""
+        feeder = None if found_by is None else self.entities.get(found_by)
+        if feeder is not None:
+            feeder.fed = {} if feeder.fed is None else feeder.fed
+            feeder.fed[entity] = None
+        self.entities[entity] = Health(
+            now, stale_after=stale_after, offline_on=offline_on, pushed=pushed, feeder=feeder
+        )
 
     def remove(self, entity: str) -> None:
         """Remove an entity, after its last event."""
-        del self.entities[entity]
+        feeder = self.entities.pop(entity).feeder
+        if feeder is not None and feeder.fed is not None:
+            feeder.fed.pop(entity, None)
 
     def register_idle(self, entity: str, now: float) -> None:
         """Add an entity that only takes commands, unless it is known already."""

@@ -67,8 +67,10 @@ class Statuses:
         """The number of entities of each status."""
         self.characters = 0
         """How long the names of all entities are together."""
-        self.on_change: Callable[[StatusChange], None] = _ignore
-        """Called with each change that `refresh` finds."""
+        self.on_change: list[Callable[[StatusChange], None]] = []
+        """Called with each change that `refresh` finds, and with those of entities that follow another one."""
+        self._severed: set[str] = set()
+        """Those of which the others that they feed know that they are offline."""
         self._slots: dict[int, dict[str, None]] = {}
         for entity in records.entities:
             self._begin(entity, now)
@@ -99,6 +101,7 @@ class Statuses:
         self.counts[self.words.pop(entity)] -= 1
         self.characters -= len(entity)
         self.offline.discard(entity)
+        self._severed.discard(entity)
         self.troubled.pop(entity, None)
         for waiting in self._slots.values():
             waiting.pop(entity, None)
@@ -134,9 +137,23 @@ class Statuses:
         word = status(health, now)
         if _is_troubled(word, health) != (entity in self.troubled):
             self._mark(entity)
-        elif word == before and word in (OK, STARTING):
+        elif word == before and word in (OK, STARTING) and health.feeder is None:
             return None
+        if health.fed is not None and health.trouble.severed != (entity in self._severed):
+            self._follow(entity, health, now)
         return self._changed(entity, before, word, online=not is_offline(word, health, now))
+
+    def _follow(self, entity: str, health: Health, now: float) -> None:
+        """The entities that this one feeds are offline with it from now on, or not any more."""
+        (self._severed.add if health.trouble.severed else self._severed.discard)(entity)
+        for each in tuple(health.fed or ()):
+            change = self.look(each, now)
+            if change is not None:
+                self._notify(change)
+
+    def _notify(self, change: StatusChange) -> None:
+        for on_change in self.on_change:
+            on_change(change)
 
     def advance(self, now: float, most: int) -> list[StatusChange]:
         """Look at the entities whose status may have changed by time alone, at `most` so many. There are more while
@@ -168,7 +185,7 @@ class Statuses:
                 heappush(self._due, slot)
         for change in found:
             if change is not None:
-                self.on_change(change)
+                self._notify(change)
 
     def _changed(self, entity: str, before: "StatusWord", word: "StatusWord", *, online: bool) -> StatusChange | None:
         was_online = entity not in self.offline
@@ -214,7 +231,3 @@ def _is_troubled(word: str, health: Health) -> bool:
 def _slot_of(at: float) -> int:
     """The slot that is due after `at`, not at it."""
     return math.floor(at / SLOT) + 1
-
-
-def _ignore(change: StatusChange) -> None:
-    """Nobody wants to know."""

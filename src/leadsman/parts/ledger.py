@@ -30,6 +30,8 @@ def _follower(kept: Ledgers) -> Follower:
         reader, schedule = device.reader, Schedule()
         if isinstance(reader, Telemetry):
             schedule = Schedule(reader.interval, reader.cron)
+        elif reader is not None and reader.events is not None:
+            schedule = Schedule(events=True)
         if reader is not None and device.runner is not None:
             publisher, poll = device.runner.publisher, device.poll
             ledger = kept.add(device.name, schedule, poll, job=device.job, silence=reader.stale_after)

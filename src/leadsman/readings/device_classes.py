@@ -91,6 +91,8 @@ OF_BOOLEANS = frozenset(
     }
 )
 """The classes of binary sensors."""
+OF_EVENTS = ("button", "doorbell", "motion")
+"""The classes of events (https://www.home-assistant.io/integrations/event/#device-class)."""
 
 
 def check_class(device_class: str, unit: str | None) -> None:

@@ -14,6 +14,7 @@ from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, colle
 from leadsman.loop.durations import Duration, human, positive_seconds, seconds
 from leadsman.loop.schedule import Cron
 from leadsman.registration.command import CommandOptions
+from leadsman.registration.event import EventOptions
 from leadsman.registration.injection import Dependency, Handler, place_of
 from leadsman.registration.options import AREA, TITLE, Options, check_for_people, fixed_of, publish_of
 from leadsman.registration.publish_text import publish_rule
@@ -88,6 +89,11 @@ def _names(value: object) -> list[str]:
     return names
 
 
+def _offline_on(value: object) -> str | list[str]:
+    """One of the two words, or the names of errors."""
+    return value if value in ("stale", "error") and isinstance(value, str) else _names(value)
+
+
 def _policy(value: object) -> Policy | str:
     """The name of a policy, or one in the notation of policies."""
     if isinstance(value, str) and not value.lstrip().startswith("{"):
@@ -145,12 +151,18 @@ OPTIONS: Mapping[str, DeviceOption] = {
     "publish": DeviceOption(_or_off(publish_rule)),
     "stale_after": DeviceOption(_or_off(_duration)),
     "throttle": DeviceOption(_pause),
+    "offline_on": DeviceOption(_offline_on),
+    "expiry": DeviceOption(_or_off(_duration)),
     "name": DeviceOption(_for_people(TITLE), "title"),
     "area": DeviceOption(_for_people(AREA)),
 }
 """All of them, by the names that they have in the settings."""
+OF_ERRORS = ("retry_on", "offline_on")
+"""Those whose value may be a list of the names of errors."""
 OF_FOUND = ("enabled", "publish", "stale_after", "name", "area")
 """Those of a device that a handler finds while the app runs."""
+OF_FOUND_EVENTS = ("enabled", "name", "area")
+"""Those of one that sends events: it is never stale, and no setting for many devices thins events out."""
 _FOUND = f"no device is registered that takes it, and one that is found takes {join_words(OF_FOUND, 'or')}"
 
 _NOT_TAKEN = "no device that it is about takes it, or the app fixes it"
@@ -245,7 +257,7 @@ class DeviceSettings:
                         raise entry.fault(InvalidValue(f"{option} and {other} exclude each other; leave one out"))
                     found.pop(other, None)
                     self.applied.get(name, {}).pop(_written(other), None)
-                if option == "retry_on":
+                if option in OF_ERRORS and isinstance(value, list):
                     value = entry.read(lambda names: _errors(_names(names), available))
                 found[rule.argument or option] = value
                 self.applied.setdefault(name, {})[option] = Applied(option, value, entry)
@@ -272,7 +284,8 @@ class DeviceSettings:
         """
         entries: dict[str, SettingEntry] = {}
         for _, layer in self._sections.of(device.name):
-            taken = [option for option in layer if option in OF_FOUND and option not in device.fixed]
+            mine = OF_FOUND if device.events is None else OF_FOUND_EVENTS
+            taken = [option for option in layer if option in mine and option not in device.fixed]
             entries |= {option: layer[option] for option in taken}
         changes: dict[str, Any] = {option: self._values[each.path] for option, each in entries.items()}
         if "publish" in changes:
@@ -392,6 +405,7 @@ TAKEN = {
     "telemetry": _options_of(TelemetryOptions),
     "periodic": _options_of(TelemetryOptions, without=JOBLESS),
     "source": _options_of(SourceOptions),
+    "event": _options_of(EventOptions, without={"publish"}),
     "command": _options_of(CommandOptions),
 }
 """The options of the settings that each decorator takes."""

@@ -15,6 +15,7 @@ from leadsman.registration.reading_type import ReadingType, reading_type, type_o
 from leadsman.registration.result import FIELD, returns_one_value
 from leadsman.resilience.backoff import DEFAULT_BACKOFF, BackoffStrategy, as_backoff
 from leadsman.resilience.breaker import CircuitBreaker
+from leadsman.resilience.failure import exception_types
 from leadsman.text import suggestion
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 FOR_DEVICES = (
     *("interval", "schedule", "enabled", "timeout", "retry", "retry_on", "backoff", "policy", "circuit_breaker"),
-    *("publish", "stale_after", "throttle", "name", "area"),
+    *("publish", "stale_after", "throttle", "offline_on", "expiry", "name", "area"),
 )
 """The options that the settings may set for a device; ``name`` is its `title`. See
 `leadsman.registration.device_settings`."""
@@ -34,6 +35,11 @@ TITLE, AREA = "a name for people, such as 'Bathroom'", "the name of a room or a 
 LONGEST_LABEL = 128
 """Characters of a label of a node; as `leadsman.settings.sections.LONGEST_LABEL`."""
 Options = Mapping[str, object]
+OfflineOn = Literal["stale", "error"] | type[Exception] | Sequence[type[Exception]]
+"""What makes a device offline, as a decorator takes it."""
+Errors = tuple[type[BaseException], ...]
+ANY_ERROR: Errors = (BaseException,)
+"""What makes a device offline that is offline with each failure."""
 T = TypeVar("T")
 
 
@@ -58,14 +64,29 @@ class DeviceOptions(TypedDict, total=False):
     the section ``devices``, such as ``{"interval"}``. Default: none."""
 
 
-class ReadingOptions(DeviceOptions, total=False):
-    """The options of what gives readings."""
+class PublishingOptions(DeviceOptions, total=False):
+    """The options of what gives readings or events."""
 
     circuit_breaker: CircuitBreaker | None
     """Pause a device that fails repeatedly. Default None."""
     publish: PublishRule | None
     """Which readings are published. None: all of them. Default: all of them, or, where a `Sensor` of the readings has a
-    deadband, those that changed by more than it."""
+    deadband, those that changed by more than it. Of events all of them, whatever a `Sensor` has."""
+    delivery: Delivery
+    """The quality of service of readings, the retain flag, and which of those that wait arrive. Default ``Delivery()``:
+    QoS 1, all of them, the newest retained. An event is never retained."""
+    offline_on: OfflineOn
+    """When the device's availability is ``offline``: with ``"stale"`` while no reading is expected soon, that is, while
+    it is held, its circuit is open, or it is stale; with ``"error"`` also from its first failure on; with classes of
+    errors, such as ``DeviceUnavailable``, also from its first failure with one of these on. The devices that it finds
+    follow it. Default ``"stale"``; for events ``"error"``."""
+    finds: "Finds | None"
+    """Which devices the handler may find while the app runs; see `Context.device`. Default None: it finds none."""
+
+
+class ReadingOptions(PublishingOptions, total=False):
+    """The options of what gives readings."""
+
     field: str
     """The name of the field of a handler that is annotated to return one value, such as ``-> float``: that is published
     as ``{"value": …}``. Default ``"value"``."""
@@ -73,14 +94,6 @@ class ReadingOptions(DeviceOptions, total=False):
     """The filters of fields, in the order in which they are applied: ``{"temperature": [Median(5), Round(1)]}``. A dict
     in place of a list has several outputs: ``{"power": {"power_mean": [Mean("1m")], "power_max": [Maximum("1m")]}}``. A
     `Sensor` at the end of a list says what the output measures. Nested fields have dots. Default: none."""
-    delivery: Delivery
-    """The quality of service of readings, the retain flag, and which of those that wait arrive. Default ``Delivery()``:
-    QoS 1, all of them, the newest retained."""
-    offline_on: Literal["stale", "error"]
-    """When the device's availability is ``offline``: with ``"stale"`` (default) while no reading is expected soon, that
-    is, while it is held, its circuit is open, or it is stale; with ``"error"`` also from its first failure on."""
-    finds: "Finds | None"
-    """Which devices the handler may find while the app runs; see `Context.device`. Default None: it finds none."""
 
 
 def label_errors(kind: str, name: object, make: Callable[[str], T]) -> T:
@@ -231,9 +244,24 @@ def breaker_of(options: Options) -> CircuitBreaker | None:
     raise InvalidType(f"circuit_breaker is {breaker!r}; write CircuitBreaker(threshold=5), with brackets")
 
 
-def offline_on_error_of(options: Options) -> bool:
-    """Whether a device is offline as soon as it fails, and not only when no reading is expected soon."""
-    return is_second(options, "offline_on", "stale", "error")
+def offline_on_of(options: Options, default: str = "stale") -> Errors:
+    """The errors that make a device offline as soon as it fails; none of one that is only offline when no reading is
+    expected soon. Raises `InvalidValue`, `InvalidType`."""
+    value = options.get("offline_on", default)
+    if value == "stale":
+        return ()
+    if value == "error":
+        return ANY_ERROR
+    if isinstance(value, type | list | tuple):
+        return exception_types(value, "offline_on")
+    raise InvalidValue(
+        f"offline_on is {value!r}; it must be 'stale' or 'error', or classes of errors such as (DeviceUnavailable,)"
+    )
+
+
+def offline_on_text(errors: Errors) -> "Literal['stale', 'error'] | list[str]":
+    """The same as the settings write it."""
+    return "stale" if not errors else "error" if errors == ANY_ERROR else [kind.__name__ for kind in errors]
 
 
 def type_of_readings(

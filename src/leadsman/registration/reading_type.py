@@ -46,6 +46,14 @@ class FieldType(NamedTuple):
     kinds: tuple[object, ...]
     """Its types besides None."""
     sensor: Sensor | None
+    choices: tuple[object, ...] = ()
+    """The values that it may have, if these are listed; empty if not."""
+
+    def joined(self, other: "FieldType") -> "FieldType":
+        """What is one of two types of a field."""
+        kinds = (*self.kinds, *other.kinds) if self.kinds and other.kinds else ()
+        choices = (*self.choices, *other.choices) if self.choices and other.choices else ()
+        return FieldType(kinds, other.sensor or self.sensor, tuple(dict.fromkeys(choices)))
 
     @property
     def is_number(self) -> bool:
@@ -92,7 +100,10 @@ class ReadingType(NamedTuple):
         """What is one of two types. If the other one is not known, any field may be there."""
         if other is None:
             return self._replace(open=True)
-        return ReadingType(f"{self.name} or {other.name}", {**self.fields, **other.fields}, self.open or other.open)
+        fields = dict(self.fields)
+        for name, field in other.fields.items():
+            fields[name] = fields[name].joined(field) if name in fields else field
+        return ReadingType(f"{self.name} or {other.name}", fields, self.open or other.open)
 
     def filtered(self, filters: "Filters") -> "ReadingType":
         """The type of what comes out of filters.
@@ -143,8 +154,7 @@ def reading_type(handler: Handler, field: str | None = None) -> ReadingType | No
         wanted = get_args(wanted)[0]
     if field is None:
         return type_of(wanted)
-    kinds, sensor = _Kinds.of(wanted)
-    return ReadingType(name_of(handler), {field: FieldType(kinds, sensor)}, open=False)
+    return ReadingType(name_of(handler), {field: FieldType(*_Kinds.of(wanted))}, open=False)
 
 
 def type_of(annotation: object) -> ReadingType | None:
@@ -159,10 +169,12 @@ def type_of(annotation: object) -> ReadingType | None:
 
 
 class _Kinds(NamedTuple):
-    """The types that an annotation allows besides None, and the first `Sensor` in it."""
+    """The types that an annotation allows besides None, the first `Sensor` in it, and the values that it lists."""
 
     kinds: tuple[object, ...]
     sensor: Sensor | None
+    choices: tuple[object, ...] = ()
+    """Empty if another value is allowed, too."""
 
     @classmethod
     def of(cls, annotation: object, metadata: Iterable[object] = ()) -> "_Kinds":
@@ -176,24 +188,28 @@ class _Kinds(NamedTuple):
         elif origin in (Union, UnionType):
             parts = [cls.of(each) for each in get_args(annotation)]
             first = next((part.sensor for part in parts if part.sensor is not None), None)
-            found = cls(tuple(kind for part in parts for kind in part.kinds), first)
+            listed = all(part.choices for part in parts if part.kinds)
+            choices = dict.fromkeys(each for part in parts for each in part.choices) if listed else ()
+            found = cls(tuple(kind for part in parts for kind in part.kinds), first, tuple(choices))
         elif origin is Literal:
-            found = cls(tuple(dict.fromkeys(type(each) for each in get_args(annotation))), None)
+            values = tuple(each for each in get_args(annotation) if each is not None)
+            found = cls(tuple(dict.fromkeys(map(type, get_args(annotation)))), None, _published(values))
         else:
-            found = cls(() if annotation in (None, NoneType) else (annotation,), None)
+            values = _published(annotation) if isinstance(annotation, type) and issubclass(annotation, Enum) else ()
+            found = cls(() if annotation in (None, NoneType) else (annotation,), None, values)
         if any(hasattr(each, "when_used") for each in metadata):
             found = found.serialized()
         return found if sensor is None else found._replace(sensor=sensor)
 
     def serialized(self) -> "_Kinds":
         """Of a field for which the user says what pydantic makes of it: what is text by itself may be anything."""
-        return self._replace(kinds=()) if any(map(_is_text, self.kinds)) else self
+        return self._replace(kinds=(), choices=()) if any(map(_is_text, self.kinds)) else self
 
 
 def _listed(found: Mapping[str, _Kinds], path: str, into: dict[str, FieldType], depth: int) -> bool:
     """List the fields of one type. Returns whether these are all that it can have."""
     complete = depth > 0
-    for key, (kinds, sensor) in found.items() if depth else ():
+    for key, (kinds, sensor, choices) in found.items() if depth else ():
         nested = [(kind, _fields_of(kind)) for kind in kinds]
         for kind, inner in nested:
             if inner is not None:
@@ -202,8 +218,14 @@ def _listed(found: Mapping[str, _Kinds], path: str, into: dict[str, FieldType], 
                 complete = False
         own = tuple(kind for kind, inner in nested if inner is None)
         if own or not nested:
-            into[f"{path}{key}"] = FieldType(own, sensor)
+            field, before = FieldType(own, sensor, choices), into.get(f"{path}{key}")
+            into[f"{path}{key}"] = field if before is None else before.joined(field)
     return complete
+
+
+def _published(values: Iterable[object]) -> tuple[object, ...]:
+    """Values as a reading has them: of a member of an enum, its value."""
+    return tuple(each.value if isinstance(each, Enum) else each for each in values)
 
 
 def _is_mapping(kind: object) -> bool:

@@ -138,7 +138,7 @@ class Registry:
 
     def _root_of(self, kind: str) -> str:
         """The name of the root device, for a registration without a name. Raises `InvalidValue`."""
-        if kind not in ("telemetry", "source", "command"):
+        if kind not in ("telemetry", "source", "event", "command"):
             what = "a side job has no topics" if kind == "periodic" else "a subscription has a topic filter"
             raise InvalidValue(f"{kind}: {what}; write its name instead of None")
         name, taken = self._app, self.commands if kind == "command" else {**self.telemetries, **self.sources}
@@ -188,8 +188,8 @@ class Registry:
             self._add_command(name, handler, options, available)
         elif kind == "subscription":
             self._add_subscription(name, handler, options, given, available)
-        elif kind == "source":
-            self._add_source(name, handler, options, available)
+        elif kind in ("source", "event"):
+            self._add_source(kind, name, handler, options, available)
         else:
             self._add_telemetry(name, TelemetryTemplate(kind, handler, options, decide), available)
 
@@ -209,6 +209,7 @@ class Registry:
         command = register_command(name, handler, options, available)
         polled = self.telemetries.get(command.name)
         _check_free(command.name, "command", self.commands, self.telemetries if polled and polled.job else {})
+        _check_apart(self.sources.get(command.name), command)
         self.commands[command.name] = command
 
     def _add_subscription(
@@ -219,12 +220,12 @@ class Registry:
         available: Sequence[Dependency],
         of_a_device: Sequence[Dependency],
     ) -> None:
-        from leadsman.registration.subscription import register_subscription  # only apps that subscribe pay for it
+        from leadsman.registration.subscription import fed_by, register_subscription  # only apps that subscribe pay
 
-        readings = None
-        if "device" in options:
-            readings = self._readings_of(handler, options, of_a_device)
-            options = {**options, "enabled": self.sources[options["device"]].enabled}  # the settings may have said so
+        readings, device = None, fed_by(options)
+        if device is not None:
+            readings = self._readings_of(*device, handler, options, of_a_device)
+            options = {**options, "enabled": self.sources[device.name].enabled}  # the settings may have said so
         subscription = register_subscription(topic_filter, handler, options, available, readings)
         mine = subscription.topic_filter
         for other in self.subscriptions:
@@ -233,18 +234,18 @@ class Registry:
         self.subscriptions[mine] = subscription
 
     def _readings_of(
-        self, handler: Handler, options: "SubscriptionOptions", available: Sequence[Dependency]
+        self, kind: str, device: str, handler: Handler, options: "SubscriptionOptions", available: Sequence[Dependency]
     ) -> "Buffer[object]":
-        """What takes the readings of a subscription for its device, which is registered with its first filter."""
+        """What takes the readings or events of a subscription for its device, which is registered with its first
+        filter."""
         from leadsman.registration.subscription import OWN, buffer_of, source_of
 
-        device = options["device"]
         if (fed := self._fed.get(device)) is not None and fed[0] is handler:
             return fed[1]
         readings = buffer_of(options)
         kept: Any = {name: value for name, value in options.items() if name not in OWN or name == "enabled"}
-        kept = self._with_settings("source", device, handler, kept, available)
-        self._add_source(device, source_of(handler, readings), kept, available)
+        kept = self._with_settings(kind, device, handler, kept, available)
+        self._add_source(kind, device, source_of(handler, readings), kept, available)
         self._fed[device] = handler, readings
         return readings
 
@@ -277,13 +278,12 @@ class Registry:
                     )
 
     def _add_source(
-        self, name: object, handler: Handler, options: "SourceOptions", available: Sequence[Dependency]
+        self, kind: str, name: object, handler: Handler, options: "SourceOptions", available: Sequence[Dependency]
     ) -> None:
-        from leadsman.registration.source import register_source  # only apps with sources pay for it
-
-        source = register_source(name, handler, options, available)
+        source = _pushed(kind)(name, handler, options, available)
         self._check_shared(source.guards)
-        _check_free(source.name, "source", self.telemetries, self.sources)
+        _check_free(source.name, kind, self.telemetries, self.sources)
+        _check_apart(source, self.commands.get(source.name))
         self.sources[source.name] = source
 
     def _add_telemetry(self, name: object, made_of: TelemetryTemplate, available: Sequence[Dependency]) -> None:
@@ -323,6 +323,17 @@ class Registry:
                 )
 
 
+def _pushed(kind: str) -> "Callable[[object, Handler, SourceOptions, Sequence[Dependency]], Source]":
+    """What makes the registration of a device that pushes."""
+    if kind == "event":
+        from leadsman.registration.event import register_event  # only apps with events pay for it
+
+        return register_event
+    from leadsman.registration.source import register_source  # only apps with sources pay for it
+
+    return register_source
+
+
 def ask_user(what: str, function: Callable[[Any], T], settings: object) -> T:
     """Call a function of the user with the settings. Raises `InvalidValue` for whatever it raises, with the line."""
     try:
@@ -352,6 +363,13 @@ def _with_adapter(device: str, name: object, available: Sequence[Dependency]) ->
         raise InvalidValue(f"{device}: no adapter has the name {clean(name)!r}; {advice}")
     others = [each for each in adapters if each is not mine and each.kind == mine.kind]
     return [each for each in available if each not in others]
+
+
+def _check_apart(source: "Source | None", command: "Command | None") -> None:
+    """What a command returns is a state of its device, and one that sends events has none."""
+    if source is not None and source.events is not None and command is not None:
+        name = source.name
+        raise InvalidValue(f"{name!r} sends events, so it takes no commands; give its command another name")
 
 
 def _check_free(name: str, kind: str, *taken: Mapping[str, object]) -> None:

@@ -15,6 +15,7 @@ from leadsman.registration.telemetry import TelemetryOptions
 
 if TYPE_CHECKING:
     from leadsman.registration.command import CommandOptions
+    from leadsman.registration.event import EventOptions
     from leadsman.registration.source import SourceOptions
     from leadsman.registration.subscription import SubscriptionOptions
 
@@ -48,9 +49,10 @@ class Device:
         if kind != "command":
             return self.options
         from leadsman.registration.command import CommandOptions  # only apps with commands pay for it
+        from leadsman.registration.event import EventOptions
         from leadsman.registration.source import SourceOptions
 
-        reading = TelemetryOptions.__annotations__.keys() | SourceOptions.__annotations__.keys()
+        reading = {name for each in (TelemetryOptions, SourceOptions, EventOptions) for name in each.__annotations__}
         left_out = reading - CommandOptions.__annotations__.keys()
         return {option: value for option, value in self.options.items() if option not in left_out}
 
@@ -62,7 +64,7 @@ such names from the app's settings. None is the root device, whose topics have n
 
 
 class Registration(NamedTuple):
-    """One recorded call of a decorator. `kind` is ``telemetry``, ``source``, ``command``, ``periodic`` or
+    """One recorded call of a decorator. `kind` is ``telemetry``, ``source``, ``event``, ``command``, ``periodic`` or
     ``subscription``, whose names are topic filters."""
 
     kind: str
@@ -112,6 +114,23 @@ class Registrar:
     def add_source(self, name: Names, handler: Handler, **options: "Unpack[SourceOptions]") -> None:
         """Register a generator, as `source` does."""
         self.register(Registration("source", name, handler, options))
+
+    def event(self, name: Names, **options: "Unpack[EventOptions]") -> Callable[[H], H]:
+        """Register the decorated async generator, which yields an event when something happens: a press of a button, a
+        door that opens, another tariff. Each is published at ``{prefix}/{name}/state``, not retained, and dropped if it
+        did not arrive in time. The device is never stale. The options are those of `EventOptions`.
+
+        The events are what the generator is annotated to yield: ``AsyncIterator[Literal["press", "release"]]``, or
+        models with such a field ``event_type``. None only shows that the device is there.
+
+        Raises:
+            ConfigurationError: at once, with what to write instead.
+        """
+        return self._decorator("event", name, options)
+
+    def add_event(self, name: Names, handler: Handler, **options: "Unpack[EventOptions]") -> None:
+        """Register an event, as `event` does."""
+        self.register(Registration("event", name, handler, options))
 
     def command(self, name: Names, **options: "Unpack[CommandOptions]") -> Callable[[H], H]:
         """Register the decorated function to be called, once, for every message at ``{prefix}/{name}/set``.

@@ -10,6 +10,7 @@ from leadsman.mqtt.message import Delivery
 from leadsman.readings.publish import PublishRule
 from leadsman.registration.injection import Dependencies, Dependency, Handler, check_generator, check_result, needs_of
 from leadsman.registration.options import (
+    Errors,
     ReadingOptions,
     area_of,
     backoff_of,
@@ -25,7 +26,7 @@ from leadsman.registration.options import (
     label_errors,
     labels_of,
     length_of,
-    offline_on_error_of,
+    offline_on_of,
     publish_of,
     title_of,
     type_of_readings,
@@ -37,6 +38,7 @@ from leadsman.resilience.policy import from_options
 
 if TYPE_CHECKING:
     from leadsman.readings.filtering import Filters
+    from leadsman.registration.event import EventTypes
     from leadsman.registration.finds import Finds
 
 STALE_AFTER = 300.0
@@ -67,7 +69,8 @@ class Source(NamedTuple):
     delivery: Delivery
     stale_after: float
     """Seconds; infinite if it is never stale."""
-    offline_on_error: bool
+    offline_on: Errors
+    """The errors that make the device offline as soon as it fails."""
     silence: float | None
     enabled: bool
     validate_result: ValidateResult | None
@@ -87,6 +90,8 @@ class Source(NamedTuple):
     """The options that the settings must not change, by their names there."""
     labels: frozenset[str] = frozenset()
     """What a node must have to run it, in a cluster."""
+    events: "EventTypes | None" = None
+    """Which events it sends; None if it gives readings."""
 
 
 def register_source(name: object, handler: Handler, options: SourceOptions, available: Sequence[Dependency]) -> Source:
@@ -114,7 +119,7 @@ def _register(name: str, handler: Handler, options: SourceOptions, available: Se
         publish=publish_of(options, type_of_readings(handler, field, finds, filters)),
         delivery=delivery_of(options),
         stale_after=math.inf if stale_after is None else stale_after,
-        offline_on_error=offline_on_error_of(options),
+        offline_on=offline_on_of(options),
         silence=length_of(options, "silence", stale_after),
         enabled=enabled_of(options),
         validate_result=result_validator(handler) if field is None else value_field(field, handler),

@@ -1,10 +1,10 @@
 """The options of `@app.subscribe`, and the registration made from them: a handler for the messages of other programs at
-topics that are not the app's own. With `device`, what it returns is a reading of that device, which is registered as a
-source of its own."""
+topics that are not the app's own. With `device`, what it returns is a reading of that device, and with `event` an event
+of that one, which is registered as a source of its own."""
 
 from collections.abc import AsyncIterator, Sequence
 from types import GenericAlias
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from leadsman.errors import ConfigurationError, InvalidValue
 from leadsman.loop.durations import Duration
@@ -12,6 +12,7 @@ from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import check_filter
 from leadsman.readings.buffer import Buffer
 from leadsman.registration.command import Validate, payload_validator
+from leadsman.registration.event import EventOptions
 from leadsman.registration.injection import (
     Dependencies,
     Dependency,
@@ -32,12 +33,15 @@ QUEUE = 64
 """The default number of messages that may wait behind the one that is handled."""
 
 
-class SubscriptionOptions(SourceOptions, total=False):
-    """The options of `@app.subscribe`. The options of a source apply to the device that `device` names."""
+class SubscriptionOptions(SourceOptions, EventOptions, total=False):
+    """The options of `@app.subscribe`. The options of a source apply to the device that `device` names, and those of an
+    event to the one that `event` names."""
 
     device: str
     """What the handler returns is published as a reading of this device, unless it is None. Default: no device, and
     what it returns is ignored."""
+    event: str
+    """What the handler returns is published as an event of this device, unless it is None. In place of `device`."""
 
     timeout: Duration | None
     """The longest time for one call. Default 30 s; None: no limit."""
@@ -45,8 +49,15 @@ class SubscriptionOptions(SourceOptions, total=False):
     """How many messages may wait behind the one that is handled, 1 or more; then the oldest is dropped. Default 64."""
 
 
-OWN = frozenset({"device", "timeout", "queue", "enabled"})
-"""The options that are not only those of a source."""
+OWN = frozenset({"device", "event", "timeout", "queue", "enabled"})
+"""The options that are not only those of what it feeds."""
+
+
+class Fed(NamedTuple):
+    """The device that a subscription feeds."""
+
+    kind: Literal["source", "event"]
+    name: str
 
 
 class Subscription(NamedTuple):
@@ -89,6 +100,15 @@ def register_subscription(
         raise type(error)(f"subscription {checked!r}: {error}") from None
 
 
+def fed_by(options: SubscriptionOptions) -> Fed | None:
+    """The device that a subscription feeds; None if it feeds none. Raises `InvalidValue` if it names two."""
+    if "device" in options and "event" in options:
+        raise InvalidValue("subscribe has a device and an event; leave one of them out, or write two handlers")
+    if "event" in options:
+        return Fed("event", options["event"])
+    return Fed("source", options["device"]) if "device" in options else None
+
+
 def buffer_of(options: SubscriptionOptions) -> Buffer[object]:
     """Where the readings of a device wait until its source takes them: as many as messages may wait."""
     return Buffer(queue_of(options, QUEUE))
@@ -122,6 +142,7 @@ def _register(
     check_options(options, SubscriptionOptions)
     if readings is None and (only := sorted(options.keys() - OWN)):
         raise InvalidValue(f"{only[0]} is an option of a device; write device= as well, such as device='door'")
+    fed = fed_by(options)
     plain, message = not is_async(handler), Provided(Received)
     needs, payload = needs_and_payload(handler, [*available, message])
     return Subscription(
@@ -135,6 +156,6 @@ def _register(
         timeout=length_of(options, "timeout", TIMEOUT),
         queue=queue_of(options, QUEUE),
         enabled=enabled_of(options),
-        device=options.get("device"),
+        device=None if fed is None else fed.name,
         readings=readings,
     )

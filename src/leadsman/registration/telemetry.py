@@ -17,6 +17,7 @@ from leadsman.mqtt.message import Delivery
 from leadsman.readings.publish import PublishRule
 from leadsman.registration.injection import Dependencies, Dependency, Handler, check_result, is_async, needs_of
 from leadsman.registration.options import (
+    Errors,
     ReadingOptions,
     area_of,
     backoff_of,
@@ -34,7 +35,7 @@ from leadsman.registration.options import (
     label_errors,
     labels_of,
     length_of,
-    offline_on_error_of,
+    offline_on_of,
     publish_of,
     title_of,
     type_of_readings,
@@ -134,7 +135,8 @@ class Telemetry(NamedTuple):
     spread: float | None
     """Seconds; None for the default, see `leadsman.loop.slots`."""
     stale_after: float
-    offline_on_error: bool
+    offline_on: Errors
+    """The errors that make the device offline as soon as it fails."""
     throttle: float
     enabled: bool
     validate_result: ValidateResult | None
@@ -210,7 +212,7 @@ def _register(
         group=group_of(options),
         spread=seconds(options["spread"], "spread") if "spread" in options else None,
         stale_after=_stale_after(options, interval, cron, timeout or 0.0),
-        offline_on_error=offline_on_error_of(options),
+        offline_on=offline_on_of(options),
         throttle=seconds(options.get("throttle", 1.0), "throttle"),
         undecided=options.get("policy") is None and not any(option in options for option in RETRYING),
         enabled=enabled_of(options),

@@ -76,13 +76,14 @@ def template_of(finder: Telemetry | Source, finds: Finds) -> Source:
         filters=finder.filters,
         delivery=finder.delivery,
         stale_after=finder.stale_after if finds.stale_after is None else finds.stale_after,
-        offline_on_error=finder.offline_on_error,
+        offline_on=finder.offline_on,
         silence=None,
         enabled=True,
         validate_result=None if finds.readings is None else result_validator(handler),
         found_by=finder.name,
         discoverable=finder.discoverable,
         fixed=finder.fixed,
+        events=finder.events if isinstance(finder, Source) else None,
     )
 
 

@@ -191,15 +191,19 @@ class SourceRunner:
             return
         clock = environment.clock
         at, wall = (clock.monotonic(), clock.wall()) if reading is None else (reading.at, reading.wall)
-        self.heard_at = at
-        self._silence.heard(at)
-        self.failures = 0
-        self.execution.succeed()
-        environment.events.emit(ReadingTaken(name, at, wall, 0.0, reading is None))
+        self._well(at, wall, empty=reading is None)
         if reading is not None:
             self.publisher.try_publish(reading, at)
         else:
             self.publisher.pass_over(at)
+
+    def _well(self, at: float, wall: float, *, empty: bool) -> None:
+        """The device was heard, or at least is there."""
+        self.heard_at = at
+        self._silence.heard(at)
+        self.failures = 0
+        self.execution.succeed()
+        self._context.environment.events.emit(ReadingTaken(self.name, at, wall, 0.0, empty))
 
     def _failed(self, error: BaseException) -> None:
         self.failures += 1

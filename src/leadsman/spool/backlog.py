@@ -149,10 +149,18 @@ class Tail:
         self.spans.clear()
 
 
+UNSURE = 3600.0
+"""Seconds. A reading that is worth something for longer is kept where its age is not known, since the clock was not set
+when it was written. One that is worth something for less, such as an event, is dropped by the next run with a clock."""
+
+
 def row_of(item: Item, run: int, now: Times) -> SpoolRow:
     """The row of a reading of the process with the number `run`."""
     topic, payload, qos, retain, taken_at, expires, latest, *_ = item.message
-    expires_at = None if expires is None or now.wall < FIRST_TIME else now.wall + expires - now.monotonic
+    lasts = None if expires is None else expires - now.monotonic
+    if lasts is not None and lasts > UNSURE and now.wall < FIRST_TIME:
+        lasts = None  # the clock is not set, so nobody can say later how old the reading is
+    expires_at = None if lasts is None else now.wall + lasts
     return SpoolRow(item.number, run, topic, payload, qos, retain, taken_at or 0.0, expires_at, latest)
 
 

@@ -277,7 +277,7 @@ class Committer:
         if self._file is None:
             from leadsman.spool.file import SpoolFile
 
-            self._file = SpoolFile(self.path, self._quota)
+            self._file = SpoolFile(self.path, self._quota, self._clock.wall)
         return self._file
 
     def _close(self) -> None:

@@ -283,7 +283,8 @@ def _health_follower(records: HealthRecords) -> Follower:
         name, reader = device.name, device.reader
         if reader is not None and device.runner is not None:
             due = device.since + (reader.offset if isinstance(reader, Telemetry) else 0.0)
-            records.register(name, reader.stale_after, due, offline_on_error=reader.offline_on_error)
+            pushed, by = (False, None) if isinstance(reader, Telemetry) else (True, reader.found_by)
+            records.register(name, reader.stale_after, due, offline_on=reader.offline_on, pushed=pushed, found_by=by)
         elif device.queue is not None:
             records.register_idle(name, device.since)
 

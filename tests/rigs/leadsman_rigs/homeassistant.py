@@ -39,7 +39,7 @@ http:
 logger:
   default: warning
 """
-PLATFORMS = "binary_sensor|button|climate|cover|fan|light|lock|number|select|sensor|siren|switch|text|valve"
+PLATFORMS = "binary_sensor|button|climate|cover|event|fan|light|lock|number|select|sensor|siren|switch|text|valve"
 COMPLAINTS = re.compile(rf".*\[homeassistant\.(?:components\.(?:{PLATFORMS}|mqtt(?!\.client))|helpers)\b.*")
 """Lines of the loggers that complain of what an app sent; ``mqtt.client`` complains of a broker that is away."""
 FIRST_DAY = "2026-01-01T00:00:00+00:00"
@@ -67,6 +67,7 @@ class HomeAssistant:
         self._forgotten = 0
         self.process = self._socket = None
         self._number = 0
+        self._subscription, self._fired = None, []
         storage = self.directory / ".storage"
         storage.mkdir(parents=True)
         (self.directory / "configuration.yaml").write_text(CONFIGURATION.format(port=self.port))
@@ -106,7 +107,7 @@ class HomeAssistant:
         """Send a command of the API; its result."""
         self._number += 1
         self._socket.send(json.dumps({"id": self._number, "type": kind, **details}))
-        while (answer := json.loads(self._socket.recv(TIMEOUT))).get("id") != self._number:
+        while (answer := self._hear()).get("id") != self._number:
             pass
         assert answer["success"], answer["error"]
         return answer["result"]
@@ -146,6 +147,24 @@ class HomeAssistant:
         domain, name = service.split(".")
         target = {"entity_id": self.entities()[entity]["entity_id"]}
         self.ask("call_service", domain=domain, service=name, service_data=data, target=target)
+
+    def subscribe_to(self, trigger):
+        """Listen to a trigger, as an automation does; see `wait_for_trigger`."""
+        self.ask("subscribe_trigger", trigger=trigger)
+        self._subscription = self._number
+
+    def wait_for_trigger(self):
+        """Wait until the trigger was fired for the first time; what an automation knows of it."""
+        while not self._fired:
+            self._hear()
+        return self._fired[0]
+
+    def _hear(self):
+        """Take the next message, and keep it if it comes from a trigger."""
+        message = json.loads(self._socket.recv(TIMEOUT))
+        if message.get("type") == "event" and message["id"] == self._subscription:
+            self._fired.append(message["event"]["variables"]["trigger"])
+        return message
 
     def name(self, entity, name):
         """Give an entity a name of its own, as people do in its settings."""

@@ -82,6 +82,16 @@ def test_an_app_is_found_by_its_registry_or_its_status_and_reported_once():
     assert [(each.prefix, each.device) for each in fleet.rows(NOW)] == [("garden", "pump"), ("house", "attic")]
 
 
+def test_a_device_that_sends_events_is_known_before_its_first_one():
+    fleet = Fleet(())
+    page = registry("bell", "meter")
+    page["devices"]["bell"]["kinds"], page["devices"]["meter"]["kinds"] = ["event"], "event"
+    heard(fleet, "house/registry", page)
+    assert [row.value for row in fleet.rows(NOW)] == ["sends events", ""]
+    heard(fleet, "house/bell/state", {"event_type": "single"})
+    assert [row.value for row in fleet.rows(NOW)] == ["event_type single", ""]
+
+
 @pytest.mark.parametrize(
     ("topic", "payload"),
     [

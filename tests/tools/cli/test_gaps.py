@@ -93,11 +93,13 @@ def test_nearly_all_is_not_all(show):
 
 def test_a_source_has_no_slots_and_a_disabled_device_no_availability(show):
     source = ledger({"published": 3}) | {"slots": 0}
-    printed = show({"source": source, "off": ledger({"disabled": 60})})
+    events = ledger({"published": 2, "dropped": 1}) | {"slots": 0, "events": 3}
+    printed = show({"source": source, "off": ledger({"disabled": 60}), "bell": events})
 
     lines = printed.splitlines()
     assert lines[2].split() == ["source", "–", "–", "3", "–"]
     assert lines[3].split() == ["off", "–", "60", "0", "disabled", "60"]
+    assert lines[4].split() == ["bell", "–", "–", "2", "events", "dropped", "1"]
     assert lines[-1] == "There is no gap."
 
 

@@ -135,6 +135,23 @@ def check(tmp_path, monkeypatch, capsys):
     return check
 
 
+BELL = """
+from collections.abc import AsyncIterator
+from typing import Literal
+app = App("house")
+@app.event("bell", offline_on=(OSError, LookupError), delivery=Delivery(history="7d"))
+async def bell() -> AsyncIterator[Literal["ring"]]: yield "ring"
+"""
+
+
+def test_a_device_that_sends_events_is_shown_with_the_time_for_which_they_count(check):
+    printed = check("from leadsman import Delivery\n" + BELL, DEVICES__BELL__EXPIRY="1m")
+
+    assert re.search(r"bell +event +restarted +history 7d, for 1m", printed)
+    assert re.search(r"bell +offline_on +OSError, LookupError +checked.py line \d+", printed)
+    assert re.search(r"bell +expiry +'1m' +environment DEVICES__BELL__EXPIRY", printed)
+
+
 METER = """
 app = App("meter")
 @app.telemetry("power", interval=1)

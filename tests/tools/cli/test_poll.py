@@ -59,6 +59,7 @@ def test_why_there_is_no_reading_is_said_and_exits_with_1(asked, error):
     ("registered", "told"),
     [
         ((READS | {"kind": "source"},), "is a source"),
+        ((READS | {"kind": "event"},), "sends events when they happen"),
         ((READS | {"kind": "command"},), "takes commands only"),
         ((), "is a side job"),
     ],

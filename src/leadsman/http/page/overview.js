@@ -15,7 +15,7 @@ export const WORDS = {
 export function rhythm(registration) {
 	if (registration?.interval) return `every ${span(registration.interval, true)}`;
 	if (registration?.schedule) return `at ${registration.schedule}`;
-	return { source: "pushes its readings", command: "takes commands" }[registration?.kind] ?? "";
+	return { source: "pushes its readings", event: "sends events", command: "takes commands" }[registration?.kind] ?? "";
 }
 
 /** The address of a device's own view. */

@@ -109,6 +109,8 @@ class _App:
         self.ahead = 0.0
         """Seconds by which the clock of the app is ahead of ours."""
         self.names: dict[str, None] = {}
+        self.sends_events: set[str] = set()
+        """Those of them that send events, of which the broker keeps none."""
         self.values: dict[str, LastReading] = {}
         self.terms: dict[str, dict[str, Json]] = {}
         """What is declared of the fields of a device; asked for once."""
@@ -153,12 +155,15 @@ class _App:
             return
         if first:
             self._pages = _count(page.get("pages", 1))
-            self.names = {}
+            self.names, self.sends_events = {}, set()
             self._root = page.get("root")
         if _count(number) <= self._pages:
             for name, entry in devices.items():
-                if not (isinstance(entry, dict) and entry.get("enabled") is False):
+                entry = entry if isinstance(entry, dict) else {}
+                if entry.get("enabled") is not False:
                     _keep(self.names, name, None)
+                if isinstance(kinds := entry.get("kinds"), list) and "event" in kinds and name in self.names:
+                    self.sends_events.add(name)
 
     def take_status(self, status: dict[str, Json] | None, now: float, *, retained: bool) -> None:
         """Take a heartbeat, a goodbye or a will."""
@@ -187,6 +192,13 @@ class _App:
                 if isinstance(terms, dict):
                     _keep(self.terms, device, terms)
         return _count(answer.get("page", 1)) >= _count(answer.get("pages", 1))
+
+
+def _shown(value: LastReading | None, terms: dict[str, Json], *, sends_events: bool) -> str:
+    """The last reading of a device for a person."""
+    if value is None:
+        return "sends events" if sends_events else ""
+    return describe_reading(value.payload, terms)
 
 
 class Fleet:
@@ -351,7 +363,7 @@ class Fleet:
             prefix,
             device,
             str(report.get("status", "starting")) if state == "online" else state,
-            "" if value is None else describe_reading(value.payload, app.terms.get(device, {})),
+            _shown(value, app.terms.get(device, {}), sends_events=device in app.sends_events),
             None if value is None or value.taken is None else max(0.0, now - value.taken),
             None if next_in is None or state != "online" else max(0.0, -next_in),
             _count(report.get("consecutive_failures")),

@@ -1,5 +1,6 @@
 """The app that the demo shows, as a user would write it: what its devices measure, and how they are read."""
 
+from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from pydantic import BaseModel, create_model
@@ -8,12 +9,14 @@ from leadsman.adapters.serial.port import SerialPort
 from leadsman.app import App
 from leadsman.errors import GarbledData
 from leadsman.extras import missing
+from leadsman.readings.buffer import Buffer
 from leadsman.readings.filters import Round
 from leadsman.readings.publish import Every, OnChange
 from leadsman.readings.sensor import Sensor
 from leadsman.readings.windows import Mean, Minimum
 from leadsman.resilience.backoff import ExponentialBackoff
 from leadsman.resilience.breaker import CircuitBreaker
+from leadsman.tools.demo.door import Moved
 
 try:
     import psutil
@@ -21,6 +24,8 @@ except ImportError as error:
     raise missing("demos", "psutil", "demo", error) from error
 
 PREFIX = "leadsman-demo"
+SETTINGS = {"devices.disk.interval": "5s", "devices.disk.name": "Root disk"}
+"""What the settings change of a device: whoever runs an app may do so, without its code."""
 Degrees = Annotated[float | None, Sensor("°C", device_class="temperature", state_class="measurement", precision=1)]
 
 
@@ -61,8 +66,8 @@ class Disk(BaseModel):
     ]
 
 
-def demo_app(broker: str, meter_path: str, discovery: str | None = None) -> App:
-    """The app that is shown: the sensors of this machine, and a meter on a serial port.
+def demo_app(broker: str, meter_path: str, moves: Buffer[Moved], discovery: str | None = None) -> App:
+    """The app that is shown: the sensors of this machine, a meter on a serial port, and a door that sends events.
 
     Raises:
         ConfigurationError: the broker is no URL of one, or the convention of discovery is unknown.
@@ -85,6 +90,11 @@ def demo_app(broker: str, meter_path: str, discovery: str | None = None) -> App:
         if unit != "W":
             raise GarbledData(f"{reply[:8].hex(' ')} … is not a reading in watts")
         return Power(watts=float(watts))
+
+    @app.event("door", expiry="1m", title="Front door")  # a minute, since no reading of the demo is to be lost
+    async def door() -> AsyncIterator[Moved]:
+        async for move in moves:
+            yield move
 
     @app.telemetry("load", interval="2s", publish=OnChange(0.02) | Every("10s"))
     def load() -> Load:

@@ -26,8 +26,9 @@ from leadsman.text import count_noun
 from leadsman.tools.cli.own_broker import demo_broker, watching
 from leadsman.tools.cli.tables import fill
 from leadsman.tools.cli.viewer import Viewer
-from leadsman.tools.demo.app import PREFIX, demo_app
+from leadsman.tools.demo.app import PREFIX, SETTINGS, demo_app
 from leadsman.tools.demo.board import Board, BoardLog
+from leadsman.tools.demo.door import Door
 from leadsman.tools.demo.faults import Faults
 from leadsman.tools.demo.meter import Meter
 from leadsman.tools.demo.terminal import program, say, show
@@ -138,6 +139,8 @@ def introduce(broker: Broker, description: str, page: str, hints: Iterable[str])
     say(f"or with: {leadsman} watch --mqtt {broker}")
     say(f"why the meter is silent: {leadsman} why meter --mqtt {broker}")
     say(f"the gaps of each device: {leadsman} gaps --mqtt {broker}")
+    changed = ", ".join(f"{setting.rpartition('.')[2]} = {value!r}" for setting, value in SETTINGS.items())
+    say(f"the disk is as the settings say, in [devices.disk]: {changed}")
     say(f"whether the broker suits the app: {leadsman} doctor --prefix {PREFIX} --mqtt {broker}")
     for hint in hints:
         say(hint)
@@ -183,7 +186,8 @@ def run_demo(broker: str | None, duration: float | None, discovery: str | None =
         if broker is None:
             url, description, mosquitto = stack.enter_context(demo_broker())
         meter = stack.enter_context(Meter())
-        app = demo_app(url, meter.device.path, discovery)
+        door = Door()
+        app = demo_app(url, meter.device.path, door.moves, discovery)
         if broker is not None:
             asyncio.run(reach(app.brokers.primary))
         page = f"127.0.0.1:{page_port()}"
@@ -214,7 +218,7 @@ def run_demo(broker: str | None, duration: float | None, discovery: str | None =
                 lambda message: hear(message, board, lines=lines),
             )
             trouble = loop.create_task(faults.make())
-            jobs = [viewer.listen(), keep_asking(page, board.know), *([] if lines else [show(board)])]
+            jobs = [door.live(), viewer.listen(), keep_asking(page, board.know), *([] if lines else [show(board)])]
             if duration is not None:
                 jobs.append(end_after(duration, trouble, board, app.stop))
             tasks = [trouble, *(loop.create_task(job) for job in jobs)]
@@ -225,6 +229,6 @@ def run_demo(broker: str | None, duration: float | None, discovery: str | None =
                     task.cancel()
                 await asyncio.wait(tasks, timeout=1.0)
 
-        settings = Where.nowhere({"http.bind": page})  # none of another app
+        settings = Where.nowhere({"http.bind": page, **SETTINGS})  # none of another app
         run_process(PREFIX, lambda: app.load(settings), serve, app.stop)
         take_leave(board, faults, None if broker is None else app.brokers.primary)

@@ -382,7 +382,7 @@ def _load(simulation: Simulation) -> tuple[Setup, tuple[str, ...]]:
     setup, registry = app.setup, app.setup.registry
     polled = {name: each for name, each in registry.telemetries.items() if each.enabled and not each.job}
     if not polled:
-        reason = setup.idle_reason or "sources, commands and side jobs are not simulated"
+        reason = setup.idle_reason or "sources, events, commands and side jobs are not simulated"
         raise InvalidValue(f"the app {app.name!r} has no device that is polled, and nothing to simulate: {reason}")
     for name in (*simulation.devices, *(name for name in simulation.stand_ins if name != ALL)):
         if name not in polled:

@@ -68,6 +68,10 @@ def show_device_settings(app: App) -> None:
 
 def _in_code(value: object) -> str:
     """A value of an option. An object of the user is shown by its class, since it may hold secrets."""
+    if isinstance(value, list | tuple) and value and all(isinstance(each, type) for each in value):
+        return ", ".join(each.__name__ for each in value)
+    if isinstance(value, type):
+        return value.__name__
     kind = type(value)
     return shown("", value) if kind.__module__.split(".")[0] in ("builtins", "leadsman", "datetime") else kind.__name__
 

@@ -87,7 +87,8 @@ def _device(name: str, ledger: "DeviceLedger") -> Sequence[str]:
     read = sum(count for word, count in counts.items() if word in READ)
     lost = ", ".join(f"{word.replace('_', ' ')} {count}" for word, count in counts.items() if word not in READ)
     slots = str(ledger["slots"]) if ledger["slots"] or DISABLED in counts else "–"
-    return clean(name), "–" if share is None else f"{_floored(share)} %", slots, str(read), lost or "–"
+    came = count_noun(read, "event") if "events" in ledger else str(read)
+    return clean(name), "–" if share is None else f"{_floored(share)} %", slots, came, lost or "–"
 
 
 def _floored(share: float) -> str:

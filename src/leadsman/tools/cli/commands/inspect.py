@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from leadsman.introspection.document import (
         AdapterSection,
         AppSection,
-        DeliveryTerms,
         DeviceSection,
         FieldTerms,
         Introspection,
@@ -234,7 +233,7 @@ def _schedule(each: "Registered") -> str:
 
 
 def _retries(each: "Registered") -> str:
-    if each["kind"] == "source":
+    if each["kind"] in ("source", "event"):
         return "restarted"
     where = each.get("policy_where", {}).items()
     names = ", ".join(name if words is None else f"{name} where {words}" for name, words in where)
@@ -255,12 +254,15 @@ def _breaker(each: "Registered") -> str:
     return f"after {rule['threshold']}{shared}" + (f", ignores {', '.join(rule['ignore'])}" if rule["ignore"] else "")
 
 
-def _kept(delivery: "DeliveryTerms | None") -> str:
+def _kept(each: "Registered") -> str:
     """Which readings arrive after an outage, unless all of them do at the state topic. An older app says nothing."""
+    delivery = each.get("delivery")
     if delivery is None or "keep" not in delivery:
         return ""
-    history = delivery["history"]
-    return f"history {human(history)}" if history else "newest" if delivery["keep"] == "newest" else ""
+    history, expiry = delivery["history"], delivery["expiry"] if each["kind"] == "event" else None
+    words = [f"history {human(history)}" if history else "newest" if delivery["keep"] == "newest" else ""]
+    words += [] if expiry is None else [f"for {human(expiry)}"]
+    return ", ".join(filter(None, words))
 
 
 def _length(seconds: float | None) -> str:
@@ -276,7 +278,7 @@ _COLUMNS: Mapping[str, Callable[["Registered"], str]] = {
     "breaker": _breaker,
     "timeout": lambda each: _length(each.get("timeout")),
     "publish": lambda each: each.get("publish") or "",
-    "keep": lambda each: _kept(each.get("delivery")),
+    "keep": _kept,
     "group": lambda each: each.get("group") or "",
     "stale after": lambda each: _length(each.get("stale_after")),
     "needs": lambda each: ", ".join(each["needs"]),

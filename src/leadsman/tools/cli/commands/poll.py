@@ -52,6 +52,8 @@ def _not_polled(section: "DeviceSection | None") -> str:
         return ""
     if "source" in kinds:
         return "is a source: it gives readings by itself, and nobody can ask it for one"
+    if "event" in kinds:
+        return "sends events when they happen, and nobody can ask it for one"
     return "takes commands only, and gives no readings"
 
 

@@ -1,0 +1,151 @@
+"""The options of `@app.event` and the registration made from them: a source whose messages say that something happened,
+such as a press of a button, and no state that lasts."""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from leadsman.errors import InvalidType, InvalidValue
+from leadsman.loop.durations import Duration
+from leadsman.mqtt.message import Delivery
+from leadsman.readings.device_classes import OF_EVENTS
+from leadsman.readings.publish import PublishRule
+from leadsman.registration.injection import Dependency, Handler, check_generator, check_result, name_of, needs_of
+from leadsman.registration.options import (
+    Options,
+    PublishingOptions,
+    area_of,
+    backoff_of,
+    breaker_of,
+    check_options,
+    delivery_of,
+    discoverable_of,
+    enabled_of,
+    finds_of,
+    fixed_of,
+    label_errors,
+    labels_of,
+    length_of,
+    offline_on_of,
+    publish_of,
+    title_of,
+    type_of_readings,
+)
+from leadsman.registration.reading_type import ReadingType
+from leadsman.registration.result import result_validator, returns_one_value, value_field
+from leadsman.registration.source import Source
+from leadsman.resilience.backoff import BackoffStrategy
+from leadsman.resilience.environment import GuardSpec
+from leadsman.resilience.policy import from_options
+from leadsman.text import suggestion
+
+if TYPE_CHECKING:
+    from leadsman.registration.finds import Finds
+
+FIELD = "event_type"
+"""The field of an event that says what happened, as Home Assistant reads it
+(https://www.home-assistant.io/integrations/event.mqtt/)."""
+EXPIRY = 10.0
+"""Seconds after which an event that did not arrive is dropped, by default. A broker that is restarted is back within
+that time; who pressed a button does not expect anything of it any more. See the decision 0188."""
+_EXAMPLE = "AsyncIterator[Literal['press', 'release']], or a model with such a field"
+
+
+class EventOptions(PublishingOptions, total=False):
+    """The options of `@app.event`, with those of `PublishingOptions` and `DeviceOptions`. Durations are seconds, text
+    such as ``"5m"``, or `timedelta`."""
+
+    backoff: BackoffStrategy
+    """How long to wait before the generator is started again. Default ``ExponentialBackoff()``."""
+    expiry: Duration | None
+    """An event that did not arrive within this time is dropped, and the broker keeps it for nobody for longer (MQTT 5).
+    None: it arrives however late. Default: that of `delivery`, if it has one; else 10 s."""
+    device_class: str | None
+    """What Home Assistant shows it as: ``"button"``, ``"doorbell"`` or ``"motion"``. With the first two it can trigger
+    automations as a device, too. Default None."""
+
+
+class EventTypes(NamedTuple):
+    """Which events a device sends."""
+
+    types: tuple[str, ...]
+    """What may happen: the values of the field ``event_type``."""
+    device_class: str | None
+    """One of `leadsman.readings.device_classes.OF_EVENTS`."""
+
+
+def register_event(name: object, handler: Handler, options: Options, available: Sequence[Dependency]) -> Source:
+    """Check one registration.
+
+    Raises:
+        InvalidType, InvalidValue: the message begins with the device's name.
+    """
+    return label_errors("event", name, lambda device: _register(device, handler, options, available))
+
+
+def _register(name: str, handler: Handler, options: Options, available: Sequence[Dependency]) -> Source:
+    check_options(options, EventOptions)
+    check_generator(handler)
+    check_result(handler, one_value=True)
+    one_value = returns_one_value(handler)
+    needs = needs_of(handler, available)
+    finds = finds_of(options, needs)
+    kind = type_of_readings(handler, FIELD if one_value else None, finds, None)
+    return Source(
+        name=name,
+        handler=handler,
+        needs=needs,
+        guards=GuardSpec(from_options(backoff=backoff_of(options)), breaker_of(options)),
+        publish=_publish_of(options, kind),
+        delivery=_delivery_of(options),
+        stale_after=math.inf,
+        offline_on=offline_on_of(options, "error"),
+        silence=None,
+        enabled=enabled_of(options),
+        validate_result=value_field(FIELD, handler) if one_value else result_validator(handler),
+        finds=finds,
+        field=FIELD if one_value else None,
+        title=title_of(options),
+        area=area_of(options),
+        discoverable=discoverable_of(options),
+        fixed=fixed_of(options),
+        labels=labels_of(options),
+        events=EventTypes(_types_of(handler, kind, finds), _class_of(options)),
+    )
+
+
+def _publish_of(options: Options, kind: ReadingType | None) -> PublishRule | None:
+    """The publish rule, if one is written. A deadband of a field alone is none: it would thin events out."""
+    return publish_of(options, kind) if "publish" in options else None
+
+
+def _delivery_of(options: Options) -> Delivery:
+    """How events travel. They are never retained: a subscriber that comes later would take the last one for new."""
+    given = delivery_of(options)
+    expiry = length_of(options, "expiry", EXPIRY if given.expiry is None else given.expiry)
+    return Delivery(given.qos, False, expiry, given.taken_at, given.keep, given.history)
+
+
+def _class_of(options: Options) -> str | None:
+    given = options.get("device_class")
+    if given is None:
+        return None
+    if not isinstance(given, str):
+        raise InvalidType(f"device_class is {given!r}; write 'button', 'doorbell' or 'motion'")
+    if given not in OF_EVENTS:
+        raise InvalidValue(f"device_class {given!r} is none of an event; {suggestion(given, OF_EVENTS)}")
+    return given
+
+
+def _types_of(handler: Handler, kind: ReadingType | None, finds: "Finds | None") -> tuple[str, ...]:
+    """What may happen, as the type of the events lists it."""
+    field = None if kind is None else kind.fields.get(FIELD)
+    if field is None or not field.choices:
+        what = "the devices that it finds" if finds is not None else name_of(handler)
+        raise InvalidType(f"{FIELD} of {what} lists no values; annotate the handler as {_EXAMPLE}")
+    for each in field.choices:
+        if not isinstance(each, str):
+            raise InvalidType(f"{FIELD} has the value {each!r}; write text, such as 'press'")
+        if not each.strip() or not each.isprintable():
+            raise InvalidValue(f"{FIELD} has the value {each!r}; write a word that people can read, such as 'press'")
+    return tuple(str(each) for each in field.choices)

@@ -1,0 +1,496 @@
+"""Devices that send events: what reaches the broker, how they are, and what is said of them."""
+
+from collections.abc import AsyncIterator
+from typing import Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from leadsman import App, Buffer, Context, Delivery, Finds, OnChange
+from leadsman.errors import DeviceUnavailable
+from leadsman.introspection.schema import schemas
+from leadsman.introspection.why import why
+from leadsman.settings.sources import Where
+from leadsman.testing import Harness
+
+Press = Literal["single", "double"]
+KEPT = {"outbox.durability": "acked-or-durable"}
+
+
+class Gpio:
+    """An adapter that is only open while its hardware is there, and buffers presses."""
+
+    def __init__(self):
+        self.there = True
+        self.presses: Buffer[str] = Buffer(1000)
+
+    async def __aenter__(self):
+        if not self.there:
+            raise DeviceUnavailable("/dev/gpiochip0 is not there")
+        return self
+
+    async def __aexit__(self, *exc_info):
+        return None
+
+
+class Rig:
+    """An app with a button, and its adapter."""
+
+    def __init__(self, discovery=None, **options):
+        self.gpio = Gpio()
+        self.app = App("house", adapters=(self.gpio,), discovery=discovery)
+        self.fails: BaseException | None = None
+
+        @self.app.event("button", **options)
+        async def button(gpio: Gpio) -> AsyncIterator[Press]:
+            if self.fails is not None:
+                raise self.fails
+            async for press in gpio.presses:
+                if press == "pull":
+                    raise OSError("the cable was pulled")
+                yield press
+
+    def press(self, *presses):
+        for each in presses:
+            self.gpio.presses.put(each)
+
+
+def look(running, *sections, devices=("button",)):
+    """What introspection says."""
+    request = {"sections": [*sections], "devices": [*devices]} if devices else {"sections": [*sections]}
+    running.broker.send("house/introspect", request, response_topic="house/answers")
+    running.run(1)
+    return running.broker.messages("house/answers")[-1].json["data"]
+
+
+def runtime(running, device="button"):
+    return look(running, "devices", devices=(device,))["devices"][device]["runtime"]
+
+
+def verdict(running, device="button"):
+    sections = ("app", "devices", "mqtt", "adapters", "fields")
+    return why(device, look(running, *sections, devices=(device,)))
+
+
+def test_each_event_is_published_with_its_time_and_none_is_retained(harness):
+    rig = Rig()
+    running = harness(rig.app)
+    running.run(1)
+    rig.press("single", "single", "double")
+    running.run(1)
+
+    sent = running.broker.messages("house/button/state")
+    assert [each.json for each in sent] == [{"event_type": each} for each in ("single", "single", "double")]
+    assert {each.retain for each in sent} == {False}
+    assert all(each.taken_at is not None for each in sent)
+    assert "house/button/state" not in running.broker.retained
+
+
+@given(st.lists(st.sampled_from(["single", "double", None, "triple", ""]), max_size=30))
+def test_every_event_arrives_in_its_order_and_what_is_none_does_not(presses):
+    rig = Rig()
+    with Harness(rig.app) as running:
+        running.run(1)
+        rig.press(*presses)
+        running.run(20)
+
+        known = [each for each in presses if each in ("single", "double")]
+        assert [each["event_type"] for each in running.states("button")] == known
+        ledger = look(running, "ledger")["ledger"]["button"]
+        assert ledger["events"] == len(known)
+        assert sum(ledger["counts"].values()) == len(known)
+        assert ledger["slots"] == 0
+
+
+def test_a_device_that_sends_nothing_for_a_month_is_well(harness):
+    rig = Rig()
+    running = harness(rig.app)
+    running.run("30d")
+
+    assert running.statuses("button") == ["starting", "ok"]
+    assert running.availability("button") == ["online"]
+    assert running.status()["health"] == "ok"
+    assert running.errors("button") == []
+    assert look(running, "ledger")["ledger"]["button"]["gaps"] == []
+
+
+def test_it_is_offline_while_its_adapter_is_away_and_online_again_without_an_event(harness):
+    rig = Rig()
+    rig.gpio.there = False
+    running = harness(rig.app)
+    running.run("20s")
+    assert running.availability("button")[-1] == "offline"
+    assert verdict(running)["link"] == "adapter"
+
+    rig.gpio.there = True
+    running.run("2m")
+
+    assert running.availability("button")[-1] == "online"
+    assert runtime(running)["status"] == "ok"
+    assert running.states("button") == []
+    assert running.errors("button")[-1]["event"] == "recovered"
+
+
+def test_a_source_that_fails_makes_it_offline_until_it_listens_again(harness):
+    rig = Rig()
+    running = harness(rig.app)
+    running.run("10s")
+    rig.press("pull")
+    running.run("2s")
+    assert running.availability("button") == ["online", "offline"]
+
+    rig.fails = OSError("no cable")
+    running.run("10m")
+    assert running.availability("button") == ["online", "offline"]
+    assert verdict(running)["link"] == "call"
+    rig.fails = None
+    running.run("15m")
+
+    assert running.availability("button") == ["online", "offline", "online"]
+    ledger = look(running, "ledger")["ledger"]["button"]
+    assert [gap["until"] is not None for gap in ledger["gaps"]] == [True]
+
+
+def test_an_event_is_a_sign_of_life_before_the_source_counts_as_one_that_listens(harness):
+    rig = Rig()
+    running = harness(rig.app)
+    rig.press("single")
+    running.run("1s")
+
+    assert running.status()["devices"]["button"]["status"] == "ok"
+
+
+def test_what_is_no_event_is_reported_and_leaves_the_device_where_it_is(harness):
+    rig = Rig()
+    running = harness(rig.app)
+    running.run("10s")
+    rig.press("triple")
+    running.run("2s")
+
+    assert running.errors("button")[0]["type"] == "ResultError"
+    assert running.availability("button") == ["online"]
+    running.run("20s")
+    assert runtime(running)["status"] == "ok"
+    rig.press("single")
+    running.run("1s")
+    assert running.states("button") == [{"event_type": "single"}]
+
+
+@pytest.mark.parametrize("yielded", [{"event_type": "triple"}, {"n": 1}, {"event_type": ["single"]}, {"event_type": 1}])
+def test_a_dict_that_is_no_event_is_none(yielded, harness):
+    class Known(BaseModel):
+        event_type: Press
+
+    app = App("house")
+
+    @app.event("button")
+    async def button(context: Context) -> AsyncIterator[Known | None]:
+        yield yielded
+        yield Known(event_type="single")
+        await context.sleep("1h")
+
+    running = harness(app)
+    running.run("1s")
+    assert running.states("button") == [{"event_type": "single"}]
+    assert running.errors("button")[0]["type"] == "ResultError"
+
+
+@pytest.mark.parametrize(("away", "arrive"), [(5, 3), (30, 0)])
+@pytest.mark.parametrize("durability", ["memory", "acked-or-durable"])
+def test_events_of_an_outage_arrive_if_they_are_young_enough(away, arrive, durability, harness, tmp_path):
+    rig = Rig()
+    running = harness(rig.app, settings={"outbox.durability": durability}, state_directory=tmp_path)
+    running.at(10.5, running.broker.stop)
+    running.at(10.5 + away, running.broker.start)
+    running.at(11, lambda: rig.press("single", "single", "double"))
+    running.run(60)
+
+    assert len(running.states("button")) == arrive
+    ledger = look(running, "ledger")["ledger"]["button"]
+    assert ledger["counts"] == ({"replayed": 3} if arrive else {"dropped": 3})
+    assert ledger["events"] == 3
+
+
+@pytest.mark.parametrize(("options", "arrive"), [({}, 0), ({"expiry": None}, 2), ({"expiry": "2h"}, 2)])
+def test_events_that_are_for_a_log_survive_a_kill_and_a_long_outage(options, arrive, tmp_path):
+    rig = Rig(**options)
+    with Harness(rig.app, settings=KEPT, state_directory=tmp_path) as first:
+        first.run(10)
+        first.broker.stop()
+        rig.press("single", "single")
+        first.run("2m")
+        first.kill()
+    rig = Rig(**options)
+    with Harness(rig.app, settings=KEPT, state_directory=tmp_path, wall=first.loop.wall_time() + 600) as second:
+        second.run(10)
+        late = second.broker.messages("house/button/state")
+
+    assert [each.json for each in late] == [{"event_type": "single"}] * arrive
+    assert all(each.taken_at < first.loop.wall_time() for each in late)
+
+
+def test_an_event_from_before_the_clock_was_set_opens_no_door_later(tmp_path):
+    rig = Rig()
+    with Harness(rig.app, settings=KEPT, state_directory=tmp_path, wall=100.0) as first:
+        first.run(10)
+        first.broker.stop()
+        rig.press("single")
+        first.run(5)
+        first.kill()
+    rig = Rig()
+    with Harness(rig.app, settings=KEPT, state_directory=tmp_path) as second:
+        second.run(10)
+        assert second.states("button") == []
+
+
+def test_a_log_of_all_events_and_a_topic_that_acts_on_the_newest_may_stand_side_by_side(harness):
+    rig = Rig(delivery=Delivery(history="1d"))
+    running = harness(rig.app)
+    running.at(10.5, running.broker.stop)
+    running.at(40.5, running.broker.start)
+    running.at(11, lambda: rig.press("single", "double"))
+    running.run(60)
+
+    assert running.states("button") == []
+    history = running.broker.messages("house/button/history")
+    assert [each.json["event_type"] for each in history] == ["single", "double"]
+    assert {each.retain for each in history} == {False}
+
+
+def test_events_are_thinned_out_only_if_the_code_asks_for_it(harness):
+    rig = Rig(publish=OnChange())
+    running = harness(rig.app, settings={"outbox.durability": "memory"})
+    running.run(1)
+    rig.press("single", "single", "double")
+    running.run(1)
+    assert running.states("button") == [{"event_type": "single"}, {"event_type": "double"}]
+
+
+def test_the_time_may_be_in_the_payload(harness):
+    rig = Rig(delivery=Delivery(taken_at="payload"))
+    running = harness(rig.app)
+    running.run(1)
+    rig.press("single")
+    running.run(1)
+    (state,) = running.states("button")
+    assert state == {"event_type": "single", "taken_at": state["taken_at"]}
+
+
+def test_a_long_silence_is_no_trouble_to_those_who_ask_why(harness):
+    rig = Rig()
+    running = harness(rig.app)
+    running.run(1)
+    assert (verdict(running)["state"], verdict(running)["link"]) == ("intended", "call")
+    running.run("1h")
+    assert verdict(running)["summary"] == "all is well: it listens, no event since the app started"
+    rig.press("single")
+    running.run("3h")
+
+    found = verdict(running)
+    assert (found["state"], found["link"]) == ("ok", "none")
+    assert found["summary"].startswith("all is well: it listens, last event 3h")
+
+
+def test_it_is_described_as_what_it_is(harness):
+    rig = Rig(device_class="doorbell", expiry="1m")
+    running = harness(rig.app)
+    running.run(10)
+
+    document = look(running, "devices", "words")
+    (registered,) = document["devices"]["button"]["registrations"]
+    assert registered["kind"] == "event"
+    assert registered["event_types"] == ["single", "double"]
+    assert registered["device_class"] == "doorbell"
+    assert registered["offline_on"] == "error"
+    assert registered["stale_after"] is None
+    words = " ".join(document["words"]["button"])
+    assert "It sends events when they happen, and is never stale." in words
+    assert "Its events are single and double." in words
+    assert "not retained, and expire after 1 min." in words
+
+
+def test_a_subscription_feeds_events(harness):
+    app = App("house")
+
+    @app.subscribe("zigbee2mqtt/button/action", event="button")
+    async def action(payload: str) -> Press | None:
+        return payload or None
+
+    running = harness(app)
+    running.run("1h")
+    assert running.availability("button") == ["online"]
+    for payload in (b'"single"', b'""', b'"double"', b'"single"'):
+        running.broker.send("zigbee2mqtt/button/action", payload)
+    running.run(1)
+
+    assert [each["event_type"] for each in running.states("button")] == ["single", "double", "single"]
+    assert verdict(running)["state"] == "ok"
+
+
+def test_a_message_that_is_no_event_is_what_why_finds_until_one_is(harness):
+    app = App("house")
+
+    @app.subscribe("wall/bell", event="bell")
+    async def bell(presses: int) -> Press:
+        return {1: "single", 2: "double"}[presses]
+
+    running = harness(app)
+    running.run(10)
+    assert verdict(running, "bell")["state"] == "ok"
+    running.broker.send("wall/bell", b"7")
+    running.run(1)
+
+    found = verdict(running, "bell")
+    assert (found["state"], found["link"]) == ("broken", "call")
+    assert found["summary"] == "the last message at wall/bell failed, and was no event"
+    assert "KeyError" in " ".join(found["evidence"])
+    assert running.availability("bell") == ["online"]
+    running.broker.send("wall/bell", b"2")
+    running.run(1)
+    assert verdict(running, "bell")["state"] == "ok"
+
+
+def test_devices_that_are_found_send_events_too(harness):
+    class Action(BaseModel):
+        event_type: Press
+
+    app = App("house", discovery="homeassistant")
+
+    @app.event("gateway", finds=Finds(Action))
+    async def gateway(context: Context) -> AsyncIterator[None]:
+        yield
+        button = context.device("hall")
+        button.publish(Action(event_type="single"))
+        button.publish({"event_type": "triple"})
+        button.publish(Action(event_type="single"))
+        await context.sleep("30d")
+
+    running = harness(app)
+    running.run("1h")
+
+    assert running.states("hall") == [{"event_type": "single"}] * 2
+    assert "house/hall/state" not in running.broker.retained
+    assert running.status()["devices"]["hall"]["status"] == "ok"
+    components = running.broker.retained["homeassistant/device/house/hall/config"].json["cmps"]
+    assert components["event_type"]["p"] == "event"
+    finder = running.broker.retained["homeassistant/device/house/gateway/config"].json["cmps"]
+    assert "event" not in {each["p"] for each in finder.values()}
+
+
+def test_no_setting_for_many_devices_makes_events_stale_or_fewer(harness):
+    rig = Rig()
+    rig.app.add_telemetry("meter", lambda: {"n": 1}, interval=1)
+    settings = {"devices.*.stale_after": "5m", "devices.*.publish": "OnChange()", "devices.button.expiry": "off"}
+    running = harness(rig.app, settings=settings)
+    running.run("10m")
+    rig.press("single", "single")
+    running.run(1)
+
+    assert len(running.states("button")) == 2
+    assert rig.app.sources["button"].delivery.expiry is None
+    assert running.availability("button") == ["online"]
+
+
+def test_home_assistant_is_told_of_an_event_and_of_what_triggers_an_automation(harness):
+    rig = Rig("homeassistant", device_class="button", title="Bell")
+    running = harness(rig.app)
+    running.run(10)
+
+    found = running.broker.retained["homeassistant/device/house/button/config"].json["cmps"]
+    event = found["event_type"]
+    assert event["p"] == "event"
+    assert event["stat_t"] == "house/button/state"
+    assert event["evt_typ"] == ["single", "double"]
+    assert event["dev_cla"] == "button"
+    assert event["name"] is None
+    assert found["_on_single"] == {
+        "p": "device_automation",
+        "atype": "trigger",
+        "t": "house/button/state",
+        "type": "single",
+        "stype": "Bell",
+        "pl": "single",
+        "val_tpl": "{{value_json.get('event_type')}}",
+    }
+
+
+def test_motion_is_an_event_that_triggers_nothing_as_a_device(harness):
+    rig = Rig("homeassistant", device_class="motion")
+    running = harness(rig.app)
+    running.run(10)
+    found = running.broker.retained["homeassistant/device/house/button/config"].json["cmps"]
+    assert "device_automation" not in {each["p"] for each in found.values()}
+
+
+def test_homie_has_a_property_that_is_not_retained(harness):
+    rig = Rig("homie")
+    running = harness(rig.app)
+    running.run(10)
+    rig.press("single", "single")
+    running.run(1)
+
+    description = running.broker.retained["homie/5/house-button/$description"].json
+    (value,) = [each for node in description["nodes"].values() for each in node["properties"].values()]
+    assert (value["datatype"], value["format"], value["retained"]) == ("enum", "single,double", False)
+    topics = [each for each in running.broker.log if each.topic.startswith("homie/5/house-button/values/")]
+    assert [(each.payload, each.retain) for each in topics] == [(b"single", False)] * 2
+    assert running.broker.retained["homie/5/house-button/$state"].payload == b"ready"
+
+
+def test_events_are_counted_over_a_restart(tmp_path):
+    rig = Rig()
+    rig.app = App("house", adapters=(rig.gpio,), keep_state=True)
+
+    @rig.app.event("button")
+    async def button(gpio: Gpio) -> AsyncIterator[Press]:
+        async for press in gpio.presses:
+            yield press
+
+    with Harness(rig.app, state_directory=tmp_path) as first:
+        first.run("10s")
+        rig.press("single")
+        first.run("2m")
+    with Harness(rig.app, state_directory=tmp_path, wall=first.loop.wall_time() + 60) as second:
+        second.run("10s")
+        counts = look(second, "ledger")["ledger"]["button"]
+        assert counts["events"] == 1
+        assert second.availability("button") == ["online"]
+        assert second.states("button") == []
+
+
+def test_the_last_state_of_a_device_that_sends_events_from_now_on_is_removed(tmp_path):
+    before = App("house")
+    before.add_telemetry("button", lambda: {"event_type": "single"}, interval="1m")
+    with Harness(before, state_directory=tmp_path) as first:
+        first.run("1m")
+    assert "house/button/state" in first.broker.retained
+    with Harness(Rig().app, state_directory=tmp_path) as second:
+        second.broker.retained.update(first.broker.retained)
+        second.run("2m")
+    assert "house/button/state" not in second.broker.retained
+
+
+def test_the_schema_of_an_event_says_what_may_happen_and_how_long_it_counts():
+    rig = Rig(expiry="1m")
+    rig.app.load(Where.nowhere({}))
+    topics = schemas(rig.app.topics, rig.app.sources, {})["topics"]
+    assert topics["house/button/state"] == {
+        "type": "object",
+        "properties": {"event_type": {"enum": ["single", "double"], "type": "string"}},
+        "required": ["event_type"],
+        "description": "An event. It is not retained, and arrives within 1 min.",
+    }
+
+
+def test_a_flood_of_events_is_bounded_and_counted(harness):
+    rig = Rig()
+    rig.gpio.presses = Buffer(10_000)
+    running = harness(rig.app)
+    running.run(1)
+    rig.press(*["single"] * 5000)
+    running.run(30)
+
+    assert len(running.states("button")) == 5000
+    assert look(running, "ledger")["ledger"]["button"]["counts"] == {"published": 5000}
