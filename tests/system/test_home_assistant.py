@@ -107,6 +107,37 @@ def test_the_devices_of_an_app_appear_with_their_states_and_units(home, broker, 
     assert devices["named--kitchen"]["via_device_id"] == devices["named--leadsman_app"]["id"]
 
 
+LAID_OUT = """
+app = App("plain", mqtt=os.environ["URL"], discovery="homeassistant")
+readings = []
+
+class Whole(Room):
+    tags: Annotated[list[str], Sensor(icon="mdi:tag")]
+
+@app.telemetry("kitchen", interval="1h", layout="fields")
+def kitchen() -> Whole:
+    readings.append(1)
+    if len(readings) > 1:
+        none = dict.fromkeys(("temperature", "window", "mode", "note", "since"))
+        return Whole(**none, polls=len(readings), process=1, tags=[])
+    since = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    values = dict(temperature=21.5, window=False, mode="heat", note="0", since=since)
+    return Whole(**values, polls=1, process=1, tags=["a", "b"])
+"""
+
+
+def test_values_at_topics_of_their_own_show_the_same_as_json(home, broker, start_app):
+    start_app(ROOM + LAID_OUT, broker.url)
+
+    states = home.wait_for(kitchen("plain", **FIRST | {"window": "off", "note": "0"}, tags="2", _status="ok"))
+    assert states["plain--kitchen--tags"]["attributes"]["tags"] == ["a", "b"]
+    assert states["plain--kitchen--temperature"]["attributes"]["unit_of_measurement"] == "°C"
+
+    home.call("button.press", "plain--kitchen--_poll")
+    gone = dict.fromkeys(("temperature", "window", "mode", "note", "since"), "unknown")
+    home.wait_for(kitchen("plain", **gone, polls="2", tags="0"))
+
+
 def waited(running):
     """Seconds in which an app waited for a processor that others had (https://docs.kernel.org/scheduler/sched-stats.html)."""
     return int(Path(f"/proc/{running.process.pid}/schedstat").read_text().split()[1]) / 1e9

@@ -89,6 +89,8 @@ class DeviceDescription(NamedTuple):
     """Its name for people; None if that is `name`."""
     area: str | None = None
     """The room or the place that is suggested for it."""
+    only_fields: bool = False
+    """Whether its readings are no JSON object: each value is at a topic of its own."""
 
 
 class AppDescription(NamedTuple):

@@ -77,6 +77,7 @@ class DescribedDevices:
             circuit=each is not None and each.guards.breaker is not None,
             retained=each is None or each.delivery.retain,
             title=next((one.title for one in (each, command) if one is not None and one.title is not None), None),
+            only_fields=each is not None and each.layout == "fields",
             area=next((one.area for one in (each, command) if one is not None and one.area is not None), None),
         )
 

@@ -248,6 +248,8 @@ class Registered(TypedDict):
     window: NotRequired[float]
     """Seconds; present only if a filter gathers readings: the shortest window. A reading is there when one is over."""
     delivery: NotRequired[DeliveryTerms]
+    layout: NotRequired[Literal["fields", "both"]]
+    """Present only if each value of a reading is published at a topic of its own."""
     group: NotRequired[str | None]
     spread: NotRequired[float | None]
     stale_after: NotRequired[float | None]

@@ -176,7 +176,9 @@ def _publishing(each: Telemetry | Source) -> dict[str, object]:
     if each.filters is not None:
         filters = {"filters": _filters(each.filters)}
         filters |= {} if each.filters.window is None else {"window": each.filters.window}
+    layout = {} if each.layout == "json" else {"layout": each.layout}
     return filters | {
+        **layout,
         "publish": None if each.publish is None else _write_rule(each.publish),
         "delivery": {
             "qos": delivery.qos,

@@ -90,6 +90,11 @@ class Situation:
         """The time of the app; None if the document does not contain it."""
 
     @property
+    def has_json(self) -> bool:
+        """Whether its readings are at ``state``, and not only its values at topics of their own."""
+        return self.reader is None or self.reader.get("layout") != "fields"
+
+    @property
     def published(self) -> "Published | None":
         """What became of its readings; None if the document does not say that, as for a side job."""
         return None if self.runtime is None else self.runtime.get("published")

@@ -75,7 +75,8 @@ class Delivery(Value):
         qos: 0 or 1. Quality 1 is kept until the broker acknowledges it; 0 is handed to the operating system once.
         retain: whether the broker keeps the latest reading for later subscribers. Of readings that wait, only the
             newest of its topic is sent with the retain flag.
-        expiry: after this long an undelivered reading is dropped, and the broker forgets a retained one (MQTT 5).
+        expiry: after this long an undelivered reading is dropped, and the broker forgets a retained one (MQTT 5). While
+            the device is well it is published three times within it, whatever the publish rule says.
         taken_at: ``"payload"`` adds the field ``taken_at`` to the JSON, for consumers that cannot read MQTT 5 user
             properties; None leaves the JSON as the handler returned it.
         keep: ``"all"`` sends every reading, in order. With ``"newest"`` a newer reading takes the place of one that

@@ -15,7 +15,7 @@ from leadsman.loop.durations import Duration, human, positive_seconds, seconds
 from leadsman.loop.schedule import Cron
 from leadsman.registration.command import CommandOptions
 from leadsman.registration.injection import Dependency, Handler, place_of
-from leadsman.registration.options import AREA, TITLE, Options, check_for_people, fixed_of, publish_of
+from leadsman.registration.options import AREA, TITLE, Options, check_for_people, fixed_of, layout_of, publish_of
 from leadsman.registration.publish_text import publish_rule
 from leadsman.registration.reading_type import ReadingType, reading_type
 from leadsman.registration.source import Source, SourceOptions
@@ -143,13 +143,14 @@ OPTIONS: Mapping[str, DeviceOption] = {
     "policy": DeviceOption(_policy, replaces=RETRYING),
     "circuit_breaker": DeviceOption(_or_off(_breaker)),
     "publish": DeviceOption(_or_off(publish_rule)),
+    "layout": DeviceOption(lambda value: layout_of({"layout": value}, None)),
     "stale_after": DeviceOption(_or_off(_duration)),
     "throttle": DeviceOption(_pause),
     "name": DeviceOption(_for_people(TITLE), "title"),
     "area": DeviceOption(_for_people(AREA)),
 }
 """All of them, by the names that they have in the settings."""
-OF_FOUND = ("enabled", "publish", "stale_after", "name", "area")
+OF_FOUND = ("enabled", "publish", "layout", "stale_after", "name", "area")
 """Those of a device that a handler finds while the app runs."""
 _FOUND = f"no device is registered that takes it, and one that is found takes {join_words(OF_FOUND, 'or')}"
 
@@ -268,7 +269,8 @@ class DeviceSettings:
         """A device that a handler has found, with what the settings say about it and the handler does not fix.
 
         Raises:
-            InvalidValue: the publish rule names a field that its readings do not have.
+            InvalidValue: the publish rule names a field that its readings do not have, or a field cannot have a topic
+                of its own.
         """
         entries: dict[str, SettingEntry] = {}
         for _, layer in self._sections.of(device.name):
@@ -278,6 +280,8 @@ class DeviceSettings:
         if "publish" in changes:
             kind = _type_of_found(device)
             changes["publish"] = entries["publish"].read(lambda _: publish_of(changes, kind))
+        if "layout" in changes:
+            changes["layout"] = entries["layout"].read(lambda _: layout_of(changes, _type_of_found(device)))
         if "name" in changes:
             changes["title"] = changes.pop("name")
         if "stale_after" in changes:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
 from leadsman.loop.durations import Duration, positive_seconds
 from leadsman.mqtt.message import STANDARD, Delivery
-from leadsman.mqtt.topics import check_name
+from leadsman.mqtt.topics import check_name, is_reserved_field
 from leadsman.readings import publish
+from leadsman.readings.layout import LAYOUTS, Layout
 from leadsman.readings.publish import PublishRule
 from leadsman.registration.injection import Dependencies, Handler, result_kinds
 from leadsman.registration.reading_type import ReadingType, reading_type, type_of
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 FOR_DEVICES = (
     *("interval", "schedule", "enabled", "timeout", "retry", "retry_on", "backoff", "policy", "circuit_breaker"),
-    *("publish", "stale_after", "throttle", "name", "area"),
+    *("publish", "layout", "stale_after", "throttle", "name", "area"),
 )
 """The options that the settings may set for a device; ``name`` is its `title`. See
 `leadsman.registration.device_settings`."""
@@ -76,6 +77,9 @@ class ReadingOptions(DeviceOptions, total=False):
     delivery: Delivery
     """The quality of service of readings, the retain flag, and which of those that wait arrive. Default ``Delivery()``:
     QoS 1, all of them, the newest retained."""
+    layout: Layout
+    """``"json"`` publishes a reading as one object at ``{prefix}/{device}/state``, ``"fields"`` each of its values as
+    plain text at ``{prefix}/{device}/{field}``, and ``"both"`` both. Default ``"json"``."""
     offline_on: Literal["stale", "error"]
     """When the device's availability is ``offline``: with ``"stale"`` (default) while no reading is expected soon, that
     is, while it is held, its circuit is open, or it is stale; with ``"error"`` also from its first failure on."""
@@ -180,6 +184,22 @@ def discoverable_of(options: Options) -> bool:
 def delivery_of(options: Options) -> Delivery:
     """How readings are delivered."""
     return instance_of(options, "delivery", Delivery, STANDARD, "Delivery(keep='newest')")
+
+
+def layout_of(options: Options, kind: ReadingType | None) -> Layout:
+    """How readings are laid out. Raises `InvalidValue` if a field of their type would have the topic of another
+    meaning. A field that is not known before is escaped."""
+    given = options.get("layout", "json")
+    layout = next((each for each in LAYOUTS if each == given), None)
+    if layout is None:
+        raise InvalidValue(f"layout is {given!r}; {suggestion(str(given), LAYOUTS)}")
+    for name in kind.fields if kind is not None and layout != "json" else ():
+        if is_reserved_field(name.split(".")):
+            raise InvalidValue(
+                f"layout is {layout!r}, and the topic of the field {name!r} would be one of leadsman's own; rename the"
+                f" field, such as to {name + '_value'!r}, or write layout='json'"
+            )
+    return layout
 
 
 def publish_of(options: Options, kind: ReadingType | None) -> PublishRule | None:

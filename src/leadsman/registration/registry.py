@@ -207,6 +207,7 @@ class Registry:
         command = register_command(name, handler, options, available)
         polled = self.telemetries.get(command.name)
         _check_free(command.name, "command", self.commands, self.telemetries if polled and polled.job else {})
+        _check_layout(self.telemetries.get(command.name) or self.sources.get(command.name), command)
         self.commands[command.name] = command
 
     def _add_subscription(
@@ -282,6 +283,7 @@ class Registry:
         source = register_source(name, handler, options, available)
         self._check_shared(source.guards)
         _check_free(source.name, "source", self.telemetries, self.sources)
+        _check_layout(source, self.commands.get(source.name))
         self.sources[source.name] = source
 
     def _add_telemetry(self, name: object, made_of: TelemetryTemplate, available: Sequence[Dependency]) -> None:
@@ -293,6 +295,7 @@ class Registry:
             telemetry = telemetry if decide is None else decide(telemetry)
         taken = self.commands if telemetry.job else {}
         _check_free(telemetry.name, made_of.kind, self.telemetries, self.sources, taken)
+        _check_layout(telemetry, self.commands.get(telemetry.name))
         self._last = made_of, telemetry
         self.telemetries[telemetry.name] = telemetry
 
@@ -335,6 +338,14 @@ def ask_user(what: str, function: Callable[[Any], T], settings: object) -> T:
         line = trace.tb_lineno if trace is not None else code.co_firstlineno
         where = f"{os.path.basename(code.co_filename)} line {line}"
         raise InvalidValue(f"{what}: {where}: {type(error).__name__}: {describe(error)}") from error
+
+
+def _check_layout(reader: "Telemetry | Source | None", command: "Command | None") -> None:
+    """Check that what shows the state of a command finds it: a lamp is shown by several fields at once."""
+    if reader is not None and command is not None and reader.layout == "fields":
+        raise InvalidValue(
+            f"{reader.name!r} takes commands, whose state is shown from its JSON; write layout='both' for its readings"
+        )
 
 
 def _check_free(name: str, kind: str, *taken: Mapping[str, object]) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.loop.durations import Duration
 from leadsman.mqtt.message import Delivery
+from leadsman.readings.layout import Layout
 from leadsman.readings.publish import PublishRule
 from leadsman.registration.injection import Dependencies, Dependency, Handler, check_generator, check_result, needs_of
 from leadsman.registration.options import (
@@ -24,6 +25,7 @@ from leadsman.registration.options import (
     fixed_of,
     label_errors,
     labels_of,
+    layout_of,
     length_of,
     offline_on_error_of,
     publish_of,
@@ -83,6 +85,8 @@ class Source(NamedTuple):
     field: str | None = None
     """The name of the field of its readings, if it returns one value."""
     filters: "Filters | None" = None
+    layout: Layout = "json"
+    """Whether its readings are one JSON object, or each value is at a topic of its own."""
     fixed: frozenset[str] = frozenset()
     """The options that the settings must not change, by their names there."""
     labels: frozenset[str] = frozenset()
@@ -106,13 +110,15 @@ def _register(name: str, handler: Handler, options: SourceOptions, available: Se
     stale_after = length_of(options, "stale_after", STALE_AFTER)
     needs = needs_of(handler, available)
     finds, filters = finds_of(options, needs), filters_of(options)
+    kind = type_of_readings(handler, field, finds, filters)
     return Source(
         name=name,
         handler=handler,
         needs=needs,
         guards=GuardSpec(from_options(backoff=backoff_of(options)), breaker_of(options)),
-        publish=publish_of(options, type_of_readings(handler, field, finds, filters)),
+        publish=publish_of(options, kind),
         delivery=delivery_of(options),
+        layout=layout_of(options, kind),
         stale_after=math.inf if stale_after is None else stale_after,
         offline_on_error=offline_on_error_of(options),
         silence=length_of(options, "silence", stale_after),

@@ -14,6 +14,7 @@ from leadsman.loop.durations import Duration, positive_seconds, seconds
 from leadsman.loop.schedule import Cron
 from leadsman.loop.slots import offset_of
 from leadsman.mqtt.message import Delivery
+from leadsman.readings.layout import Layout
 from leadsman.readings.publish import PublishRule
 from leadsman.registration.injection import Dependencies, Dependency, Handler, check_result, is_async, needs_of
 from leadsman.registration.options import (
@@ -33,6 +34,7 @@ from leadsman.registration.options import (
     is_second,
     label_errors,
     labels_of,
+    layout_of,
     length_of,
     offline_on_error_of,
     publish_of,
@@ -60,7 +62,7 @@ SHORTEST_STALE_AFTER = 1.0
 RETRYING = ("retry", "retry_on", "backoff", "budget", "within")
 """Options that together define a policy."""
 JOBLESS = frozenset(
-    {"publish", "field", "filters", "delivery", "offline_on", "throttle", "title", "area", "discoverable"}
+    {"publish", "field", "filters", "delivery", "layout", "offline_on", "throttle", "title", "area", "discoverable"}
 )
 """Options about topics and devices. They do not apply to side jobs."""
 
@@ -154,6 +156,8 @@ class Telemetry(NamedTuple):
     field: str | None = None
     """The name of the field of its readings, if it returns one value."""
     filters: "Filters | None" = None
+    layout: Layout = "json"
+    """Whether its readings are one JSON object, or each value is at a topic of its own."""
     fixed: frozenset[str] = frozenset()
     """The options that the settings must not change, by their names there."""
     labels: frozenset[str] = frozenset()
@@ -195,6 +199,7 @@ def _register(
     interval, cron = _when(options)
     timeout = length_of(options, "timeout", min(interval or LONGEST_TIMEOUT, LONGEST_TIMEOUT))
     finds, filters = finds_of(options, needs), filters_of(options)
+    kind = type_of_readings(handler, field, finds, filters)
     return Telemetry(
         name=name,
         handler=handler,
@@ -205,8 +210,9 @@ def _register(
         guards=GuardSpec(_policy(options, needs), breaker_of(options), timeout),
         overrun=is_second(options, "overrun", "next-poll", "finish"),
         on_failure=_on_failure(options),
-        publish=publish_of(options, type_of_readings(handler, field, finds, filters)),
+        publish=publish_of(options, kind),
         delivery=delivery_of(options),
+        layout=layout_of(options, kind),
         group=group_of(options),
         spread=seconds(options["spread"], "spread") if "spread" in options else None,
         stale_after=_stale_after(options, interval, cron, timeout or 0.0),

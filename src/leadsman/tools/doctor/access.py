@@ -3,9 +3,9 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from leadsman.introspection.registry import keeps_others
 from leadsman.mqtt.topics import Topics
 from leadsman.nodes.snapshots import filters_of
-from leadsman.registration.injection import ContextDependency
 from leadsman.registration.options import is_everywhere
 from leadsman.wiring.plan import Plan
 
@@ -53,9 +53,9 @@ def access_of(plan: Plan) -> AccessList:
         words.append("get/response")
     if "operator" in filters:
         words.append("+/set/response")
-    asking = [each for each in plan.handlers if any(isinstance(need, ContextDependency) for _, need in each.needs)]
+    asking = [each for each in plan.handlers if keeps_others((each,))]
     if asking:
-        publish.append(topics.of("+", "#"))  # a handler may publish to any topic of its device
+        publish.append(topics.of("+", "#"))  # any topic of its device
     else:
         publish += [topics.of("+", word) for word in words]
     convention = described_by(plan)
