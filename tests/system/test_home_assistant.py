@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from itertools import permutations
 from pathlib import Path
 
@@ -597,3 +599,41 @@ def test_a_cover_a_fan_a_lock_a_siren_and_a_valve_are_set_and_show_their_state(h
         else:
             home.wait_for_attributes(entity, state)
     assert home.states()[lock]["attributes"]["friendly_name"] == "door"
+
+
+CAMERA = """
+app = App("seen", mqtt=os.environ["URL"], discovery="homeassistant")
+PICTURES = [b"\\xff\\xd8first", b"\\xff\\xd8second"]
+
+@app.telemetry("door", interval="1h", field="image")
+def door() -> Annotated[bytes, Content("image/jpeg")]:
+    return PICTURES.pop(0) if len(PICTURES) > 1 else PICTURES[0]
+"""
+
+
+def test_an_image_is_shown_and_follows(home, broker, start_app):
+    start_app("from typing import Annotated\nfrom leadsman import Content\n" + CAMERA, broker.url)
+    home.wait_for({"seen--door--_status": "ok"})
+
+    def wait_for_picture(expected):
+        deadline = time.monotonic() + 60
+        while True:
+            states, entity, picture = home.states(), None, None
+            if "seen--door--_image" in states:
+                entity = states["seen--door--_image"]
+                path = entity["attributes"]["entity_picture"]
+                try:
+                    with urllib.request.urlopen(f"http://127.0.0.1:{home.port}{path}", timeout=10) as answer:
+                        picture = answer.headers["Content-Type"], answer.read()
+                except urllib.error.HTTPError:
+                    pass  # it has none yet
+            if picture == ("image/jpeg", expected):
+                return entity
+            assert time.monotonic() < deadline, (entity, picture, home.log)
+            time.sleep(0.1)
+
+    entity = wait_for_picture(b"\xff\xd8first")
+    assert entity["attributes"]["friendly_name"] == "door"
+    assert "seen--door--size" not in home.states()
+    home.call("button.press", "seen--door--_poll")
+    wait_for_picture(b"\xff\xd8second")

@@ -67,7 +67,7 @@ class Home:
         reader = sources.get(name) if reader is None else reader
         runner = None if reader is None or not reader.enabled else self._runner(reader)
         command = commands.get(name)
-        if reader is not None and runner is not None and reader.layout != "json":
+        if reader is not None and runner is not None and (reader.layout != "json" or reader.content is not None):
             self._lay_out(runner.publisher, reader, (reader,) if command is None else (reader, command))
         queue = None if command is None or not command.enabled else self._queue(command, runner)
         return Device(name, reader, runner, command, queue, self.environment.timers.origin)
@@ -113,12 +113,20 @@ class Home:
         reader: "Telemetry | Source",
         handlers: "Iterable[Telemetry | Source | Command]",
     ) -> None:
-        """Have each value of a device published at a topic of its own. `handlers`: those that may publish below it."""
-        from leadsman.runtime.field_topics import FieldTopics  # only devices with such a layout pay for it
-
+        """Have the readings of a device published otherwise than as one JSON object. `handlers`: those that may publish
+        below it. Only devices with such a layout pay for it."""
         context = self._publishing
+        if reader.content is not None:
+            from leadsman.runtime.content_topic import ContentTopic
+
+            content, name = reader.content
+            topic = context.topics.of(reader.name, name)
+            publisher.layout = ContentTopic(reader.name, topic, content.content_type, context.send, context.others)
+            return
+        from leadsman.runtime.field_topics import FieldTopics
+
         alone = not any(isinstance(need, ContextDependency) for each in handlers for _, need in each.needs)
-        publisher.field_topics = FieldTopics(
+        publisher.layout = FieldTopics(
             reader.name, reader.layout, context.topics, context.send, context.others, alone=alone
         )
 

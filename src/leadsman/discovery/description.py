@@ -89,6 +89,8 @@ class DeviceDescription(NamedTuple):
     """Its name for people; None if that is `name`."""
     area: str | None = None
     """The room or the place that is suggested for it."""
+    content: tuple[str, str] | None = None
+    """The word of its topic for bytes, and their media type; None if its readings are values."""
     only_fields: bool = False
     """Whether its readings are no JSON object: each value is at a topic of its own."""
 

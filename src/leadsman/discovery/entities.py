@@ -58,6 +58,10 @@ def of_device(device: DeviceDescription, places: DeviceTopics) -> dict[str, Comp
         found[join_names(*field.path)] = _reading(field, value) | {"stat_t": state} | _expiry(device) | _options(field)
         if field.kind == "list":
             found[join_names(*field.path)]["json_attr_t"] = state
+    if device.content is not None and device.content[1].startswith("image/"):
+        word, content_type = device.content
+        image = {"p": "image", "name": None, "img_t": places.topics.of(device.name, word), "cont_type": content_type}
+        found["_image"] = image
     if device.command is not None:
         found |= _settings(device.command, device, places)
         found = _controlled(found, device, places)

@@ -138,7 +138,7 @@ def keeps_others(found: Iterable[Telemetry | Source | Command]) -> bool:
     """Whether a device may publish again at any time to a topic below it that leadsman does not know before: its
     handler may, and so do readings whose values have topics of their own."""
     return any(
-        (not isinstance(each, Command) and each.layout != "json")
+        (not isinstance(each, Command) and (each.layout != "json" or each.content is not None))
         or any(isinstance(need, ContextDependency) for _, need in each.needs)
         for each in found
     )

@@ -66,6 +66,12 @@ def schemas(
     for name, each in read.items():
         if not getattr(each, "job", False):
             readings = read_schema(each)
+            if each.content is not None:
+                content, word = each.content
+                found[topics.of(name, word)] = {
+                    "contentMediaType": content.content_type,
+                    "description": f"The bytes themselves, at most {content.limit:,}.",
+                }
             if each.layout != "fields":
                 found[topics.state(name)] = readings
             if each.layout != "json":
@@ -114,6 +120,8 @@ def _leaves(schema: Schema, node: Schema, path: tuple[str, ...]) -> Iterator[tup
 
 def read_schema(each: Telemetry | Source) -> Schema:
     """The schema of the readings of a device, as they come out of its filters."""
+    if each.content is not None:
+        return schema_of(document.ContentReading)
     schema = result_schema(each.handler)
     if each.field is not None:
         schema = {"type": "object", "properties": {each.field: schema}, "required": [each.field]}

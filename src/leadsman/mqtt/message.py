@@ -56,6 +56,8 @@ class Message(NamedTuple):
     fence: int | None = None
     """The fencing token under which a node of a cluster publishes for a device; sent as the MQTT 5 user property
     ``fence``. None outside a cluster, and for what is about no device."""
+    content_type: str | None = None
+    """What the payload is, sent as the MQTT 5 Content Type (MQTT 5 §3.3.2.3.9); None: JSON or text."""
 
     @property
     def is_answer(self) -> bool:

@@ -5,6 +5,7 @@
 | `{prefix}/{device}/state`            | the reading as JSON                                   | by `Delivery` |
 | `{prefix}/{device}/history`          | every reading, with `Delivery(history=…)`             | no, as state  |
 | `{prefix}/{device}/{field}`          | one value of the reading, with `layout="fields"`      | by `Delivery` |
+| `{prefix}/{device}/content`          | the bytes of a reading, or at another word            | by `Delivery` |
 | `{prefix}/{device}/availability`     | `online` or `offline`                                 | yes, 1        |
 | `{prefix}/{device}/error`            | onset, reminder or recovery of an outage              | no, 1         |
 | `{prefix}/{device}/ledger`           | the outcomes of its polls, and its gaps               | yes, 1        |

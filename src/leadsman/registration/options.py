@@ -19,6 +19,7 @@ from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.text import suggestion
 
 if TYPE_CHECKING:
+    from leadsman.readings.content import ContentField
     from leadsman.readings.filtering import Filters
     from leadsman.readings.filters import Filter
     from leadsman.readings.sensor import Sensor
@@ -69,7 +70,8 @@ class ReadingOptions(DeviceOptions, total=False):
     deadband, those that changed by more than it."""
     field: str
     """The name of the field of a handler that is annotated to return one value, such as ``-> float``: that is published
-    as ``{"value": …}``. Default ``"value"``."""
+    as ``{"value": …}``. Default ``"value"``. Of one that returns a `Content`: the name of its topic. Default
+    ``"content"``."""
     filters: "Mapping[str, Sequence[Filter | Sensor] | Mapping[str, Sequence[Filter | Sensor]]]"
     """The filters of fields, in the order in which they are applied: ``{"temperature": [Median(5), Round(1)]}``. A dict
     in place of a list has several outputs: ``{"power": {"power_mean": [Mean("1m")], "power_max": [Maximum("1m")]}}``. A
@@ -227,6 +229,19 @@ def field_of(options: Options, handler: Handler) -> str | None:
             f"field is {field!r}, and the handler returns no single value; annotate it, such as -> float"
         )
     return field
+
+
+def content_of(options: Options, handler: Handler) -> "ContentField | None":
+    """The content that a handler is annotated to return, with the name of its topic; None if it returns no bytes.
+
+    Raises:
+        InvalidType, InvalidValue: it returns something else beside it, or has options that are about values.
+    """
+    if all(kind is not bytes for kind in result_kinds(handler)):
+        return None
+    from leadsman.registration.content import check_content  # only handlers with a content pay for it
+
+    return check_content(options, handler)
 
 
 def filters_of(options: Options) -> "Filters | None":

@@ -23,6 +23,7 @@ from leadsman.registration.options import (
     backoff_of,
     breaker_of,
     check_options,
+    content_of,
     delivery_of,
     discoverable_of,
     enabled_of,
@@ -49,6 +50,7 @@ from leadsman.resilience.failure import Property, exception_types
 from leadsman.resilience.policy import DEFAULT_RETRY_ON, UNTIL_NEXT_POLL, Lookup, Until, from_options
 
 if TYPE_CHECKING:
+    from leadsman.readings.content import ContentField
     from leadsman.readings.filtering import Filters
     from leadsman.registration.finds import Finds
     from leadsman.resilience.catalogue import Catalogue
@@ -156,6 +158,8 @@ class Telemetry(NamedTuple):
     field: str | None = None
     """The name of the field of its readings, if it returns one value."""
     filters: "Filters | None" = None
+    content: "ContentField | None" = None
+    """What it returns, if that is bytes with a topic of their own."""
     layout: Layout = "json"
     """Whether its readings are one JSON object, or each value is at a topic of its own."""
     fixed: frozenset[str] = frozenset()
@@ -193,13 +197,15 @@ def _register(
 ) -> Telemetry:
     check_options(options, TelemetryOptions, JOBLESS if job else frozenset())
     plain = not is_async(handler)
-    check_result(handler, one_value=True)
-    field = field_of(options, handler)
+    content = content_of(options, handler)
+    if content is None:
+        check_result(handler, one_value=True)
+    field = None if content is not None else field_of(options, handler)
     needs = needs_of(handler, available)
     interval, cron = _when(options)
     timeout = length_of(options, "timeout", min(interval or LONGEST_TIMEOUT, LONGEST_TIMEOUT))
     finds, filters = finds_of(options, needs), filters_of(options)
-    kind = type_of_readings(handler, field, finds, filters)
+    kind = type_of_readings(handler, field, finds, filters) if content is None else None
     return Telemetry(
         name=name,
         handler=handler,
@@ -213,6 +219,7 @@ def _register(
         publish=publish_of(options, kind),
         delivery=delivery_of(options),
         layout=layout_of(options, kind),
+        content=content,
         group=group_of(options),
         spread=seconds(options["spread"], "spread") if "spread" in options else None,
         stale_after=_stale_after(options, interval, cron, timeout or 0.0),
@@ -220,7 +227,11 @@ def _register(
         throttle=seconds(options.get("throttle", 1.0), "throttle"),
         undecided=options.get("policy") is None and not any(option in options for option in RETRYING),
         enabled=enabled_of(options),
-        validate_result=result_validator(handler) if field is None else value_field(field, handler),
+        validate_result=None
+        if content is not None
+        else result_validator(handler)
+        if field is None
+        else value_field(field, handler),
         policy_name=named if isinstance(named := options.get("policy"), str) else None,
         finds=finds,
         field=field,

@@ -10,6 +10,7 @@ from leadsman.mqtt.message import Message, Receipt
 from leadsman.mqtt.topics import Topics
 from leadsman.readings.layout import Layout, plain_values
 from leadsman.readings.publish import Fields
+from leadsman.readings.reading import JsonObject, Reading
 from leadsman.runtime.other_topics import MOST, OtherTopics
 from leadsman.text import clean, log_fields
 
@@ -56,14 +57,8 @@ class FieldTopics:
         """The topics with a value of the last reading."""
         self._warned = False
 
-    def publish(self, fields: Fields, message: Message, comparison: Receipt | None) -> None:
-        """Publish a reading.
-
-        Args:
-            fields: its fields.
-            message: the reading as JSON. Its receipt goes with the last message, so that the reading is counted once.
-            comparison: what learns that any other message was dropped, so that the next reading is published.
-        """
+    def publish(self, reading: Reading, fields: JsonObject, message: Message, comparison: Receipt | None) -> None:
+        """See `leadsman.runtime.publisher.Layout`."""
         messages = self._messages(fields, message)
         if self._both:
             messages.append(message)

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from leadsman.events import AppFault, FieldsLeftOut
 from leadsman.loop.clock import rfc3339
@@ -15,9 +15,6 @@ from leadsman.resilience.environment import Environment
 from leadsman.runtime.comparison import AcceptedReading
 from leadsman.runtime.other_topics import OtherTopics
 from leadsman.text import clean, count_noun, log_fields
-
-if TYPE_CHECKING:
-    from leadsman.runtime.field_topics import FieldTopics
 
 Send = Callable[[Message], None]
 
@@ -42,6 +39,21 @@ class Receipts(Protocol):
 
     def receipt(self, due: float) -> ReadingReceipt:
         """The receipt of the reading whose poll came due at `due`, monotonic seconds."""
+        ...
+
+
+class Layout(Protocol):
+    """Publishes the readings of a device otherwise than as one JSON object."""
+
+    def publish(self, reading: Reading, fields: JsonObject, message: Message, comparison: Receipt | None) -> None:
+        """Publish a reading.
+
+        Args:
+            reading: the reading.
+            fields: its fields as they are published.
+            message: the reading as JSON. Its receipt goes with one message, so that the reading is counted once.
+            comparison: what learns that another message of it was dropped, so that the next reading is published.
+        """
         ...
 
 
@@ -91,7 +103,7 @@ class StatePublisher:
         "_rule_failing",
         "_topic",
         "comparison",
-        "field_topics",
+        "layout",
         "published",
         "receipts",
     )
@@ -105,8 +117,8 @@ class StatePublisher:
         self._history = None if delivery.history is None else context.topics.history(name)
         self.comparison = None if rule is None else AcceptedReading()
         """What the publish rule compares with. It must learn which readings never arrive."""
-        self.field_topics: FieldTopics | None = None
-        """Publishes each value at a topic of its own; None where a reading is one JSON object."""
+        self.layout: Layout | None = None
+        """Publishes each reading otherwise than as one JSON object; None where it is one."""
         self.receipts: Receipts | None = None
         """Gives the receipts of its readings; None where nobody counts them."""
         self._published_wall: float | None = None
@@ -207,10 +219,10 @@ class StatePublisher:
         return Message(self._topic, payload, qos, retain, wall, expires, latest, None, offset, receipt)
 
     def _put(self, reading: Reading, message: Message) -> None:
-        if self.field_topics is None:
+        if self.layout is None:
             self._context.send(message)
         else:
-            self.field_topics.publish(self._shown(reading), message, self.comparison)
+            self.layout.publish(reading, self._shown(reading), message, self.comparison)
 
     def _shown(self, reading: Reading) -> JsonObject:
         if self._delivery.taken_at is None:

@@ -220,3 +220,10 @@ def test_discovery_is_switched_on_by_the_flag_that_the_app_is_run_with(command, 
 
     shown = {"acl": "topic readwrite homeassistant/device/house/+/config", "check": "flag discovery.convention"}
     assert shown[command] in capsys.readouterr().out
+
+
+def test_values_at_topics_of_their_own_need_all_topics_below_the_devices():
+    app = App("house")
+    app.add_telemetry("a", Scripted({}), interval=10, layout="fields")
+
+    assert "house/+/#" in access(app).publish

@@ -109,6 +109,8 @@ def published_topics(plan: Plan) -> tuple[str, ...]:
 def _of_readings(topics: Topics, reader: Telemetry | Source) -> list[str]:
     """Where the readings of a device go. If their fields are not known, any one stands for all."""
     found = [] if reader.layout == "fields" else [topics.state(reader.name)]
+    if reader.content is not None:
+        found.append(topics.of(reader.name, reader.content.name))
     if reader.layout != "json":
         paths = [each.path for each in fields_of(read_schema(reader))] or [(FIELD,)]
         found += [topic for path in paths if (topic := topics.field(reader.name, path)) is not None]
