@@ -15,6 +15,7 @@ from leadsman.errors import InvalidType, InvalidValue, ResultError
 from leadsman.introspection.schema import schemas
 from leadsman.loop.clock import system_clock
 from leadsman.readings.content import LARGEST, ContentField
+from leadsman.settings.sources import Where
 from leadsman.testing import Harness, Scripted
 
 Jpeg = Annotated[bytes, Content("image/jpeg", limit=1000)]
@@ -215,6 +216,17 @@ def test_the_topic_goes_with_the_device(harness):
     assert not [topic for topic in second.broker.retained if topic.startswith("app/d/")]
 
 
+def test_another_name_of_the_topic_removes_the_former_one_before_the_first_reading(harness):
+    with Harness(camera(b"x")) as first:
+        first.run("1m")
+
+    second = harness(camera(None, field="image"))
+    second.broker.retained.update(first.broker.retained)
+    second.run("1m")
+
+    assert "app/d/content" not in second.broker.retained
+
+
 @pytest.mark.parametrize(("content_type", "shown"), [("image/png", True), ("application/pdf", False)])
 def test_home_assistant_is_told_of_an_image(harness, content_type, shown):
     running = harness(
@@ -245,3 +257,57 @@ def test_an_image_that_expires_is_sent_again(harness):
     running.run("45s")
 
     assert len(payloads(running)) == 3
+
+
+def test_a_broker_that_forgot_gets_the_newest_image_again(harness):
+    running = harness(camera(b"one", b"two", None))
+
+    running.run("15s")
+    running.broker.stop(forget=True)
+    assert "app/d/content" not in running.broker.retained
+    running.broker.start()
+    running.run("5s")
+
+    assert running.broker.retained["app/d/content"].payload == b"two"
+
+
+def test_an_image_that_waited_is_not_followed_by_an_older_one(harness):
+    running = harness(camera(*[bytes([n]) for n in range(1, 20)]))
+
+    running.run("15s")
+    running.broker.stop(forget=True)
+    running.run("60s")
+    running.broker.start()
+    running.run("3s")
+
+    sent = [each[0] for each in payloads(running)]
+    assert sent == sorted(sent)
+    assert running.broker.retained["app/d/content"].payload == bytes([len(running.states("d"))])
+
+
+def test_a_layout_for_all_devices_leaves_out_bytes(harness):
+    app = camera(b"x")
+    app.add_telemetry("t", Scripted({"t": 1}), interval="10s")
+
+    running = harness(app, settings={"devices": {"*": {"layout": "fields"}}})
+    running.run("1s")
+
+    assert running.broker.retained["app/t/t"].payload == b"1"
+    assert payloads(running) == [b"x"]
+
+
+def test_a_deadband_of_the_settings_is_refused_for_bytes_too():
+    app = camera(b"x")
+
+    with pytest.raises(InvalidValue, match="publish has a deadband, and the handler returns bytes"):
+        app.load(Where.nowhere({"devices": {"d": {"publish": "OnChange(0.5)"}}}, {}))
+
+
+def test_the_root_device_has_its_bytes_without_a_level_of_its_own(harness):
+    app = App("app")
+    app.add_telemetry(None, handler_of(b"x"), interval="10s", field="image")
+
+    running = harness(app)
+    running.run("1s")
+
+    assert payloads(running, "app/image") == [b"x"]

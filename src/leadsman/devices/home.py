@@ -121,7 +121,7 @@ class Home:
 
             content, name = reader.content
             topic = context.topics.of(reader.name, name)
-            publisher.layout = ContentTopic(reader.name, topic, content.content_type, context.send, context.others)
+            publisher.layout = ContentTopic(topic, content.content_type, context.send)
             return
         from leadsman.runtime.field_topics import FieldTopics
 

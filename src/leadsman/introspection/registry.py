@@ -138,7 +138,7 @@ def keeps_others(found: Iterable[Telemetry | Source | Command]) -> bool:
     """Whether a device may publish again at any time to a topic below it that leadsman does not know before: its
     handler may, and so do readings whose values have topics of their own."""
     return any(
-        (not isinstance(each, Command) and (each.layout != "json" or each.content is not None))
+        (not isinstance(each, Command) and each.layout != "json")
         or any(isinstance(need, ContextDependency) for _, need in each.needs)
         for each in found
     )
@@ -179,6 +179,8 @@ def registry_entry(
     if "command" in kinds:
         paths |= {"set": topics.of(name, "set"), "set_result": topics.set_result(name)}
     entry: dict[str, object] = {"kinds": kinds, "topics": paths, "retained": retained}
+    if reader is not None and reader.content is not None and reader.delivery.retain:
+        others = {*others, topics.of(name, reader.content.name)}
     if others:
         entry["others"] = sorted(others)
     if isinstance(reader, Source) and reader.found_by is not None:

@@ -15,7 +15,16 @@ from leadsman.loop.durations import Duration, human, positive_seconds, seconds
 from leadsman.loop.schedule import Cron
 from leadsman.registration.command import CommandOptions
 from leadsman.registration.injection import Dependency, Handler, place_of
-from leadsman.registration.options import AREA, TITLE, Options, check_for_people, fixed_of, layout_of, publish_of
+from leadsman.registration.options import (
+    AREA,
+    TITLE,
+    Options,
+    check_for_people,
+    fixed_of,
+    layout_of,
+    publish_of,
+    returns_bytes,
+)
 from leadsman.registration.publish_text import publish_rule
 from leadsman.registration.reading_type import ReadingType, reading_type
 from leadsman.registration.source import Source, SourceOptions
@@ -236,6 +245,8 @@ class DeviceSettings:
                     self._fixed.setdefault((section, option), why)
                     continue
                 value = self._values[entry.path]
+                if option == "layout" and is_pattern(section) and returns_bytes(handler):
+                    continue
                 never_stale = option == "stale_after" and value is None and kind != "source"
                 if never_stale and is_pattern(section):
                     continue

@@ -231,13 +231,18 @@ def field_of(options: Options, handler: Handler) -> str | None:
     return field
 
 
+def returns_bytes(handler: Handler) -> bool:
+    """Whether a handler is annotated to return bytes, maybe beside others."""
+    return any(kind is bytes for kind in result_kinds(handler))
+
+
 def content_of(options: Options, handler: Handler) -> "ContentField | None":
     """The content that a handler is annotated to return, with the name of its topic; None if it returns no bytes.
 
     Raises:
         InvalidType, InvalidValue: it returns something else beside it, or has options that are about values.
     """
-    if all(kind is not bytes for kind in result_kinds(handler)):
+    if not returns_bytes(handler):
         return None
     from leadsman.registration.content import check_content  # only handlers with a content pay for it
 

@@ -8,41 +8,27 @@ from collections.abc import Callable
 
 from leadsman.mqtt.message import Message, Receipt
 from leadsman.readings.reading import JsonObject, Reading
-from leadsman.runtime.other_topics import OtherTopics
 
 
 class ContentTopic:
     """The topic of the content of one device; see `leadsman.runtime.publisher.Layout`.
 
     Args:
-        device: its name.
         topic: where the bytes go.
         content_type: what they are.
         send: takes a message and returns at once.
-        others: lists a retained topic; None where nothing is listed.
     """
 
-    __slots__ = ("_content_type", "_device", "_others", "_send", "_topic")
+    __slots__ = ("_content_type", "_send", "_topic")
 
-    def __init__(
-        self,
-        device: str,
-        topic: str,
-        content_type: str,
-        send: Callable[[Message], None],
-        others: OtherTopics | None,
-    ) -> None:
-        self._device = device
+    def __init__(self, topic: str, content_type: str, send: Callable[[Message], None]) -> None:
         self._topic = topic
         self._content_type = content_type
         self._send = send
-        self._others = others
 
     def publish(self, reading: Reading, fields: JsonObject, message: Message, comparison: Receipt | None) -> None:
         """See `leadsman.runtime.publisher.Layout`. The bytes go first: who reads the JSON finds them."""
         if reading.content is not None:
-            if message.retain and self._others is not None:
-                self._others.add(self._device, self._topic)
             expires = message.expires if message.retain else None  # what expires and is not retained is an answer
             content = Message(self._topic, reading.content, message.qos, message.retain, None, expires, latest=True)
             self._send(content._replace(content_type=self._content_type))

@@ -45,6 +45,7 @@ def access_of(plan: Plan) -> AccessList:
     words = ["state", "availability", "error", "ledger"]
     if any(reader.delivery.history is not None for reader in plan.readers if reader.name not in jobs):
         words.append("history")
+    words += {each.content.name: None for each in plan.readers if each.content is not None}
     if shared:
         words.append("resilience")
     if "set" in filters:
