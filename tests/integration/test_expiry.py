@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from leadsman import App, Context, Delivery, Every, Maximum, OnChange
 from leadsman.runtime.publisher import REFRESHES
 from leadsman.testing import Harness, Scripted, fail
+from leadsman_rigs.examples import examples
 
 
 def house(*steps, expiry=60.0, interval=10.0, **options):
@@ -26,7 +27,7 @@ def sent(harness, topic="house/d/state"):
 
 
 @given(st.floats(1, 3600), st.floats(0.02, 0.99), st.booleans())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_a_value_that_does_not_change_never_expires_while_its_device_is_read(expiry, share, plain):
     app = house(
         {"t": 1}, expiry=expiry, interval=max(0.01, expiry * share), **({"publish": Every("9d")} if plain else {})

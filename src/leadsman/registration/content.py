@@ -2,13 +2,14 @@
 
 from collections.abc import AsyncIterable, Iterator
 from types import NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Union, get_args, get_origin
 
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.mqtt.topics import check_prefix, is_reserved_field
 from leadsman.readings.content import Content, ContentField
 from leadsman.readings.publish import AllOf, AnyOf, OnChange
 from leadsman.registration.injection import Handler, annotated_result, name_of, result_kinds
+from leadsman.registration.options import Options
 
 NAME = "content"
 """The name of the topic, by default."""
@@ -16,7 +17,7 @@ _ABOUT_VALUES = ("filters", "finds")
 """Options that are about values, of which a content has none."""
 
 
-def check_content(options: Any, handler: Handler) -> ContentField:
+def check_content(options: Options, handler: Handler) -> ContentField:
     """The content of a handler that is annotated to return bytes.
 
     Raises:
