@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from leadsman.mqtt.connection import Received
     from leadsman.mqtt.message import Delivery
     from leadsman.readings.buffer import Buffer
+    from leadsman.readings.content import Content
     from leadsman.readings.controls import Climate, Cover, Fan, Light, Lock, Siren, Valve
     from leadsman.readings.filters import Clamp, LowPass, Median, Outlier, Rate, Round, Scale
     from leadsman.readings.publish import Every, LastPublished, OnChange, PublishRule
@@ -56,6 +57,7 @@ __all__ = [
     "CircuitBreaker",
     "Clamp",
     "Climate",
+    "Content",
     "Context",
     "Cover",
     "Cron",
@@ -125,6 +127,7 @@ _PLACES = {
     "CircuitBreaker": "leadsman.resilience.breaker",
     "Clamp": "leadsman.readings.filters",
     "Climate": "leadsman.readings.controls",
+    "Content": "leadsman.readings.content",
     "Context": "leadsman.runtime.context",
     "Cover": "leadsman.readings.controls",
     "Cron": "leadsman.loop.schedule",

@@ -130,7 +130,10 @@ def test_what_a_handler_retained_goes_with_its_device_and_not_before(life):
     assert (life.below("a")[-1], life.below("b")[-1]) == ("house/a/map", "house/b/map")
 
     quiet = App("house")
-    quiet.add_telemetry("a", Scripted(None), interval=60)
+
+    @quiet.telemetry("a", interval=60)
+    async def read(context: Context) -> None: ...
+
     life.run(quiet)
 
     assert life.below("b") == []
@@ -138,6 +141,14 @@ def test_what_a_handler_retained_goes_with_its_device_and_not_before(life):
     assert life.devices["a"]["others"] == ["house/a/map"]
     life.run(App("house"))
     assert life.below("a") == []
+
+
+def test_what_a_handler_retained_goes_when_it_can_publish_there_no_more(life):
+    life.run(with_topics("a"))
+
+    life.run(house("a"))
+
+    assert life.below("a") == ["house/a/availability", "house/a/state"]
 
 
 def test_a_topic_that_a_handler_retains_changes_the_registry_once(life):

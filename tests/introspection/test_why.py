@@ -484,7 +484,7 @@ ADVICE = {
     "the broker is slow": "raise Receive Maximum",
     "the broker hangs up on its topic": "allow house/boiler/state",
     "the broker refuses its history": "allow house/boiler/history",
-    "its reading expired while its rule kept others back": "add | Every('5m') to its publish rule OnChange(0.5)",
+    "its reading expired while its rule kept others back": "make the expiry longer than the time between two",
     "the name is wrong": "write boilers",
     "its handler hangs": "find out where the handler blocks",
 }

@@ -30,6 +30,13 @@ def test_a_time_in_the_payload_is_set_too_and_nothing_else_there():
     assert right == {"t": 30.25, "since": rfc3339(IN_1970), "taken_at": rfc3339(IN_2026)}
 
 
+def test_a_time_at_a_topic_of_its_own_is_set_too_and_no_other_value():
+    of_reading = message(payload=rfc3339(IN_1970).encode())
+
+    assert retime(of_reading._replace(topic="a/d/taken_at"), IN_2026 - IN_1970).payload == rfc3339(IN_2026).encode()
+    assert retime(of_reading._replace(topic="a/d/since"), IN_2026 - IN_1970).payload == rfc3339(IN_1970).encode()
+
+
 @given(st.floats(-STEP, STEP))
 def test_a_clock_that_drifts_sets_no_reading(drift):
     assert not is_off(message(), drift)

@@ -159,7 +159,7 @@ def test_one_adapter_given_twice_is_refused():
 
 
 @pytest.mark.parametrize(
-    "kind", [bytes, list[float], tuple[int, int], list[float] | None, Annotated[list[int], "volts"]]
+    "kind", [complex, list[float], tuple[int, int], list[float] | None, Annotated[list[int], "volts"]]
 )
 def test_a_handler_annotated_to_return_what_is_no_reading_is_told_what_to_return(kind):
     async def read(): ...

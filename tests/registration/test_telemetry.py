@@ -144,6 +144,7 @@ WRONG = [
     ({"interval": 5, "timeout": float("nan")}, InvalidValue, "finite"),
     ({"interval": 5, "overrun": "skip"}, InvalidValue, "'finish'"),
     ({"interval": 5, "delivery": 1}, InvalidType, r"Delivery\("),
+    ({"interval": 5, "layout": "flat"}, InvalidValue, "layout is 'flat'; write one of both, fields, json"),
     ({"interval": 5, "offline_on": "failure"}, InvalidValue, "'stale' or 'error'"),
     ({"interval": 5, "throttle": -1}, InvalidValue, "not negative"),
     ({"interval": 5, "group": ""}, InvalidValue, "'bus'"),

@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from datetime import datetime
 from itertools import permutations
 from pathlib import Path
@@ -106,6 +108,37 @@ def test_the_devices_of_an_app_appear_with_their_states_and_units(home, broker, 
     devices = home.devices()
     assert devices["named--kitchen"]["name"] == "kitchen"
     assert devices["named--kitchen"]["via_device_id"] == devices["named--leadsman_app"]["id"]
+
+
+LAID_OUT = """
+app = App("plain", mqtt=os.environ["URL"], discovery="homeassistant")
+readings = []
+
+class Whole(Room):
+    tags: Annotated[list[str], Sensor(icon="mdi:tag")]
+
+@app.telemetry("kitchen", interval="1h", layout="fields")
+def kitchen() -> Whole:
+    readings.append(1)
+    if len(readings) > 1:
+        none = dict.fromkeys(("temperature", "window", "mode", "note", "since"))
+        return Whole(**none, polls=len(readings), process=1, tags=[])
+    since = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    values = dict(temperature=21.5, window=False, mode="heat", note="0", since=since)
+    return Whole(**values, polls=1, process=1, tags=["a", "b"])
+"""
+
+
+def test_values_at_topics_of_their_own_show_the_same_as_json(home, broker, start_app):
+    start_app(ROOM + LAID_OUT, broker.url)
+
+    states = home.wait_for(kitchen("plain", **FIRST | {"window": "off", "note": "0"}, tags="2", _status="ok"))
+    assert states["plain--kitchen--tags"]["attributes"]["tags"] == ["a", "b"]
+    assert states["plain--kitchen--temperature"]["attributes"]["unit_of_measurement"] == "°C"
+
+    home.call("button.press", "plain--kitchen--_poll")
+    gone = dict.fromkeys(("temperature", "window", "mode", "note", "since"), "unknown")
+    home.wait_for(kitchen("plain", **gone, polls="2", tags="0"))
 
 
 def waited(running):
@@ -614,3 +647,41 @@ def test_an_event_is_shown_and_triggers_an_automation_and_none_is_seen_twice(hom
     late = listen(broker.port)
     time.sleep(0.5)
     assert late.on("events/bell/state") == []
+
+
+CAMERA = """
+app = App("seen", mqtt=os.environ["URL"], discovery="homeassistant")
+PICTURES = [b"\\xff\\xd8first", b"\\xff\\xd8second"]
+
+@app.telemetry("door", interval="1h", field="image")
+def door() -> Annotated[bytes, Content("image/jpeg")]:
+    return PICTURES.pop(0) if len(PICTURES) > 1 else PICTURES[0]
+"""
+
+
+def test_an_image_is_shown_and_follows(home, broker, start_app):
+    start_app("from typing import Annotated\nfrom leadsman import Content\n" + CAMERA, broker.url)
+    home.wait_for({"seen--door--_status": "ok"})
+
+    def wait_for_picture(expected):
+        deadline = time.monotonic() + 60
+        while True:
+            states, entity, picture = home.states(), None, None
+            if "seen--door--_image" in states:
+                entity = states["seen--door--_image"]
+                path = entity["attributes"]["entity_picture"]
+                try:
+                    with urllib.request.urlopen(f"http://127.0.0.1:{home.port}{path}", timeout=10) as answer:
+                        picture = answer.headers["Content-Type"], answer.read()
+                except urllib.error.HTTPError:
+                    pass  # it has none yet
+            if picture == ("image/jpeg", expected):
+                return entity
+            assert time.monotonic() < deadline, (entity, picture, home.log)
+            time.sleep(0.1)
+
+    entity = wait_for_picture(b"\xff\xd8first")
+    assert entity["attributes"]["friendly_name"] == "door"
+    assert "seen--door--size" not in home.states()
+    home.call("button.press", "seen--door--_poll")
+    wait_for_picture(b"\xff\xd8second")

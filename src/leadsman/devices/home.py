@@ -2,10 +2,11 @@
 shard at work on this node has one of its own besides."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.devices.roster import Device
+from leadsman.registration.injection import ContextDependency
 from leadsman.registration.telemetry import Telemetry
 from leadsman.runtime.calls import SharedResources
 from leadsman.runtime.poller import Poller
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from leadsman.registration.source import Source
     from leadsman.runtime.command_queue import CommandQueue
     from leadsman.runtime.commands import Dispatcher
+    from leadsman.runtime.publisher import StatePublisher
     from leadsman.runtime.runner import Reader
     from leadsman.runtime.sources import SourceRunner
 
@@ -65,6 +67,8 @@ class Home:
         reader = sources.get(name) if reader is None else reader
         runner = None if reader is None or not reader.enabled else self._runner(reader)
         command = commands.get(name)
+        if reader is not None and runner is not None and (reader.layout != "json" or reader.content is not None):
+            self._lay_out(runner.publisher, reader, (reader,) if command is None else (reader, command))
         queue = None if command is None or not command.enabled else self._queue(command, runner)
         return Device(name, reader, runner, command, queue, self.environment.timers.origin)
 
@@ -72,6 +76,8 @@ class Home:
         """Make a device ready that a handler has found, with what takes its readings. The handler hands them over, so
         its generator is never run."""
         runner = self._source_runner(source)
+        if source.layout != "json":
+            self._lay_out(runner.publisher, source, ())
         return Device(source.name, source, runner, None, None, self.environment.clock.monotonic()), runner
 
     def start(self, pending: Mapping[str, float]) -> None:
@@ -105,6 +111,29 @@ class Home:
 
             kind = EventRunner
         return kind(source, self._publishing, self._surroundings.resources)
+
+    def _lay_out(
+        self,
+        publisher: "StatePublisher",
+        reader: "Telemetry | Source",
+        handlers: "Iterable[Telemetry | Source | Command]",
+    ) -> None:
+        """Have the readings of a device published otherwise than as one JSON object. `handlers`: those that may publish
+        below it. Only devices with such a layout pay for it."""
+        context = self._publishing
+        if reader.content is not None:
+            from leadsman.runtime.content_topic import ContentTopic
+
+            content, name = reader.content
+            topic = context.topics.of(reader.name, name)
+            publisher.layout = ContentTopic(topic, content.content_type, context.send)
+            return
+        from leadsman.runtime.field_topics import FieldTopics
+
+        alone = not any(isinstance(need, ContextDependency) for each in handlers for _, need in each.needs)
+        publisher.layout = FieldTopics(
+            reader.name, reader.layout, context.topics, context.send, context.others, alone=alone
+        )
 
     def _queue(self, command: "Command", reader: "Reader | None") -> "CommandQueue":
         self._commands.append(command.name)

@@ -100,6 +100,10 @@ class DeviceDescription(NamedTuple):
     """The room or the place that is suggested for it."""
     event: EventDescription | None = None
     """What it sends, if that is events."""
+    content: tuple[str, str] | None = None
+    """The word of its topic for bytes, and their media type; None if its readings are values."""
+    only_fields: bool = False
+    """Whether its readings are no JSON object: each value is at a topic of its own."""
 
 
 class AppDescription(NamedTuple):

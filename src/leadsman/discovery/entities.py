@@ -50,12 +50,21 @@ class DeviceTopics(NamedTuple):
 
 def of_device(device: DeviceDescription, places: DeviceTopics) -> dict[str, Component]:
     """The components of a device, by their keys: its fields, what its command sets, and those of leadsman."""
-    state = places.topics.state(device.name)
-    found = {} if device.event is None else _event(device, device.event, state)
+    found = {} if device.event is None else _event(device, device.event, places.topics.state(device.name))
     for field in () if found else device.fields:
-        found[join_names(*field.path)] = _reading(field) | {"stat_t": state} | _expiry(device) | _options(field)
+        state, value = places.topics.state(device.name), _value(field.path)
+        if device.only_fields:
+            topic = places.topics.field(device.name, field.path)
+            if topic is None:
+                continue
+            state, value = topic, _PLAIN if field.kind in ("number", "boolean", "list") else _TEXT
+        found[join_names(*field.path)] = _reading(field, value) | {"stat_t": state} | _expiry(device) | _options(field)
         if field.kind == "list":
             found[join_names(*field.path)]["json_attr_t"] = state
+    if device.content is not None and device.content[1].startswith("image/"):
+        word, content_type = device.content
+        image = {"p": "image", "name": None, "img_t": places.topics.of(device.name, word), "cont_type": content_type}
+        found["_image"] = image
     if device.command is not None:
         found |= _settings(device.command, device, places)
         found = _controlled(found, device, places)
@@ -94,6 +103,10 @@ def _value(path: tuple[str, ...]) -> str:
     return f"{inner}.get({_quote(path[-1])})"
 
 
+_PLAIN, _TEXT = "(value|from_json if value else none)", "(value or none)"
+"""The expressions for a value that is a payload of its own, which is empty for none: what JSON writes, and text."""
+
+
 def _quote(text: str) -> str:
     """Text as a literal of Jinja, in ASCII: other characters and quotes are escaped as in Python."""
     return ascii(text)
@@ -103,10 +116,9 @@ def _template(expression: str) -> str:
     return f"{{{{{expression}}}}}"
 
 
-def _reading(field: Field) -> Component:
-    """The component for a field of the readings."""
+def _reading(field: Field, value: str) -> Component:
+    """The component for a field of the readings; `value` is the expression for it."""
     found: Component = {"p": "sensor", "name": field.name}
-    value = _value(field.path)
     if field.kind == "boolean":
         found |= {"p": "binary_sensor", "pl_on": "True", "pl_off": "False"}
     elif field.kind in ("enum", "timestamp", "date"):

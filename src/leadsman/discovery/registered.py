@@ -21,6 +21,7 @@ from leadsman.registration.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from leadsman.discovery.properties import Properties
+    from leadsman.readings.content import ContentField
     from leadsman.readings.filtering import Filters
 
 
@@ -80,6 +81,8 @@ class DescribedDevices:
             circuit=each is not None and each.guards.breaker is not None,
             retained=each is None or each.delivery.retain,
             title=next((one.title for one in (each, command) if one is not None and one.title is not None), None),
+            content=None if each is None or each.content is None else _content(each.content),
+            only_fields=each is not None and each.layout == "fields",
             area=next((one.area for one in (each, command) if one is not None and one.area is not None), None),
         )
 
@@ -91,13 +94,15 @@ class DescribedDevices:
         each = self._read.get(name, self._commands.get(name))
         if each is None or self._fields_of(each):
             return False
-        if getattr(each, "finds", None) is not None:
-            return False  # the devices that it finds have the values
+        if getattr(each, "finds", None) is not None or getattr(each, "content", None) is not None:
+            return False  # the devices that it finds have the values, or bytes are its value
         annotations = getattr(each.handler, "__annotations__", {})
         silent = annotations.get("return", None if name in self._commands else dict) in (None, "None")
         return not silent  # what returns nothing has no value to show
 
     def _fields_of(self, each: Telemetry | Source | RegisteredCommand) -> tuple[Field, ...]:
+        if not isinstance(each, RegisteredCommand) and each.content is not None:
+            return ()  # what describes the bytes is of no use to people
         own = (None, None) if isinstance(each, RegisteredCommand) else (each.field, each.filters)
         key = id(each.handler), *own
         if key not in self._fields:
@@ -150,6 +155,10 @@ def _control(schema: Mapping[str, Any]) -> ControlDescription | None:
     roles = {role: fields[name] for role, name in given.items() if role not in ("kind", "current") and name is not None}
     current = given.get("current")
     return ControlDescription(given["kind"], roles, None if current is None else (current,))
+
+
+def _content(found: "ContentField") -> tuple[str, str]:
+    return found.name, found.content.content_type
 
 
 def _is_kept_back(each: Telemetry | Source) -> bool:

@@ -6,6 +6,7 @@ Times are RFC 3339 in UTC; durations and ages are seconds.
 """
 
 from typing import (
+    Annotated,
     Literal,
     NotRequired,  # pydantic wants this one before Python 3.12
 )
@@ -24,6 +25,7 @@ from leadsman.monitoring.document import (
 )
 from leadsman.mqtt.answers import Json
 from leadsman.nodes.brief import Brief
+from leadsman.readings.sensor import Sensor
 from leadsman.resilience.breaker import CircuitWord
 from leadsman.runtime.document import Counted
 
@@ -213,6 +215,25 @@ class FindsTerms(TypedDict):
     """Seconds without a reading after which a device is forgotten; null: never."""
 
 
+class ContentReading(TypedDict):
+    """What the JSON of a reading says of its bytes."""
+
+    content_type: str
+    size: Annotated[int, Sensor("B", device_class="data_size")]
+    sha256: str
+    """The SHA-256 of the bytes, in hexadecimal digits: the same for the same content."""
+
+
+class ContentTerms(TypedDict):
+    """What the bytes of a device are."""
+
+    content_type: str
+    limit: int
+    """The largest size, in bytes."""
+    topic: str
+    """The word below the device at which they are published."""
+
+
 class Registered(TypedDict):
     """A registration with its options. Options that its kind does not have are left out."""
 
@@ -248,6 +269,10 @@ class Registered(TypedDict):
     window: NotRequired[float]
     """Seconds; present only if a filter gathers readings: the shortest window. A reading is there when one is over."""
     delivery: NotRequired[DeliveryTerms]
+    content: NotRequired[ContentTerms]
+    """Present only if its readings are bytes with a topic of their own."""
+    layout: NotRequired[Literal["fields", "both"]]
+    """Present only if each value of a reading is published at a topic of its own."""
     group: NotRequired[str | None]
     spread: NotRequired[float | None]
     stale_after: NotRequired[float | None]

@@ -185,7 +185,12 @@ def _publishing(each: Telemetry | Source) -> dict[str, object]:
     if each.filters is not None:
         filters = {"filters": _filters(each.filters)}
         filters |= {} if each.filters.window is None else {"window": each.filters.window}
+    layout: dict[str, object] = {} if each.layout == "json" else {"layout": each.layout}
+    if each.content is not None:
+        content, topic = each.content
+        layout = {"content": {"content_type": content.content_type, "limit": content.limit, "topic": topic}}
     return filters | {
+        **layout,
         "publish": None if each.publish is None else _write_rule(each.publish),
         "delivery": {
             "qos": delivery.qos,

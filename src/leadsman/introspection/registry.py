@@ -1,7 +1,7 @@
 """The registry: which devices an app offers, with their topics. It is made in slices."""
 
 import sys
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from leadsman.introspection.pages import Document
@@ -13,6 +13,7 @@ from leadsman.introspection.retained import (
 from leadsman.loop.slices import Work
 from leadsman.mqtt.topics import Topics
 from leadsman.registration.command import Command
+from leadsman.registration.injection import ContextDependency
 from leadsman.registration.source import Source
 from leadsman.registration.telemetry import Telemetry
 from leadsman.text import clean
@@ -92,6 +93,10 @@ class DeviceRegistry:
         found, others = self._registrations.of(name), self._others.get(name, ())
         return registry_entry(self._about.topics, name, found, others, health=self._health)
 
+    def keeps_others(self, name: str) -> bool:
+        """See the function of this name."""
+        return keeps_others(self._registrations.of(name))
+
     @property
     def others(self) -> list[str]:
         """The retained topics that belong to no device, besides the status and the registry."""
@@ -129,6 +134,16 @@ class DeviceRegistry:
         return found
 
 
+def keeps_others(found: Iterable[Telemetry | Source | Command]) -> bool:
+    """Whether a device may publish again at any time to a topic below it that leadsman does not know before: its
+    handler may, and so do readings whose values have topics of their own."""
+    return any(
+        (not isinstance(each, Command) and each.layout != "json")
+        or any(isinstance(need, ContextDependency) for _, need in each.needs)
+        for each in found
+    )
+
+
 def registry_entry(
     topics: Topics, name: str, found: Sequence[Telemetry | Source | Command], others: Collection[str], *, health: bool
 ) -> "RegistryDevice | None":
@@ -146,8 +161,11 @@ def registry_entry(
     if "periodic" in kinds:
         return None
     reader = next((each for each in found if not isinstance(each, Command)), None)
-    paths = {"state": topics.state(name), "availability": topics.availability(name), "error": topics.device_error(name)}
-    retained = ["state"] * (reader is None or reader.delivery.retain) + ["availability"]
+    paths = {"availability": topics.availability(name), "error": topics.device_error(name)}
+    retained = ["availability"]
+    if reader is None or reader.layout != "fields":
+        paths = {"state": topics.state(name)} | paths
+        retained = ["state"] * (reader is None or reader.delivery.retain) + retained
     if reader is not None:
         paths["ledger"] = topics.of(name, "ledger")
         retained.append("ledger")
@@ -161,6 +179,8 @@ def registry_entry(
     if "command" in kinds:
         paths |= {"set": topics.of(name, "set"), "set_result": topics.set_result(name)}
     entry: dict[str, object] = {"kinds": kinds, "topics": paths, "retained": retained}
+    if reader is not None and reader.content is not None and reader.delivery.retain:
+        others = {*others, topics.of(name, reader.content.name)}
     if others:
         entry["others"] = sorted(others)
     if isinstance(reader, Source) and reader.found_by is not None:

@@ -347,7 +347,8 @@ class RegistryPublication:
             return no_longer(before, now, None), now
         entry = self._registry.entry(name)
         now = None if entry is None else retained_of(entry)
-        return no_longer(before, now, self._topics.below(name)), now
+        kept = now is not None and self._registry.keeps_others(name)
+        return no_longer(before, now, self._topics.below(name) if kept else None), now
 
     def _is_of_another(self, topic: str, name: str) -> bool:
         """Whether a topic is one of another device that there is."""

@@ -170,9 +170,9 @@ def no_longer(before: Collection[str], now: Collection[str] | None, below: str |
     Args:
         before: its topics in an earlier run.
         now: its topics now; None if there is no such device any more.
-        below: what its topics begin with, ``{prefix}/{device}/``. While there is the device, its handler may publish
-            there again at any time, so the topics there that leadsman does not publish to are kept. None for the topics
-            of the app, which has no handlers.
+        below: what its topics begin with, ``{prefix}/{device}/``, if the device may publish again at any time to topics
+            there that leadsman does not know before: these are kept. None for other devices, and for the topics of the
+            app, which has no handlers.
     """
     gone = [each for each in dict.fromkeys(before) if now is None or each not in now]
     if now is None or below is None:

@@ -3,7 +3,7 @@
 import copy
 import inspect
 import typing
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterator, Mapping
 from typing import Any
 
 from pydantic import PydanticUserError, TypeAdapter
@@ -27,6 +27,8 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 Schema = dict[str, Json]
 """A JSON Schema."""
 
+DEEPEST = 6
+"""Objects within objects of which each value is listed; a type may contain itself."""
 _ANY_OBJECT: Schema = {"type": "object"}
 _STREAMS = (AsyncIterator, AsyncIterable, AsyncGenerator)
 
@@ -64,9 +66,19 @@ def schemas(
         found["#drained"] = schema_of(node_requests.Drained)
     for name, each in read.items():
         if not getattr(each, "job", False):
-            found[topics.state(name)] = read_schema(each) | _event(each)
+            readings = read_schema(each) | _event(each)
+            if each.content is not None:
+                content, word = each.content
+                found[topics.of(name, word)] = {
+                    "contentMediaType": content.content_type,
+                    "description": f"The bytes themselves, at most {content.limit:,}.",
+                }
+            if each.layout != "fields":
+                found[topics.state(name)] = readings
+            if each.layout != "json":
+                found |= _of_fields(topics, name, readings)
             if each.delivery.history is not None:
-                found[topics.history(name)] = found[topics.state(name)]
+                found[topics.history(name)] = readings
             found[topics.availability(name)] = {"enum": ["online", "offline"]}
             found[topics.of(name, "health")] = schema_of(reports.DeviceHealth)
             error, where = schema_of(reports.OutageMessage), topics.device_error(name)
@@ -95,8 +107,31 @@ def _event(each: Telemetry | Source) -> Schema:
     return {"description": f"An event. It is not retained, and arrives {late}."}
 
 
+def _of_fields(topics: Topics, device: str, readings: Schema) -> Schema:
+    """The schema of each value that has a topic of its own, where the type of the readings names them."""
+    found: Schema = {}
+    for path, node in _leaves(readings, readings, ()) if "properties" in readings else ():
+        topic = topics.field(device, path)
+        if topic is not None:
+            defs = {"$defs": readings["$defs"]} if "$ref" in repr(node) else {}
+            found[topic] = node | defs | {"description": "Plain text; empty for null."}
+    return found
+
+
+def _leaves(schema: Schema, node: Schema, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Schema]]:
+    """The values of a reading with the keys on the way to each, as far as its type lists them."""
+    whole, around = _resolved(schema, node)
+    inner = around.get("properties") if len(path) < DEEPEST else None
+    if not inner:
+        yield path, whole
+    for key, each in (inner or {}).items():
+        yield from _leaves(schema, each, (*path, key))
+
+
 def read_schema(each: Telemetry | Source) -> Schema:
     """The schema of the readings of a device, as they come out of its filters."""
+    if each.content is not None:
+        return schema_of(document.ContentReading)
     schema = result_schema(each.handler)
     if each.field is not None:
         schema = {"type": "object", "properties": {each.field: schema}, "required": [each.field]}

@@ -100,6 +100,11 @@ class Situation:
         return self.reader is not None and self.reader["kind"] == "event"
 
     @property
+    def has_json(self) -> bool:
+        """Whether its readings are at ``state``, and not only its values at topics of their own."""
+        return self.reader is None or self.reader.get("layout") != "fields"
+
+    @property
     def published(self) -> "Published | None":
         """What became of its readings; None if the document does not say that, as for a side job."""
         return None if self.runtime is None else self.runtime.get("published")

@@ -93,18 +93,15 @@ def _not_retained(s: Situation) -> "Verdict | None":
     if s.retained is None or s.retained.state is not None or delivery is None or sent is None:
         return None
     age, expiry = s.age(sent), delivery["expiry"]
-    if not delivery["retain"] or s.state.get("outbox") is not None:
+    if not delivery["retain"] or not s.has_json or s.state.get("outbox") is not None:
         return None  # each subscriber gets the next reading; or it is on its way
     evidence = [
         f"the broker retains nothing at {s.below}state",
         f"the last reading was published {s.at(sent)}",
     ]
-    rule = None if s.reader is None else s.reader.get("publish")
     if expiry is not None and age is not None and age >= expiry and _forgets(s):
         evidence += [f"a retained reading expires after {span(expiry)}", *_suppressed_lines(s)]
         advice = "make the expiry longer than the time between two readings"
-        if rule is not None:
-            advice = f"add | Every({span(expiry / 2)!r}) to its publish rule {clean(rule)}, or make the expiry longer"
         return s.verdict("expiry", "its last reading expired at the broker", evidence, advice, sent)
     summary = "the broker does not retain its readings"
     advice = "check that the broker retains messages, and whether somebody clears the topic"
@@ -170,7 +167,7 @@ def _well(s: Situation) -> "Verdict":
     if s.sends_events:
         summary = f"all is well: it listens, {_last_event(s)}"
         return s.verdict("none", summary, evidence, "nothing to do", state="ok")
-    if s.retained is not None:
+    if s.retained is not None and s.has_json:
         evidence.append(f"the broker retains {_kept(s.retained.state, s.terms)} at {s.below}state")
     return s.verdict("none", "all is well: its readings arrive", evidence, "nothing to do", state="ok")
 

@@ -42,7 +42,7 @@ from leadsman.loop.schedule import Cron, slots_between
 from leadsman.monitoring.bugs import placed
 from leadsman.monitoring.health import GOODBYE
 from leadsman.mqtt.answers import Json
-from leadsman.mqtt.topics import Topics
+from leadsman.mqtt.topics import RESERVED, Topics
 from leadsman.text import clean
 
 FINAL = tuple(word for word in DISPOSITIONS if word != BUFFERED)
@@ -236,7 +236,8 @@ class Ledgers:
 
     def _on_drop(self, event: MessageDropped) -> None:
         entry = self._entries.get(self._topics.device_of(event.topic))
-        if entry is not None and event.topic.endswith(("/state", "/history")):
+        word = event.topic.rsplit("/", 1)[-1]
+        if entry is not None and (word in ("state", "history") or word not in RESERVED):
             entry.ledger.explain(event.reason)
 
     def _quiet_entry(self, name: str) -> LedgerEntry | None:

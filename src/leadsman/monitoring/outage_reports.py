@@ -40,6 +40,7 @@ class OutageReporter:
         lines: limits the log lines of each device.
         transient: errors that the adapters of a device declare as worth a retry.
         jobs: the names of the side jobs, which give no readings.
+        where: where the readings of a device are, for people; None: at its state topic.
     """
 
     def __init__(
@@ -50,8 +51,10 @@ class OutageReporter:
         lines: Lines,
         transient: Callable[[str], tuple[type[Exception], ...]] = lambda _: (),
         jobs: frozenset[str] = frozenset(),
+        where: Callable[[str], str] | None = None,
     ) -> None:
         self._topics = topics
+        self._where = topics.state if where is None else where
         self._send = send
         self._records = records
         self._lines = lines
@@ -114,7 +117,7 @@ class OutageReporter:
         if self._firsts <= MOST_FIRST:
             more = "; those of further devices are not logged" if self._firsts == MOST_FIRST else ""
             about = log_fields("first reading", entity)
-            logger.info("%s: first reading, %s%s", entity, self._topics.state(entity), more, extra=about)
+            logger.info("%s: first reading, %s%s", entity, self._where(entity), more, extra=about)
 
     def _look_for_retries(self, event: ReadingTaken, health: Health, outage: Outage | None) -> None:
         """Check whether too many polls of a device succeed only after retries."""

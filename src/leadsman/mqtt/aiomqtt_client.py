@@ -497,6 +497,9 @@ class BrokerConnection:
         if message.expires is not None:  # Message Expiry Interval, four bytes, at least one second
             remaining = max(1, math.ceil(message.expires - self._clock.monotonic()))
             data = struct.pack("!BI", 0x02, min(remaining, 0xFFFF_FFFF))
+        if message.content_type is not None:  # Content Type: text with its length
+            kind = message.content_type.encode()
+            data += struct.pack("!BH", 0x03, len(kind)) + kind
         if message.taken_at is not None:  # User Property: two strings with their lengths; RFC 3339 has 24 characters
             data += b"\x26\x00\x08taken_at\x00\x18" + rfc3339(message.taken_at).encode()
             if message.replayed:

@@ -393,6 +393,7 @@ def publish(message: Message, packet_id: int, now: float) -> bytes:
         retain=message.retain,
         packet_id=packet_id if message.qos else None,
         message_expiry_interval=expiry,
+        content_type=message.content_type,
         correlation_data=message.correlation,
         user_properties=_about(message) or None,
     ).write()

@@ -56,6 +56,8 @@ class Message(NamedTuple):
     fence: int | None = None
     """The fencing token under which a node of a cluster publishes for a device; sent as the MQTT 5 user property
     ``fence``. None outside a cluster, and for what is about no device."""
+    content_type: str | None = None
+    """What the payload is, sent as the MQTT 5 Content Type (MQTT 5 §3.3.2.3.9); None: JSON or text."""
 
     @property
     def is_answer(self) -> bool:
@@ -75,7 +77,8 @@ class Delivery(Value):
         qos: 0 or 1. Quality 1 is kept until the broker acknowledges it; 0 is handed to the operating system once.
         retain: whether the broker keeps the latest reading for later subscribers. Of readings that wait, only the
             newest of its topic is sent with the retain flag.
-        expiry: after this long an undelivered reading is dropped, and the broker forgets a retained one (MQTT 5).
+        expiry: after this long an undelivered reading is dropped, and the broker forgets a retained one (MQTT 5). While
+            the device is well it is published three times within it, whatever the publish rule says.
         taken_at: ``"payload"`` adds the field ``taken_at`` to the JSON, for consumers that cannot read MQTT 5 user
             properties; None leaves the JSON as the handler returned it.
         keep: ``"all"`` sends every reading, in order. With ``"newest"`` a newer reading takes the place of one that

@@ -28,7 +28,7 @@ class RetainedMessages:
         if message.retain and not message.payload:
             self.forget(topic)  # it was removed at the broker
             return
-        if not message.retain or message.remade or (message.latest and message.taken_at is None):
+        if not message.retain or message.remade or _is_made_again(message):
             if self._unretained:
                 self.settled(topic)
             return
@@ -67,3 +67,8 @@ class RetainedMessages:
 
     def _send_again(self, number: int, message: Message) -> None:
         self._outbox.repeat(number + self._outbox.renumbered, message)
+
+
+def _is_made_again(message: Message) -> bool:
+    """Whether it is a document, which is made again for each connection. Bytes such as an image are not."""
+    return message.latest and message.taken_at is None and message.content_type is None

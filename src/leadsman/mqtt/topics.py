@@ -4,6 +4,8 @@
 |--------------------------------------|-------------------------------------------------------|---------------|
 | `{prefix}/{device}/state`            | the reading as JSON                                   | by `Delivery` |
 | `{prefix}/{device}/history`          | every reading, with `Delivery(history=…)`             | no, as state  |
+| `{prefix}/{device}/{field}`          | one value of the reading, with `layout="fields"`      | by `Delivery` |
+| `{prefix}/{device}/content`          | the bytes of a reading, or at another word            | by `Delivery` |
 | `{prefix}/{device}/availability`     | `online` or `offline`                                 | yes, 1        |
 | `{prefix}/{device}/error`            | onset, reminder or recovery of an outage              | no, 1         |
 | `{prefix}/{device}/ledger`           | the outcomes of its polls, and its gaps               | yes, 1        |
@@ -33,7 +35,7 @@
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from leadsman.errors import InvalidType, InvalidValue
@@ -104,6 +106,16 @@ class Topics:
     def set_result(self, device: str) -> str:
         """The topic of a command's result."""
         return f"{self.below(device)}set/result"
+
+    def field(self, device: str, path: Sequence[str]) -> str | None:
+        """Where one value of the readings of a device goes, with a level for each key on the way to it; None if a key
+        can be no level. A key is escaped as in `escaped_name`. The root device has one level, since further ones are
+        those of other devices."""
+        levels = [_field_level(key, first=number == 0) for number, key in enumerate(path)]
+        if None in levels or not levels or (device == self.root and len(levels) > 1):
+            return None
+        topic = f"{self.below(device)}{'/'.join(filter(None, levels))}"
+        return topic if len(topic.encode()) <= LONGEST_TOPIC else None
 
     def of(self, device: str, word: str) -> str:
         """Another topic of a device, such as those it listens to: ``set`` and ``get``; ``+`` for all devices."""
@@ -259,6 +271,24 @@ def escaped_name(text: str) -> str:
     if not name or len(text) > LONGEST_NAME or len(name.encode()) > LONGEST_NAME:
         raise InvalidValue(f"a device name may have 1 to {LONGEST_NAME} bytes; give it a short name")
     return name
+
+
+REQUESTS = frozenset({"set", "get"})
+"""Levels at whose end an app listens, however deep."""
+
+
+def is_reserved_field(path: Sequence[str]) -> bool:
+    """Whether the topic of a field would be, or be below, one that means something else."""
+    return path[0] in RESERVED or not REQUESTS.isdisjoint(path)
+
+
+@lru_cache(maxsize=1024)
+def _field_level(key: str, *, first: bool) -> str | None:
+    try:
+        level = escaped_name(key)
+    except InvalidValue:
+        return None
+    return key if not first and key in RESERVED and key not in REQUESTS else level
 
 
 def _is_plain(character: str) -> bool:

@@ -34,6 +34,8 @@ class Reading(NamedTuple):
     """When the handler returned it, monotonic seconds."""
     wall: float
     """The same in epoch seconds."""
+    content: bytes | None = None
+    """What the fields describe, if it is published as it is; see `leadsman.readings.content`."""
 
 
 def reading_of(

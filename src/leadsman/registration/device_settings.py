@@ -16,7 +16,16 @@ from leadsman.loop.schedule import Cron
 from leadsman.registration.command import CommandOptions
 from leadsman.registration.event import EventOptions
 from leadsman.registration.injection import Dependency, Handler, place_of
-from leadsman.registration.options import AREA, TITLE, Options, check_for_people, fixed_of, publish_of
+from leadsman.registration.options import (
+    AREA,
+    TITLE,
+    Options,
+    check_for_people,
+    fixed_of,
+    layout_of,
+    publish_of,
+    returns_bytes,
+)
 from leadsman.registration.publish_text import publish_rule
 from leadsman.registration.reading_type import ReadingType, reading_type
 from leadsman.registration.source import Source, SourceOptions
@@ -149,6 +158,7 @@ OPTIONS: Mapping[str, DeviceOption] = {
     "policy": DeviceOption(_policy, replaces=RETRYING),
     "circuit_breaker": DeviceOption(_or_off(_breaker)),
     "publish": DeviceOption(_or_off(publish_rule)),
+    "layout": DeviceOption(lambda value: layout_of({"layout": value}, None)),
     "stale_after": DeviceOption(_or_off(_duration)),
     "throttle": DeviceOption(_pause),
     "offline_on": DeviceOption(_offline_on),
@@ -159,7 +169,7 @@ OPTIONS: Mapping[str, DeviceOption] = {
 """All of them, by the names that they have in the settings."""
 OF_ERRORS = ("retry_on", "offline_on")
 """Those whose value may be a list of the names of errors."""
-OF_FOUND = ("enabled", "publish", "stale_after", "name", "area")
+OF_FOUND = ("enabled", "publish", "layout", "stale_after", "name", "area")
 """Those of a device that a handler finds while the app runs."""
 OF_FOUND_EVENTS = ("enabled", "name", "area")
 """Those of one that sends events: it is never stale, and no setting for many devices thins events out."""
@@ -247,6 +257,8 @@ class DeviceSettings:
                     self._fixed.setdefault((section, option), why)
                     continue
                 value = self._values[entry.path]
+                if option == "layout" and is_pattern(section) and returns_bytes(handler):
+                    continue
                 never_stale = option == "stale_after" and value is None and kind != "source"
                 if never_stale and is_pattern(section):
                     continue
@@ -280,7 +292,8 @@ class DeviceSettings:
         """A device that a handler has found, with what the settings say about it and the handler does not fix.
 
         Raises:
-            InvalidValue: the publish rule names a field that its readings do not have.
+            InvalidValue: the publish rule names a field that its readings do not have, or a field cannot have a topic
+                of its own.
         """
         entries: dict[str, SettingEntry] = {}
         for _, layer in self._sections.of(device.name):
@@ -291,6 +304,8 @@ class DeviceSettings:
         if "publish" in changes:
             kind = _type_of_found(device)
             changes["publish"] = entries["publish"].read(lambda _: publish_of(changes, kind))
+        if "layout" in changes:
+            changes["layout"] = entries["layout"].read(lambda _: layout_of(changes, _type_of_found(device)))
         if "name" in changes:
             changes["title"] = changes.pop("name")
         if "stale_after" in changes:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
 from leadsman.loop.durations import Duration, positive_seconds
 from leadsman.mqtt.message import STANDARD, Delivery
-from leadsman.mqtt.topics import check_name
+from leadsman.mqtt.topics import check_name, is_reserved_field
 from leadsman.readings import publish
+from leadsman.readings.layout import LAYOUTS, Layout
 from leadsman.readings.publish import PublishRule
 from leadsman.registration.injection import Dependencies, Handler, result_kinds
 from leadsman.registration.reading_type import ReadingType, reading_type, type_of
@@ -19,6 +20,7 @@ from leadsman.resilience.failure import exception_types
 from leadsman.text import suggestion
 
 if TYPE_CHECKING:
+    from leadsman.readings.content import ContentField
     from leadsman.readings.filtering import Filters
     from leadsman.readings.filters import Filter
     from leadsman.readings.sensor import Sensor
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
 FOR_DEVICES = (
     *("interval", "schedule", "enabled", "timeout", "retry", "retry_on", "backoff", "policy", "circuit_breaker"),
-    *("publish", "stale_after", "throttle", "offline_on", "expiry", "name", "area"),
+    *("publish", "layout", "stale_after", "throttle", "offline_on", "expiry", "name", "area"),
 )
 """The options that the settings may set for a device; ``name`` is its `title`. See
 `leadsman.registration.device_settings`."""
@@ -89,11 +91,15 @@ class ReadingOptions(PublishingOptions, total=False):
 
     field: str
     """The name of the field of a handler that is annotated to return one value, such as ``-> float``: that is published
-    as ``{"value": …}``. Default ``"value"``."""
+    as ``{"value": …}``. Default ``"value"``. Of one that returns a `Content`: the name of its topic. Default
+    ``"content"``."""
     filters: "Mapping[str, Sequence[Filter | Sensor] | Mapping[str, Sequence[Filter | Sensor]]]"
     """The filters of fields, in the order in which they are applied: ``{"temperature": [Median(5), Round(1)]}``. A dict
     in place of a list has several outputs: ``{"power": {"power_mean": [Mean("1m")], "power_max": [Maximum("1m")]}}``. A
     `Sensor` at the end of a list says what the output measures. Nested fields have dots. Default: none."""
+    layout: Layout
+    """``"json"`` publishes a reading as one object at ``{prefix}/{device}/state``, ``"fields"`` each of its values as
+    plain text at ``{prefix}/{device}/{field}``, and ``"both"`` both. Default ``"json"``."""
 
 
 def label_errors(kind: str, name: object, make: Callable[[str], T]) -> T:
@@ -195,6 +201,22 @@ def delivery_of(options: Options) -> Delivery:
     return instance_of(options, "delivery", Delivery, STANDARD, "Delivery(keep='newest')")
 
 
+def layout_of(options: Options, kind: ReadingType | None) -> Layout:
+    """How readings are laid out. Raises `InvalidValue` if a field of their type would have the topic of another
+    meaning. A field that is not known before is escaped."""
+    given = options.get("layout", "json")
+    layout = next((each for each in LAYOUTS if each == given), None)
+    if layout is None:
+        raise InvalidValue(f"layout is {given!r}; {suggestion(str(given), LAYOUTS)}")
+    for name in kind.fields if kind is not None and layout != "json" else ():
+        if is_reserved_field(name.split(".")):
+            raise InvalidValue(
+                f"layout is {layout!r}, and the topic of the field {name!r} would be one of leadsman's own; rename the"
+                f" field, such as to {name + '_value'!r}, or write layout='json'"
+            )
+    return layout
+
+
 def publish_of(options: Options, kind: ReadingType | None) -> PublishRule | None:
     """The publish rule, with the deadbands that stand beside the fields of the reading; None publishes every reading,
     as it does where it is written. Raises `InvalidValue` if it names a field that the reading does not have."""
@@ -220,6 +242,24 @@ def field_of(options: Options, handler: Handler) -> str | None:
             f"field is {field!r}, and the handler returns no single value; annotate it, such as -> float"
         )
     return field
+
+
+def returns_bytes(handler: Handler) -> bool:
+    """Whether a handler is annotated to return bytes, maybe beside others."""
+    return any(kind is bytes for kind in result_kinds(handler))
+
+
+def content_of(options: Options, handler: Handler) -> "ContentField | None":
+    """The content that a handler is annotated to return, with the name of its topic; None if it returns no bytes.
+
+    Raises:
+        InvalidType, InvalidValue: it returns something else beside it, or has options that are about values.
+    """
+    if not returns_bytes(handler):
+        return None
+    from leadsman.registration.content import check_content  # only handlers with a content pay for it
+
+    return check_content(options, handler)
 
 
 def filters_of(options: Options) -> "Filters | None":

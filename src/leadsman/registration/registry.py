@@ -210,6 +210,7 @@ class Registry:
         polled = self.telemetries.get(command.name)
         _check_free(command.name, "command", self.commands, self.telemetries if polled and polled.job else {})
         _check_apart(self.sources.get(command.name), command)
+        _check_layout(self.telemetries.get(command.name) or self.sources.get(command.name), command)
         self.commands[command.name] = command
 
     def _add_subscription(
@@ -284,6 +285,7 @@ class Registry:
         self._check_shared(source.guards)
         _check_free(source.name, kind, self.telemetries, self.sources)
         _check_apart(source, self.commands.get(source.name))
+        _check_layout(source, self.commands.get(source.name))
         self.sources[source.name] = source
 
     def _add_telemetry(self, name: object, made_of: TelemetryTemplate, available: Sequence[Dependency]) -> None:
@@ -295,6 +297,7 @@ class Registry:
             telemetry = telemetry if decide is None else decide(telemetry)
         taken = self.commands if telemetry.job else {}
         _check_free(telemetry.name, made_of.kind, self.telemetries, self.sources, taken)
+        _check_layout(telemetry, self.commands.get(telemetry.name))
         self._last = made_of, telemetry
         self.telemetries[telemetry.name] = telemetry
 
@@ -370,6 +373,14 @@ def _check_apart(source: "Source | None", command: "Command | None") -> None:
     if source is not None and source.events is not None and command is not None:
         name = source.name
         raise InvalidValue(f"{name!r} sends events, so it takes no commands; give its command another name")
+
+
+def _check_layout(reader: "Telemetry | Source | None", command: "Command | None") -> None:
+    """Check that what shows the state of a command finds it: a lamp is shown by several fields at once."""
+    if reader is not None and command is not None and reader.layout == "fields":
+        raise InvalidValue(
+            f"{reader.name!r} takes commands, whose state is shown from its JSON; write layout='both' for its readings"
+        )
 
 
 def _check_free(name: str, kind: str, *taken: Mapping[str, object]) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.loop.durations import Duration
 from leadsman.mqtt.message import Delivery
+from leadsman.readings.layout import Layout
 from leadsman.readings.publish import PublishRule
 from leadsman.registration.injection import Dependencies, Dependency, Handler, check_generator, check_result, needs_of
 from leadsman.registration.options import (
@@ -16,6 +17,7 @@ from leadsman.registration.options import (
     backoff_of,
     breaker_of,
     check_options,
+    content_of,
     delivery_of,
     discoverable_of,
     enabled_of,
@@ -25,6 +27,7 @@ from leadsman.registration.options import (
     fixed_of,
     label_errors,
     labels_of,
+    layout_of,
     length_of,
     offline_on_of,
     publish_of,
@@ -37,6 +40,7 @@ from leadsman.resilience.environment import GuardSpec
 from leadsman.resilience.policy import from_options
 
 if TYPE_CHECKING:
+    from leadsman.readings.content import ContentField
     from leadsman.readings.filtering import Filters
     from leadsman.registration.event import EventTypes
     from leadsman.registration.finds import Finds
@@ -86,6 +90,10 @@ class Source(NamedTuple):
     field: str | None = None
     """The name of the field of its readings, if it returns one value."""
     filters: "Filters | None" = None
+    content: "ContentField | None" = None
+    """What it returns, if that is bytes with a topic of their own."""
+    layout: Layout = "json"
+    """Whether its readings are one JSON object, or each value is at a topic of its own."""
     fixed: frozenset[str] = frozenset()
     """The options that the settings must not change, by their names there."""
     labels: frozenset[str] = frozenset()
@@ -106,23 +114,32 @@ def register_source(name: object, handler: Handler, options: SourceOptions, avai
 def _register(name: str, handler: Handler, options: SourceOptions, available: Sequence[Dependency]) -> Source:
     check_options(options, SourceOptions)
     check_generator(handler)
-    check_result(handler, one_value=True)
-    field = field_of(options, handler)
+    content = content_of(options, handler)
+    if content is None:
+        check_result(handler, one_value=True)
+    field = None if content is not None else field_of(options, handler)
     stale_after = length_of(options, "stale_after", STALE_AFTER)
     needs = needs_of(handler, available)
     finds, filters = finds_of(options, needs), filters_of(options)
+    kind = type_of_readings(handler, field, finds, filters) if content is None else None
     return Source(
         name=name,
         handler=handler,
         needs=needs,
         guards=GuardSpec(from_options(backoff=backoff_of(options)), breaker_of(options)),
-        publish=publish_of(options, type_of_readings(handler, field, finds, filters)),
+        publish=publish_of(options, kind),
         delivery=delivery_of(options),
+        layout=layout_of(options, kind),
+        content=content,
         stale_after=math.inf if stale_after is None else stale_after,
         offline_on=offline_on_of(options),
         silence=length_of(options, "silence", stale_after),
         enabled=enabled_of(options),
-        validate_result=result_validator(handler) if field is None else value_field(field, handler),
+        validate_result=None
+        if content is not None
+        else result_validator(handler)
+        if field is None
+        else value_field(field, handler),
         finds=finds,
         field=field,
         filters=filters,

@@ -14,6 +14,7 @@ from leadsman.loop.durations import Duration, positive_seconds, seconds
 from leadsman.loop.schedule import Cron
 from leadsman.loop.slots import offset_of
 from leadsman.mqtt.message import Delivery
+from leadsman.readings.layout import Layout
 from leadsman.readings.publish import PublishRule
 from leadsman.registration.injection import Dependencies, Dependency, Handler, check_result, is_async, needs_of
 from leadsman.registration.options import (
@@ -23,6 +24,7 @@ from leadsman.registration.options import (
     backoff_of,
     breaker_of,
     check_options,
+    content_of,
     delivery_of,
     discoverable_of,
     enabled_of,
@@ -34,6 +36,7 @@ from leadsman.registration.options import (
     is_second,
     label_errors,
     labels_of,
+    layout_of,
     length_of,
     offline_on_of,
     publish_of,
@@ -48,6 +51,7 @@ from leadsman.resilience.failure import Property, exception_types
 from leadsman.resilience.policy import DEFAULT_RETRY_ON, UNTIL_NEXT_POLL, Lookup, Until, from_options
 
 if TYPE_CHECKING:
+    from leadsman.readings.content import ContentField
     from leadsman.readings.filtering import Filters
     from leadsman.registration.finds import Finds
     from leadsman.resilience.catalogue import Catalogue
@@ -61,7 +65,7 @@ SHORTEST_STALE_AFTER = 1.0
 RETRYING = ("retry", "retry_on", "backoff", "budget", "within")
 """Options that together define a policy."""
 JOBLESS = frozenset(
-    {"publish", "field", "filters", "delivery", "offline_on", "throttle", "title", "area", "discoverable"}
+    {"publish", "field", "filters", "delivery", "layout", "offline_on", "throttle", "title", "area", "discoverable"}
 )
 """Options about topics and devices. They do not apply to side jobs."""
 
@@ -156,6 +160,10 @@ class Telemetry(NamedTuple):
     field: str | None = None
     """The name of the field of its readings, if it returns one value."""
     filters: "Filters | None" = None
+    content: "ContentField | None" = None
+    """What it returns, if that is bytes with a topic of their own."""
+    layout: Layout = "json"
+    """Whether its readings are one JSON object, or each value is at a topic of its own."""
     fixed: frozenset[str] = frozenset()
     """The options that the settings must not change, by their names there."""
     labels: frozenset[str] = frozenset()
@@ -191,12 +199,15 @@ def _register(
 ) -> Telemetry:
     check_options(options, TelemetryOptions, JOBLESS if job else frozenset())
     plain = not is_async(handler)
-    check_result(handler, one_value=True)
-    field = field_of(options, handler)
+    content = content_of(options, handler)
+    if content is None:
+        check_result(handler, one_value=True)
+    field = None if content is not None else field_of(options, handler)
     needs = needs_of(handler, available)
     interval, cron = _when(options)
     timeout = length_of(options, "timeout", min(interval or LONGEST_TIMEOUT, LONGEST_TIMEOUT))
     finds, filters = finds_of(options, needs), filters_of(options)
+    kind = type_of_readings(handler, field, finds, filters) if content is None else None
     return Telemetry(
         name=name,
         handler=handler,
@@ -207,8 +218,10 @@ def _register(
         guards=GuardSpec(_policy(options, needs), breaker_of(options), timeout),
         overrun=is_second(options, "overrun", "next-poll", "finish"),
         on_failure=_on_failure(options),
-        publish=publish_of(options, type_of_readings(handler, field, finds, filters)),
+        publish=publish_of(options, kind),
         delivery=delivery_of(options),
+        layout=layout_of(options, kind),
+        content=content,
         group=group_of(options),
         spread=seconds(options["spread"], "spread") if "spread" in options else None,
         stale_after=_stale_after(options, interval, cron, timeout or 0.0),
@@ -216,7 +229,11 @@ def _register(
         throttle=seconds(options.get("throttle", 1.0), "throttle"),
         undecided=options.get("policy") is None and not any(option in options for option in RETRYING),
         enabled=enabled_of(options),
-        validate_result=result_validator(handler) if field is None else value_field(field, handler),
+        validate_result=None
+        if content is not None
+        else result_validator(handler)
+        if field is None
+        else value_field(field, handler),
         policy_name=named if isinstance(named := options.get("policy"), str) else None,
         finds=finds,
         field=field,

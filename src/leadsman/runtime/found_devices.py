@@ -75,6 +75,7 @@ def template_of(finder: Telemetry | Source, finds: Finds) -> Source:
         publish=finder.publish,
         filters=finder.filters,
         delivery=finder.delivery,
+        layout=finder.layout,
         stale_after=finder.stale_after if finds.stale_after is None else finds.stale_after,
         offline_on=finder.offline_on,
         silence=None,

@@ -164,7 +164,8 @@ async def _read(
     async with asyncio.timeout(FALLBACK_TIMEOUT):
         result = await fallback(error)
     validate = None if telemetry.field is None else telemetry.validate_result
-    return None if telemetry.job else reading_of(telemetry.name, result, environment.clock, validate)
+    make = reading_of if telemetry.content is None else telemetry.content.reading_of
+    return None if telemetry.job else make(telemetry.name, result, environment.clock, validate)
 
 
 class PauseEnd:
@@ -215,6 +216,8 @@ class PollRunner:
         self.filters = None if telemetry.filters is None else telemetry.filters.begin()
         """See `Reader`."""
         self._reading_of = reading_of if self.filters is None else self.filters.reading_of
+        if telemetry.content is not None:
+            self._reading_of = telemetry.content.reading_of
         self.task: asyncio.Task[None] | None = None
         """The poll under way."""
         self.due: float | None = None

@@ -9,14 +9,18 @@ from leadsman.events import AppFault, FieldsLeftOut
 from leadsman.loop.clock import rfc3339
 from leadsman.mqtt.message import Delivery, Message, Receipt
 from leadsman.mqtt.topics import Topics, encode, encode_fields
-from leadsman.readings.publish import Fields, LastPublished, PublishRule
-from leadsman.readings.reading import Reading
+from leadsman.readings.publish import AnyOf, Every, Fields, LastPublished, PublishRule
+from leadsman.readings.reading import JsonObject, Reading
 from leadsman.resilience.environment import Environment
 from leadsman.runtime.comparison import AcceptedReading
 from leadsman.runtime.other_topics import OtherTopics
 from leadsman.text import clean, count_noun, log_fields
 
 Send = Callable[[Message], None]
+
+REFRESHES = 3
+"""How often a retained reading with an expiry is published within it, while the device is well: two may be late or
+fail, and the broker still has one."""
 
 logger = logging.getLogger("leadsman")
 
@@ -35,6 +39,21 @@ class Receipts(Protocol):
 
     def receipt(self, due: float) -> ReadingReceipt:
         """The receipt of the reading whose poll came due at `due`, monotonic seconds."""
+        ...
+
+
+class Layout(Protocol):
+    """Publishes the readings of a device otherwise than as one JSON object."""
+
+    def publish(self, reading: Reading, fields: JsonObject, message: Message, comparison: Receipt | None) -> None:
+        """Publish a reading.
+
+        Args:
+            reading: the reading.
+            fields: its fields as they are published.
+            message: the reading as JSON. Its receipt goes with one message, so that the reading is counted once.
+            comparison: what learns that another message of it was dropped, so that the next reading is published.
+        """
         ...
 
 
@@ -76,27 +95,35 @@ class StatePublisher:
         "_history",
         "_left_out",
         "_published_wall",
+        "_refresh",
+        "_refreshed",
         "_refused",
         "_rule",
         "_rule_errors",
         "_rule_failing",
         "_topic",
         "comparison",
+        "layout",
         "published",
         "receipts",
     )
 
     def __init__(self, name: str, rule: PublishRule | None, delivery: Delivery, context: PublisherContext) -> None:
-        self._rule = rule
+        self._refresh = delivery.expiry / REFRESHES if delivery.retain and delivery.expiry is not None else None
+        self._rule = rule if rule is None or self._refresh is None else AnyOf(rule, Every(self._refresh))
         self._delivery = delivery
         self._context = context
         self._topic = context.topics.state(name)
         self._history = None if delivery.history is None else context.topics.history(name)
         self.comparison = None if rule is None else AcceptedReading()
         """What the publish rule compares with. It must learn which readings never arrive."""
+        self.layout: Layout | None = None
+        """Publishes each reading otherwise than as one JSON object; None where it is one."""
         self.receipts: Receipts | None = None
         """Gives the receipts of its readings; None where nobody counts them."""
         self._published_wall: float | None = None
+        self._refreshed: tuple[Reading, float] | None = None
+        """The reading that the broker forgets, and when it was sent, monotonic seconds; None if it forgets none."""
         self._refused: Fields | None = None
         self._left_out: tuple[str, ...] = ()
         self._rule_failing = False
@@ -137,15 +164,24 @@ class StatePublisher:
         if self._history is not None:
             self._context.send(self._to_history(self._history, reading, message))
             message = message._replace(receipt=comparison)
-        self._context.send(message)
+        self._put(reading, message)
         self.published += 1
         if receipt is not None:
             receipt.sent += 1  # not before: who catches an error counts the reading then
 
     def pass_over(self, due: float) -> None:
-        """The poll that came due at `due`, monotonic seconds, has nothing to publish."""
+        """The poll that came due at `due`, monotonic seconds, has nothing to publish. A retained reading that is about
+        to expire is published once more, with the time at which it was taken: the device is well."""
         if self.receipts is not None:
             self.receipts.receipt(due).suppressed += 1
+        if self._refreshed is None or self._refresh is None:
+            return
+        reading, sent = self._refreshed
+        now = self._context.environment.clock.monotonic()
+        if now - sent >= self._refresh - 0.001:  # as in `Every`
+            expires = now + self._refresh * REFRESHES
+            self._put(reading, self._message(reading, self.comparison)._replace(expires=expires))
+            self._refreshed = reading, now
 
     @property
     def publication(self) -> Publication:
@@ -167,14 +203,31 @@ class StatePublisher:
             self._context.environment.events.emit(AppFault(f"publishing {reading.entity}", error))
 
     def _message(self, reading: Reading, receipt: Receipt | None) -> Message:
-        delivery, fields, wall = self._delivery, reading.fields, reading.wall
-        if delivery.taken_at is not None:
-            fields = fields | {"taken_at": rfc3339(wall)}
-        expires = None if delivery.expiry is None else reading.at + delivery.expiry
+        delivery, wall = self._delivery, reading.wall
+        expires = None
+        if delivery.expiry is not None:
+            expires = reading.at + delivery.expiry
+            self._refreshed = (reading, reading.at) if delivery.retain else None
         clock = self._context.environment.clock
         offset = wall - clock.uptime() + clock.monotonic() - reading.at  # as it was when the reading was taken
-        payload, qos, retain, latest = encode_fields(fields), delivery.qos, delivery.retain, delivery.newest
+        payload, qos, retain, latest = (
+            encode_fields(self._shown(reading)),
+            delivery.qos,
+            delivery.retain,
+            delivery.newest,
+        )
         return Message(self._topic, payload, qos, retain, wall, expires, latest, None, offset, receipt)
+
+    def _put(self, reading: Reading, message: Message) -> None:
+        if self.layout is None:
+            self._context.send(message)
+        else:
+            self.layout.publish(reading, self._shown(reading), message, self.comparison)
+
+    def _shown(self, reading: Reading) -> JsonObject:
+        if self._delivery.taken_at is None:
+            return reading.fields
+        return reading.fields | {"taken_at": rfc3339(reading.wall)}
 
     def _to_history(self, topic: str, reading: Reading, message: Message) -> Message:
         """The message for the history topic. It is the one that is counted, since all readings go there."""

@@ -63,6 +63,8 @@ class SourceRunner:
         self.filters = None if source.filters is None else source.filters.begin()
         """See `Reader`."""
         self._reading_of = reading_of if self.filters is None else self.filters.reading_of
+        if source.content is not None:
+            self._reading_of = source.content.reading_of
         silence = LONGEST if source.silence is None else source.silence
         self._silence = Silence(self._readings, silence, context.environment, self, self._only_waits)
         self.execution = Execution(

@@ -174,7 +174,7 @@ class Core:
         self.log_lines = Lines()
         """Bounds the lines about what others cause."""
         self.outages = OutageReporter(
-            plan.topics, self.link.put, self.records, self.log_lines, self._declared_errors, plan.jobs
+            plan.topics, self.link.put, self.records, self.log_lines, self._declared_errors, plan.jobs, self._place_of
         )
         self.roster.follow(Phase.HEALTH, _health_follower(self.records))
         self.roster.follow(Phase.HEALTH, forgetting(self.others.forget))
@@ -270,6 +270,12 @@ class Core:
 
     def _end_for(self, name: str, error: BaseException) -> None:
         self.end(f"{name} failed for good, and on_failure is 'stop': {type(error).__name__}: {describe(error)}")
+
+    def _place_of(self, device: str) -> str:
+        """Where the readings of a device are, for people."""
+        reader = self.roster[device].reader if device in self.roster else None
+        only_fields = reader is not None and reader.layout == "fields"
+        return self.plan.topics.of(device, "#") if only_fields else self.plan.topics.state(device)
 
     def _declared_errors(self, device: str) -> tuple[type[Exception], ...]:
         """The errors that the adapters of a device declare as worth a retry."""

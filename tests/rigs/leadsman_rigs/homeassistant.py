@@ -39,7 +39,7 @@ http:
 logger:
   default: warning
 """
-PLATFORMS = "binary_sensor|button|climate|cover|event|fan|light|lock|number|select|sensor|siren|switch|text|valve"
+PLATFORMS = "binary_sensor|button|climate|cover|event|fan|image|light|lock|number|select|sensor|siren|switch|text|valve"
 COMPLAINTS = re.compile(rf".*\[homeassistant\.(?:components\.(?:{PLATFORMS}|mqtt(?!\.client))|helpers)\b.*")
 """Lines of the loggers that complain of what an app sent; ``mqtt.client`` complains of a broker that is away."""
 FIRST_DAY = "2026-01-01T00:00:00+00:00"

@@ -2,10 +2,11 @@
 
 import re
 import sys
+from typing import Annotated
 
 import pytest
 
-from leadsman import App, Context, Delivery, Discovery
+from leadsman import App, Content, Context, Delivery, Discovery
 from leadsman.mqtt.topics import topic_matches
 from leadsman.settings.sources import Where
 from leadsman.testing import Harness, Scripted
@@ -220,3 +221,23 @@ def test_discovery_is_switched_on_by_the_flag_that_the_app_is_run_with(command, 
 
     shown = {"acl": "topic readwrite homeassistant/device/house/+/config", "check": "flag discovery.convention"}
     assert shown[command] in capsys.readouterr().out
+
+
+def test_values_at_topics_of_their_own_need_all_topics_below_the_devices():
+    app = App("house")
+    app.add_telemetry("a", Scripted({}), interval=10, layout="fields")
+
+    assert "house/+/#" in access(app).publish
+
+
+def test_bytes_need_their_topic():
+    async def picture() -> Annotated[bytes, Content("image/jpeg")]:
+        return b""
+
+    app = App("house")
+    app.add_telemetry("a", picture, interval=10, field="image")
+    app.add_telemetry("b", picture, interval=10, field="image")
+    published = access(app).publish
+
+    assert published.count("house/+/image") == 1
+    assert "house/+/#" not in published

@@ -1,10 +1,12 @@
 """What is examined of an app."""
 
 from pathlib import Path
+from typing import Annotated
 
 import pytest
+from pydantic import BaseModel
 
-from leadsman import App, Context
+from leadsman import App, Content, Context
 from leadsman.adapters.ble import BleRadio
 from leadsman.adapters.caldav import CalDav
 from leadsman.adapters.serial import SerialPort
@@ -13,6 +15,10 @@ from leadsman.adapters.serial.optolink import Optolink
 from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.testing import Harness
 from leadsman.tools.doctor.subject import of_plan, of_prefix
+
+
+class Air(BaseModel):
+    co2: int
 
 
 async def nothing() -> None:
@@ -152,3 +158,29 @@ def test_the_other_brokers_are_examined_without_the_machine():
     assert subject.state is not None
     assert (other.state, other.resources, other.replacements) == (None, (), ())
     assert other.published == subject.published
+
+
+async def picture() -> Annotated[bytes, Content("image/jpeg")]:
+    return b""
+
+
+async def air() -> Air:
+    return Air(co2=400)
+
+
+def test_the_topics_of_values_and_of_bytes_are_examined():
+    app = app_of()
+    app.add_telemetry("air", air, interval=1, layout="fields")
+    app.add_telemetry("both", nothing, interval=1, layout="both")
+    app.add_telemetry("camera", picture, interval=1, field="image")
+
+    found = set(subject_of(app).published)
+
+    assert {
+        "house/air/co2",
+        "house/both/value",
+        "house/both/state",
+        "house/camera/image",
+        "house/camera/state",
+    } <= found
+    assert "house/air/state" not in found

@@ -13,20 +13,20 @@ import tempfile
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypedDict
+from typing import Annotated, TypedDict
 from zoneinfo import ZoneInfo
 
 import pytest
 from pydantic import BaseModel
 
-from leadsman import App, CircuitBreaker, Context, Cron, OnChange
+from leadsman import App, CircuitBreaker, Content, Context, Cron, Delivery, OnChange
 from leadsman.adapters.serial import SerialPort
 from leadsman.errors import ConfigurationError, InvalidValue, LeadsmanError
 from leadsman.settings.sources import Where
 from leadsman.testing import SerialTwin
 from leadsman.tools.simulation import faulty_handler
 from leadsman.tools.simulation.outcome import HELD, MISSED, SKIPPED, figures_of
-from leadsman.tools.simulation.scenario import BROKER, FLAKY, OUTAGES, QUIET
+from leadsman.tools.simulation.scenario import BROKER, FLAKY, OUTAGES, QUIET, OutageRange
 from leadsman.tools.simulation.simulator import ShortLink, Simulation, simulate, stage_of
 from leadsman.tools.simulation.variant import AS_WRITTEN, variant_of
 
@@ -287,6 +287,27 @@ def test_a_stand_in_takes_the_place_of_a_handler_that_cannot_be_simulated():
     _, (written,) = day(app_of("a", handler=handler), scenario=QUIET, length=HOUR, stand_ins=("a",))
 
     assert written.figures.readings == 60
+
+
+def test_the_values_and_the_bytes_of_a_simulated_device_are_readings_as_others_are():
+    async def picture() -> Annotated[bytes, Content("image/png")]:
+        return b"x"
+
+    app = app_of("plain", layout="fields")
+    app.add_telemetry("camera", picture, interval=60)
+    app.add_telemetry("stood-in", picture, interval=60)
+
+    _, (written,) = day(app, scenario=QUIET, length=HOUR, stand_ins=("stood-in",))
+
+    assert (written.figures.readings, written.figures.lost, written.figures.dropped) == (180, 0, 0)
+
+
+def test_readings_that_are_dropped_are_counted_where_each_value_has_a_topic():
+    expiring, away = Delivery(expiry="1m"), QUIET._replace(broker=OutageRange(4, 4, 3600, 5400))
+    layouts = ({}, {"layout": "fields"})
+    figures = [day(app_of("a", delivery=expiring, **each), scenario=away)[1][0].figures for each in layouts]
+
+    assert figures[0].dropped == figures[1].dropped > 0
 
 
 def test_an_app_without_a_polled_device_is_refused():

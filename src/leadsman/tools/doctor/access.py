@@ -3,9 +3,9 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from leadsman.introspection.registry import keeps_others
 from leadsman.mqtt.topics import Topics
 from leadsman.nodes.snapshots import filters_of
-from leadsman.registration.injection import ContextDependency
 from leadsman.registration.options import is_everywhere
 from leadsman.wiring.plan import Plan
 
@@ -45,6 +45,7 @@ def access_of(plan: Plan) -> AccessList:
     words = ["state", "availability", "error", "ledger"]
     if any(reader.delivery.history is not None for reader in plan.readers if reader.name not in jobs):
         words.append("history")
+    words += {each.content.name: None for each in plan.readers if each.content is not None}
     if shared:
         words.append("resilience")
     if "set" in filters:
@@ -53,9 +54,9 @@ def access_of(plan: Plan) -> AccessList:
         words.append("get/response")
     if "operator" in filters:
         words.append("+/set/response")
-    asking = [each for each in plan.handlers if any(isinstance(need, ContextDependency) for _, need in each.needs)]
+    asking = [each for each in plan.handlers if keeps_others((each,))]
     if asking:
-        publish.append(topics.of("+", "#"))  # a handler may publish to any topic of its device
+        publish.append(topics.of("+", "#"))  # any topic of its device
     else:
         publish += [topics.of("+", word) for word in words]
     convention = described_by(plan)

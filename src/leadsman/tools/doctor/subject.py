@@ -6,10 +6,15 @@ from typing import NamedTuple
 
 from leadsman.adapters.adapter import Resource
 from leadsman.adapters.managed import check_installed
+from leadsman.discovery.fields import fields_of
 from leadsman.errors import NotInstalled
+from leadsman.introspection.schema import read_schema
 from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.topics import DOCTOR, Topics
 from leadsman.registration.injection import ContextDependency
+from leadsman.registration.result import FIELD
+from leadsman.registration.source import Source
+from leadsman.registration.telemetry import Telemetry
 from leadsman.tools.doctor.access import described_by, elsewhere
 from leadsman.wiring.plan import Plan
 
@@ -85,7 +90,7 @@ def published_topics(plan: Plan) -> tuple[str, ...]:
     topics, jobs, found = plan.topics, plan.jobs, dict.fromkeys(_of_app(plan.topics))
     for reader in plan.readers:
         if reader.name not in jobs:
-            found |= dict.fromkeys((topics.state(reader.name), topics.availability(reader.name)))
+            found |= dict.fromkeys((*_of_readings(topics, reader), topics.availability(reader.name)))
             found |= dict.fromkeys((topics.device_error(reader.name), topics.of(reader.name, "ledger")))
             if reader.delivery.history is not None:
                 found[topics.history(reader.name)] = None
@@ -99,6 +104,17 @@ def published_topics(plan: Plan) -> tuple[str, ...]:
         for topic in convention.topics:  # one of each kind: a device may have a hundred values
             found |= dict.fromkeys((topic, convention.kept(topic)[0]))
     return tuple(found)
+
+
+def _of_readings(topics: Topics, reader: Telemetry | Source) -> list[str]:
+    """Where the readings of a device go. If their fields are not known, any one stands for all."""
+    found = [] if reader.layout == "fields" else [topics.state(reader.name)]
+    if reader.content is not None:
+        found.append(topics.of(reader.name, reader.content.name))
+    if reader.layout != "json":
+        paths = [each.path for each in fields_of(read_schema(reader))] or [(FIELD,)]
+        found += [topic for path in paths if (topic := topics.field(reader.name, path)) is not None]
+    return found
 
 
 def missing(plan: Plan) -> tuple[str, ...]:

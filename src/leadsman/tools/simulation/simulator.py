@@ -289,8 +289,14 @@ class _PolicyRun:
             handler = FaultyHandler(changed, wires_of(telemetry), self._call_of(telemetry), conditions)
             guards = changed.guards._replace(policy=WithDice(changed.guards.policy, Dice(simulation.seed, name)))
             on_failure = "continue" if changed.on_failure == "stop" else changed.on_failure
+            layout = "both" if changed.layout == "fields" else changed.layout  # lost readings are counted by their JSON
             setup.registry.telemetries[name] = changed._replace(
-                handler=handler, plain=False, guards=guards, on_failure=on_failure
+                handler=handler,
+                plain=False,
+                guards=guards,
+                on_failure=on_failure,
+                layout=layout,
+                content=None if name in stage.stand_ins else changed.content,
             )
             devices[name] = changed, handler.calls
         _use_twins(setup)

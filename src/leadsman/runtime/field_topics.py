@@ -1,0 +1,116 @@
+"""Publishes each value of a reading at a topic of its own. Imported only for devices with such a layout.
+
+The topics of a device are what its last reading has: a value that a reading lacks is removed, as it is from the JSON.
+"""
+
+import logging
+from collections.abc import Callable
+
+from leadsman.mqtt.message import Message, Receipt
+from leadsman.mqtt.topics import Topics
+from leadsman.readings.layout import Layout, plain_values
+from leadsman.readings.publish import Fields
+from leadsman.readings.reading import JsonObject, Reading
+from leadsman.runtime.other_topics import MOST, OtherTopics
+from leadsman.text import clean, log_fields
+
+MOST_FIELDS = MOST
+"""Values of one device that have topics: as many as the registry lists, so that all can be removed."""
+
+logger = logging.getLogger("leadsman")
+
+
+class FieldTopics:
+    """The topics of the values of one device.
+
+    Args:
+        device: its name.
+        layout: ``fields`` or ``both``.
+        topics: the topics of the app.
+        send: takes a message and returns at once.
+        others: lists the retained ones; None where nothing is listed.
+        alone: whether nothing else publishes below the device, so that whatever else is listed there is a value that
+            an earlier run published.
+    """
+
+    __slots__ = ("_alone", "_below", "_both", "_device", "_nested", "_others", "_send", "_sent", "_topics", "_warned")
+
+    def __init__(
+        self,
+        device: str,
+        layout: Layout,
+        topics: Topics,
+        send: Callable[[Message], None],
+        others: OtherTopics | None,
+        *,
+        alone: bool,
+    ) -> None:
+        self._device = device
+        self._both = layout == "both"
+        self._topics = topics
+        self._nested = device != topics.root
+        self._below = topics.below(device)
+        self._send = send
+        self._others = others
+        self._alone = alone
+        self._sent: dict[str, None] = {}
+        """The topics with a value of the last reading."""
+        self._warned = False
+
+    def publish(self, reading: Reading, fields: JsonObject, message: Message, comparison: Receipt | None) -> None:
+        """See `leadsman.runtime.publisher.Layout`."""
+        messages = self._messages(fields, message)
+        if self._both:
+            messages.append(message)
+        if not messages:  # a reading without a value has arrived
+            if message.receipt is not None:
+                message.receipt.published += 1
+            return
+        for each in messages[:-1]:
+            self._send(each._replace(receipt=comparison))
+        self._send(messages[-1]._replace(receipt=message.receipt))
+
+    def _messages(self, fields: Fields, message: Message) -> list[Message]:
+        found: dict[str, bytes] = {}
+        unfit: list[str] = []
+        for path, payload in plain_values(fields, nested=self._nested):
+            topic = self._topics.field(self._device, path)
+            if topic is None or len(found) >= MOST_FIELDS:
+                unfit.append(".".join(path))
+            else:
+                found[topic] = payload
+        if unfit and not self._warned:
+            self._warn(unfit)
+        listed = self._others if message.retain else None
+        gone = [topic for topic in self._earlier(listed) if topic not in found]
+        if listed is not None:
+            for topic in (each for each in found if each not in self._sent):
+                listed.add(self._device, topic)
+        messages = [message._replace(topic=topic, payload=b"") for topic in gone]
+        messages += [message._replace(topic=topic, payload=payload) for topic, payload in found.items()]
+        if listed is not None:
+            for topic in gone:
+                listed.remove(self._device, topic)
+        self._sent = dict.fromkeys(found)
+        return messages
+
+    def _earlier(self, listed: OtherTopics | None) -> dict[str, None]:
+        """The topics that have a value, those of an earlier run included once the registry lists them."""
+        if listed is None or not self._alone:
+            return self._sent
+        known = listed.topics.get(self._device, {})
+        if len(known) <= len(self._sent):
+            return self._sent
+        return self._sent | {topic: None for topic in known if topic.startswith(self._below)}
+
+    def _warn(self, unfit: list[str]) -> None:
+        self._warned = True
+        names = clean(", ".join(unfit[:5])) + (f" and {len(unfit) - 5} more" if len(unfit) > 5 else "")
+        logger.warning(
+            "%s: these fields have no topics of their own: %s. A name may have 1 to 200 bytes, and a device %d fields;"
+            " give them shorter names, or write layout='json'.",
+            self._device,
+            names,
+            MOST_FIELDS,
+            extra=log_fields("fields without topics", self._device),
+        )
