@@ -374,7 +374,7 @@ def _buttons(device: DeviceDescription, places: DeviceTopics) -> dict[str, Compo
     found: dict[str, Component] = {}
     if device.polled:
         release = {"name": "Release", "cmd_t": topics.of(name, "release/set"), "pl_prs": encode(sender).decode()}
-        found["_poll"] = common | {"name": "Poll now", "cmd_t": topics.of(name, "get")}
+        found["_poll"] = common | {"name": "Poll now", "cmd_t": topics.of(name, "get"), "pl_prs": "{}"}
         found["_release"] = common | release
     if device.circuit:
         close = encode({"action": "close", **sender}).decode()

@@ -253,6 +253,9 @@ class Registered(TypedDict):
     stale_after: NotRequired[float | None]
     offline_on: NotRequired[Literal["stale", "error"]]
     throttle: NotRequired[float]
+    """Seconds between two polls that are requested, at least."""
+    request: NotRequired[str]
+    """The parameter that takes the payload of a request at ``get``. Present only if the handler has one."""
     silence: NotRequired[float | None]
     finds: NotRequired[FindsTerms]
     """Present only if the handler may find devices at run time."""
@@ -688,3 +691,5 @@ class By(TypedDict, total=False):
 
     by: str
     """The sender, for the log and the trace."""
+    payload: Json
+    """For a poll: what a handler takes from a request at ``get``."""

@@ -98,6 +98,7 @@ def describe_registration(each: Telemetry | Source | Command) -> "Registered":
             }
             if not each.job:
                 own |= _publishing(each) | {"throttle": each.throttle, "offline_on": _offline_on(each)}
+                own |= {} if each.request is None else {"request": clean(each.request.payload)}
         case Source():
             own = {"backoff": _write_value(each.guards.policy.strategy), **_circuit(each.guards), **_publishing(each)}
             stale_after = each.stale_after if math.isfinite(each.stale_after) else None

@@ -123,8 +123,8 @@ class Parts(NamedTuple):
     ledgers: Ledgers
     link: Link
     runners: Runners
-    poll: Callable[[str, Answer], None]
-    """Polls a device and answers later; see `leadsman.runtime.poller.Poller.ask`."""
+    poll: Callable[[str, Answer, Json, bytes], None]
+    """Polls a device and answers later; see `leadsman.runtime.poller.ask`."""
     adapters: Sequence[ManagedAdapter]
     traces: "Sequence[Trace]"
     """The trace, once it has rows."""

@@ -7,10 +7,18 @@ no retry and no breaker. The result is published at ``{prefix}/{device}/set/resu
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
-from leadsman.errors import InvalidType, PayloadError
+from leadsman.errors import InvalidType, InvalidValue, PayloadError
 from leadsman.loop.durations import Duration
 from leadsman.mqtt.answers import Json, is_finite
-from leadsman.registration.injection import Dependencies, Dependency, Handler, check_result, is_async, needs_and_payload
+from leadsman.registration.injection import (
+    Dependencies,
+    Dependency,
+    Handler,
+    check_result,
+    is_async,
+    needs_and_payload,
+    parameter_with_default,
+)
 from leadsman.registration.options import (
     DeviceOptions,
     area_of,
@@ -151,6 +159,31 @@ def payload_validator(annotation: Any, parameter: str) -> Validate:
         return valid
 
     return validate
+
+
+class RequestPayload(NamedTuple):
+    """What a handler that is polled takes from a request at ``get``. Its other polls have the default."""
+
+    payload: str
+    """The parameter that gets it."""
+    annotation: object
+    validate: Validate
+
+
+def request_payload(handler: Handler, name: object) -> RequestPayload:
+    """The parameter of this name as the payload of a request.
+
+    Raises:
+        InvalidType, InvalidValue: the handler has no such parameter, it has no default, its type is none of a payload,
+            or its default does not fit its type.
+    """
+    parameter, default = parameter_with_default(handler, name, "request")
+    validate = payload_validator(parameter.annotation, parameter.name)
+    try:
+        validate(default)
+    except PayloadError as error:
+        raise InvalidValue(f"the default of the parameter {parameter.name!r} does not fit its type: {error}") from None
+    return RequestPayload(parameter.name, parameter.annotation, validate)
 
 
 class TakesPayload(Protocol):

@@ -58,7 +58,9 @@ def devices(settings: Settings) -> dict[str, Device]:
     return {name: Device(wave, interval=wave.interval) for name, wave in settings.waves.items()}
 
 
-@app.telemetry(devices, needs="ble", retry=UNTIL_NEXT_POLL, backoff=ExponentialBackoff("2s", "30s"), timeout="2m")
+@app.telemetry(
+    devices, needs="ble", retry=UNTIL_NEXT_POLL, backoff=ExponentialBackoff("2s", "30s"), timeout="2m", throttle="30s"
+)
 async def air(radio: BleRadio, device: Wave) -> Air | AirPlus | AirMini:
     return await read(radio, device)
 
