@@ -27,6 +27,9 @@ ABOUT = ("_status", "_circuit", "_failures", "_success", "_poll", "_release", "_
 """The components of every device: how it is, and what a person may ask for."""
 SWITCHES = frozenset({"On", "State", "Enabled", "Value", "Switch"})
 """Names of a switch that say no more than that it is one."""
+MOMENTS: Mapping[str, str] = {"timestamp": "datetime", "date": "date", "time": "time"}
+"""The platforms of moments that a command sets, by the kinds of their fields. Home Assistant 2026.11 has them, and
+2025.4 has not (https://www.home-assistant.io/integrations/datetime.mqtt/)."""
 Component = dict[str, Any]
 _ABBREVIATED = {
     "enabled_by_default": "en",
@@ -49,7 +52,12 @@ def of_device(device: DeviceDescription, places: DeviceTopics) -> dict[str, Comp
     """The components of a device, by their keys: its fields, what its command sets, and those of leadsman."""
     state = places.topics.state(device.name)
     found: dict[str, Component] = {}
+    if device.update is not None:
+        found["_update"] = _update(device.update, device, state)
+    versions = () if device.update is None else device.update.fields.values()
     for field in device.fields:
+        if field in versions:
+            continue
         found[join_names(*field.path)] = _reading(field) | {"stat_t": state} | _expiry(device) | _options(field)
         if field.kind == "list":
             found[join_names(*field.path)]["json_attr_t"] = state
@@ -122,6 +130,15 @@ def _reading(field: Field) -> Component:
     if field.kind == "number":
         found |= _given(unit_of_meas=field.unit, stat_cla=field.state_class, sug_dsp_prc=field.precision)
     return found | _given(ic=field.icon, ent_cat="diagnostic" if field.category == "diagnostic" else None)
+
+
+def _update(update: ControlDescription, device: DeviceDescription, state: str) -> Component:
+    """The component for the versions of a program. While the newest one is not known, Home Assistant shows *unknown*.
+    It ignores an empty text, and would take ``None`` for a version."""
+    alone = all(each in update.fields.values() for each in device.fields)
+    installed, latest = (_template(f"{_value(update.fields[role].path)} or ''") for role in ("installed", "latest"))
+    found: Component = {"p": "update", "name": None if alone else "Update", "stat_t": state, "val_tpl": installed}
+    return found | {"l_ver_t": state, "l_ver_tpl": latest}
 
 
 def _options(field: Field) -> Component:
@@ -318,6 +335,8 @@ def _setting(field: Field) -> Component:
         return common | {"p": "select", "ops": list(field.options), "cmd_tpl": template}
     if field.kind == "number":
         return common | {"p": "number", "cmd_tpl": _command(field, "value")} | _range(field)
+    if field.kind in MOMENTS:
+        return common | {"p": MOMENTS[field.kind], "cmd_tpl": _command(field, "value.isoformat() | to_json")}
     longest = LONGEST_STATE if field.maximum is None else min(LONGEST_STATE, int(field.maximum))
     found = common | {"p": "text", "cmd_tpl": _command(field, "value | to_json"), "max": longest}
     return found | _given(min=None if field.minimum is None else min(int(field.minimum), longest), ptrn=field.pattern)

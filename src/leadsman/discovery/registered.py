@@ -36,7 +36,7 @@ class DescribedDevices:
         hidden = {each.name for each in (*read.values(), *commands.values()) if not each.discoverable}
         self._read = {name: each for name, each in read.items() if each.enabled and name not in hidden}
         self._commands = {name: each for name, each in commands.items() if each.enabled and name not in hidden}
-        self._fields: dict[tuple[int, str | None, Filters | None], tuple[Field, ...]] = {}
+        self._shown: dict[tuple[int, str | None, Filters | None], _Shown] = {}
         """By the identity of the handler, which may have no hash, its one field and its filters; the next one by the
         identity."""
         self._takes: dict[int, CommandDescription] = {}
@@ -69,7 +69,7 @@ class DescribedDevices:
         shown = each if each is not None else command
         return DeviceDescription(
             name=name,
-            fields=() if shown is None else self._fields_of(shown),
+            fields=() if shown is None else self._shown_by(shown).fields,
             command=None if command is None else self._taken_by(command),
             stale_after=None if each is None or _is_kept_back(each) else _finite(each.stale_after),
             read=each is not None,
@@ -77,6 +77,7 @@ class DescribedDevices:
             circuit=each is not None and each.guards.breaker is not None,
             retained=each is None or each.delivery.retain,
             title=next((one.title for one in (each, command) if one is not None and one.title is not None), None),
+            update=None if shown is None else self._shown_by(shown).update,
             area=next((one.area for one in (each, command) if one is not None and one.area is not None), None),
         )
 
@@ -86,7 +87,7 @@ class DescribedDevices:
 
     def _says_nothing(self, name: str) -> bool:
         each = self._read.get(name, self._commands.get(name))
-        if each is None or self._fields_of(each):
+        if each is None or self._shown_by(each).fields:
             return False
         if getattr(each, "finds", None) is not None:
             return False  # the devices that it finds have the values
@@ -94,19 +95,29 @@ class DescribedDevices:
         silent = annotations.get("return", None if name in self._commands else dict) in (None, "None")
         return not silent  # what returns nothing has no value to show
 
-    def _fields_of(self, each: Telemetry | Source | RegisteredCommand) -> tuple[Field, ...]:
+    def _shown_by(self, each: Telemetry | Source | RegisteredCommand) -> "_Shown":
         own = (None, None) if isinstance(each, RegisteredCommand) else (each.field, each.filters)
         key = id(each.handler), *own
-        if key not in self._fields:
+        if key not in self._shown:
             read = result_schema(each.handler) if isinstance(each, RegisteredCommand) else read_schema(each)
-            self._fields[key] = tuple(field for field in fields_of(read) if field.discoverable)
-        return self._fields[key]
+            fields = tuple(field for field in fields_of(read) if field.discoverable)
+            control = _control(read)
+            self._shown[key] = _Shown(fields, control if control is not None and control.kind == "update" else None)
+        return self._shown[key]
 
     def _taken_by(self, command: RegisteredCommand) -> CommandDescription:
         key = id(command.handler)
         if key not in self._takes:
             self._takes[key] = _command(command)
         return self._takes[key]
+
+
+class _Shown(NamedTuple):
+    """What the readings of a device show."""
+
+    fields: tuple[Field, ...]
+    update: ControlDescription | None
+    """Which of them are the versions of a program."""
 
 
 class Described(NamedTuple):
@@ -131,7 +142,7 @@ def _command(command: RegisteredCommand) -> CommandDescription:
 
 
 def _control(schema: Mapping[str, Any]) -> ControlDescription | None:
-    """What the fields of a payload are together. Its names were checked when the command was registered."""
+    """What the fields of a payload or of a reading are together. Its names were checked at the registration."""
     given = schema.get(CONTROL)
     if given is None:
         return None

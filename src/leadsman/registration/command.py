@@ -15,6 +15,7 @@ from leadsman.registration.injection import (
     Dependency,
     Handler,
     check_result,
+    checks_of_reading,
     is_async,
     needs_and_payload,
     parameter_with_default,
@@ -107,6 +108,11 @@ def _register(name: str, handler: Handler, options: CommandOptions, available: S
     plain = not is_async(handler)
     check_result(handler)
     needs, payload = needs_and_payload(handler, available)
+    if payload is not None and checks_of_reading(payload.annotation):
+        raise InvalidType(
+            f"what stands beside the type of the parameter {payload.name!r} is for readings; write it beside what the "
+            "handler returns, such as -> Annotated[Release, Update()]"
+        )
     return Command(
         name=name,
         handler=handler,

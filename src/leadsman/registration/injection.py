@@ -170,6 +170,18 @@ def check_result(handler: Handler, *, one_value: bool = False) -> None:
                 f"the handler {name_of(handler)} is annotated to return {name}; "
                 "return a dict such as {'value': 21.5}, a dataclass, a pydantic model, or None"
             )
+    described = annotated_result(handler, described=True)
+    origin = get_origin(described)
+    if isinstance(origin, type) and issubclass(origin, AsyncIterable):
+        described = get_args(described)[0]
+    for check in checks_of_reading(described):
+        check(described)
+
+
+def checks_of_reading(annotation: object) -> list[Callable[[object], None]]:
+    """The checks of what stands beside the type of a reading, such as `leadsman.Update`."""
+    beside = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
+    return [each.check_reading for each in beside if hasattr(each, "check_reading")]
 
 
 ONE_VALUE = (float, int, str, bool)
