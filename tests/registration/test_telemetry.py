@@ -146,6 +146,7 @@ WRONG = [
     ({"interval": 5, "delivery": 1}, InvalidType, r"Delivery\("),
     ({"interval": 5, "offline_on": "failure"}, InvalidValue, "'stale' or 'error'"),
     ({"interval": 5, "throttle": -1}, InvalidValue, "not negative"),
+    ({"interval": 5, "fields": {"t": {"nam": "T"}}}, InvalidValue, "did you mean 'name'"),
     ({"interval": 5, "request": "days"}, InvalidValue, "no parameter"),
     ({"interval": 5, "group": ""}, InvalidValue, "'bus'"),
     ({"interval": 5, "group": 5}, InvalidType, "'bus'"),

@@ -21,6 +21,7 @@ from leadsman.registration.telemetry import Telemetry
 if TYPE_CHECKING:
     from leadsman.discovery.properties import Properties
     from leadsman.readings.filtering import Filters
+    from leadsman.registration.field_words import FieldsWords, FieldWords
 
 
 class DescribedDevices:
@@ -67,10 +68,11 @@ class DescribedDevices:
         """Describe one device."""
         each, command = self._read.get(name), self._commands.get(name)
         shown = each if each is not None else command
+        words = {field: said for one in (each, command) if one is not None for field, said in one.fields.items()}
         return DeviceDescription(
             name=name,
-            fields=() if shown is None else self._shown_by(shown).fields,
-            command=None if command is None else self._taken_by(command),
+            fields=() if shown is None else _with_words(self._shown_by(shown).fields, words),
+            command=None if command is None else _with_words_of(self._taken_by(command), words),
             stale_after=None if each is None or _is_kept_back(each) else _finite(each.stale_after),
             read=each is not None,
             polled=isinstance(each, Telemetry),
@@ -87,7 +89,7 @@ class DescribedDevices:
 
     def _says_nothing(self, name: str) -> bool:
         each = self._read.get(name, self._commands.get(name))
-        if each is None or self._shown_by(each).fields:
+        if each is None or any(field.discoverable for field in self._shown_by(each).fields):
             return False
         if getattr(each, "finds", None) is not None:
             return False  # the devices that it finds have the values
@@ -100,9 +102,10 @@ class DescribedDevices:
         key = id(each.handler), *own
         if key not in self._shown:
             read = result_schema(each.handler) if isinstance(each, RegisteredCommand) else read_schema(each)
-            fields = tuple(field for field in fields_of(read) if field.discoverable)
             control = _control(read)
-            self._shown[key] = _Shown(fields, control if control is not None and control.kind == "update" else None)
+            self._shown[key] = _Shown(
+                fields_of(read), control if control is not None and control.kind == "update" else None
+            )
         return self._shown[key]
 
     def _taken_by(self, command: RegisteredCommand) -> CommandDescription:
@@ -137,8 +140,31 @@ def _command(command: RegisteredCommand) -> CommandDescription:
     control = _control(schema)
     taken = () if control is None else tuple(control.fields.values())
     fields = settable(schema) if alone is None else (alone,)
-    shown = tuple(each for each in fields if each not in taken and each.discoverable)
-    return CommandDescription(shown, command.payload, control)
+    return CommandDescription(tuple(each for each in fields if each not in taken), command.payload, control)
+
+
+def _with_words_of(command: CommandDescription, words: "FieldsWords") -> CommandDescription:
+    return command._replace(fields=_with_words(command.fields, words, command.parameter or ""))
+
+
+def _with_words(fields: tuple[Field, ...], words: "FieldsWords", parameter: str = "") -> tuple[Field, ...]:
+    """The fields that others are told of, with what was said of them beside their types. One without a path is called
+    as the parameter that gets it."""
+    said = (_worded(each, words.get(".".join(each.path) or parameter)) for each in fields) if words else fields
+    return tuple(each for each in said if each.discoverable)
+
+
+def _worded(field: Field, words: "FieldWords | None") -> Field:
+    if words is None:
+        return field
+    return field._replace(
+        name=words.name or field.name,
+        title=words.name or field.title,
+        icon=words.icon or field.icon,
+        category=words.category or field.category,
+        discoverable=field.discoverable if words.discoverable is None else words.discoverable,
+        homeassistant={**field.homeassistant, **dict(words.homeassistant)},
+    )
 
 
 def _control(schema: Mapping[str, Any]) -> ControlDescription | None:

@@ -213,6 +213,16 @@ class FindsTerms(TypedDict):
     """Seconds without a reading after which a device is forgotten; null: never."""
 
 
+class SaidOfField(TypedDict, total=False):
+    """What people see of a field, as in `leadsman.Sensor`."""
+
+    name: str
+    icon: str
+    category: Literal["config", "diagnostic"]
+    discoverable: bool
+    homeassistant: dict[str, bool | int | str]
+
+
 class Registered(TypedDict):
     """A registration with its options. Options that its kind does not have are left out."""
 
@@ -225,6 +235,8 @@ class Registered(TypedDict):
     """The name of the device for people. Present only if it has one beside its own."""
     area: NotRequired[str]
     """The room or the place that is suggested for the device. Present only if one is."""
+    fields: NotRequired[dict[str, SaidOfField]]
+    """What people see of some fields, in place of what their types say. Present only if something is said."""
     interval: NotRequired[float | None]
     schedule: NotRequired[str | None]
     retry: NotRequired[int | Literal["until the next poll"]]

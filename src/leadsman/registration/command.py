@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from leadsman.errors import InvalidType, InvalidValue, PayloadError
 from leadsman.loop.durations import Duration
 from leadsman.mqtt.answers import Json, is_finite
+from leadsman.registration.field_words import NONE, FieldsWords
 from leadsman.registration.injection import (
     Dependencies,
     Dependency,
@@ -26,6 +27,7 @@ from leadsman.registration.options import (
     check_options,
     discoverable_of,
     enabled_of,
+    fields_of,
     fixed_of,
     group_of,
     is_second,
@@ -85,6 +87,8 @@ class Command(NamedTuple):
     """The name of its device for people; None if that is its name."""
     area: str | None = None
     """The area that is suggested for its device; None suggests none."""
+    fields: FieldsWords = NONE
+    """What people see of its fields, where that is not what their types say."""
     discoverable: bool = True
     """Whether Home Assistant and Homie are told of its device."""
     labels: frozenset[str] = frozenset()
@@ -130,6 +134,7 @@ def _register(name: str, handler: Handler, options: CommandOptions, available: S
         title=title_of(options),
         area=area_of(options),
         discoverable=discoverable_of(options),
+        fields=fields_of(options),
         labels=labels_of(options),
     )
 

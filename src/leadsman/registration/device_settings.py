@@ -14,6 +14,7 @@ from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, colle
 from leadsman.loop.durations import Duration, human, positive_seconds, seconds
 from leadsman.loop.schedule import Cron
 from leadsman.registration.command import CommandOptions
+from leadsman.registration.field_words import check_fields
 from leadsman.registration.injection import Dependency, Handler, place_of
 from leadsman.registration.options import AREA, TITLE, Options, check_for_people, fixed_of, publish_of
 from leadsman.registration.publish_text import publish_rule
@@ -122,6 +123,13 @@ def _breaker(value: object) -> CircuitBreaker:
     return CircuitBreaker(**arguments)
 
 
+def _fields(value: object) -> object:
+    """The words for fields, as a decorator takes them."""
+    given = parse(value) if isinstance(value, str) else value
+    check_fields(given)
+    return given
+
+
 class DeviceOption(NamedTuple):
     """An option that the settings may set for a device."""
 
@@ -147,9 +155,11 @@ OPTIONS: Mapping[str, DeviceOption] = {
     "throttle": DeviceOption(_pause),
     "name": DeviceOption(_for_people(TITLE), "title"),
     "area": DeviceOption(_for_people(AREA)),
+    "discoverable": DeviceOption(read_switch),
+    "fields": DeviceOption(_fields),
 }
 """All of them, by the names that they have in the settings."""
-OF_FOUND = ("enabled", "publish", "stale_after", "name", "area")
+OF_FOUND = ("enabled", "publish", "stale_after", "name", "area", "discoverable", "fields")
 """Those of a device that a handler finds while the app runs."""
 _FOUND = f"no device is registered that takes it, and one that is found takes {join_words(OF_FOUND, 'or')}"
 
@@ -278,6 +288,8 @@ class DeviceSettings:
         if "publish" in changes:
             kind = _type_of_found(device)
             changes["publish"] = entries["publish"].read(lambda _: publish_of(changes, kind))
+        if "fields" in changes:
+            changes["fields"] = check_fields(changes["fields"])
         if "name" in changes:
             changes["title"] = changes.pop("name")
         if "stale_after" in changes:

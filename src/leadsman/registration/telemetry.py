@@ -15,6 +15,7 @@ from leadsman.loop.schedule import Cron
 from leadsman.loop.slots import offset_of
 from leadsman.mqtt.message import Delivery
 from leadsman.readings.publish import PublishRule
+from leadsman.registration.field_words import NONE, FieldsWords
 from leadsman.registration.injection import Dependencies, Dependency, Handler, check_result, is_async, needs_of
 from leadsman.registration.options import (
     ReadingOptions,
@@ -26,6 +27,7 @@ from leadsman.registration.options import (
     discoverable_of,
     enabled_of,
     field_of,
+    fields_of,
     filters_of,
     finds_of,
     fixed_of,
@@ -63,7 +65,10 @@ SHORTEST_STALE_AFTER = 1.0
 RETRYING = ("retry", "retry_on", "backoff", "budget", "within")
 """Options that together define a policy."""
 JOBLESS = frozenset(
-    {"publish", "field", "filters", "delivery", "offline_on", "throttle", "request", "title", "area", "discoverable"}
+    {
+        *("publish", "field", "fields", "filters", "delivery", "offline_on", "throttle", "request", "title", "area"),
+        "discoverable",
+    }
 )
 """Options about topics and devices. They do not apply to side jobs."""
 
@@ -157,6 +162,8 @@ class Telemetry(NamedTuple):
     """Its name for people; None if that is its name."""
     area: str | None = None
     """The area that is suggested for it; None suggests none."""
+    fields: FieldsWords = NONE
+    """What people see of its fields, where that is not what their types say."""
     discoverable: bool = True
     """Whether Home Assistant and Homie are told of it."""
     field: str | None = None
@@ -235,6 +242,7 @@ def _register(
         title=title_of(options),
         area=area_of(options),
         discoverable=discoverable_of(options),
+        fields=fields_of(options),
         fixed=fixed_of(options),
         labels=labels_of(options),
     )
