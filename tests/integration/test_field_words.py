@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from leadsman import App, Context, Device, Finds, Sensor
+from leadsman import App, Context, Device, Finds, Sensor, Update
 from leadsman.errors import ConfigurationError
 from leadsman.settings.sources import Where
 
@@ -104,6 +104,23 @@ def test_devices_that_share_a_handler_have_words_of_their_own(harness):
     running = started(harness, app)
 
     assert [shown(running, name)["flow"]["name"] for name in names] == ["Attic", "Cellar"]
+
+
+def test_versions_that_have_words_are_one_update_all_the_same(harness):
+    class Release(BaseModel):
+        installed: str = "1"
+        latest: str | None = None
+
+    app = App("house", discovery="homeassistant")
+
+    @app.telemetry("program", interval="1h", fields={"installed": {"name": "Runs"}})
+    def read() -> Annotated[Release, Update()]:
+        return Release()
+
+    found = shown(started(harness, app), "program")
+
+    assert {key for key in found if not key.startswith("_")} == set()
+    assert found["_update"]["p"] == "update"
 
 
 def test_the_names_are_those_of_introspection(harness):

@@ -54,9 +54,9 @@ def of_device(device: DeviceDescription, places: DeviceTopics) -> dict[str, Comp
     found: dict[str, Component] = {}
     if device.update is not None:
         found["_update"] = _update(device.update, device, state)
-    versions = () if device.update is None else device.update.fields.values()
+    versions = _versions(device)
     for field in device.fields:
-        if field in versions:
+        if field.path in versions:
             continue
         found[join_names(*field.path)] = _reading(field) | {"stat_t": state} | _expiry(device) | _options(field)
         if field.kind == "list":
@@ -132,10 +132,15 @@ def _reading(field: Field) -> Component:
     return found | _given(ic=field.icon, ent_cat="diagnostic" if field.category == "diagnostic" else None)
 
 
+def _versions(device: DeviceDescription) -> Container[tuple[str, ...]]:
+    """The paths of the fields that are shown as an update."""
+    return () if device.update is None else {each.path for each in device.update.fields.values()}
+
+
 def _update(update: ControlDescription, device: DeviceDescription, state: str) -> Component:
     """The component for the versions of a program. While the newest one is not known, Home Assistant shows *unknown*.
     It ignores an empty text, and would take ``None`` for a version."""
-    alone = all(each in update.fields.values() for each in device.fields)
+    alone = all(each.path in _versions(device) for each in device.fields)
     installed, latest = (_template(f"{_value(update.fields[role].path)} or ''") for role in ("installed", "latest"))
     found: Component = {"p": "update", "name": None if alone else "Update", "stat_t": state, "val_tpl": installed}
     return found | {"l_ver_t": state, "l_ver_tpl": latest}
