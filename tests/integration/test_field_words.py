@@ -148,6 +148,25 @@ def test_a_device_that_is_found_has_the_words_of_the_settings(harness):
     assert shown(running, "meter-1")["flow"]["name"] == "Flow"
 
 
+def test_words_of_a_pattern_of_a_name_and_of_the_code_are_joined(harness):
+    app = boiler(fields={"flow": {"name": "In the code", "icon": "mdi:water"}, "secret": {"name": "In the code, too"}})
+    pattern = {"flow": {"name": "By the pattern", "category": "diagnostic"}}
+    settings = {"devices.*.fields": pattern, "devices.boiler.fields": {"flow": {"name": "By the name"}}}
+
+    found = shown(started(harness, app, **settings))
+
+    assert (found["flow"]["name"], found["flow"]["ic"]) == ("By the name", "mdi:water")
+    assert found["flow"]["ent_cat"] == "diagnostic"
+    assert found["secret"]["name"] == "In the code, too"
+
+
+def test_a_field_that_is_unknown_has_the_place_of_the_section_that_names_it():
+    settings = {"devices.*.fields": {"flwo": {"name": "a"}}, "devices.boiler.fields": {"flow": {"name": "b"}}}
+
+    with pytest.raises(ConfigurationError, match=r"devices\.\*\.fields: fields names 'flwo'"):
+        boiler().load(Where.nowhere(settings))
+
+
 def test_a_pattern_passes_over_devices_without_the_field(harness):
     app = boiler()
     app.add_telemetry("other", lambda: None, interval="1h")

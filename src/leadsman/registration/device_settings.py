@@ -14,7 +14,7 @@ from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, colle
 from leadsman.loop.durations import Duration, human, positive_seconds, seconds
 from leadsman.loop.schedule import Cron
 from leadsman.registration.command import CommandOptions
-from leadsman.registration.field_words import check_fields
+from leadsman.registration.field_words import check_fields, joined
 from leadsman.registration.injection import Dependency, Handler, place_of
 from leadsman.registration.options import AREA, TITLE, Options, check_for_people, fixed_of, publish_of
 from leadsman.registration.publish_text import publish_rule
@@ -198,6 +198,8 @@ class DeviceSettings:
         """What was set for each device, by its name and the option."""
         self.in_code: dict[str, list[InCode]] = {}
         """What the code says about these devices, and the settings leave as it is."""
+        self.of_fields: dict[tuple[str, str], SettingEntry] = {}
+        """What says something of a field, by the names of its device and of the field."""
         self._sections = DeviceSections(sections)
         self._entries = sections
         self._values: dict[tuple[str, ...], object] = {}
@@ -257,6 +259,10 @@ class DeviceSettings:
                     self.applied.get(name, {}).pop(_written(other), None)
                 if option == "retry_on":
                     value = entry.read(lambda names: _errors(_names(names), available))
+                if option == "fields":
+                    said_of = cast("Mapping[str, Mapping[str, object]]", value)
+                    self.of_fields.update({(name, field): entry for field in said_of})
+                    value = joined(found.get("fields"), said_of)
                 found[rule.argument or option] = value
                 self.applied.setdefault(name, {})[option] = Applied(option, value, entry)
                 self._used.add((section, option))
@@ -281,15 +287,18 @@ class DeviceSettings:
             InvalidValue: the publish rule names a field that its readings do not have.
         """
         entries: dict[str, SettingEntry] = {}
+        fields: Mapping[str, object] = {}
         for _, layer in self._sections.of(device.name):
             taken = [option for option in layer if option in OF_FOUND and option not in device.fixed]
             entries |= {option: layer[option] for option in taken}
+            if "fields" in taken:
+                fields = joined(fields, cast("Any", self._values[layer["fields"].path]))
         changes: dict[str, Any] = {option: self._values[each.path] for option, each in entries.items()}
         if "publish" in changes:
             kind = _type_of_found(device)
             changes["publish"] = entries["publish"].read(lambda _: publish_of(changes, kind))
         if "fields" in changes:
-            changes["fields"] = check_fields(changes["fields"])
+            changes["fields"] = check_fields(fields)
         if "name" in changes:
             changes["title"] = changes.pop("name")
         if "stale_after" in changes:

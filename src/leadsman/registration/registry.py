@@ -152,15 +152,15 @@ class Registry:
             kinds = self.telemetries, self.sources, self.commands
             of_device = [kind[name] for kind in kinds if name in kind]
             said = {field for each in of_device for field in each.fields}
-            applied = None if self.device_settings is None else self.device_settings.applied.get(name, {}).get("fields")
             for field in said:
                 error = unknown_field(field, of_device)
-                if applied is None:
+                entry = None if self.device_settings is None else self.device_settings.of_fields.get((name, field))
+                if entry is None:
                     faults += [] if error is None else [InvalidValue(f"device {name!r}: {error}")]
                 elif error is None:
-                    found.add((applied.entry.path[1], field))
+                    found.add((entry.path[1], field))
                 else:
-                    passed.setdefault((applied.entry.path[1], field), applied.entry.fault(error))
+                    passed.setdefault((entry.path[1], field), entry.fault(error))
         raise_together([*faults, *(fault for key, fault in passed.items() if key not in found)])
 
     def _root_of(self, kind: str) -> str:
