@@ -73,17 +73,18 @@ def test_a_text_a_select_a_switch_and_a_number_are_set_and_read_back(home, broke
     assert home.states()[names["note"]]["attributes"]["max"] == 20
 
 
-def page_code(word):
-    """The code of the page about Home Assistant in which this word is."""
+def page_code(word, name):
+    """The code of the page about Home Assistant in which this word is, for an app of this name."""
     page = Path("docs/how-to/home-assistant.md").read_text()
     (code,) = [each for each in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if word in each]
-    return code.replace(' discovery="homeassistant"', ' mqtt=os.environ["URL"], discovery="homeassistant"')
+    code = code.replace(' discovery="homeassistant"', ' mqtt=os.environ["URL"], discovery="homeassistant"')
+    return code.replace('App("house"', f'App("{name}"')
 
 
 def test_dates_and_times_are_set_as_on_the_page_where_home_assistant_knows_them(home, broker, start_app):
-    start_app(page_code("AwareDatetime"), broker.url)
-    back_at, last_day, wake_up = moments = [f"house--holiday--{each}" for each in ("back_at", "last_day", "wake_up")]
-    home.wait_for({"house--holiday--_status": "ok"})
+    start_app(page_code("AwareDatetime", "dates"), broker.url)
+    back_at, last_day, wake_up = moments = [f"dates--holiday--{each}" for each in ("back_at", "last_day", "wake_up")]
+    home.wait_for({"dates--holiday--_status": "ok"})
 
     if not home.knows("datetime"):  # it refuses the message that has them, and that alone
         deadline = time.monotonic() + 60
@@ -104,11 +105,11 @@ def test_dates_and_times_are_set_as_on_the_page_where_home_assistant_knows_them(
 
 
 def test_an_update_of_the_app_is_shown_as_on_the_page(home, broker, start_app):
-    start_app(page_code("Update("), broker.url)
+    start_app(page_code("Update(", "newest"), broker.url)
 
-    states = home.wait_for({"house--program--_update": "on"})
+    states = home.wait_for({"newest--program--_update": "on"})
 
-    shown = states["house--program--_update"]["attributes"]
+    shown = states["newest--program--_update"]["attributes"]
     assert (shown["installed_version"], shown["latest_version"]) == ("1.10", "1.11")
 
 
