@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from leadsman.mqtt.message import Delivery
     from leadsman.readings.buffer import Buffer
     from leadsman.readings.content import Content
-    from leadsman.readings.controls import Climate, Cover, Fan, Light, Lock, Siren, Valve
+    from leadsman.readings.controls import Climate, Cover, Fan, Light, Lock, Siren, Update, Valve
     from leadsman.readings.filters import Clamp, LowPass, Median, Outlier, Rate, Round, Scale
     from leadsman.readings.publish import Every, LastPublished, OnChange, PublishRule
     from leadsman.readings.sensor import Sensor
@@ -100,6 +100,7 @@ __all__ = [
     "Siren",
     "Tls",
     "TransientError",
+    "Update",
     "Valve",
     "Worker",
     "__version__",
@@ -171,6 +172,7 @@ _PLACES = {
     "Tls": "leadsman.mqtt.broker",
     "TransientError": "leadsman.errors",
     "UNTIL_NEXT_POLL": "leadsman.resilience.policy",
+    "Update": "leadsman.readings.controls",
     "Valve": "leadsman.readings.controls",
     "Worker": "leadsman.loop.threads",
     "command_line": "leadsman.tools.cli.app_cli",

@@ -23,6 +23,8 @@ KEYS = {
     "ic": "icon",
     "json_attr_t": "json_attributes_topic",
     "json_attr_tpl": "json_attributes_template",
+    "l_ver_t": "latest_version_topic",
+    "l_ver_tpl": "latest_version_template",
     "max": "max",
     "max_temp": "max_temp",
     "min": "min",
@@ -114,6 +116,8 @@ ALLOWED = {
     | {f"percentage_{word}" for word in ("command_topic", "command_template", "state_topic", "value_template")},
     "lock": STATE | {"command_topic", "payload_lock", "payload_unlock"},
     "siren": COMMAND | {"state_topic", "state_value_template", "support_duration", "support_volume_set"},
+    **dict.fromkeys(("date", "datetime", "time"), STATE | COMMAND),
+    "update": STATE | {"latest_version_topic", "latest_version_template"},
     "valve": STATE | COMMAND | {"reports_position", "position_open"},
 }
 """Options of the platforms (https://www.home-assistant.io/integrations/#search/mqtt)."""
@@ -127,6 +131,8 @@ REQUIRED = {
     "button": {"command_topic"},
     "light": {"command_topic", "command_on_template", "command_off_template"},
     "climate": {"temperature_command_topic", "temperature_command_template", "modes"},
+    "update": {"state_topic", "latest_version_topic"},
+    **{kind: {"command_topic"} for kind in ("date", "datetime", "time")},
     **{kind: {"command_topic"} for kind in ("cover", "fan", "lock", "siren", "valve")},
 }
 

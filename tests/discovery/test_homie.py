@@ -402,12 +402,14 @@ devices = st.builds(
     DeviceDescription,
     name=st.just("kitchen"),
     fields=st.lists(fields, max_size=5).map(unique),
-    command=st.none() | st.builds(CommandDescription, st.lists(settable, max_size=3).map(unique), st.just("wanted")),
+    command=st.none()
+    | st.builds(CommandDescription, st.lists(settable, max_size=3).map(unique), st.just("wanted"), st.none()),
     stale_after=st.none(),
     read=st.booleans(),
     polled=st.booleans(),
     circuit=st.booleans(),
     retained=st.booleans(),
+    update=st.none(),
 )
 
 

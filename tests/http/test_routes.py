@@ -10,6 +10,7 @@ from pydantic import ConfigDict, TypeAdapter
 from tests.http.conftest import events, house_app, streams
 from typing_extensions import is_typeddict
 
+from leadsman import App
 from leadsman.http import routes
 from leadsman.http.routes import static_files
 from leadsman.http.rules import PROTECTION
@@ -148,6 +149,23 @@ def test_every_answer_protects_the_browser(run):
         assert sent.items() >= dict(PROTECTION).items()
         assert "access-control-allow-origin" not in response.headers
         assert response.headers["cache-control"] in ("no-store", "no-cache")
+
+
+def test_a_poll_may_give_the_handler_its_payload_and_a_wrong_one_is_a_problem(run):
+    app = App("house")
+
+    @app.telemetry("boiler", interval=60, throttle=0, request="days")
+    async def boiler(days: int = 7):
+        return {"days": days}
+
+    async def ask(house):
+        bodies = ({}, {"payload": 14}, {"payload": {}}, {"payload": "many"}, {"by": "ann", "payload": "9"})
+        return [await house.post("/devices/boiler/poll", json=body) for body in bodies]
+
+    first, second, third, wrong, text = run(ask, app)
+
+    assert [each.json()["reading"]["days"] for each in (first, second, third, text)] == [7, 14, 7, 9]
+    assert (wrong.status_code, "valid integer" in wrong.json()["detail"]) == (400, True)
 
 
 def test_a_person_acts_on_a_device_and_is_named(run, caplog):

@@ -343,7 +343,7 @@ def test_the_stop_waits_neither_for_streams_nor_for_connections():
 
 
 def test_the_stop_ends_requests_that_are_being_answered(monkeypatch):
-    monkeypatch.setattr("leadsman.introspection.service.Service.poll", lambda self, device, answer: None)
+    monkeypatch.setattr("leadsman.introspection.service.Service.poll", lambda self, device, answer, request: None)
 
     async def stop():
         app, port = house_app(), free_port()

@@ -715,7 +715,7 @@ def test_asking_again_too_soon_is_refused(harness):
     ask(running)
 
     assert [each["status"] for each in answer(running)] == ["ok", "error"]
-    assert "throttled; retry in 9.5s" in answer(running)[1]["error"]
+    assert "throttled: two requested polls are at least 10s apart; ask again in 9.5s" in answer(running)[1]["error"]
 
 
 def test_whoever_asks_while_a_poll_is_under_way_gets_what_comes_of_it(harness):

@@ -70,13 +70,20 @@ def test_a_source_is_restarted_whatever_becomes_of_it(capsys):
 
 def test_a_table_shows_what_is_published_and_shared_and_how_long_it_is_fresh(capsys):
     breaker = CircuitBreaker(4, shared="bus", ignore=(ValueError, KeyError))
-    app = app_of(publish=OnChange(0.5) | Every("5m", n=3), group="bus", circuit_breaker=breaker, stale_after="10m")
+    app = app_of(
+        publish=OnChange(0.5) | Every("5m", n=3),
+        group="bus",
+        circuit_breaker=breaker,
+        stale_after="10m",
+        throttle="30s",
+    )
 
     shown = cells(capsys, app)
 
     assert shown["publish"] == "OnChange(0.5) | Every('5m', n=3)"
     assert shown["group"] == "bus"
     assert shown["stale after"] == "10m"
+    assert shown["throttle"] == "30s"
     assert shown["breaker"] == "after 4, shared bus, ignores ValueError, KeyError"
 
 

@@ -233,7 +233,7 @@ class Scripted:
         self.answer = answer
         self.asked = []
 
-    def poll(self, device, answer):
+    def poll(self, device, answer, request, text):
         self.asked.append(("poll", device))
         if isinstance(self.answer, Exception):
             raise self.answer

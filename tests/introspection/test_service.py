@@ -78,7 +78,7 @@ class House:
         self.registry = DeviceRegistry(about, registrations, {}, health=False)
         self.service = Service(about, registrations, self.registry, parts, environment)
 
-    def poll(self, name, answer):
+    def poll(self, name, answer, request, text):
         if isinstance(self.result, PollRefused):
             raise self.result
         answer(self.result)

@@ -31,6 +31,7 @@ async def take(payload: dict): ...
         ({"title": ""}, InvalidValue, "a name for people, such as 'Bathroom'"),
         ({"area": ""}, InvalidValue, "the name of a room or a place, such as 'Attic'"),
         ({"discoverable": 1}, InvalidType, "True or False"),
+        ({"fields": {"on": {"nam": "On"}}}, InvalidValue, "did you mean 'name'"),
         ({"retry": 3}, InvalidType, "'retry' is not an option"),
         ({"queues": 3}, InvalidType, "did you mean 'queue'"),
     ],

@@ -147,6 +147,8 @@ WRONG = [
     ({"interval": 5, "layout": "flat"}, InvalidValue, "layout is 'flat'; write one of both, fields, json"),
     ({"interval": 5, "offline_on": "failure"}, InvalidValue, "'stale' or 'error'"),
     ({"interval": 5, "throttle": -1}, InvalidValue, "not negative"),
+    ({"interval": 5, "fields": {"t": {"nam": "T"}}}, InvalidValue, "did you mean 'name'"),
+    ({"interval": 5, "request": "days"}, InvalidValue, "no parameter"),
     ({"interval": 5, "group": ""}, InvalidValue, "'bus'"),
     ({"interval": 5, "group": 5}, InvalidType, "'bus'"),
     ({"interval": 5, "needs": ""}, InvalidValue, "without a comma"),

@@ -1,9 +1,12 @@
 """`leadsman poll`, asked of a running app on a real broker."""
 
 import json
+import re
+import shlex
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -69,3 +72,21 @@ def test_where_nobody_listens_it_says_so_at_once(mosquitto):
 
     assert (nobody.returncode, nobody.stdout) == (1, "")
     assert "nobody listens there; check that the app is running" in nobody.stderr
+
+
+def test_a_poll_with_a_payload_as_the_page_about_commands_does_it(mosquitto, start_app):
+    page = Path("docs/how-to/commands.md").read_text()
+    (code,) = [each for each in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "request=" in each]
+    (command,) = re.findall(r"^    (mosquitto_rr .*house/waste/get.*)$", page, re.MULTILINE)
+    start_app(code.replace('App("house")', 'App("house", mqtt=os.environ["URL"])'), mosquitto.url)
+    with Listener(mosquitto.port) as listener:
+        listener.wait_for("house/waste/state")
+
+    def asked(payload):
+        words = [*shlex.split(command)[:-1], payload, "-p", str(mosquitto.port), "-W", "60"]
+        time.sleep(1)  # the throttle
+        return json.loads(subprocess.run(words, check=True, capture_output=True, text=True, timeout=90).stdout)
+
+    assert len(asked(shlex.split(command)[-1])["data"]["dates"]) == 14
+    assert asked("32")["error"] in " ".join(page.split())
+    assert len(asked("{}")["data"]["dates"]) == 7

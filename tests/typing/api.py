@@ -102,9 +102,10 @@ strategy: BackoffStrategy = Golden()
     spread="10s",
     stale_after="20m",
     throttle="5s",
+    request="degrees",
     enabled=True,
 )
-async def boiler(port: Annotated[SerialPort, "boiler"]) -> dict[str, float]:
+async def boiler(port: Annotated[SerialPort, "boiler"], degrees: int = 20) -> dict[str, float]:
     reply = await port.request(b"?", timeout="500ms")
     assert_type(reply, bytes)
     return {"flow": float(reply)}

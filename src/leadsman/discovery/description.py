@@ -7,8 +7,9 @@ from typing import Any, Literal, NamedTuple, Protocol
 from leadsman.monitoring.condition import Condition
 from leadsman.mqtt.topics import Topics
 
-Kind = Literal["number", "text", "boolean", "enum", "timestamp", "date", "list"]
-"""What a value is. A list is a field of readings alone. Whatever else JSON has is no field."""
+Kind = Literal["number", "text", "boolean", "enum", "timestamp", "date", "time", "list"]
+"""What a value is. A list is a field of readings alone; a dict with any keys counts as one. Whatever else JSON has is
+no field."""
 
 
 class Field(NamedTuple):
@@ -45,13 +46,13 @@ class Field(NamedTuple):
 
 
 class ControlDescription(NamedTuple):
-    """What a command sets as a whole, such as a lamp. A field of the readings with the same path shows the state of
-    each field."""
+    """What a command sets as a whole, such as a lamp, or what readings show as a whole, the versions of a program. A
+    field of the readings with the same path shows the state of each field that is set."""
 
     kind: str
     """One of those in `leadsman.readings.controls.KINDS`."""
     fields: Mapping[str, Field]
-    """Those that the command sets, by their roles."""
+    """Those that the command sets, or that the readings show, by their roles."""
     current: tuple[str, ...] | None = None
     """Of a thermostat, the path in the readings of the temperature that is measured."""
 
@@ -104,6 +105,8 @@ class DeviceDescription(NamedTuple):
     """The word of its topic for bytes, and their media type; None if its readings are values."""
     only_fields: bool = False
     """Whether its readings are no JSON object: each value is at a topic of its own."""
+    update: ControlDescription | None = None
+    """Which fields of its readings are the versions of a program or a firmware."""
 
 
 class AppDescription(NamedTuple):

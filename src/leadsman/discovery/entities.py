@@ -30,6 +30,9 @@ PRESSED = frozenset({"button", "doorbell"})
 """The classes of events that trigger automations as a device, too: people look for a press there."""
 SWITCHES = frozenset({"On", "State", "Enabled", "Value", "Switch"})
 """Names of a switch that say no more than that it is one."""
+MOMENTS: Mapping[str, str] = {"timestamp": "datetime", "date": "date", "time": "time"}
+"""The platforms of moments that a command sets, by the kinds of their fields. Home Assistant 2026.11 has them, and
+2025.4 has not (https://www.home-assistant.io/integrations/datetime.mqtt/)."""
 Component = dict[str, Any]
 _ABBREVIATED = {
     "enabled_by_default": "en",
@@ -51,13 +54,16 @@ class DeviceTopics(NamedTuple):
 def of_device(device: DeviceDescription, places: DeviceTopics) -> dict[str, Component]:
     """The components of a device, by their keys: its fields, what its command sets, and those of leadsman."""
     found = {} if device.event is None else _event(device, device.event, places.topics.state(device.name))
-    for field in () if found else device.fields:
-        state, value = places.topics.state(device.name), _value(field.path)
-        if device.only_fields:
-            topic = places.topics.field(device.name, field.path)
-            if topic is None:
-                continue
-            state, value = topic, _PLAIN if field.kind in ("number", "boolean", "list") else _TEXT
+    if device.update is not None:
+        found |= _update(device.update, device, places)
+    versions = _versions(device)
+    for field in () if device.event is not None else device.fields:
+        if field.path in versions:
+            continue
+        place = _place(device, places, field)
+        if place is None:
+            continue
+        state, value = place
         found[join_names(*field.path)] = _reading(field, value) | {"stat_t": state} | _expiry(device) | _options(field)
         if field.kind == "list":
             found[join_names(*field.path)]["json_attr_t"] = state
@@ -152,6 +158,31 @@ def _event(device: DeviceDescription, event: EventDescription, state: str) -> di
     trigger["val_tpl"] = _template(_value(field.path))
     keys = {each: f"_on_{join_names(each)}" for each in field.options}
     return components | {keys[each]: trigger | {"type": each, "pl": each} for each in field.options}
+
+
+def _versions(device: DeviceDescription) -> Container[tuple[str, ...]]:
+    """The paths of the fields that are shown as an update."""
+    return () if device.update is None else {each.path for each in device.update.fields.values()}
+
+
+def _update(update: ControlDescription, device: DeviceDescription, places: DeviceTopics) -> dict[str, Component]:
+    """The component for the versions of a program. While the newest one is not known, Home Assistant shows *unknown*.
+    It ignores an empty text, and would take ``None`` for a version."""
+    alone = all(each.path in _versions(device) for each in device.fields)
+    installed, latest = (_place(device, places, update.fields[role]) for role in ("installed", "latest"))
+    if installed is None or latest is None:
+        return {}
+    found: Component = {"p": "update", "name": None if alone else "Update", "stat_t": installed[0]}
+    found |= {"val_tpl": _template(f"{installed[1]} or ''"), "l_ver_t": latest[0]}
+    return {"_update": found | {"l_ver_tpl": _template(f"{latest[1]} or ''")}}
+
+
+def _place(device: DeviceDescription, places: DeviceTopics, field: Field) -> tuple[str, str] | None:
+    """The topic of a value, and the expression for it in a template; None if it has no topic of its own."""
+    if not device.only_fields:
+        return places.topics.state(device.name), _value(field.path)
+    topic = places.topics.field(device.name, field.path)
+    return None if topic is None else (topic, _PLAIN if field.kind in ("number", "boolean", "list") else _TEXT)
 
 
 def _options(field: Field) -> Component:
@@ -348,6 +379,8 @@ def _setting(field: Field) -> Component:
         return common | {"p": "select", "ops": list(field.options), "cmd_tpl": template}
     if field.kind == "number":
         return common | {"p": "number", "cmd_tpl": _command(field, "value")} | _range(field)
+    if field.kind in MOMENTS:
+        return common | {"p": MOMENTS[field.kind], "cmd_tpl": _command(field, "value.isoformat() | to_json")}
     longest = LONGEST_STATE if field.maximum is None else min(LONGEST_STATE, int(field.maximum))
     found = common | {"p": "text", "cmd_tpl": _command(field, "value | to_json"), "max": longest}
     return found | _given(min=None if field.minimum is None else min(int(field.minimum), longest), ptrn=field.pattern)
@@ -404,7 +437,7 @@ def _buttons(device: DeviceDescription, places: DeviceTopics) -> dict[str, Compo
     found: dict[str, Component] = {}
     if device.polled:
         release = {"name": "Release", "cmd_t": topics.of(name, "release/set"), "pl_prs": encode(sender).decode()}
-        found["_poll"] = common | {"name": "Poll now", "cmd_t": topics.of(name, "get")}
+        found["_poll"] = common | {"name": "Poll now", "cmd_t": topics.of(name, "get"), "pl_prs": "{}"}
         found["_release"] = common | release
     if device.circuit:
         close = encode({"action": "close", **sender}).decode()

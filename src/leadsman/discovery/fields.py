@@ -9,16 +9,18 @@ type                        kind
 ``bool``                    boolean
 ``Literal``, ``Enum``       enum, if all values are text or all are numbers
 ``datetime``, ``date``      timestamp, date
+``time``                    time
 other text                  text; a number if a `Sensor` gives it a unit or a state class
 a model                     its fields, each with the names of both, at most four deep
 a union                     the kind that all have; text if they differ; of models: the fields of all
 ``Any`` with a `Sensor`     number with a unit or a state class, else text
-a list with a `Sensor`      list
+a list with a `Sensor`      list; so is a dict with any keys
 ==========================  =============================================================
 
-None beside a type changes nothing. Other lists, dicts without fields, and what is nested deeper do not appear.
+None beside a type changes nothing. Other lists and dicts, and what is nested deeper, do not appear.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
@@ -126,7 +128,7 @@ def _field(node: Schema, defs: Schema, path: tuple[str, ...], title: str | None)
         words = {word: branch[word] for word in _SENSOR if word in branch} | words
     kinds = {_kind(branch) for branch in branches}
     numeric = "unit" in words or "state_class" in words
-    if words and branches and all(each.get("type") == "array" for each in branches):
+    if words and branches and all(_holds_items(each) for each in branches):
         kinds = {"list"}
     if None in kinds or not kinds:
         if not words or kinds != {None} or any(each.get("type") for each in branches):
@@ -150,6 +152,11 @@ def _field(node: Schema, defs: Schema, path: tuple[str, ...], title: str | None)
     )
 
 
+def _holds_items(node: Schema) -> bool:
+    """Whether a node is a list, or an object whose keys its type does not name."""
+    return node.get("type") == "array" or (node.get("type") == "object" and "properties" not in node)
+
+
 def _kind(node: Schema) -> Kind | None:
     options = _options([node])
     if options and all(isinstance(each, str) for each in options):
@@ -167,6 +174,8 @@ def _kind(node: Schema) -> Kind | None:
             return "timestamp"
         case "string", "date":
             return "date"
+        case "string", "time":
+            return "time"
         case "string", _:
             return "text"
     return None
@@ -185,7 +194,8 @@ def _bounds(node: Schema) -> dict[str, Any]:
     if node.get("type") in _NUMBERS:
         lowest = node.get("minimum", node.get("exclusiveMinimum"))
         highest = node.get("maximum", node.get("exclusiveMaximum"))
-        return {"minimum": lowest, "maximum": highest, "step": node.get("multipleOf")}
+        bounds = {"minimum": lowest, "maximum": highest, "step": node.get("multipleOf")}
+        return {word: value for word, value in bounds.items() if value is not None and math.isfinite(value)}
     lengths = {"minimum": node.get("minLength"), "maximum": node.get("maxLength")}
     return lengths | {"pattern": node.get("pattern")}
 

@@ -33,6 +33,11 @@ _BETWEEN = "--"
 """Between the identifier of a device and the name of a further message. No identifier has it."""
 
 
+RECENT = frozenset(entities.MOMENTS.values())
+"""The platforms that a release of the last years may not know. It refuses a whole message that has one, so they are in
+a message of their own."""
+_RECENT = "recent"
+"""The name of that message, or what the names of several begin with."""
 FIRST = ""
 """The message that there always is."""
 
@@ -165,21 +170,21 @@ class HomeAssistant:
             return encode(_shorten({**head, "cmps": {each: found[each] for each in keys}}, topics.state(device.name)))
 
         most = MOST + len(self._app.leadsman)
-        whole = message(found)
-        if len(whole) <= most:
-            return (RetainedMessage(self._topic(key), whole),)
-        about = [each for each in found if each in entities.ABOUT]
-        shares = split_keys(
-            [each for each in found if each not in about],
-            lambda name, keys: len(message([*keys, *about] if name == FIRST else keys)) <= most,
-        )
+        recent = [each for each in found if found[each]["p"] in RECENT]
+        old = [each for each in found if each not in recent]
+        about = [each for each in old if each in entities.ABOUT]
+        shares: Mapping[str, Sequence[str]] = {FIRST: old}
+        if len(message(old)) > most:
+            shares = split_keys(
+                [each for each in old if each not in about],
+                lambda name, keys: len(message([*keys, *about] if name == FIRST else keys)) <= most,
+            )
+            shares = {**shares, FIRST: [*shares[FIRST], *about]}
+        later = split_keys(recent, lambda _, keys: len(message(keys)) <= most) if recent else {}
+        shares = {**shares, **{f"{_RECENT}{name}": keys for name, keys in later.items() if keys}}
         return [
-            RetainedMessage(self._topic(key), message([*shares[FIRST], *about])),
-            *(
-                RetainedMessage(self._topic(f"{key}{_BETWEEN}{name}"), message(keys))
-                for name, keys in shares.items()
-                if name != FIRST
-            ),
+            RetainedMessage(self._topic(key if name == FIRST else f"{key}{_BETWEEN}{name}"), message(keys))
+            for name, keys in shares.items()
         ]
 
     def describe_app(self) -> RetainedMessage:

@@ -41,7 +41,8 @@ Attributes = dict[str, Any]
 
 
 def datatype(field: Field) -> str:
-    """The datatype of a field. An enum with a value that a format cannot list is text, and so is a date alone."""
+    """The datatype of a field. An enum with a value that a format cannot list is text, and so is a date or a time of
+    day alone."""
     match field.kind:
         case "number":
             return "integer" if field.whole else "float"

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from leadsman.discovery.properties import Properties
     from leadsman.readings.content import ContentField
     from leadsman.readings.filtering import Filters
+    from leadsman.registration.field_words import FieldsWords, FieldWords
 
 
 class DescribedDevices:
@@ -38,7 +39,7 @@ class DescribedDevices:
         hidden = {each.name for each in (*read.values(), *commands.values()) if not each.discoverable}
         self._read = {name: each for name, each in read.items() if each.enabled and name not in hidden}
         self._commands = {name: each for name, each in commands.items() if each.enabled and name not in hidden}
-        self._fields: dict[tuple[int, str | None, Filters | None], tuple[Field, ...]] = {}
+        self._shown: dict[tuple[int, str | None, Filters | None], _Shown] = {}
         """By the identity of the handler, which may have no hash, its one field and its filters; the next one by the
         identity."""
         self._takes: dict[int, CommandDescription] = {}
@@ -69,12 +70,13 @@ class DescribedDevices:
         """Describe one device."""
         each, command = self._read.get(name), self._commands.get(name)
         shown = each if each is not None else command
-        fields = () if shown is None else self._fields_of(shown)
+        words = {field: said for one in (each, command) if one is not None for field, said in one.fields.items()}
+        fields = () if shown is None else _with_words(self._shown_by(shown).fields, words)
         return DeviceDescription(
             name=name,
             fields=fields,
             event=_event(each, fields) if isinstance(each, Source) and each.events is not None else None,
-            command=None if command is None else self._taken_by(command),
+            command=None if command is None else _with_words_of(self._taken_by(command), words),
             stale_after=None if each is None or _is_kept_back(each) else _finite(each.stale_after),
             read=each is not None,
             polled=isinstance(each, Telemetry),
@@ -83,6 +85,7 @@ class DescribedDevices:
             title=next((one.title for one in (each, command) if one is not None and one.title is not None), None),
             content=None if each is None or each.content is None else _content(each.content),
             only_fields=each is not None and each.layout == "fields",
+            update=None if shown is None else self._shown_by(shown).update,
             area=next((one.area for one in (each, command) if one is not None and one.area is not None), None),
         )
 
@@ -92,7 +95,7 @@ class DescribedDevices:
 
     def _says_nothing(self, name: str) -> bool:
         each = self._read.get(name, self._commands.get(name))
-        if each is None or self._fields_of(each):
+        if each is None or any(field.discoverable for field in self._shown_by(each).fields):
             return False
         if getattr(each, "finds", None) is not None or getattr(each, "content", None) is not None:
             return False  # the devices that it finds have the values, or bytes are its value
@@ -100,15 +103,18 @@ class DescribedDevices:
         silent = annotations.get("return", None if name in self._commands else dict) in (None, "None")
         return not silent  # what returns nothing has no value to show
 
-    def _fields_of(self, each: Telemetry | Source | RegisteredCommand) -> tuple[Field, ...]:
+    def _shown_by(self, each: Telemetry | Source | RegisteredCommand) -> "_Shown":
         if not isinstance(each, RegisteredCommand) and each.content is not None:
-            return ()  # what describes the bytes is of no use to people
+            return _Shown((), None)  # what describes the bytes is of no use to people
         own = (None, None) if isinstance(each, RegisteredCommand) else (each.field, each.filters)
         key = id(each.handler), *own
-        if key not in self._fields:
+        if key not in self._shown:
             read = result_schema(each.handler) if isinstance(each, RegisteredCommand) else read_schema(each)
-            self._fields[key] = tuple(field for field in fields_of(read) if field.discoverable)
-        return self._fields[key]
+            control = _control(read)
+            self._shown[key] = _Shown(
+                fields_of(read), control if control is not None and control.kind == "update" else None
+            )
+        return self._shown[key]
 
     def _taken_by(self, command: RegisteredCommand) -> CommandDescription:
         key = id(command.handler)
@@ -123,6 +129,14 @@ def _event(each: Source, fields: Sequence[Field]) -> EventDescription | None:
 
     field = next((field for field in fields if field.path == (FIELD,) and field.kind == "enum"), None)
     return None if field is None or each.events is None else EventDescription(field, each.events.device_class)
+
+
+class _Shown(NamedTuple):
+    """What the readings of a device show."""
+
+    fields: tuple[Field, ...]
+    update: ControlDescription | None
+    """Which of them are the versions of a program."""
 
 
 class Described(NamedTuple):
@@ -142,12 +156,35 @@ def _command(command: RegisteredCommand) -> CommandDescription:
     control = _control(schema)
     taken = () if control is None else tuple(control.fields.values())
     fields = settable(schema) if alone is None else (alone,)
-    shown = tuple(each for each in fields if each not in taken and each.discoverable)
-    return CommandDescription(shown, command.payload, control)
+    return CommandDescription(tuple(each for each in fields if each not in taken), command.payload, control)
+
+
+def _with_words_of(command: CommandDescription, words: "FieldsWords") -> CommandDescription:
+    return command._replace(fields=_with_words(command.fields, words, command.parameter or ""))
+
+
+def _with_words(fields: tuple[Field, ...], words: "FieldsWords", parameter: str = "") -> tuple[Field, ...]:
+    """The fields that others are told of, with what was said of them beside their types. One without a path is called
+    as the parameter that gets it."""
+    said = (_worded(each, words.get(".".join(each.path) or parameter)) for each in fields) if words else fields
+    return tuple(each for each in said if each.discoverable)
+
+
+def _worded(field: Field, words: "FieldWords | None") -> Field:
+    if words is None:
+        return field
+    return field._replace(
+        name=words.name or field.name,
+        title=words.name or field.title,
+        icon=words.icon or field.icon,
+        category=words.category or field.category,
+        discoverable=field.discoverable if words.discoverable is None else words.discoverable,
+        homeassistant={**field.homeassistant, **dict(words.homeassistant)},
+    )
 
 
 def _control(schema: Mapping[str, Any]) -> ControlDescription | None:
-    """What the fields of a payload are together. Its names were checked when the command was registered."""
+    """What the fields of a payload or of a reading are together. Its names were checked at the registration."""
     given = schema.get(CONTROL)
     if given is None:
         return None

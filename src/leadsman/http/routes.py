@@ -362,19 +362,19 @@ class Application:
         device, action = request.path_params["device"], request.scope["path"].rsplit("/", 1)[-1]
         by = sender_of(body, f"somebody at {request.client.host if request.client else 'HTTP'}")
         if action == "poll":
-            return await self._poll(device)
+            return await self._poll(device, body.get("payload", "") if isinstance(body, dict) else "")
         if action in ("hold", "release"):
             return _json(self._service.hold(device, by) if action == "hold" else self._service.release(device, by))
         return _json(self._service.circuit(device, action, by))
 
-    async def _poll(self, device: str) -> Response:
+    async def _poll(self, device: str, request: Json) -> Response:
         answer: asyncio.Future[PollResult] = asyncio.get_running_loop().create_future()
 
         def polled(result: PollResult) -> None:
             if not answer.done():
                 answer.set_result(result)
 
-        self._service.poll(device, polled)
+        self._service.poll(device, polled, request)
         try:
             async with asyncio.timeout(POLL_TIMEOUT):
                 result = await answer

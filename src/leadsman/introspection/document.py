@@ -234,6 +234,16 @@ class ContentTerms(TypedDict):
     """The word below the device at which they are published."""
 
 
+class SaidOfField(TypedDict, total=False):
+    """What people see of a field, as in `leadsman.Sensor`."""
+
+    name: str
+    icon: str
+    category: Literal["config", "diagnostic"]
+    discoverable: bool
+    homeassistant: dict[str, bool | int | str]
+
+
 class Registered(TypedDict):
     """A registration with its options. Options that its kind does not have are left out."""
 
@@ -246,6 +256,8 @@ class Registered(TypedDict):
     """The name of the device for people. Present only if it has one beside its own."""
     area: NotRequired[str]
     """The room or the place that is suggested for the device. Present only if one is."""
+    fields: NotRequired[dict[str, SaidOfField]]
+    """What people see of some fields, in place of what their types say. Present only if something is said."""
     interval: NotRequired[float | None]
     schedule: NotRequired[str | None]
     retry: NotRequired[int | Literal["until the next poll"]]
@@ -284,6 +296,9 @@ class Registered(TypedDict):
     device_class: NotRequired[str | None]
     """What its events are of, such as a button."""
     throttle: NotRequired[float]
+    """Seconds between two polls that are requested, at least."""
+    request: NotRequired[str]
+    """The parameter that takes the payload of a request at ``get``. Present only if the handler has one."""
     silence: NotRequired[float | None]
     finds: NotRequired[FindsTerms]
     """Present only if the handler may find devices at run time."""
@@ -721,3 +736,5 @@ class By(TypedDict, total=False):
 
     by: str
     """The sender, for the log and the trace."""
+    payload: Json
+    """For a poll: what a handler takes from a request at ``get``."""

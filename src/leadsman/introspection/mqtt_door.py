@@ -15,6 +15,7 @@ at once delay no poll. `leadsman.introspection.registry_publication` publishes t
 A document of many devices is sent in pages, which go to one topic. Each page has its number and the number of pages.
 """
 
+import functools
 import logging
 
 from leadsman.errors import Busy, PayloadError, RequestRefused
@@ -141,8 +142,9 @@ class MqttDoor:
     def _get(self, received: Received) -> None:
         device, transaction = self._topics.device_of(received.topic), None
         try:
-            _, transaction = answers.decode(received.payload)
-            self._service.poll(device, lambda result: self._polled(received, transaction, result))
+            request, transaction = answers.decode(received.payload)
+            polled = functools.partial(self._polled, received, transaction)
+            self._service.poll(device, polled, request, received.payload)
         except (PayloadError, RequestRefused) as error:
             self._polled(received, transaction, PollResult(None, explain(error)))
 

@@ -8,6 +8,7 @@ from leadsman.adapters.managed import ManagedAdapter
 from leadsman.loop.durations import human
 from leadsman.readings.publish import AllOf, AnyOf, Deadband, Every, OnChange, PublishRule
 from leadsman.registration.command import Command
+from leadsman.registration.field_words import FieldWords
 from leadsman.registration.injection import Dependencies, name_of
 from leadsman.registration.options import offline_on_text
 from leadsman.registration.source import Source
@@ -84,6 +85,8 @@ def describe_registration(each: Telemetry | Source | Command) -> "Registered":
         common["title"] = clean(each.title)
     if each.area is not None:
         common["area"] = clean(each.area)
+    if each.fields:
+        common["fields"] = {clean(field): _said(words) for field, words in each.fields.items()}
     match each:
         case Telemetry():
             own: dict[str, object] = {
@@ -101,6 +104,7 @@ def describe_registration(each: Telemetry | Source | Command) -> "Registered":
             }
             if not each.job:
                 own |= _publishing(each) | {"throttle": each.throttle, "offline_on": offline_on_text(each.offline_on)}
+                own |= {} if each.request is None else {"request": clean(each.request.payload)}
         case Source():
             own = {"backoff": _write_value(each.guards.policy.strategy), **_circuit(each.guards), **_publishing(each)}
             stale_after = each.stale_after if math.isfinite(each.stale_after) else None
@@ -136,6 +140,12 @@ def _name_policies(each: Telemetry) -> dict[str, object]:
 
 def _circuit(guards: GuardSpec) -> dict[str, object]:
     return {"circuit_breaker": None if guards.breaker is None else _breaker(guards.breaker)}
+
+
+def _said(words: FieldWords) -> dict[str, object]:
+    """What is said of a field, without what is not."""
+    found: dict[str, object] = {word: value for word, value in words._asdict().items() if value not in (None, ())}
+    return found | ({"homeassistant": dict(words.homeassistant)} if words.homeassistant else {})
 
 
 def policy_text(each: Telemetry | Source) -> str:

@@ -88,6 +88,9 @@ def schemas(
             if isinstance(each, Telemetry):
                 for word in ("get", "hold/set", "release/set"):
                     found[topics.of(name, word)] = schema_of(document.Plain) | {"direction": "in"}
+                if each.request is not None:
+                    taken = schema_of(each.request.annotation, mode="validation")
+                    found[topics.of(name, "get")] = taken | {"direction": "in"}
     for name, command in commands.items():
         found.setdefault(topics.state(name), result_schema(command.handler))
         found.setdefault(topics.availability(name), {"enum": ["online", "offline"]})

@@ -123,8 +123,8 @@ class Parts(NamedTuple):
     ledgers: Ledgers
     link: Link
     runners: Runners
-    poll: Callable[[str, Answer], None]
-    """Polls a device and answers later; see `leadsman.runtime.poller.Poller.ask`."""
+    poll: Callable[[str, Answer, Json, bytes], None]
+    """Polls a device and answers later; see `leadsman.runtime.poller.ask`."""
     adapters: Sequence[ManagedAdapter]
     traces: "Sequence[Trace]"
     """The trace, once it has rows."""
@@ -245,7 +245,10 @@ class Sections:
         terms = self._terms.get(key)
         if terms is None:
             terms = self._terms[key] = self._parts.terms_of(each)
-        return terms
+        names: dict[str, FieldTerms] = {
+            path: {"name": words.name} for one in found for path, words in one.fields.items() if words.name is not None
+        }
+        return terms | {path: {**terms.get(path, {}), **term} for path, term in names.items()} if names else terms
 
     def device(self, name: str) -> bytes:
         """One device, or one side job, as the JSON of a `DeviceSection`."""

@@ -25,6 +25,7 @@ from leadsman.loop.slices import Work
 from leadsman.monitoring.condition import Condition, condition_of
 from leadsman.monitoring.health import WELL
 from leadsman.mqtt.answers import Json
+from leadsman.mqtt.topics import encode
 from leadsman.readings.reading import JsonObject, Reading
 from leadsman.resilience.environment import Environment
 from leadsman.runtime.runner import Reader
@@ -257,14 +258,19 @@ class Service:
 
     # Requests about a device
 
-    def poll(self, device: str, answer: Callable[[PollResult], None]) -> None:
-        """Poll a device now, and call `answer` with the result.
+    def poll(
+        self, device: str, answer: Callable[[PollResult], None], request: Json = "", text: bytes | None = None
+    ) -> None:
+        """Poll a device now, and call `answer` with the result. `request` is a payload, decoded, and `text` what was
+        sent; without it the request as JSON.
 
         Raises:
             UnknownDevice: no device of that name is polled.
+            PayloadError: its handler does not take this payload.
             PollRefused: it cannot be polled now. The message says why.
         """
-        self._parts.poll(device, lambda result: answer(_poll_result(result)))
+        sent = encode(request) if text is None else text
+        self._parts.poll(device, lambda result: answer(_poll_result(result)), request, sent)
 
     def hold(self, device: str, by: str) -> "HeldAnswer":
         """Poll a device no more, until somebody releases it. A poll under way goes on to its end. `by` names the

@@ -12,7 +12,7 @@ from leadsman.registration.command import Command
 from leadsman.registration.injection import name_of
 from leadsman.registration.options import ANY_ERROR, offline_on_text
 from leadsman.registration.source import Source
-from leadsman.registration.telemetry import Telemetry
+from leadsman.registration.telemetry import THROTTLE, Telemetry
 from leadsman.resilience.algebra import CountBox
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.failure import qualified_name
@@ -59,7 +59,15 @@ def _telemetry(each: Telemetry) -> Iterator[str]:
     if not each.job:
         yield from _filtering(each.filters)
         yield from _publishing(each.publish, each.delivery)
+        yield from _requests(each)
     yield from _finding(each.finds)
+
+
+def _requests(each: Telemetry) -> Iterator[str]:
+    if each.throttle != THROTTLE:
+        yield f"Two polls that are requested are at least {write_duration(each.throttle)} apart."
+    if each.request is not None:
+        yield f"A request for a poll may give {each.request.payload}; other polls have its default."
 
 
 def _source(each: Source) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """Says that the payload of a command sets a lamp, a thermostat, a cover, a fan, a lock, a siren or a valve, beside its
-type. Home Assistant then shows one control instead of an entity for each field.
+type; or that a reading shows the versions of a program. Home Assistant then shows one control instead of an entity for
+each field.
 
 ::
 
@@ -11,7 +12,7 @@ type. Home Assistant then shows one control instead of an entity for each field.
     async def lamp(payload: Annotated[Lamp, Light(brightness="brightness")]) -> Lamp: ...
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadsman.errors import InvalidType, InvalidValue
@@ -49,6 +50,7 @@ _SHARE = _Role("a number", ("integer", "number"), largest=0, least=1)
 _STEPS = _Role("a whole number", ("integer",), largest=1)
 _SPEEDS = _Role("a whole number", ("integer",), largest=2)
 _CHOICE = _Role("a Literal", ("string",))
+_TEXT = _Role("text", ("string",))
 KINDS: Mapping[str, Mapping[str, _Role]] = {
     "climate": {"target": _NUMBER, "mode": _CHOICE},
     "cover": {"position": _STEPS, "stop": _BUTTON},
@@ -56,9 +58,11 @@ KINDS: Mapping[str, Mapping[str, _Role]] = {
     "light": {"on": _SWITCH, "brightness": _SHARE},
     "lock": {"locked": _SWITCH},
     "siren": {"on": _SWITCH},
+    "update": {"installed": _TEXT, "latest": _TEXT},
     "valve": {"position": _STEPS},
 }
-"""The kinds of controls, with the fields of each that a command sets."""
+"""The kinds of controls, with the fields of each that a command sets; of ``update``, with those that a reading
+shows."""
 
 
 class _Control(Value):
@@ -66,8 +70,9 @@ class _Control(Value):
 
     __slots__: tuple[str, ...] = ()
 
-    def _may_be_required(self, given: Sequence[str]) -> Sequence[str]:
-        """The fields that every payload has: the only one, since a controller sends each of several alone."""
+    def _may_be_required(self, given: Sequence[str]) -> Sequence[str] | None:
+        """The fields that every payload may have: the only one, since a controller sends each of several alone. None:
+        any."""
         return given if len(given) == 1 else ()
 
     def _check(self, payload: "_Payload", found: Mapping[str, Mapping[str, Any]]) -> None:
@@ -228,6 +233,37 @@ class Siren(_Control):
         self._hold(**_names(on=on))
 
 
+class Update(_Control):
+    """The versions of a program or a firmware, beside the type of a reading: ``-> Annotated[Release, Update()]``. Home
+    Assistant shows whether there is a newer version. leadsman asks nobody for it: the handler does.
+
+    Args:
+        installed: the field with the version that runs: text.
+        latest: the field with the newest version that there is: text, or None while that is not known.
+
+    Raises:
+        InvalidType, InvalidValue: when the handler is registered: its reading has no such field, or the field has
+            another type. Also if it stands beside the payload of a command.
+    """
+
+    __slots__ = ("installed", "latest")
+    installed: str
+    latest: str
+
+    def __init__(self, *, installed: str = "installed", latest: str = "latest") -> None:
+        self._hold(**_names(installed=installed, latest=latest))
+
+    def _may_be_required(self, given: Sequence[str]) -> None:
+        return
+
+    def check_reading(self, annotation: Any) -> None:
+        """See that readings of this type have both fields. Called at the registration. Raises `InvalidType`,
+        `InvalidValue`."""
+        from pydantic import TypeAdapter  # only readings with versions pay for it
+
+        TypeAdapter(annotation)
+
+
 class Valve(_Control):
     """A valve. The field of the readings with the same name shows its position.
 
@@ -254,9 +290,10 @@ def _names(**fields: str | None) -> dict[str, str | None]:
 
 
 class _Payload:
-    """The JSON Schema of a payload. Raises `InvalidValue` if fields but those in `may_be_required` are required."""
+    """The JSON Schema of a payload. Raises `InvalidValue` if fields but those in `may_be_required` are required; None
+    allows any."""
 
-    def __init__(self, control: str, source: Any, may_be_required: Iterable[str]) -> None:
+    def __init__(self, control: str, source: Any, may_be_required: Collection[str] | None) -> None:
         from pydantic import TypeAdapter  # only payloads with a control pay for it
 
         self._control = control
@@ -265,7 +302,9 @@ class _Payload:
         self._definitions: Mapping[str, Any] = schema.get("$defs", {})
         schema = self._resolved(schema)
         self._fields: Mapping[str, Any] = schema.get("properties", {})
-        required = [each for each in schema.get("required", []) if each not in may_be_required]
+        required = [
+            each for each in schema.get("required", []) if may_be_required is not None and each not in may_be_required
+        ]
         if required:
             raise InvalidValue(
                 f"{control}: {required[0]!r} of {self._name} is required; give it a default, such as None"

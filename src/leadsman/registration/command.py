@@ -7,16 +7,27 @@ no retry and no breaker. The result is published at ``{prefix}/{device}/set/resu
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
-from leadsman.errors import InvalidType, PayloadError
+from leadsman.errors import InvalidType, InvalidValue, PayloadError
 from leadsman.loop.durations import Duration
 from leadsman.mqtt.answers import Json, is_finite
-from leadsman.registration.injection import Dependencies, Dependency, Handler, check_result, is_async, needs_and_payload
+from leadsman.registration.field_words import NONE, FieldsWords
+from leadsman.registration.injection import (
+    Dependencies,
+    Dependency,
+    Handler,
+    check_result,
+    checks_of_reading,
+    is_async,
+    needs_and_payload,
+    parameter_with_default,
+)
 from leadsman.registration.options import (
     DeviceOptions,
     area_of,
     check_options,
     discoverable_of,
     enabled_of,
+    fields_of,
     fixed_of,
     group_of,
     is_second,
@@ -76,6 +87,8 @@ class Command(NamedTuple):
     """The name of its device for people; None if that is its name."""
     area: str | None = None
     """The area that is suggested for its device; None suggests none."""
+    fields: FieldsWords = NONE
+    """What people see of its fields, where that is not what their types say."""
     discoverable: bool = True
     """Whether Home Assistant and Homie are told of its device."""
     labels: frozenset[str] = frozenset()
@@ -99,6 +112,11 @@ def _register(name: str, handler: Handler, options: CommandOptions, available: S
     plain = not is_async(handler)
     check_result(handler)
     needs, payload = needs_and_payload(handler, available)
+    if payload is not None and checks_of_reading(payload.annotation):
+        raise InvalidType(
+            f"what stands beside the type of the parameter {payload.name!r} is for readings; write it beside what the "
+            "handler returns, such as -> Annotated[Release, Update()]"
+        )
     return Command(
         name=name,
         handler=handler,
@@ -116,6 +134,7 @@ def _register(name: str, handler: Handler, options: CommandOptions, available: S
         title=title_of(options),
         area=area_of(options),
         discoverable=discoverable_of(options),
+        fields=fields_of(options),
         labels=labels_of(options),
     )
 
@@ -151,6 +170,31 @@ def payload_validator(annotation: Any, parameter: str) -> Validate:
         return valid
 
     return validate
+
+
+class RequestPayload(NamedTuple):
+    """What a handler that is polled takes from a request at ``get``. Its other polls have the default."""
+
+    payload: str
+    """The parameter that gets it."""
+    annotation: object
+    validate: Validate
+
+
+def request_payload(handler: Handler, name: object) -> RequestPayload:
+    """The parameter of this name as the payload of a request.
+
+    Raises:
+        InvalidType, InvalidValue: the handler has no such parameter, it has no default, its type is none of a payload,
+            or its default does not fit its type.
+    """
+    parameter, default = parameter_with_default(handler, name, "request")
+    validate = payload_validator(parameter.annotation, parameter.name)
+    try:
+        validate(default)
+    except PayloadError as error:
+        raise InvalidValue(f"the default of the parameter {parameter.name!r} does not fit its type: {error}") from None
+    return RequestPayload(parameter.name, parameter.annotation, validate)
 
 
 class TakesPayload(Protocol):

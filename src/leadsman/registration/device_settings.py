@@ -15,6 +15,7 @@ from leadsman.loop.durations import Duration, human, positive_seconds, seconds
 from leadsman.loop.schedule import Cron
 from leadsman.registration.command import CommandOptions
 from leadsman.registration.event import EventOptions
+from leadsman.registration.field_words import check_fields, joined
 from leadsman.registration.injection import Dependency, Handler, place_of
 from leadsman.registration.options import (
     AREA,
@@ -137,6 +138,13 @@ def _breaker(value: object) -> CircuitBreaker:
     return CircuitBreaker(**arguments)
 
 
+def _fields(value: object) -> object:
+    """The words for fields, as a decorator takes them."""
+    given = parse(value) if isinstance(value, str) else value
+    check_fields(given)
+    return given
+
+
 class DeviceOption(NamedTuple):
     """An option that the settings may set for a device."""
 
@@ -165,13 +173,15 @@ OPTIONS: Mapping[str, DeviceOption] = {
     "expiry": DeviceOption(_or_off(_duration)),
     "name": DeviceOption(_for_people(TITLE), "title"),
     "area": DeviceOption(_for_people(AREA)),
+    "discoverable": DeviceOption(read_switch),
+    "fields": DeviceOption(_fields),
 }
 """All of them, by the names that they have in the settings."""
 OF_ERRORS = ("retry_on", "offline_on")
 """Those whose value may be a list of the names of errors."""
-OF_FOUND = ("enabled", "publish", "layout", "stale_after", "name", "area")
+OF_FOUND = ("enabled", "publish", "layout", "stale_after", "name", "area", "discoverable", "fields")
 """Those of a device that a handler finds while the app runs."""
-OF_FOUND_EVENTS = ("enabled", "name", "area")
+OF_FOUND_EVENTS = ("enabled", "name", "area", "discoverable", "fields")
 """Those of one that sends events: it is never stale, and no setting for many devices thins events out."""
 _FOUND = f"no device is registered that takes it, and one that is found takes {join_words(OF_FOUND, 'or')}"
 
@@ -210,6 +220,8 @@ class DeviceSettings:
         """What was set for each device, by its name and the option."""
         self.in_code: dict[str, list[InCode]] = {}
         """What the code says about these devices, and the settings leave as it is."""
+        self.of_fields: dict[tuple[str, str], SettingEntry] = {}
+        """What says something of a field, by the names of its device and of the field."""
         self._sections = DeviceSections(sections)
         self._entries = sections
         self._values: dict[tuple[str, ...], object] = {}
@@ -271,6 +283,10 @@ class DeviceSettings:
                     self.applied.get(name, {}).pop(_written(other), None)
                 if option in OF_ERRORS and isinstance(value, list):
                     value = entry.read(lambda names: _errors(_names(names), available))
+                if option == "fields":
+                    said_of = cast("Mapping[str, Mapping[str, object]]", value)
+                    self.of_fields.update({(name, field): entry for field in said_of})
+                    value = joined(found.get("fields"), said_of)
                 found[rule.argument or option] = value
                 self.applied.setdefault(name, {})[option] = Applied(option, value, entry)
                 self._used.add((section, option))
@@ -296,16 +312,21 @@ class DeviceSettings:
                 of its own.
         """
         entries: dict[str, SettingEntry] = {}
+        fields: Mapping[str, object] = {}
         for _, layer in self._sections.of(device.name):
             mine = OF_FOUND if device.events is None else OF_FOUND_EVENTS
             taken = [option for option in layer if option in mine and option not in device.fixed]
             entries |= {option: layer[option] for option in taken}
+            if "fields" in taken:
+                fields = joined(fields, cast("Any", self._values[layer["fields"].path]))
         changes: dict[str, Any] = {option: self._values[each.path] for option, each in entries.items()}
         if "publish" in changes:
             kind = _type_of_found(device)
             changes["publish"] = entries["publish"].read(lambda _: publish_of(changes, kind))
         if "layout" in changes:
             changes["layout"] = entries["layout"].read(lambda _: layout_of(changes, _type_of_found(device)))
+        if "fields" in changes:
+            changes["fields"] = check_fields(fields)
         if "name" in changes:
             changes["title"] = changes.pop("name")
         if "stale_after" in changes:

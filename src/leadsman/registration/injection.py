@@ -15,6 +15,7 @@ from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol, Union, get_args, get_origin, get_type_hints
 
 from leadsman.errors import InvalidType, InvalidValue
+from leadsman.text import suggestion
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -113,7 +114,7 @@ Dependencies = tuple[tuple[str, Dependency], ...]
 
 
 class PayloadParameter(NamedTuple):
-    """A parameter that no dependency fills: the payload of a command."""
+    """A parameter that no dependency fills: the payload of a command, or of a request for a poll."""
 
     name: str
     annotation: object
@@ -169,6 +170,18 @@ def check_result(handler: Handler, *, one_value: bool = False) -> None:
                 f"the handler {name_of(handler)} is annotated to return {name}; "
                 "return a dict such as {'value': 21.5}, a dataclass, a pydantic model, or None"
             )
+    described = annotated_result(handler, described=True)
+    origin = get_origin(described)
+    if isinstance(origin, type) and issubclass(origin, AsyncIterable):
+        described = get_args(described)[0]
+    for check in checks_of_reading(described):
+        check(described)
+
+
+def checks_of_reading(annotation: object) -> list[Callable[[object], None]]:
+    """The checks of what stands beside the type of a reading, such as `leadsman.Update`."""
+    beside = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
+    return [each.check_reading for each in beside if hasattr(each, "check_reading")]
 
 
 ONE_VALUE = (float, int, str, bool)
@@ -223,6 +236,33 @@ def needs_and_payload(
     return tuple(needs), payload
 
 
+def parameter_with_default(handler: Handler, name: object, option: str) -> tuple[PayloadParameter, object]:
+    """A parameter that the caller may leave out, and its default. `option` is the option that names it.
+
+    Raises:
+        InvalidType, InvalidValue: the handler has no such parameter, or it has no type or no default.
+    """
+    if not isinstance(name, str):
+        raise InvalidType(f"{option} is {name!r}; write the name of a parameter of {name_of(handler)}, such as 'days'")
+    parameters = inspect.signature(handler).parameters
+    if name not in parameters:
+        known = suggestion(name, [*parameters]) if parameters else "it has none"
+        raise InvalidValue(f"{option} is {name!r}, which is no parameter of {name_of(handler)}; {known}")
+    default = parameters[name].default
+    if default is inspect.Parameter.empty:
+        raise InvalidValue(
+            f"the parameter {name!r} of {name_of(handler)} has no default, with which it is polled on schedule; "
+            f"write one, such as {name}: int = 30"
+        )
+    try:
+        hints = get_type_hints(_function(handler), include_extras=True)
+    except NameError as error:
+        raise _unreadable(handler, error) from error
+    if name not in hints:
+        raise InvalidType(f"the parameter {name!r} of {name_of(handler)} has no type; write one, such as {name}: int")
+    return PayloadParameter(name, hints[name]), default
+
+
 def name_of(handler: object) -> str:
     """The name of a handler in messages and introspection. It is never its `repr`, which may show bound arguments."""
     inner = _unwrap(handler)
@@ -253,9 +293,7 @@ def _parameters(handler: Handler) -> tuple[tuple[str, object], ...]:
     try:
         hints = get_type_hints(_function(handler), include_extras=True)
     except NameError as error:
-        raise InvalidType(
-            f"an annotation of {name_of(handler)} cannot be read: {error}; import the type it names"
-        ) from error
+        raise _unreadable(handler, error) from error
     wanted = []
     for name, parameter in signature.parameters.items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -271,6 +309,10 @@ def _parameters(handler: Handler) -> tuple[tuple[str, object], ...]:
             )
         wanted.append((name, hints[name]))
     return tuple(wanted)
+
+
+def _unreadable(handler: Handler, error: NameError) -> InvalidType:
+    return InvalidType(f"an annotation of {name_of(handler)} cannot be read: {error}; import the type it names")
 
 
 def _unwrap(handler: object) -> object:

@@ -11,6 +11,7 @@ from leadsman.mqtt.topics import check_name, is_reserved_field
 from leadsman.readings import publish
 from leadsman.readings.layout import LAYOUTS, Layout
 from leadsman.readings.publish import PublishRule
+from leadsman.registration.field_words import NONE, FieldsWords, check_fields
 from leadsman.registration.injection import Dependencies, Handler, result_kinds
 from leadsman.registration.reading_type import ReadingType, reading_type, type_of
 from leadsman.registration.result import FIELD, returns_one_value
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 FOR_DEVICES = (
     *("interval", "schedule", "enabled", "timeout", "retry", "retry_on", "backoff", "policy", "circuit_breaker"),
-    *("publish", "layout", "stale_after", "throttle", "offline_on", "expiry", "name", "area"),
+    *("publish", "layout", "stale_after", "throttle", "offline_on", "expiry", "name", "area", "discoverable", "fields"),
 )
 """The options that the settings may set for a device; ``name`` is its `title`. See
 `leadsman.registration.device_settings`."""
@@ -59,6 +60,11 @@ class DeviceOptions(TypedDict, total=False):
     has its own: ``Device(area="Attic")``. Default None: it suggests none."""
     discoverable: bool
     """False: Home Assistant and Homie are not told of the device. Default True."""
+    fields: Mapping[str, Mapping[str, object]]
+    """What people see of fields, by their names: ``{"flow": {"name": "Flow", "icon": "mdi:water"}}``. The words are
+    ``name``, ``icon``, ``category``, ``discoverable`` and ``homeassistant`` of `leadsman.Sensor`, and each of them
+    beats the one there. Of several devices, each may have its own: ``Device(fields=…)``. Default: what the types
+    say."""
     enabled: bool
     """False registers the handler without running it. Default True."""
     fixed: Collection[str]
@@ -194,6 +200,11 @@ def check_for_people(text: object, what: str, example: str) -> str:
 def discoverable_of(options: Options) -> bool:
     """Whether others are told of the device."""
     return instance_of(options, "discoverable", bool, True, "True or False")
+
+
+def fields_of(options: Options) -> FieldsWords:
+    """What is said of the fields of the device. Raises `InvalidType`, `InvalidValue`."""
+    return check_fields(options["fields"]) if "fields" in options else NONE
 
 
 def delivery_of(options: Options) -> Delivery:

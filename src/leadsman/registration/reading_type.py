@@ -261,3 +261,9 @@ def _fields_of_model(kind: Any, model: Mapping[str, Any]) -> Mapping[str, _Kinds
     if {config.get("ser_json_timedelta"), config.get("ser_json_temporal")} - {None, "iso8601"}:
         own |= {name for name, each in found.items() if any(kind in _MOMENTS for kind in each.kinds)}
     return {name: each.serialized() if name in own else each for name, each in found.items()}
+
+
+def payload_names(annotation: object, parameter: str) -> ReadingType:
+    """The fields of the payload of a command. One value is called as the parameter that gets it."""
+    found = type_of(annotation)
+    return ReadingType("the payload", {parameter: _UNKNOWN}, open=False) if found is None else found

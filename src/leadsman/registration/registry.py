@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from leadsman.adapters.managed import ManagedAdapter, declared_errors
-from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
+from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, raise_together
 from leadsman.mqtt.topics import check_name, filters_overlap
 from leadsman.registration.injection import (
     ContextDependency,
@@ -17,6 +17,7 @@ from leadsman.registration.injection import (
     place_of,
 )
 from leadsman.registration.options import Options, label_errors
+from leadsman.registration.reading_type import payload_names, reading_type
 from leadsman.registration.router import Device, Registration, devices_of
 from leadsman.registration.telemetry import Telemetry, register
 from leadsman.text import clean, describe, suggestion
@@ -135,6 +136,32 @@ class Registry:
             if decide is None or not where:  # before, the line of the decorator is in the traceback
                 raise
             raise type(error)(f"{error} ({where})") from None
+
+    def check_fields(self) -> None:
+        """See that each field exists of which something is said. A pattern of the settings passes over the devices that
+        do not have it, if one does.
+
+        Raises:
+            ConfigurationError: one fault a line.
+        """
+        faults: list[ConfigurationError] = []
+        passed: dict[tuple[str, str], ConfigurationError] = {}
+        found: set[tuple[str, str]] = set()
+        for name in self.names:
+            kinds: tuple[Mapping[str, Telemetry | Source | Command], ...]
+            kinds = self.telemetries, self.sources, self.commands
+            of_device = [kind[name] for kind in kinds if name in kind]
+            said = {field for each in of_device for field in each.fields}
+            for field in said:
+                error = unknown_field(field, of_device)
+                entry = None if self.device_settings is None else self.device_settings.of_fields.get((name, field))
+                if entry is None:
+                    faults += [] if error is None else [InvalidValue(f"device {name!r}: {error}")]
+                elif error is None:
+                    found.add((entry.path[1], field))
+                else:
+                    passed.setdefault((entry.path[1], field), entry.fault(error))
+        raise_together([*faults, *(fault for key, fault in passed.items() if key not in found)])
 
     def _root_of(self, kind: str) -> str:
         """The name of the root device, for a registration without a name. Raises `InvalidValue`."""
@@ -386,3 +413,21 @@ def _check_layout(reader: "Telemetry | Source | None", command: "Command | None"
 def _check_free(name: str, kind: str, *taken: Mapping[str, object]) -> None:
     if any(name in each for each in taken):
         raise InvalidValue(f"{kind} {name!r} is already registered; give every device its own name")
+
+
+def unknown_field(field: str, of_device: "Sequence[Telemetry | Source | Command]") -> InvalidValue | None:
+    """That no registration of a device has a field of this name; None if one has, or may have."""
+    known: list[str] = []
+    for each in of_device:
+        kind = reading_type(each.handler, getattr(each, "field", None))
+        if kind is not None and (filters := getattr(each, "filters", None)) is not None:
+            kind = kind.filtered_where_known(filters)
+        parameter = getattr(each, "payload", None)
+        taken = None if parameter is None else payload_names(getattr(each, "annotation", None), parameter)
+        for one in (kind, taken):
+            if one is not None:
+                if one.open or field in one.fields:
+                    return None
+                known += one.fields
+    what = suggestion(field, known) if known else "annotate what its handler returns, such as -> Air"
+    return InvalidValue(f"fields names {clean(field)!r}, which the device does not have; {what}")

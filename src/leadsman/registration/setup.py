@@ -216,6 +216,7 @@ class Setup:
             waiting = [*self._record]
         for registration in waiting:
             self._expand(registration)
+        self.registry.check_fields()
         if self.device_settings is not None:
             polled = self.registry.telemetries.values()
             self.device_settings.check(self.registry.names, polled, finds=self.registry.finds)

@@ -9,6 +9,7 @@ from leadsman.loop.durations import Duration
 from leadsman.mqtt.message import Delivery
 from leadsman.readings.layout import Layout
 from leadsman.readings.publish import PublishRule
+from leadsman.registration.field_words import NONE, FieldsWords
 from leadsman.registration.injection import Dependencies, Dependency, Handler, check_generator, check_result, needs_of
 from leadsman.registration.options import (
     Errors,
@@ -22,6 +23,7 @@ from leadsman.registration.options import (
     discoverable_of,
     enabled_of,
     field_of,
+    fields_of,
     filters_of,
     finds_of,
     fixed_of,
@@ -85,6 +87,8 @@ class Source(NamedTuple):
     """Its name for people; None if that is its name."""
     area: str | None = None
     """The area that is suggested for it; None suggests none."""
+    fields: FieldsWords = NONE
+    """What people see of its fields, where that is not what their types say."""
     discoverable: bool = True
     """Whether Home Assistant and Homie are told of it."""
     field: str | None = None
@@ -146,6 +150,7 @@ def _register(name: str, handler: Handler, options: SourceOptions, available: Se
         title=title_of(options),
         area=area_of(options),
         discoverable=discoverable_of(options),
+        fields=fields_of(options),
         fixed=fixed_of(options),
         labels=labels_of(options),
     )

@@ -16,6 +16,7 @@ from leadsman.loop.slots import offset_of
 from leadsman.mqtt.message import Delivery
 from leadsman.readings.layout import Layout
 from leadsman.readings.publish import PublishRule
+from leadsman.registration.field_words import NONE, FieldsWords
 from leadsman.registration.injection import Dependencies, Dependency, Handler, check_result, is_async, needs_of
 from leadsman.registration.options import (
     Errors,
@@ -29,6 +30,7 @@ from leadsman.registration.options import (
     discoverable_of,
     enabled_of,
     field_of,
+    fields_of,
     filters_of,
     finds_of,
     fixed_of,
@@ -53,6 +55,7 @@ from leadsman.resilience.policy import DEFAULT_RETRY_ON, UNTIL_NEXT_POLL, Lookup
 if TYPE_CHECKING:
     from leadsman.readings.content import ContentField
     from leadsman.readings.filtering import Filters
+    from leadsman.registration.command import RequestPayload
     from leadsman.registration.finds import Finds
     from leadsman.resilience.catalogue import Catalogue
 
@@ -60,12 +63,17 @@ LONGEST_TIMEOUT = 60.0
 """Seconds. The default timeout is the interval, but at most this: four calls that hang must not take hours."""
 SHORTEST_INTERVAL = 0.01
 """Seconds. For shorter intervals, a loop in the handler is the better tool."""
+THROTTLE = 1.0
+"""Seconds between two requested polls, where no other time is given."""
 SHORTEST_STALE_AFTER = 1.0
 """Seconds. A device that is polled many times a second is not stale at each moment in which the machine is busy."""
 RETRYING = ("retry", "retry_on", "backoff", "budget", "within")
 """Options that together define a policy."""
 JOBLESS = frozenset(
-    {"publish", "field", "filters", "delivery", "layout", "offline_on", "throttle", "title", "area", "discoverable"}
+    {
+        *("publish", "field", "fields", "filters", "delivery", "layout", "offline_on", "throttle", "request", "title"),
+        *("area", "discoverable"),
+    }
 )
 """Options about topics and devices. They do not apply to side jobs."""
 
@@ -118,7 +126,12 @@ class TelemetryOptions(ReadingOptions, total=False):
     """The device is stale after this time without a successful poll. Default: three intervals and the timeout, at
     least 1 s; for cron, twice the largest gap."""
     throttle: Duration
-    """The shortest time between two polls that are requested at ``{prefix}/{device}/get``. Default 1 s."""
+    """The shortest time between two polls that are requested at ``{prefix}/{device}/get``. A request that comes sooner
+    is refused, with the time after which to ask again. Default 1 s."""
+    request: str
+    """The parameter that takes the payload of a request at ``{prefix}/{device}/get``, such as ``"days"``. Its type
+    validates the payload. It has a default, which all other polls have. Default: requests have no payload, and one that
+    is there is ignored."""
 
 
 class Telemetry(NamedTuple):
@@ -155,6 +168,8 @@ class Telemetry(NamedTuple):
     """Its name for people; None if that is its name."""
     area: str | None = None
     """The area that is suggested for it; None suggests none."""
+    fields: FieldsWords = NONE
+    """What people see of its fields, where that is not what their types say."""
     discoverable: bool = True
     """Whether Home Assistant and Homie are told of it."""
     field: str | None = None
@@ -164,6 +179,8 @@ class Telemetry(NamedTuple):
     """What it returns, if that is bytes with a topic of their own."""
     layout: Layout = "json"
     """Whether its readings are one JSON object, or each value is at a topic of its own."""
+    request: "RequestPayload | None" = None
+    """What it takes from a request for a poll."""
     fixed: frozenset[str] = frozenset()
     """The options that the settings must not change, by their names there."""
     labels: frozenset[str] = frozenset()
@@ -203,6 +220,7 @@ def _register(
     if content is None:
         check_result(handler, one_value=True)
     field = None if content is not None else field_of(options, handler)
+    request = _request(options, handler)
     needs = needs_of(handler, available)
     interval, cron = _when(options)
     timeout = length_of(options, "timeout", min(interval or LONGEST_TIMEOUT, LONGEST_TIMEOUT))
@@ -226,7 +244,7 @@ def _register(
         spread=seconds(options["spread"], "spread") if "spread" in options else None,
         stale_after=_stale_after(options, interval, cron, timeout or 0.0),
         offline_on=offline_on_of(options),
-        throttle=seconds(options.get("throttle", 1.0), "throttle"),
+        throttle=seconds(options.get("throttle", THROTTLE), "throttle"),
         undecided=options.get("policy") is None and not any(option in options for option in RETRYING),
         enabled=enabled_of(options),
         validate_result=None
@@ -238,13 +256,23 @@ def _register(
         finds=finds,
         field=field,
         filters=filters,
+        request=request,
         job=job,
         title=title_of(options),
         area=area_of(options),
         discoverable=discoverable_of(options),
+        fields=fields_of(options),
         fixed=fixed_of(options),
         labels=labels_of(options),
     )
+
+
+def _request(options: TelemetryOptions, handler: Handler) -> "RequestPayload | None":
+    if options.get("request") is None:
+        return None
+    from leadsman.registration.command import request_payload  # only handlers that take a payload pay for it
+
+    return request_payload(handler, options["request"])
 
 
 def _when(options: TelemetryOptions) -> tuple[float | None, Cron | None]:

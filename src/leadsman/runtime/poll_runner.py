@@ -12,6 +12,7 @@ Nothing that a handler raises ends another handler, the loop or the process.
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadsman.errors import Abandoned, DeviceUnavailable, PollRefused, ResultError
@@ -56,6 +57,10 @@ REPORT_EACH = 1.0
 """Seconds between two reports of a device whose interval is shorter than that. Others report at once."""
 
 
+NOTHING: Mapping[str, object] = MappingProxyType({})
+"""The payload of a poll that has none: one on schedule, and most requests."""
+
+
 UNBLOCKED = frozenset({"closed", "disabled"})
 """The states of a circuit in which a poll besides the schedule may begin."""
 
@@ -75,11 +80,13 @@ class PollContext(NamedTuple):
 class PollRequests:
     """Who waits for the poll under way, and when one was requested last."""
 
-    __slots__ = ("answers", "polled_at")
+    __slots__ = ("answers", "given", "polled_at")
 
     def __init__(self) -> None:
         self.answers: list[Answer] = []
         """Who waits for the poll under way."""
+        self.given: Mapping[str, object] = NOTHING
+        """The payload of the request that began the poll under way, by the name of its parameter."""
         self.polled_at = -math.inf
         """When a poll was last requested, monotonic seconds."""
 
@@ -239,7 +246,7 @@ class PollRunner:
             self._call = bound(telemetry.handler, telemetry.needs)
         self.execution = Execution(
             telemetry.name,
-            self._read,
+            self._read if telemetry.request is None else self._read_requested,
             telemetry.guards,
             context.environment,
             bus_lock=context.resources.bus_lock(telemetry.group),
@@ -353,19 +360,25 @@ class PollRunner:
 
     # On request
 
-    def ask(self, answer: Answer) -> None:
+    def ask(self, answer: Answer, given: Mapping[str, object] = NOTHING) -> None:
         """Poll now, or wait for the poll under way. The schedule stays as it is.
+
+        Args:
+            answer: called with the result.
+            given: the payload of the request, by the name of its parameter. Retries have it, too.
 
         Raises:
             PollRefused: asked again within the handler's `throttle`, the circuit is open, an earlier call still hangs,
-                or `MOST_REQUESTS` others wait already.
+                a poll with another payload is under way, or `MOST_REQUESTS` others wait already.
         """
         requests = self._requests = self._requests or PollRequests()
         if self.task is None:
             now = self._context.environment.clock.monotonic()
             self._check_request(now)
             requests.polled_at = now
-            self._begin(now)
+            self._begin(now, given)
+        elif given != requests.given:
+            raise PollRefused("a poll with another payload is under way; send this one again when it has ended")
         if len(requests.answers) >= MOST_REQUESTS:
             raise PollRefused(f"{MOST_REQUESTS} requests already wait for the current poll; send this one again later")
         requests.answers.append(answer)
@@ -377,14 +390,19 @@ class PollRunner:
 
     def _check_request(self, now: float) -> None:
         if (too_soon := self.throttled_until - now) > 0:
-            raise PollRefused(f"throttled; retry in {human(round(too_soon, 1))}")
+            throttle, rest = human(self.telemetry.throttle), human(max(0.1, round(too_soon, 1)))
+            raise PollRefused(
+                f"throttled: two requested polls are at least {throttle} apart; ask again in {rest}, or take the last "
+                "reading, which is at its topic"
+            )
         if self.busy:
             raise PollRefused("the thread of an earlier poll is still busy")
         check_circuit(self.execution, now)
 
-    def _begin(self, now: float) -> None:
+    def _begin(self, now: float, given: Mapping[str, object] = NOTHING) -> None:
         """Start a poll besides the schedule; the circuit has admitted it."""
-        poll = self.cycle(self._horizon(now))
+        horizon = self._horizon(now)
+        poll = self._requested_cycle(horizon, given) if given else self.cycle(horizon)
         self.task = asyncio.get_running_loop().create_task(poll, context=overrides.handler_context())
 
     # After a pause
@@ -470,6 +488,24 @@ class PollRunner:
             error.__traceback__ = None  # one that is raised again at the next poll must not gather frames for years
         finally:
             self.task = None
+
+    async def _requested_cycle(self, horizon: float, given: Mapping[str, object]) -> None:
+        """One poll with the payload of a request. No other poll has it, so it is gone when this one ends."""
+        assert self._requests is not None  # set by `ask`
+        self._requests.given = given
+        try:
+            await self.cycle(horizon)
+        finally:
+            self._requests.given = NOTHING
+
+    async def _read_requested(self) -> Reading | None:
+        """As `_read`, of a handler that takes the payload of a request."""
+        given, telemetry, call = NOTHING if self._requests is None else self._requests.given, self.telemetry, self._call
+        if isinstance(call, PlainCall):
+            result = await call(**given)
+        else:
+            result = await bound(telemetry.handler, telemetry.needs, given)()
+        return self._reading_of(telemetry.name, result, self._context.environment.clock, telemetry.validate_result)
 
     async def _read(self) -> Reading | None:
         result, telemetry = await self._call(), self.telemetry

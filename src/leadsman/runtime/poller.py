@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from leadsman.errors import UnknownDevice
 from leadsman.loop.slots import shifts
+from leadsman.mqtt.answers import Json
 from leadsman.registration.telemetry import Telemetry
 from leadsman.runtime.calls import SharedResources
 from leadsman.runtime.poll_runner import PollContext, PollRunner
@@ -67,14 +68,29 @@ class Poller:
         return len(pending)
 
 
-def ask(polls: Mapping[str, PollRunner], name: str, answer: Answer) -> None:
-    """Poll a device now; see `PollRunner.ask`. `polls` are those of the app.
+def ask(polls: Mapping[str, PollRunner], name: str, answer: Answer, request: Json, text: bytes) -> None:
+    """Poll a device now; see `PollRunner.ask`.
+
+    Args:
+        polls: those of the app.
+        name: the device.
+        answer: called with the result.
+        request: what was sent, decoded, without its transaction. Empty text and an empty object ask for the poll that
+            the schedule makes. A handler that takes no payload is called as always.
+        text: the same as it was sent.
 
     Raises:
         UnknownDevice: no device of that name is polled.
+        PayloadError: the handler does not take this payload.
         PollRefused: it must not be polled now.
     """
     runner = polls.get(name)
     if runner is None or runner.telemetry.job:
         raise UnknownDevice(f"there is no device {clean(name)!r} that can be polled")
-    runner.ask(answer)
+    takes = runner.telemetry.request
+    if takes is None or request in ("", {}):
+        runner.ask(answer)
+    else:
+        from leadsman.registration.command import convert_payload  # only handlers that take a payload pay for it
+
+        runner.ask(answer, convert_payload(takes, request, text))

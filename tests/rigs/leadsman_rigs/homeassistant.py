@@ -39,7 +39,8 @@ http:
 logger:
   default: warning
 """
-PLATFORMS = "binary_sensor|button|climate|cover|event|fan|image|light|lock|number|select|sensor|siren|switch|text|valve"
+PLATFORMS = "binary_sensor|button|climate|cover|date|datetime|event|fan|image|light|lock|number|select|sensor|siren"
+PLATFORMS += "|switch|text|time|update|valve"
 COMPLAINTS = re.compile(rf".*\[homeassistant\.(?:components\.(?:{PLATFORMS}|mqtt(?!\.client))|helpers)\b.*")
 """Lines of the loggers that complain of what an app sent; ``mqtt.client`` complains of a broker that is away."""
 FIRST_DAY = "2026-01-01T00:00:00+00:00"
@@ -179,6 +180,12 @@ class HomeAssistant:
         """Every entity that MQTT brought: `entity_id`, `device_id`, `entity_category`, and more."""
         found = self.ask("config/entity_registry/list")
         return ByName({each["unique_id"]: each for each in found if each["platform"] == "mqtt"})
+
+    def knows(self, platform):
+        """Whether entities of a platform may come by MQTT, ``datetime`` for example."""
+        code = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
+        command = [ENVIRONMENT / "bin" / "python", "-c", code, f"homeassistant.components.mqtt.{platform}"]
+        return subprocess.run(command, check=False).returncode == 0
 
     @property
     def log(self):

@@ -19,6 +19,7 @@ from leadsman.loop.clock import rfc3339
 from leadsman.loop.durations import human
 from leadsman.loop.schedule import zone_of
 from leadsman.registration.injection import name_of
+from leadsman.registration.telemetry import THROTTLE
 from leadsman.text import clean, count_noun, suggestion
 from leadsman.tools.cli.answering import ask_about_devices
 from leadsman.tools.cli.arguments import LIVE, ONLY_DEVICE, Subcommand, argument
@@ -265,6 +266,12 @@ def _kept(each: "Registered") -> str:
     return ", ".join(filter(None, words))
 
 
+def _apart(each: "Registered") -> str:
+    """The shortest time between two requested polls, unless it is the one that nearly all have."""
+    throttle = each.get("throttle", THROTTLE)
+    return "" if throttle == THROTTLE else human(throttle)
+
+
 def _length(seconds: float | None) -> str:
     return human(seconds) if seconds else ""
 
@@ -281,6 +288,8 @@ _COLUMNS: Mapping[str, Callable[["Registered"], str]] = {
     "keep": _kept,
     "group": lambda each: each.get("group") or "",
     "stale after": lambda each: _length(each.get("stale_after")),
+    "throttle": _apart,
+    "request": lambda each: each.get("request", ""),
     "needs": lambda each: ", ".join(each["needs"]),
 }
 
