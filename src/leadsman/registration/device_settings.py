@@ -318,7 +318,8 @@ class DeviceSettings:
             taken = [option for option in layer if option in mine and option not in device.fixed]
             entries |= {option: layer[option] for option in taken}
             if "fields" in taken:
-                fields = joined(fields, cast("Any", self._values[layer["fields"].path]))
+                said_of = cast("Mapping[str, Mapping[str, object]]", self._values[layer["fields"].path])
+                fields = joined(fields, said_of)
         changes: dict[str, Any] = {option: self._values[each.path] for option, each in entries.items()}
         if "publish" in changes:
             kind = _type_of_found(device)
