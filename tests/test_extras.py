@@ -135,6 +135,14 @@ def test_an_app_without_an_extra_says_what_to_type_however_it_is_started(tmp_pat
     assert "Traceback" not in done.stderr
 
 
+def test_an_http_client_in_the_code_and_its_twin_load_no_library_until_the_app_starts():
+    code = "from leadsman.adapters.http import HttpClient; from leadsman.testing import HttpTwin; import sys\n"
+    code += "HttpClient('http://inverter.lan'); HttpTwin().check_installed(); print('aiohttp' in sys.modules)\n"
+    code += "HttpClient().check_installed(); print('aiohttp' in sys.modules)"
+
+    assert python((), code).stdout.split() == ["False", "True"]
+
+
 def test_the_demo_without_its_extra_says_what_to_type(tmp_path: Path):
     done = python(LIBRARIES["demo"], RUN_LEADSMAN, "demo", "--for", "1s", directory=tmp_path)
 

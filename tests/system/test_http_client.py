@@ -107,7 +107,8 @@ class TestBoth:
             (Recorded("", 503, {"Retry-After": "0"}), HttpUnavailable, "status 503"),
             (Recorded("", 503, {"Retry-After": "soon"}), HttpUnavailable, "status 503"),
             (Recorded(PAGE), GarbledData, "a web page with status 200, and not JSON: a log-in page"),
-            (Recorded("plain", headers={"Content-Type": "text/html"}), GarbledData, "a web page"),
+            (Recorded("plain", headers={"Content-Type": "text/html"}), GarbledData, "not JSON"),
+            (Recorded("<p>no</p>", headers={"Content-Type": "text/HTML"}), GarbledData, "a web page"),
             (Recorded(""), GarbledData, "the answer is empty"),
             (Recorded("", 204), GarbledData, "the answer is empty"),
             (Recorded('{"watts": 4'), GarbledData, "not JSON .*: '{\"watts\": 4'"),
@@ -498,18 +499,26 @@ def test_a_call_that_finds_no_free_connection_names_the_limit():
     with Silent() as silent:
 
         async def scenario(http):
-            first, second = await asyncio.gather(read(http), read(http), return_exceptions=True)
-            assert "did not answer" in str(first)
-            assert "none of 1 connections was free" in str(second)
+            await http._slots.acquire()
+            with pytest.raises(DeviceTimeout, match="none of 1 connections was free within 1s"):
+                await read(http)
 
         on(HttpClient(silent.url, timeout="1s", most_connections=1), scenario)
 
 
-def test_a_pool_leaves_no_descriptor_behind_and_closes_at_once_whatever_is_under_way(web):
+@pytest.mark.parametrize("secure", [False, True])
+def test_a_pool_leaves_no_descriptor_behind_and_closes_at_once_whatever_is_under_way(tmp_path, secure):
+    ca = tmp_path / "ca.pem"
+    AUTHORITY.cert_pem.write_to_path(ca)
+    with Web({"/status": POWER}, server_context(AUTHORITY, "localhost") if secure else None) as web:
+        close_while_busy(web, ca)
+
+
+def close_while_busy(web, ca):
     before = len(os.listdir("/proc/self/fd"))
 
     async def run():
-        client = HttpClient(web.url)
+        client = HttpClient(web.url, ca=ca)
         async with client as http:
             await asyncio.gather(*(read(http) for _ in range(20)))
             web.fault = lambda handler: time.sleep(2)
@@ -557,6 +566,7 @@ def test_a_cancelled_call_leaves_the_next_one_unharmed(web):
         (lambda: HttpClient("http://a", "ann", 4711), InvalidType),
         (lambda: HttpClient("http://a", "ann", "geheim", token="b"), InvalidValue),
         (lambda: HttpClient("http://a", "ann", token="b"), InvalidValue),
+        (lambda: HttpClient("http://a", token="geheim\r\nX: y"), InvalidValue),
         (lambda: HttpClient("http://ann:geheim@a", "ann", "geheim"), InvalidValue),
         (lambda: HttpClient("http://a", auth="ntlm"), InvalidValue),
         (lambda: HttpClient("http://a", timeout="soon"), InvalidValue),

@@ -1,6 +1,7 @@
 """What a status, a redirect, a revision and a quota mean."""
 
 import re
+from typing import Annotated, Any
 
 import pytest
 from hypothesis import given
@@ -10,12 +11,18 @@ from leadsman.adapters.http.answer import HttpAnswer
 from leadsman.adapters.http.quota import DAY, DailyQuota
 from leadsman.adapters.http.revisions import MOST_BYTES, Revisions
 from leadsman.adapters.http.verdict import HttpRefused, HttpUnavailable, check_status, next_hop, origin_of
+from leadsman.adapters.http.wire import Place
 from leadsman.errors import DeviceError, GarbledData, LeadsmanError, PermanentError, TransientError
 from leadsman.resilience.failure import RetryRequested
 
+PLACE = Place("GET", "http://ann:geheim@a/b?key=geheim")
 headers = st.dictionaries(
     st.sampled_from(["retry-after", "date", "content-type", "www-authenticate"]), st.text(max_size=40), max_size=4
 )
+
+
+class Unhashable:
+    __hash__ = None
 
 
 def outcome(call, *args, **options):
@@ -124,18 +131,21 @@ def test_answers_are_kept_with_their_revisions_within_a_bound():
     assert kept.unchanged("/etag") is None
 
     for number in range(100):
-        kept.keep(f"/{number}", {"etag": "1"}, b"x" * (MOST_BYTES // 10))
+        kept.keep(f"/{number}", {"etag": "1"}, b"x" * (MOST_BYTES // 11))
         kept.unchanged("/0")
     assert len(kept) == 10
     assert kept.unchanged("/0") is not None  # it was asked for
     assert kept.unchanged("/1") is None
     kept.clear()
     assert len(kept) == 0
+    for number in range(10_000):
+        kept.keep(f"/{number}", {"etag": "1", "x": "y" * 200}, b"")
+    assert len(kept) < 4000
 
 
 @given(st.binary(max_size=200), st.sampled_from(["", "text/html", "application/json", "text/plain; charset=punycode"]))
 def test_any_content_is_json_or_a_named_error(content, kind):
-    answer = HttpAnswer(200, {"content-type": kind}, content, "GET http://a/b")
+    answer = HttpAnswer(200, {"content-type": kind}, content, PLACE)
     for read in (answer.json, lambda: answer.json(dict[str, float]), answer.text):
         found = outcome(read)
         if isinstance(found, DeviceError):
@@ -145,15 +155,25 @@ def test_any_content_is_json_or_a_named_error(content, kind):
 
 @pytest.mark.parametrize("text", ["NaN", "[Infinity]", '{"a": -Infinity}', "[1e400]", "9" * 5000, "{", "nul"])
 def test_what_is_no_number_is_refused(text):
-    with pytest.raises(GarbledData, match="not JSON"):
-        HttpAnswer(200, {}, text.encode(), "GET http://a/b").json()
+    answer = HttpAnswer(200, {}, text.encode(), PLACE)
+
+    for read in (answer.json, lambda: answer.json(float | list[float] | dict[str, float])):
+        with pytest.raises(GarbledData, match="not JSON"):
+            read()
+
+
+def test_what_only_looks_like_no_number_is_read():
+    answer = HttpAnswer(200, {}, b'{"a": "NaN 1e999", "b": 1e-300}', PLACE)
+
+    assert answer.json() == answer.json(dict[str, str | float]) == {"a": "NaN 1e999", "b": 1e-300}
+    assert answer.json(Annotated[dict[str, Any], Unhashable()])["b"] == 1e-300
 
 
 def test_text_is_read_in_the_encoding_that_its_header_names():
     def text(kind, content):
-        return HttpAnswer(200, {"content-type": kind}, content, "GET http://a/b").text()
+        return HttpAnswer(200, {"content-type": kind}, content, PLACE).text()
 
     assert text("text/plain", "ä".encode()) == text('text/csv; charset="ISO-8859-1"', b"\xe4") == "ä"
-    assert HttpAnswer(200, {}, b'\xef\xbb\xbf{"a": 1}', "").json() == {"a": 1}
+    assert HttpAnswer(200, {}, b'\xef\xbb\xbf{"a": 1}', PLACE).json() == {"a": 1}
     with pytest.raises(GarbledData, match="'hex' is not read|no text"):
         text("text/plain; charset=hex", b"00")

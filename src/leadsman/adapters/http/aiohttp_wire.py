@@ -3,13 +3,15 @@
 import asyncio
 import contextlib
 import errno
+import socket
 import ssl
-from collections.abc import AsyncIterator, Iterator
+import warnings
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from pathlib import Path
+from weakref import WeakSet
 
 from leadsman.adapters.http.verdict import origin_of
 from leadsman.adapters.http.wire import Login, Reply, Request
-from leadsman.adapters.server import display_url
 from leadsman.errors import DeviceTimeout, DeviceUnavailable, GarbledData, InvalidValue, LeadsmanError, PermanentError
 from leadsman.extras import missing
 from leadsman.loop.durations import human
@@ -24,6 +26,8 @@ except ImportError as error:
 KEEP = 5.0
 """Seconds that a connection is kept for the next request. A poll often sends several; small devices have few
 connections, which others want."""
+GOODBYE = 0.5
+"""Seconds that the end of TLS may take, if the server does not answer it."""
 MOST_LOGINS = 10_000
 """Servers whose digests are remembered."""
 
@@ -41,8 +45,14 @@ class AiohttpWire:
         self._patience = timeout / 2
         self._trust: ssl.SSLContext | bool | None = None
         self._digests: dict[tuple[object, ...], aiohttp.DigestAuthMiddleware] = {}
+        self._sockets: WeakSet[socket.socket] = WeakSet()
+        with warnings.catch_warnings():  # asyncio waits 30 s for a silent server, and aiohttp 4 will do so again
+            warnings.simplefilter("ignore", DeprecationWarning)
+            connector = aiohttp.TCPConnector(
+                limit=0, keepalive_timeout=KEEP, ssl_shutdown_timeout=GOODBYE, socket_factory=self._new_socket
+            )
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP),
+            connector=connector,
             auto_decompress=False,  # which would unpack whatever comes; `Body` has a limit
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, connect=self._patience),
@@ -52,16 +62,9 @@ class AiohttpWire:
     @contextlib.asynccontextmanager
     async def send(self, request: Request) -> AsyncIterator[Reply]:
         """Send a request; see `leadsman.adapters.http.wire.Wire`."""
-        place = f"{request.method} {display_url(request.url)}"
-        sent = 0
-
-        async def count(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-            nonlocal sent
-            sent += 1
-            return await handler(request)
-
-        digests = () if request.digest is None else (self._digest(request.url, request.digest), count)
-        with self._translated(place, request):
+        sent = _Counter()
+        digests = () if request.digest is None else (self._digest(request.url, request.digest), sent)
+        with self._translated(request):
             trust = await self._trusted()
             async with self._session.request(
                 request.method,
@@ -76,17 +79,26 @@ class AiohttpWire:
                 for name, value in response.headers.items():
                     key = name.lower()
                     headers[key] = f"{headers[key]}, {value}" if key in headers else value
-                pieces = self._pieces(response, place, request)
-                yield Reply(response.status, headers, pieces, max(sent, 1))
+                async with contextlib.aclosing(self._pieces(response, request)) as pieces:
+                    yield Reply(response.status, headers, pieces, max(sent.requests, 1))
 
-    async def _pieces(self, response: aiohttp.ClientResponse, place: str, request: Request) -> AsyncIterator[bytes]:
-        with self._translated(place, request):
+    async def _pieces(self, response: aiohttp.ClientResponse, request: Request) -> AsyncGenerator[bytes, None]:
+        with self._translated(request):
             async for piece in response.content.iter_any():
                 yield piece
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close all connections, also those that were given up a moment ago."""
         await self._session.close()
+        for _ in range(100):
+            if all(each.fileno() < 0 for each in self._sockets):
+                break
+            await asyncio.sleep(GOODBYE / 50)
+
+    def _new_socket(self, info: aiohttp.AddrInfoType) -> socket.socket:
+        made = socket.socket(*info[:3])
+        self._sockets.add(made)
+        return made
 
     def _digest(self, url: str, login: Login) -> aiohttp.DigestAuthMiddleware:
         """What answers the challenges of one server."""
@@ -110,7 +122,7 @@ class AiohttpWire:
         return self._trust
 
     @contextlib.contextmanager
-    def _translated(self, place: str, request: Request) -> Iterator[None]:
+    def _translated(self, request: Request) -> Iterator[None]:
         try:
             yield
         except LeadsmanError:
@@ -118,10 +130,24 @@ class AiohttpWire:
         except (aiohttp.ClientError, OSError, ValueError, RuntimeError) as error:
             if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientError):
                 raise  # the deadline of the call
-            raise _leadsman_error(error, place, request, self._patience) from error
+            raise _leadsman_error(error, request, self._patience) from error
 
 
-def _leadsman_error(error: Exception, place: str, request: Request, patience: float) -> LeadsmanError:
+class _Counter:
+    """Counts the requests that a digest needs."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+
+    async def __call__(
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        self.requests += 1
+        return await handler(request)
+
+
+def _leadsman_error(error: Exception, request: Request, patience: float) -> LeadsmanError:
+    place = request.place
     _, host, port = origin_of(request.url)
     at = f"{clean(host)}:{port}"
     match error:

@@ -3,12 +3,14 @@
 import codecs
 import json
 import math
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn, TypeVar, overload
 
 from pydantic import TypeAdapter, ValidationError
 
+from leadsman.adapters.http.wire import Place
 from leadsman.errors import GarbledData, PermanentError
 from leadsman.text import clean, count_noun
 from leadsman.text.nesting import is_nested_deeper
@@ -17,6 +19,8 @@ MOST_DEPTH = 50
 """Levels of lists and objects in each other."""
 ENCODINGS = frozenset({"utf-8", "utf-8-sig", "utf-16", "ascii", "iso8859-1", "iso8859-15", "cp1252"})
 """Encodings of text that are read. Some others of Python take time that grows with the square of the length."""
+_SUSPECT = re.compile(r"NaN|Infinity|[eE]\+?[0-9]{3}|[0-9]{309}")
+"""What a text has that has a number which is none, or none that a float can hold."""
 _SHOWN = 60
 """Characters of an answer that an error shows."""
 _NAMED = 3
@@ -33,8 +37,8 @@ class HttpAnswer(NamedTuple):
     """Names in lower case."""
     content: bytes
     """Unpacked, at most `most_bytes` of the client."""
-    place: str
-    """The request without credentials and query, for errors: ``GET http://inverter.lan/status``."""
+    place: Place
+    """The request. As text it has neither credentials nor a query: ``GET http://inverter.lan/status``."""
     unchanged: bool = False
     """Whether the server answered that nothing has changed, so that this is what it answered before."""
 
@@ -84,16 +88,21 @@ class HttpAnswer(NamedTuple):
             )
         if is_nested_deeper(text, MOST_DEPTH):
             raise GarbledData(f"{self.place}: the answer is nested deeper than {MOST_DEPTH} levels")
-        if kind is not None:
-            return self._fitting(kind, text)
-        try:
-            return json.loads(text, parse_constant=_refuse, parse_float=_finite)
-        except ValueError as error:
-            raise self._no_json(text, str(error)) from error
+        found = None
+        if kind is None or _SUSPECT.search(text):  # pydantic takes NaN and numbers that are too large
+            try:
+                found = json.loads(text, parse_constant=_refuse, parse_float=_finite)
+            except ValueError as error:
+                raise self._no_json(text, str(error)) from error
+        return found if kind is None else self._fitting(kind, text)
 
     def _fitting(self, kind: Any, text: str) -> Any:
         try:
-            return _reader(kind).validate_json(text)
+            try:
+                reader = _reader(kind)
+            except TypeError:  # it has no hash
+                reader = TypeAdapter(kind)
+            return reader.validate_json(text)
         except ValidationError as error:
             faults = error.errors(include_url=False, include_input=False, include_context=False)
             if faults[0]["type"] == "json_invalid":
@@ -112,7 +121,7 @@ class HttpAnswer(NamedTuple):
     def _is_web_page(self, text: str) -> bool:
         start = text[:200].lstrip().lower()
         return start.startswith(("<!doctype html", "<html")) or (
-            "html" in self.headers.get("content-type", "").lower() and not start.startswith(("{", "["))
+            start.startswith("<") and "html" in self.headers.get("content-type", "").lower()
         )
 
 

@@ -28,7 +28,7 @@ from leadsman.adapters.http.verdict import (
     next_hop,
     origin_of,
 )
-from leadsman.adapters.http.wire import Login, Reply, Request, Wire
+from leadsman.adapters.http.wire import Login, Place, Reply, Request, Wire
 from leadsman.adapters.server import check_url, display_url, is_url, secret_in
 from leadsman.errors import (
     DeviceTimeout,
@@ -83,7 +83,7 @@ class _Credentials(NamedTuple):
 class _Progress:
     """How far a call got, for the message of its timeout."""
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, place: Place) -> None:
         self.place = place
         self.text = "the answer did not come"
 
@@ -112,7 +112,7 @@ class HttpClient:
         most_bytes: of one answer, unpacked; 1 to `LARGEST_LIMIT`.
         most_connections: how many requests are under way at most; others wait.
         daily_quota: how many requests may be sent from midnight to midnight UTC; then `RetryRequested` defers the
-            polls. None: as many as are asked for.
+            polls. Each process counts for itself, and begins with the share of the rest of the day. None: no limit.
         retry_tokens: see `leadsman.adapters.adapter.LimitsRetries`.
 
     Raises:
@@ -171,6 +171,8 @@ class HttpClient:
             raise InvalidValue("username and password: write both of them, or none")
         if token is not None and name is not None:
             raise InvalidValue("username and token: write one of them")
+        if token is not None and not isinstance(token, Path) and not str(reveal(token)).isprintable():
+            raise InvalidValue("token has a control character, which HTTP cannot send")
         return name, secret if isinstance(secret, Path) else secret_or_none(
             "password" if token is None else "token", secret
         )
@@ -294,7 +296,7 @@ class HttpClient:
                 raise InvalidValue("json and data: write one of them")
             body = json_.dumps(json, allow_nan=False).encode()
             own = {"Content-Type": "application/json", **own}
-        progress = _Progress(f"{method.upper()} {display_url(url)}")
+        progress = _Progress(Place(method.upper(), url))
         try:
             async with asyncio.timeout(self._timeout):
                 return await self._follow(method.upper(), url, own, body, progress)
@@ -324,7 +326,7 @@ class HttpClient:
             if isinstance(answer, HttpAnswer):
                 return answer
             visited.append(next_hop(method, visited, answer, with_credentials=with_credentials))
-            progress.place = f"{method} {display_url(visited[-1])}"
+            progress.place = Place(method, visited[-1])
 
     async def _exchange(self, request: Request, progress: _Progress, *, cached: bool) -> HttpAnswer | str:
         """Send one request. Returns the answer, or where it is redirected."""
@@ -381,7 +383,7 @@ class HttpClient:
         """Whether the server of a URL gets the credentials."""
         return self._base is None or origin_of(url) == origin_of(self._base)
 
-    async def _read_credentials(self, place: str) -> _Credentials | None:
+    async def _read_credentials(self, place: Place) -> _Credentials | None:
         if self._secret is None or self._credentials is not None:
             return self._credentials
         secret = self._secret

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 MOST_BYTES = 4 * 1024 * 1024
-"""Of all answers that are kept; the oldest ones go first."""
+"""Of all answers that are kept, with their addresses and headers; the oldest ones go first."""
+_OVERHEAD = 1000
+"""Bytes that an answer takes besides."""
 LONGEST_REVISION = 1024
 """Characters of an ``ETag`` or a date that is sent back."""
 
@@ -15,6 +17,7 @@ class _Kept(NamedTuple):
     conditions: Mapping[str, str]
     headers: Mapping[str, str]
     content: bytes
+    size: int
 
 
 class Revisions:
@@ -50,8 +53,9 @@ class Revisions:
         }
         if not conditions or "no-store" in headers.get("cache-control", "").lower() or len(content) > MOST_BYTES:
             return
-        self._kept[url] = _Kept(conditions, headers, content)
-        self._size += len(content)
+        size = _OVERHEAD + len(content) + len(url) + sum(len(name) + len(value) for name, value in headers.items())
+        self._kept[url] = _Kept(conditions, headers, content, size)
+        self._size += size
         while self._size > MOST_BYTES:
             self._forget(next(iter(self._kept)))
 
@@ -63,4 +67,4 @@ class Revisions:
     def _forget(self, url: str) -> None:
         kept = self._kept.pop(url, None)
         if kept is not None:
-            self._size -= len(kept.content)
+            self._size -= kept.size

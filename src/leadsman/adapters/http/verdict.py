@@ -54,7 +54,7 @@ _ADVICE: Mapping[int, str] = {
 
 
 def check_status(
-    status: int, headers: Mapping[str, str], start: bytes, place: str, scheme: str | None, wall: float
+    status: int, headers: Mapping[str, str], start: bytes, place: object, scheme: str | None, wall: float
 ) -> None:
     """Raise the error that a status means; nothing for 200 to 299.
 

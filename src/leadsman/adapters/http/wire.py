@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple, Protocol
 
+from leadsman.adapters.server import display_url
 from leadsman.text.redaction import Secret
 
 
@@ -14,6 +15,19 @@ class Login(NamedTuple):
     password: Secret
 
 
+class Place(NamedTuple):
+    """What was asked and where, for messages. It is put into words only where there is one to write."""
+
+    method: str
+    url: str
+
+    def __str__(self) -> str:
+        return f"{self.method} {display_url(self.url)}"
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
 class Request(NamedTuple):
     """One request. Redirects are not followed."""
 
@@ -22,6 +36,11 @@ class Request(NamedTuple):
     headers: Mapping[str, str]
     body: bytes | None = None
     digest: Login | None = None
+
+    @property
+    def place(self) -> Place:
+        """What is asked, and where."""
+        return Place(self.method, self.url)
 
 
 class Reply(NamedTuple):
