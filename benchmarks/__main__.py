@@ -176,6 +176,12 @@ def with_devices(times: int) -> list[Row]:
     ]
 
 
+def web(times: int) -> list[Row]:
+    from benchmarks.web import web  # see above
+
+    return web(times)
+
+
 def virtual_days(times: int) -> list[Row]:
     note("a virtual day")
     day = statistics.median(measures.virtual_day() for _ in range(times))
@@ -202,6 +208,7 @@ PARTS: dict[str, Callable[[int], list[Row]]] = {
     "calls": lambda _: per_call(),
     "frames": framers,
     "devices": with_devices,
+    "web": web,
     "day": virtual_days,
     "simulated": simulated.days,
     "cluster": cluster.clusters,

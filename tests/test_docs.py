@@ -30,7 +30,11 @@ TOPICS = [page for page in sorted(Path("docs/adr").glob("*.md")) if page.name !=
 RECORDS = sorted(Path("docs/adr/log").glob("0*.md"))
 REFERENCE = sorted(Path("docs/reference").glob("*.md"))
 SHOWN = [name for page in REFERENCE for name in re.findall(r"^::: (\S+)$", page.read_text(), re.MULTILINE)]
-PACKAGES = ["leadsman", "leadsman.testing", *(f"leadsman.adapters.{name}" for name in ("ble", "caldav", "serial"))]
+PACKAGES = [
+    "leadsman",
+    "leadsman.testing",
+    *(f"leadsman.adapters.{name}" for name in ("ble", "caldav", "http", "serial")),
+]
 BLOCKS = [
     pytest.param(block, id=f"{page.stem} {number}")
     for page in GUIDES

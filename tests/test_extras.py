@@ -36,6 +36,7 @@ LIBRARIES = {
     "serial": ["serial", "serial_asyncio", "serial_asyncio_fast"],
     "ble": ["bleak", "dbus_fast"],
     "caldav": ["caldav", "icalendar", "recurring_ical_events", "niquests", "lxml"],
+    "http-client": ["aiohttp"],
     "http": ["uvicorn", "h11", "starlette", "anyio"],
     "metrics": ["prometheus_client"],
     "yaml": ["yaml"],
@@ -88,6 +89,7 @@ NEEDS = {
     "serial": ("from leadsman.adapters.serial import SerialPort", "SerialPort('/dev/ttyX')", {}),
     "ble": ("from leadsman.adapters.ble import BleRadio", "BleRadio()", {}),
     "caldav": ("from leadsman.adapters.caldav import CalDav", "CalDav('https://localhost/dav')", {}),
+    "http-client": ("from leadsman.adapters.http import HttpClient", "HttpClient('http://inverter.lan')", {}),
     "http": ("", "", {"HTTP__BIND": "127.0.0.1:8080"}),
     "yaml": ("", "", {}),
     "nats": ("", "", {"CLUSTER__ENGINE": "nats://127.0.0.1:1"}),
@@ -131,6 +133,14 @@ def test_an_app_without_an_extra_says_what_to_type_however_it_is_started(tmp_pat
     assert f'which is not installed; type: pip install "leadsman[{extra}]"' in done.stderr
     assert "(leadsman itself stays as it is)" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_an_http_client_in_the_code_and_its_twin_load_no_library_until_the_app_starts():
+    code = "from leadsman.adapters.http import HttpClient; from leadsman.testing import HttpTwin; import sys\n"
+    code += "HttpClient('http://inverter.lan'); HttpTwin().check_installed(); print('aiohttp' in sys.modules)\n"
+    code += "HttpClient().check_installed(); print('aiohttp' in sys.modules)"
+
+    assert python((), code).stdout.split() == ["False", "True"]
 
 
 def test_the_demo_without_its_extra_says_what_to_type(tmp_path: Path):

@@ -14,7 +14,7 @@ from leadsman.settings.sources import Where
 
 from .entities import entities
 
-APPS = ("airthings2mqtt", "caldates2mqtt", "gas2mqtt", "p1meter2mqtt", "vito2mqtt")
+APPS = ("airthings2mqtt", "caldates2mqtt", "gas2mqtt", "p1meter2mqtt", "vito2mqtt", "weather2mqtt")
 
 SETTINGS = {
     "airthings2mqtt": {"waves": {"cellar": {"address": "F0:11:22:33:44:66"}}},
@@ -25,6 +25,7 @@ SETTINGS = {
     "gas2mqtt": {},
     "p1meter2mqtt": {"port": "/dev/null/p1"},
     "vito2mqtt": {"port": "/dev/null/vito"},
+    "weather2mqtt": {"places": {"berlin": {"latitude": 52.52, "longitude": 13.41}}},
 }
 """What each app needs to know its devices."""
 

@@ -794,12 +794,14 @@ def test_situations_mixed_at_random_give_one_verdict_that_a_terminal_can_show(st
     assert all(line.isprintable() for line in (*verdict["evidence"], verdict["summary"], verdict["advice"]))
 
 
-KINDS = (None, "serial", "bluetooth", "calendars")
+KINDS = (None, "serial", "bluetooth", "calendars", "http")
 ERRORS = (
     "DeviceTimeout: silent for 3s",
     "DeviceUnavailable: the server is down",
     "GarbledData: 0 is no reading",
     "PermanentError: no calendar 'Wast'",
+    "HttpRefused: the server answers with status 404",
+    "HttpUnavailable: the server answers with status 503",
     "PermissionError: [Errno 13] denied",
     "FileNotFoundError: [Errno 2] nothing there",
     "HTTPStatusError: Server error '500 Internal Server Error'",

@@ -225,6 +225,7 @@ async def read(port: {adapter}) -> dict[str, float]:
         ("serial", ("serial_asyncio", "serial_asyncio_fast"), "serial", "SerialPort", "'/dev/ttyX'"),
         ("ble", ("bleak",), "ble", "BleRadio", ""),
         ("caldav", ("caldav",), "caldav", "CalDav", "'https://localhost/dav'"),
+        ("http-client", ("aiohttp",), "http", "HttpClient", "'http://localhost'"),
     ],
 )
 def test_an_extra_that_is_not_installed_ends_check_and_start_with_what_to_type(

@@ -21,11 +21,12 @@ import trustme
 
 from leadsman import App, command_line
 from leadsman.adapters.caldav import CalDav, calendar
+from leadsman.adapters.http import HttpClient
 from leadsman.adapters.serial import SerialPort
 from leadsman.introspection.retained import FIRST_AHEAD
 from leadsman.mqtt.broker import Brokers
 from leadsman.mqtt.connection import Received
-from leadsman.testing import Mosquitto
+from leadsman.testing import Mosquitto, Recorded
 from leadsman.testing.mosquitto import free_port
 from leadsman.tools.cli.commands.doctor import lines
 from leadsman.tools.doctor.checks import Finding, findings, worst
@@ -35,6 +36,7 @@ from leadsman.tools.doctor.subject import of_plan, of_prefix
 from leadsman_rigs.bluez import Air
 from leadsman_rigs.dav import Proxy, multistatus
 from leadsman_rigs.password_file import write_password_file
+from leadsman_rigs.web import Web
 
 HOUSE = "house"
 ALL = "topic readwrite house/#\ntopic read homeassistant/#\n"
@@ -575,6 +577,27 @@ def test_a_calendar_server_says_whether_it_takes_the_password(radicale):
     assert right == ("ok", f"{url} accepts the user")
     assert wrong[0] == "fail"
     assert "check username, password or token" in wrong[1]
+
+
+def test_a_server_over_http_is_asked_once_and_any_answer_will_do():
+    with Web({"/api": Recorded("x" * 2_000_000), "/busy": Recorded("", 503, {"Retry-After": "9"})}) as web:
+        adapters = {
+            "right": HttpClient(f"{web.url}/api"),
+            "empty": HttpClient(web.url),
+            "busy": HttpClient(f"{web.url}/busy"),
+            "gone": HttpClient("http://127.0.0.1:9"),
+            "any": HttpClient(),
+        }
+        with Web(account=("ann", "secret")) as strict:
+            adapters["wrong"] = HttpClient(strict.url, "ann", "geheim", auth="digest")
+            found = asyncio.run(examined(nobody(), adapters=adapters))
+
+    right, empty, busy, gone, wrong = of(found, "HTTP server")
+    assert right == ("ok", f"{web.url}/api answers")
+    assert (empty[0], busy[0], gone[0], wrong[0]) == ("ok", "ok", "fail", "fail")
+    assert "nothing listens at 127.0.0.1:9" in gone[1]
+    assert "check username and password" in wrong[1]
+    assert len(web.recordings.requests) == 3
 
 
 def forgetful(radicale):

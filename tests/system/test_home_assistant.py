@@ -200,6 +200,10 @@ def test_the_devices_of_each_app_of_this_repository_appear_even_while_their_hard
         "gas2mqtt": {"bus": 99},
         "p1meter2mqtt": {"port": "/dev/null/p1"},
         "vito2mqtt": {"port": "/dev/null/vito"},
+        "weather2mqtt": {
+            "url": "http://127.0.0.1:9",
+            "places": json.dumps({"berlin": {"latitude": 1, "longitude": 2}}),
+        },
     }
 
     for name, words in settings.items():
@@ -215,6 +219,7 @@ def test_the_devices_of_each_app_of_this_repository_appear_even_while_their_hard
             "p1meter2mqtt--leadsman_app--_version": "0.1.0",
             "vito2mqtt--diagnosis--_poll": "unknown",
             "vito2mqtt--heating_floor--party_mode": "unknown",
+            "weather2mqtt--berlin--temperature": "unavailable",
         }
     )
     gas = states["gas2mqtt--gas_counter--consumption_m3"]["attributes"]

@@ -14,6 +14,7 @@ from leadsman.adapters.adapter import (
 )
 from leadsman.adapters.ble import BleRadio
 from leadsman.adapters.caldav import CalDav
+from leadsman.adapters.http import HttpClient
 from leadsman.adapters.serial import SerialPort
 
 
@@ -50,8 +51,8 @@ able = Able()
 adapter: Adapter = able
 probed: list[SupportsProbe] = [able, SerialPort("/dev/a"), BleRadio(), CalDav("http://calendar.lan")]
 reset: list[SupportsReset] = [able, BleRadio(), CalDav("http://calendar.lan")]
-reporting: list[ReportsHealth] = [able, SerialPort("/dev/a")]
-checked: list[ChecksInstallation] = [able, SerialPort("/dev/a"), BleRadio()]
+reporting: list[ReportsHealth] = [able, SerialPort("/dev/a"), HttpClient()]
+checked: list[ChecksInstallation] = [able, SerialPort("/dev/a"), BleRadio(), HttpClient()]
 declaring: DeclaresTransientErrors = able
 limited: list[LimitsRetries] = [able, SerialPort("/dev/a"), BleRadio(), CalDav("http://calendar.lan")]
 

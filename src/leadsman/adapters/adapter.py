@@ -82,7 +82,7 @@ class LimitsRetries(Protocol):
         ...
 
 
-ResourceKind = Literal["serial", "bluetooth", "calendars"]
+ResourceKind = Literal["serial", "bluetooth", "calendars", "http"]
 
 
 Way = Literal["whole", "whole while small", "by time"]
@@ -108,7 +108,7 @@ class Resource(NamedTuple):
     kind: ResourceKind
     name: str
     """The path or URL of a serial port, the name of a Bluetooth adapter such as ``hci0`` (empty: any), or the URL of
-    a server without its credentials."""
+    a server without its credentials (empty: each call names its own)."""
     log_in: Callable[[], Awaitable[object]] | None = None
     """Logs in at a server and raises any exception if that fails. It changes nothing there. None where there is no
     server."""

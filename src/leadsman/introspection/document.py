@@ -360,7 +360,7 @@ class AdapterSection(TypedDict):
     """One adapter."""
 
     adapter: str
-    kind: NotRequired[Literal["serial", "bluetooth", "calendars"]]
+    kind: NotRequired[Literal["serial", "bluetooth", "calendars", "http"]]
     """What it needs of the machine or the network, if it declares that; see `leadsman.adapters.adapter.Resource`."""
     open: bool
     error: str | None

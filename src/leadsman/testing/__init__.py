@@ -25,6 +25,7 @@ from leadsman.testing.mosquitto import Mosquitto
 from leadsman.testing.optolink import Boiler
 from leadsman.testing.pty import PtyDevice
 from leadsman.testing.publish_rules import published_by
+from leadsman.testing.servers import HttpTwin, Recorded
 from leadsman.testing.twins import BleTwin, SerialTwin, TwinDevice
 
 if TYPE_CHECKING:
@@ -36,10 +37,12 @@ __all__ = [
     "CalDavTwin",
     "Delivered",
     "Harness",
+    "HttpTwin",
     "MemoryBroker",
     "Mosquitto",
     "Outages",
     "PtyDevice",
+    "Recorded",
     "Scripted",
     "SerialTwin",
     "TwinDevice",

@@ -25,6 +25,7 @@ from leadsman.tools.doctor.facts import (
     ProbeFacts,
     RetainedFacts,
     SerialFacts,
+    ServerFacts,
     Size,
     StateFacts,
     Takeover,
@@ -55,6 +56,7 @@ SOUND = BrokerFacts(
 MACHINE = MachineFacts("3.12", "1.0", 1.8e9, "Europe/Berlin", None, True, (DiskFacts(Path("/"), 2**40),), None)
 UNSEEN = {"offered": False, "offers": {}}
 PORT = SerialFacts("/dev/ttyUSB0", group="dialout")
+SERVER = Resource("http", "http://inverter.lan")
 CALENDARS = Resource("calendars", "https://cloud.example")
 
 
@@ -350,6 +352,8 @@ CASES = [
     (Facts(SUBJECT, bluetooth=(BluetoothFacts("", {}, "oh", "hard"),)), "Bluetooth", "fail", "switched off", "key"),
     (Facts(SUBJECT, calendars=(CalendarFacts(CALENDARS, None),)), "calendars", "ok", "cloud.example", ""),
     (Facts(SUBJECT, calendars=(CalendarFacts(CALENDARS, "oh"),)), "calendars", "fail", "oh", "password"),
+    (Facts(SUBJECT, servers=(ServerFacts(SERVER, None),)), "HTTP server", "ok", "inverter.lan answers", ""),
+    (Facts(SUBJECT, servers=(ServerFacts(SERVER, "401"),)), "HTTP server", "fail", "401", "in a browser"),
     (compared(lost=("Bins", "Glass")), "calendar search", "fail", "2 events, such as 'Bins'", 'search="all"'),
     (compared("whole while small", ("Bins",)), "calendar search", "warn", "1 event, such as 'Bins'", 'search="all"'),
     (compared("whole", ("Bins",)), "calendar search", "ok", "reads it whole", ""),

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from leadsman import App, Content, Context
 from leadsman.adapters.ble import BleRadio
 from leadsman.adapters.caldav import CalDav
+from leadsman.adapters.http import HttpClient
 from leadsman.adapters.serial import SerialPort
 from leadsman.adapters.serial.modbus import Modbus
 from leadsman.adapters.serial.optolink import Optolink
@@ -137,7 +138,9 @@ def test_the_state_directory_is_examined_if_something_is_kept_there():
 def test_adapters_say_what_they_need():
     radio, port, calendar = BleRadio("hci1"), SerialPort("/dev/a"), CalDav("https://ann:secret@cloud.example/dav")
     modbus, optolink = Modbus("/dev/b"), Optolink("/dev/c")
-    app = app_of(adapters={"r": radio, "p": port, "c": calendar, "m": modbus, "o": optolink})
+    inverter, any_server = HttpClient("http://ann:secret@[::1]:8080/api?key=secret"), HttpClient()
+    adapters = {"r": radio, "p": port, "c": calendar, "m": modbus, "o": optolink, "i": inverter, "a": any_server}
+    app = app_of(adapters=adapters)
 
     needed = [(each.kind, each.name) for each in subject_of(app).resources]
 
@@ -147,6 +150,8 @@ def test_adapters_say_what_they_need():
         ("calendars", "https://cloud.example/dav"),
         ("serial", "/dev/b"),
         ("serial", "/dev/c"),
+        ("http", "http://[::1]:8080/api"),
+        ("http", ""),
     ]
 
 

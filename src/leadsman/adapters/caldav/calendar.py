@@ -7,25 +7,23 @@ daylight saving time.
 """
 
 import asyncio
-import contextlib
 import functools
 from collections.abc import AsyncGenerator, Callable, Mapping
 from datetime import date, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Literal, NamedTuple, Self, TypeVar, get_args
-from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from leadsman.adapters.adapter import CalendarSearch, Resource, Way
-from leadsman.adapters.caldav.access import Access, display_url
+from leadsman.adapters.caldav.access import Access
 from leadsman.adapters.caldav.backend import CalendarBackend, ReplyTooLarge
 from leadsman.adapters.caldav.recurrence import CalendarEvent, load, occurrences
-from leadsman.errors import DeviceTimeout, GarbledData, InvalidType, InvalidValue, LeadsmanError, PermanentError
+from leadsman.adapters.server import check_url, display_url
+from leadsman.errors import DeviceTimeout, GarbledData, InvalidValue, LeadsmanError, PermanentError
 from leadsman.loop.clock import system_clock
 from leadsman.loop.durations import Duration, human, positive_seconds
 from leadsman.loop.threads import Worker
-from leadsman.text import clean
-from leadsman.text.redaction import Secret, SecretValue, address_of, reveal, secret_or_none
+from leadsman.text.redaction import SecretValue, secret_or_none
 
 MOST_DAYS = 3660
 """Days of a window: ten years."""
@@ -93,7 +91,7 @@ class CalDav:
         self._search = search
         self._timeout = positive_seconds(timeout, "timeout")
         self._access = Access(
-            _check_url(url),
+            check_url(url, "https://cloud.example/remote.php/dav"),
             username,
             password if isinstance(password, Path) else secret_or_none("password", password),
             secret_or_none("token", token),
@@ -296,17 +294,6 @@ class CalDav:
 
 def _day(zone: tzinfo) -> date:
     return datetime.fromtimestamp(system_clock(asyncio.get_running_loop()).wall(), zone).date()
-
-
-def _check_url(url: str | SecretValue) -> Secret:
-    if not isinstance(reveal(url), str):
-        raise InvalidType(f"url is {url!r}; write one such as 'https://cloud.example/remote.php/dav'")
-    address = address_of(url)
-    with contextlib.suppress(ValueError):
-        parts = urlsplit(str(address))  # which keeps its argument: no `Secret`, which would not end then
-        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
-            return address
-    raise InvalidValue(f"url is {clean(repr(str(address)))}; write one such as 'https://cloud.example/remote.php/dav'")
 
 
 def _check_zone(zone: object) -> tzinfo:

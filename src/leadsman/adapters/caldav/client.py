@@ -7,8 +7,9 @@ from datetime import date, datetime, time, timedelta, tzinfo
 from pathlib import Path
 from typing import Any
 
-from leadsman.adapters.caldav.access import Access, display_url
+from leadsman.adapters.caldav.access import Access
 from leadsman.adapters.caldav.backend import Changes, ReplyTooLarge
+from leadsman.adapters.server import display_url, secret_in
 from leadsman.errors import (
     DeviceError,
     DeviceTimeout,
@@ -20,7 +21,6 @@ from leadsman.errors import (
 from leadsman.extras import missing
 from leadsman.resilience.failure import RetryRequested
 from leadsman.resilience.retry_after import LONGEST_PAUSE
-from leadsman.storage.given_file import read_given
 from leadsman.text import clean, describe, suggestion
 from leadsman.text.redaction import Secret
 
@@ -39,8 +39,6 @@ MOST_BYTES = 8 * 1024 * 1024
 """Of one reply, decompressed. A calendar of ten years has about one megabyte."""
 MOST_TAGS = 100_000
 """Tags of one reply, which take a second to read. One event has about 14."""
-LARGEST_PASSWORD = 64 * 1024
-"""Bytes of a file with a password or a token."""
 
 _WEB_PAGE = "not a calendar, but maybe a web page: a log-in page, a captive portal, or the wrong url"
 
@@ -118,7 +116,7 @@ class Client:
             access = self._access
             password = access.token or access.password
             if isinstance(password, Path):
-                password = self._read = _secret_in(password)
+                password = self._read = secret_in(password)
             self._connected = DAVClient(
                 url=access.url,
                 username=access.username,
@@ -141,13 +139,6 @@ class Client:
         except Exception as error:
             self.close()
             raise _leadsman_error(error, f"{what} of {display_url(self._access.url)}") from error
-
-
-def _secret_in(path: Path) -> Secret:
-    data = read_given(path, LARGEST_PASSWORD)
-    if len(data) > LARGEST_PASSWORD:
-        raise PermanentError(f"{path} has more than {LARGEST_PASSWORD} bytes, which is no password")
-    return Secret(data.decode().strip())
 
 
 def _limit_size(request: DavObject) -> DavObject:

@@ -721,6 +721,15 @@ def calendars(facts: Facts) -> Iterator[Result]:
             yield fail(each.fault, "open the address in a browser; mend url, username and password")
 
 
+def servers(facts: Facts) -> Iterator[Result]:
+    """Whether the servers that are read over HTTP answer, and accept the account."""
+    for each in facts.servers:
+        if each.fault is None:
+            yield ok(f"{each.resource.name} answers")
+        else:
+            yield fail(each.fault, "open the address in a browser; mend what the error names")
+
+
 def calendar_searches(facts: Facts) -> Iterator[Result]:
     """Whether a search by time on a calendar server brings all events."""
     advice = 'write CalDav(…, search="all"), which reads each calendar whole'
@@ -843,6 +852,7 @@ CHECKS = (
     Check("devices", "Bluetooth", bluetooth),
     Check("devices", "calendars", calendars),
     Check("devices", "calendar search", calendar_searches),
+    Check("devices", "HTTP server", servers),
     Check("machine", "versions", versions),
     Check("machine", "clock", clock),
     Check("machine", "time zone", time_zone),

@@ -4,14 +4,14 @@ import asyncio
 import contextlib
 import functools
 from collections.abc import Awaitable, Callable
-from typing import Literal
 
-from leadsman.adapters.adapter import CalendarSearch, Resource
+from leadsman.adapters.adapter import CalendarSearch, Resource, ResourceKind
+from leadsman.errors import LeadsmanError
 from leadsman.loop.durations import human
 from leadsman.mqtt.transport import in_thread
 from leadsman.text import describe
 from leadsman.tools.doctor.broker import BrokerExamination, Say
-from leadsman.tools.doctor.facts import CalendarFacts, Facts
+from leadsman.tools.doctor.facts import CalendarFacts, Facts, ServerFacts
 from leadsman.tools.doctor.machine import look_at_machine, look_at_port, look_at_radios
 from leadsman.tools.doctor.subject import Subject
 
@@ -21,7 +21,7 @@ CLEARING = 3.5
 """Seconds in which what is cancelled removes what it left at the broker. Code that ignores a cancellation, such as that
 of an adapter, is left behind."""
 PATIENCE = 8.0
-"""Seconds to log in at one calendar server."""
+"""Seconds to log in at one server."""
 COMPARING = 7.0
 """Seconds to compare the searches of one calendar server."""
 
@@ -49,6 +49,7 @@ class Examination:
             "serial ports": self._serial,
             "Bluetooth": self._bluetooth,
             "calendars": self._calendars,
+            "servers": self._servers,
             "broker": self._broker.run,
         }
         tasks = {asyncio.create_task(self._collect(name, call)): name for name, call in collectors.items()}
@@ -72,7 +73,7 @@ class Examination:
     def _give_up(self, name: str, why: str) -> None:
         self.facts = self.facts._replace(unfinished={**self.facts.unfinished, name: why})
 
-    def _resources(self, kind: Literal["serial", "bluetooth", "calendars"]) -> list[Resource]:
+    def _resources(self, kind: ResourceKind) -> list[Resource]:
         found = [each for each in self._subject.resources if each.kind == kind]
         if found:
             self._say(f"{kind}: {', '.join(each.name for each in found if each.name) or 'any adapter'}")
@@ -97,17 +98,30 @@ class Examination:
         found = await asyncio.gather(*(_calendars_of(each) for each in self._resources("calendars")))
         self.facts = self.facts._replace(calendars=tuple(found))
 
+    async def _servers(self) -> None:
+        asked = [each for each in self._resources("http") if each.log_in is not None]
+        faults = await asyncio.gather(*map(_fault_of, asked))
+        self.facts = self.facts._replace(servers=tuple(map(ServerFacts, asked, faults)))
 
-async def _calendars_of(resource: Resource) -> CalendarFacts:
-    """Log in at a calendar server, and compare its searches. This changes nothing there."""
+
+async def _fault_of(resource: Resource) -> str | None:
+    """Log in at a server. Returns why that failed. This changes nothing there."""
     try:
         async with asyncio.timeout(PATIENCE):
             if resource.log_in is not None:
                 await resource.log_in()
-    except TimeoutError:
-        return CalendarFacts(resource, f"{resource.name} did not answer within {PATIENCE:g} s")
+    except TimeoutError as error:
+        named = isinstance(error, LeadsmanError)
+        return describe(error) if named else f"{resource.name} did not answer within {PATIENCE:g} s"
     except Exception as error:  # whatever the adapter's library raises
-        return CalendarFacts(resource, describe(error))
+        return describe(error)
+    return None
+
+
+async def _calendars_of(resource: Resource) -> CalendarFacts:
+    """Log in at a calendar server, and compare its searches. This changes nothing there."""
+    if (fault := await _fault_of(resource)) is not None:
+        return CalendarFacts(resource, fault)
     searches, stopped = list[CalendarSearch](), None
     try:
         async with asyncio.timeout(COMPARING):

@@ -229,6 +229,14 @@ class CalendarFacts(NamedTuple):
     """Why not all were compared; None if they were."""
 
 
+class ServerFacts(NamedTuple):
+    """A server that answers over HTTP."""
+
+    resource: Resource
+    fault: str | None
+    """Why it did not answer, or refused the account; None if it answered."""
+
+
 class Facts(NamedTuple):
     """All facts."""
 
@@ -238,5 +246,6 @@ class Facts(NamedTuple):
     serial: tuple[SerialFacts, ...] = ()
     bluetooth: tuple[BluetoothFacts, ...] = ()
     calendars: tuple[CalendarFacts, ...] = ()
+    servers: tuple[ServerFacts, ...] = ()
     unfinished: Mapping[str, str] = {}
     """The collectors that did not come to an end, and why."""

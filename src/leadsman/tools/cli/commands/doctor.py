@@ -109,7 +109,7 @@ COMMAND = Subcommand(
     run,
     "Connects to the broker as the app does, beside the running app, and examines version, "
     "credentials, access list, limits, retained messages, will and client id; then serial ports, "
-    "Bluetooth, calendars, disk, clock and state. The command takes less than 20 s, changes nothing "
+    "Bluetooth, calendars, servers, disk, clock and state. The command takes less than 20 s, changes nothing "
     "and leaves nothing behind. Each fault comes with its remedy.",
     (
         "leadsman doctor house:app",

@@ -1,0 +1,200 @@
+"""Sends requests with the library aiohttp. Only this file imports it. Its errors say what to do."""
+
+import asyncio
+import contextlib
+import errno
+import socket
+import ssl
+import warnings
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from pathlib import Path
+from weakref import WeakSet
+
+from leadsman.adapters.http.verdict import origin_of
+from leadsman.adapters.http.wire import Login, Reply, Request
+from leadsman.errors import DeviceTimeout, DeviceUnavailable, GarbledData, InvalidValue, LeadsmanError, PermanentError
+from leadsman.extras import missing
+from leadsman.loop.durations import human
+from leadsman.text import clean, describe
+
+try:
+    import aiohttp
+    from yarl import URL
+except ImportError as error:
+    raise missing("devices over HTTP", "aiohttp", "http-client") from error
+
+KEEP = 5.0
+"""Seconds that a connection is kept for the next request. A poll often sends several; small devices have few
+connections, which others want."""
+GOODBYE = 0.5
+"""Seconds that the end of TLS may take, if the server does not answer it."""
+MOST_LOGINS = 10_000
+"""Servers whose digests are remembered."""
+
+
+class AiohttpWire:
+    """A pool of connections.
+
+    Args:
+        ca: a file with certificates that are trusted instead of the public ones.
+        timeout: for a call, in seconds. A connection must stand after half of it.
+    """
+
+    def __init__(self, ca: str | Path | None, timeout: float) -> None:
+        self._ca = ca
+        self._patience = timeout / 2
+        self._trust: ssl.SSLContext | bool | None = None
+        self._digests: dict[tuple[object, ...], aiohttp.DigestAuthMiddleware] = {}
+        self._sockets: WeakSet[socket.socket] = WeakSet()
+        with warnings.catch_warnings():  # asyncio waits 30 s for a silent server, and aiohttp 4 will do so again
+            warnings.simplefilter("ignore", DeprecationWarning)
+            connector = aiohttp.TCPConnector(
+                limit=0, keepalive_timeout=KEEP, ssl_shutdown_timeout=GOODBYE, socket_factory=self._new_socket
+            )
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            auto_decompress=False,  # which would unpack whatever comes; `Body` has a limit
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None, connect=self._patience),
+            skip_auto_headers=("User-Agent", "Accept-Encoding"),
+        )
+
+    @contextlib.asynccontextmanager
+    async def send(self, request: Request) -> AsyncIterator[Reply]:
+        """Send a request; see `leadsman.adapters.http.wire.Wire`."""
+        sent = _Counter()
+        digests = () if request.digest is None else (self._digest(request.url, request.digest), sent)
+        with self._translated(request):
+            trust = await self._trusted()
+            async with self._session.request(
+                request.method,
+                URL(request.url),
+                headers=request.headers,
+                data=request.body,
+                allow_redirects=False,
+                middlewares=digests,
+                ssl=trust,
+            ) as response:
+                headers: dict[str, str] = {}
+                for name, value in response.headers.items():
+                    key = name.lower()
+                    headers[key] = f"{headers[key]}, {value}" if key in headers else value
+                async with contextlib.aclosing(self._pieces(response, request)) as pieces:
+                    yield Reply(response.status, headers, pieces, max(sent.requests, 1))
+
+    async def _pieces(self, response: aiohttp.ClientResponse, request: Request) -> AsyncGenerator[bytes, None]:
+        with self._translated(request):
+            async for piece in response.content.iter_any():
+                yield piece
+
+    async def close(self) -> None:
+        """Close all connections, also those that were given up a moment ago."""
+        await self._session.close()
+        for _ in range(100):
+            if all(each.fileno() < 0 for each in self._sockets):
+                break
+            await asyncio.sleep(GOODBYE / 50)
+
+    def _new_socket(self, info: aiohttp.AddrInfoType) -> socket.socket:
+        made = socket.socket(*info[:3])
+        self._sockets.add(made)
+        return made
+
+    def _digest(self, url: str, login: Login) -> aiohttp.DigestAuthMiddleware:
+        """What answers the challenges of one server."""
+        key = (*origin_of(url), login)
+        if key not in self._digests:
+            if len(self._digests) >= MOST_LOGINS:
+                self._digests.clear()
+            self._digests[key] = aiohttp.DigestAuthMiddleware(login.username, login.password)
+        return self._digests[key]
+
+    async def _trusted(self) -> ssl.SSLContext | bool:
+        """Which certificates are trusted. Reading a file of them blocks."""
+        if self._trust is None:
+            if self._ca is None:
+                self._trust = True
+            else:
+                try:
+                    self._trust = await asyncio.to_thread(ssl.create_default_context, cafile=str(self._ca))
+                except (OSError, ValueError) as error:  # an ssl.SSLError is an OSError
+                    raise PermanentError(f"ca is {str(self._ca)!r}, which cannot be read: {describe(error)}") from error
+        return self._trust
+
+    @contextlib.contextmanager
+    def _translated(self, request: Request) -> Iterator[None]:
+        try:
+            yield
+        except LeadsmanError:
+            raise
+        except (aiohttp.ClientError, OSError, ValueError, RuntimeError) as error:
+            if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientError):
+                raise  # the deadline of the call
+            raise _leadsman_error(error, request, self._patience) from error
+
+
+class _Counter:
+    """Counts the requests that a digest needs."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+
+    async def __call__(
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        self.requests += 1
+        return await handler(request)
+
+
+def _leadsman_error(error: Exception, request: Request, patience: float) -> LeadsmanError:
+    place = request.place
+    _, host, port = origin_of(request.url)
+    at = f"{clean(host)}:{port}"
+    match error:
+        case aiohttp.ClientConnectorCertificateError():
+            return PermanentError(f"{place}: {_certificate_fault(error.certificate_error, host)}")
+        case aiohttp.ClientConnectorDNSError():
+            return DeviceUnavailable(f"{place}: the name {clean(host)!r} is not known: check url, or the DNS server")
+        case aiohttp.ClientConnectorSSLError() if not isinstance(error.os_error, ssl.SSLEOFError):
+            return PermanentError(f"{place}: {_tls_fault(error.os_error, at)}")
+        case aiohttp.ClientConnectorError() if error.os_error.errno == errno.ECONNREFUSED:
+            return DeviceUnavailable(f"{place}: nothing listens at {at}; check that the device is on, and its port")
+        case aiohttp.ClientConnectorError():
+            return DeviceUnavailable(f"{place}: no connection to {at}: {describe(error.os_error)}")
+        case aiohttp.ServerTimeoutError():
+            return DeviceTimeout(
+                f"{place}: no connection to {at} within {human(patience)}; check that the device is on, and its address"
+            )
+        case aiohttp.ServerDisconnectedError():
+            return DeviceUnavailable(f"{place}: {at} closed the connection without an answer")
+        case aiohttp.ClientPayloadError():
+            return DeviceUnavailable(f"{place}: the answer broke off")
+        case aiohttp.ClientResponseError():
+            return GarbledData(f"{place}: {at} answers something else than HTTP: {clean(error.message)}")
+        case aiohttp.InvalidURL():
+            return InvalidValue(f"{place}: this is no URL")
+        case aiohttp.ClientConnectionError() | OSError():
+            return DeviceUnavailable(f"{place}: the connection to {at} ended: {describe(error)}")
+        case aiohttp.ClientError():  # of the digest
+            return GarbledData(f"{place}: {describe(error)}")
+        case RuntimeError():
+            return DeviceUnavailable(f"{place}: the client is closed")
+    return InvalidValue(f"{place}: the request cannot be sent: {describe(error)}")
+
+
+def _certificate_fault(error: Exception, host: str) -> str:
+    why = getattr(error, "verify_message", "") or str(error)
+    advice = {
+        10: "the certificate has expired: renew it, or set the clock of this machine",
+        9: "the certificate is not valid yet: set the clock of this machine",
+        62: f"the certificate is not for {clean(host)!r}: write the name that it has",
+        64: f"the certificate is not for {clean(host)!r}: write the name that it has",
+    }.get(getattr(error, "verify_code", 0), "give the certificate of its authority, or its own, as ca=")
+    return f"the certificate of the server is not accepted ({clean(why)}); {advice}"
+
+
+def _tls_fault(error: OSError, at: str) -> str:
+    reason = getattr(error, "reason", None) or str(error)
+    if reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"):
+        return f"{at} does not speak TLS; write http:// if that is meant"
+    return f"no TLS with {at}: {clean(str(reason))}"

@@ -1,0 +1,72 @@
+"""The interface of an `HttpClient` to the network: one request, and one reply."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import NamedTuple, Protocol
+
+from leadsman.adapters.server import display_url
+from leadsman.text.redaction import Secret
+
+
+class Login(NamedTuple):
+    """An account for digest authentication (RFC 7616), where the server names what is to be sent."""
+
+    username: str
+    password: Secret
+
+
+class Place(NamedTuple):
+    """What was asked and where, for messages. It is put into words only where there is one to write."""
+
+    method: str
+    url: str
+
+    def __str__(self) -> str:
+        return f"{self.method} {display_url(self.url)}"
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class Request(NamedTuple):
+    """One request. Redirects are not followed."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    body: bytes | None = None
+    digest: Login | None = None
+
+    @property
+    def place(self) -> Place:
+        """What is asked, and where."""
+        return Place(self.method, self.url)
+
+
+class Reply(NamedTuple):
+    """The beginning of a reply, whose body is still to be read."""
+
+    status: int
+    headers: Mapping[str, str]
+    """Names in lower case. Several of one name are joined by commas (RFC 9110 §5.3)."""
+    pieces: AsyncIterator[bytes]
+    """The body as it is sent, compressed or not."""
+    requests: int = 1
+    """How many requests were sent for it: two if the server asked for a digest first."""
+
+
+class Wire(Protocol):
+    """Connections to servers, or a twin of them."""
+
+    def send(self, request: Request) -> AbstractAsyncContextManager[Reply]:
+        """Send a request. The reply, and its body, end with the context.
+
+        Raises:
+            DeviceTimeout, DeviceUnavailable, GarbledData: a retry may help.
+            PermanentError: the certificate, or the port.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Close all connections."""
+        ...

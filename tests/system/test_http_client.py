@@ -1,0 +1,585 @@
+"""The real client on a real server, also with TLS, with faults in between; and the twin, which must do the same."""
+
+import asyncio
+import datetime
+import gzip
+import os
+import time
+from email.utils import formatdate
+from types import SimpleNamespace
+
+import psutil
+import pytest
+import trustme
+from pydantic import BaseModel, SecretStr
+
+from leadsman.adapters.http import HttpClient, HttpRefused, HttpUnavailable
+from leadsman.errors import (
+    ConfigurationError,
+    DeviceTimeout,
+    DeviceUnavailable,
+    GarbledData,
+    InvalidType,
+    InvalidValue,
+    PermanentError,
+    TransientError,
+)
+from leadsman.resilience.failure import RetryRequested
+from leadsman.testing import HttpTwin, Recorded
+from leadsman_rigs.watched import on
+from leadsman_rigs.web import Silent, Web, server_context
+
+
+class Power(BaseModel):
+    watts: float
+
+
+AUTHORITY = trustme.CA()
+POWER = {"watts": 412.5}
+PAGE = "<!DOCTYPE html><html><body>Please log in</body></html>"
+
+
+def read(http, path="/status"):
+    return http.get_json(path, Power)
+
+
+class TestBoth:
+    """What the real adapter and its twin both do."""
+
+    @pytest.fixture(params=["http", "https", "twin"])
+    def there(self, request, tmp_path):
+        """A server or a twin: `client(**options)`, `answers`, `play(path, …)` and `requests`."""
+        if request.param == "twin":
+            twin = HttpTwin()
+
+            def client(**options):
+                made = HttpTwin(**options)
+                made.recordings = twin.recordings
+                return made
+
+            yield SimpleNamespace(recordings=twin.recordings, client=client, url="http://twin.invalid")
+            return
+        ca = tmp_path / "ca.pem"
+        AUTHORITY.cert_pem.write_to_path(ca)
+        certificate = server_context(AUTHORITY, "localhost") if request.param == "https" else None
+        with Web(certificate=certificate) as web:
+            yield SimpleNamespace(
+                recordings=web.recordings, client=lambda **options: HttpClient(web.url, ca=ca, **options), url=web.url
+            )
+
+    def test_json_is_read_as_it_is_or_as_a_model(self, there):
+        there.recordings.answers |= {"/status": POWER, "/list": [1, None, "ä"]}
+
+        async def scenario(http):
+            assert await http.get_json("/status") == POWER
+            assert await http.get_json("status", Power) == Power(watts=412.5)
+            assert await http.get_json("/list", list[int | str | None]) == [1, None, "ä"]
+            assert await http.get_text("/list") == '[1, null, "\\u00e4"]'
+
+        on(there.client(), scenario)
+
+    def test_a_query_a_body_and_headers_are_sent(self, there):
+        there.recordings.answers |= {"/a": {}, "/b": Recorded({"ok": True}, 201)}
+
+        async def scenario(http):
+            await http.get_json("/a?x=1", params={"y": [1, 2], "z": None, "on": True, "q": "ä&b"})
+            answer = await http.request("POST", "/b", json={"on": True}, headers={"X-Api-Key": SecretStr("geheim")})
+            return answer.status, answer.json()
+
+        assert on(there.client(), scenario) == (201, {"ok": True})
+        first, second = there.recordings.requests
+        assert first.url.endswith(("/a?x=1&y=1%2C2&on=true&q=%C3%A4%26b", "/a?x=1&y=1,2&on=true&q=%C3%A4%26b"))
+        assert first.headers["User-Agent"].startswith("leadsman/")
+        assert (second.method, second.body, second.headers["X-Api-Key"]) == ("POST", b'{"on": true}', "geheim")
+
+    @pytest.mark.parametrize(
+        ("answer", "error", "message"),
+        [
+            (Recorded("", 401), HttpRefused, "status 401; it wants an account: give username= and password="),
+            (Recorded("", 403), HttpRefused, "status 403; .* check its rights"),
+            (Recorded({"error": "no such thing"}, 404), HttpRefused, "404 .*no such thing.*; there is nothing at this"),
+            (Recorded("", 418), HttpRefused, "status 418$"),
+            (Recorded("", 304), HttpRefused, "status 304"),
+            (Recorded("", 408), HttpUnavailable, "status 408"),
+            (Recorded("", 425), HttpUnavailable, "status 425"),
+            (Recorded("", 429), HttpUnavailable, "status 429"),
+            (Recorded("<html>" + "x" * 100_000, 500), HttpUnavailable, "status 500$"),
+            (Recorded("", 503, {"Retry-After": "0"}), HttpUnavailable, "status 503"),
+            (Recorded("", 503, {"Retry-After": "soon"}), HttpUnavailable, "status 503"),
+            (Recorded(PAGE), GarbledData, "a web page with status 200, and not JSON: a log-in page"),
+            (Recorded("plain", headers={"Content-Type": "text/html"}), GarbledData, "not JSON"),
+            (Recorded("<p>no</p>", headers={"Content-Type": "text/HTML"}), GarbledData, "a web page"),
+            (Recorded(""), GarbledData, "the answer is empty"),
+            (Recorded("", 204), GarbledData, "the answer is empty"),
+            (Recorded('{"watts": 4'), GarbledData, "not JSON .*: '{\"watts\": 4'"),
+            (Recorded(b"\xff\xfe"), GarbledData, "not JSON in UTF-8"),
+            (Recorded("[" * 100_000), GarbledData, "nested deeper than 50"),
+            (Recorded({"watt": 5}), PermanentError, "not as expected: watts: Field required"),
+            (Recorded({"watts": "many"}), PermanentError, "watts: Input should be a valid number"),
+            (Recorded("x" * 2**20 + "y"), PermanentError, "longer than 1,048,576 bytes; most_bytes= allows more"),
+            (Recorded(gzip.compress(b"0" * 2**27), headers={"Content-Encoding": "gzip"}), PermanentError, "longer"),
+            (Recorded("x", headers={"Content-Encoding": "br"}), PermanentError, "packed as 'br'"),
+            (Recorded("not packed", headers={"Content-Encoding": "gzip"}), GarbledData, "cannot be read"),
+            (Recorded(gzip.compress(b"{}")[:-9], headers={"Content-Encoding": "gzip"}), GarbledData, "broke off"),
+        ],
+    )
+    def test_each_wrong_answer_is_a_named_error_and_the_next_call_unharmed(self, there, answer, error, message):
+        there.recordings.answers["/status"] = POWER
+        there.recordings.play("/status", answer)
+
+        async def scenario(http):
+            memory = psutil.Process().memory_info().rss
+            with pytest.raises(error, match=message) as raised:
+                await read(http)
+            assert psutil.Process().memory_info().rss - memory < 32 * 2**20
+            assert "/status" in str(raised.value)
+            assert await read(http) == Power(watts=412.5)
+
+        on(there.client(), scenario)
+
+    @pytest.mark.parametrize("status", [408, 429, 500, 503])
+    def test_a_pause_that_the_server_asks_for_is_requested_in_both_forms(self, there, status):
+        now = 1_800_000_000
+        date, until = formatdate(now, usegmt=True), formatdate(now + 90, usegmt=True)
+        there.recordings.play(
+            "/status",
+            Recorded("", status, {"Retry-After": "120"}),
+            Recorded("", status, {"Retry-After": until, "Date": date}),
+            Recorded("", status, {"Retry-After": "9" * 30}),
+        )
+
+        async def scenario(http):
+            delays = []
+            for _ in range(3):
+                with pytest.raises(RetryRequested, match=f"asks for a pause, with status {status}") as raised:
+                    await read(http)
+                delays.append(raised.value.delay)
+            return delays
+
+        assert on(there.client(), scenario) == [120, 90, 86_400]
+
+    def test_what_has_not_changed_is_not_sent_again(self, there):
+        there.recordings.answers["/status"] = Recorded(POWER, headers={"ETag": '"one"'})
+
+        async def scenario(http):
+            found = [await http.request("GET", "/status") for _ in range(3)]
+            there.recordings.answers["/status"] = Recorded({"watts": 1}, headers={"ETag": '"two"'})
+            found += [await http.request("GET", "/status")]
+            assert http.health["unchanged"] == 2
+            return [(answer.json()["watts"], answer.unchanged) for answer in found]
+
+        assert on(there.client(), scenario) == [(412.5, False), (412.5, True), (412.5, True), (1, False)]
+
+    def test_redirects_are_followed_on_the_server_itself(self, there):
+        there.recordings.answers |= {
+            "/old": Recorded("", 301, {"Location": "/older"}),
+            "/older": Recorded("", 307, {"Location": f"{there.url}/status"}),
+            "/status": POWER,
+        }
+
+        assert on(there.client(token="abcdefgh"), lambda http: read(http, "/old")) == Power(watts=412.5)
+        assert {each.headers["Authorization"] for each in there.recordings.requests} == {"Bearer abcdefgh"}
+
+    @pytest.mark.parametrize(
+        ("location", "method", "message"),
+        [
+            ("/a", "GET", "GET .*/a is redirected to .*/a, so the redirects go in a circle"),
+            ("/b", "GET", "/a → .*/b is redirected to .*/a, so the redirects go in a circle"),
+            ("/1", "GET", "no more than 5 redirects are followed"),
+            (
+                "http://elsewhere.invalid/a?key=1",
+                "GET",
+                "to http://elsewhere.invalid/a, (another server|which is not enc)",
+            ),
+            ("ftp://elsewhere.invalid/a", "GET", "no address of a server"),
+            ("http://[", "GET", "no address of a server"),
+            ("/status", "POST", "only GET is repeated elsewhere"),
+        ],
+    )
+    def test_redirects_that_lead_nowhere_or_elsewhere_are_refused_by_name(self, there, location, method, message):
+        there.recordings.answers |= {
+            "/a": Recorded("", 302, {"Location": location}),
+            "/b": Recorded("", 302, {"Location": "/a"}),
+            **{f"/{n}": Recorded("", 302, {"Location": f"/{n + 1}"}) for n in range(1, 9)},
+        }
+
+        with pytest.raises(PermanentError, match=message):
+            on(there.client(username="ann", password="geheim"), lambda http: http.request(method, "/a"))
+
+    def test_a_redirect_elsewhere_without_credentials_is_followed(self, there):
+        with Web({"/status": POWER}) as other:
+            there.recordings.answers |= {"/a": Recorded("", 302, {"Location": f"{other.url}/status"}), "/status": POWER}
+            scheme = there.url.partition(":")[0]
+            if scheme == "https":
+                with pytest.raises(PermanentError, match="which is not encrypted"):
+                    on(there.client(), lambda http: read(http, "/a"))
+            else:
+                assert on(there.client(), lambda http: read(http, "/a")) == Power(watts=412.5)
+
+    def test_the_quota_of_a_day_defers_what_is_too_much(self, there):
+        there.recordings.answers |= {"/status": POWER, "/a": Recorded("", 302, {"Location": "/status"})}
+
+        async def scenario(http):
+            left = http.health["quota_left"]
+            assert left in (1, 2, 3)  # the share of the rest of the day
+            for _ in range(left):
+                await read(http)
+            with pytest.raises(
+                RetryRequested, match="daily quota of 3 requests is used up until midnight UTC"
+            ) as asked:
+                await read(http)
+            assert 0 < asked.value.delay <= 86_400
+            return http.health["quota_left"]
+
+        assert on(there.client(daily_quota=3), scenario) == 0
+
+    def test_a_password_goes_to_its_server_only(self, there):
+        there.recordings.answers["/status"] = POWER
+
+        with Web({"/status": POWER}) as other:
+
+            async def scenario(http):
+                await read(http)
+                if "twin" not in there.url:
+                    await read(http, f"{other.url}/status")
+
+            on(there.client(username="ann", password=SecretStr("geheim"), headers={"X-Key": "k"}), scenario)
+            mine = there.recordings.requests[0].headers
+            assert (mine["Authorization"], mine["X-Key"]) == ("Basic YW5uOmdlaGVpbQ==", "k")
+            assert not any({"Authorization", "X-Key"} & set(each.headers) for each in other.recordings.requests)
+
+    def test_a_silent_server_costs_the_timeout(self, there):
+        async def silence(request):
+            await asyncio.sleep(3)
+            return POWER
+
+        there.recordings.play("/status", silence)
+        there.recordings.answers["/status"] = POWER
+
+        async def scenario(http):
+            before = time.perf_counter()
+            with pytest.raises(DeviceTimeout, match="the server took the request and did not answer within 1s"):
+                await read(http)
+            assert time.perf_counter() - before < 2.5
+            return await read(http)
+
+        assert on(there.client(timeout="1s"), scenario) == Power(watts=412.5)
+
+    def test_it_may_be_entered_again_and_is_closed_in_between(self, there):
+        there.recordings.answers["/status"] = POWER
+        client = there.client()
+
+        assert on(client, read) == on(client, read) == Power(watts=412.5)
+        with pytest.raises(DeviceUnavailable, match="the client is closed"):
+            asyncio.run(read(client))
+
+    @pytest.mark.parametrize(
+        "call",
+        [
+            lambda http: http.get_json("/a\nb"),
+            lambda http: http.get_json("http://[::1"),
+            lambda http: http.get_json("ftp://x/y"),
+            lambda http: http.get_json("http://ann:geheim@x/y"),
+            lambda http: http.get_json("http://x:99999/y"),
+            lambda http: http.get_json(5),
+            lambda http: http.request("GET /", "/"),
+            lambda http: http.request("POST", "/", json=1, data=b"1"),
+            lambda http: http.request("GET", "/", headers={"A": "b\r\nC: d"}),
+            lambda http: http.request("GET", "/", headers={"A b": "c"}),
+        ],
+    )
+    def test_a_wrong_call_is_refused_before_anything_is_sent(self, there, call):
+        with pytest.raises(ConfigurationError) as raised:
+            on(there.client(), call)
+
+        assert "geheim" not in str(raised.value)
+        assert not there.recordings.requests
+
+
+@pytest.fixture
+def web():
+    with Web({"/status": POWER}) as web:
+        yield web
+
+
+def endless(handler):
+    handler.send_response(200)
+    handler.end_headers()
+    while True:
+        handler.wfile.write(b"0" * 65536)
+
+
+def drip(handler):
+    handler.send_response(200)
+    handler.send_header("Content-Length", "1000000")
+    handler.end_headers()
+    for _ in range(100):
+        handler.wfile.write(b" ")
+        handler.wfile.flush()
+        time.sleep(0.1)
+
+
+def cut(handler):
+    handler.send_response(200)
+    handler.send_header("Content-Length", "1000000")
+    handler.end_headers()
+    handler.wfile.write(b'{"watts": 4')
+    handler.close_connection = True
+
+
+def cut_404(handler):
+    handler.send_response(404)
+    handler.send_header("Content-Length", "1000000")
+    handler.end_headers()
+    handler.wfile.write(b"no such")
+    handler.close_connection = True
+
+
+def drip_503(handler):
+    handler.send_response(503)
+    handler.end_headers()
+    for _ in range(30):
+        handler.wfile.write(b" ")
+        handler.wfile.flush()
+        time.sleep(0.1)
+
+
+def close(handler):
+    handler.close_connection = True
+
+
+def write(data):
+    def fault(handler):
+        handler.wfile.write(data)
+        handler.close_connection = True
+
+    return fault
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "message"),
+    [
+        (endless, PermanentError, "longer than 1,048,576 bytes"),
+        (drip, DeviceTimeout, "the answer began and did not end, with .* bytes, within 1s"),
+        (cut, DeviceUnavailable, "the answer broke off"),
+        (cut_404, HttpRefused, "status 404"),
+        (drip_503, DeviceTimeout, "answered with status 503, and the answer did not end within 1s"),
+        (close, DeviceUnavailable, "closed the connection without an answer"),
+        (write(b"SSH-2.0-OpenSSH_9.2\r\n"), GarbledData, "answers something else than HTTP"),
+        (write(b"\x00\xff" * 1000), GarbledData, "answers something else than HTTP"),
+        (write(b"HTTP/1.1 200 OK\r\n" + b"X: " + b"y" * 100_000), GarbledData, "answers something else than HTTP"),
+        (write(b"HTTP/1.1 999 Odd\r\nContent-Length: 0\r\n\r\n"), GarbledData, "999 is no status"),
+        (
+            write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"),
+            TransientError,
+            "broke off|else than HTTP",
+        ),
+    ],
+    ids=[
+        "endless",
+        "drip",
+        "cut",
+        "cut 404",
+        "drip 503",
+        "closed",
+        "ssh",
+        "noise",
+        "long header",
+        "odd status",
+        "bad chunk",
+    ],
+)
+def test_what_a_server_does_wrong_is_a_named_error_and_the_next_call_unharmed(web, fault, error, message):
+    async def scenario(http):
+        web.fault = fault
+        before = time.perf_counter()
+        with pytest.raises(error, match=message):
+            await read(http)
+        assert time.perf_counter() - before < 4
+        web.fault = None
+        assert await read(http) == Power(watts=412.5)
+
+    on(HttpClient(web.url, timeout="1s"), scenario)
+
+
+def test_a_server_that_accepts_and_is_silent_is_named():
+    with Silent() as silent:
+        with pytest.raises(DeviceTimeout, match="the server took the request and did not answer within 1s"):
+            on(HttpClient(silent.url, timeout="1s"), read)
+        with pytest.raises(DeviceTimeout, match=r"no connection to 127.0.0.1:\d+ within 500ms"):
+            on(HttpClient(silent.url.replace("http", "https"), timeout="1s"), read)
+
+
+@pytest.mark.parametrize(
+    ("url", "error", "message"),
+    [
+        ("http://127.0.0.1:9", DeviceUnavailable, "nothing listens at 127.0.0.1:9"),
+        ("http://no-such-host.invalid", DeviceUnavailable, "the name 'no-such-host.invalid' is not known"),
+    ],
+)
+def test_a_server_that_is_not_there_is_unavailable(url, error, message):
+    with pytest.raises(error, match=message):
+        on(HttpClient(url, timeout="10s"), read)
+
+
+def test_a_wrong_certificate_is_named_and_permanent(tmp_path, web):
+    ca = tmp_path / "ca.pem"
+    AUTHORITY.cert_pem.write_to_path(ca)
+    past = datetime.datetime(2020, 1, 2, tzinfo=datetime.UTC)
+    old = server_context(AUTHORITY, "localhost", not_before=past, not_after=past)
+    none = tmp_path / "none.pem"
+    for certificate, given, message in (
+        (server_context(AUTHORITY, "localhost"), None, "give the certificate of its authority, or its own, as ca="),
+        (server_context(AUTHORITY, "other.lan"), ca, "the certificate is not for 'localhost'"),
+        (old, ca, "has expired"),
+        (server_context(AUTHORITY, "localhost"), none, "none.pem', which cannot be read"),
+    ):
+        with Web({"/status": POWER}, certificate) as secure, pytest.raises(PermanentError, match=message):
+            on(HttpClient(secure.url, ca=given), read)
+    with pytest.raises(PermanentError, match="does not speak TLS; write http://"):
+        on(HttpClient(web.url.replace("http:", "https:")), read)
+
+
+@pytest.mark.parametrize("algorithm", ["MD5", "SHA-256"])
+def test_a_digest_is_sent_to_who_asks_for_it_and_the_password_never(algorithm):
+    with Web({"/status": POWER}, account=("ann", "geheim"), algorithm=algorithm) as web:
+
+        async def scenario(http):
+            for _ in range(3):
+                assert await read(http) == Power(watts=412.5)
+            return http.health["requests"]
+
+        assert on(HttpClient(web.url, "ann", "geheim", auth="digest", daily_quota=10_000), scenario) == 4
+        assert web.logins == 3
+        with pytest.raises(HttpRefused, match='it wants a digest: write auth="digest"'):
+            on(HttpClient(web.url, "ann", "geheim"), read)
+        with pytest.raises(HttpRefused, match="check username and password"):
+            on(HttpClient(web.url, "ann", "wrong!", auth="digest"), read)
+        assert all("geheim" not in str(each.headers) for each in web.recordings.requests)
+
+
+def test_a_password_may_be_in_a_file_and_is_read_anew_after_it_was_refused(tmp_path):
+    file = tmp_path / "password"
+    file.write_text("wrong\n")
+    with Web({"/status": POWER}, account=("ann", "secret")) as web:
+
+        async def scenario(http):
+            with pytest.raises(HttpRefused, match="401"):
+                await read(http)
+            file.write_text("secret\n")
+            assert await read(http) == Power(watts=412.5)
+
+        on(HttpClient(web.url, "ann", file, auth="digest"), scenario)
+        file.unlink()
+        with pytest.raises(PermanentError, match="the file of the password cannot be read"):
+            on(HttpClient(web.url, "ann", file), read)
+
+
+def test_one_pool_serves_many_devices_and_is_bounded(web):
+    under_way, most = 0, 0
+
+    async def slow(request):
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0.1)
+        under_way -= 1
+        return POWER
+
+    web.recordings.answers["/status"] = slow
+
+    async def scenario(http):
+        await asyncio.gather(*(read(http, f"{web.url}/status") for _ in range(20)))
+
+    on(HttpClient(most_connections=4), scenario)
+    assert most == 4
+
+
+def test_a_call_that_finds_no_free_connection_names_the_limit():
+    with Silent() as silent:
+
+        async def scenario(http):
+            await http._slots.acquire()
+            with pytest.raises(DeviceTimeout, match="none of 1 connections was free within 1s"):
+                await read(http)
+
+        on(HttpClient(silent.url, timeout="1s", most_connections=1), scenario)
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_a_pool_leaves_no_descriptor_behind_and_closes_at_once_whatever_is_under_way(tmp_path, secure):
+    ca = tmp_path / "ca.pem"
+    AUTHORITY.cert_pem.write_to_path(ca)
+    with Web({"/status": POWER}, server_context(AUTHORITY, "localhost") if secure else None) as web:
+        close_while_busy(web, ca)
+
+
+def close_while_busy(web, ca):
+    before = len(os.listdir("/proc/self/fd"))
+
+    async def run():
+        client = HttpClient(web.url, ca=ca)
+        async with client as http:
+            await asyncio.gather(*(read(http) for _ in range(20)))
+            web.fault = lambda handler: time.sleep(2)
+            waiting = [asyncio.create_task(read(http)) for _ in range(5)]
+            await asyncio.sleep(0.2)
+            began = time.perf_counter()
+        assert time.perf_counter() - began < 1
+        for error in await asyncio.gather(*waiting, return_exceptions=True):
+            assert isinstance(error, DeviceUnavailable)
+
+    asyncio.run(run())
+    web.fault = None
+    for _ in range(100):
+        if len(os.listdir("/proc/self/fd")) <= before:
+            break
+        time.sleep(0.05)  # the server has its ends of the connections in this process, too
+    assert len(os.listdir("/proc/self/fd")) <= before
+
+
+def test_a_cancelled_call_leaves_the_next_one_unharmed(web):
+    async def scenario(http):
+        web.fault = lambda handler: time.sleep(1)
+        reading = asyncio.create_task(read(http))
+        await asyncio.sleep(0.2)
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        web.fault = None
+        assert http.health["under_way"] == 0
+        assert await read(http) == Power(watts=412.5)
+
+    on(HttpClient(web.url, most_connections=1), scenario)
+
+
+@pytest.mark.parametrize(
+    ("make", "error"),
+    [
+        (lambda: HttpClient("inverter.lan"), InvalidValue),
+        (lambda: HttpClient("ftp://inverter.lan"), InvalidValue),
+        (lambda: HttpClient(5), InvalidType),
+        (lambda: HttpClient("http://a", "ann"), InvalidValue),
+        (lambda: HttpClient("http://a", password="geheim"), InvalidValue),
+        (lambda: HttpClient("http://a", "a:b", "geheim"), InvalidValue),
+        (lambda: HttpClient("http://a", 5, "geheim"), InvalidType),
+        (lambda: HttpClient("http://a", "ann", 4711), InvalidType),
+        (lambda: HttpClient("http://a", "ann", "geheim", token="b"), InvalidValue),
+        (lambda: HttpClient("http://a", "ann", token="b"), InvalidValue),
+        (lambda: HttpClient("http://a", token="geheim\r\nX: y"), InvalidValue),
+        (lambda: HttpClient("http://ann:geheim@a", "ann", "geheim"), InvalidValue),
+        (lambda: HttpClient("http://a", auth="ntlm"), InvalidValue),
+        (lambda: HttpClient("http://a", timeout="soon"), InvalidValue),
+        (lambda: HttpClient("http://a", most_bytes=0), InvalidValue),
+        (lambda: HttpClient("http://a", most_bytes=2**40), InvalidValue),
+        (lambda: HttpClient("http://a", most_connections=True), InvalidValue),
+        (lambda: HttpClient("http://a", daily_quota=0), InvalidValue),
+        (lambda: HttpClient("http://a", headers={"A": "b\n"}), InvalidValue),
+        (lambda: HttpClient("http://a", headers=[("A", "b")]), InvalidType),
+    ],
+)
+def test_a_wrong_argument_is_refused(make, error):
+    with pytest.raises(error) as raised:
+        make()
+
+    assert "geheim" not in str(raised.value)
