@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-APPS = ["airthings2mqtt", "caldates2mqtt", "gas2mqtt", "p1meter2mqtt", "vito2mqtt"]
+APPS = ["airthings2mqtt", "caldates2mqtt", "gas2mqtt", "meter2mqtt", "p1meter2mqtt", "vito2mqtt"]
 ROOT = Path(__file__).parents[1]
 
 

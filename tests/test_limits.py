@@ -13,6 +13,7 @@ REGISTRATION = frozenset(
         "src/leadsman/app.py:App.__init__",
         "src/leadsman/readings/sensor.py:Sensor.__init__",
         "src/leadsman/adapters/caldav/calendar.py:CalDav.__init__",
+        "src/leadsman/adapters/modbus/table.py:Register.__init__",
         "src/leadsman/adapters/serial/port.py:SerialPort.__init__",
     }
 )

@@ -14,7 +14,7 @@ from leadsman.settings.sources import Where
 
 from .entities import entities
 
-APPS = ("airthings2mqtt", "caldates2mqtt", "gas2mqtt", "p1meter2mqtt", "vito2mqtt")
+APPS = ("airthings2mqtt", "caldates2mqtt", "gas2mqtt", "meter2mqtt", "p1meter2mqtt", "vito2mqtt")
 
 SETTINGS = {
     "airthings2mqtt": {"waves": {"cellar": {"address": "F0:11:22:33:44:66", "model": "plus"}}},
@@ -23,14 +23,15 @@ SETTINGS = {
         "calendars": {"waste": {"calendar": "Waste", "schedule": "0 * * * *"}},
     },
     "gas2mqtt": {},
+    "meter2mqtt": {"port": "/dev/null/rs485", "meters": {"house": {"table": "sdm630"}}},
     "p1meter2mqtt": {"port": "/dev/null/p1"},
     "vito2mqtt": {"port": "/dev/null/vito"},
 }
 """What each app needs to know its devices."""
 
 
-SEVERAL = {"vito2mqtt": {"diagnosis": 3}}
-"""The devices with several messages: this one has 31 fields."""
+SEVERAL = {"meter2mqtt": {"house": 2}, "vito2mqtt": {"diagnosis": 3}}
+"""The devices with several messages: they have 18 and 31 fields."""
 NONE = {"type": "object"}
 """The readings of a handler that only finds devices."""
 

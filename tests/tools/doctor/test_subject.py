@@ -7,8 +7,8 @@ import pytest
 from leadsman import App, Context
 from leadsman.adapters.ble import BleRadio
 from leadsman.adapters.caldav import CalDav
+from leadsman.adapters.modbus import Modbus
 from leadsman.adapters.serial import SerialPort
-from leadsman.adapters.serial.modbus import Modbus
 from leadsman.adapters.serial.optolink import Optolink
 from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.testing import Harness
