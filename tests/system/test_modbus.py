@@ -196,7 +196,7 @@ class Wire:
     def __init__(self, way, stack):
         self.framer = ModbusTcpFramer() if way == "tcp" else ModbusRtuFramer()
         self.spoil = []
-        """What becomes of the next answers, in order: a function, or None to end the connection after half of one."""
+        """What becomes of the next answers, in order: a function, or what comes before the end of the connection."""
         self.begun = ""
         """The end of an answer that is sent before the next one."""
         twin = ModbusTwin({1: ModbusUnit({"input": {0: 0x4366, 1: 0x8000}})}, framer=self.framer)
@@ -216,7 +216,9 @@ class Wire:
         """The answer, and whether the connection ends behind it."""
         frame = self._answer(request)
         how = self.spoil.pop(0) if self.spoil else lambda frame, framer: frame
-        return (frame[: len(frame) // 2], True) if how is None else (how(frame, self.framer), False)
+        if how in ("half, and the end", "whole, and the end"):
+            return (frame[: len(frame) // 2] if how.startswith("half") else frame), True
+        return how(frame, self.framer), False
 
     def _serve_pty(self):
         while self._open:
@@ -308,10 +310,22 @@ def test_half_an_answer_whose_rest_comes_before_the_next_one_costs_no_further_po
 def test_a_connection_that_ends_in_the_middle_of_an_answer_is_opened_again(wire):
     async def scenario(modbus):
         for _ in range(2):
-            wire.spoil = [None]
+            wire.spoil = ["half, and the end"]
             with pytest.raises((DeviceUnavailable, GarbledData)):
                 await modbus.input_registers(1, 0, 2)
             assert await modbus.input_registers(1, 0, 2) == VOLTS
+
+    asking(wire, scenario)
+
+
+def test_a_connection_that_a_device_closes_between_two_polls_costs_none(wire):
+    """Many devices close a connection that is idle."""
+
+    async def scenario(modbus):
+        for _ in range(3):
+            wire.spoil = ["whole, and the end"]
+            assert await modbus.input_registers(1, 0, 2) == VOLTS
+            await asyncio.sleep(0.4)
 
     asking(wire, scenario)
 

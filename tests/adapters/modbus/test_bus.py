@@ -1,7 +1,10 @@
 import asyncio
+import contextlib
 import struct
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from leadsman.adapters.modbus import Modbus, Register, Table
 from leadsman.adapters.modbus.framing import ModbusRtuFramer, ModbusTcpFramer
@@ -191,6 +194,35 @@ def test_what_is_no_answer_is_named_with_what_to_check(spoil):
     answer = asking({1: meter()}, scenario, spoil=lambda frame: next(spoils)(frame))
 
     assert answer == struct.pack(">f", 230.5)
+
+
+BEGINNINGS = st.sampled_from(["", "0104", "010404", "0184", "0204ff", "00010000000701"]).map(bytes.fromhex)
+
+
+@given(
+    st.sampled_from([ModbusRtuFramer(), ModbusTcpFramer()]),
+    st.lists(st.tuples(BEGINNINGS, st.binary(max_size=300), st.booleans()), min_size=1, max_size=4),
+)
+def test_whatever_a_device_sends_is_a_named_error_and_the_next_poll_is_unharmed(framer, answers):
+    """Some of it with a frame that is right."""
+    spoils = [begin + rest for begin, rest, _ in answers]
+    unit, coming = meter(), []
+
+    def spoil(frame):
+        if not coming:
+            return frame
+        number = int.from_bytes(frame[:2], "big") if framer.numbered else 0
+        data, whole = coming.pop()
+        return framer.wrap(data[:250] or b"\x04", 1, number) if whole else data
+
+    async def scenario(modbus):
+        for data, (_, _, whole) in zip(spoils, answers, strict=True):
+            coming.append((data, whole))
+            with contextlib.suppress(DeviceTimeout, GarbledData, PermanentError, TransientError):
+                assert len(await modbus.input_registers(1, 0, 2)) == 4
+            assert await modbus.input_registers(1, 0, 2) == struct.pack(">f", 230.5)
+
+    asking({1: unit}, scenario, framer=framer, spoil=spoil)
 
 
 def test_garbage_before_a_request_is_discarded():

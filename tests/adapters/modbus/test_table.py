@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from leadsman import Sensor
 from leadsman.adapters.modbus import Register, Table
-from leadsman.adapters.modbus.table import TYPES
+from leadsman.adapters.modbus.table import TYPES, _register
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, PayloadError, SettingsError
 
 WHOLE = {"int16": 16, "uint16": 16, "int32": 32, "uint32": 32, "int64": 64, "uint64": 64}
@@ -93,6 +93,7 @@ def test_a_register_is_decoded(register, data, value):
         (Register(0), math.nan, PayloadError),
         (Register(0, "float32"), math.inf, PayloadError),
         (Register(0, "float32"), 1e39, PayloadError),
+        (Register(0, "float64", scale=1e-300), 1e300, PayloadError),
         (Register(0), "12", PayloadError),
         (Register(0), True, PayloadError),
         (Register(0), None, PayloadError),
@@ -345,3 +346,37 @@ def test_the_types_are_those_of_the_page():
 def test_a_table_is_hashed_and_a_register_is_checked_by_type():
     with pytest.raises(InvalidType, match="write one of"):
         Register(0, kind=7)
+
+
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.integers(-(2**64), 2**64),
+    st.floats(),
+    st.text(max_size=30),
+    st.lists(st.integers(0, 20), max_size=3),
+    st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
+    st.sampled_from([*TYPES, "big", "little", "holding", "coil", "V", "voltage", "measurement"]),
+)
+WORDS = ["address", "type", "kind", "scale", "word_order", "length", "bits", "absent", "unit", "device_class", "x"]
+
+
+@given(st.dictionaries(st.sampled_from(WORDS), VALUES, max_size=6), st.integers(0, 10), st.binary(max_size=16), VALUES)
+def test_whatever_stands_in_a_file_is_a_register_or_a_named_error(entry, address, data, value):
+    words = {"address": address, **entry}
+    try:
+        register = _register(words, {})
+    except ConfigurationError:
+        return
+
+    sent = data.ljust(2 * register.size, b"\0")[: 1 if register.type == "bool" else 2 * register.size]
+    found = register.decode(sent)
+    assert found is None or isinstance(found, bool | int | float | str)
+    assert not isinstance(found, float) or math.isfinite(found)
+    try:
+        written = register.encode(value)
+    except (PayloadError, InvalidValue):
+        return
+    again = register.decode(written)
+    assert again is None or not isinstance(again, float) or math.isfinite(again)

@@ -185,6 +185,8 @@ class Register(Value):
         number: float | Decimal = Decimal(str(value)) / Decimal(str(self.scale)) if self.scale != 1 else value
         try:
             whole = float(number) if self.type in _FLOATS else round(number)
+            if not _is_finite(whole):
+                raise OverflowError
             return self._ordered(struct.pack(f">{_FORMATS[self.type]}", whole))
         except (struct.error, OverflowError):
             raise PayloadError(f"{value!r} does not fit a register of the type {self.type}") from None
