@@ -248,6 +248,8 @@ def test_some_registers_are_read_alone_and_a_wrong_name_is_named():
     assert table.blocks(["watts"])[0][:3] == ("holding", 9, 1)
     with pytest.raises(InvalidValue, match="no register 'wats'; did you mean 'watts'"):
         table.blocks(["wats"])
+    with pytest.raises(InvalidType, match="names is 'watts'; write a list of names"):
+        table.blocks("watts")
 
 
 FILE = """

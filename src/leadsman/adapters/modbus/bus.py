@@ -60,7 +60,7 @@ class Modbus(PortAdapter):
             PermanentError: the device does not have these registers.
             InvalidValue: the unit is out of range, or the table has no such register.
         """
-        chosen = tuple(table.registers if names is None else names)
+        chosen = table.registers if names is None else table.pick(names)
         found: dict[str, RegisterValue] = {}
         for block in table.blocks(chosen):
             data = await self._exchange(unit, pdu.read(block.kind, block.first, block.size))

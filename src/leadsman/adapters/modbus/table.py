@@ -298,7 +298,10 @@ class Table(Value):
 
         Raises:
             InvalidValue: one does not exist. The message has the nearest name.
+            InvalidType: they are one text.
         """
+        if isinstance(names, str):
+            raise InvalidType(f"names is {clean(names)!r}; write a list of names")
         chosen = {}
         for name in names:
             if name not in self.registers:
