@@ -14,7 +14,15 @@ import pytest
 
 from leadsman.settings.sources import Where
 
-APPS = ["airthings2mqtt", "caldates2mqtt", "gas2mqtt", "p1meter2mqtt", "vito2mqtt", "weather2mqtt"]
+APPS = [
+    "airthings2mqtt",
+    "caldates2mqtt",
+    "gas2mqtt",
+    "meter2mqtt",
+    "p1meter2mqtt",
+    "vito2mqtt",
+    "weather2mqtt",
+]
 ROOT = Path(__file__).parents[1]
 
 

@@ -5,6 +5,7 @@ import random
 import statistics
 import time
 
+from leadsman.adapters.modbus.framing import ModbusRtuFramer
 from leadsman.adapters.serial.checksums import crc16_arc, crc16_modbus, crc16_x25, sum8
 from leadsman.adapters.serial.framing import (
     DelimiterFramer,
@@ -14,7 +15,7 @@ from leadsman.adapters.serial.framing import (
     LineFramer,
     Stream,
 )
-from leadsman.adapters.serial.metering import MBusFramer, ModbusRtuFramer, P1Framer, SmlFramer
+from leadsman.adapters.serial.metering import MBusFramer, P1Framer, SmlFramer
 from leadsman.adapters.serial.stuffing import CobsFramer, HdlcFramer, SlipFramer, cobs, hdlc, slip
 
 SIZE = 1_000_000

@@ -33,13 +33,21 @@ SHOWN = [name for page in REFERENCE for name in re.findall(r"^::: (\S+)$", page.
 PACKAGES = [
     "leadsman",
     "leadsman.testing",
-    *(f"leadsman.adapters.{name}" for name in ("ble", "caldav", "http", "serial")),
+    *(f"leadsman.adapters.{name}" for name in ("ble", "caldav", "http", "modbus", "serial")),
 ]
 BLOCKS = [
     pytest.param(block, id=f"{page.stem} {number}")
     for page in GUIDES
     for number, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL), 1)
 ]
+
+
+FILES = {
+    name: text
+    for page in GUIDES
+    for text, name in re.findall(r"```toml\n(# (\S+\.toml)\n.*?)```", page.read_text(), re.DOTALL)
+}
+"""The files that pages show."""
 
 
 def test_there_is_code_in_the_documentation():
@@ -49,6 +57,8 @@ def test_there_is_code_in_the_documentation():
 @pytest.mark.parametrize("block", BLOCKS)
 def test_the_code_of_the_documentation_works(block, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    for name in [name for name in FILES if f'"{name}"' in block]:
+        (tmp_path / name).write_text(FILES[name])
     names = {"__name__": "a_page"}
 
     exec(compile(block, "page", "exec", dont_inherit=True), names)

@@ -14,6 +14,7 @@ REGISTRATION = frozenset(
         "src/leadsman/readings/sensor.py:Sensor.__init__",
         "src/leadsman/adapters/caldav/calendar.py:CalDav.__init__",
         "src/leadsman/adapters/http/client.py:HttpClient.__init__",
+        "src/leadsman/adapters/modbus/table.py:Register.__init__",
         "src/leadsman/adapters/serial/port.py:SerialPort.__init__",
     }
 )

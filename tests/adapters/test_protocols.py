@@ -1,14 +1,13 @@
 """Framers of named protocols, on frames from their specifications."""
 
-import struct
-
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from leadsman.adapters.modbus.framing import ModbusRtuFramer
 from leadsman.adapters.serial.checksums import crc16_arc, crc16_modbus, crc16_x25, sum8
 from leadsman.adapters.serial.framing import Stream
-from leadsman.adapters.serial.metering import MBusFramer, ModbusRtuFramer, P1Framer, SmlFramer, modbus_request
+from leadsman.adapters.serial.metering import MBusFramer, P1Framer, SmlFramer
 from leadsman.adapters.serial.stuffing import CobsFramer, HdlcFramer, SlipFramer, cobs, hdlc, slip
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman_rigs.telegrams import DSMR as TELEGRAM
@@ -125,13 +124,6 @@ def test_modbus_answers_are_given_without_their_crc(content):
 
     assert split(ModbusRtuFramer(), frame[:3], frame[3:]) == [content]
     assert split(ModbusRtuFramer(), frame[:-1] + bytes((frame[-1] ^ 1,)), *[frame] * 60)[-1] == content
-
-
-def test_a_modbus_request_is_that_of_the_specification():
-    assert modbus_request(1, 4, struct.pack(">HH", 0, 1)) == bytes.fromhex("010400000001 31ca")
-    for wrong in ((248, 3, b""), (1, 0, b""), (1, 3, bytes(253))):
-        with pytest.raises(InvalidValue, match="0 to 247"):
-            modbus_request(*wrong)
 
 
 @pytest.mark.parametrize("framer", [SlipFramer, CobsFramer, HdlcFramer, P1Framer, SmlFramer])

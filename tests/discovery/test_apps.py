@@ -14,7 +14,7 @@ from leadsman.settings.sources import Where
 
 from .entities import entities
 
-APPS = ("airthings2mqtt", "caldates2mqtt", "gas2mqtt", "p1meter2mqtt", "vito2mqtt", "weather2mqtt")
+APPS = ("airthings2mqtt", "caldates2mqtt", "gas2mqtt", "meter2mqtt", "p1meter2mqtt", "vito2mqtt", "weather2mqtt")
 
 SETTINGS = {
     "airthings2mqtt": {"waves": {"cellar": {"address": "F0:11:22:33:44:66"}}},
@@ -23,6 +23,7 @@ SETTINGS = {
         "calendars": {"waste": {"calendar": "Waste", "schedule": "0 * * * *"}},
     },
     "gas2mqtt": {},
+    "meter2mqtt": {"port": "/dev/null/rs485", "meters": {"house": {"table": "sdm630"}}},
     "p1meter2mqtt": {"port": "/dev/null/p1"},
     "vito2mqtt": {"port": "/dev/null/vito"},
     "weather2mqtt": {"places": {"berlin": {"latitude": 52.52, "longitude": 13.41}}},
@@ -30,8 +31,8 @@ SETTINGS = {
 """What each app needs to know its devices."""
 
 
-SEVERAL = {"vito2mqtt": {"diagnosis": 3, "heating_radiator": 2, "heating_floor": 2}}
-"""The devices with several messages: `diagnosis` has 31 fields."""
+SEVERAL = {"meter2mqtt": {"house": 2}, "vito2mqtt": {"diagnosis": 3, "heating_radiator": 2, "heating_floor": 2}}
+"""The devices with several messages: `house` has 18 fields, and `diagnosis` 31."""
 NONE = {"type": "object"}
 """The readings of a handler that only finds devices."""
 

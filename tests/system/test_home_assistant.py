@@ -193,11 +193,13 @@ def test_the_demo_appears_with_names_units_icons_and_buttons(home, broker):
 
 def test_the_devices_of_each_app_of_this_repository_appear_even_while_their_hardware_is_away(home, broker, program):
     wave = json.dumps({"cellar": {"address": "F0:11:22:33:44:66"}})
+    meters = json.dumps({"house": {"table": "sdm630"}})
     waste = json.dumps({"waste": {"calendar": "Waste", "schedule": "0 * * * *"}})
     settings = {
         "airthings2mqtt": {"waves": wave},
         "caldates2mqtt": {"servers__home__url": "https://calendar.invalid", "calendars": waste},
         "gas2mqtt": {"bus": 99},
+        "meter2mqtt": {"port": "/dev/null/rs485", "meters": meters},
         "p1meter2mqtt": {"port": "/dev/null/p1"},
         "vito2mqtt": {"port": "/dev/null/vito"},
         "weather2mqtt": {
@@ -216,6 +218,7 @@ def test_the_devices_of_each_app_of_this_repository_appear_even_while_their_hard
             "caldates2mqtt--waste--events": "unavailable",
             "gas2mqtt--gas_counter--consumption_m3": "unavailable",
             "gas2mqtt--gas_counter--_set_consumption_m3": "unavailable",
+            "meter2mqtt--house--energy_import": "unavailable",
             "p1meter2mqtt--leadsman_app--_version": "0.1.0",
             "vito2mqtt--diagnosis--_poll": "unknown",
             "vito2mqtt--heating_floor--party_mode": "unknown",

@@ -15,9 +15,9 @@ import serial
 from serial.rfc2217 import PortManager
 
 from leadsman import App, CircuitBreaker, FixedBackoff
+from leadsman.adapters.modbus import Modbus
 from leadsman.adapters.serial import SerialPort
 from leadsman.adapters.serial.framing import FixedFramer, LengthPrefixedFramer
-from leadsman.adapters.serial.modbus import Modbus
 from leadsman.adapters.serial.optolink import Optolink
 from leadsman.errors import DeviceTimeout, DeviceUnavailable, GarbledData, InvalidType, InvalidValue
 from leadsman.testing import Boiler, PtyDevice, SerialTwin, garbage

@@ -21,6 +21,7 @@ from leadsman.testing.broker import Delivered, MemoryBroker
 from leadsman.testing.faults import Outages, Scripted, fail, garbage, hang
 from leadsman.testing.harness import Harness
 from leadsman.testing.loop import VirtualLoop
+from leadsman.testing.modbus import ModbusTwin, ModbusUnit
 from leadsman.testing.mosquitto import Mosquitto
 from leadsman.testing.optolink import Boiler
 from leadsman.testing.pty import PtyDevice
@@ -39,6 +40,8 @@ __all__ = [
     "Harness",
     "HttpTwin",
     "MemoryBroker",
+    "ModbusTwin",
+    "ModbusUnit",
     "Mosquitto",
     "Outages",
     "PtyDevice",

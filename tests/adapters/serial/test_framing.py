@@ -2,8 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leadsman.adapters.modbus.framing import ModbusRtuFramer, ModbusTcpFramer
 from leadsman.adapters.serial.framing import DelimiterFramer, FixedFramer, LengthPrefixedFramer, LineFramer, Stream
-from leadsman.adapters.serial.metering import MBusFramer, ModbusRtuFramer, P1Framer, SmlFramer
+from leadsman.adapters.serial.metering import MBusFramer, P1Framer, SmlFramer
 from leadsman.adapters.serial.stuffing import CobsFramer, HdlcFramer, SlipFramer, cobs, hdlc, slip
 from leadsman.errors import InvalidType, InvalidValue
 
@@ -23,6 +24,7 @@ FRAMERS = [
     SmlFramer(max_size=40),
     MBusFramer(),
     ModbusRtuFramer(),
+    ModbusTcpFramer(),
 ]
 MODBUS = bytes.fromhex("010306002200000000d972")  # read holding registers: 0x22, 0, 0
 MBUS = bytes.fromhex("68030368080500 0d16")

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leadsman.adapters.modbus import Modbus
 from leadsman.adapters.serial.framing import FixedFramer
-from leadsman.adapters.serial.modbus import Modbus
 from leadsman.adapters.serial.optolink import Optolink
 from leadsman.errors import (
     DeviceTimeout,

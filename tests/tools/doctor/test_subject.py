@@ -10,8 +10,8 @@ from leadsman import App, Content, Context
 from leadsman.adapters.ble import BleRadio
 from leadsman.adapters.caldav import CalDav
 from leadsman.adapters.http import HttpClient
+from leadsman.adapters.modbus import Modbus
 from leadsman.adapters.serial import SerialPort
-from leadsman.adapters.serial.modbus import Modbus
 from leadsman.adapters.serial.optolink import Optolink
 from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.testing import Harness

@@ -1,8 +1,7 @@
-"""Framers for the buses of meters and boilers: DSMR P1, SML, M-Bus and Modbus RTU. They verify the checksums."""
+"""Framers for the buses of meters and boilers: DSMR P1, SML and M-Bus. They verify the checksums."""
 
-from leadsman.adapters.serial.checksums import crc16_arc, crc16_modbus, crc16_x25, sum8
+from leadsman.adapters.serial.checksums import crc16_arc, crc16_x25, sum8
 from leadsman.adapters.serial.framing import MAX_SIZE, Found, size_of, sync
-from leadsman.errors import InvalidValue
 from leadsman.value import Value
 
 _HEX = frozenset(b"0123456789ABCDEFabcdef")
@@ -131,60 +130,3 @@ class MBusFramer(Value):
         if buffer[behind - 1] != 0x16 or buffer[behind - 2] != sum8(content):
             return None, start + 1
         return content, behind
-
-
-class ModbusRtuFramer(Value):
-    """Answers of Modbus RTU devices (Modbus over serial line 1.02): address, function code and data, without the CRC.
-
-    The pause of 3.5 characters that separates frames is not visible through a buffered port, so the length is derived
-    from the function code. Function codes that do not determine it (8, 43) are treated as garbage. Garbage that looks
-    like the beginning of an answer delays what follows for at most 256 bytes; `SerialPort.request` begins with an
-    empty buffer.
-    """
-
-    __slots__ = ()
-    max_size = 256
-    """Modbus over serial line 1.02, 2.5.1."""
-
-    def find(self, buffer: bytearray, start: int) -> Found:
-        waiting = len(buffer) - start
-        if waiting < 3:
-            return None, start
-        size = _modbus_size(buffer[start + 1], buffer[start + 2])
-        if size == 0 or size > self.max_size:
-            return None, start + 1
-        if waiting < size:
-            return None, start
-        content, behind = bytes(buffer[start : start + size - 2]), start + size
-        if crc16_modbus(content) != int.from_bytes(buffer[behind - 2 : behind], "little"):
-            return None, start + 1
-        return content, behind
-
-
-def _modbus_size(function: int, count: int) -> int:
-    """Bytes of an answer (Modbus application protocol 1.1b3, 6); 0 where it is none that is known."""
-    if function in (1, 2, 3, 4, 12, 17, 20, 21, 23):
-        return count + 5
-    if function in (5, 6, 15, 16):
-        return 8
-    if function == 22:
-        return 10
-    if function == 7 or 0x81 <= function <= 0x97:
-        return 5
-    return 0
-
-
-def modbus_request(address: int, function: int, data: bytes) -> bytes:
-    """Make a request with its CRC: ``modbus_request(1, 3, struct.pack(">HH", register, count))`` reads holding
-    registers.
-
-    Raises:
-        InvalidValue: an address outside 0 to 247, a function code outside 1 to 127, or more than 252 bytes.
-    """
-    if not 0 <= address <= 247 or not 1 <= function <= 127 or len(data) > 252:
-        raise InvalidValue(
-            f"address {address}, function {function} and {len(data)} bytes; they must be 0 to 247, 1 "
-            "to 127, and at most 252"
-        )
-    content = bytes((address, function)) + data
-    return content + crc16_modbus(content).to_bytes(2, "little")

@@ -20,7 +20,7 @@ import re
 import struct
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from types import ModuleType
@@ -364,9 +364,12 @@ class SerialPort:
                 raise InvalidValue(f"{what} is {value!r}; it must be one of {', '.join(map(str, allowed))}")
         if baudrate <= 0:
             raise InvalidValue(f"baudrate is {baudrate!r}; it must be greater than zero")
-        self._framer = LineFramer() if framer is None else framer
-        if not callable(getattr(self._framer, "find", None)):
+        self.framer: Framer = LineFramer() if framer is None else framer
+        """Separates messages."""
+        if not callable(getattr(self.framer, "find", None)):
             raise InvalidType(f"framer is {framer!r}; write LineFramer(), another framer, or an object with find()")
+        self.baudrate = baudrate
+        """Bits per second."""
         flow = {"rtscts": rtscts, "xonxoff": xonxoff, "dsrdtr": dsrdtr}
         self._options = {"baudrate": baudrate, "bytesize": bytesize, "parity": parity, "stopbits": stopbits, **flow}
         self._lines = Lines(dtr, rts, rs485)
@@ -469,7 +472,7 @@ class SerialPort:
     async def session(self) -> AsyncIterator["Session"]:
         """Reserve the port for several exchanges without other calls in between. Raises `DeviceUnavailable`."""
         async with self._lock:
-            yield Session(self, await self._ensure_open())
+            yield Session(self, await self._ensure_open(), self._close)
 
     async def write(self, data: bytes) -> None:
         """Send `data` without waiting for an answer. Raises `DeviceUnavailable`."""
@@ -500,7 +503,7 @@ class SerialPort:
             return self._connection
         await self._close()
         self._clock = asyncio.get_running_loop().time
-        connection = SerialConnection(self.url, self._framer, self._clock)
+        connection = SerialConnection(self.url, self.framer, self._clock)
         try:
             async with asyncio.timeout(OPEN_TIMEOUT):
                 await self._open(connection)
@@ -572,9 +575,22 @@ def _check_lines(url: str, flow: Mapping[str, object], lines: Lines) -> None:
 class Session:
     """A port that is reserved for one caller. `SerialPort.session` returns it."""
 
-    def __init__(self, port: SerialPort, connection: SerialConnection) -> None:
+    def __init__(self, port: SerialPort, connection: SerialConnection, close: Callable[[], Awaitable[None]]) -> None:
         self._port = port
         self._connection = connection
+        self._close = close
+
+    @property
+    def noise(self) -> int:
+        """Bytes since the port was opened that were not part of any message, an incomplete one included."""
+        return self._connection.stream.discarded + self._connection.stream.waiting
+
+    async def give_up(self) -> None:
+        """End an exchange that failed. A connection over the network is closed, since it may be dead without a sign of
+        it, or in the middle of an answer; so is a port that takes no bytes, so that they do not reach the device later.
+        A local port stays open. The next session opens what was closed."""
+        if "://" in self._port.url or self._connection.unsent:
+            await self._close()
 
     async def discard(self) -> None:
         """Discard unread input."""

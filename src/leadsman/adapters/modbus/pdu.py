@@ -1,0 +1,146 @@
+"""Requests of Modbus, and whether what a device sent is the answer to one (Modbus application protocol 1.1b3). Pure."""
+
+import struct
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from leadsman.errors import GarbledData, InvalidValue, PermanentError, TransientError
+
+Kind = Literal["holding", "input", "coil", "discrete"]
+"""The four tables of a device (4.3): registers that may be written and that may not, bits that may and that may not."""
+KINDS: tuple[Kind, ...] = ("holding", "input", "coil", "discrete")
+MOST_REGISTERS, MOST_BITS = 125, 2000
+"""In one request that reads (6.1 to 6.4)."""
+MOST_WRITTEN_REGISTERS, MOST_WRITTEN_BITS = 123, 1968
+"""In one request that writes (6.11, 6.12)."""
+ADDRESSES = 0x10000
+"""Of each table (4.4)."""
+_READS: dict[Kind, int] = {"coil": 1, "discrete": 2, "holding": 3, "input": 4}
+"""Function codes (5.1)."""
+_BITS = ("coil", "discrete")
+_ON, _OFF = b"\xff\x00", b"\x00\x00"
+"""What a single coil is written as (6.5)."""
+
+
+class Refusal(NamedTuple):
+    """An exception code of the protocol (7)."""
+
+    name: str
+    meaning: str
+    for_good: bool = False
+    """Whether the same request will be refused again."""
+
+
+REFUSALS = {
+    1: Refusal("illegal function", "does not know this function", for_good=True),
+    2: Refusal("illegal data address", "does not have all of these addresses", for_good=True),
+    3: Refusal("illegal data value", "does not take this number or value", for_good=True),
+    4: Refusal("server device failure", "failed while it answered"),
+    5: Refusal("acknowledge", "needs more time"),
+    6: Refusal("server device busy", "is busy"),
+    8: Refusal("memory parity error", "found its memory damaged"),
+    10: Refusal("gateway path unavailable", "cannot be reached through its gateway"),
+    11: Refusal("gateway target device failed to respond", "did not answer its gateway"),
+}
+
+
+class Request(NamedTuple):
+    """One request, and what its answer must look like."""
+
+    function: int
+    body: bytes
+    echo: bytes
+    """What an answer begins with, behind the function code."""
+    size: int
+    """Bytes of an answer behind these."""
+    what: str
+    """For errors: what is asked for."""
+
+    @property
+    def pdu(self) -> bytes:
+        """The message."""
+        return bytes((self.function,)) + self.body
+
+    def answered(self, pdu: bytes) -> bytes:
+        """What an answer holds: registers or bits as they were sent, nothing after a write.
+
+        Raises:
+            PermanentError, TransientError: the device refuses; the message has the exception of the protocol.
+            GarbledData: it is no answer to this request.
+        """
+        if len(pdu) == 2 and pdu[0] == self.function | 0x80:
+            raise refused(self.what, pdu[1])
+        if len(pdu) < 2 or pdu[0] != self.function:
+            raise GarbledData(f"{self.what}: an answer to another request: {pdu[:8].hex(' ')}")
+        behind = 1 + len(self.echo)
+        if pdu[1:behind] != self.echo or len(pdu) != behind + self.size:
+            raise GarbledData(
+                f"{self.what}: an answer to another request, or one of a wrong length ({len(pdu)} bytes instead of "
+                f"{behind + self.size}): {pdu[:8].hex(' ')}"
+            )
+        return pdu[behind:]
+
+
+def refused(what: str, code: int) -> PermanentError | TransientError:
+    """The error for an exception code."""
+    refusal = REFUSALS.get(code)
+    if refusal is None:
+        return TransientError(f"{what}: the device refuses (exception {code})")
+    kind = PermanentError if refusal.for_good else TransientError
+    return kind(f"{what}: the device {refusal.meaning} (exception {code}, {refusal.name})")
+
+
+def read(kind: Kind, first: int, count: int) -> Request:
+    """A request for `count` registers or bits. Raises `InvalidValue`."""
+    _check_range(kind, first, count, MOST_BITS if kind in _BITS else MOST_REGISTERS)
+    size = (count + 7) // 8 if kind in _BITS else 2 * count
+    what = f"{count} {nouns(kind)} from {first}"
+    return Request(_READS[kind], struct.pack(">HH", first, count), bytes((size,)), size, what)
+
+
+def write_registers(first: int, data: bytes) -> Request:
+    """A request that writes holding registers: one with function 6, several with 16. Raises `InvalidValue`."""
+    count, odd = divmod(len(data), 2)
+    _check_range("holding", first, 0 if odd else count, MOST_WRITTEN_REGISTERS)
+    what = f"writing {count} {nouns('holding')} from {first}"
+    if count == 1:
+        body = struct.pack(">H", first) + data
+        return Request(6, body, body, 0, what)
+    span = struct.pack(">HH", first, count)
+    return Request(16, span + bytes((len(data),)) + data, span, 0, what)
+
+
+def write_coils(first: int, values: Sequence[bool]) -> Request:
+    """A request that writes coils: one with function 5, several with 15. Raises `InvalidValue`."""
+    _check_range("coil", first, len(values), MOST_WRITTEN_BITS)
+    what = f"writing {len(values)} {nouns('coil')} from {first}"
+    if len(values) == 1:
+        body = struct.pack(">H", first) + (_ON if values[0] else _OFF)
+        return Request(5, body, body, 0, what)
+    span, data = struct.pack(">HH", first, len(values)), packed(values)
+    return Request(15, span + bytes((len(data),)) + data, span, 0, what)
+
+
+def packed(values: Sequence[bool]) -> bytes:
+    """Bits as the protocol sends them: the first one is the lowest of the first byte (6.1)."""
+    number = sum(1 << at for at, value in enumerate(values) if value)
+    return number.to_bytes((len(values) + 7) // 8, "little")
+
+
+def unpacked(data: bytes, count: int) -> list[bool]:
+    """The first `count` bits of what `packed` gives."""
+    number = int.from_bytes(data, "little")
+    return [bool(number >> at & 1) for at in range(count)]
+
+
+def nouns(kind: Kind) -> str:
+    """What the entries of a table are called."""
+    return {"coil": "coils", "discrete": "discrete inputs"}.get(kind, f"{kind} registers")
+
+
+def _check_range(kind: Kind, first: int, count: int, most: int) -> None:
+    whole = type(first) is int and type(count) is int
+    if not (whole and 0 <= first < ADDRESSES and 1 <= count <= min(most, ADDRESSES - first)):
+        raise InvalidValue(
+            f"{count!r} {nouns(kind)} from {first!r}; write 1 to {most}, with addresses from 0 to {ADDRESSES - 1}"
+        )

@@ -1,0 +1,399 @@
+import asyncio
+import contextlib
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leadsman.adapters.modbus import Modbus, Register, Table
+from leadsman.adapters.modbus.framing import ModbusRtuFramer, ModbusTcpFramer
+from leadsman.adapters.serial import SerialPort
+from leadsman.adapters.serial.checksums import crc16_modbus
+from leadsman.errors import (
+    DeviceTimeout,
+    GarbledData,
+    InvalidType,
+    InvalidValue,
+    PayloadError,
+    PermanentError,
+    TransientError,
+)
+from leadsman.testing import ModbusTwin, ModbusUnit, SerialTwin, VirtualLoop, garbage
+
+
+def framed(content):
+    return content + crc16_modbus(content).to_bytes(2, "little")
+
+
+def meter():
+    """Input registers 0 and 1 hold 230.5 as a float, holding register 20 holds 9600, and there are some to write."""
+    return ModbusUnit(
+        {
+            "input": {0: 0x4366, 1: 0x8000},
+            "holding": {20: 9600, **dict.fromkeys(range(100, 110), 0)},
+            "coil": dict.fromkeys(range(12), 0),
+        }
+    )
+
+
+def running(modbus, scenario):
+    """What a scenario returns, in virtual time."""
+
+    async def run():
+        async with modbus:
+            return await scenario(modbus)
+
+    loop = VirtualLoop()
+    try:
+        return loop.run_until_complete(run())
+    finally:
+        loop.close()
+
+
+def asking(units, scenario, **options):
+    return running(ModbusTwin(units, **{"timeout": "50ms", **options}), scenario)
+
+
+def over(device, scenario):
+    """With a device that answers bytes with bytes."""
+    return running(Modbus(SerialTwin(device, framer=ModbusRtuFramer(), timeout="50ms")), scenario)
+
+
+def test_registers_are_read_as_the_specification_says():
+    unit = meter()
+
+    async def scenario(modbus):
+        await modbus.probe()
+        return await modbus.input_registers(1, 0, 2), await modbus.holding_registers(1, 20)
+
+    volts, baudrate = asking({1: unit}, scenario)
+
+    assert struct.unpack(">f", volts) == (230.5,)
+    assert struct.unpack(">H", baudrate) == (9600,)
+    assert unit.requests == [bytes.fromhex("0400000002"), bytes.fromhex("0300140001")]
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "message"),
+    [
+        (1, PermanentError, r"does not know this function \(exception 1, illegal function\)"),
+        (2, PermanentError, r"does not have all of these addresses \(exception 2, illegal data address\)"),
+        (3, PermanentError, "illegal data value"),
+        (4, TransientError, "server device failure"),
+        (5, TransientError, "acknowledge"),
+        (6, TransientError, "is busy"),
+        (10, TransientError, "gateway path unavailable"),
+        (11, TransientError, "did not answer its gateway"),
+        (77, TransientError, r"refuses \(exception 77\)"),
+    ],
+)
+@pytest.mark.parametrize("framer", [ModbusRtuFramer(), ModbusTcpFramer()])
+def test_an_exception_of_the_protocol_says_whether_another_attempt_is_worth_it(framer, code, kind, message):
+    unit = meter()
+
+    async def scenario(modbus):
+        unit.refuses = code
+        with pytest.raises(kind, match=f"unit 1, 2 input registers from 0: the device .*{message}"):
+            await modbus.input_registers(1, 0, 2)
+        unit.refuses = None
+        return await modbus.input_registers(1, 0, 2)
+
+    assert asking({1: unit}, scenario, framer=framer) == struct.pack(">f", 230.5)
+
+
+@pytest.mark.parametrize("answer", ["010304 43668000", "010402 4366", "010406 436680000000", "018302"])
+def test_an_answer_to_another_request_is_garbled(answer):
+    async def scenario(modbus):
+        with pytest.raises(GarbledData, match="an answer to another request"):
+            await modbus.input_registers(1, 0, 2)
+
+    over(lambda request: framed(bytes.fromhex(answer)), scenario)
+
+
+def test_an_answer_of_another_unit_is_passed_over_and_named_if_no_other_comes():
+    late, own = framed(bytes.fromhex("020404 43660000")), framed(bytes.fromhex("010404 43668000"))
+    answers = iter([late + own, late])
+
+    async def scenario(modbus):
+        assert await modbus.input_registers(1, 0, 2) == struct.pack(">f", 230.5)
+        with pytest.raises(GarbledData, match="unit 1, 2 input registers from 0: an answer of unit 2"):
+            await modbus.input_registers(1, 0, 2)
+
+    over(lambda request: next(answers), scenario)
+
+
+@pytest.mark.parametrize(("ends", "late"), [(None, 0.07), (0.02, 0.04)], ids=["timed out", "cancelled"])
+def test_an_answer_that_comes_late_does_not_pass_for_the_next_one(ends, late):
+    """Over RTU nothing but the time tells it from the right one."""
+    stale, fresh = (framed(bytes.fromhex(f"010404 {value}")) for value in ("3f800000", "43668000"))
+    answers = iter([(late, stale), (0.04, fresh)])
+    port = []
+
+    def device(request):
+        after, answer = next(answers)
+        asyncio.get_running_loop().call_later(after, port[0].send, answer)
+        return b""
+
+    async def scenario(modbus):
+        port.append(modbus._port)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(modbus.input_registers(1, 0, 2), ends)
+        return await modbus.input_registers(1, 0, 2)
+
+    assert over(device, scenario) == struct.pack(">f", 230.5)
+
+
+def test_a_unit_that_does_not_answer_delays_no_other_one_further():
+    async def scenario(modbus):
+        loop = asyncio.get_running_loop()
+        with pytest.raises(DeviceTimeout):
+            await modbus.input_registers(9, 0, 2)
+        before = loop.time()
+        assert await modbus.input_registers(1, 0, 2) == struct.pack(">f", 230.5)
+        return loop.time() - before
+
+    assert asking({1: meter()}, scenario, timeout="5s") < 4
+
+
+def test_a_wrong_transaction_is_passed_over_and_named_if_no_other_comes():
+    def spoil(frame):
+        number = int.from_bytes(frame[:2], "big")
+        other = (number - 1 & 0xFFFF).to_bytes(2, "big") + frame[2:-1] + b"\x07"
+        return other + (b"" if number == 2 else frame)
+
+    async def scenario(modbus):
+        assert await modbus.input_registers(1, 0, 2) == struct.pack(">f", 230.5)
+        with pytest.raises(GarbledData, match="an answer to request 1 instead of 2"):
+            await modbus.input_registers(1, 0, 2)
+        return await modbus.input_registers(1, 0, 2)
+
+    answer = asking({1: meter()}, scenario, framer=ModbusTcpFramer(), spoil=spoil)
+
+    assert answer == struct.pack(">f", 230.5)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda frame: frame[:-1] + bytes((frame[-1] ^ 1,)),
+        lambda frame: frame[: len(frame) // 2],
+        lambda frame: frame[1:],
+        lambda frame: garbage(20),
+    ],
+    ids=["checksum", "half", "first byte lost", "noise"],
+)
+def test_what_is_no_answer_is_named_with_what_to_check(spoil):
+    spoils = iter([spoil, lambda frame: frame])
+
+    async def scenario(modbus):
+        with pytest.raises(GarbledData, match="bytes arrived, but no complete answer with a valid checksum; check"):
+            await modbus.input_registers(1, 0, 2)
+        return await modbus.input_registers(1, 0, 2)
+
+    answer = asking({1: meter()}, scenario, spoil=lambda frame: next(spoils)(frame))
+
+    assert answer == struct.pack(">f", 230.5)
+
+
+BEGINNINGS = st.sampled_from(["", "0104", "010404", "0184", "0204ff", "00010000000701"]).map(bytes.fromhex)
+
+
+@given(
+    st.sampled_from([ModbusRtuFramer(), ModbusTcpFramer()]),
+    st.lists(st.tuples(BEGINNINGS, st.binary(max_size=300), st.booleans()), min_size=1, max_size=4),
+)
+def test_whatever_a_device_sends_is_a_named_error_and_the_next_poll_is_unharmed(framer, answers):
+    """Some of it with a frame that is right."""
+    spoils = [begin + rest for begin, rest, _ in answers]
+    unit, coming = meter(), []
+
+    def spoil(frame):
+        if not coming:
+            return frame
+        number = int.from_bytes(frame[:2], "big") if framer.numbered else 0
+        data, whole = coming.pop()
+        return framer.wrap(data[:250] or b"\x04", 1, number) if whole else data
+
+    async def scenario(modbus):
+        for data, (_, _, whole) in zip(spoils, answers, strict=True):
+            coming.append((data, whole))
+            with contextlib.suppress(DeviceTimeout, GarbledData, PermanentError, TransientError):
+                assert len(await modbus.input_registers(1, 0, 2)) == 4
+            assert await modbus.input_registers(1, 0, 2) == struct.pack(">f", 230.5)
+
+    asking({1: unit}, scenario, framer=framer, spoil=spoil)
+
+
+def test_garbage_before_a_request_is_discarded():
+    async def scenario(modbus):
+        modbus._port.send(garbage(30))
+        return await modbus.input_registers(1, 0, 2)
+
+    assert asking({1: meter()}, scenario) == struct.pack(">f", 230.5)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        (0, 0, 1),
+        (248, 0, 1),
+        (1, -1, 1),
+        (1, 65536, 1),
+        (1, 0, 0),
+        (1, 0, 126),
+        (1, 65535, 2),
+        (True, 0, 1),
+        ("1", 0, 1),
+    ],
+)
+def test_a_request_that_is_out_of_range_is_refused_before_anything_is_sent(wrong):
+    unit = meter()
+
+    async def scenario(modbus):
+        with pytest.raises(InvalidValue, match="write 1 to (125, with addresses from 0 to 65535|247)"):
+            await modbus.holding_registers(*wrong)
+
+    asking({1: unit}, scenario)
+    assert unit.requests == []
+
+
+def test_over_tcp_each_number_of_a_byte_may_be_a_unit():
+    async def scenario(modbus):
+        with pytest.raises(InvalidValue, match="unit is 256; write 0 to 255"):
+            await modbus.input_registers(256, 0)
+        return [await modbus.input_registers(unit, 0, 2) for unit in (0, 255)]
+
+    answers = asking({0: meter(), 255: meter()}, scenario, framer=ModbusTcpFramer())
+
+    assert answers == [struct.pack(">f", 230.5)] * 2
+
+
+def test_requests_take_turns():
+    async def scenario(modbus):
+        return await asyncio.gather(*(modbus.input_registers(1, 0, 2) for _ in range(20)))
+
+    assert set(asking({1: meter()}, scenario, timeout="5s")) == {struct.pack(">f", 230.5)}
+
+
+def test_a_table_is_read_in_as_few_requests_as_its_gaps_allow_and_in_its_order():
+    table = Table({f"r{n}": Register(n) for n in range(99, -1, -1)} | {"far": Register(300)}, gap=10)
+    unit = ModbusUnit.of(table, {f"r{n}": n for n in range(100)} | {"far": 7})
+
+    async def scenario(modbus):
+        return await modbus.read(1, table), await modbus.read(1, table, ["r7", "r5"])
+
+    whole, some = asking({1: unit}, scenario)
+
+    assert [*whole] == [*table.registers]
+    assert whole == {f"r{n}": n for n in range(100)} | {"far": 7}
+    assert list(some.items()) == [("r7", 7), ("r5", 5)]
+    assert unit.requests == [bytes.fromhex(each) for each in ("03 0000 0064", "03 012c 0001", "03 0005 0003")]
+
+
+WRITABLE = Table(
+    {
+        "setpoint": Register(100, "int16", scale=0.1),
+        "limit": Register(101, "float32", word_order="little"),
+        "far": Register(105, "uint32"),
+        "pump": Register(2, kind="coil"),
+        "valve": Register(3, kind="coil"),
+        "lamp": Register(9, kind="coil"),
+        "volts": Register(0, "float32", kind="input"),
+    }
+)
+
+
+def test_what_adjoins_is_written_in_one_request_and_read_back_if_that_is_wanted():
+    unit, values = meter(), {"limit": 2.5, "pump": True, "setpoint": -3.5, "valve": False, "far": 70_000, "lamp": True}
+
+    async def scenario(modbus):
+        await modbus.write(1, WRITABLE, values)
+        written = len(unit.requests)
+        await modbus.write(1, WRITABLE, {"setpoint": 1, "lamp": False}, verify=True)
+        return written, await modbus.read(1, WRITABLE)
+
+    written, found = asking({1: unit}, scenario)
+
+    assert found == {**values, "setpoint": 1.0, "lamp": False, "volts": 230.5}
+    assert [request[0] for request in unit.requests[:written]] == [15, 5, 16, 16]
+    assert unit.requests[0] == bytes.fromhex("0f 0002 0002 01 01")
+    assert unit.requests[written : written + 4] == [
+        bytes.fromhex(each) for each in ("05 0009 0000", "01 0009 0001", "06 0064 000a", "03 0064 0001")
+    ]
+
+
+def test_a_device_that_keeps_another_value_is_named():
+    class Stubborn(ModbusUnit):
+        def answer(self, pdu):
+            return pdu[:5] if pdu[0] in (5, 6, 15, 16) else super().answer(pdu)
+
+    async def scenario(modbus):
+        with pytest.raises(PermanentError, match="unit 1, from 100: the device holds 0000 after 000a was written"):
+            await modbus.write(1, WRITABLE, {"setpoint": 1}, verify=True)
+        with pytest.raises(PermanentError, match="unit 1, from 2: the device holds 00 after 10 was written"):
+            await modbus.write_coils(1, 2, [True, False], verify=True)
+
+    asking({1: Stubborn(meter().memory)}, scenario)
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "message"),
+    [
+        ({"setpoint": 1, "limit": "hot"}, PayloadError, "limit: 'hot' is no number"),
+        ({"setpoint": 5000}, PayloadError, "setpoint: 5000 does not fit a register of the type int16"),
+        ({"setpoint": 1, "volts": 230}, PayloadError, "volts is read-only: it is one of the input registers"),
+        ({"setpont": 1}, InvalidValue, "no register 'setpont'; did you mean 'setpoint'"),
+    ],
+)
+def test_nothing_is_written_if_one_value_is_wrong(values, error, message):
+    unit = meter()
+
+    async def scenario(modbus):
+        with pytest.raises(error, match=message):
+            await modbus.write(1, WRITABLE, values)
+
+    asking({1: unit}, scenario)
+    assert unit.requests == []
+
+
+@pytest.mark.parametrize(
+    ("first", "data"), [(0, b""), (0, b"abc"), (0, bytes(248)), (65535, bytes(4)), (-1, b"ab"), (0.5, b"ab")]
+)
+def test_registers_that_cannot_be_written_together_are_refused_before_anything_is_sent(first, data):
+    unit = meter()
+
+    async def scenario(modbus):
+        with pytest.raises(InvalidValue, match="write 1 to 123, with addresses from 0 to 65535"):
+            await modbus.write_registers(1, first, data)
+
+    asking({1: unit}, scenario)
+    assert unit.requests == []
+
+
+@pytest.mark.parametrize(
+    ("url", "port"),
+    [
+        ("tcp://meter.lan", "socket://meter.lan:502"),
+        ("tcp://meter.lan:5020/", "socket://meter.lan:5020"),
+        ("tcp://[::1]", "socket://[::1]:502"),
+        ("socket://gateway.lan:2001", "socket://gateway.lan:2001"),
+        ("/dev/nowhere", "/dev/nowhere"),
+    ],
+)
+def test_a_path_or_a_url_will_do(url, port):
+    assert Modbus(url).health["port"] == Modbus(url).resource.name == port
+
+
+@pytest.mark.parametrize("url", ["tcp://", "tcp://host:port", "tcp://host:99999", "tcp://me@host", "tcp://host/x", ""])
+def test_a_wrong_url_is_a_named_error(url):
+    with pytest.raises(InvalidValue, match="the port is .*; write "):
+        Modbus(url)
+
+
+def test_a_port_of_ones_own_needs_a_framer_of_modbus():
+    assert Modbus("/dev/nowhere", 2400, parity="E").health == SerialPort("/dev/nowhere", 2400).health
+    with pytest.raises(InvalidType, match="port is 7"):
+        Modbus(7)
+    with pytest.raises(InvalidType, match=r"the framer of the port is LineFramer.*write ModbusRtuFramer\(\)"):
+        Modbus(SerialPort("/dev/nowhere"))
