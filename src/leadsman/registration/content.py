@@ -1,6 +1,6 @@
 """The content that a handler returns: bytes that are published as they are. Imported only where a handler does."""
 
-from collections.abc import AsyncIterable, Iterator
+from collections.abc import AsyncIterable, Iterator, Mapping
 from types import NoneType, UnionType
 from typing import Annotated, Union, get_args, get_origin
 
@@ -9,7 +9,6 @@ from leadsman.mqtt.topics import check_prefix, is_reserved_field
 from leadsman.readings.content import Content, ContentField
 from leadsman.readings.publish import AllOf, AnyOf, OnChange
 from leadsman.registration.injection import Handler, annotated_result, name_of, result_kinds
-from leadsman.registration.options import Options
 
 NAME = "content"
 """The name of the topic, by default."""
@@ -17,7 +16,7 @@ _ABOUT_VALUES = ("filters", "finds")
 """Options that are about values, of which a content has none."""
 
 
-def check_content(options: Options, handler: Handler) -> ContentField:
+def check_content(options: Mapping[str, object], handler: Handler) -> ContentField:
     """The content of a handler that is annotated to return bytes.
 
     Raises:

@@ -3,7 +3,7 @@ such as a press of a button, and no state that lasts."""
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.loop.durations import Duration
@@ -33,7 +33,7 @@ from leadsman.registration.options import (
 )
 from leadsman.registration.reading_type import ReadingType
 from leadsman.registration.result import result_validator, returns_one_value, value_field
-from leadsman.registration.source import Source
+from leadsman.registration.source import EventTypes, Source
 from leadsman.resilience.backoff import BackoffStrategy
 from leadsman.resilience.environment import GuardSpec
 from leadsman.resilience.policy import from_options
@@ -63,15 +63,6 @@ class EventOptions(PublishingOptions, total=False):
     device_class: str | None
     """What Home Assistant shows it as: ``"button"``, ``"doorbell"`` or ``"motion"``. With the first two it can trigger
     automations as a device, too. Default None."""
-
-
-class EventTypes(NamedTuple):
-    """Which events a device sends."""
-
-    types: tuple[str, ...]
-    """What may happen: the values of the field ``event_type``."""
-    device_class: str | None
-    """One of `leadsman.readings.device_classes.OF_EVENTS`."""
 
 
 def register_event(name: object, handler: Handler, options: Options, available: Sequence[Dependency]) -> Source:

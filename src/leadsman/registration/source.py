@@ -44,7 +44,6 @@ from leadsman.resilience.policy import from_options
 if TYPE_CHECKING:
     from leadsman.readings.content import ContentField
     from leadsman.readings.filtering import Filters
-    from leadsman.registration.event import EventTypes
     from leadsman.registration.finds import Finds
 
 STALE_AFTER = 300.0
@@ -62,6 +61,15 @@ class SourceOptions(ReadingOptions, total=False):
     silence: Duration | None
     """The generator is restarted after this time without a reading. One that waits in a `Buffer` is not: its silence is
     only reported. Default: as `stale_after`; None: never."""
+
+
+class EventTypes(NamedTuple):
+    """Which events a device sends."""
+
+    types: tuple[str, ...]
+    """What may happen: the values of the field ``event_type``."""
+    device_class: str | None
+    """One of `leadsman.readings.device_classes.OF_EVENTS`."""
 
 
 class Source(NamedTuple):
@@ -102,7 +110,7 @@ class Source(NamedTuple):
     """The options that the settings must not change, by their names there."""
     labels: frozenset[str] = frozenset()
     """What a node must have to run it, in a cluster."""
-    events: "EventTypes | None" = None
+    events: EventTypes | None = None
     """Which events it sends; None if it gives readings."""
 
 
