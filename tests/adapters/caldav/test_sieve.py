@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 import icalendar
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from leadsman.adapters.caldav.recurrence import occurrences
@@ -97,10 +97,11 @@ LINES = st.lists(
 )
 
 
+@example(["BEGIN:VEVENT", "UID"], "\n")
 @given(LINES, st.sampled_from(["\r\n", "\n", "\r", "\n\n"]))
 def test_whatever_comes_in_only_known_properties_come_out(lines, end):
     lines = sift(end.join(lines)).split("\r\n")
 
     assert lines[-1] == ""
-    assert {re.match(r"[A-Za-z0-9-]*", line)[0].upper() for line in lines[:-1]} <= {"BEGIN", "END", "SUMMARY"}
+    assert {re.match(r"[A-Za-z0-9-]*", line)[0].upper() for line in lines[:-1]} <= {"BEGIN", "END", "SUMMARY", "UID"}
     assert "BEGIN:VALARM" not in lines
