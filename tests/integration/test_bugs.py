@@ -2,6 +2,8 @@
 
 import contextlib
 import inspect
+from collections.abc import AsyncIterator
+from typing import Literal
 
 import pytest
 
@@ -32,6 +34,13 @@ def source(app):
     async def values():
         bug()
         yield {"v": 1}
+
+
+def event(app):
+    @app.event("d")
+    async def presses() -> AsyncIterator[Literal["press"]]:
+        bug()
+        yield "press"
 
 
 def command(app):
@@ -131,6 +140,7 @@ KINDS = {
     "telemetry": telemetry,
     "periodic": periodic,
     "source": source,
+    "event": event,
     "command": command,
     "subscribe": subscribe,
     "subscribe, for a device": fed_by_messages,
