@@ -219,8 +219,12 @@ def test_who_asks_a_node_to_drain_is_shortened_and_may_be_missing(cluster, caplo
     assert line.endswith(f"asked by {named}")
 
 
+RESPONSE_TOPICS = [each for each in map(str, LIES) if each == each.encode(errors="ignore").decode()]
+"""Those that are UTF-8: a client refuses a message whose texts are not (MQTT 5 §1.5.4)."""
+
+
 @settings(max_examples=examples(40), suppress_health_check=list(HealthCheck))
-@given(payloads({"drain": True, "by": "anna", "transaction": 7}), st.none() | st.sampled_from(LIES).map(str))
+@given(payloads({"drain": True, "by": "anna", "transaction": 7}), st.none() | st.sampled_from(RESPONSE_TOPICS))
 def test_a_request_to_drain_is_done_or_refused_in_an_answer_whatever_it_is(cluster, payload, response_topic):
     if "a" not in cluster.nodes:
         cluster.start("a")
