@@ -63,6 +63,9 @@ def test_the_broker_dies_within_the_first_twenty_seconds_and_the_last_line_says_
     assert result.returncode == 0
     assert re.search(r"^[\d:]+ door +event_type (opened|shut)$", result.stdout, re.MULTILINE)
     assert "the disk is as the settings say, in [devices.disk]: interval = '5s', name = 'Root disk'" in result.stdout
+    memory = re.findall(r"^[\d:]+ memory +used_percent (\S+).*, available_mib (\S+)", result.stdout, re.MULTILINE)
+    assert 1 <= len(memory) <= 3  # polled each second, and published once in five: a Mean and a Minimum
+    assert [pair for pair in memory if not re.fullmatch(r"\d+(\.\d)? \d+", " ".join(pair))] == []
     outage = result.stdout.index("--- on purpose: the broker is dead for 12 s; the app keeps its readings")
     assert "watts" in result.stdout[outage:]  # they arrived when the broker was started again
     last = result.stdout.splitlines()[-1]
