@@ -251,14 +251,14 @@ def _devices(section: object, origins: Origins, faults: list[str]) -> dict[str, 
         )
         return {}
     found: dict[str, dict[str, SettingEntry]] = {}
-    inner: dict[SettingPath, SettingEntry] = {}
+    inner: dict[SettingPath, dict[SettingPath, SettingEntry]] = {}
     for path, entry in origins.items():
         if path[0] == DEVICES:
-            inner.setdefault(path[:3], entry)
+            inner.setdefault(path[:3], {})[path] = entry
     for name, options in section.items():
         if isinstance(options, dict):
             paths = ((str(option), (DEVICES, str(name), str(option)), value) for option, value in options.items())
-            found[str(name)] = {option: inner[path]._replace(path=path, value=value) for option, path, value in paths}
+            found[str(name)] = {option: _option(path, value, inner[path]) for option, path, value in paths}
         else:
             path = (DEVICES, str(name))
             faults.append(
@@ -266,3 +266,9 @@ def _devices(section: object, origins: Origins, faults: list[str]) -> dict[str, 
                 f" interval = '30s'{origin(path, origins)}"
             )
     return found
+
+
+def _option(path: SettingPath, value: object, leaves: Mapping[SettingPath, SettingEntry]) -> SettingEntry:
+    """The entry of an option of a device, which may have values inside from several places."""
+    first = next(iter(leaves.values()))
+    return first._replace(path=path, value=value, below=leaves if isinstance(value, dict) else {})

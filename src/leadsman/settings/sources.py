@@ -47,13 +47,22 @@ class SettingEntry(NamedTuple):
     origin: str
     text: bool = True
     """Whether the source has only text, which may stand for a number or for JSON. It has one case, and no dashes."""
+    below: Mapping[SettingPath, "SettingEntry"] = {}
+    """The entries of the values that it has inside, by their paths, where each has an origin of its own."""
 
     def read(self, check: Callable[[object], T]) -> T:
-        """What `check` makes of the value. An error that it raises gets the name and the origin of the setting."""
+        """What `check` makes of the value. An error that it raises gets the name of the setting, and the origin of the
+        value at fault."""
         try:
             return check(self.value)
         except ConfigurationError as error:
-            raise self.fault(error) from None
+            raise self.at(_at_fault(self.value, check, error) if self.below else ()).fault(error) from None
+
+    def at(self, inside: SettingPath) -> "SettingEntry":
+        """This entry, with the origin of the value at a path inside it, or of the first one below that path."""
+        path = (*self.path, *inside)
+        first = next((each for known, each in self.below.items() if known[: len(path)] == path), self)
+        return self._replace(origin=first.origin)
 
     def fault(self, error: ConfigurationError) -> ConfigurationError:
         """An error about this setting, with its name and its origin."""
@@ -68,6 +77,32 @@ class SettingEntry(NamedTuple):
     def secret(self) -> bool:
         """Whether it came from a file of its own, as secrets do."""
         return RANKS[self.rank] == "secret"
+
+
+def _at_fault(value: object, check: Callable[[object], object], error: ConfigurationError) -> SettingPath:
+    """The path of the smallest part of a value for which `check` raises the same error when nothing stands beside it;
+    empty if only the whole raises it."""
+    keys: tuple[object, ...] = ()
+    while isinstance(value, Mapping):
+        for key, each in value.items():
+            if _raises(check, (*keys, key), each, error):
+                keys, value = (*keys, key), each
+                break
+        else:
+            break
+    return tuple(str(key) for key in keys)
+
+
+def _raises(
+    check: Callable[[object], object], keys: tuple[object, ...], value: object, error: ConfigurationError
+) -> bool:
+    for key in reversed(keys):
+        value = {key: value}
+    try:
+        check(value)
+    except ConfigurationError as found:
+        return str(found) == str(error)
+    return False
 
 
 class Where(NamedTuple):
