@@ -212,6 +212,21 @@ def test_a_fault_in_a_section_of_leadsman_is_named_with_its_line(here, text, tol
     assert re.search(rf"\(from [^()]*leadsman.toml( \[env.lab\])? line {line}\)", str(caught.value))
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[mqtt]\nhost = 'b'\n[log]\nlevels.a = 'info'\n[env.lab]\nmqtt.port = 1884\nlog.levels.b = 'info'",
+        "[mqtt]\nhost = 'b'\nport = 1884\n[log]\nlevels = {a = 'info', b = 'info'}\n[env.lab]\nmqtt = {}\nlog = {}",
+    ],
+)
+def test_a_section_for_one_place_leaves_the_other_values_of_the_section_as_they_are(here, text):
+    found = load("house", None, here.file(text).where(LEADSMAN_ENV="lab")).sections
+
+    assert {key: each.value for key, each in found["mqtt"].items()} == {"host": "b", "port": 1884}
+    assert found["log"]["levels"].value == {"a": "info", "b": "info"}
+    assert "toml line 2" in found["mqtt"]["host"].origin
+
+
 async def read_nothing() -> dict[str, float]:
     return {}
 

@@ -159,9 +159,11 @@ def _merge_all(
         except SettingsError as error:
             faults.append(str(error))
             continue
-        for path in below.pop(entry.path, ()):
-            origins.pop(path, None)
-        for path in _leaves(entry.path, value):
+        for path, leaf in _leaves(entry.path, value):
+            if leaf == {} and path in below:
+                continue  # an empty section replaces nothing of one that is there
+            for replaced in (*below.pop(path, ()), *(path[:length] for length in range(len(path)))):
+                origins.pop(replaced, None)
             origins[path] = entry
             for length in range(len(path) + 1):
                 below.setdefault(path[:length], {})[path] = None
@@ -203,9 +205,9 @@ def _merge(into: Tree, values: Tree) -> None:
             into[key] = value
 
 
-def _leaves(path: SettingPath, value: object) -> list[SettingPath]:
+def _leaves(path: SettingPath, value: object) -> list[tuple[SettingPath, object]]:
     if not isinstance(value, dict) or not value:
-        return [path]
+        return [(path, value)]
     return [leaf for key, each in value.items() for leaf in _leaves((*path, str(key)), each)]
 
 
