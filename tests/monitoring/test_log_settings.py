@@ -185,7 +185,7 @@ def test_a_section_that_makes_no_sense_is_refused(text, told, tmp_path):
         App("house").load(Where({}, tmp_path, secrets=tmp_path / "none"))
 
     assert told in str(caught.value)
-    assert f"(from {tmp_path}/leadsman.toml)" in str(caught.value)
+    assert f"(from {tmp_path}/leadsman.toml line 2)" in str(caught.value)
 
 
 def house(**options):

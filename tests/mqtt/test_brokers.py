@@ -104,12 +104,12 @@ def test_each_fault_of_a_list_in_the_settings_has_its_origin(brokers_of):
     first, second = str(caught.value).splitlines()
     assert first.startswith("broker 1 of 3: ")
     assert second.startswith("broker 3 of 3: ")
-    assert first.endswith("/leadsman.toml)")
-    assert second.endswith("/leadsman.toml)")
+    assert first.endswith("/leadsman.toml line 2)")
+    assert second.endswith("/leadsman.toml line 2)")
 
 
 def test_a_broker_that_is_listed_twice_is_reported_with_its_origin(brokers_of):
-    with pytest.raises(InvalidValue, match=r"broker 2 of 2 is mqtt://a:1883 again; .*\(from .*/leadsman.toml\)"):
+    with pytest.raises(InvalidValue, match=r"broker 2 of 2 is mqtt://a:1883 again; .*\(from .*/leadsman.toml line 2\)"):
         brokers_of(url=["mqtt://a", "mqtt://a"])
 
 

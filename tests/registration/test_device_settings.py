@@ -1,7 +1,8 @@
 """What who runs an app may say about its devices, without its code."""
 
 import re
-from typing import Annotated
+from collections.abc import AsyncIterator
+from typing import Annotated, Literal
 
 import pytest
 from pydantic import BaseModel
@@ -209,6 +210,18 @@ WRONG = [
     ("[devices.boiler]\narea = ' '", 2, "the name of a room or a place"),
     ("[devices.boiler]\ninterval = '1s'\nschedule = '* * * * *'", 2, "exclude each other"),
     ("[devices.boiler]\nretry = 1\npolicy = 'ble'", 2, "exclude each other"),
+    ("[devices.boiler]\noffline_on = 'stal'", 2, "did you mean 'stale'?"),
+    ("[devices.boiler]\noffline_on = 'zzzz'", 2, "worth a retry, or 'stale' or 'error'"),
+    ("[devices.boiler]\nexpiry = '1m'", 2, "takes it; it is for devices that send events; leave it out"),
+    ("[devices.boiler.fields]\nt.name = 'T'\n\nt.icn = 'mdi:x'", 4, "fields: 't' has 'icn'; did you mean 'icon'?"),
+    ("[devices.boiler.fields]\na.name = 'A'\nb.icon = 'x'\nb.name = 'B'", 3, "icon is 'x'"),
+    ("[devices.boiler.fields.a]\nname = 'A'\n[devices.boiler.fields.b]\nicon = 'mdi:b'\nname = 3", 5, "'b': "),
+    ("[devices.boiler]\nname = 'B'\nfields = { t = { name = 'T', icn = 'mdi:x' } }", 3, "did you mean 'icon'?"),
+    ("[devices.boiler.fields]\nt.name = 'T'\nu = 3", 3, "write a section for each field"),
+    ("[devices.boiler.fields]\nt.name = 'T'\nu.name = 'U'", 3, "'u'"),
+    ("[devices.'b*'.fields]\nt.name = 'T'\nu.name = 'U'", 3, "'u'"),
+    ("[devices.boiler.circuit_breaker]\nthreshold = 3\n\nrecovry = '1m'", 4, "did you mean 'recovery'?"),
+    ("[devices.boiler.circuit_breaker]\nwindow = '1m'\nprobes = 1", 2, "it has no threshold"),
     ("[devices]\nboiler = 3", 2, "it must be a section"),
     ("devices = 3", 1, "it must have a section for each device"),
 ]
@@ -221,6 +234,37 @@ def test_nonsense_is_named_with_the_line_and_what_to_write(text, line, told, loa
 
     assert told in str(caught.value)
     assert f"(from {tmp_path}/leadsman.toml line {line})" in str(caught.value)
+
+
+def test_in_yaml_too_the_line_is_that_of_the_wrong_word_of_a_field(load):
+    with pytest.raises(InvalidValue, match=r"'u' has 'icn'; .*leadsman.yaml line 6\)"):
+        load(
+            "devices:\n  boiler:\n    fields:\n      t: {name: T}\n      u:\n        icn: mdi:x\n",
+            name="leadsman.yaml",
+        )
+
+
+def test_a_wrong_word_of_a_field_that_a_variable_adds_to_those_of_the_file_is_from_the_variable(load):
+    with pytest.raises(InvalidValue, match=r"'t' has 'icn'; .*environment DEVICES__BOILER__FIELDS__T__ICN\)"):
+        load("[devices.boiler.fields]\nt.name = 'T'", environment={"DEVICES__BOILER__FIELDS__T__ICN": "mdi:x"})
+
+
+def test_what_nothing_of_a_device_takes_is_named_with_what_takes_it(load):
+    app = App("house")
+    app.add_command("lamp", take)
+
+    @app.event("bell")
+    async def ring() -> AsyncIterator[Literal["press"]]:
+        yield "press"
+
+    with pytest.raises(ConfigurationError) as caught:
+        load("[devices.lamp]\nlayout = 'both'\n[devices.bell]\nlayout = 'both'\nthrottle = '1s'", app)
+
+    layout = "takes it; it is for devices that are polled and sources of readings; leave it out"
+    first, second, third = str(caught.value).splitlines()
+    assert layout in first
+    assert layout in second
+    assert "takes it; it is for devices that are polled; leave it out" in third
 
 
 def test_all_faults_are_reported_together(load):

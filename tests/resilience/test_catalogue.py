@@ -17,6 +17,7 @@ from leadsman.resilience.policy import (
     periodic,
 )
 from leadsman.resilience.predicate import is_a, prop
+from leadsman.settings.sources import SettingEntry
 
 
 def waits(policy, error=None, draw=lambda: 0.5, calls=20):
@@ -163,7 +164,7 @@ def test_a_call_wins_over_the_settings_and_these_over_what_is_built_in():
     ],
 )
 def test_what_is_wrong_is_told_with_where_it_is_from(section, message):
-    origins = {("retry", key): "file x.toml" for key in section}
+    origins = {("retry", key): SettingEntry(("retry", key), value, 1, "file x.toml") for key, value in section.items()}
 
     with pytest.raises((InvalidType, InvalidValue)) as caught:
         Catalogue(section, origins)

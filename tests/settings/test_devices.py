@@ -81,6 +81,7 @@ def test_each_key_of_toml_is_found_in_the_line_where_it_is(tables):
     lines, expected = [], {}
     for table, keys in tables.items():
         lines.append(f"[devices . {json.dumps(table, ensure_ascii=False)}] # a comment")
+        expected.setdefault(("devices",), 1)
         expected["devices", table] = len(lines)
         for key, value in keys.items():
             expected["devices", table, key] = len(lines) + 1

@@ -1,5 +1,6 @@
 import contextlib
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, SecretStr
 
 from leadsman import App
-from leadsman.errors import InvalidValue, SettingsError
+from leadsman.errors import ConfigurationError, InvalidValue, SettingsError
+from leadsman.settings import documents
 from leadsman.settings.load import load, load_broker
 from leadsman.settings.sources import Where
 
@@ -155,12 +157,12 @@ def test_mappings_and_lists_are_filled_from_variables(here):
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ("levell = 1", r"levell: unknown \(from .*leadsman.toml\); did you mean 'level'\?"),
+        ("levell = 1", r"levell: unknown \(from .*leadsman.toml line 1\); did you mean 'level'\?"),
         ("[boiler]\nbuad = 1", r"boiler.buad: unknown .*did you mean 'baud'\?"),
         ("[rooms.a]\naddress = 1\nofset = 2", r"rooms.a.ofset: unknown .*did you mean 'offset'\?"),
         ("[mqtt]\nhots = 'a'", r"mqtt.hots: unknown .*did you mean 'host'\?"),
         ("mqtt = 5", r"mqtt: it must be a section"),
-        ("level = 'high'", r"level: Input should be a valid integer.*not 'high' \(from .*leadsman.toml\)"),
+        ("level = 'high'", r"level: Input should be a valid integer.*not 'high' \(from .*leadsman.toml line 1\)"),
         ("level = 10", r"level: Input should be less than or equal to 9"),
         ("[rooms.a]\noffset = 1", r"rooms.a.address: missing; set it in leadsman.toml, or HOUSE_ROOMS__A__ADDRESS"),
         ("boiler = 5", r"boiler: Input should be a valid dictionary"),
@@ -177,6 +179,89 @@ def test_mappings_and_lists_are_filled_from_variables(here):
 def test_what_is_wrong_in_a_file_is_named(here, content, told):
     with pytest.raises(SettingsError, match=told):
         here.file(content).load()
+
+
+OF_LEADSMAN = [
+    ("[supervision]\n\nheartbeats = '1m'", "write one of exit_when_hung", 3),
+    ("[log]\nlevel = 'info'\n[log.levels]\nbleak = 'info'\nhttpx = 'debgu'", "did you mean 'debug'", 5),
+    ("[log]\nlevel = 'info'\nlevels = { bleak = 'debgu' }", "did you mean 'debug'", 3),
+    ("[log.devices]\nattic = 'debug'\nceller = 'debug'", "'celler'", 3),
+    ("[discovery]\nconvention = 'homeassistant'\nids.attic = 'a'\nids.celler = 'b'", "ids names 'celler'", 4),
+    ("[outbox]\n# few\nmax_bytes = 3", "outbox.max_bytes", 3),
+    ("[http]\nprt = 1", "write one of bind", 2),
+    ("\nlog = 5", "log: it must be a section", 2),
+    ("\n[device.attic]\ninterval = '1m'", "did you mean 'devices'", 2),
+    ("\n[device]\n", "did you mean 'devices'", 2),
+    ("[retry.api]\nmin_wait = '1s'\nattempts = 3", "did you mean 'max_attempts'", 3),
+    ("\n[retry.apis]\nmin_wait = '1s'", "did you mean 'api'", 2),
+    ("[[retry.policy]]\nname = 'a'\npolicy = 'never'\n[[retry.policy]]\nname = 'b'\npolicy = 'nevr'", "'nevr'", 4),
+    ("[retry.policy.a]\npolicy = 'never'\n[retry.policy.b]\npolicy = 'nevr'", "'nevr'", 3),
+    ("[env.lab.log]\nlevel = 'info'\nbackups = 0", "log.backups", 3),
+]
+
+
+@pytest.mark.parametrize(("text", "told", "line"), OF_LEADSMAN, ids=[each[0] for each in OF_LEADSMAN])
+def test_a_fault_in_a_section_of_leadsman_is_named_with_its_line(here, text, told, line):
+    app = App("house")
+    app.add_telemetry("attic", read_nothing, interval="1m")
+
+    with pytest.raises(ConfigurationError) as caught:
+        app.load(here.file(text).where(LEADSMAN_ENV="lab" if "env" in text else ""))
+
+    assert told in str(caught.value)
+    assert re.search(rf"\(from [^()]*leadsman.toml( \[env.lab\])? line {line}\)", str(caught.value))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[mqtt]\nhost = 'b'\n[log]\nlevels.a = 'info'\n[env.lab]\nmqtt.port = 1884\nlog.levels.b = 'info'",
+        "[mqtt]\nhost = 'b'\nport = 1884\n[log]\nlevels = {a = 'info', b = 'info'}\n[env.lab]\nmqtt = {}\nlog = {}",
+    ],
+)
+def test_a_section_for_one_place_leaves_the_other_values_of_the_section_as_they_are(here, text):
+    found = load("house", None, here.file(text).where(LEADSMAN_ENV="lab")).sections
+
+    assert {key: each.value for key, each in found["mqtt"].items()} == {"host": "b", "port": 1884}
+    assert found["log"]["levels"].value == {"a": "info", "b": "info"}
+    assert "toml line 2" in found["mqtt"]["host"].origin
+
+
+async def read_nothing() -> dict[str, float]:
+    return {}
+
+
+OWN = [
+    ("leadsman.toml", "level = 1\n[rooms.a]\naddress = 1\n\nofset = 2\n", "rooms.a.ofset: unknown", 5),
+    ("leadsman.toml", "[rooms.a]\naddress = 1\n[rooms.b]\naddress = 'x'\n", "rooms.b.address", 4),
+    ("leadsman.toml", "tags = [\n'a',\n3]\n", "tags.1", 1),
+    ("leadsman.yaml", "level: 1\nrooms:\n  a: {address: 1}\n  b:\n    address: x\n", "rooms.b.address", 5),
+    ("leadsman.yaml", "tags:\n  - a\n  - 3\n", "tags.1", 3),
+    ("leadsman.yaml", "level: 1\nlog:\n  levels:\n    a: info\n  path: 1\n  pats: x\n", "log.pats: unknown", 6),
+    ("leadsman.yaml", "level: 1\nlevell: 2\n", "levell: unknown", 2),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "told", "line"), OWN, ids=[each[1] for each in OWN])
+def test_a_fault_in_the_settings_of_the_user_is_named_with_its_line(here, name, text, told, line):
+    with pytest.raises(SettingsError) as caught:
+        here.file(text, name).load()
+
+    (fault,) = [each for each in str(caught.value).splitlines() if each.startswith(told)]
+    assert f"{name} line {line})" in fault
+
+
+@pytest.mark.parametrize(("name", "text"), [("leadsman.toml", "level = 1"), ("leadsman.yaml", "level: 1")])
+def test_no_line_is_looked_for_in_a_file_without_a_fault(here, name, text, monkeypatch):
+    looked = []
+    for each in ("toml_lines", "yaml_lines"):
+        monkeypatch.setattr(documents, each, lambda _: looked.append(1) or {})
+
+    assert here.file(text, name).load().settings.level == 1
+    assert not looked
+    with pytest.raises(SettingsError):
+        here.file(text.replace("level", "levell"), name).load()
+    assert looked == [1]
 
 
 @pytest.mark.parametrize("levels", [51, 900, 5_000])
@@ -671,7 +756,7 @@ def test_every_wrong_value_of_the_broker_is_named_with_where_it_is_from(here):
         "mqtt.port",
         "mqtt.topic_prefix",
     ]
-    assert all("leadsman.toml)" in line for line in lines if "mqtt.port" not in line)
+    assert [re.search(r"toml line (\d)\)", line)[1] for line in lines if "mqtt.port" not in line] == ["2", "3", "4"]
     assert lines[2].endswith("(from environment MQTT__PORT)")
 
 

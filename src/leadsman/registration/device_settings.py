@@ -6,6 +6,7 @@ both, and whatever follows from an option, such as the timeout from the interval
 
 import builtins
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 from leadsman import errors
@@ -46,6 +47,8 @@ UNTIL = "until next poll"
 _BREAKER = ("threshold", "recovery", "probes", "successes", "window", "slow", "shared")
 Read = Callable[[object], object]
 """Reads the value of an option. Raises `InvalidValue`, `InvalidType`."""
+_OFFLINE_ON = ("stale", "error")
+"""The words for when a device is offline."""
 _NEEDED = "write at least the threshold: circuit_breaker = { threshold = 5 }"
 
 
@@ -101,7 +104,7 @@ def _names(value: object) -> list[str]:
 
 def _offline_on(value: object) -> str | list[str]:
     """One of the two words, or the names of errors."""
-    return value if value in ("stale", "error") and isinstance(value, str) else _names(value)
+    return value if isinstance(value, str) and value in _OFFLINE_ON else _names(value)
 
 
 def _policy(value: object) -> Policy | str:
@@ -186,6 +189,14 @@ OF_FOUND_EVENTS = ("enabled", "name", "area", "discoverable", "fields")
 _FOUND = f"no device is registered that takes it, and one that is found takes {join_words(OF_FOUND, 'or')}"
 
 _NOT_TAKEN = "no device that it is about takes it, or the app fixes it"
+_TAKERS = {
+    "telemetry": "devices that are polled",
+    "periodic": "side jobs",
+    "source": "sources of readings",
+    "event": "devices that send events",
+    "command": "devices that take commands",
+}
+"""What each decorator registers, in the words of a message."""
 
 
 class Applied(NamedTuple):
@@ -229,6 +240,8 @@ class DeviceSettings:
         """The options of sections that a registration takes."""
         self._fixed: dict[tuple[str, str], str] = {}
         """Those that the code fixes for a device of that name, and where."""
+        self._fitting: set[tuple[str, str]] = set()
+        """Those that a registration could take, for the kind that it is."""
         faults: list[ConfigurationError] = []
         for entries in sections.values():
             for option, entry in entries.items():
@@ -262,6 +275,8 @@ class DeviceSettings:
             for option, entry in entries.items():
                 rule = OPTIONS[option]
                 said = fixed & {option, *map(_written, rule.replaces)}
+                if option in taken:
+                    self._fitting.add((section, option))
                 if option not in taken or (said and is_pattern(section)):
                     continue
                 if said:  # another handler of that name may take it, such as the command of the device
@@ -282,7 +297,7 @@ class DeviceSettings:
                     found.pop(other, None)
                     self.applied.get(name, {}).pop(_written(other), None)
                 if option in OF_ERRORS and isinstance(value, list):
-                    value = entry.read(lambda names: _errors(_names(names), available))
+                    value = entry.read(partial(_errors, option, available))
                 if option == "fields":
                     said_of = cast("Mapping[str, Mapping[str, object]]", value)
                     self.of_fields.update({(name, field): entry for field in said_of})
@@ -358,12 +373,21 @@ class DeviceSettings:
                     continue
                 if later and option in OF_FOUND:
                     continue
-                why = self._fixed.get((section, option), _FOUND if section in unmatched else _NOT_TAKEN)
+                why = self._fixed.get((section, option)) or (
+                    _FOUND if section in unmatched else self._not_taken(section, option)
+                )
                 faults.append(entry.fault(InvalidValue(f"{why}; leave it out")))
         for each in polled:
             with collect(faults):
                 self._check_stale(each)
         raise_together(faults)
+
+    def _not_taken(self, section: str, option: str) -> str:
+        """Why nothing takes an option that no registration fixes by name."""
+        if (section, option) in self._fitting:
+            return _NOT_TAKEN
+        takers = [words for kind, words in _TAKERS.items() if option in TAKEN[kind]]
+        return f"no device that it is about takes it; it is for {join_words(takers)}"
 
     def _check_stale(self, polled: Telemetry) -> None:
         """See that the settings leave enough time between two polls for the staleness of the code."""
@@ -406,8 +430,11 @@ def _written(argument: str) -> str:
     return next((name for name, each in OPTIONS.items() if each.argument == argument), argument)
 
 
-def _errors(names: list[str], available: Iterable[Dependency]) -> list[type[Exception]]:
-    """The classes of errors of these names: of Python, of leadsman, or declared by the adapters of the app."""
+def _errors(option: str, available: Iterable[Dependency], value: object) -> list[type[Exception]]:
+    """The classes of errors that an option names: of Python, of leadsman, or declared by the adapters of the app."""
+    names = _names(value)
+    meant = option == "offline_on" and isinstance(value, str) and len(names) == 1
+    words = _OFFLINE_ON if meant else ()
     declared = [kind for each in available if isinstance(each, ManagedAdapter) for kind in each.transient_errors]
     known: dict[str, type[Exception]] = {}
     for module in (builtins, errors):
@@ -415,10 +442,9 @@ def _errors(names: list[str], available: Iterable[Dependency]) -> list[type[Exce
     known |= {name: each for each in declared for name in (each.__name__, qualified_name(each))}
     for name in names:
         if name not in known:
-            near = nearest(name, known)
-            raise InvalidValue(
-                f"no error is called {clean(name)!r}; " + (f"did you mean {near!r}?" if near else _KINDS)
-            )
+            near = nearest(name, (*words, *known))
+            other = f"{_KINDS}, or {join_words([repr(word) for word in words], 'or')}" if words else _KINDS
+            raise InvalidValue(f"no error is called {clean(name)!r}; {f'did you mean {near!r}?' if near else other}")
     return [known[name] for name in names]
 
 

@@ -160,7 +160,7 @@ class Registry:
                 elif error is None:
                     found.add((entry.path[1], field))
                 else:
-                    passed.setdefault((entry.path[1], field), entry.fault(error))
+                    passed.setdefault((entry.path[1], field), entry.at((field,)).fault(error))
         raise_together([*faults, *(fault for key, fault in passed.items() if key not in found)])
 
     def _root_of(self, kind: str) -> str:

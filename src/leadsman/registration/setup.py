@@ -231,10 +231,9 @@ class Setup:
         if self.discovery is not None:
             from leadsman.settings.discovery import check_devices
 
-            given = loaded.sections[DISCOVERY].get("ids")
-            origin = "" if given is None else f" (from {given.origin})"
+            ids = loaded.sections[DISCOVERY].get("ids")
             names, finds = self.registry.devices, self.registry.finds
-            self.registry.check_apart(*check_devices(self.discovery, names, self.prefix, origin, finds=finds))
+            self.registry.check_apart(*check_devices(self.discovery, names, self.prefix, ids, finds=finds))
 
     def _check_foreign(self) -> None:
         """See that the app does not subscribe to its own topics, also in a dry run."""
@@ -248,7 +247,7 @@ class Setup:
 
         names, faults = self.registry.names, []
         for key in DeviceSections({key: {} for key in self.log.devices}).unmatched(names):
-            faults.append(section["devices"].fault(InvalidValue(f"{clean(key)!r}: {no_device(key, names)}")))
+            faults.append(section["devices"].at((key,)).fault(InvalidValue(f"{clean(key)!r}: {no_device(key, names)}")))
         raise_together(faults)
 
     def _check(self, loaded: "Loaded") -> None:

@@ -27,7 +27,7 @@ from leadsman.resilience.algebra import Policy
 from leadsman.resilience.catalogue import CATALOGUE, Catalogue, check_bounds
 from leadsman.resilience.failure import Failure, sift
 from leadsman.resilience.verdict import REASONS, GiveUp
-from leadsman.settings.sources import RETRY_PREFIX, retry_path
+from leadsman.settings.sources import RANKS, RETRY_PREFIX, SettingEntry, retry_path
 from leadsman.text import describe, log_fields
 
 P = ParamSpec("P")
@@ -263,10 +263,10 @@ def _on_strategy_error(strategy: object, error: Exception) -> None:
 def _of_environment() -> Catalogue:
     """The families, for whoever runs no app."""
     section: dict[str, dict[str, str]] = {}
-    origin = {}
+    origins = {}
     for name, value in os.environ.items():
         if name.startswith(RETRY_PREFIX):
             path = retry_path(name)
             section.setdefault(path[1], {})["".join(path[2:])] = value
-            origin[path] = f"environment {name}"
-    return Catalogue(section, origin)
+            origins[path] = SettingEntry(path, value, RANKS.index("environment"), f"environment {name}")
+    return Catalogue(section, origins)

@@ -20,7 +20,7 @@ from leadsman.resilience.failure import Property
 from leadsman.resilience.notation import duration_of, named_of
 from leadsman.resilience.policy import DEFAULT_RETRY_ON, Choice, Named, exponential, immediate
 from leadsman.resilience.predicate import Constant, Predicate, is_a, prop, simplify
-from leadsman.settings.sources import KNOBS
+from leadsman.settings.sources import KNOBS, SettingEntry
 from leadsman.text import suggestion
 
 _STATUS = prop("status-code")
@@ -78,18 +78,18 @@ class Catalogue:
     Args:
         section: ``retry`` of the settings: families with their knobs, and ``policy``, the named policies, as a list
             or a mapping.
-        origin: where a value of it is from, by its path, as the end of a message.
+        origins: the entries of its values, by their paths.
 
     Raises:
         InvalidValue, InvalidType: it names the path, where it is from, and what to write.
     """
 
     def __init__(
-        self, section: Mapping[str, object] | None = None, origin: Mapping[tuple[str, ...], str] | None = None
+        self, section: Mapping[str, object] | None = None, origins: Mapping[tuple[str, ...], SettingEntry] | None = None
     ) -> None:
         self.families = dict(FAMILIES)
         self.named: dict[str, Named] = {}
-        self._origin = origin or {}
+        self._origins = origins or {}
         faults: list[ConfigurationError] = []
         for name, value in (section or {}).items():
             try:
@@ -157,7 +157,9 @@ class Catalogue:
             self._refuse(name)
 
     def _read_named(self, value: object) -> None:
+        keys: list[str] = []
         if isinstance(value, Mapping):
+            keys = [str(name) for name in value]
             value = [
                 {"name": name, **(each if isinstance(each, Mapping) else {"policy": each})}
                 for name, each in value.items()
@@ -172,7 +174,9 @@ class Catalogue:
                 if named.name in self.named:
                     raise InvalidValue(f"retry.policy[{number}]: there is another policy called {named.name!r}")
             except ConfigurationError as error:
-                faults.append(type(error)(f"{error}{self._from(('retry', 'policy'))}"))
+                faults.append(
+                    type(error)(f"{error}{self._from(('retry', 'policy', keys[number] if keys else str(number)))}")
+                )
                 continue
             self.named[named.name] = named
         raise_together(faults)
@@ -204,9 +208,9 @@ class Catalogue:
 
     def _from(self, path: tuple[str, ...]) -> str:
         for length in range(len(path), 0, -1):
-            if path[:length] in self._origin:
-                return f" (from {self._origin[path[:length]]})"
-        inside = sorted({where for known, where in self._origin.items() if known[: len(path)] == path})
+            if path[:length] in self._origins:
+                return f" (from {self._origins[path[:length]].origin_at(path)})"
+        inside = sorted({each.origin_at(path) for known, each in self._origins.items() if known[: len(path)] == path})
         return f" (from {', '.join(inside)})" if inside else ""
 
 

@@ -181,7 +181,7 @@ CONVENTIONS: Mapping[str, ConventionRules] = {
 
 
 def check_devices(
-    discovery: Discovery, names: Sequence[str], app: str, origin: str = "", *, finds: bool = False
+    discovery: Discovery, names: Sequence[str], app: str, ids: SettingEntry | None = None, *, finds: bool = False
 ) -> tuple[str, ...]:
     """See that devices can be described.
 
@@ -189,7 +189,7 @@ def check_devices(
         discovery: by which convention.
         names: the registered devices.
         app: the prefix of the app.
-        origin: where the former names come from, as the end of a message.
+        ids: the entry of the former names, if the settings have them.
         finds: whether handlers find further devices at run time, which may have had former names, too.
 
     Returns:
@@ -200,6 +200,7 @@ def check_devices(
     """
     for name in () if finds else discovery.ids:
         if name not in names:
+            origin = "" if ids is None else f" (from {ids.at((name,)).origin})"
             raise InvalidValue(
                 f"discovery: ids names {name!r}, which is not a device; {suggestion(name, names)}{origin}"
             )

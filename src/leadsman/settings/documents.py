@@ -3,6 +3,7 @@ is refused with a reason."""
 
 import re
 from collections.abc import Callable, Hashable
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,6 +37,8 @@ class Document(NamedTuple):
     values: dict[str, object]
     lines: Callable[[], Lines]
     """Finds the line of each key."""
+    later: Callable[[], Lines]
+    """The same, for a fault that is found once the file was read: what has this keeps only the text of the file."""
 
 
 class _UnsafeError(Exception):
@@ -82,7 +85,8 @@ def toml_document(path: Path, text: str) -> Document:
         _check_integers(document)
     except (ValueError, RecursionError) as error:  # also of int(), for a number of thousands of digits
         raise SettingsError(f"{path} is not TOML: {clean(str(error))}") from None
-    return Document(document, lambda: toml_lines(text))
+    lines = cache(lambda: toml_lines(text))
+    return Document(document, lines, lines)
 
 
 def _check_integers(value: object) -> None:
@@ -128,10 +132,20 @@ def yaml_document(path: Path, text: str) -> Document:
     except (LookupError, AttributeError, TypeError):  # of PyYAML, for a scalar that is not what its tag says
         raise SettingsError(f"{path} has a value that does not fit its tag, such as !!bool; leave tags out") from None
     if document is None:
-        return Document({}, dict)
+        return Document({}, dict, dict)
     if not isinstance(document, dict):
         raise SettingsError(f"{path} does not contain a mapping; write 'key: value' lines")
-    return Document(document, lambda: yaml_lines(node))
+    return Document(document, lambda: yaml_lines(node), cache(lambda: _lines_again(text)))
+
+
+def _lines_again(text: str) -> Lines:
+    """The lines of the keys of YAML that was read before."""
+    import yaml
+
+    try:
+        return yaml_lines(yaml.compose(text, yaml.SafeLoader))
+    except RecursionError:  # the fault was found deeper in the program than the file was read
+        return {}
 
 
 def _size(node: Node, known: dict[int, int | None]) -> int:

@@ -39,7 +39,7 @@ def origin(path: SettingPath, origins: Origins) -> str:
     """The origin of a value, as the end of a message."""
     entry = next((origins[path[:length]] for length in range(len(path), 0, -1) if path[:length] in origins), None)
     entry = entry or next((each for known, each in origins.items() if path and known[: len(path)] == path), None)
-    return "" if entry is None else f" (from {entry.origin})"
+    return "" if entry is None else f" (from {entry.origin_at(path)})"
 
 
 MOST_NAMED = 20

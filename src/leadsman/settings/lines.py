@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, cast
 from leadsman.settings.model import SettingPath
 
 if TYPE_CHECKING:
-    from yaml import MappingNode
+    from yaml import MappingNode, SequenceNode
 
 Lines = Mapping[SettingPath, int]
-"""The lines of keys, by the path of each; from 1 on."""
+"""The lines of keys, by the path of each; from 1 on. An item of a list has its number as its key."""
 
 _PART = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*')"""
 _KEY = rf"\s*({_PART}(?:\s*\.\s*{_PART})*)\s*"
@@ -29,6 +29,8 @@ def line_of(lines: Lines, path: SettingPath) -> int | None:
 def toml_lines(text: str) -> dict[SettingPath, int]:
     """The lines of the keys and of the tables in a text that is TOML. Keys within braces and brackets are left out."""
     found: dict[SettingPath, int] = {}
+    items: dict[SettingPath, int] = {}
+    """How many ``[[tables]]`` of each name there were."""
     table: SettingPath = ()
     end: re.Pattern[str] | None = None  # of a text of several lines, which the last line has begun
     depth = 0
@@ -40,11 +42,21 @@ def toml_lines(text: str) -> dict[SettingPath, int]:
                 continue
             end, rest = None, line[closing.end() :]
         elif depth == 0 and (header := _HEADER.match(line)) is not None:
-            table = _path(header[1])
-            found.setdefault(table, number)
+            parts = _path(header[1])
+            table = ()
+            for length, part in enumerate(parts, 1):
+                table = (*table, part)
+                found.setdefault(table, number)
+                if length == len(parts) and header[0].lstrip().startswith("[["):
+                    items[table] = items.get(table, 0) + 1
+                if table in items:
+                    table = (*table, str(items[table] - 1))
+                    found.setdefault(table, number)
             continue
         elif depth == 0 and (key := _ASSIGNMENT.match(line)) is not None:
-            found.setdefault((*table, *_path(key[1])), number)
+            parts = _path(key[1])
+            for length in range(len(parts)):
+                found.setdefault((*table, *parts[: length + 1]), number)
             rest = line[key.end() :]
         depth, end = _after(rest, depth)
     return found
@@ -85,7 +97,13 @@ def _after(text: str, depth: int) -> tuple[int, re.Pattern[str] | None]:
 
 
 def _keys_of(node: object, path: SettingPath, above: frozenset[int]) -> Iterator[tuple[SettingPath, int]]:
-    if getattr(node, "id", "") != "mapping" or id(node) in above:
+    if id(node) in above:
+        return
+    if getattr(node, "id", "") == "sequence":
+        for number, item in enumerate(cast("SequenceNode", node).value):
+            yield (*path, str(number)), item.start_mark.line + 1
+            yield from _keys_of(item, (*path, str(number)), above | {id(node)})
+    if getattr(node, "id", "") != "mapping":
         return
     for key, value in cast("MappingNode", node).value:
         if isinstance(key.value, str) and not key.tag.endswith(":merge"):

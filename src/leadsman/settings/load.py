@@ -47,8 +47,8 @@ class Loaded(NamedTuple):
     rows: tuple[SettingRow, ...]
     retry: Mapping[str, object] = {}
     """The section ``retry``, as it is written."""
-    retry_origins: Mapping[SettingPath, str] = {}
-    """The origins of its values, by their paths."""
+    retry_origins: Mapping[SettingPath, SettingEntry] = {}
+    """The entries of its values, by their paths."""
     devices: Mapping[str, Mapping[str, SettingEntry]] = {}
     """What is set for single devices: the entries of each section, by its key and the option."""
     faults: tuple[str, ...] = ()
@@ -104,7 +104,7 @@ def read(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
         place = Place(app, "leadsman.toml" if file is None else file.name)
         settings, wrong = validate(place, model, tree, origins)
         faults += wrong
-    retry_origins = {path: entry.origin for path, entry in origins.items() if path[0] == RETRY and retry}
+    retry_origins = {path: entry for path, entry in origins.items() if path[0] == RETRY and retry}
     rows = [
         row
         for section, entries in sections.items()
@@ -159,9 +159,11 @@ def _merge_all(
         except SettingsError as error:
             faults.append(str(error))
             continue
-        for path in below.pop(entry.path, ()):
-            origins.pop(path, None)
-        for path in _leaves(entry.path, value):
+        for path, leaf in _leaves(entry.path, value):
+            if leaf == {} and path in below:
+                continue  # an empty section replaces nothing of one that is there
+            for replaced in (*below.pop(path, ()), *(path[:length] for length in range(len(path)))):
+                origins.pop(replaced, None)
             origins[path] = entry
             for length in range(len(path) + 1):
                 below.setdefault(path[:length], {})[path] = None
@@ -203,9 +205,9 @@ def _merge(into: Tree, values: Tree) -> None:
             into[key] = value
 
 
-def _leaves(path: SettingPath, value: object) -> list[SettingPath]:
+def _leaves(path: SettingPath, value: object) -> list[tuple[SettingPath, object]]:
     if not isinstance(value, dict) or not value:
-        return [path]
+        return [(path, value)]
     return [leaf for key, each in value.items() for leaf in _leaves((*path, str(key)), each)]
 
 
@@ -236,8 +238,8 @@ def _entries(name: str, section: object, origins: Origins, faults: list[str]) ->
         elif path in origins:
             entries[str(key)] = origins[path]._replace(path=path, value=value)
         elif path in TABLES:
-            inner = next(each for known, each in origins.items() if known[: len(path)] == path)
-            entries[str(key)] = inner._replace(path=path, value=value)
+            leaves = {known: each for known, each in origins.items() if known[: len(path)] == path}
+            entries[str(key)] = _joined(path, value, leaves)
         else:
             faults.append(f"{'.'.join(path)}: it is a section; write a value, {key} = …{origin(path, origins)}")
     return entries
@@ -251,14 +253,14 @@ def _devices(section: object, origins: Origins, faults: list[str]) -> dict[str, 
         )
         return {}
     found: dict[str, dict[str, SettingEntry]] = {}
-    inner: dict[SettingPath, SettingEntry] = {}
+    inner: dict[SettingPath, dict[SettingPath, SettingEntry]] = {}
     for path, entry in origins.items():
         if path[0] == DEVICES:
-            inner.setdefault(path[:3], entry)
+            inner.setdefault(path[:3], {})[path] = entry
     for name, options in section.items():
         if isinstance(options, dict):
             paths = ((str(option), (DEVICES, str(name), str(option)), value) for option, value in options.items())
-            found[str(name)] = {option: inner[path]._replace(path=path, value=value) for option, path, value in paths}
+            found[str(name)] = {option: _joined(path, value, inner[path]) for option, path, value in paths}
         else:
             path = (DEVICES, str(name))
             faults.append(
@@ -266,3 +268,9 @@ def _devices(section: object, origins: Origins, faults: list[str]) -> dict[str, 
                 f" interval = '30s'{origin(path, origins)}"
             )
     return found
+
+
+def _joined(path: SettingPath, value: object, leaves: Mapping[SettingPath, SettingEntry]) -> SettingEntry:
+    """The entry of a value, which may have values inside from several places."""
+    first = next(iter(leaves.values()))
+    return first._replace(path=path, value=value, below=leaves if isinstance(value, dict) else {})

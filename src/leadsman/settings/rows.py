@@ -48,7 +48,7 @@ def rows_of(value: object, origins: Mapping[SettingPath, SettingEntry], path: Se
         return [row for key, each in inner.items() for row in rows_of(each, origins, (*path, str(key)))]
     lengths = range(len(path), 0, -1)
     entry = next((origins[path[:length]] for length in lengths if path[:length] in origins), None)
-    return [SettingRow(".".join(path), shown(".".join(path), value), "default" if entry is None else entry.origin)]
+    return [SettingRow(".".join(path), shown(".".join(path), value), "default" if entry is None else entry.source)]
 
 
 def device_rows(sections: Mapping[str, Mapping[str, SettingEntry]]) -> list[SettingRow]:
@@ -57,9 +57,11 @@ def device_rows(sections: Mapping[str, Mapping[str, SettingEntry]]) -> list[Sett
     return [row for entry in entries for row in rows_of(entry.value, {entry.path: entry}, entry.path)]
 
 
-def retry_rows(section: Mapping[str, object], origins: Mapping[SettingPath, str]) -> list[SettingRow]:
+def retry_rows(section: Mapping[str, object], origins: Mapping[SettingPath, SettingEntry]) -> list[SettingRow]:
     """The rows of the section ``retry``."""
-    return [SettingRow(".".join(path), _retry_value(section, path[1:]), origin) for path, origin in origins.items()]
+    return [
+        SettingRow(".".join(path), _retry_value(section, path[1:]), entry.source) for path, entry in origins.items()
+    ]
 
 
 def _retry_value(section: Mapping[str, object], path: SettingPath) -> str:

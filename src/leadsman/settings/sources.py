@@ -44,16 +44,38 @@ class SettingEntry(NamedTuple):
     value: object
     rank: int
     """The position in `RANKS`. The highest rank wins."""
-    origin: str
+    source: str
+    """The file, the variable or the flag."""
     text: bool = True
     """Whether the source has only text, which may stand for a number or for JSON. It has one case, and no dashes."""
+    below: Mapping[SettingPath, "SettingEntry"] = {}
+    """The entries of the values that it has inside, by their paths, where each has an origin of its own."""
+    line: Callable[[SettingPath], int | None] | None = None
+    """Finds the line of a path in the source, where that has not been done. It takes a while."""
+
+    @property
+    def origin(self) -> str:
+        """The source, and the line if it has lines. For messages about faults: to find the line takes a while."""
+        return self.origin_at(self.path)
+
+    def origin_at(self, path: SettingPath) -> str:
+        """The same for the value at a path inside this entry."""
+        line = None if self.line is None else self.line(path)
+        return self.source if line is None else f"{self.source} line {line}"
 
     def read(self, check: Callable[[object], T]) -> T:
-        """What `check` makes of the value. An error that it raises gets the name and the origin of the setting."""
+        """What `check` makes of the value. An error that it raises gets the name of the setting, and the origin of the
+        value at fault."""
         try:
             return check(self.value)
         except ConfigurationError as error:
-            raise self.fault(error) from None
+            raise self.at(_at_fault(self.value, check, error)).fault(error) from None
+
+    def at(self, inside: SettingPath) -> "SettingEntry":
+        """This entry, with the origin of the value at a path inside it, or of the first one below that path."""
+        path = (*self.path, *inside)
+        first = next((each for known, each in self.below.items() if known[: len(path)] == path), self)
+        return self._replace(source=first.origin_at(path), line=None)
 
     def fault(self, error: ConfigurationError) -> ConfigurationError:
         """An error about this setting, with its name and its origin."""
@@ -68,6 +90,32 @@ class SettingEntry(NamedTuple):
     def secret(self) -> bool:
         """Whether it came from a file of its own, as secrets do."""
         return RANKS[self.rank] == "secret"
+
+
+def _at_fault(value: object, check: Callable[[object], object], error: ConfigurationError) -> SettingPath:
+    """The path of the smallest part of a value for which `check` raises the same error when nothing stands beside it;
+    empty if only the whole raises it."""
+    keys: tuple[object, ...] = ()
+    while isinstance(value, Mapping):
+        for key, each in value.items():
+            if _raises(check, (*keys, key), each, error):
+                keys, value = (*keys, key), each
+                break
+        else:
+            break
+    return tuple(str(key) for key in keys)
+
+
+def _raises(
+    check: Callable[[object], object], keys: tuple[object, ...], value: object, error: ConfigurationError
+) -> bool:
+    for key in reversed(keys):
+        value = {key: value}
+    try:
+        check(value)
+    except ConfigurationError as found:
+        return str(found) == str(error)
+    return False
 
 
 class Where(NamedTuple):
@@ -158,11 +206,19 @@ def _from_file(path: Path | None, environment: str | None, is_setting: IsSetting
     environments = {} if is_setting(("env",)) else document.values.pop("env", {})
     named = is_setting((DEVICES,))
     lines = {} if named or DEVICES not in text else document.lines()
+    later = document.later
+
+    def line(path: SettingPath) -> int | None:
+        return line_of(later(), path)
+
+    def line_of_environment(path: SettingPath) -> int | None:
+        return line_of(later(), ("env", str(environment), *path))
+
     for key, value in document.values.items():
         if key == DEVICES and not named:
             yield from _device_entries(value, (DEVICES,), (DEVICES,), lines, str(path))
         else:
-            yield SettingEntry((str(key),), value, 1, str(path), text=False)
+            yield SettingEntry((str(key),), value, 1, str(path), text=False, line=line)
     if is_setting(("env",)):
         return
     if not isinstance(environments, dict) or not all(isinstance(each, dict) for each in environments.values()):
@@ -178,7 +234,9 @@ def _from_file(path: Path | None, environment: str | None, is_setting: IsSetting
         if key == DEVICES and not named:
             yield from _device_entries(value, (DEVICES,), ("env", environment, DEVICES), lines, str(path))
         else:
-            yield SettingEntry((str(key),), value, 1, f"{path} [env.{environment}]", text=False)
+            yield SettingEntry(
+                (str(key),), value, 1, f"{path} [env.{environment}]", text=False, line=line_of_environment
+            )
 
 
 def _device_entries(
