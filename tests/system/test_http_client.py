@@ -170,6 +170,32 @@ class TestBoth:
 
         assert on(there.client(), scenario) == [(412.5, False), (412.5, True), (412.5, True), (1, False)]
 
+    def test_what_has_not_changed_is_returned_although_other_answers_took_its_place_meanwhile(self, there):
+        async def late(request):
+            await asyncio.sleep(1)
+            return Recorded(POWER, headers={"ETag": '"one"'})
+
+        there.recordings.answers["/status"] = late
+        there.recordings.answers |= {f"/{n}": Recorded("x" * 10**6, headers={"ETag": "1"}) for n in range(5)}
+
+        async def scenario(http):
+            await read(http)
+            reading = asyncio.create_task(http.request("GET", "/status"))
+            await asyncio.sleep(0.1)
+            for n in range(5):
+                await http.get_text(f"/{n}")
+            assert (await reading).unchanged
+
+        on(there.client(), scenario)
+
+    def test_a_revision_that_cannot_be_sent_back_is_not(self, there):
+        there.recordings.answers["/status"] = Recorded(POWER, headers={"ETag": '"\x01"'})
+
+        async def scenario(http):
+            return [(await http.request("GET", "/status")).unchanged for _ in range(2)]
+
+        assert on(there.client(), scenario) == [False, False]
+
     def test_redirects_are_followed_on_the_server_itself(self, there):
         there.recordings.answers |= {
             "/old": Recorded("", 301, {"Location": "/older"}),

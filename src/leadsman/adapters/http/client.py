@@ -19,7 +19,7 @@ from leadsman.adapters.adapter import Resource
 from leadsman.adapters.http.answer import HttpAnswer
 from leadsman.adapters.http.body import ACCEPTED, AnswerTooLong, Body
 from leadsman.adapters.http.quota import DailyQuota
-from leadsman.adapters.http.revisions import Revisions
+from leadsman.adapters.http.revisions import Kept, Revisions
 from leadsman.adapters.http.verdict import (
     REDIRECTS,
     HttpRefused,
@@ -330,16 +330,15 @@ class HttpClient:
 
     async def _exchange(self, request: Request, progress: _Progress, *, cached: bool) -> HttpAnswer | str:
         """Send one request. Returns the answer, or where it is redirected."""
-        url, place = request.url, progress.place
         progress.text = f"none of {self._most_connections} connections was free"
         async with self._slots:
             if (wire := self._wire) is None:
-                raise DeviceUnavailable(f"{place}: the client is closed")
+                raise DeviceUnavailable(f"{progress.place}: the client is closed")
             if self._quota is not None:
                 self._quota.take(self._wall())
-            conditions = self._revisions.conditions(url) if cached else {}
-            if conditions:
-                request = request._replace(headers={**request.headers, **conditions})
+            kept = self._revisions.get(request.url) if cached else None
+            if kept is not None:
+                request = request._replace(headers={**request.headers, **kept.conditions})
             progress.text = "the server took the request and did not answer"
             self._requests += 1
             self._under_way += 1
@@ -348,18 +347,20 @@ class HttpClient:
                     if self._quota is not None:
                         self._quota.add(reply.requests - 1)
                     self._requests += reply.requests - 1
-                    return await self._read(request, reply, progress, cached=cached)
+                    return await self._read(request, reply, progress, kept, cached=cached)
             finally:
                 self._under_way -= 1
 
-    async def _read(self, request: Request, reply: Reply, progress: _Progress, *, cached: bool) -> HttpAnswer | str:
+    async def _read(
+        self, request: Request, reply: Reply, progress: _Progress, kept: Kept | None, *, cached: bool
+    ) -> HttpAnswer | str:
         """Read what follows the headers of a reply."""
         place, status = progress.place, reply.status
         if status in REDIRECTS and "location" in reply.headers:
             return reply.headers["location"]
-        if status == 304 and cached and (kept := self._revisions.unchanged(request.url)) is not None:
+        if status == 304 and kept is not None:
             self._unchanged += 1
-            return HttpAnswer(200, *kept, place, unchanged=True)
+            return HttpAnswer(200, kept.headers, kept.content, place, unchanged=True)
         if not 200 <= status <= 299:
             if status == 401:
                 self._credentials = None  # a file may have another password by now

@@ -10,38 +10,36 @@ MOST_BYTES = 4 * 1024 * 1024
 _OVERHEAD = 1000
 """Bytes that an answer takes besides."""
 LONGEST_REVISION = 1024
-"""Characters of an ``ETag`` or a date that is sent back."""
+"""Characters of an ``ETag`` or a date that is sent back. One with a control character could not be sent."""
 
 
-class _Kept(NamedTuple):
+class Kept(NamedTuple):
+    """An answer, and how to ask whether it is still the latest one."""
+
     conditions: Mapping[str, str]
+    """The headers with which only what has changed is sent."""
     headers: Mapping[str, str]
     content: bytes
     size: int
+    """Bytes that it takes."""
 
 
 class Revisions:
     """The latest answer for each URL, if its server named its revision."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._kept: OrderedDict[str, Kept] = OrderedDict()
         self._size = 0
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def conditions(self, url: str) -> Mapping[str, str]:
-        """The headers with which only what has changed is sent."""
-        kept = self._kept.get(url)
-        return {} if kept is None else kept.conditions
-
-    def unchanged(self, url: str) -> tuple[Mapping[str, str], bytes] | None:
-        """The headers and the content of what has not changed; None if nothing is kept."""
-        kept = self._kept.get(url)
-        if kept is None:
-            return None
-        self._kept.move_to_end(url)
-        return kept.headers, kept.content
+    def get(self, url: str) -> Kept | None:
+        """What is kept for a URL. Whoever asks the server whether it has changed holds it until the server answers:
+        other answers may take its place meanwhile."""
+        if url in self._kept:
+            self._kept.move_to_end(url)
+        return self._kept.get(url)
 
     def keep(self, url: str, headers: Mapping[str, str], content: bytes) -> None:
         """Keep an answer, unless its server names no revision or forbids it."""
@@ -49,12 +47,12 @@ class Revisions:
         conditions = {
             condition: headers[name]
             for condition, name in (("If-None-Match", "etag"), ("If-Modified-Since", "last-modified"))
-            if 0 < len(headers.get(name, "")) <= LONGEST_REVISION
+            if 0 < len(headers.get(name, "")) <= LONGEST_REVISION and headers[name].isprintable()
         }
         if not conditions or "no-store" in headers.get("cache-control", "").lower() or len(content) > MOST_BYTES:
             return
         size = _OVERHEAD + len(content) + len(url) + sum(len(name) + len(value) for name, value in headers.items())
-        self._kept[url] = _Kept(conditions, headers, content, size)
+        self._kept[url] = Kept(conditions, headers, content, size)
         self._size += size
         while self._size > MOST_BYTES:
             self._forget(next(iter(self._kept)))
