@@ -44,6 +44,12 @@ def display_url(url: str) -> str:
     return clean(urlunsplit((parts.scheme, f"{host}:{parts.port}" if parts.port else host, parts.path, "", "")))
 
 
+def origin_of(url: str) -> tuple[str, str, int]:
+    """The scheme, host and port of a URL (RFC 6454 §4)."""
+    parts = urlsplit(str(url))
+    return parts.scheme, parts.hostname or "", parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
+
+
 def secret_in(path: Path) -> Secret:
     """Read the password or the token in a file. Blocks.
 

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from leadsman.adapters.http.answer import HttpAnswer
 from leadsman.adapters.http.quota import DAY, DailyQuota
 from leadsman.adapters.http.revisions import MOST_BYTES, Revisions
-from leadsman.adapters.http.verdict import HttpRefused, HttpUnavailable, check_status, next_hop, origin_of
+from leadsman.adapters.http.verdict import HttpRefused, HttpUnavailable, check_status, next_hop
 from leadsman.adapters.http.wire import Place
+from leadsman.adapters.server import origin_of
 from leadsman.errors import DeviceError, GarbledData, LeadsmanError, PermanentError, TransientError
 from leadsman.resilience.failure import RetryRequested
 

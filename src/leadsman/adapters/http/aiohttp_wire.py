@@ -10,8 +10,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from pathlib import Path
 from weakref import WeakSet
 
-from leadsman.adapters.http.verdict import origin_of
 from leadsman.adapters.http.wire import Login, Reply, Request
+from leadsman.adapters.server import origin_of
 from leadsman.errors import DeviceTimeout, DeviceUnavailable, GarbledData, InvalidValue, LeadsmanError, PermanentError
 from leadsman.extras import missing
 from leadsman.loop.durations import human

@@ -23,13 +23,11 @@ from leadsman.adapters.http.revisions import Kept, Revisions
 from leadsman.adapters.http.verdict import (
     REDIRECTS,
     HttpRefused,
-    HttpUnavailable,
     check_status,
     next_hop,
-    origin_of,
 )
 from leadsman.adapters.http.wire import Login, Place, Reply, Request, Wire
-from leadsman.adapters.server import check_url, display_url, is_url, secret_in
+from leadsman.adapters.server import check_url, display_url, is_url, origin_of, secret_in
 from leadsman.errors import (
     DeviceTimeout,
     DeviceUnavailable,
@@ -59,8 +57,6 @@ _SECRET_NAME = re.compile(r"(?i)key|token|auth|secret|cookie|pass")
 """Names of headers whose values are hidden."""
 
 _T = TypeVar("_T")
-
-__all__ = ["HttpAnswer", "HttpClient", "HttpRefused", "HttpUnavailable"]
 
 
 class _Credentials(NamedTuple):
@@ -294,8 +290,13 @@ class HttpClient:
         if json is not None:
             if data is not None:
                 raise InvalidValue("json and data: write one of them")
-            body = json_.dumps(json, allow_nan=False).encode()
+            try:
+                body = json_.dumps(json, allow_nan=False).encode()
+            except (ValueError, TypeError, RecursionError) as error:  # NaN, an object, a list that has itself
+                raise InvalidValue(f"json cannot be sent: {describe(error)}") from error
             own = {"Content-Type": "application/json", **own}
+        elif data is not None and not isinstance(data, bytes):
+            raise InvalidType(f"data has the type {type(data).__name__}; write bytes")
         progress = _Progress(Place(method.upper(), url))
         try:
             async with asyncio.timeout(self._timeout):
@@ -401,7 +402,12 @@ class HttpClient:
     def _url_of(self, path: str, params: Mapping[str, object] | None) -> str:
         if not path.isprintable():
             raise InvalidValue(f"path is {path!r}; write one such as '/status', or a whole URL")
-        query = urlencode({name: _query_text(value) for name, value in (params or {}).items() if value is not None})
+        if params is not None and not isinstance(params, Mapping):
+            raise InvalidType(f"params has the type {type(params).__name__}; write a dict of names and values")
+        try:
+            query = urlencode({name: _query_text(value) for name, value in (params or {}).items() if value is not None})
+        except UnicodeEncodeError as error:
+            raise InvalidValue(f"params cannot be sent: {describe(error)}") from error
         if is_url(path):
             if urlsplit(path).username is not None:
                 raise InvalidValue(f"the URL {display_url(path)} has an account; give it to HttpClient")

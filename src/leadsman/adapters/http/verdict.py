@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import NoReturn
 from urllib.parse import urljoin, urlsplit
 
-from leadsman.adapters.server import display_url, is_url
+from leadsman.adapters.server import display_url, is_url, origin_of
 from leadsman.errors import DeviceUnavailable, GarbledData, PermanentError
 from leadsman.resilience.failure import RetryRequested
 from leadsman.resilience.retry_after import seconds_of
@@ -107,6 +107,8 @@ def next_hop(method: str, visited: Sequence[str], location: str, *, with_credent
     if not is_url(there):
         _refuse(method, visited, clean(repr(location[:_SHOWN])), "which is no address of a server")
     shown = display_url(there)
+    if urlsplit(there).username is not None:
+        _refuse(method, visited, shown, "with an account of its own, which is not sent; write that address")
     if method not in ("GET", "HEAD"):
         _refuse(method, visited, shown, "and only GET is repeated elsewhere; write that address")
     if there in visited:
@@ -118,12 +120,6 @@ def next_hop(method: str, visited: Sequence[str], location: str, *, with_credent
     if with_credentials and origin_of(there) != origin_of(visited[0]):
         _refuse(method, visited, shown, "another server, which does not get the credentials; write that address")
     return there
-
-
-def origin_of(url: str) -> tuple[str, str, int]:
-    """The scheme, host and port of a URL (RFC 6454 §4)."""
-    parts = urlsplit(str(url))
-    return parts.scheme, parts.hostname or "", parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
 
 
 def _refuse(method: str, visited: Sequence[str], there: str, why: str) -> NoReturn:
