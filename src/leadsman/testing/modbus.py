@@ -104,7 +104,7 @@ class ModbusTwin(Modbus):
 
     Args:
         units: the devices by their addresses. A unit that is not there does not answer.
-        framer: ``ModbusTcpFramer()`` for Modbus TCP.
+        framer: ``ModbusTcpFramer()`` for Modbus TCP; None: RTU.
         spoil: changes each answer on its way, for tests of what may come instead.
         timeout: for one answer.
     """
@@ -113,13 +113,13 @@ class ModbusTwin(Modbus):
         self,
         units: Mapping[int, ModbusUnit],
         *,
-        framer: ModbusFramer = ModbusRtuFramer(),  # noqa: B008  # an immutable value
+        framer: ModbusFramer | None = None,
         spoil: Callable[[bytes], bytes] | None = None,
         timeout: Duration = 1.0,
     ) -> None:
         self.units = dict(units)
         self._spoil = spoil
-        self._wire = SerialTwin(self._receive, framer=framer, timeout=timeout)
+        self._wire = SerialTwin(self._receive, framer=framer or ModbusRtuFramer(), timeout=timeout)
         super().__init__(self._wire)
 
     def unplug(self) -> None:

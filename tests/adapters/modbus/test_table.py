@@ -77,6 +77,9 @@ def test_a_scaled_number_is_exact(raw, scale):
         (Register(0, "float32"), "7f80 0000", None),
         (Register(0, "float64", scale=1e300), "7fe0 0000 0000 0000", None),
         (Register(0, "int16", absent=-32768), "8000", None),
+        (Register(0, "int16", absent=0x8000), "8000", None),
+        (Register(0, "int32", absent=0xFFFFFFFF, word_order="little"), "ffff ffff", None),
+        (Register(0, "int16", absent=0x8000), "7fff", 0x7FFF),
         (Register(0, "uint32", absent=0x7FFFFFFF), "7fff ffff", None),
         (Register(0, "uint16", bits=3), "0008", True),
         (Register(0, "uint16", bits=3), "fff7", False),
@@ -145,6 +148,8 @@ def test_a_value_that_a_register_cannot_hold_is_a_named_error(register, value, e
         ({"bits": 3, "scale": 2}, "unsigned number without a scale"),
         ({"absent": 1.5}, "absent is 1.5; write a whole number"),
         ({"absent": 1, "type": "float32"}, "absent is for whole numbers"),
+        ({"absent": 0x7FFFFFFF, "type": "int16"}, "absent is 2147483647; a register of the type int16 never holds that"),
+        ({"absent": -32769, "type": "int16"}, "never holds that"),
         ({"sensor": "V"}, "write Sensor"),
     ],
 )

@@ -4,7 +4,8 @@ read them. Pure, but for reading the file."""
 import math
 import re
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, NamedTuple, Self
@@ -59,7 +60,7 @@ class Register(Value):
         bits: of an unsigned number. 3 is the bit 3 alone, as a boolean; (4, 6) are the bits 4 to 6, as a number. Bit 0
             is the lowest.
         absent: what the register holds, before it is scaled, where the device has no value; the value is None then. So
-            is a float that is not finite.
+            is a float that is not finite. Of a signed number, 0x8000 and -32768 are the same.
         sensor: what the value is, for discovery.
 
     Raises:
@@ -115,6 +116,8 @@ class Register(Value):
         bits = _bits(bits, held, scale)
         self._hold(address=address, type=held, kind=kind, scale=scale, word_order=word_order, length=length)
         self._hold(bits=bits, absent=absent, sensor=sensor)
+        if absent is not None and not -(1 << 16 * self.size - 1) <= absent < 1 << 16 * self.size:
+            raise InvalidValue(f"absent is {absent}; a register of the type {held} never holds that")
         if not 0 <= address <= ADDRESSES - self.size:
             raise InvalidValue(
                 f"address is {address}; write 0 to {ADDRESSES - self.size}, as it is sent: 0 where a manual calls it "
@@ -150,7 +153,9 @@ class Register(Value):
         if self.type == "string":
             return words.split(b"\0")[0].decode("latin-1").strip()
         (number,) = struct.unpack(f">{_FORMATS[self.type]}", words)
-        if number == self.absent or not math.isfinite(number):
+        if not math.isfinite(number):
+            return None
+        if self.absent is not None and (number - self.absent) % (1 << 16 * self.size) == 0:
             return None
         if self.bits is not None:
             return _of_bits(number, self.bits)
@@ -347,17 +352,13 @@ class Table(Value):
         return sorted(chosen, key=lambda each: each[1].address)
 
 
-class _named:  # noqa: N801  # a context manager, as those of contextlib
-    """Puts where it is in front of a configuration error."""
-
-    def __init__(self, where: str) -> None:
-        self._where = where
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, ConfigurationError):
-            raise type(error)(f"{self._where}: {error}") from None
+@contextmanager
+def _named(where: str) -> Iterator[None]:
+    """Put where it is in front of a configuration error."""
+    try:
+        yield
+    except ConfigurationError as error:
+        raise type(error)(f"{where}: {error}") from None
 
 
 def _register(entry: object, shared: Mapping[str, object]) -> Register:
