@@ -433,6 +433,21 @@ def test_registers_that_cannot_be_written_together_are_refused_before_anything_i
     assert unit.requests == []
 
 
+def test_what_is_no_bytes_or_no_booleans_is_refused_before_anything_is_sent():
+    unit = meter()
+
+    async def scenario(modbus):
+        for data in ([1, 2], "ab", None):
+            with pytest.raises(InvalidType, match="data is .*; write two bytes for each register"):
+                await modbus.write_registers(1, 100, data)
+        for values in ("01", [1, 0], [None]):
+            with pytest.raises(InvalidType, match="values is .*; write a list of True and False"):
+                await modbus.write_coils(1, 0, values)
+
+    asking({1: unit}, scenario)
+    assert unit.requests == []
+
+
 @pytest.mark.parametrize(
     ("url", "port"),
     [
@@ -447,7 +462,9 @@ def test_a_path_or_a_url_will_do(url, port):
     assert Modbus(url).health["port"] == Modbus(url).resource.name == port
 
 
-@pytest.mark.parametrize("url", ["tcp://", "tcp://host:port", "tcp://host:99999", "tcp://me@host", "tcp://host/x", ""])
+@pytest.mark.parametrize(
+    "url", ["tcp://", "tcp://host:port", "tcp://host:99999", "tcp://host:0", "tcp://me@host", "tcp://host/x", ""]
+)
 def test_a_wrong_url_is_a_named_error(url):
     with pytest.raises(InvalidValue, match="the port is .*; write "):
         Modbus(url)

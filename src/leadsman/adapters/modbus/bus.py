@@ -126,7 +126,8 @@ class Modbus(PortAdapter):
 
     async def write_registers(self, unit: int, first: int, data: bytes, *, verify: bool = False) -> None:
         """Write 1 to 123 holding registers, two bytes each: one with function 6, several with 16. With `verify`, read
-        them back. Raises as `input_registers`, and `PermanentError` if the device holds something else."""
+        them back. Raises as `input_registers`, `PermanentError` if the device holds something else, and `InvalidType`
+        if `data` is not bytes."""
         await self._exchange(unit, pdu.write_registers(first, data))
         if verify:
             found = await self.holding_registers(unit, first, len(data) // 2)
@@ -233,7 +234,7 @@ def _port(url: str, baudrate: int, parity: str, timeout: Duration) -> SerialPort
         return SerialPort(url, baudrate, parity=parity, framer=ModbusRtuFramer(), timeout=timeout)
     try:
         parts = urlsplit(url)
-        host, number = parts.hostname, parts.port or TCP_PORT
+        host, number = parts.hostname, TCP_PORT if parts.port is None else parts.port
     except ValueError:
         host = None
     if not host or parts.path not in ("", "/") or parts.username is not None:

@@ -10,7 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, NamedTuple, Self
 
-from leadsman.adapters.modbus.pdu import ADDRESSES, KINDS, MOST_BITS, MOST_REGISTERS, Kind, nouns, unpacked
+from leadsman.adapters.modbus.pdu import ADDRESSES, BITS, KINDS, MOST_BITS, MOST_REGISTERS, Kind, nouns, unpacked
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, PayloadError, collect, raise_together
 from leadsman.readings.sensor import Sensor
 from leadsman.settings.documents import read_text, toml_document
@@ -35,7 +35,6 @@ TYPES = (*_FORMATS, "string", "bool")
 """Types of registers, and of coils and discrete inputs, which are ``bool``."""
 LONGEST_NUMBER = 128
 """Bits of a number that may be written before it is scaled."""
-_BITS = ("coil", "discrete")
 _FLOATS = ("float32", "float64")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 _SENSOR_WORDS = ("unit", "device_class", "state_class", "precision", "icon", "category", "name")
@@ -92,7 +91,7 @@ class Register(Value):
         sensor: Sensor | None = None,
     ) -> None:
         _one_of("kind", kind, KINDS)
-        is_bit = kind in _BITS
+        is_bit = kind in BITS
         held = ("bool" if is_bit else "uint16") if type is None else type
         _one_of("type", held, TYPES)
         _one_of("word_order", word_order, ("big", "little"))
@@ -320,7 +319,7 @@ class Table(Value):
         chosen = self.registers if names is None else self.pick(names)
         found: list[Block] = []
         for kind in KINDS:
-            most = MOST_BITS if kind in _BITS else self.most
+            most = MOST_BITS if kind in BITS else self.most
             begun = False
             for name, register in self._sorted(kind, chosen):
                 end = register.address + register.size
@@ -336,7 +335,7 @@ class Table(Value):
     def decode(self, block: Block, data: bytes) -> dict[str, RegisterValue]:
         """The values of what a request read."""
         found: dict[str, RegisterValue] = {}
-        bits = unpacked(data, block.size) if block.kind in _BITS else ()
+        bits = unpacked(data, block.size) if block.kind in BITS else ()
         for name in block.names:
             register = self.registers[name]
             at = register.address - block.first
@@ -371,7 +370,7 @@ def _register(entry: object, shared: Mapping[str, object]) -> Register:
             raise InvalidValue(f"there is no key {clean(word)!r}; {suggestion(word, known)}")
     if "address" not in words:
         raise InvalidValue("it has no address; write address = 0, as it is sent")
-    if words.get("kind") in _BITS and "type" not in entry:
+    if words.get("kind") in BITS and "type" not in entry:
         words.pop("type", None)  # that of the whole table is for registers
     bits = words.get("bits")
     if isinstance(bits, list):
@@ -450,7 +449,7 @@ def _check_entry(name: object, register: object, most: int) -> None:
         raise InvalidValue(f"a register is called {name!r}; write a letter, then letters, digits and _, at most 64")
     if not isinstance(register, Register):
         raise InvalidType(f"{name} is {register!r}; write Register(…)")
-    if register.kind not in _BITS and register.size > most:
+    if register.kind not in BITS and register.size > most:
         raise InvalidValue(f"{name} has {register.size} registers, and most is {most}; write a larger most")
 
 
