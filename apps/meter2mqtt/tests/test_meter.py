@@ -41,6 +41,7 @@ def test_there_are_tables_for_three_meters_with_their_source():
         ("em340", "power", 0x28, [0xFFF6, 0xFFFF], -1.0),
         ("em340", "frequency", 0x33, [0x01F4], 50.0),
         ("em340", "energy_import", 0x34, [0x0001, 0x0001], 6553.7),
+        ("em340", "energy_export", 0x4E, [0x04D2, 0x0000], 123.4),
         ("em340", "power_l2", 0x14, [0xFFFF, 0x7FFF], None),
     ],
 )
@@ -51,12 +52,12 @@ def test_a_register_is_where_the_document_of_the_meter_says(table, name, address
     assert register.decode(b"".join(each.to_bytes(2, "big") for each in registers)) == value
 
 
-@pytest.mark.parametrize(("table", "requests"), [("sdm120", 3), ("sdm630", 2), ("em340", 6)])
+@pytest.mark.parametrize(("table", "requests"), [("sdm120", 3), ("sdm630", 2), ("em340", 3)])
 def test_a_meter_is_read_in_few_requests(table, requests):
     blocks = TABLES[table].blocks()
 
     assert len(blocks) == requests
-    assert max(block.size for block in blocks) <= {"em340": 11}.get(table, 80)
+    assert max(block.size for block in blocks) <= {"em340": 50}.get(table, 80)
 
 
 def test_each_meter_of_a_line_is_a_device_and_one_that_is_silent_holds_up_no_other():
@@ -83,13 +84,25 @@ def test_each_meter_of_a_line_is_a_device_and_one_that_is_silent_holds_up_no_oth
     ("meters", "message"),
     [
         ({"house": {"table": "sdm640"}}, "there is no table 'sdm640'; write one of em340, sdm120, sdm630"),
-        ({"house": {"table": "sdm630", "unit": 256}}, "less than or equal to 255"),
+        ({"house": {"table": "sdm630", "unit": 256}}, "house has the unit 256; write 1 to 247"),
+        ({"house": {"table": "sdm630", "unit": 0}}, "house has the unit 0; write 1 to 247"),
         ({"house": {"tabel": "sdm630"}}, "did you mean.*table"),
     ],
 )
 def test_a_wrong_meter_is_a_named_error(meters, message):
     with pytest.raises(ConfigurationError, match=message):
         app.setup.unloaded().load(Where.nowhere({"port": "x", "meters": meters}))
+
+
+def test_over_modbus_tcp_each_number_of_a_byte_is_a_unit():
+    meters = {name: {"table": "sdm630", "unit": unit} for name, unit in (("own", 0), ("other", 255))}
+
+    app.setup.unloaded().load(Where.nowhere({"port": "tcp://meter.lan", "meters": meters}))
+
+    with pytest.raises(ConfigurationError, match="own has the unit 256; write 0 to 255"):
+        app.setup.unloaded().load(
+            Where.nowhere({"port": "tcp://meter.lan", "meters": {"own": {"table": "sdm630", "unit": 256}}})
+        )
 
 
 def check(directory, **environment):

@@ -6,15 +6,14 @@ from typing import Self
 
 from leadsman.adapters.modbus.bus import Modbus
 from leadsman.adapters.modbus.framing import ModbusFramer, ModbusRtuFramer, ModbusTcpFramer
-from leadsman.adapters.modbus.pdu import KINDS, MOST_BITS, MOST_REGISTERS, Kind, packed, unpacked
+from leadsman.adapters.modbus.pdu import BITS, KINDS, MOST_BITS, MOST_REGISTERS, READS, Kind, packed, unpacked
 from leadsman.adapters.modbus.table import Table
 from leadsman.adapters.serial.checksums import crc16_modbus
 from leadsman.loop.durations import Duration
 from leadsman.testing.twins import SerialTwin
 
-_READS: dict[int, Kind] = {1: "coil", 2: "discrete", 3: "holding", 4: "input"}
+_READS = {function: kind for kind, function in READS.items()}
 _WRITES: dict[int, Kind] = {5: "coil", 6: "holding", 15: "coil", 16: "holding"}
-_BITS = ("coil", "discrete")
 
 
 class ModbusUnit:
@@ -48,7 +47,7 @@ class ModbusUnit:
         """Change values. Raises as `Register.encode`."""
         for name, register in table.pick(values).items():
             data = register.encode(values[name])
-            words = data if register.kind in _BITS else struct.unpack(f">{len(data) // 2}H", data)
+            words = data if register.kind in BITS else struct.unpack(f">{len(data) // 2}H", data)
             self.memory[register.kind].update(enumerate(words, register.address))
 
     def answer(self, pdu: bytes) -> bytes:
@@ -92,10 +91,10 @@ class ModbusUnit:
         return pdu[:5]
 
     def _read(self, kind: Kind, first: int, count: int) -> bytes:
-        if not 1 <= count <= (MOST_BITS if kind in _BITS else MOST_REGISTERS):
+        if not 1 <= count <= (MOST_BITS if kind in BITS else MOST_REGISTERS):
             raise ValueError(count)
         values = [self.memory[kind][address] for address in range(first, first + count)]
-        data = packed([*map(bool, values)]) if kind in _BITS else struct.pack(f">{count}H", *values)
+        data = packed([*map(bool, values)]) if kind in BITS else struct.pack(f">{count}H", *values)
         return bytes((len(data),)) + data
 
 
@@ -104,7 +103,7 @@ class ModbusTwin(Modbus):
 
     Args:
         units: the devices by their addresses. A unit that is not there does not answer.
-        framer: ``ModbusTcpFramer()`` for Modbus TCP.
+        framer: ``ModbusTcpFramer()`` for Modbus TCP; None: RTU.
         spoil: changes each answer on its way, for tests of what may come instead.
         timeout: for one answer.
     """
@@ -113,13 +112,13 @@ class ModbusTwin(Modbus):
         self,
         units: Mapping[int, ModbusUnit],
         *,
-        framer: ModbusFramer = ModbusRtuFramer(),  # noqa: B008  # an immutable value
+        framer: ModbusFramer | None = None,
         spoil: Callable[[bytes], bytes] | None = None,
         timeout: Duration = 1.0,
     ) -> None:
         self.units = dict(units)
         self._spoil = spoil
-        self._wire = SerialTwin(self._receive, framer=framer, timeout=timeout)
+        self._wire = SerialTwin(self._receive, framer=framer or ModbusRtuFramer(), timeout=timeout)
         super().__init__(self._wire)
 
     def unplug(self) -> None:

@@ -12,6 +12,7 @@ from leadsman.adapters.serial import SerialPort
 from leadsman.adapters.serial.checksums import crc16_modbus
 from leadsman.errors import (
     DeviceTimeout,
+    DeviceUnavailable,
     GarbledData,
     InvalidType,
     InvalidValue,
@@ -142,6 +143,67 @@ def test_an_answer_that_comes_late_does_not_pass_for_the_next_one(ends, late):
         return await modbus.input_registers(1, 0, 2)
 
     assert over(device, scenario) == struct.pack(">f", 230.5)
+
+
+def test_a_call_that_is_cancelled_while_it_waits_for_a_late_answer_leaves_the_wait_to_the_next_one():
+    stale, fresh = (framed(bytes.fromhex(f"010404 {value}")) for value in ("3f800000", "43668000"))
+    answers = iter([(0.09, stale), (0.04, fresh)])
+    port = []
+
+    def device(request):
+        after, answer = next(answers)
+        asyncio.get_running_loop().call_later(after, port[0].send, answer)
+        return b""
+
+    async def scenario(modbus):
+        port.append(modbus._port)
+        for ends in (1, 0.01):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(modbus.input_registers(1, 0, 2), ends)
+        return await modbus.input_registers(1, 0, 2)
+
+    assert over(device, scenario) == struct.pack(">f", 230.5)
+
+
+def test_an_answer_that_comes_after_the_port_was_lost_does_not_pass_for_the_next_one():
+    """A gateway may deliver it to the next connection."""
+    stale, fresh = (framed(bytes.fromhex(f"010404 {value}")) for value in ("3f800000", "43668000"))
+    port, asked = [], []
+
+    def device(request):
+        asked.append(request)
+        loop = asyncio.get_running_loop()
+        if len(asked) == 1:
+            loop.call_later(0.01, port[0].unplug)
+            loop.call_later(0.02, port[0].plug)
+        loop.call_later(0.04, port[0].send, stale if len(asked) == 1 else fresh)
+        return b""
+
+    async def scenario(modbus):
+        port.append(modbus._port)
+        with pytest.raises(DeviceUnavailable):
+            await modbus.input_registers(1, 0, 2)
+        await asyncio.sleep(0.02)
+        return await modbus.input_registers(1, 0, 2)
+
+    assert over(device, scenario) == struct.pack(">f", 230.5)
+
+
+def test_a_unit_that_does_not_answer_and_is_asked_again_at_once_holds_up_others_for_one_timeout_at_a_time():
+    async def scenario(modbus):
+        loop = asyncio.get_running_loop()
+        with pytest.raises(DeviceTimeout):
+            await modbus.input_registers(9, 0, 2)
+        again = asyncio.create_task(modbus.input_registers(9, 0, 2))
+        await asyncio.sleep(0)
+        before = loop.time()
+        assert await modbus.input_registers(1, 0, 2) == struct.pack(">f", 230.5)
+        at_once = loop.time() - before
+        with pytest.raises(DeviceTimeout):
+            await again
+        return at_once
+
+    assert asking({1: meter()}, scenario, timeout="5s") < 0.1
 
 
 def test_a_unit_that_does_not_answer_delays_no_other_one_further():
@@ -371,6 +433,21 @@ def test_registers_that_cannot_be_written_together_are_refused_before_anything_i
     assert unit.requests == []
 
 
+def test_what_is_no_bytes_or_no_booleans_is_refused_before_anything_is_sent():
+    unit = meter()
+
+    async def scenario(modbus):
+        for data in ([1, 2], "ab", None):
+            with pytest.raises(InvalidType, match="data is .*; write two bytes for each register"):
+                await modbus.write_registers(1, 100, data)
+        for values in ("01", [1, 0], [None]):
+            with pytest.raises(InvalidType, match="values is .*; write a list of True and False"):
+                await modbus.write_coils(1, 0, values)
+
+    asking({1: unit}, scenario)
+    assert unit.requests == []
+
+
 @pytest.mark.parametrize(
     ("url", "port"),
     [
@@ -385,7 +462,9 @@ def test_a_path_or_a_url_will_do(url, port):
     assert Modbus(url).health["port"] == Modbus(url).resource.name == port
 
 
-@pytest.mark.parametrize("url", ["tcp://", "tcp://host:port", "tcp://host:99999", "tcp://me@host", "tcp://host/x", ""])
+@pytest.mark.parametrize(
+    "url", ["tcp://", "tcp://host:port", "tcp://host:99999", "tcp://host:0", "tcp://me@host", "tcp://host/x", ""]
+)
 def test_a_wrong_url_is_a_named_error(url):
     with pytest.raises(InvalidValue, match="the port is .*; write "):
         Modbus(url)

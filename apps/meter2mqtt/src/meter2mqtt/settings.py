@@ -2,11 +2,12 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, BaseModel, model_validator
 
 from leadsman.adapters.modbus import Table
+from leadsman.adapters.modbus.framing import ModbusRtuFramer, ModbusTcpFramer
 from leadsman.errors import ConfigurationError, collect
 
 FOLDERS = (Path(__file__).with_name("tables"), Path(os.environ.get("CONFIGURATION_DIRECTORY", "."), "tables"))
@@ -30,7 +31,8 @@ class Meter(BaseModel):
     """One device."""
 
     table: Annotated[str, AfterValidator(known)]
-    unit: int = Field(1, ge=0, le=255)
+    unit: int = 1
+    """1 to 247; 0 to 255 over Modbus TCP."""
     interval: str = "10s"
 
 
@@ -43,6 +45,15 @@ class Settings(BaseModel):
     timeout: str = "1s"
     """For one answer."""
     meters: dict[str, Meter]
+
+    @model_validator(mode="after")
+    def check_units(self) -> Self:
+        """Check that each meter has an address of the protocol of the port."""
+        units = (ModbusTcpFramer if self.port.startswith("tcp://") else ModbusRtuFramer).units
+        for name, meter in self.meters.items():
+            if meter.unit not in units:
+                raise ValueError(f"{name} has the unit {meter.unit}; write {units[0]} to {units[-1]}")
+        return self
 
 
 DEMO = {"port": "twin", "meters": '{"house": {"table": "sdm630", "interval": "1s"}}'}

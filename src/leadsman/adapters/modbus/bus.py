@@ -11,7 +11,15 @@ from leadsman.adapters.modbus.framing import ModbusFramer, ModbusRtuFramer, Modb
 from leadsman.adapters.modbus.pdu import Kind, Request
 from leadsman.adapters.modbus.table import Register, RegisterValue, Table
 from leadsman.adapters.serial.port import PortAdapter, SerialPort, Session
-from leadsman.errors import DeviceTimeout, GarbledData, InvalidType, InvalidValue, PayloadError, PermanentError
+from leadsman.errors import (
+    DeviceTimeout,
+    DeviceUnavailable,
+    GarbledData,
+    InvalidType,
+    InvalidValue,
+    PayloadError,
+    PermanentError,
+)
 from leadsman.loop.durations import Duration, human
 from leadsman.text import clean
 
@@ -44,7 +52,8 @@ class Modbus(PortAdapter):
         self._framer: ModbusFramer = framer
         self._transaction = 0
         self._late: dict[int, float] = {}
-        """Until when an answer may come that nobody waits for any more, by unit, in seconds of the loop."""
+        """Until when an answer may come that nobody waits for any more, by unit, in seconds of the loop. Over RTU it
+        would pass for the next one, so the unit is not asked before; others are."""
 
     async def read(self, unit: int, table: Table, names: Iterable[str] | None = None) -> dict[str, RegisterValue]:
         """Read the registers of a table, or some of them, in as few requests as its `gap` and `most` allow.
@@ -117,7 +126,8 @@ class Modbus(PortAdapter):
 
     async def write_registers(self, unit: int, first: int, data: bytes, *, verify: bool = False) -> None:
         """Write 1 to 123 holding registers, two bytes each: one with function 6, several with 16. With `verify`, read
-        them back. Raises as `input_registers`, and `PermanentError` if the device holds something else."""
+        them back. Raises as `input_registers`, `PermanentError` if the device holds something else, and `InvalidType`
+        if `data` is not bytes."""
         await self._exchange(unit, pdu.write_registers(first, data))
         if verify:
             found = await self.holding_registers(unit, first, len(data) // 2)
@@ -135,31 +145,29 @@ class Modbus(PortAdapter):
             units = self._framer.units
             raise InvalidValue(f"unit is {unit!r}; write {units[0]} to {units[-1]}")
         request = request._replace(what=f"unit {unit}, {request.what}")
-        async with self._port.session() as session:
-            await self._settle(session, unit)
-            self._transaction = (self._transaction + 1) & 0xFFFF
-            noise = session.noise
-            session.send(self._framer.wrap(request.pdu, unit, self._transaction))
-            try:
-                return await self._answer(session, unit, request, noise)
-            except (GarbledData, DeviceTimeout, asyncio.CancelledError):
-                self._late[unit] = asyncio.get_running_loop().time() + self._port.timeout_of(None)
-                await session.give_up()
-                raise
+        while True:
+            async with self._port.session() as session:
+                late = self._late.get(unit, 0.0) - asyncio.get_running_loop().time()
+                if late <= 0 or self._framer.numbered:
+                    return await self._ask(session, unit, request)
+            await asyncio.sleep(late)  # with the port open, so that a late answer is not the first one of a connection
 
-    async def _settle(self, session: Session, unit: int) -> None:
-        """Wait until the line is free, and for an answer that is late: over RTU it would pass for the next one."""
-        late = self._late.pop(unit, 0.0) - asyncio.get_running_loop().time()
-        if late > 0 and not self._framer.numbered:
-            await asyncio.sleep(min(late, self._port.timeout_of(None)))
-        pause = self._framer.pause(self._port.baudrate)
-        if pause:
-            await asyncio.sleep(pause)
+    async def _ask(self, session: Session, unit: int, request: Request) -> bytes:
+        await asyncio.sleep(self._framer.pause(self._port.baudrate))
         await session.discard()
+        self._transaction = (self._transaction + 1) & 0xFFFF
+        noise = session.noise
+        session.send(self._framer.wrap(request.pdu, unit, self._transaction))
+        try:
+            return await self._answer(session, unit, request, noise)
+        except (GarbledData, DeviceTimeout, DeviceUnavailable, asyncio.CancelledError):
+            self._late[unit] = asyncio.get_running_loop().time() + self._port.timeout_of(None)
+            await session.give_up()
+            raise
 
     async def _answer(self, session: Session, unit: int, request: Request, noise: int) -> bytes:
-        """What the answer to a request holds. Answers of other units and to earlier requests are passed over (Modbus
-        over serial line 1.02, 2.4.1)."""
+        """What the answer to a request holds. Answers of other units are passed over (Modbus over serial line 1.02,
+        2.4.1), and over TCP those to earlier requests."""
         limit = self._port.timeout_of(None)
         stray = ""
         try:
@@ -226,7 +234,7 @@ def _port(url: str, baudrate: int, parity: str, timeout: Duration) -> SerialPort
         return SerialPort(url, baudrate, parity=parity, framer=ModbusRtuFramer(), timeout=timeout)
     try:
         parts = urlsplit(url)
-        host, number = parts.hostname, parts.port or TCP_PORT
+        host, number = parts.hostname, TCP_PORT if parts.port is None else parts.port
     except ValueError:
         host = None
     if not host or parts.path not in ("", "/") or parts.username is not None:

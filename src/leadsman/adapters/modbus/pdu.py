@@ -4,7 +4,7 @@ import struct
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from leadsman.errors import GarbledData, InvalidValue, PermanentError, TransientError
+from leadsman.errors import GarbledData, InvalidType, InvalidValue, PermanentError, TransientError
 
 Kind = Literal["holding", "input", "coil", "discrete"]
 """The four tables of a device (4.3): registers that may be written and that may not, bits that may and that may not."""
@@ -15,9 +15,10 @@ MOST_WRITTEN_REGISTERS, MOST_WRITTEN_BITS = 123, 1968
 """In one request that writes (6.11, 6.12)."""
 ADDRESSES = 0x10000
 """Of each table (4.4)."""
-_READS: dict[Kind, int] = {"coil": 1, "discrete": 2, "holding": 3, "input": 4}
+READS: dict[Kind, int] = {"coil": 1, "discrete": 2, "holding": 3, "input": 4}
 """Function codes (5.1)."""
-_BITS = ("coil", "discrete")
+BITS = ("coil", "discrete")
+"""The tables of bits."""
 _ON, _OFF = b"\xff\x00", b"\x00\x00"
 """What a single coil is written as (6.5)."""
 
@@ -92,14 +93,17 @@ def refused(what: str, code: int) -> PermanentError | TransientError:
 
 def read(kind: Kind, first: int, count: int) -> Request:
     """A request for `count` registers or bits. Raises `InvalidValue`."""
-    _check_range(kind, first, count, MOST_BITS if kind in _BITS else MOST_REGISTERS)
-    size = (count + 7) // 8 if kind in _BITS else 2 * count
+    _check_range(kind, first, count, MOST_BITS if kind in BITS else MOST_REGISTERS)
+    size = (count + 7) // 8 if kind in BITS else 2 * count
     what = f"{count} {nouns(kind)} from {first}"
-    return Request(_READS[kind], struct.pack(">HH", first, count), bytes((size,)), size, what)
+    return Request(READS[kind], struct.pack(">HH", first, count), bytes((size,)), size, what)
 
 
 def write_registers(first: int, data: bytes) -> Request:
-    """A request that writes holding registers: one with function 6, several with 16. Raises `InvalidValue`."""
+    """A request that writes holding registers: one with function 6, several with 16. Raises `InvalidValue`,
+    `InvalidType`."""
+    if not isinstance(data, bytes):
+        raise InvalidType(f"data is {data!r}; write two bytes for each register, such as struct.pack('>H', 1)")
     count, odd = divmod(len(data), 2)
     _check_range("holding", first, 0 if odd else count, MOST_WRITTEN_REGISTERS)
     what = f"writing {count} {nouns('holding')} from {first}"
@@ -111,7 +115,9 @@ def write_registers(first: int, data: bytes) -> Request:
 
 
 def write_coils(first: int, values: Sequence[bool]) -> Request:
-    """A request that writes coils: one with function 5, several with 15. Raises `InvalidValue`."""
+    """A request that writes coils: one with function 5, several with 15. Raises `InvalidValue`, `InvalidType`."""
+    if not all(isinstance(each, bool) for each in values):
+        raise InvalidType(f"values is {values!r}; write a list of True and False")
     _check_range("coil", first, len(values), MOST_WRITTEN_BITS)
     what = f"writing {len(values)} {nouns('coil')} from {first}"
     if len(values) == 1:

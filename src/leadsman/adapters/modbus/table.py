@@ -4,12 +4,13 @@ read them. Pure, but for reading the file."""
 import math
 import re
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, NamedTuple, Self
 
-from leadsman.adapters.modbus.pdu import ADDRESSES, KINDS, MOST_BITS, MOST_REGISTERS, Kind, nouns, unpacked
+from leadsman.adapters.modbus.pdu import ADDRESSES, BITS, KINDS, MOST_BITS, MOST_REGISTERS, Kind, nouns, unpacked
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, PayloadError, collect, raise_together
 from leadsman.readings.sensor import Sensor
 from leadsman.settings.documents import read_text, toml_document
@@ -34,7 +35,6 @@ TYPES = (*_FORMATS, "string", "bool")
 """Types of registers, and of coils and discrete inputs, which are ``bool``."""
 LONGEST_NUMBER = 128
 """Bits of a number that may be written before it is scaled."""
-_BITS = ("coil", "discrete")
 _FLOATS = ("float32", "float64")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 _SENSOR_WORDS = ("unit", "device_class", "state_class", "precision", "icon", "category", "name")
@@ -59,7 +59,7 @@ class Register(Value):
         bits: of an unsigned number. 3 is the bit 3 alone, as a boolean; (4, 6) are the bits 4 to 6, as a number. Bit 0
             is the lowest.
         absent: what the register holds, before it is scaled, where the device has no value; the value is None then. So
-            is a float that is not finite.
+            is a float that is not finite. Of a signed number, 0x8000 and -32768 are the same.
         sensor: what the value is, for discovery.
 
     Raises:
@@ -91,7 +91,7 @@ class Register(Value):
         sensor: Sensor | None = None,
     ) -> None:
         _one_of("kind", kind, KINDS)
-        is_bit = kind in _BITS
+        is_bit = kind in BITS
         held = ("bool" if is_bit else "uint16") if type is None else type
         _one_of("type", held, TYPES)
         _one_of("word_order", word_order, ("big", "little"))
@@ -115,6 +115,8 @@ class Register(Value):
         bits = _bits(bits, held, scale)
         self._hold(address=address, type=held, kind=kind, scale=scale, word_order=word_order, length=length)
         self._hold(bits=bits, absent=absent, sensor=sensor)
+        if absent is not None and not -(1 << 16 * self.size - 1) <= absent < 1 << 16 * self.size:
+            raise InvalidValue(f"absent is {absent}; a register of the type {held} never holds that")
         if not 0 <= address <= ADDRESSES - self.size:
             raise InvalidValue(
                 f"address is {address}; write 0 to {ADDRESSES - self.size}, as it is sent: 0 where a manual calls it "
@@ -150,7 +152,9 @@ class Register(Value):
         if self.type == "string":
             return words.split(b"\0")[0].decode("latin-1").strip()
         (number,) = struct.unpack(f">{_FORMATS[self.type]}", words)
-        if number == self.absent or not math.isfinite(number):
+        if not math.isfinite(number):
+            return None
+        if self.absent is not None and (number - self.absent) % (1 << 16 * self.size) == 0:
             return None
         if self.bits is not None:
             return _of_bits(number, self.bits)
@@ -315,7 +319,7 @@ class Table(Value):
         chosen = self.registers if names is None else self.pick(names)
         found: list[Block] = []
         for kind in KINDS:
-            most = MOST_BITS if kind in _BITS else self.most
+            most = MOST_BITS if kind in BITS else self.most
             begun = False
             for name, register in self._sorted(kind, chosen):
                 end = register.address + register.size
@@ -331,7 +335,7 @@ class Table(Value):
     def decode(self, block: Block, data: bytes) -> dict[str, RegisterValue]:
         """The values of what a request read."""
         found: dict[str, RegisterValue] = {}
-        bits = unpacked(data, block.size) if block.kind in _BITS else ()
+        bits = unpacked(data, block.size) if block.kind in BITS else ()
         for name in block.names:
             register = self.registers[name]
             at = register.address - block.first
@@ -347,17 +351,13 @@ class Table(Value):
         return sorted(chosen, key=lambda each: each[1].address)
 
 
-class _named:  # noqa: N801  # a context manager, as those of contextlib
-    """Puts where it is in front of a configuration error."""
-
-    def __init__(self, where: str) -> None:
-        self._where = where
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, ConfigurationError):
-            raise type(error)(f"{self._where}: {error}") from None
+@contextmanager
+def _named(where: str) -> Iterator[None]:
+    """Put where it is in front of a configuration error."""
+    try:
+        yield
+    except ConfigurationError as error:
+        raise type(error)(f"{where}: {error}") from None
 
 
 def _register(entry: object, shared: Mapping[str, object]) -> Register:
@@ -370,7 +370,7 @@ def _register(entry: object, shared: Mapping[str, object]) -> Register:
             raise InvalidValue(f"there is no key {clean(word)!r}; {suggestion(word, known)}")
     if "address" not in words:
         raise InvalidValue("it has no address; write address = 0, as it is sent")
-    if words.get("kind") in _BITS and "type" not in entry:
+    if words.get("kind") in BITS and "type" not in entry:
         words.pop("type", None)  # that of the whole table is for registers
     bits = words.get("bits")
     if isinstance(bits, list):
@@ -449,7 +449,7 @@ def _check_entry(name: object, register: object, most: int) -> None:
         raise InvalidValue(f"a register is called {name!r}; write a letter, then letters, digits and _, at most 64")
     if not isinstance(register, Register):
         raise InvalidType(f"{name} is {register!r}; write Register(…)")
-    if register.kind not in _BITS and register.size > most:
+    if register.kind not in BITS and register.size > most:
         raise InvalidValue(f"{name} has {register.size} registers, and most is {most}; write a larger most")
 
 
