@@ -178,6 +178,15 @@ def test_what_is_no_event_is_reported_and_leaves_the_device_where_it_is(harness)
     assert running.states("button") == [{"event_type": "single"}]
 
 
+def test_what_is_no_event_does_no_harm_to_one_of_the_same_moment(harness):
+    rig = Rig()
+    running = harness(rig.app)
+    running.run("10s")
+    rig.press("single", "triple")
+    running.run("10s")
+    assert runtime(running)["status"] == "ok"
+
+
 @pytest.mark.parametrize("yielded", [{"event_type": "triple"}, {"n": 1}, {"event_type": ["single"]}, {"event_type": 1}])
 def test_a_dict_that_is_no_event_is_none(yielded, harness):
     class Known(BaseModel):

@@ -46,7 +46,7 @@ class EventRunner(SourceRunner):
 
     def ring(self, now: float) -> None:
         """The run has lasted; see `leadsman.loop.timers.Alarm`."""
-        if self.heard_at < self._silent_since:
+        if self.heard_at <= self._silent_since:
             self._well(now, self._context.environment.clock.wall(), empty=True)
 
     def take(self, result: object) -> None:
