@@ -17,6 +17,8 @@ from leadsman.testing import Harness
 
 Press = Literal["single", "double"]
 KEPT = {"outbox.durability": "acked-or-durable"}
+SET = 1_780_000_000.0
+"""The time of a clock that is set, epoch seconds."""
 
 
 class Gpio:
@@ -240,18 +242,26 @@ def test_events_that_are_for_a_log_survive_a_kill_and_a_long_outage(options, arr
     assert all(each.taken_at < first.loop.wall_time() for each in late)
 
 
-def test_an_event_from_before_the_clock_was_set_opens_no_door_later(tmp_path):
-    rig = Rig()
-    with Harness(rig.app, settings=KEPT, state_directory=tmp_path, wall=100.0) as first:
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(100.0, SET), (SET, SET - 1800), (SET, 100.0), (200.0, 100.0)],
+    ids=["set since", "set back", "not set any more", "never set"],
+)
+@pytest.mark.parametrize(("options", "arrive"), [({}, 0), ({"expiry": "2h"}, 1)])
+def test_an_event_of_which_nobody_knows_the_age_arrives_only_if_it_is_for_a_log(
+    options, arrive, before, after, tmp_path
+):
+    rig = Rig(**options)
+    with Harness(rig.app, settings=KEPT, state_directory=tmp_path, wall=before) as first:
         first.run(10)
         first.broker.stop()
         rig.press("single")
         first.run(5)
         first.kill()
-    rig = Rig()
-    with Harness(rig.app, settings=KEPT, state_directory=tmp_path) as second:
+    rig = Rig(**options)
+    with Harness(rig.app, settings=KEPT, state_directory=tmp_path, wall=after) as second:
         second.run(10)
-        assert second.states("button") == []
+        assert len(second.states("button")) == arrive
 
 
 def test_a_log_of_all_events_and_a_topic_that_acts_on_the_newest_may_stand_side_by_side(harness):
