@@ -1,6 +1,7 @@
 """Devices that send events: what reaches the broker, how they are, and what is said of them."""
 
 from collections.abc import AsyncIterator
+from threading import Thread
 from typing import Literal
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from leadsman import App, Buffer, Context, Delivery, Finds, OnChange
+from leadsman import App, Buffer, Context, Delivery, Finds, FixedBackoff, OnChange
 from leadsman.errors import DeviceUnavailable
 from leadsman.introspection.schema import schemas
 from leadsman.introspection.why import why
@@ -222,6 +223,30 @@ def test_events_of_an_outage_arrive_if_they_are_young_enough(away, arrive, durab
     ledger = look(running, "ledger")["ledger"]["button"]
     assert ledger["counts"] == ({"replayed": 3} if arrive else {"dropped": 3})
     assert ledger["events"] == 3
+
+
+@pytest.mark.parametrize(("options", "arrive"), [({}, 0), ({"expiry": None}, 3), ({"expiry": "2h"}, 3)])
+@pytest.mark.parametrize("thread", [False, True])
+def test_what_waited_in_a_buffer_while_its_source_did_not_run_is_as_old_as_it_is(options, arrive, thread, harness):
+    rig = Rig(backoff=FixedBackoff(60), **options)
+    running = harness(rig.app)
+
+    def press():
+        if thread:
+            sender = Thread(target=rig.press, args=("single",) * 3)
+            sender.start()
+            sender.join()
+        else:
+            rig.press(*["single"] * 3)
+
+    running.at("10s", lambda: rig.press("pull"))
+    running.at("20s", press)
+    running.run("3m")
+    assert len(running.states("button")) == arrive
+    assert rig.gpio.presses.dropped == 3 - arrive
+    rig.press("double")
+    running.run(1)
+    assert running.states("button")[arrive:] == [{"event_type": "double"}]
 
 
 @pytest.mark.parametrize(("options", "arrive"), [({}, 0), ({"expiry": None}, 2), ({"expiry": "2h"}, 2)])
