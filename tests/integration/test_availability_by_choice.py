@@ -1,6 +1,7 @@
 """When a device is offline, where the author of the app decides it: `offline_on`, and a device that says goodbye."""
 
 import asyncio
+import itertools
 
 import pytest
 
@@ -12,6 +13,7 @@ from leadsman.errors import (
     GarbledData,
     InvalidType,
     InvalidValue,
+    ResultError,
     TransientError,
     UnknownDevice,
 )
@@ -217,6 +219,62 @@ def test_after_a_restart_found_devices_follow_their_source_before_it_has_heard_t
         assert second.availability("attic")[-1] == "offline"
         second.run(30)
         assert second.availability("attic")[-1] == "online"
+
+
+def quiet_app(runs):
+    """A gateway that hears a sensor once, in its run 2. It fails in the two before and in those from 4 to 99."""
+    app = App("app", keep_state=True)
+
+    @app.source("gateway", finds=Finds(stale_after="1d"), stale_after="1d", backoff=FixedBackoff(1), offline_on="error")
+    async def gateway(context: Context):
+        run = next(runs)
+        if run < 2 or 4 <= run < 100:
+            raise DeviceUnavailable("unplugged")
+        if run == 2:
+            context.device("attic").publish(READING)
+            await context.sleep(5)
+        yield
+
+    return app
+
+
+def test_a_device_that_is_found_before_its_source_is_well_again_comes_back_with_it(harness):
+    running = harness(quiet_app(itertools.count()))
+    running.run(5)
+    assert running.availability("attic") == ["offline"]
+    running.run(4)
+    assert running.availability("attic") == ["offline", "online"]
+
+
+def test_after_a_restart_a_device_that_sends_nothing_comes_back_with_its_source(tmp_path):
+    with Harness(quiet_app(itertools.count(2)), state_directory=tmp_path) as first:
+        first.run(10)
+        assert first.availability("attic") == ["online", "offline"]
+    well = quiet_app(itertools.count(100))
+    with Harness(well, state_directory=tmp_path, wall=first.loop.wall_time() + 1) as second:
+        second.run(5)
+        assert second.availability("attic")[-1] == "online"
+
+
+@pytest.mark.parametrize(("chosen", "offline"), [("error", False), ((ResultError,), True)])
+def test_after_a_restart_a_bad_reading_makes_a_source_offline_only_where_it_is_named(chosen, offline, tmp_path):
+    def app(*readings):
+        made = App("app", keep_state=True)
+
+        @made.source("d", offline_on=chosen, stale_after=None)
+        async def listen(context: Context):
+            for reading in readings:
+                yield reading
+            await context.sleep("1d")
+
+        return made
+
+    with Harness(app(READING, {1: 2}), state_directory=tmp_path) as first:
+        first.run("2m")
+        assert (first.availability("d")[-1] == "offline") is offline
+    with Harness(app(), state_directory=tmp_path, wall=first.loop.wall_time() + 1) as second:
+        second.run("1m")
+        assert (second.availability("d") == ["offline"]) is offline
 
 
 def test_by_default_devices_that_are_fed_do_not_follow_a_source_that_fails(harness):

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import pytest
 
@@ -170,6 +170,29 @@ def test_the_documents_of_a_process_have_a_place_for_each_node(cluster):
     assert sorted(name for each in registries for name in each) == sorted(METERS)
     assert not [topic for topic in cluster.broker.retained if topic in ("house/status", "house/registry")]
     assert {packet.client_id for _, packet in cluster.broker.connects} == {"house-one", "house-two"}
+
+
+def test_a_node_that_takes_a_device_over_sends_no_event_from_before(cluster):
+    def bell(app):
+        @app.subscribe("wall/bell", event="bell")
+        async def hear(presses: int) -> Literal["single"]:
+            return "single"
+
+    for name in ("one", "two"):
+        cluster.start(name, bell)
+    cluster.run(10)
+    for _ in range(3):
+        cluster.broker.send("wall/bell", b"1")
+        cluster.run(1)
+    assert len(cluster.broker.on("state")) == 3
+    (owner,) = {each.client.removeprefix("house-") for each in cluster.broker.on("state")}
+    cluster.run(30)
+    cluster.stop(owner)
+    cluster.run(30)
+    assert len(cluster.broker.on("state")) == 3
+    cluster.broker.send("wall/bell", b"1")
+    cluster.run(1)
+    assert len(cluster.broker.on("state")) == 4
 
 
 def test_a_node_that_ends_hands_over_at_once_and_removes_nothing(cluster):

@@ -1,6 +1,7 @@
 """Devices that send events: what reaches the broker, how they are, and what is said of them."""
 
 from collections.abc import AsyncIterator
+from threading import Thread
 from typing import Literal
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from leadsman import App, Buffer, Context, Delivery, Finds, OnChange
+from leadsman import App, Buffer, Context, Delivery, Finds, FixedBackoff, OnChange
 from leadsman.errors import DeviceUnavailable
 from leadsman.introspection.schema import schemas
 from leadsman.introspection.why import why
@@ -17,6 +18,8 @@ from leadsman.testing import Harness
 
 Press = Literal["single", "double"]
 KEPT = {"outbox.durability": "acked-or-durable"}
+SET = 1_780_000_000.0
+"""The time of a clock that is set, epoch seconds."""
 
 
 class Gpio:
@@ -178,6 +181,15 @@ def test_what_is_no_event_is_reported_and_leaves_the_device_where_it_is(harness)
     assert running.states("button") == [{"event_type": "single"}]
 
 
+def test_what_is_no_event_does_no_harm_to_one_of_the_same_moment(harness):
+    rig = Rig()
+    running = harness(rig.app)
+    running.run("10s")
+    rig.press("single", "triple")
+    running.run("10s")
+    assert runtime(running)["status"] == "ok"
+
+
 @pytest.mark.parametrize("yielded", [{"event_type": "triple"}, {"n": 1}, {"event_type": ["single"]}, {"event_type": 1}])
 def test_a_dict_that_is_no_event_is_none(yielded, harness):
     class Known(BaseModel):
@@ -213,6 +225,30 @@ def test_events_of_an_outage_arrive_if_they_are_young_enough(away, arrive, durab
     assert ledger["events"] == 3
 
 
+@pytest.mark.parametrize(("options", "arrive"), [({}, 0), ({"expiry": None}, 3), ({"expiry": "2h"}, 3)])
+@pytest.mark.parametrize("thread", [False, True])
+def test_what_waited_in_a_buffer_while_its_source_did_not_run_is_as_old_as_it_is(options, arrive, thread, harness):
+    rig = Rig(backoff=FixedBackoff(60), **options)
+    running = harness(rig.app)
+
+    def press():
+        if thread:
+            sender = Thread(target=rig.press, args=("single",) * 3)
+            sender.start()
+            sender.join()
+        else:
+            rig.press(*["single"] * 3)
+
+    running.at("10s", lambda: rig.press("pull"))
+    running.at("20s", press)
+    running.run("3m")
+    assert len(running.states("button")) == arrive
+    assert rig.gpio.presses.dropped == 3 - arrive
+    rig.press("double")
+    running.run(1)
+    assert running.states("button")[arrive:] == [{"event_type": "double"}]
+
+
 @pytest.mark.parametrize(("options", "arrive"), [({}, 0), ({"expiry": None}, 2), ({"expiry": "2h"}, 2)])
 def test_events_that_are_for_a_log_survive_a_kill_and_a_long_outage(options, arrive, tmp_path):
     rig = Rig(**options)
@@ -231,18 +267,26 @@ def test_events_that_are_for_a_log_survive_a_kill_and_a_long_outage(options, arr
     assert all(each.taken_at < first.loop.wall_time() for each in late)
 
 
-def test_an_event_from_before_the_clock_was_set_opens_no_door_later(tmp_path):
-    rig = Rig()
-    with Harness(rig.app, settings=KEPT, state_directory=tmp_path, wall=100.0) as first:
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(100.0, SET), (SET, SET - 1800), (SET, 100.0), (200.0, 100.0)],
+    ids=["set since", "set back", "not set any more", "never set"],
+)
+@pytest.mark.parametrize(("options", "arrive"), [({}, 0), ({"expiry": "2h"}, 1)])
+def test_an_event_of_which_nobody_knows_the_age_arrives_only_if_it_is_for_a_log(
+    options, arrive, before, after, tmp_path
+):
+    rig = Rig(**options)
+    with Harness(rig.app, settings=KEPT, state_directory=tmp_path, wall=before) as first:
         first.run(10)
         first.broker.stop()
         rig.press("single")
         first.run(5)
         first.kill()
-    rig = Rig()
-    with Harness(rig.app, settings=KEPT, state_directory=tmp_path) as second:
+    rig = Rig(**options)
+    with Harness(rig.app, settings=KEPT, state_directory=tmp_path, wall=after) as second:
         second.run(10)
-        assert second.states("button") == []
+        assert len(second.states("button")) == arrive
 
 
 def test_a_log_of_all_events_and_a_topic_that_acts_on_the_newest_may_stand_side_by_side(harness):

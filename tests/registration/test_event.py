@@ -131,6 +131,15 @@ def test_an_event_is_never_retained_expires_after_ten_seconds_and_is_never_thinn
     assert registered(Press, publish=OnChange()).publish == OnChange({"battery": 5})
 
 
+def test_it_has_all_options_of_a_device():
+    options = {"title": "Bell", "area": "Hall", "discoverable": False, "enabled": False, "needs": "gpio"}
+    event = registered(Press, fields={"event_type": {"name": "Ring"}}, fixed={"expiry"}, **options)
+
+    assert (event.title, event.area, event.discoverable, event.enabled) == ("Bell", "Hall", False, False)
+    assert (event.labels, event.fixed) == (frozenset({"gpio"}), frozenset({"expiry"}))
+    assert event.fields["event_type"].name == "Ring"
+
+
 @pytest.mark.parametrize(
     ("options", "expiry"),
     [

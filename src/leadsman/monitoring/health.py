@@ -276,9 +276,17 @@ def _poll_failed(health: Health, event: PollFailed) -> None:
 
 def _severs(health: Health, error: BaseException) -> bool:
     """Whether an error makes the entity offline."""
-    if health.pushed and isinstance(error, ResultError) and ResultError not in health.offline_on:
-        return False
-    return isinstance(error, health.offline_on)
+    return isinstance(error, health.offline_on) and not (isinstance(error, ResultError) and _goes_on(health))
+
+
+def severs_by_name(health: Health, kind: str) -> bool:
+    """Whether an error of an earlier run, of which the name of its class is known, makes the entity offline."""
+    return kind in _names_of(health.offline_on) and not (kind == ResultError.__name__ and _goes_on(health))
+
+
+def _goes_on(health: Health) -> bool:
+    """Whether a reading that cannot be published is not what makes the entity offline; see `Health`."""
+    return health.pushed and ResultError not in health.offline_on
 
 
 def _call_failed(health: Health, event: AttemptFailed) -> None:
@@ -313,7 +321,7 @@ def is_severed(health: Health) -> bool:
 
 
 @lru_cache(maxsize=32)
-def names_of(errors: Errors) -> frozenset[str]:
+def _names_of(errors: Errors) -> frozenset[str]:
     """The names of these classes of errors and of all their subclasses that there are in this process."""
     found, left = set(errors), list(errors)
     while left:

@@ -70,7 +70,7 @@ class Statuses:
         self.on_change: list[Callable[[StatusChange], None]] = []
         """Called with each change that `refresh` finds, and with those of entities that follow another one."""
         self._severed: set[str] = set()
-        """Those of which the others that they feed know that they are offline."""
+        """Those whose last failure makes them offline, and with them the entities that they feed."""
         self._slots: dict[int, dict[str, None]] = {}
         for entity in records.entities:
             self._begin(entity, now)
@@ -87,6 +87,8 @@ class Statuses:
             self.offline.add(entity)
         if _is_troubled(word, health):
             self.troubled[entity] = None
+        if health.trouble.severed:
+            self._severed.add(entity)
         return self._wait(entity, health, now)
 
     def add(self, entity: str, now: float) -> None:
@@ -139,7 +141,7 @@ class Statuses:
             self._mark(entity)
         elif word == before and word in (OK, STARTING) and health.feeder is None:
             return None
-        if health.fed is not None and health.trouble.severed != (entity in self._severed):
+        if health.trouble.severed != (entity in self._severed):
             self._follow(entity, health, now)
         return self._changed(entity, before, word, online=not is_offline(word, health, now))
 

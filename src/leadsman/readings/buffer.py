@@ -6,6 +6,7 @@ import logging
 import math
 import time
 from collections import deque
+from contextvars import ContextVar
 from typing import Generic, Literal, TypeVar
 
 from leadsman.errors import InvalidType, InvalidValue
@@ -19,6 +20,9 @@ T = TypeVar("T")
 
 logger = logging.getLogger("leadsman")
 
+LASTS: ContextVar[float] = ContextVar("LASTS", default=math.inf)
+"""Seconds after which an item is worth nothing to whoever takes it: to a source of events, their expiry."""
+
 _waiting: set[asyncio.Task[object]] = set()
 
 
@@ -28,7 +32,8 @@ def waits(task: "asyncio.Task[object]") -> bool:
 
 
 class Buffer(Generic[T]):
-    """A bounded queue. Callbacks add items with `put`, from any thread; a source takes them with ``async for``.
+    """A bounded queue. Callbacks add items with `put`, from any thread; a source takes them with ``async for``. For a
+    source of events, what has waited longer than their expiry is dropped.
 
     Args:
         size: how many items it holds, 1 or more.
@@ -50,7 +55,8 @@ class Buffer(Generic[T]):
         """Items dropped since the start."""
         self._size = size
         self._drop_oldest = when_full == "drop-oldest"
-        self._items: deque[T] = deque()
+        self._items: deque[tuple[float | None, T]] = deque()
+        """With the time of the loop at which each was added; None if it had none."""
         self._waiter: asyncio.Future[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._warned_at = -math.inf
@@ -61,12 +67,12 @@ class Buffer(Generic[T]):
     def put(self, item: T) -> None:
         """Add an item. Never blocks, never raises."""
         if len(self._items) >= self._size:
-            self._dropped()
+            self._dropped(f"A buffer of size {self._size} is full", "its source reads too slowly")
             if not self._drop_oldest:
                 return
             with contextlib.suppress(IndexError):  # the source was quicker
                 self._items.popleft()
-        self._items.append(item)
+        self._items.append((self._now(), item))
         if self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the app has ended, and a thread has not heard of it
                 self._loop.call_soon_threadsafe(self._wake)
@@ -75,6 +81,16 @@ class Buffer(Generic[T]):
         return self
 
     async def __anext__(self) -> T:
+        while True:
+            if not self._items:
+                await self._fill()
+            at, item = self._items.popleft()
+            if at is None or asyncio.get_running_loop().time() - at < LASTS.get():
+                return item
+            self._dropped("An event in a buffer is too old", "its source did not run, or reads too slowly")
+
+    async def _fill(self) -> None:
+        """Wait until there is an item."""
         while not self._items:
             self._loop = asyncio.get_running_loop()
             self._waiter = self._loop.create_future()
@@ -89,20 +105,27 @@ class Buffer(Generic[T]):
                 self._waiter = None
                 if task is not None:
                     _waiting.discard(task)
-        return self._items.popleft()
+
+    def _now(self) -> float | None:
+        """The time of the loop; None in a thread while no source has taken anything."""
+        try:
+            return asyncio.get_running_loop().time()
+        except RuntimeError:
+            return None if self._loop is None else self._loop.time()
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def _dropped(self) -> None:
+    def _dropped(self, what: str, why: str) -> None:
         self.dropped += 1
         now = time.monotonic()
         if now - self._warned_at >= WARN_AGAIN:
             self._warned_at = now
             logger.warning(
-                "A buffer of size %d is full; %s dropped so far, because its source reads too slowly",
-                self._size,
+                "%s; %s dropped so far, because %s",
+                what,
                 count_noun(self.dropped, "item"),
+                why,
                 extra=log_fields("buffer full", size=self._size, dropped=self.dropped),
             )

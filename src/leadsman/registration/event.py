@@ -1,7 +1,6 @@
 """The options of `@app.event` and the registration made from them: a source whose messages say that something happened,
 such as a press of a button, and no state that lasts."""
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -9,34 +8,20 @@ from leadsman.errors import InvalidType, InvalidValue
 from leadsman.loop.durations import Duration
 from leadsman.mqtt.message import Delivery
 from leadsman.readings.device_classes import OF_EVENTS
-from leadsman.readings.publish import PublishRule
-from leadsman.registration.injection import Dependency, Handler, check_generator, check_result, name_of, needs_of
+from leadsman.registration.injection import Dependency, Handler, check_result, name_of
 from leadsman.registration.options import (
     Options,
     PublishingOptions,
-    area_of,
-    backoff_of,
-    breaker_of,
     check_options,
     delivery_of,
-    discoverable_of,
-    enabled_of,
-    finds_of,
-    fixed_of,
     label_errors,
-    labels_of,
     length_of,
-    offline_on_of,
-    publish_of,
-    title_of,
     type_of_readings,
 )
 from leadsman.registration.reading_type import ReadingType
-from leadsman.registration.result import result_validator, returns_one_value, value_field
-from leadsman.registration.source import EventTypes, Source
+from leadsman.registration.result import returns_one_value
+from leadsman.registration.source import EventTypes, Source, make_source
 from leadsman.resilience.backoff import BackoffStrategy
-from leadsman.resilience.environment import GuardSpec
-from leadsman.resilience.policy import from_options
 from leadsman.text import suggestion
 
 if TYPE_CHECKING:
@@ -76,38 +61,18 @@ def register_event(name: object, handler: Handler, options: Options, available: 
 
 def _register(name: str, handler: Handler, options: Options, available: Sequence[Dependency]) -> Source:
     check_options(options, EventOptions)
-    check_generator(handler)
-    check_result(handler, one_value=True)
-    one_value = returns_one_value(handler)
-    needs = needs_of(handler, available)
-    finds = finds_of(options, needs)
-    kind = type_of_readings(handler, FIELD if one_value else None, finds, None)
-    return Source(
-        name=name,
-        handler=handler,
-        needs=needs,
-        guards=GuardSpec(from_options(backoff=backoff_of(options)), breaker_of(options)),
-        publish=_publish_of(options, kind),
-        delivery=_delivery_of(options),
-        stale_after=math.inf,
-        offline_on=offline_on_of(options, "error"),
-        silence=None,
-        enabled=enabled_of(options),
-        validate_result=value_field(FIELD, handler) if one_value else result_validator(handler),
-        finds=finds,
-        field=FIELD if one_value else None,
-        title=title_of(options),
-        area=area_of(options),
-        discoverable=discoverable_of(options),
-        fixed=fixed_of(options),
-        labels=labels_of(options),
-        events=EventTypes(_types_of(handler, kind, finds), _class_of(options)),
-    )
+    check_result(handler, one_value=True)  # bytes are content of a source, and no event
+    source = make_source(name, handler, _of_source(handler, options), available)
+    kind = type_of_readings(handler, source.field, source.finds, None)
+    return source._replace(events=EventTypes(_types_of(handler, kind, source.finds), _class_of(options)))
 
 
-def _publish_of(options: Options, kind: ReadingType | None) -> PublishRule | None:
-    """The publish rule, if one is written. A deadband of a field alone is none: it would thin events out."""
-    return publish_of(options, kind) if "publish" in options else None
+def _of_source(handler: Handler, options: Options) -> Options:
+    """The options of the source. A publish rule is only there if one is written: a deadband of a field alone would thin
+    events out."""
+    one_value: Options = {"field": FIELD} if returns_one_value(handler) else {}
+    unless_given: Options = {"offline_on": "error", "publish": None}
+    return {**unless_given, **options, **one_value, "delivery": _delivery_of(options), "stale_after": None}
 
 
 def _delivery_of(options: Options) -> Delivery:

@@ -13,6 +13,7 @@ from leadsman.registration.field_words import NONE, FieldsWords
 from leadsman.registration.injection import Dependencies, Dependency, Handler, check_generator, check_result, needs_of
 from leadsman.registration.options import (
     Errors,
+    Options,
     ReadingOptions,
     area_of,
     backoff_of,
@@ -120,11 +121,16 @@ def register_source(name: object, handler: Handler, options: SourceOptions, avai
     Raises:
         InvalidType, InvalidValue: the message begins with the device's name.
     """
-    return label_errors("source", name, lambda device: _register(device, handler, options, available))
+
+    def make(device: str) -> Source:
+        check_options(options, SourceOptions)
+        return make_source(device, handler, options, available)
+
+    return label_errors("source", name, make)
 
 
-def _register(name: str, handler: Handler, options: SourceOptions, available: Sequence[Dependency]) -> Source:
-    check_options(options, SourceOptions)
+def make_source(name: str, handler: Handler, options: Options, available: Sequence[Dependency]) -> Source:
+    """Make a source of options that are known to be some of a decorator. Raises `InvalidType`, `InvalidValue`."""
     check_generator(handler)
     content = content_of(options, handler)
     if content is None:

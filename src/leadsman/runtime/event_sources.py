@@ -1,8 +1,11 @@
 """Runs sources of events. Their silence says nothing of how they are, so a run that has neither ended nor failed for a
 while is taken for one that listens: its device is well, and available again if it was not."""
 
+import math
+
 from leadsman.errors import ResultError
 from leadsman.loop.clock import Clock
+from leadsman.readings.buffer import LASTS
 from leadsman.readings.reading import Reading
 from leadsman.registration.event import FIELD
 from leadsman.registration.result import ValidateResult
@@ -31,6 +34,8 @@ class EventRunner(SourceRunner):
         self._silent_since = 0.0
 
     async def _readings(self) -> None:
+        expiry = self.source.delivery.expiry
+        LASTS.set(math.inf if expiry is None else expiry)  # of this run, which is a task of its own
         self._arm()
         try:
             await super()._readings()
@@ -46,7 +51,7 @@ class EventRunner(SourceRunner):
 
     def ring(self, now: float) -> None:
         """The run has lasted; see `leadsman.loop.timers.Alarm`."""
-        if self.heard_at < self._silent_since:
+        if self.heard_at <= self._silent_since:
             self._well(now, self._context.environment.clock.wall(), empty=True)
 
     def take(self, result: object) -> None:

@@ -151,7 +151,8 @@ class Tail:
 
 UNSURE = 3600.0
 """Seconds. A reading that is worth something for longer is kept where its age is not known, since the clock was not set
-when it was written. One that is worth something for less, such as an event, is dropped by the next run with a clock."""
+when it was written, or is behind since. One that is worth something for less, such as an event, is dropped by the next
+run."""
 
 
 def row_of(item: Item, run: int, now: Times) -> SpoolRow:
@@ -165,8 +166,13 @@ def row_of(item: Item, run: int, now: Times) -> SpoolRow:
 
 
 def item_of(row: SpoolRow, span: Span | None, now: Times, *, retain: bool) -> Item:
-    """The reading of a row that comes back. `span`: what is known of it."""
-    expires = None if row.expires_at is None else now.monotonic + row.expires_at - now.wall
+    """The reading of a row that comes back. `span`: what is known of it; None of one of an earlier run."""
+    expires = None
+    if row.expires_at is not None:
+        lasts = row.expires_at - max(now.wall, row.taken_at)
+        if span is None and lasts <= UNSURE and now.wall < max(FIRST_TIME, row.taken_at):
+            lasts = 0.0  # the clock is not set, or was set back: nobody knows how old the reading is
+        expires = now.monotonic + lasts
     offset, receipt = (None, None) if span is None else (span.offset, span.receipt)
     times = (row.taken_at, expires, row.latest, None, offset, receipt)
     message = Message(row.topic, row.payload, row.qos, row.retain and retain, *times, replayed=True)
