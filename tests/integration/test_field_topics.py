@@ -167,6 +167,29 @@ def test_fields_that_can_have_no_topic_are_named_once(harness, caplog):
     assert len(below(running)) == 256
 
 
+def test_the_registry_lists_the_topics_of_a_device_whose_fields_all_change(harness):
+    running = harness(house({f"a{n}": n for n in range(256)}, {f"b{n}": n for n in range(256)}))
+
+    running.run("15s")
+
+    listed = running.broker.retained["house/registry"].json["devices"]["d"]["others"]
+    assert set(listed) == {f"house/d/b{n}" for n in range(256)}
+    assert len(below(running)) == 256
+
+
+def test_a_topic_that_the_broker_refuses_is_shown_for_its_device(harness):
+    running = harness(house({"a": 1, "b": 2}))
+    running.broker.refusals["house/d/b"] = 0x87
+
+    running.run("15s")
+    running.broker.send("house/introspect", b'{"sections":["devices"]}')
+    running.run("1s")
+
+    waiting = running.broker.messages("house/introspect/response")[0].json["data"]["devices"]["d"]["runtime"]["outbox"]
+    assert (waiting["topic"], waiting["messages"]) == ("house/d/b", 2)
+    assert "(0x87)" in waiting["refused"]
+
+
 def test_an_unknown_layout_is_refused_with_the_nearest_one():
     with pytest.raises(InvalidValue, match=r"telemetry 'd': layout is 'field'; did you mean 'fields'\?"):
         house({}, layout="field")

@@ -18,7 +18,7 @@ from leadsman.introspection.retained import Listed
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import Topics, encode, is_topic
 from leadsman.testing import Harness, Scripted
-from leadsman.tools.cli.commands.clean import everything, left_behind
+from leadsman.tools.cli.commands.clean import Present, everything, left_behind
 from leadsman.tools.cli.fleet import Fleet
 from leadsman.tools.doctor.checks import _status
 from leadsman.tools.doctor.checks import left_behind as doctor_left_behind
@@ -27,6 +27,7 @@ from leadsman_rigs.hostile import BOMBS, LIES, payloads
 
 CONVENTIONS = ("homeassistant", "homie")
 TOPICS = Topics("house")
+NOW = Present({"kitchen": ["house/kitchen/state"]}, {"kitchen"})
 TEXT = st.sampled_from([each for each in LIES if isinstance(each, str)]) | st.text(max_size=9)
 
 
@@ -80,7 +81,7 @@ def test_a_registry_removes_only_topics_that_can_be_topics_and_is_written_again_
     listed.add("house/registry/2", second)
     listed.prove(dict.fromkeys((claim.document for claim in listed.claims.values()), description))
 
-    for removal in (everything(listed, TOPICS), left_behind(listed, TOPICS, {"kitchen": ["house/kitchen/state"]})):
+    for removal in (everything(listed, TOPICS), left_behind(listed, TOPICS, NOW)):
         assert all(is_topic(topic) for topic in (*removal.topics, *removal.elsewhere, *removal.pages))
         for payload in removal.pages.values():
             assert payload == b"" or isinstance(json.loads(payload), dict)

@@ -55,21 +55,22 @@ class Port:
 class Node:
     """One app, and what happened to it."""
 
-    def __init__(self, loop, broker, directory, device="meter", filters=None, **options):
+    def __init__(self, loop, broker, directory, device="meter", filters=None, layout="json", **options):
         self.port, self.polls, self.entered, self.left = Port(), [], 0, 0
         self.loop = loop
-        self.works, self.counts = True, filters is not None
+        self.works, self.counts, self.fields = True, filters is not None, {"t": 1}
         self.app = App("house", mqtt="mqtt://broker", adapters=(self.port,), lifespan=self.lifespan, **options)
         self.app.load(Where.nowhere({"standby.enabled": "true", "standby.ttl": TTL}))
         breaker = CircuitBreaker(3, recovery=3600)
-        self.app.add_telemetry(device, self.read, interval=1, filters=filters, circuit_breaker=breaker)
+        options = {"filters": filters, "layout": layout}
+        self.app.add_telemetry(device, self.read, interval=1, circuit_breaker=breaker, **options)
         self.task = loop.create_task(self.app.serve(broker.connect, environment={"STATE_DIRECTORY": str(directory)}))
 
     async def read(self, port: Port) -> dict:
         self.polls.append(self.loop.time())
         if not self.works:
             raise OSError("the meter is away")
-        return {"t": self.loop.time() / 7 if self.counts else 1}
+        return {"t": self.loop.time() / 7} if self.counts else self.fields
 
     @contextlib.asynccontextmanager
     async def lifespan(self, app):
@@ -305,6 +306,29 @@ def test_the_failure_state_of_a_device_is_taken_over_with_keep_state(start, run,
 
     assert not second.polls
     assert json.loads(broker.messages("house/status")[-1].payload)["devices"][name]["circuit"] == "open"
+
+
+@pytest.mark.parametrize(
+    ("device", "below"), [("meter", "house/meter/"), (None, "house/")], ids=["a device", "the root device"]
+)
+def test_the_next_node_removes_the_values_that_are_gone_and_leaves_the_failure_state(start, run, broker, device, below):
+    first = start(broker, keep_state=True, device=device, layout="fields")
+    run(3)
+    first.works = False
+    run(10)
+    second = start(broker, keep_state=True, device=device, layout="fields")
+    second.fields = {"power": 5}
+    run(2)
+    assert broker.retained[f"{below}t"].payload == b"1"
+
+    first.app.stop()
+    run(3620)
+
+    assert broker.retained[f"{below}power"].payload == b"5"
+    assert f"{below}t" not in broker.retained
+    assert all(each.payload for each in broker.messages(f"{below}resilience"))
+    (listed,) = json.loads(broker.retained["house/registry"].payload)["devices"].values()
+    assert listed["others"] == [f"{below}power", f"{below}resilience"]
 
 
 def test_a_counter_of_long_ago_makes_no_rate_at_the_next_node(start, run, broker):

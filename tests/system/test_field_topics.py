@@ -1,6 +1,7 @@
 """Values at topics of their own, at a real broker: what a subscriber without a parser gets, also after a restart."""
 
 import signal
+import subprocess
 import time
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from leadsman.testing import Mosquitto
 from leadsman.testing.mosquitto import free_port
 from leadsman_rigs.listener import Listener
+from leadsman_rigs.service import LEADSMAN
 
 ROOM = """
 n = 0
@@ -59,6 +61,27 @@ def test_values_are_retained_as_plain_text_and_what_is_gone_is_not(broker, clien
         listener.wait_for("sys/room/air/co2", where=lambda message: not message.payload)
         end(again)
     assert not {"air/co2", "air/open"} & retained(broker.port).keys()
+
+
+def test_clean_removes_the_values_of_a_device_that_has_only_its_json_by_now(broker, start_app, tmp_path):
+    (tmp_path / "again.py").write_text(
+        f"import os\nfrom leadsman import App\n\napp = App('sys', mqtt={broker.url!r})\n{ROOM.format(layout='json')}"
+    )
+    with Listener(broker.port) as listener:
+        app = start_app(ROOM.format(layout="both"), broker.url)
+        listener.wait_for("sys/registry", where=lambda message: b"sys/room/air/co2" in message.payload)
+        end(app)
+    values = {"n", "air/co2", "air/open", "note"}
+
+    done = [
+        subprocess.run([*LEADSMAN, "clean", "again:app"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        for _ in range(2)
+    ]
+
+    assert {line.removeprefix("sys/room/") for line in done[0].stdout.splitlines()[:-1]} == values, done[0].stderr
+    assert done[1].stdout == "Nothing to remove.\n"
+    assert "state" in (left := retained(broker.port))
+    assert not values & left.keys()
 
 
 def test_values_that_waited_on_disk_arrive_after_a_kill(start_app, tmp_path):

@@ -126,12 +126,12 @@ class Home:
 
             content, name = reader.content
             topic = context.topics.of(reader.name, name)
-            publisher.layout = ContentTopic(topic, content.content_type, context.send)
+            publisher.own_topics = ContentTopic(topic, content.content_type, context.send)
             return
         from leadsman.runtime.field_topics import FieldTopics
 
         alone = not any(isinstance(need, ContextDependency) for each in handlers for _, need in each.needs)
-        publisher.layout = FieldTopics(
+        publisher.own_topics = FieldTopics(
             reader.name, reader.layout, context.topics, context.send, context.others, alone=alone
         )
 

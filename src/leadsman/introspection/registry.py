@@ -6,10 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from leadsman.introspection.pages import Document
 from leadsman.introspection.registrations import Registrations, kind_of
-from leadsman.introspection.retained import (
-    APP,
-    retained_of,
-)
+from leadsman.introspection.retained import APP, retained_of
 from leadsman.loop.slices import Work
 from leadsman.mqtt.topics import Topics
 from leadsman.registration.command import Command

@@ -11,7 +11,7 @@ from leadsman.readings.reading import JsonObject, Reading
 
 
 class ContentTopic:
-    """The topic of the content of one device; see `leadsman.runtime.publisher.Layout`.
+    """The topic of the content of one device; see `leadsman.runtime.publisher.OwnTopics`.
 
     Args:
         topic: where the bytes go.
@@ -26,8 +26,13 @@ class ContentTopic:
         self._content_type = content_type
         self._send = send
 
+    @property
+    def topics(self) -> tuple[str]:
+        """See `leadsman.runtime.publisher.OwnTopics`."""
+        return (self._topic,)
+
     def publish(self, reading: Reading, fields: JsonObject, message: Message, comparison: Receipt | None) -> None:
-        """See `leadsman.runtime.publisher.Layout`. The bytes go first: who reads the JSON finds them."""
+        """See `leadsman.runtime.publisher.OwnTopics`. The bytes go first: who reads the JSON finds them."""
         if reading.content is not None:
             expires = message.expires if message.retain else None  # what expires and is not retained is an answer
             content = Message(self._topic, reading.content, message.qos, message.retain, None, expires, latest=True)

@@ -4,10 +4,10 @@ The topics of a device are what its last reading has: a value that a reading lac
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from leadsman.mqtt.message import Message, Receipt
-from leadsman.mqtt.topics import Topics
+from leadsman.mqtt.topics import Topics, is_reserved_field
 from leadsman.readings.layout import Layout, plain_values
 from leadsman.readings.publish import Fields
 from leadsman.readings.reading import JsonObject, Reading
@@ -57,8 +57,13 @@ class FieldTopics:
         """The topics with a value of the last reading."""
         self._warned = False
 
+    @property
+    def topics(self) -> Collection[str]:
+        """See `leadsman.runtime.publisher.OwnTopics`."""
+        return self._sent
+
     def publish(self, reading: Reading, fields: JsonObject, message: Message, comparison: Receipt | None) -> None:
-        """See `leadsman.runtime.publisher.Layout`."""
+        """See `leadsman.runtime.publisher.OwnTopics`."""
         messages = self._messages(fields, message)
         if self._both:
             messages.append(message)
@@ -84,13 +89,12 @@ class FieldTopics:
         listed = self._others if message.retain else None
         gone = [topic for topic in self._earlier(listed) if topic not in found]
         if listed is not None:
+            for topic in gone:  # first, so that there is room for the others
+                listed.remove(self._device, topic)
             for topic in (each for each in found if each not in self._sent):
                 listed.add(self._device, topic)
         messages = [message._replace(topic=topic, payload=b"") for topic in gone]
         messages += [message._replace(topic=topic, payload=payload) for topic, payload in found.items()]
-        if listed is not None:
-            for topic in gone:
-                listed.remove(self._device, topic)
         self._sent = dict.fromkeys(found)
         return messages
 
@@ -101,7 +105,12 @@ class FieldTopics:
         known = listed.topics.get(self._device, {})
         if len(known) <= len(self._sent):
             return self._sent
-        return self._sent | {topic: None for topic in known if topic.startswith(self._below)}
+        return self._sent | {topic: None for topic in known if self._is_of_value(topic)}
+
+    def _is_of_value(self, topic: str) -> bool:
+        """Whether a topic may be that of a value, and not another one of leadsman's that is listed, such as that of the
+        failure state."""
+        return topic.startswith(self._below) and not is_reserved_field(topic.removeprefix(self._below).split("/"))
 
     def _warn(self, unfit: list[str]) -> None:
         self._warned = True

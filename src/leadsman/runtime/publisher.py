@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple, Protocol
 
 from leadsman.events import AppFault, FieldsLeftOut
@@ -42,8 +42,13 @@ class Receipts(Protocol):
         ...
 
 
-class Layout(Protocol):
-    """Publishes the readings of a device otherwise than as one JSON object."""
+class OwnTopics(Protocol):
+    """Topics of their own for what is in the readings of a device, in place of one JSON object or beside it."""
+
+    @property
+    def topics(self) -> Collection[str]:
+        """Those that a reading was published to."""
+        ...
 
     def publish(self, reading: Reading, fields: JsonObject, message: Message, comparison: Receipt | None) -> None:
         """Publish a reading.
@@ -103,7 +108,7 @@ class StatePublisher:
         "_rule_failing",
         "_topic",
         "comparison",
-        "layout",
+        "own_topics",
         "published",
         "receipts",
     )
@@ -117,13 +122,14 @@ class StatePublisher:
         self._history = None if delivery.history is None else context.topics.history(name)
         self.comparison = None if rule is None else AcceptedReading()
         """What the publish rule compares with. It must learn which readings never arrive."""
-        self.layout: Layout | None = None
+        self.own_topics: OwnTopics | None = None
         """Publishes each reading otherwise than as one JSON object; None where it is one."""
         self.receipts: Receipts | None = None
         """Gives the receipts of its readings; None where nobody counts them."""
         self._published_wall: float | None = None
-        self._refreshed: tuple[Reading, float] | None = None
-        """The reading that the broker forgets, and when it was sent, monotonic seconds; None if it forgets none."""
+        self._refreshed: tuple[Reading, Message, float] | None = None
+        """The reading that the broker forgets, as it was sent, and when that was, monotonic seconds; None if it forgets
+        none."""
         self._refused: Fields | None = None
         self._left_out: tuple[str, ...] = ()
         self._rule_failing = False
@@ -133,8 +139,9 @@ class StatePublisher:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """Where its readings go: the state topic, and the history topic if it has one."""
-        return (self._topic,) if self._history is None else (self._topic, self._history)
+        """Where its readings go: the state topic, the history topic if it has one, and those of values and bytes."""
+        own = () if self.own_topics is None else self.own_topics.topics
+        return (self._topic, *(() if self._history is None else (self._history,)), *own)
 
     def publish(self, reading: Reading, due: float | None = None, *, always: bool = False) -> None:
         """Publish a reading if the publish rule asks for it, or unconditionally with `always`. Its poll came due at
@@ -161,6 +168,8 @@ class StatePublisher:
             comparison.accepted(reading.fields, reading.at, taken)
             self._refused = None
         self._published_wall = reading.wall
+        if self._refresh is not None:
+            self._refreshed = reading, message._replace(receipt=None), reading.at
         if self._history is not None:
             self._context.send(self._to_history(self._history, reading, message))
             message = message._replace(receipt=comparison)
@@ -176,12 +185,11 @@ class StatePublisher:
             self.receipts.receipt(due).suppressed += 1
         if self._refreshed is None or self._refresh is None:
             return
-        reading, sent = self._refreshed
+        reading, message, sent = self._refreshed
         now = self._context.environment.clock.monotonic()
         if now - sent >= self._refresh - 0.001:  # as in `Every`
-            expires = now + self._refresh * REFRESHES
-            self._put(reading, self._message(reading, self.comparison)._replace(expires=expires))
-            self._refreshed = reading, now
+            self._put(reading, message._replace(expires=now + self._refresh * REFRESHES, receipt=self.comparison))
+            self._refreshed = reading, message, now
 
     @property
     def publication(self) -> Publication:
@@ -204,25 +212,17 @@ class StatePublisher:
 
     def _message(self, reading: Reading, receipt: Receipt | None) -> Message:
         delivery, wall = self._delivery, reading.wall
-        expires = None
-        if delivery.expiry is not None:
-            expires = reading.at + delivery.expiry
-            self._refreshed = (reading, reading.at) if delivery.retain else None
+        expires = None if delivery.expiry is None else reading.at + delivery.expiry
         clock = self._context.environment.clock
         offset = wall - clock.uptime() + clock.monotonic() - reading.at  # as it was when the reading was taken
-        payload, qos, retain, latest = (
-            encode_fields(self._shown(reading)),
-            delivery.qos,
-            delivery.retain,
-            delivery.newest,
-        )
-        return Message(self._topic, payload, qos, retain, wall, expires, latest, None, offset, receipt)
+        payload, qos, retain = encode_fields(self._shown(reading)), delivery.qos, delivery.retain
+        return Message(self._topic, payload, qos, retain, wall, expires, delivery.newest, None, offset, receipt)
 
     def _put(self, reading: Reading, message: Message) -> None:
-        if self.layout is None:
+        if self.own_topics is None:
             self._context.send(message)
         else:
-            self.layout.publish(reading, self._shown(reading), message, self.comparison)
+            self.own_topics.publish(reading, self._shown(reading), message, self.comparison)
 
     def _shown(self, reading: Reading) -> JsonObject:
         if self._delivery.taken_at is None:

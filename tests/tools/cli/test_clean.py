@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from leadsman.introspection.retained import RETAINED, Listed, retained_of
 from leadsman.mqtt.topics import Topics
-from leadsman.tools.cli.commands.clean import everything, left_behind
+from leadsman.tools.cli.commands.clean import Present, everything, left_behind
 
 TOPICS = Topics("house")
 HEAD = {"app": "house", "client_id": "house"}
@@ -47,11 +47,30 @@ def of(name):
     return [f"house/{name}/{word}" for word in RETAINED]
 
 
+def registered(names):
+    """Devices whose handlers ask for their `Context`."""
+    return Present({name: of(name) for name in names}, set(names))
+
+
+def test_a_device_that_publishes_nothing_else_any_more_loses_its_further_topics():
+    former = registry({name: entry(name, ["house/{}/map", "ha/{}/config"]) for name in "ab"})
+    now = Present({name: [*of(name), f"ha/{name}/config"] for name in "ab"}, {"b"})
+
+    found = left_behind(former, TOPICS, now)
+
+    assert (found.topics, found.elsewhere, found.devices) == (("house/a/map",), (), ())
+    (page,) = map(json.loads, found.pages.values())
+    assert {name: each["others"] for name, each in page["devices"].items()} == {
+        "a": ["ha/a/config"],
+        "b": ["house/b/map", "ha/b/config"],
+    }
+
+
 def test_the_topics_of_devices_that_are_gone_are_removed_and_the_registry_is_shortened():
     found = left_behind(
         registry({name: entry(name) for name in "abc"}, ["house/old/state", "ha/device/house/app/config"]),
         TOPICS,
-        {"a": of("a"), "c": of("c")},
+        Present({"a": of("a"), "c": of("c")}, {"a", "c"}),
     )
 
     assert sorted(found.topics) == sorted([*of("b"), "house/old/state"])
@@ -63,7 +82,7 @@ def test_the_topics_of_devices_that_are_gone_are_removed_and_the_registry_is_sho
 
 def test_what_a_device_took_over_from_one_that_is_gone_stays():
     former = registry({"old": entry("old", ["ha/device/house/old/config"])})
-    found = left_behind(former, TOPICS, {"new": [*of("new"), "ha/device/house/old/config"]})
+    found = left_behind(former, TOPICS, Present({"new": [*of("new"), "ha/device/house/old/config"]}, ()))
 
     assert set(found.topics) == set(of("old"))
 
@@ -86,7 +105,7 @@ OTHERS = st.lists(
 def test_only_what_the_registry_lists_is_removed_and_nothing_of_a_device_that_is_there(before, now, others, apps):
     devices = {name: entry(name, others) for name in before}
     apps = [each.format("old") for each in apps]
-    found = left_behind(registry(devices, apps), TOPICS, {name: of(name) for name in now})
+    found = left_behind(registry(devices, apps), TOPICS, registered(now))
 
     all_listed = {topic for each in devices.values() for topic in retained_of(each)} | set(apps)
     gone = [*found.elsewhere, *found.topics]
@@ -104,6 +123,6 @@ def test_only_what_the_registry_lists_is_removed_and_nothing_of_a_device_that_is
 @given(NAMES, OTHERS)
 def test_nothing_changes_if_every_device_is_there(names, others):
     devices = {name: entry(name, others) for name in names}
-    found = left_behind(registry(devices), TOPICS, {name: of(name) for name in names})
+    found = left_behind(registry(devices), TOPICS, registered(names))
 
     assert (found.topics, found.elsewhere, found.devices, dict(found.pages)) == ((), (), (), {})

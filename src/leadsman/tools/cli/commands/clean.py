@@ -4,13 +4,13 @@ proven to be its own, is removed, and nothing while the app is online."""
 import argparse
 import asyncio
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from leadsman.errors import BrokerError, LeadsmanError
 from leadsman.introspection.ownership import in_order
 from leadsman.introspection.registrations import Registrations
-from leadsman.introspection.registry import registry_entry
+from leadsman.introspection.registry import keeps_others, registry_entry
 from leadsman.introspection.retained import APP, FORGETTING, Listed, no_longer, retained_of
 from leadsman.mqtt.answers import Json, object_in
 from leadsman.mqtt.broker import Broker, Brokers
@@ -18,6 +18,7 @@ from leadsman.mqtt.diagnosis import NOT_AUTHORIZED
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.side_connection import SideConnection
 from leadsman.mqtt.topics import Topics, encode
+from leadsman.nodes.snapshots import WORD
 from leadsman.text import clean as cleaned
 from leadsman.text import count_noun
 from leadsman.tools.cli.arguments import DISCOVERY, MAYBE_TARGET, Subcommand, UsageError, argument, prefix
@@ -46,12 +47,27 @@ def run(options: argparse.Namespace) -> int:
     plan = app.plan(os.environ)
     convention, described = described_by(plan), describe_topics(plan)
     health = convention is not None and convention.has_health
-    entries = {
-        name: registry_entry(app.topics, name, known.of(name), described.get(name, ()), health=health) for name in known
-    }
-    now = {name: retained_of(entry) for name, entry in entries.items() if entry is not None}
+    shared = (plan.standby is not None or plan.cluster is not None) and plan.keep_state
+    retained, may_add = {}, set()
+    for name in known:
+        others = [*described.get(name, ()), *([app.topics.of(name, WORD)] if shared else [])]
+        entry = registry_entry(app.topics, name, known.of(name), others, health=health)
+        if entry is not None:
+            retained[name] = retained_of(entry)
+        if keeps_others(known.of(name)):
+            may_add.add(name)
+    now = Present(retained, may_add)
     clean(app.brokers, app.topics, app.name, None if options.all else now, dry_run=options.dry_run)
     return 0
+
+
+class Present(NamedTuple):
+    """The devices that an app has now."""
+
+    retained: Mapping[str, list[str]]
+    """The retained topics of each. What a device retains elsewhere than below the prefix is left to the app."""
+    may_add: Collection[str]
+    """Those that may publish to further topics below them, which are left to the app, too; see `keeps_others`."""
 
 
 class Removal(NamedTuple):
@@ -77,25 +93,25 @@ def everything(listed: Listed, topics: Topics) -> Removal:
     return _removal((*kept, topics.status), topics, devices, pages)
 
 
-def left_behind(listed: Listed, topics: Topics, now: Mapping[str, list[str]]) -> Removal:
+def left_behind(listed: Listed, topics: Topics, now: Present) -> Removal:
     """What an app no longer has.
 
     Args:
         listed: its registry.
         topics: its topics.
-        now: the retained topics of the devices that are registered now. What such a device retains elsewhere than
-            below the prefix is left to the app. A topic that one of them has is not removed for another.
+        now: its devices. A topic that one of them has is not removed for another.
     """
     below = f"{topics.prefix}/"
     gone: dict[str, None] = {}
-    taken = {topic for each in now.values() for topic in each}
+    taken = {topic for each in now.retained.values() for topic in each}
     devices: dict[str, None] = {}
     for name, before in listed.topics():
         elsewhere = [topic for topic in before if not topic.startswith(below)]
         if name == APP:
             found = no_longer(before, elsewhere, None)
-        elif name in now:
-            found = no_longer(before, [*now[name], *elsewhere], topics.below(name))
+        elif name in now.retained:
+            below_it = topics.below(name) if name in now.may_add else None
+            found = no_longer(before, [*now.retained[name], *elsewhere], below_it)
         else:
             found = no_longer(before, None, None)
             devices[name] = None
@@ -103,9 +119,8 @@ def left_behind(listed: Listed, topics: Topics, now: Mapping[str, list[str]]) ->
     pages = {}
     for number, kept in listed.pages.items():
         page = object_in(kept.payload) or {}
-        changed = {**page, "devices": {name: each for name, each in page["devices"].items() if name not in devices}}
-        if isinstance(page.get("others"), list):
-            changed["others"] = [each for each in page["others"] if not isinstance(each, str) or each not in gone]
+        left = {name: _shortened(each, gone) for name, each in page["devices"].items() if name not in devices}
+        changed = _shortened({**page, "devices": left}, gone)
         if changed != page and (payload := _encoded(changed)) is not None:
             pages[_page(topics, number)] = payload
     return _removal(gone, topics, devices, pages)
@@ -117,6 +132,14 @@ def _removal(gone: Iterable[str], topics: Topics, devices: Iterable[str], pages:
     for topic in gone:
         (below if topic.startswith(f"{topics.prefix}/") else elsewhere).append(topic)
     return Removal(tuple(below), tuple(in_order(elsewhere)), tuple(devices), pages)
+
+
+def _shortened(entry: Json, gone: Mapping[str, None]) -> Json:
+    """A page of a registry, or a device on it, without the further topics that are gone."""
+    others = entry.get("others") if isinstance(entry, dict) else None
+    if not isinstance(others, list):
+        return entry
+    return {**entry, "others": [each for each in others if not isinstance(each, str) or each not in gone]}
 
 
 def _encoded(page: Json) -> bytes | None:
@@ -131,9 +154,7 @@ def _page(topics: Topics, number: int) -> str:
     return topics.registry if number == 1 else f"{topics.registry}/{number}"
 
 
-def clean(
-    brokers: Brokers, topics: Topics, app: str | None, now: Mapping[str, list[str]] | None, *, dry_run: bool
-) -> int:
+def clean(brokers: Brokers, topics: Topics, app: str | None, now: Present | None, *, dry_run: bool) -> int:
     """Remove what an app left at each of its brokers, and print each topic.
 
     Args:
@@ -158,9 +179,7 @@ def clean(
     return found
 
 
-def _clean_at(
-    broker: Broker, topics: Topics, app: str | None, now: Mapping[str, list[str]] | None, *, dry_run: bool
-) -> int:
+def _clean_at(broker: Broker, topics: Topics, app: str | None, now: Present | None, *, dry_run: bool) -> int:
     listed, status = asyncio.run(_kept_at(broker, topics))
     if listed.app is None:
         say(f"The broker keeps no registry at {topics.registry}, so the retained topics of this app are not known.")
@@ -274,9 +293,9 @@ async def _publish(connection: SideConnection, messages: list[Message]) -> None:
 COMMAND = Subcommand(
     run,
     "Compares the devices of an app with the registry that the broker keeps of it, and removes the "
-    "retained topics of devices that are gone. With --all, removes everything that the registry "
-    "lists, and the registry: for an app that is no longer used. Nothing else is touched. The app "
-    "must be offline; each start of the app does the same.",
+    "retained topics of devices that are gone, and those that a device no longer has. With --all, "
+    "removes everything that the registry lists, and the registry: for an app that is no longer "
+    "used. Nothing else is touched. The app must be offline; each start of the app does the same.",
     (
         "leadsman clean house:app --dry-run",
         "leadsman clean house:app",
