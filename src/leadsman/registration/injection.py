@@ -249,6 +249,8 @@ def parameter_with_default(handler: Handler, name: object, option: str) -> tuple
         known = suggestion(name, [*parameters]) if parameters else "it has none"
         raise InvalidValue(f"{option} is {name!r}, which is no parameter of {name_of(handler)}; {known}")
     default = parameters[name].default
+    if parameters[name].kind is inspect.Parameter.POSITIONAL_ONLY:
+        raise _positional(handler, name)
     if default is inspect.Parameter.empty:
         raise InvalidValue(
             f"the parameter {name!r} of {name_of(handler)} has no default, with which it is polled on schedule; "
@@ -301,7 +303,7 @@ def _parameters(handler: Handler) -> tuple[tuple[str, object], ...]:
         if parameter.default is not parameter.empty:
             continue
         if parameter.kind is parameter.POSITIONAL_ONLY:
-            raise InvalidType(f"the parameter {name!r} of {name_of(handler)} is positional-only; drop the '/'")
+            raise _positional(handler, name)
         if name not in hints:
             raise InvalidType(
                 f"the parameter {name!r} of {name_of(handler)} has no type; "
@@ -309,6 +311,10 @@ def _parameters(handler: Handler) -> tuple[tuple[str, object], ...]:
             )
         wanted.append((name, hints[name]))
     return tuple(wanted)
+
+
+def _positional(handler: Handler, name: str) -> InvalidType:
+    return InvalidType(f"the parameter {name!r} of {name_of(handler)} is positional-only; drop the '/'")
 
 
 def _unreadable(handler: Handler, error: NameError) -> InvalidType:
