@@ -143,9 +143,8 @@ def _breaker(value: object) -> CircuitBreaker:
 
 def _fields(value: object) -> object:
     """The words for fields, as a decorator takes them."""
-    given = parse(value) if isinstance(value, str) else value
-    check_fields(given)
-    return given
+    check_fields(value)
+    return value
 
 
 class DeviceOption(NamedTuple):
@@ -231,8 +230,8 @@ class DeviceSettings:
         """What was set for each device, by its name and the option."""
         self.in_code: dict[str, list[InCode]] = {}
         """What the code says about these devices, and the settings leave as it is."""
-        self.of_fields: dict[tuple[str, str], SettingEntry] = {}
-        """What says something of a field, by the names of its device and of the field."""
+        self.of_fields: dict[tuple[str, str], list[SettingEntry]] = {}
+        """All that say something of a field, by the names of its device and of the field."""
         self._sections = DeviceSections(sections)
         self._entries = sections
         self._values: dict[tuple[str, ...], object] = {}
@@ -300,7 +299,8 @@ class DeviceSettings:
                     value = entry.read(partial(_errors, option, available))
                 if option == "fields":
                     said_of = cast("Mapping[str, Mapping[str, object]]", value)
-                    self.of_fields.update({(name, field): entry for field in said_of})
+                    for field in said_of:
+                        self.of_fields.setdefault((name, field), []).append(entry)
                     value = joined(found.get("fields"), said_of)
                 found[rule.argument or option] = value
                 self.applied.setdefault(name, {})[option] = Applied(option, value, entry)
