@@ -87,6 +87,18 @@ def test_further_words_for_home_assistant_are_said_in_the_settings(harness):
     assert shown(started(harness, boiler(), **settings))["flow"]["exp_aft"] == 300
 
 
+def test_a_variable_has_switches_and_numbers_as_text(harness):
+    texts = {"DISCOVERABLE": "No", "HOMEASSISTANT__EXPIRE_AFTER": "300", "HOMEASSISTANT__FORCE_UPDATE": "on"}
+    environment = {f"DEVICES__BOILER__FIELDS__FLOW__{name}": text for name, text in texts.items()}
+    app = boiler()
+
+    app.load(Where.nowhere({}, environment))
+
+    words = app.telemetries["boiler"].fields["flow"]
+    assert words.discoverable is False
+    assert dict(words.homeassistant) == {"expire_after": 300, "force_update": True}
+
+
 def test_a_device_is_hidden_by_the_settings(harness):
     running = started(harness, boiler(), **{"devices.boiler.discoverable": False})
 

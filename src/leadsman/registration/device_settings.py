@@ -6,7 +6,9 @@ both, and whatever follows from an option, such as the timeout from the interval
 
 import builtins
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
+from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 from leadsman import errors
@@ -143,8 +145,27 @@ def _breaker(value: object) -> CircuitBreaker:
 
 def _fields(value: object) -> object:
     """The words for fields, as a decorator takes them."""
-    check_fields(value)
-    return value
+    given = {field: _typed(words) for field, words in value.items()} if isinstance(value, Mapping) else value
+    check_fields(given)
+    return given
+
+
+def _typed(words: object, kinds: Mapping[str, type] = MappingProxyType({"discoverable": bool})) -> object:
+    """The words for a field, with the switches and numbers that a variable has as text. What is none stays as it is,
+    so that `check_fields` names it with its field."""
+    from leadsman.readings.sensor import ENTITY_OPTIONS  # only who says something of fields pays for it
+
+    if not isinstance(words, Mapping):
+        return words
+    found: dict[object, object] = {}
+    for word, value in words.items():
+        found[word] = _typed(value, ENTITY_OPTIONS) if word == "homeassistant" else value
+        if kinds.get(word) is int:
+            found[word] = _number(value)
+        elif kinds.get(word) is bool:
+            with suppress(InvalidValue):
+                found[word] = read_switch(value)
+    return found
 
 
 class DeviceOption(NamedTuple):
