@@ -1,3 +1,4 @@
+import math
 from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum, IntEnum
@@ -180,6 +181,14 @@ def test_a_command_of_one_value_is_a_field():
     assert field is not None
     assert (field.path, field.name, field.minimum, field.maximum) == ((), "Target temperature", 5, 30)
     assert scalar(schema_of(Wind, mode="validation"), "wind") is None
+
+
+@pytest.mark.parametrize(("kind", "bound"), [(float, math.inf), (int, 10**400)])
+def test_a_bound_that_no_controller_could_show_is_none(kind, bound):
+    field = scalar(schema_of(Annotated[kind, Field(le=bound)], mode="validation"), "level")
+
+    assert field is not None
+    assert field.maximum is None
 
 
 @pytest.mark.parametrize(

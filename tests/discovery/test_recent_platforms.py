@@ -139,6 +139,7 @@ def test_versions_alone_have_the_name_of_the_device():
     [
         (Annotated[Release, Update(latest="newest")], InvalidValue, "latest is 'newest', which is not a field of Rele"),
         (Annotated[Charger, Update(latest="watts")], InvalidType, "latest is 'watts', which must be text"),
+        (Annotated[Charger, Update(latest="watts")] | None, InvalidType, "latest is 'watts', which must be text"),
     ],
 )
 def test_versions_that_a_reading_does_not_have_are_refused_at_the_registration(annotation, error, message):
@@ -148,9 +149,28 @@ def test_versions_that_a_reading_does_not_have_are_refused_at_the_registration(a
     assert message in str(raised.value)
 
 
-def test_versions_beside_a_payload_are_refused():
-    with pytest.raises(InvalidType, match=r"for readings; write it beside what the handler returns"):
-        app_of(Annotated[Release, Update()], dict)
+def test_versions_without_brackets_are_refused_at_the_registration():
+    with pytest.raises(InvalidType, match=r"telemetry 'kitchen': .*with brackets: Update\(\)"):
+        read(Annotated[Release, Update])
+
+
+def test_a_reading_with_versions_may_be_none():
+    (payload,) = messages(read(Annotated[Release, Update()] | None)).values()
+
+    assert entities(payload)["_update"]["platform"] == "update"
+
+
+@pytest.mark.parametrize("annotation", [Annotated[Release, Update()], Annotated[Release, Update()] | None])
+def test_versions_beside_a_payload_are_refused(annotation):
+    async def handle(release=None): ...
+
+    handle.__annotations__ = {"release": annotation}
+    for register in (
+        lambda: app_of(annotation, dict),
+        lambda: App("house").add_telemetry("kitchen", handle, interval="1h", request="release"),
+    ):
+        with pytest.raises(InvalidType, match=r"for readings; write it beside what the handler returns"):
+            register()
 
 
 def test_a_control_beside_a_result_is_no_update():

@@ -87,6 +87,18 @@ def test_further_words_for_home_assistant_are_said_in_the_settings(harness):
     assert shown(started(harness, boiler(), **settings))["flow"]["exp_aft"] == 300
 
 
+def test_a_variable_has_switches_and_numbers_as_text(harness):
+    texts = {"DISCOVERABLE": "No", "HOMEASSISTANT__EXPIRE_AFTER": "300", "HOMEASSISTANT__FORCE_UPDATE": "on"}
+    environment = {f"DEVICES__BOILER__FIELDS__FLOW__{name}": text for name, text in texts.items()}
+    app = boiler()
+
+    app.load(Where.nowhere({}, environment))
+
+    words = app.telemetries["boiler"].fields["flow"]
+    assert words.discoverable is False
+    assert dict(words.homeassistant) == {"expire_after": 300, "force_update": True}
+
+
 def test_a_device_is_hidden_by_the_settings(harness):
     running = started(harness, boiler(), **{"devices.boiler.discoverable": False})
 
@@ -176,6 +188,38 @@ def test_a_pattern_passes_over_devices_without_the_field(harness):
     assert found["flow"]["name"] == "Flow"
 
 
+def test_a_pattern_passes_over_devices_without_the_field_also_if_the_device_that_has_it_has_a_section_of_its_own(
+    harness,
+):
+    app = boiler()
+    app.add_telemetry("other", lambda: None, interval="1h")
+    settings = {
+        "devices.*.fields": {"flow": {"icon": "mdi:pipe"}},
+        "devices.boiler.fields": {"flow": {"name": "Flow"}},
+    }
+
+    flow = shown(started(harness, app, **settings))["flow"]
+
+    assert (flow["name"], flow["ic"]) == ("Flow", "mdi:pipe")
+
+
+def test_a_pattern_may_name_a_field_that_only_a_device_has_that_is_found(harness):
+    class Meter(BaseModel):
+        energy: float = 1.0
+
+    app = boiler()
+
+    @app.source("gateway", finds=Finds(Meter), silence=None)
+    async def gateway(context: Context) -> AsyncIterator[None]:
+        context.device("meter-1").publish(Meter())
+        yield
+        await context.sleep("1d")
+
+    running = started(harness, app, **{"devices.*.fields": {"energy": {"icon": "mdi:flash"}}})
+
+    assert shown(running, "meter-1")["energy"]["ic"] == "mdi:flash"
+
+
 WRONG = [
     ({"flwo": {"name": "Flow"}}, "fields names 'flwo', which the device does not have; did you mean 'flow'?"),
     ({"flow": {"nam": "Flow"}}, "fields: 'flow' has 'nam'; did you mean 'name'?"),
@@ -188,7 +232,8 @@ WRONG = [
     ({"flow": {"category": "main"}}, "'config' or 'diagnostic'"),
     ({"flow": {"discoverable": "perhaps"}}, "write True or False"),
     ({"flow": {"homeassistant": {"expire": 1}}}, "expire_after"),
-    ("flow", "fields"),
+    ("flow", "fields is 'flow'; write a section for each field"),
+    ("{ flow = { name = 'Flow' }", "write a section for each field"),
     (5, "fields is 5"),
 ]
 

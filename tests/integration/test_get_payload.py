@@ -215,6 +215,7 @@ async def with_wrong_default(days: int = None): ...  # noqa: RUF013
 async def with_lock(days: asyncio.Lock = None): ...  # noqa: RUF013
 async def right(days: int = DEFAULT): ...
 async def without_any(): ...
+async def positional(days: int = DEFAULT, /): ...
 
 
 @pytest.mark.parametrize(
@@ -227,6 +228,7 @@ async def without_any(): ...
         (right, "dayz", "did you mean 'days'?"),
         (right, 5, "write the name of a parameter"),
         (without_any, "days", "it has none"),
+        (positional, "days", "positional-only; drop the '/'"),
     ],
 )
 def test_a_request_that_cannot_be_is_refused_at_registration(handler, request_, reason):

@@ -219,6 +219,8 @@ WRONG = [
     ("[devices.boiler]\nname = 'B'\nfields = { t = { name = 'T', icn = 'mdi:x' } }", 3, "did you mean 'icon'?"),
     ("[devices.boiler.fields]\nt.name = 'T'\nu = 3", 3, "write a section for each field"),
     ("[devices.boiler.fields]\nt.name = 'T'\nu.name = 'U'", 3, "'u'"),
+    ("[devices.boiler.fields.t]\nname = 'T'\n[devices.boiler.fields.u]\nname = 'U'", 3, "'u'"),
+    ("[devices.boiler.circuit_breaker]\nthreshold = 3\n\nrecovery = 'soon'", 4, "it is 'soon'"),
     ("[devices.'b*'.fields]\nt.name = 'T'\nu.name = 'U'", 3, "'u'"),
     ("[devices.boiler.circuit_breaker]\nthreshold = 3\n\nrecovry = '1m'", 4, "did you mean 'recovery'?"),
     ("[devices.boiler.circuit_breaker]\nwindow = '1m'\nprobes = 1", 2, "it has no threshold"),
@@ -367,6 +369,24 @@ def test_an_error_that_an_adapter_declares_is_known_by_its_name(load):
     app = load("[devices.boiler]\nretry = 1\nretry_on = ['BusError']\n", app)
 
     assert app.telemetries["boiler"].guards.policy == from_options(1, (BusError,))
+
+
+def test_each_word_of_a_table_has_an_origin_of_its_own(load, tmp_path):
+    words = "[devices.boiler.fields.value]\nname = 'T'\n\nicon = 'mdi:t'\n"
+    app = load(words, environment={"DEVICES__BOILER__FIELDS__VALUE__ICON": "mdi:x"})
+
+    rows = {row.path.removeprefix("devices.boiler.fields."): row.origin for row in app.setup.rows}
+
+    assert rows["value.name"] == f"{tmp_path}/leadsman.toml line 2"
+    assert rows["value.icon"] == "environment DEVICES__BOILER__FIELDS__VALUE__ICON"
+
+
+def test_a_variable_with_a_wrong_word_of_a_table_is_named_where_a_file_has_the_others(load):
+    with pytest.raises(ConfigurationError, match=r"it is 'soon'.*\(from environment DEVICES__BOILER__CIRCUIT"):
+        load(
+            "[devices.boiler]\ncircuit_breaker = { threshold = 5 }\n",
+            environment={"DEVICES__BOILER__CIRCUIT_BREAKER__RECOVERY": "soon"},
+        )
 
 
 class BusError(Exception): ...

@@ -262,6 +262,23 @@ class TestRequests:
         bench.pass_time(5)
         assert device.calls == len(answers) == 1
 
+    def test_two_requests_of_one_turn_of_the_loop_share_a_poll_only_with_the_same_payload(self, bench, polls):
+        class Calendar:
+            async def read(self, days: int = 7):
+                return {"days": days}
+
+        answers = []
+        runner = polls(Calendar(), request="days")
+
+        def ask_twice():
+            runner.ask(answers.append, {"days": 30})
+            with pytest.raises(PollRefused, match="another payload"):
+                runner.ask(answers.append)
+
+        bench.call(ask_twice)
+
+        assert [reading.fields for reading in answers] == [{"days": 30}]
+
     def test_a_request_is_answered_with_the_error(self, bench, polls):
         answers, error = [], OSError("gone")
         bench.call(polls(Device(error)).ask, answers.append)

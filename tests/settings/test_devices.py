@@ -122,4 +122,4 @@ def test_the_origin_of_a_value_has_its_line_also_in_a_section_for_one_place(tmp_
     found = load("house", None, Where({"LEADSMAN_ENV": "lab"}, tmp_path, secrets=tmp_path / "none")).devices
 
     origins = {option: entry.origin.removeprefix(f"{tmp_path}/") for option, entry in found["boiler"].items()}
-    assert origins == {"interval": f"{name} line 2", "retry": f"{name} line 5"}
+    assert origins == {"interval": f"{name} line 2", "retry": f"{name} [env.lab] line 5"}

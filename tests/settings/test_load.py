@@ -239,6 +239,8 @@ OWN = [
     ("leadsman.yaml", "tags:\n  - a\n  - 3\n", "tags.1", 3),
     ("leadsman.yaml", "level: 1\nlog:\n  levels:\n    a: info\n  path: 1\n  pats: x\n", "log.pats: unknown", 6),
     ("leadsman.yaml", "level: 1\nlevell: 2\n", "levell: unknown", 2),
+    ("leadsman.yaml", "rooms:\n  a: &a\n    address: x\n  b:\n    <<: *a\n", "rooms.b.address", 3),
+    ("leadsman.toml", 'path = """C:\\\\"""\n\nlevel = "x"\n', "level: Input", 3),
 ]
 
 

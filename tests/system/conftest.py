@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from leadsman.testing import Mosquitto
+from leadsman_rigs.homeassistant import WHY_NOT, HomeAssistant
 from leadsman_rigs.password_file import write_password_file
 from leadsman_rigs.service import Service
 
@@ -25,6 +26,30 @@ def client(request, monkeypatch):
         for name in ("leadsman.mqtt.codec", "leadsman.mqtt.codec_client"):
             monkeypatch.delitem(sys.modules, name, raising=False)
     return request.param
+
+
+@pytest.fixture(scope="module")
+def broker():
+    """The broker of a file."""
+    with Mosquitto() as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def home_assistant(broker, tmp_path_factory):
+    """The Home Assistant of a file. Its start takes most of the time."""
+    if WHY_NOT.exists():
+        pytest.skip(WHY_NOT.read_text().strip())
+    with HomeAssistant(tmp_path_factory.mktemp("home-assistant") / "configuration", broker.port) as home:
+        yield home
+
+
+@pytest.fixture
+def home(home_assistant):
+    """A running Home Assistant. At the end it has had nothing to complain of."""
+    home_assistant.forget()
+    yield home_assistant
+    assert home_assistant.complaints == []
 
 
 @pytest.fixture

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from leadsman.readings.sensor import ENTITY_OPTIONS
-from leadsman.testing import Mosquitto
-from leadsman_rigs.homeassistant import ENVIRONMENT, WHY_NOT, HomeAssistant
+from leadsman_rigs.homeassistant import ENVIRONMENT
 
 pytestmark = pytest.mark.home_assistant
 
@@ -65,28 +64,6 @@ FIRST = {
     "since": "2026-01-01T00:00:00+00:00",
     "polls": "1",
 }
-
-
-@pytest.fixture(scope="module")
-def broker():
-    with Mosquitto() as broker:
-        yield broker
-
-
-@pytest.fixture(scope="module")
-def home(broker, tmp_path_factory):
-    """A running Home Assistant."""
-    if WHY_NOT.exists():
-        pytest.skip(WHY_NOT.read_text().strip())
-    with HomeAssistant(tmp_path_factory.mktemp("home-assistant") / "configuration", broker.port) as home:
-        yield home
-
-
-@pytest.fixture(autouse=True)
-def nothing_to_complain_of(home):
-    home.forget()
-    yield
-    assert home.complaints == []
 
 
 def kitchen(name, **states):

@@ -7,7 +7,6 @@ import time
 
 import pytest
 
-from leadsman_rigs.homeassistant import WHY_NOT, HomeAssistant
 from leadsman_rigs.nats_server import NatsServer
 
 pytestmark = [pytest.mark.home_assistant, pytest.mark.slow]
@@ -29,16 +28,6 @@ def room() -> Room:
 """
 
 
-@pytest.fixture
-def home(mosquitto, tmp_path):
-    """A running Home Assistant. At the end it has had nothing to complain of."""
-    if WHY_NOT.exists():
-        pytest.skip(WHY_NOT.read_text().strip())
-    with HomeAssistant(tmp_path / "configuration", mosquitto.port) as home:
-        yield home
-        assert home.complaints == []
-
-
 def readers(home):
     """The process that has read each room."""
     states = home.states()
@@ -52,10 +41,10 @@ def entities(home):
     return sorted((each["entity_id"], each["device_id"]) for each in found)
 
 
-def test_the_devices_of_a_node_that_is_killed_come_back_with_the_values_of_the_other_one(home, mosquitto, start_app):
+def test_the_devices_of_a_node_that_is_killed_come_back_with_the_values_of_the_other_one(home, broker, start_app):
     with NatsServer() as engine:
         code = {node: APP.format(engine=engine.url, node=node, rooms=ROOMS) for node in ("one", "two")}
-        one, two = (start_app(each, mosquitto.url) for each in code.values())
+        one, two = (start_app(each, broker.url) for each in code.values())
         lost, left = str(one.process.pid), str(two.process.pid)
         deadline = time.monotonic() + 30
         while sorted(readers(home)) != sorted(NAMES) or set(readers(home).values()) != {lost, left}:

@@ -6,32 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from leadsman.testing import Mosquitto
-from leadsman_rigs.homeassistant import WHY_NOT, HomeAssistant
-
 pytestmark = pytest.mark.home_assistant
-
-
-@pytest.fixture(scope="module")
-def broker():
-    with Mosquitto() as broker:
-        yield broker
-
-
-@pytest.fixture(scope="module")
-def home(broker, tmp_path_factory):
-    """A running Home Assistant."""
-    if WHY_NOT.exists():
-        pytest.skip(WHY_NOT.read_text().strip())
-    with HomeAssistant(tmp_path_factory.mktemp("home-assistant") / "configuration", broker.port) as home:
-        yield home
-
-
-@pytest.fixture(autouse=True)
-def nothing_to_complain_of(home):
-    home.forget()
-    yield
-    assert home.complaints == []
 
 
 SIMPLE = """

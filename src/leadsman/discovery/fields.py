@@ -20,7 +20,7 @@ a list with a `Sensor`      list; so is a dict with any keys
 None beside a type changes nothing. Other lists and dicts, and what is nested deeper, do not appear.
 """
 
-import math
+import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
@@ -195,7 +195,7 @@ def _bounds(node: Schema) -> dict[str, Any]:
         lowest = node.get("minimum", node.get("exclusiveMinimum"))
         highest = node.get("maximum", node.get("exclusiveMaximum"))
         bounds = {"minimum": lowest, "maximum": highest, "step": node.get("multipleOf")}
-        return {word: value for word, value in bounds.items() if value is not None and math.isfinite(value)}
+        return {word: value for word, value in bounds.items() if value is not None and abs(value) <= sys.float_info.max}
     lengths = {"minimum": node.get("minLength"), "maximum": node.get("maxLength")}
     return lengths | {"pattern": node.get("pattern")}
 

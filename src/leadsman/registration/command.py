@@ -112,11 +112,6 @@ def _register(name: str, handler: Handler, options: CommandOptions, available: S
     plain = not is_async(handler)
     check_result(handler)
     needs, payload = needs_and_payload(handler, available)
-    if payload is not None and checks_of_reading(payload.annotation):
-        raise InvalidType(
-            f"what stands beside the type of the parameter {payload.name!r} is for readings; write it beside what the "
-            "handler returns, such as -> Annotated[Release, Update()]"
-        )
     return Command(
         name=name,
         handler=handler,
@@ -147,6 +142,11 @@ def payload_validator(annotation: Any, parameter: str) -> Validate:
     """
     from pydantic import PydanticUserError, TypeAdapter, ValidationError  # only apps with commands pay for it
 
+    if checks_of_reading(annotation):
+        raise InvalidType(
+            f"what stands beside the type of the parameter {parameter!r} is for readings; write it beside what the "
+            "handler returns, such as -> Annotated[Release, Update()]"
+        )
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(annotation)
     except PydanticUserError:

@@ -1,14 +1,13 @@
 """The content that a handler returns: bytes that are published as they are. Imported only where a handler does."""
 
-from collections.abc import AsyncIterable, Iterator, Mapping
-from types import NoneType, UnionType
-from typing import Annotated, Union, get_args, get_origin
+from collections.abc import Mapping
+from types import NoneType
 
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.mqtt.topics import check_prefix, is_reserved_field
 from leadsman.readings.content import Content, ContentField
 from leadsman.readings.publish import AllOf, AnyOf, OnChange
-from leadsman.registration.injection import Handler, annotated_result, name_of, result_kinds
+from leadsman.registration.injection import Handler, annotated_result, beside, name_of, result_kinds
 
 NAME = "content"
 """The name of the topic, by default."""
@@ -23,7 +22,7 @@ def check_content(options: Mapping[str, object], handler: Handler) -> ContentFie
         InvalidType, InvalidValue: it does not say which, may return something else as well, or has options that are
             about values.
     """
-    found = [each for each in _beside(annotated_result(handler, described=True)) if isinstance(each, Content)]
+    found = [each for each, _ in beside(annotated_result(handler, described=True)) if isinstance(each, Content)]
     if not found:
         raise InvalidType(
             f"the handler {name_of(handler)} is annotated to return bytes; say what they are: "
@@ -50,20 +49,6 @@ def _name(name: object) -> str:
     if "/" in name or is_reserved_field((name,)):
         raise InvalidValue(f"field is {name!r}, which is no name for a topic below a device; write one such as 'image'")
     return name
-
-
-def _beside(annotation: object) -> Iterator[object]:
-    """What stands beside the types of an annotation."""
-    origin = get_origin(annotation)
-    if origin is Annotated:
-        inner, *beside = get_args(annotation)
-        yield from beside
-        yield from _beside(inner)
-    elif origin in (Union, UnionType):
-        for each in get_args(annotation):
-            yield from _beside(each)
-    elif isinstance(origin, type) and issubclass(origin, AsyncIterable):
-        yield from _beside(get_args(annotation)[0])
 
 
 def _has_deadband(rule: object) -> bool:

@@ -6,7 +6,9 @@ both, and whatever follows from an option, such as the timeout from the interval
 
 import builtins
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
+from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 from leadsman import errors
@@ -143,9 +145,27 @@ def _breaker(value: object) -> CircuitBreaker:
 
 def _fields(value: object) -> object:
     """The words for fields, as a decorator takes them."""
-    given = parse(value) if isinstance(value, str) else value
+    given = {field: _typed(words) for field, words in value.items()} if isinstance(value, Mapping) else value
     check_fields(given)
     return given
+
+
+def _typed(words: object, kinds: Mapping[str, type] = MappingProxyType({"discoverable": bool})) -> object:
+    """The words for a field, with the switches and numbers that a variable has as text. What is none stays as it is,
+    so that `check_fields` names it with its field."""
+    from leadsman.readings.sensor import ENTITY_OPTIONS  # only who says something of fields pays for it
+
+    if not isinstance(words, Mapping):
+        return words
+    found: dict[object, object] = {}
+    for word, value in words.items():
+        found[word] = _typed(value, ENTITY_OPTIONS) if word == "homeassistant" else value
+        if kinds.get(word) is int:
+            found[word] = _number(value)
+        elif kinds.get(word) is bool:
+            with suppress(InvalidValue):
+                found[word] = read_switch(value)
+    return found
 
 
 class DeviceOption(NamedTuple):
@@ -231,8 +251,8 @@ class DeviceSettings:
         """What was set for each device, by its name and the option."""
         self.in_code: dict[str, list[InCode]] = {}
         """What the code says about these devices, and the settings leave as it is."""
-        self.of_fields: dict[tuple[str, str], SettingEntry] = {}
-        """What says something of a field, by the names of its device and of the field."""
+        self.of_fields: dict[tuple[str, str], list[SettingEntry]] = {}
+        """All that say something of a field, by the names of its device and of the field."""
         self._sections = DeviceSections(sections)
         self._entries = sections
         self._values: dict[tuple[str, ...], object] = {}
@@ -300,7 +320,8 @@ class DeviceSettings:
                     value = entry.read(partial(_errors, option, available))
                 if option == "fields":
                     said_of = cast("Mapping[str, Mapping[str, object]]", value)
-                    self.of_fields.update({(name, field): entry for field in said_of})
+                    for field in said_of:
+                        self.of_fields.setdefault((name, field), []).append(entry)
                     value = joined(found.get("fields"), said_of)
                 found[rule.argument or option] = value
                 self.applied.setdefault(name, {})[option] = Applied(option, value, entry)

@@ -3,7 +3,7 @@ beside their types. Pure."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
 from leadsman.text import clean, suggestion
@@ -11,7 +11,6 @@ from leadsman.text import clean, suggestion
 WORDS = ("name", "icon", "category", "discoverable", "homeassistant")
 """What may be said of a field, by the names that `leadsman.Sensor` has for it."""
 _EXAMPLE = "write a section for each field, such as fields = { flow = { name = 'Flow', icon = 'mdi:water' } }"
-_SWITCH = {"true": True, "false": False}
 
 
 class FieldWords(NamedTuple):
@@ -67,16 +66,12 @@ def _words(field: str, words: object) -> FieldWords:
     for word in words:
         if word not in WORDS:
             raise InvalidValue(f"{where} has {clean(str(word))!r}; {suggestion(str(word), WORDS)}")
-    said = dict(words)
-    if isinstance(said.get("discoverable"), str):  # a variable has text alone
-        said["discoverable"] = _SWITCH.get(said["discoverable"], said["discoverable"])
     try:
-        sensor = Sensor(**said)
+        sensor = Sensor(**words)
     except ConfigurationError as error:
         raise type(error)(f"{where}: {error}") from None
     if sensor.icon is not None and not sensor.icon.startswith("mdi:"):
         raise InvalidValue(f"{where}: icon is {sensor.icon!r}; write an icon such as 'mdi:water'")
     if sensor.name is not None and not sensor.name.isprintable():
         raise InvalidValue(f"{where}: name is {sensor.name!r}; write printable text")
-    discoverable = cast("bool | None", said.get("discoverable"))
-    return FieldWords(sensor.name, sensor.icon, sensor.category, discoverable, sensor.homeassistant)
+    return FieldWords(sensor.name, sensor.icon, sensor.category, words.get("discoverable"), sensor.homeassistant)

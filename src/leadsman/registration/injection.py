@@ -10,7 +10,7 @@ import asyncio
 import functools
 import inspect
 import os
-from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol, Union, get_args, get_origin, get_type_hints
 
@@ -170,18 +170,31 @@ def check_result(handler: Handler, *, one_value: bool = False) -> None:
                 f"the handler {name_of(handler)} is annotated to return {name}; "
                 "return a dict such as {'value': 21.5}, a dataclass, a pydantic model, or None"
             )
-    described = annotated_result(handler, described=True)
-    origin = get_origin(described)
-    if isinstance(origin, type) and issubclass(origin, AsyncIterable):
-        described = get_args(described)[0]
-    for check in checks_of_reading(described):
-        check(described)
+    for check in checks_of_reading(annotated_result(handler, described=True)):
+        check()
 
 
-def checks_of_reading(annotation: object) -> list[Callable[[object], None]]:
-    """The checks of what stands beside the type of a reading, such as `leadsman.Update`."""
-    beside = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
-    return [each.check_reading for each in beside if hasattr(each, "check_reading")]
+def checks_of_reading(annotation: object) -> list[Callable[[], None]]:
+    """The checks of what stands beside the type of a reading, such as `leadsman.Update`. Raises `InvalidType`."""
+    found = [(each, described) for each, described in beside(annotation) if hasattr(each, "check_reading")]
+    for each, _ in found:
+        if isinstance(each, type):
+            raise InvalidType(f"a class stands beside a type; write it with brackets: {each.__name__}()")
+    return [functools.partial(each.check_reading, described) for each, described in found]
+
+
+def beside(annotation: object) -> Iterator[tuple[Any, object]]:
+    """What stands beside the types of an annotation, each with the annotated type."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        inner, *found = get_args(annotation)
+        yield from ((each, annotation) for each in found)
+        yield from beside(inner)
+    elif origin in (Union, UnionType):
+        for each in get_args(annotation):
+            yield from beside(each)
+    elif isinstance(origin, type) and issubclass(origin, AsyncIterable):
+        yield from beside(get_args(annotation)[0])
 
 
 ONE_VALUE = (float, int, str, bool)
@@ -249,6 +262,8 @@ def parameter_with_default(handler: Handler, name: object, option: str) -> tuple
         known = suggestion(name, [*parameters]) if parameters else "it has none"
         raise InvalidValue(f"{option} is {name!r}, which is no parameter of {name_of(handler)}; {known}")
     default = parameters[name].default
+    if parameters[name].kind is inspect.Parameter.POSITIONAL_ONLY:
+        raise _positional(handler, name)
     if default is inspect.Parameter.empty:
         raise InvalidValue(
             f"the parameter {name!r} of {name_of(handler)} has no default, with which it is polled on schedule; "
@@ -301,7 +316,7 @@ def _parameters(handler: Handler) -> tuple[tuple[str, object], ...]:
         if parameter.default is not parameter.empty:
             continue
         if parameter.kind is parameter.POSITIONAL_ONLY:
-            raise InvalidType(f"the parameter {name!r} of {name_of(handler)} is positional-only; drop the '/'")
+            raise _positional(handler, name)
         if name not in hints:
             raise InvalidType(
                 f"the parameter {name!r} of {name_of(handler)} has no type; "
@@ -309,6 +324,10 @@ def _parameters(handler: Handler) -> tuple[tuple[str, object], ...]:
             )
         wanted.append((name, hints[name]))
     return tuple(wanted)
+
+
+def _positional(handler: Handler, name: str) -> InvalidType:
+    return InvalidType(f"the parameter {name!r} of {name_of(handler)} is positional-only; drop the '/'")
 
 
 def _unreadable(handler: Handler, error: NameError) -> InvalidType:

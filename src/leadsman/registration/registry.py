@@ -20,6 +20,7 @@ from leadsman.registration.options import Options, label_errors
 from leadsman.registration.reading_type import payload_names, reading_type
 from leadsman.registration.router import Device, Registration, devices_of
 from leadsman.registration.telemetry import Telemetry, register
+from leadsman.settings.devices import is_pattern
 from leadsman.text import clean, describe, suggestion
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ class Registry:
 
     def check_fields(self) -> None:
         """See that each field exists of which something is said. A pattern of the settings passes over the devices that
-        do not have it, if one does.
+        do not have it, if one does, or if one that has it may be found while the app runs.
 
         Raises:
             ConfigurationError: one fault a line.
@@ -151,16 +152,17 @@ class Registry:
             kinds: tuple[Mapping[str, Telemetry | Source | Command], ...]
             kinds = self.telemetries, self.sources, self.commands
             of_device = [kind[name] for kind in kinds if name in kind]
-            said = {field for each in of_device for field in each.fields}
-            for field in said:
+            for field in dict.fromkeys(field for each in of_device for field in each.fields):
                 error = unknown_field(field, of_device)
-                entry = None if self.device_settings is None else self.device_settings.of_fields.get((name, field))
-                if entry is None:
-                    faults += [] if error is None else [InvalidValue(f"device {name!r}: {error}")]
-                elif error is None:
-                    found.add((entry.path[1], field))
-                else:
-                    passed.setdefault((entry.path[1], field), entry.at((field,)).fault(error))
+                entries = () if self.device_settings is None else self.device_settings.of_fields.get((name, field), ())
+                if error is not None and not entries:
+                    faults.append(InvalidValue(f"device {name!r}: {error}"))
+                for entry in entries:
+                    section = entry.path[1]
+                    if error is None or (self.finds and is_pattern(section)):
+                        found.add((section, field))
+                    else:
+                        passed.setdefault((section, field), entry.at((field,)).fault(error))
         raise_together([*faults, *(fault for key, fault in passed.items() if key not in found)])
 
     def _root_of(self, kind: str) -> str:

@@ -375,8 +375,8 @@ class PollRunner:
         if self.task is None:
             now = self._context.environment.clock.monotonic()
             self._check_request(now)
-            requests.polled_at = now
-            self._begin(now, given)
+            requests.polled_at, requests.given = now, given
+            self._begin(now)
         elif given != requests.given:
             raise PollRefused("a poll with another payload is under way; send this one again when it has ended")
         if len(requests.answers) >= MOST_REQUESTS:
@@ -399,10 +399,9 @@ class PollRunner:
             raise PollRefused("the thread of an earlier poll is still busy")
         check_circuit(self.execution, now)
 
-    def _begin(self, now: float, given: Mapping[str, object] = NOTHING) -> None:
+    def _begin(self, now: float) -> None:
         """Start a poll besides the schedule; the circuit has admitted it."""
-        horizon = self._horizon(now)
-        poll = self._requested_cycle(horizon, given) if given else self.cycle(horizon)
+        poll = self.cycle(self._horizon(now))
         self.task = asyncio.get_running_loop().create_task(poll, context=overrides.handler_context())
 
     # After a pause
@@ -488,15 +487,8 @@ class PollRunner:
             error.__traceback__ = None  # one that is raised again at the next poll must not gather frames for years
         finally:
             self.task = None
-
-    async def _requested_cycle(self, horizon: float, given: Mapping[str, object]) -> None:
-        """One poll with the payload of a request. No other poll has it, so it is gone when this one ends."""
-        assert self._requests is not None  # set by `ask`
-        self._requests.given = given
-        try:
-            await self.cycle(horizon)
-        finally:
-            self._requests.given = NOTHING
+            if self._requests is not None:
+                self._requests.given = NOTHING
 
     async def _read_requested(self) -> Reading | None:
         """As `_read`, of a handler that takes the payload of a request."""

@@ -36,9 +36,7 @@ class Document(NamedTuple):
 
     values: dict[str, object]
     lines: Callable[[], Lines]
-    """Finds the line of each key."""
-    later: Callable[[], Lines]
-    """The same, for a fault that is found once the file was read: what has this keeps only the text of the file."""
+    """Finds the line of each key, at its first call: most files have no fault. It keeps only the text of the file."""
 
 
 class _UnsafeError(Exception):
@@ -85,8 +83,7 @@ def toml_document(path: Path, text: str) -> Document:
         _check_integers(document)
     except (ValueError, RecursionError) as error:  # also of int(), for a number of thousands of digits
         raise SettingsError(f"{path} is not TOML: {clean(str(error))}") from None
-    lines = cache(lambda: toml_lines(text))
-    return Document(document, lines, lines)
+    return Document(document, cache(lambda: toml_lines(text)))
 
 
 def _check_integers(value: object) -> None:
@@ -132,18 +129,22 @@ def yaml_document(path: Path, text: str) -> Document:
     except (LookupError, AttributeError, TypeError):  # of PyYAML, for a scalar that is not what its tag says
         raise SettingsError(f"{path} has a value that does not fit its tag, such as !!bool; leave tags out") from None
     if document is None:
-        return Document({}, dict, dict)
+        return Document({}, dict)
     if not isinstance(document, dict):
         raise SettingsError(f"{path} does not contain a mapping; write 'key: value' lines")
-    return Document(document, lambda: yaml_lines(node), cache(lambda: _lines_again(text)))
+    return Document(document, cache(lambda: _lines_again(text)))
 
 
 def _lines_again(text: str) -> Lines:
-    """The lines of the keys of YAML that was read before."""
+    """The lines of the keys of YAML that was read before. A key that a ``<<`` brings has the line where it is
+    written."""
     import yaml
 
+    loader = yaml.SafeLoader(text)
     try:
-        return yaml_lines(yaml.compose(text, yaml.SafeLoader))
+        node = loader.get_single_node()
+        loader.construct_document(node)  # puts what each << brings in its place
+        return yaml_lines(node)
     except RecursionError:  # the fault was found deeper in the program than the file was read
         return {}
 

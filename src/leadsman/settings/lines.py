@@ -18,7 +18,7 @@ _HEADER = re.compile(rf"\s*\[\[?{_KEY}\]")
 _ASSIGNMENT = re.compile(rf"{_KEY}=")
 _PARTS = re.compile(_PART)
 _TOKENS = re.compile(r'''"""|\'\'\'|"(?:[^"\\]|\\.)*"|'[^']*'|\#.*|[\[\]{}]''')
-_ENDS = {'"""': re.compile(r'(?<!\\)"""+'), "'''": re.compile("'''+")}
+_ENDS = {'"""': re.compile(r'(?<!\\)(?:\\\\)*"""+'), "'''": re.compile("'''+")}
 
 
 def line_of(lines: Lines, path: SettingPath) -> int | None:

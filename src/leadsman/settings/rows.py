@@ -52,9 +52,13 @@ def rows_of(value: object, origins: Mapping[SettingPath, SettingEntry], path: Se
 
 
 def device_rows(sections: Mapping[str, Mapping[str, SettingEntry]]) -> list[SettingRow]:
-    """The rows of the sections about devices."""
-    entries = [entry for section in sections.values() for entry in section.values()]
-    return [row for entry in entries for row in rows_of(entry.value, {entry.path: entry}, entry.path)]
+    """The rows of the sections about devices, with the lines of files: there may be a thousand sections."""
+    found: list[SettingRow] = []
+    for entry in (entry for section in sections.values() for entry in section.values()):
+        inside = entry.below or {entry.path: entry}
+        origins = {path: each._replace(source=each.origin_at(path)) for path, each in inside.items()}
+        found += rows_of(entry.value, origins, entry.path)
+    return found
 
 
 def retry_rows(section: Mapping[str, object], origins: Mapping[SettingPath, SettingEntry]) -> list[SettingRow]:

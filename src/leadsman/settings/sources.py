@@ -4,11 +4,11 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from leadsman.errors import ConfigurationError, SettingsError
 from leadsman.settings.documents import read_text, toml_document, yaml_document
-from leadsman.settings.lines import Lines, line_of
+from leadsman.settings.lines import line_of
 from leadsman.settings.model import SettingPath
 from leadsman.text import clean, suggestion
 
@@ -35,6 +35,7 @@ RANKS = ("default", "file", ".env", "environment", "secret", "flag")
 
 T = TypeVar("T")
 IsSetting = Callable[[SettingPath], bool]
+FindLine = Callable[[SettingPath], int | None]
 
 
 class SettingEntry(NamedTuple):
@@ -50,7 +51,7 @@ class SettingEntry(NamedTuple):
     """Whether the source has only text, which may stand for a number or for JSON. It has one case, and no dashes."""
     below: Mapping[SettingPath, "SettingEntry"] = {}
     """The entries of the values that it has inside, by their paths, where each has an origin of its own."""
-    line: Callable[[SettingPath], int | None] | None = None
+    line: FindLine | None = None
     """Finds the line of a path in the source, where that has not been done. It takes a while."""
 
     @property
@@ -93,29 +94,37 @@ class SettingEntry(NamedTuple):
 
 
 def _at_fault(value: object, check: Callable[[object], object], error: ConfigurationError) -> SettingPath:
-    """The path of the smallest part of a value for which `check` raises the same error when nothing stands beside it;
-    empty if only the whole raises it."""
+    """The path of the smallest part of a value for which `check` raises the same error when nothing stands beside it,
+    or without which it raises none; empty if there is no such part."""
     keys: tuple[object, ...] = ()
-    while isinstance(value, Mapping):
-        for key, each in value.items():
-            if _raises(check, (*keys, key), each, error):
-                keys, value = (*keys, key), each
-                break
-        else:
+    part = value
+    while isinstance(part, Mapping):
+        paths = [(*keys, key) for key in part]
+        alone = (each for each in paths if _error_of(check, _only(value, each)) == str(error))
+        without = (each for each in paths if _error_of(check, _without(value, each)) is None)
+        found = next(alone, None) or next(without, None)
+        if found is None:
             break
+        keys, part = found, part[found[-1]]
     return tuple(str(key) for key in keys)
 
 
-def _raises(
-    check: Callable[[object], object], keys: tuple[object, ...], value: object, error: ConfigurationError
-) -> bool:
-    for key in reversed(keys):
-        value = {key: value}
+def _error_of(check: Callable[[object], object], value: object) -> str | None:
     try:
         check(value)
-    except ConfigurationError as found:
-        return str(found) == str(error)
-    return False
+    except ConfigurationError as error:
+        return str(error)
+    return None
+
+
+def _only(value: Any, path: tuple[object, ...]) -> object:
+    return {path[0]: _only(value[path[0]], path[1:])} if path else value
+
+
+def _without(value: Any, path: tuple[object, ...]) -> object:
+    key, *more = path
+    inner = {key: _without(value[key], tuple(more))} if more else {}
+    return {other: each for other, each in value.items() if other != key} | inner
 
 
 class Where(NamedTuple):
@@ -204,21 +213,15 @@ def _from_file(path: Path | None, environment: str | None, is_setting: IsSetting
     text = read_text(path)
     document = yaml_document(path, text) if path.suffix in (".yaml", ".yml") else toml_document(path, text)
     environments = {} if is_setting(("env",)) else document.values.pop("env", {})
-    named = is_setting((DEVICES,))
-    lines = {} if named or DEVICES not in text else document.lines()
-    later = document.later
+    lines = document.lines
 
     def line(path: SettingPath) -> int | None:
-        return line_of(later(), path)
+        return line_of(lines(), path)
 
     def line_of_environment(path: SettingPath) -> int | None:
-        return line_of(later(), ("env", str(environment), *path))
+        return line_of(lines(), ("env", str(environment), *path))
 
-    for key, value in document.values.items():
-        if key == DEVICES and not named:
-            yield from _device_entries(value, (DEVICES,), (DEVICES,), lines, str(path))
-        else:
-            yield SettingEntry((str(key),), value, 1, str(path), text=False, line=line)
+    yield from _entries_of(document.values, str(path), line)
     if is_setting(("env",)):
         return
     if not isinstance(environments, dict) or not all(isinstance(each, dict) for each in environments.values()):
@@ -230,25 +233,11 @@ def _from_file(path: Path | None, environment: str | None, is_setting: IsSetting
             f"{ENVIRONMENT} is {environment!r}; {path} has no [env.{clean(environment)}]; "
             f"{suggestion(environment, environments)}"
         )
-    for key, value in environments[environment].items():
-        if key == DEVICES and not named:
-            yield from _device_entries(value, (DEVICES,), ("env", environment, DEVICES), lines, str(path))
-        else:
-            yield SettingEntry(
-                (str(key),), value, 1, f"{path} [env.{environment}]", text=False, line=line_of_environment
-            )
+    yield from _entries_of(environments[environment], f"{path} [env.{environment}]", line_of_environment)
 
 
-def _device_entries(
-    value: object, path: SettingPath, written: SettingPath, lines: Lines, file: str
-) -> Iterator[SettingEntry]:
-    """An entry for each value about a device, with its line: an app may have a thousand sections of them."""
-    if isinstance(value, dict) and value:
-        for key, each in value.items():
-            yield from _device_entries(each, (*path, str(key)), (*written, str(key)), lines, file)
-    else:
-        line = line_of(lines, written)
-        yield SettingEntry(path, value, 1, file if line is None else f"{file} line {line}", text=False)
+def _entries_of(values: Mapping[str, object], source: str, line: FindLine) -> Iterator[SettingEntry]:
+    return (SettingEntry((str(key),), value, 1, source, text=False, line=line) for key, value in values.items())
 
 
 def _dotenv(path: Path) -> Iterator[tuple[str, str]]:

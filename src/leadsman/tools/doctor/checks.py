@@ -17,10 +17,12 @@ from leadsman.tools.doctor.facts import (
     Answered,
     BluetoothFacts,
     BrokerFacts,
+    CalendarFacts,
     ConnectFailure,
     Facts,
     LiveFacts,
     SerialFacts,
+    ServerFacts,
 )
 
 Verdict = Literal["ok", "warn", "fail", "unknown"]
@@ -715,19 +717,19 @@ def _bluetooth(radio: BluetoothFacts) -> Result:
 def calendars(facts: Facts) -> Iterator[Result]:
     """Whether the calendar servers accept the user."""
     for each in facts.calendars:
-        if each.fault is None:
-            yield ok(f"{each.resource.name} accepts the user")
-        else:
-            yield fail(each.fault, "open the address in a browser; mend url, username and password")
+        yield _reached(each, "accepts the user", "url, username and password")
 
 
 def servers(facts: Facts) -> Iterator[Result]:
     """Whether the servers that are read over HTTP answer, and accept the account."""
     for each in facts.servers:
-        if each.fault is None:
-            yield ok(f"{each.resource.name} answers")
-        else:
-            yield fail(each.fault, "open the address in a browser; mend what the error names")
+        yield _reached(each, "answers", "what the error names")
+
+
+def _reached(each: CalendarFacts | ServerFacts, well: str, mend: str) -> Result:
+    if each.fault is None:
+        return ok(f"{each.resource.name} {well}")
+    return fail(each.fault, f"open the address in a browser; mend {mend}")
 
 
 def calendar_searches(facts: Facts) -> Iterator[Result]:
