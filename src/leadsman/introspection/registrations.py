@@ -10,7 +10,7 @@ from leadsman.readings.publish import AllOf, AnyOf, Deadband, Every, OnChange, P
 from leadsman.registration.command import Command
 from leadsman.registration.field_words import FieldWords
 from leadsman.registration.injection import Dependencies, name_of
-from leadsman.registration.options import offline_on_text
+from leadsman.registration.options import write_offline_on
 from leadsman.registration.source import Source
 from leadsman.registration.telemetry import Telemetry
 from leadsman.resilience.algebra import Policy
@@ -103,12 +103,12 @@ def describe_registration(each: Telemetry | Source | Command) -> "Registered":
                 "stale_after": each.stale_after,
             }
             if not each.job:
-                own |= _publishing(each) | {"throttle": each.throttle, "offline_on": offline_on_text(each.offline_on)}
+                own |= _publishing(each) | {"throttle": each.throttle, "offline_on": write_offline_on(each.offline_on)}
                 own |= {} if each.request is None else {"request": clean(each.request.payload)}
         case Source():
             own = {"backoff": _write_value(each.guards.policy.strategy), **_circuit(each.guards), **_publishing(each)}
             stale_after = each.stale_after if math.isfinite(each.stale_after) else None
-            offline_on = offline_on_text(each.offline_on)
+            offline_on = write_offline_on(each.offline_on)
             own |= {"stale_after": stale_after, "silence": each.silence, "offline_on": offline_on}
             if each.events is not None:
                 own |= {

@@ -10,7 +10,7 @@ from leadsman.mqtt.message import Delivery
 from leadsman.readings.publish import AllOf, AnyOf, Deadband, Every, OnChange, PublishRule
 from leadsman.registration.command import Command
 from leadsman.registration.injection import name_of
-from leadsman.registration.options import ANY_ERROR, offline_on_text
+from leadsman.registration.options import ANY_ERROR, write_offline_on
 from leadsman.registration.source import Source
 from leadsman.registration.telemetry import THROTTLE, Telemetry
 from leadsman.resilience.algebra import CountBox
@@ -98,7 +98,7 @@ def _source(each: Source) -> Iterator[str]:
 
 def _offline(each: Telemetry | Source, when: str) -> Iterator[str]:
     if each.offline_on:
-        errors = "" if each.offline_on == ANY_ERROR else f" with {join_words(offline_on_text(each.offline_on), 'or')}"
+        errors = "" if each.offline_on == ANY_ERROR else f" with {join_words(write_offline_on(each.offline_on), 'or')}"
         yield f"It is offline {when}{errors}{', and so are the devices that it finds' if each.finds else ''}."
 
 

@@ -18,7 +18,7 @@ from leadsman.loop.durations import Duration, human, positive_seconds, seconds
 from leadsman.loop.schedule import Cron
 from leadsman.registration.command import CommandOptions
 from leadsman.registration.event import EventOptions
-from leadsman.registration.field_words import check_fields, joined
+from leadsman.registration.field_words import check_fields, merge_fields
 from leadsman.registration.injection import Dependency, Handler, place_of
 from leadsman.registration.options import (
     AREA,
@@ -322,7 +322,7 @@ class DeviceSettings:
                     said_of = cast("Mapping[str, Mapping[str, object]]", value)
                     for field in said_of:
                         self.of_fields.setdefault((name, field), []).append(entry)
-                    value = joined(found.get("fields"), said_of)
+                    value = merge_fields(found.get("fields"), said_of)
                 found[rule.argument or option] = value
                 self.applied.setdefault(name, {})[option] = Applied(option, value, entry)
                 self._used.add((section, option))
@@ -355,7 +355,7 @@ class DeviceSettings:
             entries |= {option: layer[option] for option in taken}
             if "fields" in taken:
                 said_of = cast("Mapping[str, Mapping[str, object]]", self._values[layer["fields"].path])
-                fields = joined(fields, said_of)
+                fields = merge_fields(fields, said_of)
         changes: dict[str, Any] = {option: self._values[each.path] for option, each in entries.items()}
         if "publish" in changes:
             kind = _type_of_found(device)

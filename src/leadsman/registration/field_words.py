@@ -40,14 +40,14 @@ def check_fields(given: object) -> FieldsWords:
     return MappingProxyType({_name(field): _words(field, words) for field, words in given.items()})
 
 
-def joined(given: object, more: Mapping[str, Mapping[str, object]]) -> Mapping[str, object]:
+def merge_fields(given: object, more: Mapping[str, Mapping[str, object]]) -> Mapping[str, object]:
     """What is said of fields, with more that is said of them, which beats it word by word. Neither is changed."""
     if not isinstance(given, Mapping):
         return more
-    return {**given, **{field: _joined(given.get(field), words) for field, words in more.items()}}
+    return {**given, **{field: _merged(given.get(field), words) for field, words in more.items()}}
 
 
-def _joined(given: object, more: Mapping[str, object]) -> Mapping[str, object]:
+def _merged(given: object, more: Mapping[str, object]) -> Mapping[str, object]:
     return {**given, **more} if isinstance(given, Mapping) else more
 
 

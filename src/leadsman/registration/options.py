@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, TypeVar
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
 from leadsman.loop.durations import Duration, positive_seconds
@@ -12,9 +12,9 @@ from leadsman.readings import publish
 from leadsman.readings.layout import LAYOUTS, Layout
 from leadsman.readings.publish import PublishRule
 from leadsman.registration.field_words import NONE, FieldsWords, check_fields
-from leadsman.registration.injection import Dependencies, Handler, result_kinds
+from leadsman.registration.injection import Dependencies, Handler, check_result, result_kinds
 from leadsman.registration.reading_type import ReadingType, reading_type, type_of
-from leadsman.registration.result import FIELD, returns_one_value
+from leadsman.registration.result import FIELD, ValidateResult, result_validator, returns_one_value, value_field
 from leadsman.resilience.backoff import DEFAULT_BACKOFF, BackoffStrategy, as_backoff
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.failure import exception_types
@@ -310,24 +310,44 @@ def offline_on_of(options: Options, default: str = "stale") -> Errors:
     )
 
 
-def offline_on_text(errors: Errors) -> "Literal['stale', 'error'] | list[str]":
+def write_offline_on(errors: Errors) -> "Literal['stale', 'error'] | list[str]":
     """The same as the settings write it."""
     return "stale" if not errors else "error" if errors == ANY_ERROR else [kind.__name__ for kind in errors]
+
+
+class Result(NamedTuple):
+    """What a handler returns, by its annotation and its options."""
+
+    content: "ContentField | None"
+    field: str | None
+    kind: ReadingType | None
+    """The type of its readings and of those of the devices that it finds, as they come out of its filters; None if it
+    is not known."""
+    validate: ValidateResult | None
+
+
+def result_of(options: Options, handler: Handler, finds: "Finds | None", filters: "Filters | None") -> Result:
+    """What a handler returns. Raises `InvalidType`, `InvalidValue` if that is no reading, or an option does not fit
+    it."""
+    if (content := content_of(options, handler)) is not None:
+        return Result(content, None, None, None)
+    check_result(handler, one_value=True)
+    field = field_of(options, handler)
+    validate = result_validator(handler) if field is None else value_field(field, handler)
+    return Result(None, field, type_of_readings(handler, field, finds, filters), validate)
 
 
 def type_of_readings(
     handler: Handler, field: str | None, finds: "Finds | None", filters: "Filters | None"
 ) -> ReadingType | None:
-    """The type of the readings of a handler and of the devices that it finds, as they come out of its filters; None if
-    it is not known. Raises `InvalidType`, `InvalidValue` if the filters do not fit it."""
     own = reading_type(handler, field)
     if finds is not None:
         found = type_of(finds.readings)
         if own is not None:
-            own = own.joined(found)
+            own = own.union(found)
         elif found is not None:
             gives_none = all(kind in (None, NoneType) for kind in result_kinds(handler))
-            own = found if gives_none else found.joined(None)
+            own = found if gives_none else found.union(None)
     return own if own is None or filters is None else own.filtered(filters)
 
 

@@ -49,7 +49,7 @@ class FieldType(NamedTuple):
     choices: tuple[object, ...] = ()
     """The values that it may have, if these are listed; empty if not."""
 
-    def joined(self, other: "FieldType") -> "FieldType":
+    def union(self, other: "FieldType") -> "FieldType":
         """What is one of two types of a field."""
         kinds = (*self.kinds, *other.kinds) if self.kinds and other.kinds else ()
         choices = (*self.choices, *other.choices) if self.choices and other.choices else ()
@@ -96,13 +96,13 @@ class ReadingType(NamedTuple):
                 near = suggestion(name, self.fields)
                 raise InvalidValue(f"{what} names the field {name!r}, which {self.name} does not have; {near}")
 
-    def joined(self, other: "ReadingType | None") -> "ReadingType":
+    def union(self, other: "ReadingType | None") -> "ReadingType":
         """What is one of two types. If the other one is not known, any field may be there."""
         if other is None:
             return self._replace(open=True)
         fields = dict(self.fields)
         for name, field in other.fields.items():
-            fields[name] = fields[name].joined(field) if name in fields else field
+            fields[name] = fields[name].union(field) if name in fields else field
         return ReadingType(f"{self.name} or {other.name}", fields, self.open or other.open)
 
     def filtered(self, filters: "Filters") -> "ReadingType":
@@ -219,7 +219,7 @@ def _listed(found: Mapping[str, _Kinds], path: str, into: dict[str, FieldType], 
         own = tuple(kind for kind, inner in nested if inner is None)
         if own or not nested:
             field, before = FieldType(own, sensor, choices), into.get(f"{path}{key}")
-            into[f"{path}{key}"] = field if before is None else before.joined(field)
+            into[f"{path}{key}"] = field if before is None else before.union(field)
     return complete
 
 

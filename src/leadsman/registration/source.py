@@ -10,7 +10,7 @@ from leadsman.mqtt.message import Delivery
 from leadsman.readings.layout import Layout
 from leadsman.readings.publish import PublishRule
 from leadsman.registration.field_words import NONE, FieldsWords
-from leadsman.registration.injection import Dependencies, Dependency, Handler, check_generator, check_result, needs_of
+from leadsman.registration.injection import Dependencies, Dependency, Handler, check_generator, needs_of
 from leadsman.registration.options import (
     Errors,
     Options,
@@ -19,11 +19,9 @@ from leadsman.registration.options import (
     backoff_of,
     breaker_of,
     check_options,
-    content_of,
     delivery_of,
     discoverable_of,
     enabled_of,
-    field_of,
     fields_of,
     filters_of,
     finds_of,
@@ -34,10 +32,10 @@ from leadsman.registration.options import (
     length_of,
     offline_on_of,
     publish_of,
+    result_of,
     title_of,
-    type_of_readings,
 )
-from leadsman.registration.result import ValidateResult, result_validator, value_field
+from leadsman.registration.result import ValidateResult
 from leadsman.resilience.backoff import BackoffStrategy
 from leadsman.resilience.environment import GuardSpec
 from leadsman.resilience.policy import from_options
@@ -132,34 +130,26 @@ def register_source(name: object, handler: Handler, options: SourceOptions, avai
 def make_source(name: str, handler: Handler, options: Options, available: Sequence[Dependency]) -> Source:
     """Make a source of options that are known to be some of a decorator. Raises `InvalidType`, `InvalidValue`."""
     check_generator(handler)
-    content = content_of(options, handler)
-    if content is None:
-        check_result(handler, one_value=True)
-    field = None if content is not None else field_of(options, handler)
     stale_after = length_of(options, "stale_after", STALE_AFTER)
     needs = needs_of(handler, available)
     finds, filters = finds_of(options, needs), filters_of(options)
-    kind = type_of_readings(handler, field, finds, filters) if content is None else None
+    result = result_of(options, handler, finds, filters)
     return Source(
         name=name,
         handler=handler,
         needs=needs,
         guards=GuardSpec(from_options(backoff=backoff_of(options)), breaker_of(options)),
-        publish=publish_of(options, kind),
+        publish=publish_of(options, result.kind),
         delivery=delivery_of(options),
-        layout=layout_of(options, kind),
-        content=content,
+        layout=layout_of(options, result.kind),
+        content=result.content,
         stale_after=math.inf if stale_after is None else stale_after,
         offline_on=offline_on_of(options),
         silence=length_of(options, "silence", stale_after),
         enabled=enabled_of(options),
-        validate_result=None
-        if content is not None
-        else result_validator(handler)
-        if field is None
-        else value_field(field, handler),
+        validate_result=result.validate,
         finds=finds,
-        field=field,
+        field=result.field,
         filters=filters,
         title=title_of(options),
         area=area_of(options),

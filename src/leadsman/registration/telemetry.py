@@ -17,7 +17,7 @@ from leadsman.mqtt.message import Delivery
 from leadsman.readings.layout import Layout
 from leadsman.readings.publish import PublishRule
 from leadsman.registration.field_words import NONE, FieldsWords
-from leadsman.registration.injection import Dependencies, Dependency, Handler, check_result, is_async, needs_of
+from leadsman.registration.injection import Dependencies, Dependency, Handler, is_async, needs_of
 from leadsman.registration.options import (
     Errors,
     ReadingOptions,
@@ -25,11 +25,9 @@ from leadsman.registration.options import (
     backoff_of,
     breaker_of,
     check_options,
-    content_of,
     delivery_of,
     discoverable_of,
     enabled_of,
-    field_of,
     fields_of,
     filters_of,
     finds_of,
@@ -42,10 +40,10 @@ from leadsman.registration.options import (
     length_of,
     offline_on_of,
     publish_of,
+    result_of,
     title_of,
-    type_of_readings,
 )
-from leadsman.registration.result import ValidateResult, result_validator, value_field
+from leadsman.registration.result import ValidateResult
 from leadsman.resilience.algebra import Policy, as_policy
 from leadsman.resilience.backoff import BackoffStrategy
 from leadsman.resilience.environment import GuardSpec
@@ -216,16 +214,12 @@ def _register(
 ) -> Telemetry:
     check_options(options, TelemetryOptions, JOBLESS if job else frozenset())
     plain = not is_async(handler)
-    content = content_of(options, handler)
-    if content is None:
-        check_result(handler, one_value=True)
-    field = None if content is not None else field_of(options, handler)
     request = _request(options, handler)
     needs = needs_of(handler, available)
     interval, cron = _when(options)
     timeout = length_of(options, "timeout", min(interval or LONGEST_TIMEOUT, LONGEST_TIMEOUT))
     finds, filters = finds_of(options, needs), filters_of(options)
-    kind = type_of_readings(handler, field, finds, filters) if content is None else None
+    result = result_of(options, handler, finds, filters)
     return Telemetry(
         name=name,
         handler=handler,
@@ -236,10 +230,10 @@ def _register(
         guards=GuardSpec(_policy(options, needs), breaker_of(options), timeout),
         overrun=is_second(options, "overrun", "next-poll", "finish"),
         on_failure=_on_failure(options),
-        publish=publish_of(options, kind),
+        publish=publish_of(options, result.kind),
         delivery=delivery_of(options),
-        layout=layout_of(options, kind),
-        content=content,
+        layout=layout_of(options, result.kind),
+        content=result.content,
         group=group_of(options),
         spread=seconds(options["spread"], "spread") if "spread" in options else None,
         stale_after=_stale_after(options, interval, cron, timeout or 0.0),
@@ -247,14 +241,10 @@ def _register(
         throttle=seconds(options.get("throttle", THROTTLE), "throttle"),
         undecided=options.get("policy") is None and not any(option in options for option in RETRYING),
         enabled=enabled_of(options),
-        validate_result=None
-        if content is not None
-        else result_validator(handler)
-        if field is None
-        else value_field(field, handler),
+        validate_result=result.validate,
         policy_name=named if isinstance(named := options.get("policy"), str) else None,
         finds=finds,
-        field=field,
+        field=result.field,
         filters=filters,
         request=request,
         job=job,
