@@ -257,6 +257,6 @@ def test_found_devices_are_offline_with_their_gateway_at_once_and_each_change_is
         for name, health in records.entities.items():
             word = status(health, now)
             assert (name in statuses.offline) is is_offline(word, health, now) is not online.get(name, True)
-            if health.feeder is gateway and gateway.trouble.severed:
+            if health.source is gateway and gateway.trouble.offline:
                 assert name in statuses.offline
-        assert set(gateway.fed) == set(records.entities) - {"attic"}
+        assert set(gateway.found) == set(records.entities) - {"attic"}

@@ -13,7 +13,7 @@ from leadsman.introspection.registry import About, app_section
 from leadsman.ledger.ledgers import Ledgers
 from leadsman.loop.clock import Clock, rfc3339
 from leadsman.monitoring.condition import condition_of, time_of
-from leadsman.monitoring.health import HealthRecords, is_severed
+from leadsman.monitoring.health import HealthRecords, is_source_offline
 from leadsman.monitoring.heartbeat import dropped_by, link_state, stored
 from leadsman.monitoring.statuses import Statuses
 from leadsman.monitoring.totals import Totals
@@ -295,7 +295,7 @@ class Sections:
             "held": health.held,
             "missed_polls": health.counters.missed,
         }
-        if is_severed(health):
+        if is_source_offline(health):
             found["finder_failed"] = True
         if health.life is not None:
             found["life"] = {"since": rfc3339(health.life.since), **_counters(health.life.before.plus(totals))}

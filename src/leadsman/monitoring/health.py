@@ -97,7 +97,7 @@ class Trouble(NamedTuple):
     deferred_reason: str | None = None
     left: str | None = None
     """Why the device has said goodbye; None if it has not, or was read since."""
-    severed: bool = False
+    offline: bool = False
     """Whether its last error is one that makes it offline."""
 
 
@@ -133,21 +133,21 @@ class Health:
         offline_on: the errors with which the entity is offline as soon as its status is ``error``.
         pushed: whether it is a source, which goes on after a reading that cannot be published: it is offline with such
             a one only if `offline_on` names that error.
-        feeder: the record of what gives its readings; None of one that is read by itself.
+        source: the record of what gives its readings; None of one that is read by itself.
     """
 
     __slots__ = (
         "circuit",
         "counters",
         "duration",
-        "fed",
-        "feeder",
+        "found",
         "fresh_at",
         "held",
         "life",
         "offline_on",
         "polled",
         "pushed",
+        "source",
         "stale_after",
         "success_wall",
         "successes",
@@ -162,7 +162,7 @@ class Health:
         polled: bool = True,
         offline_on: Errors = (),
         pushed: bool = False,
-        feeder: "Health | None" = None,
+        source: "Health | None" = None,
     ) -> None:
         self.fresh_at = fresh_at
         """The last success, or the first poll if there was none."""
@@ -170,8 +170,8 @@ class Health:
         self.polled = polled
         self.offline_on = offline_on
         self.pushed = pushed
-        self.feeder = feeder
-        self.fed: dict[str, None] | None = None
+        self.source = source
+        self.found: dict[str, None] | None = None
         """The entities whose readings it gives; None without any."""
         self.success_wall: float | None = None
         self.duration: float | None = None
@@ -270,16 +270,16 @@ def _poll_failed(health: Health, event: PollFailed) -> None:
         error_type=type(event.error).__name__,
         error_message=message_of(event.error),
         left=before.left,
-        severed=_severs(health, event.error),
+        offline=_makes_offline(health, event.error),
     )
 
 
-def _severs(health: Health, error: BaseException) -> bool:
+def _makes_offline(health: Health, error: BaseException) -> bool:
     """Whether an error makes the entity offline."""
     return isinstance(error, health.offline_on) and not (isinstance(error, ResultError) and _goes_on(health))
 
 
-def severs_by_name(health: Health, kind: str) -> bool:
+def makes_offline_by_name(health: Health, kind: str) -> bool:
     """Whether an error of an earlier run, of which the name of its class is known, makes the entity offline."""
     return kind in _names_of(health.offline_on) and not (kind == ResultError.__name__ and _goes_on(health))
 
@@ -298,7 +298,7 @@ def _call_failed(health: Health, event: AttemptFailed) -> None:
     kind, message = type(event.error).__name__, message_of(event.error)
     next_at = None if event.delay is None else event.at + event.delay
     if failing_early(event, never_read=health.success_wall is None):
-        _troubled(health, error_type=kind, error_message=message, severed=_severs(health, event.error))
+        _troubled(health, error_type=kind, error_message=message, offline=_makes_offline(health, event.error))
     trying, counters = Trying(event.attempt, kind, message, next_at), health.counters
     health.counters = counters._replace(
         failed_calls=counters.failed_calls + 1, retries=counters.retries + (event.delay is not None)
@@ -315,9 +315,9 @@ def _deferred(health: Health, event: AttemptFailed) -> None:
         _troubled(health, deferred_until=until, deferred_reason=getattr(event.error, "reason", None))
 
 
-def is_severed(health: Health) -> bool:
+def is_source_offline(health: Health) -> bool:
     """Whether what gives the readings of an entity has failed so that it is offline: the entity follows it."""
-    return health.feeder is not None and health.feeder.trouble.severed
+    return health.source is not None and health.source.trouble.offline
 
 
 @lru_cache(maxsize=32)
@@ -363,11 +363,11 @@ def status(health: Health, now: float) -> "StatusWord":
 
 def is_offline(word: str, health: Health, now: float) -> bool:
     """Whether an entity, whose status at `now` is `word`, has no fresh reading, and none is expected soon."""
-    if is_severed(health):
+    if is_source_offline(health):
         return True
     if word == DEFERRED:
         return health.trouble.left is not None or is_stale(health, now)
-    return word in OFFLINE or (word == ERROR and (health.trouble.severed or is_stale(health, now)))
+    return word in OFFLINE or (word == ERROR and (health.trouble.offline or is_stale(health, now)))
 
 
 def next_change(health: Health, now: float) -> float:
@@ -399,19 +399,19 @@ class HealthRecords:
         found_by: str | None = None,
     ) -> None:
         """Add an entity that has not been polled. `found_by` has found it, and gives its readings; see `Health`."""
-        feeder = None if found_by is None else self.entities.get(found_by)
-        if feeder is not None:
-            feeder.fed = {} if feeder.fed is None else feeder.fed
-            feeder.fed[entity] = None
+        source = None if found_by is None else self.entities.get(found_by)
+        if source is not None:
+            source.found = {} if source.found is None else source.found
+            source.found[entity] = None
         self.entities[entity] = Health(
-            now, stale_after=stale_after, offline_on=offline_on, pushed=pushed, feeder=feeder
+            now, stale_after=stale_after, offline_on=offline_on, pushed=pushed, source=source
         )
 
     def remove(self, entity: str) -> None:
         """Remove an entity, after its last event."""
-        feeder = self.entities.pop(entity).feeder
-        if feeder is not None and feeder.fed is not None:
-            feeder.fed.pop(entity, None)
+        source = self.entities.pop(entity).source
+        if source is not None and source.found is not None:
+            source.found.pop(entity, None)
 
     def register_idle(self, entity: str, now: float) -> None:
         """Add an entity that only takes commands, unless it is known already."""

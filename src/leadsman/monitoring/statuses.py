@@ -69,8 +69,8 @@ class Statuses:
         """How long the names of all entities are together."""
         self.on_change: list[Callable[[StatusChange], None]] = []
         """Called with each change that `refresh` finds, and with those of entities that follow another one."""
-        self._severed: set[str] = set()
-        """Those whose last failure makes them offline, and with them the entities that they feed."""
+        self._made_offline: set[str] = set()
+        """Those whose last failure makes them offline, and with them the entities whose readings they give."""
         self._slots: dict[int, dict[str, None]] = {}
         for entity in records.entities:
             self._begin(entity, now)
@@ -87,8 +87,8 @@ class Statuses:
             self.offline.add(entity)
         if _is_troubled(word, health):
             self.troubled[entity] = None
-        if health.trouble.severed:
-            self._severed.add(entity)
+        if health.trouble.offline:
+            self._made_offline.add(entity)
         return self._wait(entity, health, now)
 
     def add(self, entity: str, now: float) -> None:
@@ -103,7 +103,7 @@ class Statuses:
         self.counts[self.words.pop(entity)] -= 1
         self.characters -= len(entity)
         self.offline.discard(entity)
-        self._severed.discard(entity)
+        self._made_offline.discard(entity)
         self.troubled.pop(entity, None)
         for waiting in self._slots.values():
             waiting.pop(entity, None)
@@ -139,16 +139,16 @@ class Statuses:
         word = status(health, now)
         if _is_troubled(word, health) != (entity in self.troubled):
             self._mark(entity)
-        elif word == before and word in (OK, STARTING) and health.feeder is None:
+        elif word == before and word in (OK, STARTING) and health.source is None:
             return None
-        if health.trouble.severed != (entity in self._severed):
+        if health.trouble.offline != (entity in self._made_offline):
             self._follow(entity, health, now)
         return self._changed(entity, before, word, online=not is_offline(word, health, now))
 
     def _follow(self, entity: str, health: Health, now: float) -> None:
-        """The entities that this one feeds are offline with it from now on, or not any more."""
-        (self._severed.add if health.trouble.severed else self._severed.discard)(entity)
-        for each in tuple(health.fed or ()):
+        """The entities whose readings this one gives are offline with it from now on, or not any more."""
+        (self._made_offline.add if health.trouble.offline else self._made_offline.discard)(entity)
+        for each in tuple(health.found or ()):
             change = self.look(each, now)
             if change is not None:
                 self._notify(change)

@@ -37,7 +37,7 @@ from leadsman.events import (
 from leadsman.ledger.saved import LedgerRow
 from leadsman.loop.clock import Clock
 from leadsman.loop.threads import Worker
-from leadsman.monitoring.health import Health, HealthRecords, Trouble, severs_by_name
+from leadsman.monitoring.health import Health, HealthRecords, Trouble, makes_offline_by_name
 from leadsman.monitoring.outage import Outage
 from leadsman.monitoring.outage_reports import OutageReporter
 from leadsman.monitoring.totals import EarlierLives, life_of
@@ -450,8 +450,8 @@ class ResilienceStore:
             records.restore(name, held=True)
         if known.outage is not None:
             since, failures, kind, message, began = self._outages[name] = known.outage
-            severed = severs_by_name(records.entities[name], kind)
-            records.restore(name, trouble=Trouble(failures, since, kind, message, severed=severed))
+            offline = makes_offline_by_name(records.entities[name], kind)
+            records.restore(name, trouble=Trouble(failures, since, kind, message, offline=offline))
             now = clock.monotonic()
             outages.restore(name, Outage(began, since, now, kind, message, frozenset({kind}), failures))
             self._failing.add(name)
