@@ -116,7 +116,6 @@ def test_a_restore_that_is_killed_between_two_names_is_finished_by_the_next_star
     assert everything(open_spool()) == [row(1), row(2), row(3)]
 
 
-@pytest.mark.timeout(10)
 @pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal"])
 def test_a_pipe_beside_the_file_is_named_and_not_waited_for(open_spool, path, suffix):
     open_spool().close()

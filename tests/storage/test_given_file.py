@@ -12,8 +12,6 @@ from leadsman.errors import ConfigurationError, DeviceError
 from leadsman.mqtt.diagnosis import FileError
 from leadsman.mqtt.transport import tls_context
 
-pytestmark = pytest.mark.timeout(30)
-
 
 @pytest.fixture
 def pipe(tmp_path):
