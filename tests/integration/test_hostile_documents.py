@@ -18,7 +18,7 @@ from leadsman.introspection.retained import Listed
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import Topics, encode, is_topic
 from leadsman.testing import Harness, Scripted
-from leadsman.tools.cli.commands.clean import Present, everything, left_behind
+from leadsman.tools.cli.commands.clean import Remaining, everything, left_behind
 from leadsman.tools.cli.fleet import Fleet
 from leadsman.tools.doctor.checks import _status
 from leadsman.tools.doctor.checks import left_behind as doctor_left_behind
@@ -27,7 +27,7 @@ from leadsman_rigs.hostile import BOMBS, LIES, payloads
 
 CONVENTIONS = ("homeassistant", "homie")
 TOPICS = Topics("house")
-NOW = Present({"kitchen": ["house/kitchen/state"]}, {"kitchen"})
+NOW = Remaining({"kitchen": ["house/kitchen/state"]}, {"kitchen"})
 TEXT = st.sampled_from([each for each in LIES if isinstance(each, str)]) | st.text(max_size=9)
 
 

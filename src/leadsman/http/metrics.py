@@ -70,7 +70,7 @@ class Exposition:
             self._piece.clear()
 
 
-class _One(Collector):
+class _OneFamily(Collector):
     """A registry of one family."""
 
     def __init__(self, metric: Metric) -> None:
@@ -87,7 +87,7 @@ def _text(family: MetricFamily, samples: list[Sample]) -> bytes:
     metric = make(family.name, family.help, labels=family.labels)
     for labels, value in samples:
         metric.add_metric(labels, value)
-    return generate_latest(_One(metric))
+    return generate_latest(_OneFamily(metric))
 
 
 def _without_head(text: bytes) -> bytes:

@@ -315,7 +315,7 @@ def write_offline_on(errors: Errors) -> "Literal['stale', 'error'] | list[str]":
     return "stale" if not errors else "error" if errors == ANY_ERROR else [kind.__name__ for kind in errors]
 
 
-class Result(NamedTuple):
+class HandlerResult(NamedTuple):
     """What a handler returns, by its annotation and its options."""
 
     content: "ContentField | None"
@@ -326,15 +326,15 @@ class Result(NamedTuple):
     validate: ValidateResult | None
 
 
-def result_of(options: Options, handler: Handler, finds: "Finds | None", filters: "Filters | None") -> Result:
+def result_of(options: Options, handler: Handler, finds: "Finds | None", filters: "Filters | None") -> HandlerResult:
     """What a handler returns. Raises `InvalidType`, `InvalidValue` if that is no reading, or an option does not fit
     it."""
     if (content := content_of(options, handler)) is not None:
-        return Result(content, None, None, None)
+        return HandlerResult(content, None, None, None)
     check_result(handler, one_value=True)
     field = field_of(options, handler)
     validate = result_validator(handler) if field is None else value_field(field, handler)
-    return Result(None, field, type_of_readings(handler, field, finds, filters), validate)
+    return HandlerResult(None, field, type_of_readings(handler, field, finds, filters), validate)
 
 
 def type_of_readings(

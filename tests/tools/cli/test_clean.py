@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from leadsman.introspection.retained import RETAINED, Listed, retained_of
 from leadsman.mqtt.topics import Topics
-from leadsman.tools.cli.commands.clean import Present, everything, left_behind
+from leadsman.tools.cli.commands.clean import Remaining, everything, left_behind
 
 TOPICS = Topics("house")
 HEAD = {"app": "house", "client_id": "house"}
@@ -49,12 +49,12 @@ def of(name):
 
 def registered(names):
     """Devices whose handlers ask for their `Context`."""
-    return Present({name: of(name) for name in names}, set(names))
+    return Remaining({name: of(name) for name in names}, set(names))
 
 
 def test_a_device_that_publishes_nothing_else_any_more_loses_its_further_topics():
     former = registry({name: entry(name, ["house/{}/map", "ha/{}/config"]) for name in "ab"})
-    now = Present({name: [*of(name), f"ha/{name}/config"] for name in "ab"}, {"b"})
+    now = Remaining({name: [*of(name), f"ha/{name}/config"] for name in "ab"}, {"b"})
 
     found = left_behind(former, TOPICS, now)
 
@@ -70,7 +70,7 @@ def test_the_topics_of_devices_that_are_gone_are_removed_and_the_registry_is_sho
     found = left_behind(
         registry({name: entry(name) for name in "abc"}, ["house/old/state", "ha/device/house/app/config"]),
         TOPICS,
-        Present({"a": of("a"), "c": of("c")}, {"a", "c"}),
+        Remaining({"a": of("a"), "c": of("c")}, {"a", "c"}),
     )
 
     assert sorted(found.topics) == sorted([*of("b"), "house/old/state"])
@@ -82,7 +82,7 @@ def test_the_topics_of_devices_that_are_gone_are_removed_and_the_registry_is_sho
 
 def test_what_a_device_took_over_from_one_that_is_gone_stays():
     former = registry({"old": entry("old", ["ha/device/house/old/config"])})
-    found = left_behind(former, TOPICS, Present({"new": [*of("new"), "ha/device/house/old/config"]}, ()))
+    found = left_behind(former, TOPICS, Remaining({"new": [*of("new"), "ha/device/house/old/config"]}, ()))
 
     assert set(found.topics) == set(of("old"))
 

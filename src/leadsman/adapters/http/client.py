@@ -19,7 +19,7 @@ from leadsman.adapters.adapter import Resource
 from leadsman.adapters.http.answer import HttpAnswer
 from leadsman.adapters.http.body import ACCEPTED, AnswerTooLong, Body
 from leadsman.adapters.http.quota import DailyQuota
-from leadsman.adapters.http.revisions import Kept, Revisions
+from leadsman.adapters.http.revisions import KeptAnswer, Revisions
 from leadsman.adapters.http.verdict import (
     REDIRECTS,
     HttpRefused,
@@ -353,7 +353,7 @@ class HttpClient:
                 self._under_way -= 1
 
     async def _read(
-        self, request: Request, reply: Reply, progress: _Progress, kept: Kept | None, *, cached: bool
+        self, request: Request, reply: Reply, progress: _Progress, kept: KeptAnswer | None, *, cached: bool
     ) -> HttpAnswer | str:
         """Read what follows the headers of a reply."""
         place, status = progress.place, reply.status

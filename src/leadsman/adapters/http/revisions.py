@@ -13,7 +13,7 @@ LONGEST_REVISION = 1024
 """Characters of an ``ETag`` or a date that is sent back. One with a control character could not be sent."""
 
 
-class Kept(NamedTuple):
+class KeptAnswer(NamedTuple):
     """An answer, and how to ask whether it is still the latest one."""
 
     conditions: Mapping[str, str]
@@ -28,13 +28,13 @@ class Revisions:
     """The latest answer for each URL, if its server named its revision."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, Kept] = OrderedDict()
+        self._kept: OrderedDict[str, KeptAnswer] = OrderedDict()
         self._size = 0
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def get(self, url: str) -> Kept | None:
+    def get(self, url: str) -> KeptAnswer | None:
         """What is kept for a URL. Whoever asks the server whether it has changed holds it until the server answers:
         other answers may take its place meanwhile."""
         if url in self._kept:
@@ -52,7 +52,7 @@ class Revisions:
         if not conditions or "no-store" in headers.get("cache-control", "").lower() or len(content) > MOST_BYTES:
             return
         size = _OVERHEAD + len(content) + len(url) + sum(len(name) + len(value) for name, value in headers.items())
-        self._kept[url] = Kept(conditions, headers, content, size)
+        self._kept[url] = KeptAnswer(conditions, headers, content, size)
         self._size += size
         while self._size > MOST_BYTES:
             self._forget(next(iter(self._kept)))

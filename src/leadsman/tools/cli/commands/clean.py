@@ -56,12 +56,12 @@ def run(options: argparse.Namespace) -> int:
             retained[name] = retained_of(entry)
         if keeps_others(known.of(name)):
             may_add.add(name)
-    now = Present(retained, may_add)
+    now = Remaining(retained, may_add)
     clean(app.brokers, app.topics, app.name, None if options.all else now, dry_run=options.dry_run)
     return 0
 
 
-class Present(NamedTuple):
+class Remaining(NamedTuple):
     """The devices that an app has now."""
 
     retained: Mapping[str, list[str]]
@@ -93,7 +93,7 @@ def everything(listed: Listed, topics: Topics) -> Removal:
     return _removal((*kept, topics.status), topics, devices, pages)
 
 
-def left_behind(listed: Listed, topics: Topics, now: Present) -> Removal:
+def left_behind(listed: Listed, topics: Topics, now: Remaining) -> Removal:
     """What an app no longer has.
 
     Args:
@@ -154,7 +154,7 @@ def _page(topics: Topics, number: int) -> str:
     return topics.registry if number == 1 else f"{topics.registry}/{number}"
 
 
-def clean(brokers: Brokers, topics: Topics, app: str | None, now: Present | None, *, dry_run: bool) -> int:
+def clean(brokers: Brokers, topics: Topics, app: str | None, now: Remaining | None, *, dry_run: bool) -> int:
     """Remove what an app left at each of its brokers, and print each topic.
 
     Args:
@@ -179,7 +179,7 @@ def clean(brokers: Brokers, topics: Topics, app: str | None, now: Present | None
     return found
 
 
-def _clean_at(broker: Broker, topics: Topics, app: str | None, now: Present | None, *, dry_run: bool) -> int:
+def _clean_at(broker: Broker, topics: Topics, app: str | None, now: Remaining | None, *, dry_run: bool) -> int:
     listed, status = asyncio.run(_kept_at(broker, topics))
     if listed.app is None:
         say(f"The broker keeps no registry at {topics.registry}, so the retained topics of this app are not known.")
