@@ -29,6 +29,10 @@ MODES = ("auto", "off", "cool", "heat", "dry", "fan_only")
 """Of climate controls in Home Assistant's MQTT integration, without those that need two targets."""
 
 
+_Schema = Mapping[str, Any]
+"""A JSON Schema."""
+
+
 class _Role(NamedTuple):
     """What a field of a control must be."""
 
@@ -75,7 +79,7 @@ class _Control(Value):
         any."""
         return given if len(given) == 1 else ()
 
-    def _check(self, payload: "_Payload", found: Mapping[str, Mapping[str, Any]]) -> None:
+    def _check(self, payload: "_Payload", found: Mapping[str, _Schema]) -> None:
         """Check what is particular to the kind; `found` has the schemas of the fields, by their roles."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
@@ -148,7 +152,7 @@ class Climate(_Control):
     def __init__(self, *, target: str = "target", mode: str | None = None, current: str | None = None) -> None:
         self._hold(**_names(target=target, mode=mode, current=current))
 
-    def _check(self, payload: "_Payload", found: Mapping[str, Mapping[str, Any]]) -> None:
+    def _check(self, payload: "_Payload", found: Mapping[str, _Schema]) -> None:
         unit = found["target"].get("unit", "°C")
         if unit not in ("°C", "°F"):
             raise InvalidValue(f"Climate: {self.target!r} is in {unit}; it must be in °C or °F")
@@ -298,10 +302,10 @@ class _Payload:
 
         self._control = control
         self._name = getattr(source, "__name__", repr(source))
-        schema: Mapping[str, Any] = TypeAdapter(source).json_schema(mode="validation")
-        self._definitions: Mapping[str, Any] = schema.get("$defs", {})
+        schema: _Schema = TypeAdapter(source).json_schema(mode="validation")
+        self._definitions: Mapping[str, _Schema] = schema.get("$defs", {})
         schema = self._resolved(schema)
-        self._fields: Mapping[str, Any] = schema.get("properties", {})
+        self._fields: Mapping[str, _Schema] = schema.get("properties", {})
         required = [
             each for each in schema.get("required", []) if may_be_required is not None and each not in may_be_required
         ]
@@ -310,7 +314,7 @@ class _Payload:
                 f"{control}: {required[0]!r} of {self._name} is required; give it a default, such as None"
             )
 
-    def check(self, role: str, name: str, wanted: _Role) -> Mapping[str, Any]:
+    def check(self, role: str, name: str, wanted: _Role) -> _Schema:
         """The schema of a field, of one type besides None."""
         if name not in self._fields:
             known = ", ".join(self._fields) or "no fields"
@@ -328,7 +332,7 @@ class _Payload:
             self._check_limits(role, name, wanted, found[0])
         return {**found[0], **{key: value for key, value in outer.items() if key != "anyOf"}}
 
-    def _check_limits(self, role: str, name: str, wanted: _Role, field: Mapping[str, Any]) -> None:
+    def _check_limits(self, role: str, name: str, wanted: _Role, field: _Schema) -> None:
         """Check that a field takes all numbers that a controller sends."""
         largest = field.get("maximum", 0)
         if not largest > 0:
@@ -351,7 +355,7 @@ class _Payload:
                 " others; leave multiple_of out, and round in the handler"
             )
 
-    def _resolved(self, node: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _resolved(self, node: _Schema) -> _Schema:
         if "$ref" not in node:
             return node
         inner = self._definitions[node["$ref"].rsplit("/", 1)[-1]]

@@ -14,7 +14,7 @@ import socket
 import ssl
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -29,7 +29,7 @@ from leadsman.errors import (
 from leadsman.introspection.retained import Listed
 from leadsman.loop.clock import Clock, system_clock
 from leadsman.mqtt import client
-from leadsman.mqtt.answers import object_in
+from leadsman.mqtt.answers import Json, object_in
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import SESSION_EXPIRY, Connect, Received
 from leadsman.mqtt.connection_state import V5
@@ -275,7 +275,7 @@ async def _ask(visit: Visit, subject: Subject) -> tuple[Answered, LiveFacts | No
     return Answered(None, code, heard), _live(found[0]) if found else None
 
 
-def _data(message: Received, transaction: str) -> dict[str, Any]:
+def _data(message: Received, transaction: str) -> Json:
     """The data of the answer to our request; empty for any other message."""
     if not message.topic.endswith("/response"):
         return {}
@@ -284,7 +284,7 @@ def _data(message: Received, transaction: str) -> dict[str, Any]:
     return data if answer.get("transaction") == transaction and isinstance(data, dict) else {}
 
 
-def _live(data: dict[str, Any]) -> LiveFacts | None:
+def _live(data: Json) -> LiveFacts | None:
     """What an answer says of the app; None if it is not that of an app."""
     app, mqtt, clock = data.get("app", {}), data.get("mqtt", {}), None
     try:
@@ -297,7 +297,7 @@ def _live(data: dict[str, Any]) -> LiveFacts | None:
         return None
 
 
-def _published(devices: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _published(devices: Json) -> Iterator[tuple[str, str]]:
     """When the last reading of each device was taken that the broker acknowledged."""
     for name, section in devices.items():
         runtime = section.get("runtime", {})
@@ -498,7 +498,7 @@ NEIGHBOUR = 0.3
 
 Say = Callable[[str], None]
 """Told what is examined at the moment."""
-Step = Callable[[Visitor, Subject, BrokerFacts], Awaitable[dict[str, Any]]]
+Step = Callable[[Visitor, Subject, BrokerFacts], Awaitable[Found]]
 _QUICK: tuple[tuple[str, Step], ...] = (
     ("probe", probe),
     ("access list", offers),
@@ -545,7 +545,7 @@ class BrokerExamination:
     async def _step(self, name: str, step: Step, visitor: Visitor, seconds: float) -> None:
         """One step: what it returns is added to the facts."""
         self._say(f"broker: {name}")
-        found: dict[str, Any] = {}
+        found: Found = {}
         fault = None
         try:
             async with asyncio.timeout(seconds):
