@@ -29,7 +29,7 @@ from leadsman.errors import (
 from leadsman.resilience.failure import RetryRequested
 from leadsman.testing import HttpTwin, Recorded
 from leadsman_rigs.watched import on
-from leadsman_rigs.web import Silent, Web, server_context
+from leadsman_rigs.web import Silent, Web, send, server_context
 
 
 class Power(BaseModel):
@@ -339,23 +339,6 @@ class TestBoth:
 def web():
     with Web({"/status": POWER}) as web:
         yield web
-
-
-def send(status, pieces, length=None, pause=0.0):
-    """What begins an answer, and goes away after these pieces of its body."""
-
-    def fault(handler):
-        handler.send_response(status)
-        if length is not None:
-            handler.send_header("Content-Length", str(length))
-        handler.end_headers()
-        for piece in pieces:
-            handler.wfile.write(piece)
-            handler.wfile.flush()
-            time.sleep(pause)
-        handler.close_connection = True
-
-    return fault
 
 
 def close(handler):
