@@ -263,7 +263,7 @@ class HttpClient:
         path: str = "",
         *,
         params: Mapping[str, object] | None = None,
-        json: Any = None,
+        json: object = None,
         data: bytes | None = None,
         headers: Mapping[str, str | SecretValue] | None = None,
     ) -> HttpAnswer:
