@@ -605,9 +605,9 @@ def forgetful(radicale):
     proxy = Proxy(radicale.port)
     answer = proxy.answer
 
-    def forget(handler, body):
-        proxy.fault = multistatus().encode() if b"time-range" in body else None
-        answer(handler, body)
+    def forget(handler):
+        proxy.fault = multistatus().encode() if b"time-range" in handler.body else None
+        answer(handler)
 
     proxy.answer = forget
     return proxy

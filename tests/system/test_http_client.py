@@ -5,7 +5,9 @@ import datetime
 import gzip
 import os
 import time
+from contextlib import ExitStack
 from email.utils import formatdate
+from itertools import repeat
 from types import SimpleNamespace
 
 import psutil
@@ -27,7 +29,7 @@ from leadsman.errors import (
 from leadsman.resilience.failure import RetryRequested
 from leadsman.testing import HttpTwin, Recorded
 from leadsman_rigs.watched import on
-from leadsman_rigs.web import Silent, Web, server_context
+from leadsman_rigs.web import Silent, Web, send, server_context
 
 
 class Power(BaseModel):
@@ -43,11 +45,18 @@ def read(http, path="/status"):
     return http.get_json(path, Power)
 
 
+@pytest.fixture
+def ca(tmp_path):
+    """The file with the certificate of the authority."""
+    AUTHORITY.cert_pem.write_to_path(tmp_path / "ca.pem")
+    return tmp_path / "ca.pem"
+
+
 class TestBoth:
     """What the real adapter and its twin both do."""
 
     @pytest.fixture(params=["http", "https", "twin"])
-    def there(self, request, tmp_path):
+    def there(self, request, ca):
         """A server or a twin: `client(**options)`, `answers`, `play(path, …)` and `requests`."""
         if request.param == "twin":
             twin = HttpTwin()
@@ -59,8 +68,6 @@ class TestBoth:
 
             yield SimpleNamespace(recordings=twin.recordings, client=client, url="http://twin.invalid")
             return
-        ca = tmp_path / "ca.pem"
-        AUTHORITY.cert_pem.write_to_path(ca)
         certificate = server_context(AUTHORITY, "localhost") if request.param == "https" else None
         with Web(certificate=certificate) as web:
             yield SimpleNamespace(
@@ -334,48 +341,6 @@ def web():
         yield web
 
 
-def endless(handler):
-    handler.send_response(200)
-    handler.end_headers()
-    while True:
-        handler.wfile.write(b"0" * 65536)
-
-
-def drip(handler):
-    handler.send_response(200)
-    handler.send_header("Content-Length", "1000000")
-    handler.end_headers()
-    for _ in range(100):
-        handler.wfile.write(b" ")
-        handler.wfile.flush()
-        time.sleep(0.1)
-
-
-def cut(handler):
-    handler.send_response(200)
-    handler.send_header("Content-Length", "1000000")
-    handler.end_headers()
-    handler.wfile.write(b'{"watts": 4')
-    handler.close_connection = True
-
-
-def cut_404(handler):
-    handler.send_response(404)
-    handler.send_header("Content-Length", "1000000")
-    handler.end_headers()
-    handler.wfile.write(b"no such")
-    handler.close_connection = True
-
-
-def drip_503(handler):
-    handler.send_response(503)
-    handler.end_headers()
-    for _ in range(30):
-        handler.wfile.write(b" ")
-        handler.wfile.flush()
-        time.sleep(0.1)
-
-
 def close(handler):
     handler.close_connection = True
 
@@ -391,34 +356,42 @@ def write(data):
 @pytest.mark.parametrize(
     ("fault", "error", "message"),
     [
-        (endless, PermanentError, "longer than 1,048,576 bytes"),
-        (drip, DeviceTimeout, "the answer began and did not end, with .* bytes, within 1s"),
-        (cut, DeviceUnavailable, "the answer broke off"),
-        (cut_404, HttpRefused, "status 404"),
-        (drip_503, DeviceTimeout, "answered with status 503, and the answer did not end within 1s"),
-        (close, DeviceUnavailable, "closed the connection without an answer"),
-        (write(b"SSH-2.0-OpenSSH_9.2\r\n"), GarbledData, "answers something else than HTTP"),
-        (write(b"\x00\xff" * 1000), GarbledData, "answers something else than HTTP"),
-        (write(b"HTTP/1.1 200 OK\r\n" + b"X: " + b"y" * 100_000), GarbledData, "answers something else than HTTP"),
-        (write(b"HTTP/1.1 999 Odd\r\nContent-Length: 0\r\n\r\n"), GarbledData, "999 is no status"),
-        (
+        pytest.param(send(200, repeat(b"0" * 65536)), PermanentError, "longer than 1,048,576 bytes", id="endless"),
+        pytest.param(
+            send(200, [b" "] * 100, length=10**6, pause=0.1),
+            DeviceTimeout,
+            "the answer began and did not end, with .* bytes, within 1s",
+            id="drip",
+        ),
+        pytest.param(send(200, [b'{"watts": 4'], length=10**6), DeviceUnavailable, "the answer broke off", id="cut"),
+        pytest.param(send(404, [b"no such"], length=10**6), HttpRefused, "status 404", id="cut 404"),
+        pytest.param(
+            send(503, [b" "] * 30, pause=0.1),
+            DeviceTimeout,
+            "answered with status 503, and the answer did not end within 1s",
+            id="drip 503",
+        ),
+        pytest.param(close, DeviceUnavailable, "closed the connection without an answer", id="closed"),
+        pytest.param(write(b"SSH-2.0-OpenSSH_9.2\r\n"), GarbledData, "answers something else than HTTP", id="ssh"),
+        pytest.param(write(b"\x00\xff" * 1000), GarbledData, "answers something else than HTTP", id="noise"),
+        pytest.param(
+            write(b"HTTP/1.1 200 OK\r\n" + b"X: " + b"y" * 100_000),
+            GarbledData,
+            "answers something else than HTTP",
+            id="long header",
+        ),
+        pytest.param(
+            write(b"HTTP/1.1 999 Odd\r\nContent-Length: 0\r\n\r\n"),
+            GarbledData,
+            "999 is no status",
+            id="odd status",
+        ),
+        pytest.param(
             write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"),
             TransientError,
             "broke off|else than HTTP",
+            id="bad chunk",
         ),
-    ],
-    ids=[
-        "endless",
-        "drip",
-        "cut",
-        "cut 404",
-        "drip 503",
-        "closed",
-        "ssh",
-        "noise",
-        "long header",
-        "odd status",
-        "bad chunk",
     ],
 )
 def test_what_a_server_does_wrong_is_a_named_error_and_the_next_call_unharmed(web, fault, error, message):
@@ -454,9 +427,7 @@ def test_a_server_that_is_not_there_is_unavailable(url, error, message):
         on(HttpClient(url, timeout="10s"), read)
 
 
-def test_a_wrong_certificate_is_named_and_permanent(tmp_path, web):
-    ca = tmp_path / "ca.pem"
-    AUTHORITY.cert_pem.write_to_path(ca)
+def test_a_wrong_certificate_is_named_and_permanent(tmp_path, ca, web):
     past = datetime.datetime(2020, 1, 2, tzinfo=datetime.UTC)
     old = server_context(AUTHORITY, "localhost", not_before=past, not_after=past)
     none = tmp_path / "none.pem"
@@ -488,6 +459,22 @@ def test_a_digest_is_sent_to_who_asks_for_it_and_the_password_never(algorithm):
         with pytest.raises(HttpRefused, match="check username and password"):
             on(HttpClient(web.url, "ann", "wrong!", auth="digest"), read)
         assert all("geheim" not in str(each.headers) for each in web.recordings.requests)
+
+
+@pytest.mark.parametrize(
+    "challenge",
+    [
+        b'realm="\xff", nonce="1"',
+        b'realm="\x01", nonce="1"',
+        b'realm="door", nonce="1", domain="http://["',
+        b'realm="door", nonce="1", qop="odd"',
+    ],
+)
+def test_a_digest_that_cannot_be_made_is_the_fault_of_the_server(web, challenge):
+    web.fault = write(b"HTTP/1.1 401 No\r\nWWW-Authenticate: Digest " + challenge + b"\r\nContent-Length: 0\r\n\r\n")
+
+    with pytest.raises(GarbledData, match=f"the digest that localhost:{web.port} asks for cannot be made"):
+        on(HttpClient(web.url, "ann", "geheim", auth="digest"), read)
 
 
 def test_a_password_may_be_in_a_file_and_is_read_anew_after_it_was_refused(tmp_path):
@@ -527,6 +514,26 @@ def test_one_pool_serves_many_devices_and_is_bounded(web):
     assert most == 4
 
 
+def test_few_connections_are_kept_however_many_devices_there_are():
+    with ExitStack() as stack:
+        webs = [stack.enter_context(Web({"/status": POWER})) for _ in range(12)]
+
+        def opened():
+            return sum(len(web.open) for web in webs)
+
+        async def scenario(http):
+            for web in webs * 2:
+                await read(http, f"{web.url}/status")
+            for _ in range(100):
+                if opened() <= 4:
+                    break
+                await asyncio.sleep(0.02)
+            return opened()
+
+        assert on(HttpClient(most_connections=4), scenario) <= 4
+        assert webs[0].connections == 1
+
+
 def test_a_call_that_finds_no_free_connection_names_the_limit():
     with Silent() as silent:
 
@@ -539,9 +546,7 @@ def test_a_call_that_finds_no_free_connection_names_the_limit():
 
 
 @pytest.mark.parametrize("secure", [False, True])
-def test_a_pool_leaves_no_descriptor_behind_and_closes_at_once_whatever_is_under_way(tmp_path, secure):
-    ca = tmp_path / "ca.pem"
-    AUTHORITY.cert_pem.write_to_path(ca)
+def test_a_pool_leaves_no_descriptor_behind_and_closes_at_once_whatever_is_under_way(ca, secure):
     with Web({"/status": POWER}, server_context(AUTHORITY, "localhost") if secure else None) as web:
         close_while_busy(web, ca)
 

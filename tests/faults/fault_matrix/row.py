@@ -137,6 +137,7 @@ def all_rows() -> list[Row]:
         cluster_postgres,
         covered,
         disk,
+        http_devices,
         network,
         power_cuts,
         process,

@@ -6,12 +6,11 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from leadsman.testing.mosquitto import free_port
+from leadsman_rigs.web import Web, send
 
 CONFIGURATION = """\
 [server]
@@ -147,69 +146,36 @@ class DebianXandikos(Xandikos):
 SERVERS = (Radicale, Xandikos, DebianXandikos)
 
 
-class Proxy:
+class Proxy(Web):
     """Passes on what it is asked, or does what `fault` says: a status, or one of ``html``, ``cut``, ``hang``, ``drip``,
     or bytes that are the body of a 207."""
 
     def __init__(self, port):
-        self.target, self.fault, self.asked = port, None, []
+        super().__init__()
+        self.target, self.asked = port, []
 
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self.server.server_port}"
-
-    def __enter__(self):
-        proxy = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def handle_one_request(self):
-                self.raw_requestline = self.rfile.readline(65537)
-                if not self.raw_requestline or not self.parse_request():
-                    self.close_connection = True
-                    return
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                proxy.asked.append(self.command)
-                proxy.answer(self, body)
-
-            def log_message(self, *args): ...
-
-        class Server(ThreadingHTTPServer):
-            daemon_threads, block_on_close = True, False
-
-            def handle_error(self, *args): ...
-
-        self.server = Server(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-        return self
-
-    def answer(self, handler, body):
+    def answer(self, handler):
+        self.asked.append(handler.command)
         fault = self.fault
         if fault == "hang":
             time.sleep(30)
         elif isinstance(fault, int):
-            self.say(handler, fault, b"no", **({"Retry-After": "120"} if fault in (429, 503) else {}))
+            handler.reply(fault, {"Retry-After": "120"} if fault in (429, 503) else {}, b"no")
         elif fault == "html":
-            self.say(handler, 200, b"<html><body>Please log in</body></html>", **{"Content-Type": "text/html"})
+            handler.reply(200, {"Content-Type": "text/html"}, b"<html><body>Please log in</body></html>")
         elif isinstance(fault, bytes):
-            self.say(handler, 207, fault, **{"Content-Type": "text/xml"})
+            handler.reply(207, {"Content-Type": "text/xml"}, fault)
         elif fault == "drip":
-            handler.send_response(207)
-            handler.send_header("Content-Length", "1000000")
-            handler.end_headers()
-            for _ in range(300):
-                handler.wfile.write(b" ")
-                time.sleep(0.1)
+            send(207, [b" "] * 300, 10**6, pause=0.1)(handler)
         else:
-            self.forward(handler, body, cut=fault == "cut")
+            self.forward(handler, cut=fault == "cut")
 
-    def forward(self, handler, body, cut):
+    def forward(self, handler, cut):
         connection = http.client.HTTPConnection("127.0.0.1", self.target)
         headers = {
             name: value for name, value in handler.headers.items() if name.lower() not in ("host", "accept-encoding")
         }
-        connection.request(handler.command, handler.path, body, headers)
+        connection.request(handler.command, handler.path, handler.body, headers)
         response = connection.getresponse()
         text = response.read()
         connection.close()
@@ -217,20 +183,6 @@ class Proxy:
             n: v for n, v in response.getheaders() if n.lower() in ("content-type", "www-authenticate", "dav", "etag")
         }
         if cut:
-            passed["Content-Length"] = str(len(text))
-            text = text[: len(text) // 2]
-        self.say(handler, response.status, text, **passed)
-        if cut:
-            handler.connection.shutdown(socket.SHUT_RDWR)
-
-    def say(self, handler, status, text, **headers):
-        handler.send_response(status)
-        for name, value in ({"Content-Length": str(len(text))} | headers).items():
-            handler.send_header(name, value)
-        handler.end_headers()
-        handler.wfile.write(text)
-        handler.wfile.flush()
-
-    def __exit__(self, *exc_info):
-        self.server.shutdown()
-        self.server.server_close()
+            send(response.status, [text[: len(text) // 2]], len(text))(handler)
+        else:
+            handler.reply(response.status, passed, text)

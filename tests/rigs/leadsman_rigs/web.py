@@ -52,10 +52,7 @@ class Web:
                     self.close_connection = True
                     return
                 self.body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                if web.fault is not None:
-                    web.fault(self)
-                elif web.account is None or web.logged_in(self):
-                    self.reply(*asyncio.run(web.recordings.answer(self.as_request())))
+                web.answer(self)
                 self.wfile.flush()
 
             def as_request(self):
@@ -99,6 +96,13 @@ class Web:
         threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
         return self
 
+    def answer(self, handler):
+        """Answer a request, or do what is wrong."""
+        if self.fault is not None:
+            self.fault(handler)
+        elif self.account is None or self.logged_in(handler):
+            handler.reply(*asyncio.run(self.recordings.answer(handler.as_request())))
+
     def logged_in(self, handler):
         """Whether the request has the right digest (RFC 7616 §3.4.1); if not, the reply asks for one."""
         name, password = self.account
@@ -121,6 +125,23 @@ class Web:
     def __exit__(self, *exc_info):
         self.server.shutdown()
         self.server.server_close()
+
+
+def send(status, pieces, length=None, pause=0.0):
+    """A fault of a `Web`: it begins an answer, and closes the connection after these pieces of the body."""
+
+    def fault(handler):
+        handler.send_response(status)
+        if length is not None:
+            handler.send_header("Content-Length", str(length))
+        handler.end_headers()
+        for piece in pieces:
+            handler.wfile.write(piece)
+            handler.wfile.flush()
+            time.sleep(pause)
+        handler.close_connection = True
+
+    return fault
 
 
 class Silent:

@@ -8,7 +8,6 @@ import ssl
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from pathlib import Path
-from weakref import WeakSet
 
 from leadsman.adapters.http.wire import Login, Reply, Request
 from leadsman.adapters.server import origin_of
@@ -19,6 +18,8 @@ from leadsman.text import clean, describe
 
 try:
     import aiohttp
+    from aiohttp.connector import Connection
+    from aiohttp.tracing import Trace
     from yarl import URL
 except ImportError as error:
     raise missing("devices over HTTP", "aiohttp", "http-client") from error
@@ -32,27 +33,55 @@ MOST_LOGINS = 10_000
 """Servers whose digests are remembered."""
 
 
+class _Connector(aiohttp.TCPConnector):
+    """Opens connections, and keeps about `most` of them. That of aiohttp keeps any number, each to another device."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._sockets: set[socket.socket] = set()
+        with warnings.catch_warnings():  # asyncio waits 30 s for a silent server, and aiohttp 4 will do so again
+            warnings.simplefilter("ignore", DeprecationWarning)
+            super().__init__(
+                limit=0, keepalive_timeout=KEEP, ssl_shutdown_timeout=GOODBYE, socket_factory=self._new_socket
+            )
+
+    def count(self) -> int:
+        """How many connections are open."""
+        self._sockets = {each for each in self._sockets if each.fileno() >= 0}
+        return len(self._sockets)
+
+    async def connect(
+        self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
+    ) -> Connection:
+        """A connection, which ends with its request if too many are open."""
+        connection = await super().connect(req, traces, timeout)
+        if len(self._sockets) > self._most and self.count() > self._most and connection.protocol is not None:
+            connection.protocol.force_close()
+        return connection
+
+    def _new_socket(self, info: aiohttp.AddrInfoType) -> socket.socket:
+        made = socket.socket(*info[:3])
+        self._sockets.add(made)
+        return made
+
+
 class AiohttpWire:
     """A pool of connections.
 
     Args:
         ca: a file with certificates that are trusted instead of the public ones.
         timeout: for a call, in seconds. A connection must stand after half of it.
+        most_connections: how many are kept for the next request.
     """
 
-    def __init__(self, ca: str | Path | None, timeout: float) -> None:
+    def __init__(self, ca: str | Path | None, timeout: float, most_connections: int) -> None:
         self._ca = ca
         self._patience = timeout / 2
         self._trust: ssl.SSLContext | bool | None = None
         self._digests: dict[tuple[object, ...], aiohttp.DigestAuthMiddleware] = {}
-        self._sockets: WeakSet[socket.socket] = WeakSet()
-        with warnings.catch_warnings():  # asyncio waits 30 s for a silent server, and aiohttp 4 will do so again
-            warnings.simplefilter("ignore", DeprecationWarning)
-            connector = aiohttp.TCPConnector(
-                limit=0, keepalive_timeout=KEEP, ssl_shutdown_timeout=GOODBYE, socket_factory=self._new_socket
-            )
+        self._connector = _Connector(most_connections)
         self._session = aiohttp.ClientSession(
-            connector=connector,
+            connector=self._connector,
             auto_decompress=False,  # which would unpack whatever comes; `Body` has a limit
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, connect=self._patience),
@@ -91,14 +120,9 @@ class AiohttpWire:
         """Close all connections, also those that were given up a moment ago."""
         await self._session.close()
         for _ in range(100):
-            if all(each.fileno() < 0 for each in self._sockets):
+            if not self._connector.count():
                 break
             await asyncio.sleep(GOODBYE / 50)
-
-    def _new_socket(self, info: aiohttp.AddrInfoType) -> socket.socket:
-        made = socket.socket(*info[:3])
-        self._sockets.add(made)
-        return made
 
     def _digest(self, url: str, login: Login) -> aiohttp.DigestAuthMiddleware:
         """What answers the challenges of one server."""
@@ -175,10 +199,10 @@ def _leadsman_error(error: Exception, request: Request, patience: float) -> Lead
             return InvalidValue(f"{place}: this is no URL")
         case aiohttp.ClientConnectionError() | OSError():
             return DeviceUnavailable(f"{place}: the connection to {at} ended: {describe(error)}")
-        case aiohttp.ClientError():  # of the digest
-            return GarbledData(f"{place}: {describe(error)}")
         case RuntimeError():
             return DeviceUnavailable(f"{place}: the client is closed")
+        case _ if request.digest is not None:
+            return GarbledData(f"{place}: the digest that {at} asks for cannot be made: {describe(error)}")
     return InvalidValue(f"{place}: the request cannot be sent: {describe(error)}")
 
 

@@ -106,7 +106,8 @@ class HttpClient:
         timeout: for one call with all that belongs to it: the wait for a free connection, redirects, and the body. A
             connection must stand after half of it.
         most_bytes: of one answer, unpacked; 1 to `LARGEST_LIMIT`.
-        most_connections: how many requests are under way at most; others wait.
+        most_connections: how many requests are under way at most; others wait. About as many connections are kept
+            for the next request.
         daily_quota: how many requests may be sent from midnight to midnight UTC; then `RetryRequested` defers the
             polls. Each process counts for itself, and begins with the share of the rest of the day. None: no limit.
         retry_tokens: see `leadsman.adapters.adapter.LimitsRetries`.
@@ -183,7 +184,7 @@ class HttpClient:
     def _make_wire(self) -> Wire:
         from leadsman.adapters.http.aiohttp_wire import AiohttpWire
 
-        return AiohttpWire(self._ca, self._timeout)
+        return AiohttpWire(self._ca, self._timeout, self._most_connections)
 
     async def __aenter__(self) -> Self:
         """Open the pool. The first connection is opened when a handler asks."""
@@ -262,7 +263,7 @@ class HttpClient:
         path: str = "",
         *,
         params: Mapping[str, object] | None = None,
-        json: Any = None,
+        json: object = None,
         data: bytes | None = None,
         headers: Mapping[str, str | SecretValue] | None = None,
     ) -> HttpAnswer:
