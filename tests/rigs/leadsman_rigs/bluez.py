@@ -100,6 +100,8 @@ class Radio(Object):
 
     @dbus_method()
     async def StartDiscovery(self):  # noqa: N802
+        if self.daemon.refuses is not None:
+            raise failed("Rejected send message", self.daemon.refuses)
         if not self.values["Powered"]:
             raise failed("Resource Not Ready", "org.bluez.Error.NotReady")
         if self.values["Discovering"]:
@@ -272,7 +274,7 @@ class Daemon:
 
     def __init__(self, address, peers):
         self.address, self.peers, self.known, self.scanning = address, peers, {}, False
-        self.advertiser = None
+        self.advertiser = self.refuses = None
 
     async def start(self):
         self.bus = await MessageBus(bus_address=self.address).connect()
