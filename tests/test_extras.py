@@ -143,6 +143,16 @@ def test_an_http_client_in_the_code_and_its_twin_load_no_library_until_the_app_s
     assert python((), code).stdout.split() == ["False", "True"]
 
 
+def test_a_scan_without_its_extra_says_what_to_type(tmp_path: Path):
+    done = python(LIBRARIES["ble"], RUN_LEADSMAN, "ble", "scan", directory=tmp_path)
+
+    assert (done.returncode, done.stdout) == (78, "")
+    assert done.stderr.splitlines() == [
+        "leadsman: Bluetooth devices need bleak, which is not installed; "
+        'type: pip install "leadsman[ble]" (leadsman itself stays as it is)'
+    ]
+
+
 def test_the_demo_without_its_extra_says_what_to_type(tmp_path: Path):
     done = python(LIBRARIES["demo"], RUN_LEADSMAN, "demo", "--for", "1s", directory=tmp_path)
 

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import re
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -25,6 +27,7 @@ from leadsman_rigs.watched import on
 
 ADDRESS, OTHER = "F0:11:22:33:44:55", "F0:11:22:33:44:66"
 RADON = "b42e01aa-ade7-11e4-89d3-123b93f75cba"
+PAGE = Path("docs/how-to/bluetooth.md")
 VALUES = {"2a6e": b"\x66\x08", "2a6f": b"\x94\x11", RADON: b"\x2a\x00", "2a19": b"\x63"}
 
 
@@ -179,6 +182,35 @@ class TestBoth:
         there = place()
         on(there.radio, scenario)
 
+    def test_the_answer_to_a_request_is_the_next_notification(self, place):
+        async def scenario(radio):
+            async with radio.session(ADDRESS) as device:
+                request = ("2a6f", b"\x01\x02")
+                assert await device.next("2a6e", request=request) == b"\x02\x01"
+                answers = device.notifications("2a6e", request=request)
+                assert await anext(answers) == b"\x02\x01"
+                await answers.aclose()
+                with pytest.raises(PermanentError, match="writing 0000fff1"):
+                    await device.next("2a6e", request=("fff1", b"\x01"))
+                assert not there.subscribed("2a6e")
+
+        there = place(answers={"2a6e": lambda data: data[::-1]})
+        on(there.radio, scenario)
+
+    def test_a_wait_that_is_cancelled_ends_its_subscription(self, place):
+        async def scenario(radio):
+            async with radio.session(ADDRESS) as device:
+                for _ in range(2):
+                    waiting = asyncio.create_task(device.next("2a6e", timeout="60s"))
+                    await until(lambda: there.subscribed("2a6e"))
+                    waiting.cancel()
+                    with pytest.raises(asyncio.CancelledError):
+                        await waiting
+                    assert not there.subscribed("2a6e")
+
+        there = place()
+        on(there.radio, scenario)
+
     def test_silence_is_a_timeout(self, place):
         async def scenario(radio):
             async with radio.session(ADDRESS) as device:
@@ -280,6 +312,22 @@ def test_two_hundred_notifications_over_the_air_come_in_order(air):
             return [await first] + [await anext(heard) for _ in range(199)]
 
     assert on(BleRadio(), scenario) == [number.to_bytes(2, "little") for number in range(200)]
+
+
+def test_the_app_of_the_page_asks_a_device_in_25_lines(air):
+    (code,) = [each for each in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL) if "request=" in each]
+    assert sum(bool(line) for line in code.splitlines()) <= 25
+    names = {"__name__": "a_page"}
+    exec(compile(code, "page", "exec", dont_inherit=True), names)
+    answers = {b"\x03": bytes.fromhex("c8320cfe")}
+    server = GattServer(ADDRESS, "battery", {"fff0": {"fff1": b"", "fff2": b""}}, answers={"fff2": answers.get})
+    air.place(server)
+
+    async def scenario(radio):
+        return await names["battery"](radio, names["Settings"](address=ADDRESS))
+
+    assert on(BleRadio(), scenario).model_dump() == {"voltage": 13.0, "current": -0.5}
+    assert server.written == [("fff1", b"\x03")]
 
 
 def test_att_errors_say_whether_another_attempt_is_worth_it(air):

@@ -123,6 +123,8 @@ class TwinDevice:
         service_data: advertised data by UUID.
         notifies: the notification that a client gets as soon as it subscribes, by UUID: bytes, or a function that
             returns them.
+        answers: the notification that a subscriber gets when something is written, by UUID: a function that is given
+            what was written and returns bytes, or None for no answer.
     """
 
     def __init__(
@@ -134,6 +136,7 @@ class TwinDevice:
         manufacturer: Mapping[int, bytes] | None = None,
         service_data: Mapping[str, bytes] | None = None,
         notifies: Mapping[str, bytes | Callable[[], bytes]] | None = None,
+        answers: Mapping[str, Callable[[bytes], bytes | None]] | None = None,
     ) -> None:
         self.address = check_address(address)
         self.values = {uuid_of(uuid): value for uuid, value in (values or {}).items()}
@@ -141,6 +144,7 @@ class TwinDevice:
         self.manufacturer = dict(manufacturer or {})
         self.service_data = {uuid_of(uuid): data for uuid, data in (service_data or {}).items()}
         self.notifies = {uuid_of(uuid): data for uuid, data in (notifies or {}).items()}
+        self.answers = {uuid_of(uuid): answer for uuid, answer in (answers or {}).items()}
         self.silent = False
         """Whether it is out of range: it then neither advertises nor answers."""
         self.refuses: Exception | None = None
@@ -196,14 +200,18 @@ class TwinDevice:
         return bytes(value)
 
     async def write(self, uuid: str, data: bytes, response: bool | None) -> None:
-        """Remember what was written."""
+        """Remember what was written, and send the notifications of `answers`."""
         self._value(uuid, "writing")
         self.written.append((uuid, data))
+        for answering, answer in self.answers.items():
+            notification = answer(data)
+            if notification is not None:
+                asyncio.get_running_loop().call_soon(self.notify, answering, notification)
 
     async def subscribe(self, uuid: str, on_notification: Callable[[bytes], None]) -> None:
         """Pass on notifications: those of `notify`, and the one that the device sends on subscription."""
         first = self.notifies.get(uuid)
-        if first is None:
+        if first is None and uuid not in self.answers:
             self._value(uuid, "subscribing to")
         self._subscribers[uuid] = on_notification
         if first is not None:

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from leadsman.adapters.ble import BleDevice
-from leadsman.errors import DeviceTimeout, DeviceUnavailable, GarbledData
+from leadsman.errors import DeviceTimeout, DeviceUnavailable, GarbledData, InvalidType, InvalidValue
 from leadsman.testing import VirtualLoop
 
 
@@ -11,7 +11,7 @@ class Connection:
     """A connection whose steps take as long as a test wants."""
 
     def __init__(self):
-        self.takes, self.subscribed, self.notify = 0.0, [], None
+        self.takes, self.subscribed, self.notify, self.first = 0.0, [], None, None
 
     async def read(self, uuid):
         await asyncio.sleep(self.takes)
@@ -19,14 +19,19 @@ class Connection:
 
     async def write(self, uuid, data, response):
         await asyncio.sleep(self.takes)
+        if self.notify is not None:
+            self.notify(b"answer to " + data)
 
     async def subscribe(self, uuid, on_notification):
-        await asyncio.sleep(self.takes)
-        self.subscribed.append(uuid)
+        self.subscribed.append(uuid)  # a service goes on when nobody waits for it any more
         self.notify = on_notification
+        if self.first is not None:
+            on_notification(self.first)
+        await asyncio.sleep(self.takes)
 
     async def unsubscribe(self, uuid):
-        self.subscribed.remove(uuid)
+        if uuid in self.subscribed:
+            self.subscribed.remove(uuid)
 
 
 class Apparatus:
@@ -113,6 +118,30 @@ def test_a_device_that_takes_no_subscription_is_a_timeout(here):
     with pytest.raises(DeviceTimeout, match="subscribing to 2a19"):
         here.run(here.device.next("2a19"))
     assert here.loop.time() == 5
+    assert here.connection.subscribed == []
+
+
+def test_what_arrives_before_a_request_is_no_answer(here):
+    here.connection.first = b"before"
+
+    assert here.run(here.device.next("2a19", request=("fff1", b"1"))) == b"answer to 1"
+    assert here.run(here.device.next("2a19")) == b"before"
+    assert here.connection.subscribed == []
+
+
+@pytest.mark.parametrize(
+    ("request_", "error"),
+    [
+        ("fff1", InvalidType),
+        (("fff1", "text"), InvalidType),
+        (("ff", b""), InvalidValue),
+        ((b"fff1", b""), InvalidType),
+    ],
+)
+def test_a_request_that_cannot_be_written_is_refused_before_the_subscription(here, request_, error):
+    with pytest.raises(error):
+        here.run(here.device.next("2a19", request=request_))
+    assert here.connection.subscribed == []
 
 
 def test_notifications_that_nobody_takes_are_not_collected_without_limit(here):

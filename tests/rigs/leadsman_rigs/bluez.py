@@ -100,6 +100,8 @@ class Radio(Object):
 
     @dbus_method()
     async def StartDiscovery(self):  # noqa: N802
+        if self.daemon.refuses is not None:
+            raise failed("Rejected send message", self.daemon.refuses)
         if not self.values["Powered"]:
             raise failed("Resource Not Ready", "org.bluez.Error.NotReady")
         if self.values["Discovering"]:
@@ -272,7 +274,7 @@ class Daemon:
 
     def __init__(self, address, peers):
         self.address, self.peers, self.known, self.scanning = address, peers, {}, False
-        self.advertiser = None
+        self.advertiser = self.refuses = None
 
     async def start(self):
         self.bus = await MessageBus(bus_address=self.address).connect()
@@ -353,6 +355,7 @@ class Scripted:
         self.uuids, self.rssi = list(self.services), -60
         self.manufacturer, self.service_data = said.get("manufacturer", {}), said.get("service_data", {})
         self.resolves, self.silent, self.delay = True, False, 0.0
+        self.answers = {uuid_of(uuid): answer for uuid, answer in said.get("answers", {}).items()}
         self.refuses = self.denies = None
         self.connects, self.written, self.record = 0, [], None
 
@@ -375,6 +378,8 @@ class Scripted:
 
     async def write(self, uuid, data, response):
         self.written.append((uuid, data, response))
+        for answering, answer in self.answers.items():
+            self.record.notify(answering, answer(data))  # before the write is acknowledged
 
     async def subscribe(self, uuid, on): ...
 
@@ -383,13 +388,13 @@ class GattServer:
     """A device with a GATT server of bumble's, on a controller of its own.
 
     `services` maps UUIDs of services to characteristics; a value is bytes, or a function that is asked at each read and
-    may raise `ATT_Error`.
+    may raise `ATT_Error`. `answers` maps UUIDs to functions that make a notification of what is written.
     """
 
     resolves, rssi = True, -60
 
-    def __init__(self, address, name, services, manufacturer=None, service_data=None):
-        self.address, self.name, self.written = address, name, []
+    def __init__(self, address, name, services, manufacturer=None, service_data=None, answers=None):
+        self.address, self.name, self.written, self.answers = address, name, [], answers or {}
         self.manufacturer, self.service_data, self.uuids = manufacturer or {}, service_data or {}, list(services)
         self.characteristics = {}
         may = Characteristic.Properties.READ | Characteristic.Properties.WRITE | Characteristic.Properties.NOTIFY
@@ -399,13 +404,18 @@ class GattServer:
             for uuid, value in values.items():
                 handler = CharacteristicValue(
                     read=(lambda connection, value=value: value() if callable(value) else value),
-                    write=(lambda connection, data, uuid=uuid: self.written.append((uuid, bytes(data)))),
+                    write=(lambda connection, data, uuid=uuid: self.wrote(uuid, bytes(data))),
                 )
                 each = Characteristic(uuid.upper(), may, Characteristic.READABLE | Characteristic.WRITEABLE, handler)
                 self.characteristics[uuid_of(uuid)] = each
                 inside.append(each)
             sections.append(Service(service.upper(), inside))
         self.sections = sections
+
+    def wrote(self, uuid, data):
+        self.written.append((uuid, data))
+        for answering, answer in self.answers.items():
+            self.answering = asyncio.ensure_future(self.notify(answering, answer(data)))
 
     async def appear(self, air):
         self.air = air

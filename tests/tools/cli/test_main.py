@@ -33,7 +33,7 @@ def test_an_argument_that_a_command_does_not_have_is_refused_with_the_usage_of_t
         "a command with a slip": (["watc"], "leadsman: error: there is no command 'watc'; did you mean 'watch'?"),
         "a command that is like none": (
             ["fly"],
-            "leadsman: error: there is no command 'fly'; write one of acl, check, ",
+            "leadsman: error: there is no command 'fly'; write one of acl, ble, check, ",
         ),
         "control characters": (["a\x1b[2J"], r"leadsman: error: there is no command 'a\x1b[2J'; "),
         "no action": (["outbox"], "leadsman outbox: error: the following arguments are required: ACTION\n"),

@@ -27,7 +27,7 @@ GARBLED = (
 WELL = ("Küche", "Gäste-WC unten", "Schlafzimmer der Großeltern", "attic", "cellar", "garage", "hall", "温度計 2階")
 PROGRAMS = {"acl", "schema", "completion"}
 """Commands whose output is for a program or a file."""
-LOGS = {"run", "demo"}
+LOGS = {"run", "demo", "ble"}
 """Commands that write a log, or draw a screen."""
 
 

@@ -107,13 +107,17 @@ def test_the_board_fills_the_screen(watcher, monkeypatch):
     assert max(len(re.sub("\x1b\\[[0-9;]*m", "", line)) for line in lines) == 39
 
 
-def test_a_terminal_that_is_gone_ends_the_board(watcher):
-    def draw(lines):
-        raise OSError(5, "Input/output error")
+def test_a_terminal_that_is_gone_ends_the_screen(monkeypatch):
+    leader, follower = os.openpty()
+    with open(follower, "r+b", buffering=0, closefd=True) as stream:
+        monkeypatch.setattr(sys, "stdin", stream)
+        monkeypatch.setattr(sys, "stdout", stream)
 
-    watcher._frame = lambda now: [[("x", "")]]
+        async def pull_the_plug():
+            os.close(leader)
+            await asyncio.Event().wait()
 
-    asyncio.run(watcher._draw(draw))
+        asyncio.run(asyncio.wait_for(terminal.show(lambda: [[("x", "")]], lambda keys: False, pull_the_plug()), 60))
 
 
 def test_a_terminal_that_is_gone_cannot_be_given_back_and_that_is_no_error(monkeypatch):

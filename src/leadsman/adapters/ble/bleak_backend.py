@@ -37,6 +37,17 @@ existence."""
 _FLAGS = (b"\x02", b"\x04", b"\x05", b"\x06", b"\x1a")
 """Values of the flags that most devices advertise: BlueZ wants patterns for a passive scan."""
 
+_OFF = "Bluetooth is missing or off; type: bluetoothctl power on, or rfkill unblock bluetooth"
+_DENIED = "the system refuses Bluetooth to this user; add the user to the group bluetooth, or allow it in its settings"
+_ABSENT = {
+    "NO_BLUETOOTH": "there is no Bluetooth adapter; plug one in, and look whether bluetoothctl list shows it",
+    "NO_BLE_CENTRAL_ROLE": "no Bluetooth adapter here can do Bluetooth Low Energy; plug in another one",
+    "DENIED_BY_USER": _DENIED,
+    "DENIED_BY_SYSTEM": _DENIED,
+    "DENIED_BY_UNKNOWN": _DENIED,
+}
+"""What is wrong, and what to do, by the reason that bleak gives."""
+
 
 class BleakBackend:
     """The backend of a `BleRadio`.
@@ -151,9 +162,7 @@ def _device_error(error: Exception, what: str) -> DeviceError:
         case errors.BleakGATTProtocolError():
             return _att_error(int(error.code), text)
         case errors.BleakBluetoothNotAvailableError():
-            return DeviceUnavailable(
-                f"{what}: Bluetooth is missing or off; type: bluetoothctl power on, or rfkill unblock bluetooth"
-            )
+            return DeviceUnavailable(f"{what}: {_ABSENT.get(error.reason.name, _OFF)}")
         case errors.BleakDeviceNotFoundError():
             return DeviceUnavailable(
                 f"{what}: the Bluetooth service has forgotten the device; the next call searches for it again"
@@ -164,6 +173,8 @@ def _device_error(error: Exception, what: str) -> DeviceError:
             return DeviceUnavailable(
                 f"{what}: D-Bus is missing; is bluetoothd running? In a container, mount /run/dbus"
             )
+        case errors.BleakError() if str(error).startswith("adapter "):
+            return DeviceUnavailable(f"{text}; type: bluetoothctl list")
     return DeviceUnavailable(text)
 
 
@@ -182,5 +193,5 @@ def _dbus_error(error: errors.BleakDBusError, text: str) -> DeviceError:
         case "org.bluez.Error.NotPermitted" | "org.bluez.Error.NotSupported" | "org.bluez.Error.NotAuthorized":
             return PermanentError(text)
         case "org.freedesktop.DBus.Error.ServiceUnknown":
-            return DeviceUnavailable(f"{text}; is bluetoothd running?")
+            return DeviceUnavailable(f"{text}; is bluetoothd running? Type: systemctl start bluetooth")
     return DeviceUnavailable(text)

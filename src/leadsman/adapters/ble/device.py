@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from leadsman.adapters.ble.backend import GattConnection
 from leadsman.adapters.ble.gatt import uuid_of
-from leadsman.errors import DeviceError, DeviceTimeout, DeviceUnavailable, GarbledData
+from leadsman.errors import DeviceError, DeviceTimeout, DeviceUnavailable, GarbledData, InvalidType
 from leadsman.loop.durations import Duration, human, positive_seconds
 
 SUBSCRIBE_TIMEOUT = 5.0
@@ -63,18 +63,25 @@ class BleDevice:
             lambda: self._connection.write(uuid, bytes(data), response), timeout, f"writing {characteristic}"
         )
 
-    async def notifications(self, characteristic: str, silence: Duration = 60.0) -> AsyncGenerator[bytes, None]:
+    async def notifications(
+        self, characteristic: str, silence: Duration = 60.0, *, request: tuple[str, bytes] | None = None
+    ) -> AsyncGenerator[bytes, None]:
         """Yield all notifications of a characteristic, in order. On BlueZ, the result of a `read` in the meantime is
         yielded as well.
 
         Args:
             silence: the longest time without a notification. A Bluetooth service that dies does not report it.
+            request: for devices that answer by notifications: a characteristic and what is written to it after
+                subscribing. What arrived before is not yielded.
 
         Raises:
             DeviceTimeout, DeviceUnavailable: nothing arrived for that long, or the device is gone. A retry may help.
             GarbledData: more than `MOST_UNREAD` notifications were waiting to be taken.
+            InvalidType, InvalidValue: an argument is invalid.
         """
         uuid, limit = uuid_of(characteristic), positive_seconds(silence, "silence")
+        if request is not None:
+            _check_request(request)
         unread, news, missed = deque[bytes](), asyncio.Event(), False
 
         def on_notification(data: bytes) -> None:
@@ -85,14 +92,17 @@ class BleDevice:
                 missed = True
             news.set()
 
-        await self._step(
-            lambda: self._connection.subscribe(uuid, on_notification),
-            SUBSCRIBE_TIMEOUT,
-            f"subscribing to {characteristic}",
-        )
         gone = asyncio.create_task(self._lost.wait())
         gone.add_done_callback(lambda _: news.set())
         try:
+            await self._step(
+                lambda: self._connection.subscribe(uuid, on_notification),
+                SUBSCRIBE_TIMEOUT,
+                f"subscribing to {characteristic}",
+            )
+            if request is not None:
+                unread.clear()
+                await self.write(*request)
             while True:
                 while unread:
                     yield unread.popleft()
@@ -110,23 +120,27 @@ class BleDevice:
                     raise DeviceTimeout(f"{self.address} was silent for {human(limit)}") from error
         finally:
             gone.cancel()
-            if not self._lost.is_set():
+            if not self._lost.is_set():  # also after a subscription that took too long, which may come about later
                 with contextlib.suppress(TimeoutError, DeviceError):
                     async with asyncio.timeout(UNSUBSCRIBE_TIMEOUT):
                         await self._connection.unsubscribe(uuid)
 
-    async def next(self, characteristic: str, timeout: Duration = 10.0) -> bytes:
-        """Subscribe, wait for one notification, and unsubscribe: for devices that notify on their own, or when a
-        client subscribes. The answer to a `write` may arrive before the subscription; use `notifications` around the
-        write.
+    async def next(
+        self, characteristic: str, timeout: Duration = 10.0, *, request: tuple[str, bytes] | None = None
+    ) -> bytes:
+        """Subscribe, wait for one notification, and unsubscribe: for devices that notify on their own, when a client
+        subscribes, or in answer to a request. The answer to a `write` before this call may be missed.
 
         Args:
-            timeout: how long to wait for the notification after subscribing.
+            timeout: how long to wait for the notification after subscribing and writing.
+            request: see `notifications`.
 
         Raises:
             DeviceTimeout, DeviceUnavailable: nothing arrived, or the device is gone. A retry may help.
+            InvalidType, InvalidValue: an argument is invalid.
         """
-        async with contextlib.aclosing(self.notifications(characteristic, timeout)) as notifications:
+        notifications = self.notifications(characteristic, timeout, request=request)
+        async with contextlib.aclosing(notifications):
             return await anext(notifications)
 
     async def _step(self, step: Callable[[], Awaitable[_T]], timeout: Duration | None, what: str) -> _T:
@@ -140,3 +154,11 @@ class BleDevice:
             if isinstance(error, DeviceError):
                 raise
             raise DeviceTimeout(f"{what} of {self.address} took longer than {human(limit)}") from error
+
+
+def _check_request(request: object) -> None:
+    match request:
+        case (uuid, bytes() | bytearray()):
+            uuid_of(uuid)
+        case _:
+            raise InvalidType(f"request is {request!r}; write a characteristic and bytes: ('fff1', b'\\x01')")

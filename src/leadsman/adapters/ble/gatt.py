@@ -35,6 +35,13 @@ def uuid_of(value: object) -> str:
     raise InvalidValue(f"{value!r} is not a UUID; write '2a6e', or all 36 characters")
 
 
+def short_uuid(uuid: str) -> str:
+    """The shortest text that `uuid_of` takes for a complete UUID in lower case: ``"2a6e"``, or the UUID as it is."""
+    if not uuid.endswith(_BASE):
+        return uuid
+    return uuid[: -len(_BASE)].removeprefix("0000")
+
+
 def unpack(form: str, data: bytes, what: str = "the value") -> tuple[Any, ...]:
     """`struct.unpack`. Raises `GarbledData` if there are more or fewer bytes than the format needs."""
     if len(data) != struct.calcsize(form):

@@ -1,21 +1,25 @@
 """The terminal of a person: its size, a line of progress, a screen of its own, and what its keys send."""
 
+import asyncio
 import contextlib
 import os
 import re
 import shutil
+import signal
 import sys
 import termios
 import threading
 import time
 import tty
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from typing import Self, TextIO
 
 from leadsman.monitoring.log_format import wants_colour
 from leadsman.text import clean
 from leadsman.tools.cli.screen import Line, text_of
 
+FRAME = 0.25
+"""Seconds between two frames; a frame that takes long is followed by a pause of four times its length."""
 _UNSIZED = (80, 24)
 """Columns and lines of a terminal that does not know its size, such as a serial console."""
 KEYS = {
@@ -144,6 +148,71 @@ def raw_keys() -> Iterator[None]:
     finally:
         with contextlib.suppress(OSError, termios.error):  # the terminal may be gone
             termios.tcsetattr(handle, termios.TCSADRAIN, before)
+
+
+async def show(
+    frame: Callable[[], Sequence[Line]], press: Callable[[Sequence[str]], bool], *works: Coroutine[None, None, None]
+) -> None:
+    """Draw frames, and again after each key, until somebody quits, SIGINT, SIGTERM or SIGHUP arrives, the terminal is
+    gone, or a work ends.
+
+    Args:
+        frame: makes the lines of the next frame.
+        press: is given the keys that were typed, as `keys_of` names them, and returns whether to quit.
+        works: run meanwhile. Their errors are raised.
+    """
+    done, keyed = asyncio.Event(), asyncio.Event()
+
+    def read() -> None:
+        typed = b""
+        with contextlib.suppress(OSError):
+            typed = os.read(sys.stdin.fileno(), 1024)
+        if not typed or press(keys_of(typed.decode(errors="ignore"))):
+            done.set()
+        keyed.set()
+
+    async def draw_frames(draw: Callable[[Sequence[Line]], None]) -> None:
+        while True:
+            began = time.monotonic()
+            try:
+                draw(frame())
+            except OSError:  # the terminal is gone
+                return
+            keyed.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(FRAME, 4 * (time.monotonic() - began))):
+                    await keyed.wait()
+
+    loop = asyncio.get_running_loop()
+    with raw_keys(), full_screen() as draw:
+        loop.add_reader(sys.stdin.fileno(), read)
+        end_on_signals(done)
+        async with running(done, *works, draw_frames(draw)):
+            await done.wait()
+        loop.remove_reader(sys.stdin.fileno())
+
+
+def end_on_signals(done: asyncio.Event) -> None:
+    """Set the event on SIGINT, SIGTERM and SIGHUP."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, done.set)
+
+
+@contextlib.asynccontextmanager
+async def running(done: asyncio.Event, *works: Coroutine[None, None, None]) -> AsyncIterator[None]:
+    """Run these while the block runs. `done` is set if one of them ends, and its error is raised after the block."""
+    tasks = [asyncio.create_task(work) for work in works]
+    for task in tasks:
+        task.add_done_callback(lambda _: done.set())
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        ends = await asyncio.gather(*tasks, return_exceptions=True)
+    for end in ends:
+        if isinstance(end, Exception):
+            raise end
 
 
 def _write(text: str) -> None:

@@ -20,6 +20,7 @@ COMMANDS = {
     "circuit": "isolate, close or disable the circuit of a device",
     "poll": "poll a device now, and print the reading",
     "outbox": "show the readings that wait for the broker, and send refused ones again",
+    "ble": "show the Bluetooth devices in range, with the settings of each",
     "cluster": "show the nodes that share an app, and drain one",
     "clean": "remove the retained topics that an app left at the broker",
     "acl": "print the access list that an app needs",
@@ -37,7 +38,7 @@ DEMO = "leadsman.tools.demo.command"
 
 GROUPS = {
     "start": ("demo", "init", "check", "run", "completion"),
-    "look": ("watch", "inspect", "gaps", "trace", "held", "health", "schema"),
+    "look": ("watch", "inspect", "gaps", "trace", "held", "health", "schema", "ble"),
     "explain": ("why", "doctor", "simulate"),
     "operate": ("poll", "hold", "release", "circuit", "outbox", "clean", "acl"),
     "several machines": ("cluster",),

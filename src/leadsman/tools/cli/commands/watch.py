@@ -6,10 +6,9 @@ import contextlib
 import json
 import os
 import random
-import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from leadsman.errors import BrokerError, ConnectionRefused, LeadsmanError, SubscriptionRefused, TlsRefused
@@ -28,13 +27,11 @@ from leadsman.tools.cli.fleet import Fleet
 from leadsman.tools.cli.remote import NO_SUBSCRIBERS, known_brokers
 from leadsman.tools.cli.screen import Line, text_of
 from leadsman.tools.cli.tables import columns, json_text
-from leadsman.tools.cli.terminal import full_screen, keys_of, raw_keys, size
+from leadsman.tools.cli.terminal import FRAME, running, show, size
 from leadsman.tools.cli.times import zone
 
 ASKING = 3.0
 """Seconds between two requests about the visible devices."""
-FRAME = 0.25
-"""Seconds between two frames; a frame that takes long is followed by a pause of four times its length."""
 RECONNECT = 0.5
 """Seconds between two attempts to connect, except after a refusal that only a person can mend."""
 PLAIN_WIDTH = 100
@@ -101,20 +98,11 @@ class FleetWatcher:
         """Those of them where nobody listens, as the broker says."""
         self._news = asyncio.Event()
         self._heard = asyncio.Event()
-        self._keyed = asyncio.Event()
         self._settled = asyncio.Event()
-        self._done = asyncio.Event()
 
     async def show(self) -> None:
         """Draw the board until it is left."""
-        loop = asyncio.get_running_loop()
-        with raw_keys(), full_screen() as draw:
-            loop.add_reader(sys.stdin.fileno(), self._type)
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-                loop.add_signal_handler(number, self._done.set)
-            async with _running(self._done, self._listen(), self._ask(), self._draw(draw)):
-                await self._done.wait()
-            loop.remove_reader(sys.stdin.fileno())
+        await show(lambda: self._frame(time.time()), self._press, self._listen(), self._ask())
 
     async def print(self, timeout: float, *, as_json: bool, again: bool) -> None:
         """Print the board when its apps have answered, or after `timeout` seconds; then every `ASKING` seconds with
@@ -124,7 +112,7 @@ class FleetWatcher:
             BrokerError: the broker cannot be reached.
             LeadsmanError: without `again`, no app has a prefix that was given. The board was printed.
         """
-        async with _running(self._done, self._listen()):
+        async with running(asyncio.Event(), self._listen()):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(timeout):
                     await self._settled.wait()
@@ -276,19 +264,6 @@ class FleetWatcher:
 
     # The screen
 
-    async def _draw(self, draw: Callable[[Sequence[Line]], None]) -> None:
-        while True:
-            began = time.monotonic()
-            try:
-                draw(self._frame(time.time()))
-            except OSError:  # the terminal is gone
-                return
-            pause = max(FRAME, 4 * (time.monotonic() - began))
-            self._keyed.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await self._keyed.wait()
-
     def _frame(self, now: float) -> list[Line]:
         """The lines of the screen."""
         view, rows = self._view, self._fleet.rows(now)
@@ -306,18 +281,10 @@ class FleetWatcher:
         away = span(now - self._away_since)
         return f"no connection to the broker for {away}: {self._reason}{again}; the board shows old values"
 
-    def _type(self) -> None:
-        """Take what was typed."""
-        typed = b""
-        with contextlib.suppress(OSError):
-            typed = os.read(sys.stdin.fileno(), 1024)
+    def _press(self, keys: Sequence[str]) -> bool:
+        """Do what keys ask for. Returns whether to quit."""
         rows = self._fleet.rows(time.time())
-        if not typed:  # the terminal is gone
-            self._done.set()
-        for key in keys_of(typed.decode(errors="ignore")):
-            if self._view.press(key, rows):
-                self._done.set()
-        self._keyed.set()
+        return any(self._view.press(key, rows) for key in keys)
 
 
 def after(error: BrokerError, session: ConnectionState, draw: float) -> tuple[ConnectionState, float]:
@@ -327,23 +294,6 @@ def after(error: BrokerError, session: ConnectionState, draw: float) -> tuple[Co
     if isinstance(error, TlsRefused) or (isinstance(error, ConnectionRefused) and error.code in CREDENTIALS):
         return misconfigured(session, draw)
     return ConnectionState(), RECONNECT
-
-
-@contextlib.asynccontextmanager
-async def _running(done: asyncio.Event, *works: Coroutine[None, None, None]) -> AsyncIterator[None]:
-    """Run these while the block runs. `done` is set if one of them ends, and its error is raised after the block."""
-    tasks = [asyncio.create_task(work) for work in works]
-    for task in tasks:
-        task.add_done_callback(lambda _: done.set())
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        ends = await asyncio.gather(*tasks, return_exceptions=True)
-    for end in ends:
-        if isinstance(end, Exception):
-            raise end
 
 
 COMMAND = Subcommand(

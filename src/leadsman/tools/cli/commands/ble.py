@@ -1,0 +1,117 @@
+"""``leadsman ble scan``: the Bluetooth devices in range, which decoder knows each, and its lines of settings."""
+
+import argparse
+import asyncio
+import contextlib
+import sys
+import time
+from collections.abc import Sequence
+
+from leadsman.adapters.ble import Advertisement, BleRadio, bthome
+from leadsman.errors import LeadsmanError
+from leadsman.text import count_noun, escape
+from leadsman.tools.cli.advertisers import Advertiser, Advertisers, AirView, line_of, screen
+from leadsman.tools.cli.arguments import Subcommand, argument, ends_after
+from leadsman.tools.cli.screen import Line
+from leadsman.tools.cli.tables import json_text
+from leadsman.tools.cli.terminal import end_on_signals, running, show, size
+from leadsman.tools.cli.times import zone
+
+SILENCE = 10.0
+"""Seconds without any advertisement after which the scanner is started again, or says why it cannot be."""
+PRINTING = 1.0
+"""Seconds between two looks for what is new, where the output is no terminal: a device sends its name apart."""
+MOST_SETTINGS = 100
+"""Devices whose settings are printed at the end; a program gets all."""
+
+
+def recognise(advertisement: Advertisement) -> tuple[str, str] | None:
+    """The decoder that knows an advertisement, and the model of the device."""
+    return ("bthome", "BTHome sensor") if bthome.SERVICE in advertisement.service_data else None
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show the Bluetooth devices in range."""
+    radio = BleRadio(options.adapter, silence=SILENCE)
+    radio.check_installed()
+    recognise(Advertisement("", None, 0, (), {}, {}))  # the first call may import decoders
+    heard = Advertisers(recognise)
+    try:
+        asyncio.run(scan(radio, heard, options.duration, as_json=options.json))
+    finally:
+        if len(heard) and not options.json:
+            _print_settings(heard.ranked())
+    if not len(heard):
+        raise LeadsmanError("no Bluetooth device was heard; is a sensor in range and awake, and is it advertising?")
+    return 0
+
+
+async def scan(radio: BleRadio, heard: Advertisers, duration: float | None, *, as_json: bool) -> None:
+    """Scan until somebody quits, or for `duration` seconds.
+
+    Raises:
+        DeviceError: the adapter cannot scan, or no longer.
+    """
+
+    async def listen() -> None:
+        async for advertisement in radio.advertisements():
+            heard.hear(advertisement, time.monotonic())
+
+    async def end() -> None:
+        await (asyncio.Event().wait() if duration is None else asyncio.sleep(duration))
+
+    async with radio:
+        await radio.probe()
+        if not as_json and sys.stdout.isatty() and sys.stdin.isatty():
+            view = AirView()
+
+            def press(keys: Sequence[str]) -> bool:
+                rows = heard.ranked()
+                return any(view.press(key, rows) for key in keys)
+
+            await show(lambda: _frame(heard, view), press, listen(), end())
+            return
+        done = asyncio.Event()
+        end_on_signals(done)
+        async with running(done, listen(), end()):
+            while not done.is_set():
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(PRINTING):
+                        await done.wait()
+                for each in heard.changed():
+                    print(json_text(each.document()) if as_json else escape(line_of(each)), flush=True)
+
+
+def _frame(heard: Advertisers, view: AirView) -> list[Line]:
+    clock = f"{time.strftime('%H:%M:%S')} {zone()}"
+    return screen(heard.ranked(), view, size(), time.monotonic(), clock, heard.forgotten)
+
+
+def _print_settings(rows: list[Advertiser]) -> None:
+    """Print the settings of the devices that a decoder knows, to be pasted."""
+    known = [each for each in rows if each.decoder]
+    for each in known[:MOST_SETTINGS]:
+        print("", *map(escape, each.settings), sep="\n")
+    more = f"; --json has the settings of the other {len(known) - MOST_SETTINGS}" if len(known) > MOST_SETTINGS else ""
+    print(f"\n{count_noun(len(rows), 'device')}, {len(known)} recognised{more}", file=sys.stderr)
+
+
+COMMAND = Subcommand(
+    run,
+    "Shows the Bluetooth devices in range: address, name, signal, what each advertises, and the decoder that knows it. "
+    "On a terminal it is a table, where the arrows choose a device and its lines of settings are below. Elsewhere it "
+    "prints a line for each device that is new or advertises something else. At the end come the settings of all "
+    "devices that a decoder knows. It needs no app and no broker, and connects to no device.",
+    (
+        "leadsman ble scan",
+        "leadsman ble scan --for 30s --adapter hci1",
+        "leadsman ble scan --for 10s --json | jq -r .settings",
+    ),
+    "",
+    (
+        argument("action", "scan", choices=("scan",), metavar="ACTION"),
+        argument("--adapter", "the Bluetooth adapter, such as hci1 (default: the first one)", metavar="NAME"),
+        ends_after("10s"),
+        argument("--json", "print one JSON object for each device that is new or has changed", action="store_true"),
+    ),
+)
