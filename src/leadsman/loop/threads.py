@@ -5,6 +5,7 @@ A blocked thread must neither keep the process alive nor delay other calls. A bo
 calls hang, and Python's standard pool is joined at exit.
 """
 
+import asyncio
 import contextlib
 import contextvars
 import functools
@@ -13,9 +14,10 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
-from leadsman.errors import DeviceUnavailable
+from leadsman.errors import DeviceTimeout, DeviceUnavailable
+from leadsman.loop.durations import human
 
 MOST_STUCK = 8
 """A worker leaves at most this many blocked threads behind before it refuses further calls."""
@@ -73,6 +75,36 @@ class Worker:
         self._jobs.put(lambda: self._call(future, lambda: context.run(fn, *args, **kwargs)))
         return future
 
+    async def call(
+        self, fn: Callable[[], T], timeout: float, given_up: Callable[[Future[T]], object] | None = None
+    ) -> T:
+        """Make the call in the thread, and wait for it. A call that is not over in time, or whose caller is cancelled,
+        is given up.
+
+        Args:
+            fn: the call, which may block.
+            timeout: seconds.
+            given_up: gets the future of a call that is given up. It may be over by then.
+
+        Raises:
+            DeviceTimeout: it was not over in time.
+            DeviceUnavailable: as `submit`.
+            Exception: what `fn` raises.
+        """
+        future, limit = self.submit(fn), asyncio.timeout(timeout)
+        try:
+            async with limit:
+                return await asyncio.wrap_future(future)
+        except (TimeoutError, asyncio.CancelledError) as error:
+            if isinstance(error, TimeoutError) and not limit.expired():  # the call itself raised it
+                raise
+            self.give_up(future)
+            if given_up is not None:
+                given_up(future)
+            if isinstance(error, TimeoutError):
+                raise DeviceTimeout(f"{self._name} took longer than {human(timeout)}") from error
+            raise
+
     def give_up(self, future: Future[T]) -> None:
         """Stop waiting for a blocked call. Its thread is left alone, and another thread makes the calls after it."""
         if self._current is future and self._thread is not None and not future.done():
@@ -112,7 +144,7 @@ class DaemonExecutor(ThreadPoolExecutor):
     def __init__(self) -> None:
         super().__init__(max_workers=1)  # its own threads are never started
         self._alive = threading.BoundedSemaphore(MOST_THREADS)
-        self._calls: dict[Future[Any], str] = {}  # what is called, by what
+        self._calls: dict[object, str] = {}  # what is called, by what
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Make the call in a thread of its own.
