@@ -17,7 +17,7 @@ from leadsman.errors import DeviceError, DeviceUnavailable, GarbledData, Invalid
 from leadsman.loop.durations import Duration, positive_seconds
 from leadsman.loop.threads import Worker
 from leadsman.storage.given_file import read_given
-from leadsman.text import clean, describe, nearest
+from leadsman.text import clean, describe, join_words
 
 DEVICES = "/sys/bus/w1/devices"
 """Where the kernel lists what is on its buses."""
@@ -28,6 +28,8 @@ LOWEST, HIGHEST = -55.0, 125.0
 """Degrees Celsius that these thermometers measure (their data sheets)."""
 MOST_BYTES = 4096
 """Of a file, as of each in sysfs: a page."""
+SHOWN = 5
+"""Names that an error lists."""
 _WIRING = "check the cable, and the resistor of 4.7 kΩ between data and power"
 _HOW_TO_TURN_ON = "turn one-wire on: dtoverlay=w1-gpio in config.txt, then restart the machine"
 
@@ -131,10 +133,9 @@ class OneWire:
             there = self._listed()
             if name in there:
                 hint = "its driver is missing: sudo modprobe w1-therm"
-            elif (near := nearest(name, there)) is not None:
-                hint = f"did you mean {near!r}?"
             else:
-                hint = f"there are {', '.join(there[:5])}" if there else f"nothing is: {_WIRING}"
+                found = [*there[:SHOWN], *[f"{len(there) - SHOWN} more"] * (len(there) > SHOWN)]
+                hint = f"there is {join_words(found)}" if there else f"nothing is: {_WIRING}"
             raise DeviceUnavailable(f"{name} is not on the bus; {hint}") from error
         except OSError as error:
             raise _error_of(error, f"{name} does not answer") from error

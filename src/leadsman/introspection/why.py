@@ -273,8 +273,8 @@ _MENDING: Mapping[str, Mapping[str, str]] = {
         "bluetooth": "check that the radio of this machine is on (bluetoothctl show), and that the device is in reach",
         "calendars": "check that the server runs, and its address in the settings",
         "http": "check that the server runs, and its address in the settings: the error shows what happened",
-        "i2c": "check the power, the wiring and the address of the chip: i2cdetect lists what answers",
-        "onewire": "check the cable and the resistor of 4.7 kΩ, and the name of the thermometer in the settings",
+        "i2c": "mend what the error names: the bus, or the power, the wiring and the address of the chip",
+        "onewire": "mend what the error names: one-wire itself, the name of the thermometer, or its cable and resistor",
     },
     "GarbledData": {
         "": "compare what the device sends with what the handler expects: the error shows it",
