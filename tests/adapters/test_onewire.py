@@ -61,7 +61,7 @@ FAULTS = {
 def there(request, tmp_path):
     """Three thermometers, a master and another chip, and what changes them."""
     if request.param == "twin":
-        twin = OneWireTwin({FLOW: MEASURED, RETURN: content_of(-10.125), ROOM: 21.5}, timeout="5s")
+        twin = OneWireTwin({FLOW: MEASURED, RETURN: content_of(-10.125), ROOM: 21.5}, timeout="30s")
         return SimpleNamespace(bus=twin, write=twin.measures.__setitem__, remove=twin.measures.pop)
 
     def write(name, content):
@@ -73,7 +73,7 @@ def there(request, tmp_path):
     for name in ("w1_bus_master1", "00-400000000000", "3a-000000123456", "28-short"):
         (tmp_path / name).mkdir()
     return SimpleNamespace(
-        bus=OneWire(tmp_path, timeout="5s"), write=write, remove=lambda name: shutil.rmtree(tmp_path / name)
+        bus=OneWire(tmp_path, timeout="30s"), write=write, remove=lambda name: shutil.rmtree(tmp_path / name)
     )
 
 
@@ -220,11 +220,11 @@ def test_a_kernel_that_does_not_answer_holds_up_neither_the_loop_nor_the_next_th
             return super()._text(name)
 
     async def scenario(bus):
-        with pytest.raises(DeviceTimeout, match="one-wire took longer than 200ms"):
+        with pytest.raises(DeviceTimeout, match="one-wire took longer than 1s"):
             await bus.temperature(FLOW)
         return await bus.temperature(ROOM)
 
-    assert run(Hanging({FLOW: 1.0, ROOM: 21.5}, timeout="0.2s"), scenario) == 21.5
+    assert run(Hanging({FLOW: 1.0, ROOM: 21.5}, timeout="1s"), scenario) == 21.5
     release.set()
 
 

@@ -188,3 +188,23 @@ def test_a_call_that_is_late_or_cancelled_is_given_up_and_the_next_one_is_made(h
     assert asyncio.run(wait()) == "served"
     release.set()
     assert given_up[0].result(60) is True
+
+
+def test_a_worker_that_is_renewed_again_and_again_leaves_no_more_blocked_threads_behind():
+    worker, release, began = Worker("bus"), threading.Event(), threading.Semaphore(0)
+
+    def hang():
+        began.release()
+        release.wait(60)
+
+    for _ in range(workers.MOST_STUCK):
+        future = worker.submit(hang)
+        assert began.acquire(timeout=60)
+        worker.give_up(future)
+        worker = worker.renew()
+
+    with pytest.raises(DeviceUnavailable, match="8 threads of bus are blocked"):
+        worker.submit(int)
+    release.set()
+    until(lambda: not any(thread.is_alive() for thread in worker._stuck))
+    assert worker.submit(lambda: "served").result(60) == "served"

@@ -188,7 +188,7 @@ def read():
 
     def reading(chip, *between):
         async def run():
-            async with I2cTwin({0x0D: chip}, timeout="0.2s") as twin:
+            async with I2cTwin({0x0D: chip}, timeout="30s") as twin:
                 found = [await measure(twin, 0x0D)]
                 for each in between:
                     each(chip)

@@ -65,8 +65,7 @@ class OneWire:
 
     async def __aexit__(self, *exc_info: object) -> None:
         """End the thread. The adapter may be entered again."""
-        self._worker.stop()
-        self._worker = Worker("one-wire")
+        self._worker = self._worker.renew()
 
     @property
     def resource(self) -> Resource:

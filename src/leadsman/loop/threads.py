@@ -12,7 +12,7 @@ import functools
 import queue
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
@@ -47,14 +47,19 @@ def count(change: int) -> None:
 
 
 class Worker:
-    """One daemon thread that makes calls one after another. It starts with the first call."""
+    """One daemon thread that makes calls one after another. It starts with the first call.
 
-    def __init__(self, name: str) -> None:
+    Args:
+        name: what the calls use, such as a bus. Errors name it.
+        blocked: threads that an earlier worker of it left behind.
+    """
+
+    def __init__(self, name: str, blocked: Iterable[threading.Thread] = ()) -> None:
         self._name = name
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._current: object = None
-        self._stuck: list[threading.Thread] = []
+        self._stuck = [*blocked]
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Make the call in the thread, with the caller's context variables.
@@ -115,6 +120,12 @@ class Worker:
     def stop(self) -> None:
         """End the thread after the calls that are queued."""
         self._jobs.put(None)
+
+    def renew(self) -> "Worker":
+        """End the thread after the calls that are queued, and return a worker for those that follow. Threads that are
+        blocked count there, too: an adapter that is reopened again and again leaves no more of them behind."""
+        self.stop()
+        return Worker(self._name, self._stuck)
 
     def _start(self) -> None:
         self._thread = thread = threading.Thread(target=self._run, name=f"leadsman {self._name}", daemon=True)

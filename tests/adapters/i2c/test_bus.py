@@ -98,9 +98,11 @@ def run(bus, scenario):
 def there(request, tmp_path, monkeypatch):
     """A bus with a chip at 0x40 and one at 0x41, and what holds them."""
     chips = {0x40: I2cRegisters({0: b"\x01\x02\x03"}), 0x41: I2cRegisters({0: b"\xf1\xf2\xf3"})}
-    twin = I2cTwin(chips, timeout="0.3s")
+    twin = I2cTwin(chips, timeout="30s")
     if request.param == "twin":
-        yield SimpleNamespace(bus=twin, twin=twin, unplug=twin.unplug, plug=twin.plug, path=None)
+        impatient = I2cTwin(timeout="1s")
+        impatient.chips = twin.chips
+        yield SimpleNamespace(bus=twin, impatient=impatient, twin=twin, unplug=twin.unplug, plug=twin.plug, path=None)
         return
     path = tmp_path / "i2c-1"
     path.touch()
@@ -108,7 +110,13 @@ def there(request, tmp_path, monkeypatch):
     monkeypatch.setattr(smbus2.smbus2, "ioctl", kernel.ioctl)
     monkeypatch.setattr(fcntl, "ioctl", kernel.ioctl)
     yield SimpleNamespace(
-        bus=I2c(path, timeout="0.3s"), twin=twin, unplug=path.unlink, plug=path.touch, path=path, kernel=kernel
+        bus=I2c(path, timeout="30s"),
+        impatient=I2c(path, timeout="1s"),
+        twin=twin,
+        unplug=path.unlink,
+        plug=path.touch,
+        path=path,
+        kernel=kernel,
     )
     assert opened(path) == []
 
@@ -207,7 +215,7 @@ class TestBoth:
                 await asyncio.sleep(0.01)
             return answer
 
-        assert run(there.bus, scenario) == b"\x01"
+        assert run(there.impatient if how == "late" else there.bus, scenario) == b"\x01"
 
     def test_transfers_take_turns(self, there):
         under_way, most = [], []

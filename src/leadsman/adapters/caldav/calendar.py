@@ -116,8 +116,7 @@ class CalDav:
     async def __aexit__(self, *exc_info: object) -> None:
         """Disconnect. The adapter may be entered again."""
         self._renew()
-        self._worker.stop()
-        self._worker = Worker(f"calendars of {display_url(self._access.url)}")
+        self._worker = self._worker.renew()
         self._answers.clear()
 
     async def probe(self) -> None:

@@ -82,8 +82,7 @@ class I2c:
                 with contextlib.suppress(DeviceError):  # of a thread that is stuck
                     await self._worker.call(self._wire.close, self._timeout)
             self._wire = None
-        self._worker.stop()
-        self._worker = Worker(self.path)
+        self._worker = self._worker.renew()
 
     def check_installed(self) -> None:
         """Check that the library is installed. Raises `NotInstalled`."""
