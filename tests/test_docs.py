@@ -33,7 +33,7 @@ SHOWN = [name for page in REFERENCE for name in re.findall(r"^::: (\S+)$", page.
 PACKAGES = [
     "leadsman",
     "leadsman.testing",
-    *(f"leadsman.adapters.{name}" for name in ("ble", "caldav", "http", "modbus", "serial")),
+    *(f"leadsman.adapters.{name}" for name in ("ble", "caldav", "http", "i2c", "modbus", "onewire", "serial")),
 ]
 BLOCKS = [
     pytest.param(block, id=f"{page.stem} {number}")

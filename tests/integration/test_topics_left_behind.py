@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from leadsman import App, Context, Delivery
+from leadsman import App, Context, Delivery, Finds
 from leadsman.introspection.registry_publication import REMOVING
 from leadsman.introspection.retained import Listed
 from leadsman.testing import Harness, Scripted
@@ -361,3 +361,26 @@ async def steady():
 
 async def accept(payload: dict) -> dict:
     return json.loads("{}")
+
+
+def test_a_device_that_is_found_again_while_its_topics_are_removed_keeps_them(life):
+    def gateway(patience):
+        app = App("house", discovery="homeassistant")
+
+        @app.telemetry("gateway", interval="10m", finds=Finds(dict[str, float]))
+        async def gateway(context: Context) -> None:
+            for number in range(20):
+                await context.sleep(patience)
+                context.device(f"s{number}").publish({"t": 1.0})
+
+        return app
+
+    life.run(gateway("1ms"))
+    before = sorted(life.retained)
+    assert "homeassistant/device/house/s19/config" in before
+
+    life.run(gateway("400ms"))
+
+    assert sorted(life.retained) == before
+    for number in range(20):
+        assert life.retained[f"house/s{number}/availability"].payload == b"online"

@@ -794,7 +794,7 @@ def test_situations_mixed_at_random_give_one_verdict_that_a_terminal_can_show(st
     assert all(line.isprintable() for line in (*verdict["evidence"], verdict["summary"], verdict["advice"]))
 
 
-KINDS = (None, "serial", "bluetooth", "calendars", "http")
+KINDS = (None, "serial", "bluetooth", "calendars", "http", "i2c", "onewire")
 ERRORS = (
     "DeviceTimeout: silent for 3s",
     "DeviceUnavailable: the server is down",
@@ -819,7 +819,7 @@ def test_the_advice_fits_the_kind_of_the_adapter(kind, error):
     advice = why("boiler", document, retained)["advice"]
 
     assert "traceback" not in advice
-    if kind != "serial":
+    if kind not in ("serial", "i2c", "onewire"):
         assert not [word for word in OF_WIRES if word in advice]
     if kind == "bluetooth":
         assert "baud" not in advice

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from leadsman.errors import DeviceUnavailable
+from leadsman.errors import DeviceTimeout, DeviceUnavailable
 from leadsman.loop import threads as workers
 from leadsman.loop.threads import DaemonExecutor, Worker
 
@@ -148,3 +148,63 @@ def test_busy_counts_calls_under_way():
 
     assert during == 1
     until(lambda: workers.busy() == 0)
+
+
+def test_a_call_returns_its_value_or_raises_its_error():
+    async def refuse():
+        return await Worker("bus").call(lambda: 1 / 0, 60)
+
+    async def time_out_by_itself():
+        def fail():
+            raise TimeoutError("its own")
+
+        return await Worker("bus").call(fail, 60, lambda future: pytest.fail("it was not given up"))
+
+    assert asyncio.run(Worker("bus").call(lambda: 5, 60)) == 5
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(refuse())
+    with pytest.raises(TimeoutError, match="its own"):
+        asyncio.run(time_out_by_itself())
+
+
+@pytest.mark.parametrize("how", ["late", "cancelled"])
+def test_a_call_that_is_late_or_cancelled_is_given_up_and_the_next_one_is_made(how):
+    worker, release, entered, given_up = Worker("bus"), threading.Event(), threading.Event(), []
+
+    def hang():
+        entered.set()
+        return release.wait(60)
+
+    async def wait():
+        call = asyncio.create_task(worker.call(hang, 0.1 if how == "late" else 60, given_up.append))
+        await asyncio.to_thread(entered.wait, 60)
+        if how == "cancelled":
+            call.cancel()
+        kind, words = (DeviceTimeout, "bus took longer than 100ms") if how == "late" else (asyncio.CancelledError, None)
+        with pytest.raises(kind, match=words):
+            await call
+        return await worker.call(lambda: "served", 60)
+
+    assert asyncio.run(wait()) == "served"
+    release.set()
+    assert given_up[0].result(60) is True
+
+
+def test_a_worker_that_is_renewed_again_and_again_leaves_no_more_blocked_threads_behind():
+    worker, release, began = Worker("bus"), threading.Event(), threading.Semaphore(0)
+
+    def hang():
+        began.release()
+        release.wait(60)
+
+    for _ in range(workers.MOST_STUCK):
+        future = worker.submit(hang)
+        assert began.acquire(timeout=60)
+        worker.give_up(future)
+        worker = worker.renew()
+
+    with pytest.raises(DeviceUnavailable, match="8 threads of bus are blocked"):
+        worker.submit(int)
+    release.set()
+    until(lambda: not any(thread.is_alive() for thread in worker._stuck))
+    assert worker.submit(lambda: "served").result(60) == "served"

@@ -12,6 +12,7 @@ from leadsman.events import (
     CircuitRequested,
     CommandDone,
     DeviceHeld,
+    DeviceLeft,
     DeviceReleased,
     FieldsLeftOut,
     LinkDown,
@@ -216,6 +217,17 @@ def test_a_circuit_that_flaps_has_bounded_lines_and_the_rest_is_counted(log, cap
 
     assert len(caplog.messages) == MOST_LINES + 1
     assert caplog.messages[-1].endswith(f"({40 - MOST_LINES} lines about it left out before this one)")
+
+
+def test_a_device_that_says_goodbye_at_each_poll_has_a_line_an_hour_and_one_for_each_other_reason(log, caplog):
+    for at in range(0, int(REMIND) + 60, 60):
+        log.observe(DeviceLeft("d", "it does not answer", float(at), 1000.0 + at))
+    log.observe(DeviceLeft("d", "its battery is low", REMIND + 60.0, 5000.0))
+
+    assert caplog.messages == [
+        *["d: it said goodbye: it does not answer"] * 2,
+        "d: it said goodbye: its battery is low",
+    ]
 
 
 def test_missed_polls_and_failed_commands_are_counted(log, caplog):

@@ -226,6 +226,7 @@ async def read(port: {adapter}) -> dict[str, float]:
         ("ble", ("bleak",), "ble", "BleRadio", ""),
         ("caldav", ("caldav",), "caldav", "CalDav", "'https://localhost/dav'"),
         ("http-client", ("aiohttp",), "http", "HttpClient", "'http://localhost'"),
+        ("i2c", ("smbus2",), "i2c", "I2c", "1"),
     ],
 )
 def test_an_extra_that_is_not_installed_ends_check_and_start_with_what_to_type(

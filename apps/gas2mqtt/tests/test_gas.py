@@ -1,5 +1,4 @@
 import asyncio
-import threading
 from pathlib import Path
 
 import pytest
@@ -8,20 +7,20 @@ from hypothesis import strategies as st
 
 from gas2mqtt import app
 from gas2mqtt.decoding import Trigger
-from gas2mqtt.magnetometer import CONTINUOUS, Magnetometer, Measurement
+from gas2mqtt.magnetometer import CONTINUOUS, CONTROL, Measurement, measure
 from gas2mqtt.settings import Settings
-from gas2mqtt.twin import Registers
-from leadsman.errors import ConfigurationError, DeviceTimeout, DeviceUnavailable, GarbledData, PermanentError
+from gas2mqtt.twin import Chip
+from leadsman.errors import ConfigurationError, GarbledData
 from leadsman.settings.sources import Where
-from leadsman.testing import Harness
+from leadsman.testing import Harness, I2cRegisters, I2cTwin
 
 
 class Meter:
-    """A wheel that turns as the test says, over registers."""
+    """A wheel that turns as the test says, beside a chip."""
 
     def __init__(self):
         self.z, self.temperature = -7000, 100
-        self.registers = Registers(lambda: Measurement(1, 2, self.z, self.temperature))
+        self.chip = Chip(lambda: Measurement(1, 2, self.z, self.temperature))
 
 
 @pytest.fixture
@@ -34,7 +33,7 @@ def running(meter, tmp_path):
     """A life of the app over the meter; its store is that of the life before."""
 
     def life(**settings):
-        twins = (Magnetometer(open_bus=lambda _: meter.registers),)
+        twins = (I2cTwin({0x0D: meter.chip}),)
         return Harness(app, settings=settings, twins=twins, state_directory=tmp_path)
 
     return life
@@ -90,13 +89,8 @@ def test_the_temperature_goes_on_where_the_life_before_left_it(meter, running):
 
 
 def test_a_chip_at_another_address_is_read(meter, tmp_path):
-    meter.registers = Registers(lambda: Measurement(1, 2, meter.z, 100), 0x2C)
-    with Harness(
-        app,
-        settings={"address": 0x2C},
-        adapters=lambda settings: (Magnetometer(settings.bus, settings.address, open_bus=lambda _: meter.registers),),
-        state_directory=tmp_path,
-    ) as harness:
+    twins = (I2cTwin({0x2C: meter.chip}),)
+    with Harness(app, settings={"address": 0x2C}, twins=twins, state_directory=tmp_path) as harness:
         harness.run("2s")
         assert harness.states("gas_counter")[-1]["trigger"] == "OPEN"
 
@@ -134,7 +128,7 @@ def test_turns_are_counted_and_only_edges_are_told(meter, running):
         states = harness.states("gas_counter")
         assert states[-1] == {"counter": 5, "trigger": "OPEN", "consumption_m3": 0.05}
         assert len(states) == 11
-        assert meter.registers.written == {0x0B: 1, 0x09: CONTINUOUS}
+        assert bytes(meter.chip.memory[CONTROL : CONTROL + 3]) == CONTINUOUS + b"\0\1"
 
 
 def test_no_tick_is_lost_nor_counted_twice_by_a_life_that_ends_without_a_goodbye(meter, running):
@@ -164,8 +158,8 @@ def test_the_counter_begins_again_and_the_consumption_does_not(meter, running):
 def test_a_bus_that_fails_is_read_again_within_seconds(meter, running):
     with running() as harness:
         harness.run("10s")
-        harness.at("20s", lambda: setattr(meter.registers, "fault", OSError(121, "Remote I/O error")))
-        harness.at("80s", lambda: setattr(meter.registers, "fault", None))
+        harness.at("20s", lambda: setattr(meter.chip, "fault", OSError(121, "Remote I/O error")))
+        harness.at("80s", lambda: setattr(meter.chip, "fault", None))
         harness.run("73s")
         before = harness.states("gas_counter")[-1]["counter"]
         turn(harness, meter, 1)
@@ -178,8 +172,8 @@ def test_a_bus_that_fails_is_read_again_within_seconds(meter, running):
 def test_a_virtual_day_with_a_bus_that_is_dead_for_an_hour(meter, running):
     """With a poll every two minutes: each waits for a real thread."""
     with running(interval="2m") as harness:
-        harness.at("5h", lambda: setattr(meter.registers, "fault", OSError(121, "Remote I/O error")))
-        harness.at("6h", lambda: setattr(meter.registers, "fault", None))
+        harness.at("5h", lambda: setattr(meter.chip, "fault", OSError(121, "Remote I/O error")))
+        harness.at("6h", lambda: setattr(meter.chip, "fault", None))
         harness.run("6h1m")
         assert harness.status()["devices"]["temperature"]["status"] == "ok"
         harness.run("17h59m")
@@ -188,66 +182,38 @@ def test_a_virtual_day_with_a_bus_that_is_dead_for_an_hour(meter, running):
         assert {error["type"] for error in harness.errors("temperature")} == {"DeviceUnavailable"}
 
 
-@pytest.mark.parametrize(
-    ("fault", "error"),
-    [
-        (OSError(121, "Remote I/O error"), DeviceUnavailable),
-        (FileNotFoundError("/dev/i2c-1"), DeviceUnavailable),
-        (PermissionError("/dev/i2c-1"), PermanentError),
-    ],
-)
-def test_a_bus_that_does_not_answer_is_a_named_error(fault, error):
-    async def read():
-        registers = Registers(lambda: Measurement(1, 2, 3, 4))
-        async with Magnetometer(open_bus=lambda _: registers) as sensor:
-            await sensor.probe()
-            registers.fault = fault
-            with pytest.raises(error):
-                await sensor.read()
-            registers.fault = None
-            assert await sensor.read() == Measurement(1, 2, 3, 4)
+@pytest.fixture
+def read():
+    """Read a chip as often as the test says, with what it does in between."""
 
-    asyncio.run(read())
+    def reading(chip, *between):
+        async def run():
+            async with I2cTwin({0x0D: chip}, timeout="30s") as twin:
+                found = [await measure(twin, 0x0D)]
+                for each in between:
+                    each(chip)
+                    found.append(await measure(twin, 0x0D))
+                return found
+
+        return asyncio.run(run())
+
+    return reading
 
 
-def test_a_sensor_that_is_away_for_hours_leaves_no_bus_open():
-    opened, registers = [], Registers(lambda: Measurement(1, 2, 3, 4))
+def test_a_sensor_that_lost_its_power_is_set_up_again(read):
+    chip = Chip(lambda: Measurement(1, 2, 3, 4))
 
-    def open_bus(number):
-        opened.append(number)
-        return registers
+    found = read(chip, lambda chip: chip.put(CONTROL, b"\0"))
 
-    async def read():
-        registers.fault = OSError(121, "Remote I/O error")
-        async with Magnetometer(open_bus=open_bus) as sensor:
-            for _ in range(50):
-                with pytest.raises(DeviceUnavailable):
-                    await sensor.read()
-
-    asyncio.run(read())
-    assert len(opened) == registers.closed == 50
+    assert found == [(1, 2, 3, 4)] * 2
+    assert bytes(chip.memory[CONTROL : CONTROL + 3]) == CONTINUOUS + b"\0\1"
 
 
-def test_a_field_that_is_too_strong_and_another_chip_are_named_errors():
-    async def read():
-        async with Magnetometer(open_bus=lambda _: Registers(lambda: Measurement(1, 2, 32767, 4))) as sensor:
-            with pytest.raises(GarbledData, match="stronger"):
-                await sensor.read()
-
-    asyncio.run(read())
-
-
-def test_a_bus_that_hangs_does_not_hold_up_the_loop():
-    hanging = threading.Event()
-
-    async def read():
-        registers = Registers(lambda: hanging.wait(5) and Measurement(1, 2, 3, 4))
-        async with Magnetometer(open_bus=lambda _: registers) as sensor:
-            with pytest.raises(DeviceTimeout, match="hangs"):
-                await sensor.read()
-            hanging.set()
-
-    asyncio.run(read())
+def test_a_field_that_is_too_strong_and_another_chip_are_named_errors(read):
+    with pytest.raises(GarbledData, match="stronger"):
+        read(Chip(lambda: Measurement(1, 2, 32767, 4)))
+    with pytest.raises(GarbledData, match="chip id 0x00 at 0x0D; a QMC5883L says 0xFF"):
+        read(I2cRegisters())
 
 
 def test_the_demo_needs_neither_meter_nor_broker_and_counts_nothing_for_real(demonstrated, tmp_path):

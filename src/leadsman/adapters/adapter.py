@@ -82,7 +82,7 @@ class LimitsRetries(Protocol):
         ...
 
 
-ResourceKind = Literal["serial", "bluetooth", "calendars", "http"]
+ResourceKind = Literal["serial", "bluetooth", "calendars", "http", "i2c", "onewire"]
 
 
 Way = Literal["whole", "whole while small", "by time"]
@@ -107,11 +107,12 @@ class Resource(NamedTuple):
 
     kind: ResourceKind
     name: str
-    """The path or URL of a serial port, the name of a Bluetooth adapter such as ``hci0`` (empty: any), or the URL of
-    a server without its credentials (empty: each call names its own)."""
+    """The path or URL of a serial port, the name of a Bluetooth adapter such as ``hci0`` (empty: any), the URL of a
+    server without its credentials (empty: each call names its own), the file of an I²C bus, or the directory of
+    one-wire."""
     log_in: Callable[[], Awaitable[object]] | None = None
-    """Logs in at a server and raises any exception if that fails. It changes nothing there. None where there is no
-    server."""
+    """Logs in at a server, or opens a bus, and raises any exception if that fails. It changes nothing there. None where
+    there is neither."""
     compare: Callable[[], AsyncGenerator[CalendarSearch, None]] | None = None
     """Compares searches on the calendars of a server, one calendar after another. It changes nothing there, and raises
     any exception if that fails. None where there are no calendars."""

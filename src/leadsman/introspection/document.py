@@ -360,7 +360,7 @@ class AdapterSection(TypedDict):
     """One adapter."""
 
     adapter: str
-    kind: NotRequired[Literal["serial", "bluetooth", "calendars", "http"]]
+    kind: NotRequired[Literal["serial", "bluetooth", "calendars", "http", "i2c", "onewire"]]
     """What it needs of the machine or the network, if it declares that; see `leadsman.adapters.adapter.Resource`."""
     open: bool
     error: str | None

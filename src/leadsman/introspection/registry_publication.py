@@ -385,9 +385,16 @@ class RegistryPublication:
                 text, count_noun(len(left), "retained topic"), extra=log_fields("topics left", topics=len(left))
             )
 
+    def _has_returned(self, topic: str) -> bool:
+        """Whether a topic that was to be removed belongs to a device that has come since, or describes one."""
+        if not topic.startswith(f"{self._topics.prefix}/"):
+            return self._others.is_described(topic)
+        owner = self._topics.device_of(topic)
+        return self._registry.entry(owner) is not None and not self._removed(owner, [topic])[0]
+
     def _empty(self, topics: Collection[str], connects: int) -> Generator[float, None, bool]:
-        """Publish an empty retained message to each of the topics. Returns whether the connection is still the same
-        one."""
+        """Publish an empty retained message to each of the topics, but for those of a device that was found meanwhile.
+        Returns whether the connection is still the same one."""
         link, deadline = self._link, self._clock.monotonic() + REMOVING
         for number, topic in enumerate(topics, 1):
             while topic in link.outbox and self._clock.monotonic() < deadline:
@@ -395,7 +402,9 @@ class RegistryPublication:
             yield from room(link, self._clock, PATIENCE)
             if link.connects != connects:
                 return False
-            if topic not in link.outbox:
+            if self._has_returned(topic):
+                del self._removals[topic]
+            elif topic not in link.outbox:
                 link.put(Message(topic, b"", 1, retain=True, receipt=self._removals[topic]))
             if number % LIST_SLICE == 0:
                 yield 0.0

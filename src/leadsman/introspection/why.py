@@ -264,6 +264,8 @@ _MENDING: Mapping[str, Mapping[str, str]] = {
         "bluetooth": "check the battery of the device, and how far away it is: nothing answers",
         "calendars": "check that the server runs, and its address in the settings: nothing answers in time",
         "http": "check that the server runs, and its address in the settings: the error shows how far the request got",
+        "i2c": "check the wiring and the pull-up resistors of the bus: a chip may hold a line low",
+        "onewire": "check the cable and the resistor of 4.7 kΩ: the kernel waits for the bus",
     },
     "DeviceUnavailable": {
         "": "check that the device is switched on, and that the app may use it",
@@ -271,6 +273,8 @@ _MENDING: Mapping[str, Mapping[str, str]] = {
         "bluetooth": "check that the radio of this machine is on (bluetoothctl show), and that the device is in reach",
         "calendars": "check that the server runs, and its address in the settings",
         "http": "check that the server runs, and its address in the settings: the error shows what happened",
+        "i2c": "mend what the error names: the bus, or the power, the wiring and the address of the chip",
+        "onewire": "mend what the error names: one-wire itself, the name of the thermometer, or its cable and resistor",
     },
     "GarbledData": {
         "": "compare what the device sends with what the handler expects: the error shows it",
@@ -278,11 +282,14 @@ _MENDING: Mapping[str, Mapping[str, str]] = {
         "bluetooth": "check that the device is of the model that the app expects",
         "calendars": "open the address in a browser: something else than a calendar may answer there",
         "http": "open the address in a browser: something else than the device may answer there",
+        "i2c": "check that the chip is of the model that the app expects, and that no other one has its address",
+        "onewire": "check the cable, the power and the resistor of 4.7 kΩ: the error shows what arrived",
     },
     "PermanentError": {
         "": "mend what the error names: another try does not help",
         "calendars": "correct the user name, the password or the calendar that the error names",
         "http": "mend what the error names: the address, the account, the certificate, or what the handler expects",
+        "i2c": "mend what the error names: the right to open the bus, or the driver of the kernel that has the chip",
     },
     "PermissionError": {
         "": "give the user of the app the right that is missing",

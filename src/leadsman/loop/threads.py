@@ -5,17 +5,19 @@ A blocked thread must neither keep the process alive nor delay other calls. A bo
 calls hang, and Python's standard pool is joined at exit.
 """
 
+import asyncio
 import contextlib
 import contextvars
 import functools
 import queue
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
-from leadsman.errors import DeviceUnavailable
+from leadsman.errors import DeviceTimeout, DeviceUnavailable
+from leadsman.loop.durations import human
 
 MOST_STUCK = 8
 """A worker leaves at most this many blocked threads behind before it refuses further calls."""
@@ -45,14 +47,19 @@ def count(change: int) -> None:
 
 
 class Worker:
-    """One daemon thread that makes calls one after another. It starts with the first call."""
+    """One daemon thread that makes calls one after another. It starts with the first call.
 
-    def __init__(self, name: str) -> None:
+    Args:
+        name: what the calls use, such as a bus. Errors name it.
+        blocked: threads that an earlier worker of it left behind.
+    """
+
+    def __init__(self, name: str, blocked: Iterable[threading.Thread] = ()) -> None:
         self._name = name
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._current: object = None
-        self._stuck: list[threading.Thread] = []
+        self._stuck = [*blocked]
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Make the call in the thread, with the caller's context variables.
@@ -73,6 +80,36 @@ class Worker:
         self._jobs.put(lambda: self._call(future, lambda: context.run(fn, *args, **kwargs)))
         return future
 
+    async def call(
+        self, fn: Callable[[], T], timeout: float, given_up: Callable[[Future[T]], object] | None = None
+    ) -> T:
+        """Make the call in the thread, and wait for it. A call that is not over in time, or whose caller is cancelled,
+        is given up.
+
+        Args:
+            fn: the call, which may block.
+            timeout: seconds.
+            given_up: gets the future of a call that is given up. It may be over by then.
+
+        Raises:
+            DeviceTimeout: it was not over in time.
+            DeviceUnavailable: as `submit`.
+            Exception: what `fn` raises.
+        """
+        future, limit = self.submit(fn), asyncio.timeout(timeout)
+        try:
+            async with limit:
+                return await asyncio.wrap_future(future)
+        except (TimeoutError, asyncio.CancelledError) as error:
+            if isinstance(error, TimeoutError) and not limit.expired():  # the call itself raised it
+                raise
+            self.give_up(future)
+            if given_up is not None:
+                given_up(future)
+            if isinstance(error, TimeoutError):
+                raise DeviceTimeout(f"{self._name} took longer than {human(timeout)}") from error
+            raise
+
     def give_up(self, future: Future[T]) -> None:
         """Stop waiting for a blocked call. Its thread is left alone, and another thread makes the calls after it."""
         if self._current is future and self._thread is not None and not future.done():
@@ -83,6 +120,12 @@ class Worker:
     def stop(self) -> None:
         """End the thread after the calls that are queued."""
         self._jobs.put(None)
+
+    def renew(self) -> "Worker":
+        """End the thread after the calls that are queued, and return a worker for those that follow. Threads that are
+        blocked count there, too: an adapter that is reopened again and again leaves no more of them behind."""
+        self.stop()
+        return Worker(self._name, self._stuck)
 
     def _start(self) -> None:
         self._thread = thread = threading.Thread(target=self._run, name=f"leadsman {self._name}", daemon=True)
@@ -112,7 +155,7 @@ class DaemonExecutor(ThreadPoolExecutor):
     def __init__(self) -> None:
         super().__init__(max_workers=1)  # its own threads are never started
         self._alive = threading.BoundedSemaphore(MOST_THREADS)
-        self._calls: dict[Future[Any], str] = {}  # what is called, by what
+        self._calls: dict[object, str] = {}  # what is called, by what
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Make the call in a thread of its own.

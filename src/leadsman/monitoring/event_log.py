@@ -41,7 +41,7 @@ from leadsman.monitoring.bugs import is_bug, message_of, placed
 from leadsman.monitoring.tracebacks import Tracebacks
 from leadsman.resilience.verdict import REASONS
 from leadsman.text import clean, count_noun, describe, log_fields
-from leadsman.text.log_lines import Lines, left_out_before, others
+from leadsman.text.log_lines import MOST_SUBJECTS, Lines, left_out_before, others
 
 logger = logging.getLogger("leadsman")
 
@@ -137,6 +137,7 @@ class Log:
         self._limited_at = -math.inf
         self._circuits_open: set[str] = set()
         self._pauses: dict[str, tuple[int, float]] = {}  # since the last line about a pause, and when that was
+        self._goodbyes: dict[str, tuple[str, float]] = {}  # the reason in the last line about one, and when that was
         self._missed = Tally(_missed, "missed")
         self._commands = Tally(_commands_failed, "command failed")
         self._dropped = Tally(_dropped, "dropped")
@@ -251,6 +252,8 @@ class Log:
 
     def _person_acted(self, event: "CircuitRequested | DeviceHeld | DeviceReleased | DeviceLeft") -> None:
         entity = event.entity
+        if isinstance(event, DeviceLeft) and self._is_repeated(event):
+            return
         before = self._others.left_out(entity, event.at)
         if before is None:
             return
@@ -273,6 +276,16 @@ class Log:
                 about = log_fields("circuit requested", entity, action=action, by=by)
                 text = "%s: circuit %s (requested by %s)%s"
                 logger.info(text, entity, _ACTIONS[action], by, more, extra=about)
+
+    def _is_repeated(self, event: DeviceLeft) -> bool:
+        """Whether a device that may say goodbye at each poll has a line of the last hour with the same reason."""
+        reason, logged_at = self._goodbyes.get(event.entity, ("", -math.inf))
+        if event.reason == reason and event.at - logged_at < REMIND:
+            return True
+        self._goodbyes[event.entity] = (event.reason, event.at)
+        if len(self._goodbyes) > MOST_SUBJECTS:
+            del self._goodbyes[next(iter(self._goodbyes))]
+        return False
 
     def _paused(self, event: PollDeferred | AttemptFailed, pause: float, reason: str | None) -> None:
         """Log that a device asked for a pause: at INFO once an hour at most, since it may ask at each poll."""

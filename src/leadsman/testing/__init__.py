@@ -20,9 +20,11 @@ from typing import TYPE_CHECKING
 from leadsman.testing.broker import Delivered, MemoryBroker
 from leadsman.testing.faults import Outages, Scripted, fail, garbage, hang
 from leadsman.testing.harness import Harness
+from leadsman.testing.i2c import I2cRegisters, I2cTwin
 from leadsman.testing.loop import VirtualLoop
 from leadsman.testing.modbus import ModbusTwin, ModbusUnit
 from leadsman.testing.mosquitto import Mosquitto
+from leadsman.testing.onewire import OneWireTwin
 from leadsman.testing.optolink import Boiler
 from leadsman.testing.pty import PtyDevice
 from leadsman.testing.publish_rules import published_by
@@ -39,10 +41,13 @@ __all__ = [
     "Delivered",
     "Harness",
     "HttpTwin",
+    "I2cRegisters",
+    "I2cTwin",
     "MemoryBroker",
     "ModbusTwin",
     "ModbusUnit",
     "Mosquitto",
+    "OneWireTwin",
     "Outages",
     "PtyDevice",
     "Recorded",

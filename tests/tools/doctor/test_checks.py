@@ -57,6 +57,7 @@ MACHINE = MachineFacts("3.12", "1.0", 1.8e9, "Europe/Berlin", None, True, (DiskF
 UNSEEN = {"offered": False, "offers": {}}
 PORT = SerialFacts("/dev/ttyUSB0", group="dialout")
 SERVER = Resource("http", "http://inverter.lan")
+BUS = Resource("i2c", "/dev/i2c-1")
 CALENDARS = Resource("calendars", "https://cloud.example")
 
 
@@ -354,6 +355,9 @@ CASES = [
     (Facts(SUBJECT, calendars=(CalendarFacts(CALENDARS, "oh"),)), "calendars", "fail", "oh", "password"),
     (Facts(SUBJECT, servers=(ServerFacts(SERVER, None),)), "HTTP server", "ok", "inverter.lan answers", ""),
     (Facts(SUBJECT, servers=(ServerFacts(SERVER, "401"),)), "HTTP server", "fail", "401", "in a browser"),
+    (Facts(SUBJECT, buses=(ServerFacts(BUS, None),)), "bus", "ok", "/dev/i2c-1 is there", ""),
+    (Facts(SUBJECT, buses=(ServerFacts(BUS, "no bus; turn it on"),)), "bus", "fail", "no bus", "turn it on"),
+    (Facts(SUBJECT, buses=(ServerFacts(BUS, "oh"),)), "bus", "fail", "oh", "dmesg"),
     (compared(lost=("Bins", "Glass")), "calendar search", "fail", "2 events, such as 'Bins'", 'search="all"'),
     (compared("whole while small", ("Bins",)), "calendar search", "warn", "1 event, such as 'Bins'", 'search="all"'),
     (compared("whole", ("Bins",)), "calendar search", "ok", "reads it whole", ""),

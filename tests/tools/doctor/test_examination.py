@@ -5,6 +5,8 @@ import contextlib
 from pathlib import Path
 
 from leadsman.adapters.adapter import CalendarSearch, Resource
+from leadsman.adapters.i2c import I2c
+from leadsman.adapters.onewire import OneWire
 from leadsman.errors import ConnectionRefused, PermanentError
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.topics import Topics
@@ -128,3 +130,15 @@ def test_calendars_that_were_compared_before_the_server_failed_or_hung_count(mon
 
     assert [(each.fault, each.searches) for each in found] == [(None, (search,))] * 2
     assert [each.stopped for each in found] == ["the server refuses", "comparing took longer than 0.05 s"]
+
+
+def test_buses_are_opened_and_thermometers_looked_for(tmp_path):
+    (tmp_path / "28-000005e2fdc3").mkdir()
+    adapters = (OneWire(tmp_path), OneWire(tmp_path / "none"), I2c(tmp_path / "i2c-1"))
+
+    found = examined(subject()._replace(resources=tuple(each.resource for each in adapters))).buses
+
+    faults = {each.resource.name: each.fault for each in found}
+    assert faults[str(tmp_path)] is None
+    assert faults[f"{tmp_path}/none"].startswith(f"{tmp_path}/none does not exist; turn one-wire on")
+    assert faults[f"{tmp_path}/i2c-1"].startswith(f"{tmp_path}/i2c-1 does not exist; turn I²C on")

@@ -10,7 +10,9 @@ from leadsman import App, Content, Context
 from leadsman.adapters.ble import BleRadio
 from leadsman.adapters.caldav import CalDav
 from leadsman.adapters.http import HttpClient
+from leadsman.adapters.i2c import I2c
 from leadsman.adapters.modbus import Modbus
+from leadsman.adapters.onewire import OneWire
 from leadsman.adapters.serial import SerialPort
 from leadsman.adapters.serial.optolink import Optolink
 from leadsman.mqtt.broker import Broker, Brokers
@@ -139,7 +141,18 @@ def test_adapters_say_what_they_need():
     radio, port, calendar = BleRadio("hci1"), SerialPort("/dev/a"), CalDav("https://ann:secret@cloud.example/dav")
     modbus, optolink = Modbus("/dev/b"), Optolink("/dev/c")
     inverter, any_server = HttpClient("http://ann:secret@[::1]:8080/api?key=secret"), HttpClient()
-    adapters = {"r": radio, "p": port, "c": calendar, "m": modbus, "o": optolink, "i": inverter, "a": any_server}
+    chips, thermometers = I2c(1), OneWire()
+    adapters = {
+        "r": radio,
+        "p": port,
+        "c": calendar,
+        "m": modbus,
+        "o": optolink,
+        "i": inverter,
+        "a": any_server,
+        "c1": chips,
+        "t": thermometers,
+    }
     app = app_of(adapters=adapters)
 
     needed = [(each.kind, each.name) for each in subject_of(app).resources]
@@ -152,6 +165,8 @@ def test_adapters_say_what_they_need():
         ("serial", "/dev/c"),
         ("http", "http://[::1]:8080/api"),
         ("http", ""),
+        ("i2c", "/dev/i2c-1"),
+        ("onewire", "/sys/bus/w1/devices"),
     ]
 
 

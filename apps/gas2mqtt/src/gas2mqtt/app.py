@@ -3,29 +3,30 @@
 import asyncio
 
 from gas2mqtt.decoding import Trigger
-from gas2mqtt.magnetometer import Magnetometer
+from gas2mqtt.magnetometer import measure
 from gas2mqtt.payloads import Consumption, Counter, RawField, Temperature
 from gas2mqtt.settings import Settings
 from leadsman import UNTIL_NEXT_POLL, App, Context, Device, LowPass, OnChange, Round, Scale, command_line
+from leadsman.adapters.i2c import I2c
 
 ROLLOVER = 65536
 """Ticks; the counter begins again, as utilities' counters do."""
 
 
-def sensors(settings: Settings) -> tuple[Magnetometer]:
-    """The sensor of the settings."""
-    return (Magnetometer(settings.bus, settings.address),)
+def buses(settings: Settings) -> tuple[I2c]:
+    """The bus of the settings."""
+    return (I2c(settings.bus, timeout="0.5s"),)
 
 
-def simulated_sensors(settings: Settings) -> tuple[Magnetometer]:
-    """A sensor without hardware."""
-    from gas2mqtt.twin import simulated_magnetometer  # only a demo or a dry run loads it
+def simulated_buses(settings: Settings) -> tuple[I2c]:
+    """A bus without hardware."""
+    from gas2mqtt.twin import simulated_bus  # only a demo or a dry run loads it
 
-    return (simulated_magnetometer(settings.address),)
+    return (simulated_bus(settings),)
 
 
 app = App(
-    "gas2mqtt", version="0.1.0", settings=Settings, adapters=sensors, twins=simulated_sensors, keep_state=True
+    "gas2mqtt", version="0.1.0", settings=Settings, adapters=buses, twins=simulated_buses, keep_state=True
 )  # the smoothed temperature goes on after a restart
 
 
@@ -47,10 +48,10 @@ def raw_device(settings: Settings) -> dict[str, Device]:
 
 
 @app.telemetry(counter_device, timeout="1s", publish=OnChange(0), group="sensor")
-async def gas_counter(sensor: Magnetometer, settings: Settings, context: Context) -> Counter:
+async def gas_counter(i2c: I2c, settings: Settings, context: Context) -> Counter:
     """Count the edges. What was counted is on the disk before it is published."""
     store = context.store
-    measurement = await sensor.read()
+    measurement = await measure(i2c, settings.address)
     trigger = Trigger(store.get("high", True)).after(measurement.z, settings.level, settings.hysteresis)
     if trigger.high != store.get("high"):
         store["high"] = trigger.high
@@ -80,15 +81,15 @@ def stored_counter(context: Context) -> Counter:
 
 
 @app.telemetry(thermometer, publish=OnChange(0.05), group="sensor", retry=UNTIL_NEXT_POLL)
-async def temperature(sensor: Magnetometer) -> Temperature:
+async def temperature(i2c: I2c, settings: Settings) -> Temperature:
     """What the sensor measures; the filters make degrees of it."""
-    return Temperature(temperature=(await sensor.read()).temperature)
+    return Temperature(temperature=(await measure(i2c, settings.address)).temperature)
 
 
 @app.telemetry(raw_device, interval="1s", group="sensor")
-async def magnetometer(sensor: Magnetometer) -> RawField:
+async def magnetometer(i2c: I2c, settings: Settings) -> RawField:
     """The field itself, to find the level by."""
-    measurement = await sensor.read()
+    measurement = await measure(i2c, settings.address)
     return RawField(bx=measurement.x, by=measurement.y, bz=measurement.z)
 
 

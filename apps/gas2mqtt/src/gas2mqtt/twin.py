@@ -4,48 +4,27 @@ import itertools
 import struct
 from collections.abc import Callable
 
-from gas2mqtt.magnetometer import CHIP, CHIP_ID, Magnetometer, Measurement
+from gas2mqtt.magnetometer import CHIP, CHIP_ID, DATA, Measurement
+from gas2mqtt.settings import Settings
+from leadsman.testing import I2cRegisters, I2cTwin
 
 
-class Registers:
-    """A QMC5883L at the level of its registers: what cannot be had in a test. `measure` is called for each
-    measurement."""
+class Chip(I2cRegisters):
+    """A QMC5883L. `measure` is called for each measurement."""
 
-    def __init__(self, measure: Callable[[], Measurement], address: int = 0x0D) -> None:
-        self._measure, self._address = measure, address
-        self.written: dict[int, int] = {}
-        self.fault: Exception | None = None
-        """What each transfer ends with."""
-        self.closed = 0
-        """How often it was closed."""
+    def __init__(self, measure: Callable[[], Measurement]) -> None:
+        super().__init__({CHIP: bytes((CHIP_ID,))})
+        self._measure = measure
 
-    def write_byte_data(self, address: int, register: int, value: int) -> None:
-        """Write a register."""
-        self._transfer(address)
-        self.written[register] = value
-
-    def read_i2c_block_data(self, address: int, register: int, length: int) -> list[int]:
-        """Read registers."""
-        self._transfer(address)
-        if register == CHIP:
-            return [CHIP_ID]
-        x, y, z, temperature = self._measure()
-        too_strong = 0b10 if max(abs(x), abs(y), abs(z)) > 32000 else 0
-        return list(struct.pack("<hhhBh", x, y, z, 1 | too_strong, temperature))[:length]
-
-    def close(self) -> None:
-        """Close the bus."""
-        self.closed += 1
-
-    def _transfer(self, address: int) -> None:
-        if self.fault is not None:
-            raise self.fault
-        if address != self._address:
-            raise OSError(121, "Remote I/O error")
+    def __call__(self, data: bytes, count: int) -> bytes:
+        if data == bytes((DATA,)):
+            x, y, z, temperature = self._measure()
+            too_strong = 0b10 if max(abs(x), abs(y), abs(z)) > 32000 else 0
+            self.put(DATA, struct.pack("<hhhBh", x, y, z, 1 | too_strong, temperature))
+        return super().__call__(data, count)
 
 
-def simulated_magnetometer(address: int) -> Magnetometer:
-    """A sensor beside a meter whose wheel turns once in five measurements."""
+def simulated_bus(settings: Settings) -> I2cTwin:
+    """A bus with a sensor beside a meter whose wheel turns once in five measurements."""
     wheel = itertools.cycle((-7000, -7000, -3000, -3000, -5000))
-    registers = Registers(lambda: Measurement(100, -200, next(wheel), 100), address)
-    return Magnetometer(address=address, open_bus=lambda _: registers)
+    return I2cTwin({settings.address: Chip(lambda: Measurement(100, -200, next(wheel), 100))})

@@ -19,9 +19,9 @@ from leadsman.adapters.caldav.access import Access
 from leadsman.adapters.caldav.backend import CalendarBackend, ReplyTooLarge
 from leadsman.adapters.caldav.recurrence import CalendarEvent, load, occurrences
 from leadsman.adapters.server import check_url, display_url
-from leadsman.errors import DeviceTimeout, GarbledData, InvalidValue, LeadsmanError, PermanentError
+from leadsman.errors import GarbledData, InvalidValue, PermanentError
 from leadsman.loop.clock import system_clock
-from leadsman.loop.durations import Duration, human, positive_seconds
+from leadsman.loop.durations import Duration, positive_seconds
 from leadsman.loop.threads import Worker
 from leadsman.text.redaction import SecretValue, secret_or_none
 
@@ -116,8 +116,7 @@ class CalDav:
     async def __aexit__(self, *exc_info: object) -> None:
         """Disconnect. The adapter may be entered again."""
         self._renew()
-        self._worker.stop()
-        self._worker = Worker(f"calendars of {display_url(self._access.url)}")
+        self._worker = self._worker.renew()
         self._answers.clear()
 
     async def probe(self) -> None:
@@ -254,22 +253,7 @@ class CalDav:
         return CalendarSearch(calendar, read, tuple({uid: title for (uid, _), title in lost.items()}.values()))
 
     async def _in_thread(self, call: Callable[[], _T]) -> _T:
-        future = self._worker.submit(call)
-        try:
-            async with asyncio.timeout(3 * self._timeout):
-                return await asyncio.wrap_future(future)
-        except TimeoutError as error:
-            if isinstance(error, LeadsmanError):
-                raise
-            self._worker.give_up(future)
-            self._renew()
-            raise DeviceTimeout(
-                f"{display_url(self._access.url)} took longer than {human(3 * self._timeout)}"
-            ) from error
-        except asyncio.CancelledError:
-            self._worker.give_up(future)
-            self._renew()
-            raise
+        return await self._worker.call(call, 3 * self._timeout, lambda _: self._renew())
 
     def _renew(self) -> None:
         self._worker.submit(self._backend.close)

@@ -389,8 +389,7 @@ class SerialPort:
     async def __aexit__(self, *exc_info: object) -> None:
         """Close the port. The adapter may be entered again."""
         await self.close()
-        self._worker.stop()
-        self._worker = Worker(f"serial {self.url}")  # its thread begins with the first call
+        self._worker = self._worker.renew()
 
     def check_installed(self) -> None:
         """Check that the library for opening is installed; ``socket://`` needs none. Raises `NotInstalled`."""

@@ -726,6 +726,13 @@ def servers(facts: Facts) -> Iterator[Result]:
         yield _reached(each, "answers", "what the error names")
 
 
+def buses(facts: Facts) -> Iterator[Result]:
+    """Whether the I²C buses can be opened, and one-wire has a thermometer."""
+    for each in facts.buses:
+        fault, _, advice = (each.fault or "").partition("; ")
+        yield fail(fault, advice or "look at dmesg") if fault else ok(f"{each.resource.name} is there, and may be used")
+
+
 def _reached(each: CalendarFacts | ServerFacts, well: str, mend: str) -> Result:
     if each.fault is None:
         return ok(f"{each.resource.name} {well}")
@@ -855,6 +862,7 @@ CHECKS = (
     Check("devices", "calendars", calendars),
     Check("devices", "calendar search", calendar_searches),
     Check("devices", "HTTP server", servers),
+    Check("devices", "bus", buses),
     Check("machine", "versions", versions),
     Check("machine", "clock", clock),
     Check("machine", "time zone", time_zone),

@@ -50,6 +50,7 @@ class Examination:
             "Bluetooth": self._bluetooth,
             "calendars": self._calendars,
             "servers": self._servers,
+            "buses": self._buses,
             "broker": self._broker.run,
         }
         tasks = {asyncio.create_task(self._collect(name, call)): name for name, call in collectors.items()}
@@ -99,9 +100,17 @@ class Examination:
         self.facts = self.facts._replace(calendars=tuple(found))
 
     async def _servers(self) -> None:
-        asked = [each for each in self._resources("http") if each.log_in is not None]
-        faults = await asyncio.gather(*map(_fault_of, asked))
-        self.facts = self.facts._replace(servers=tuple(map(ServerFacts, asked, faults)))
+        found = await _looked_at(self._resources("http"))
+        self.facts = self.facts._replace(servers=found)
+
+    async def _buses(self) -> None:
+        found = await _looked_at([*self._resources("i2c"), *self._resources("onewire")])
+        self.facts = self.facts._replace(buses=found)
+
+
+async def _looked_at(resources: list[Resource]) -> tuple[ServerFacts, ...]:
+    asked = [each for each in resources if each.log_in is not None]
+    return tuple(map(ServerFacts, asked, await asyncio.gather(*map(_fault_of, asked))))
 
 
 async def _fault_of(resource: Resource) -> str | None:

@@ -230,11 +230,11 @@ class CalendarFacts(NamedTuple):
 
 
 class ServerFacts(NamedTuple):
-    """A server that answers over HTTP."""
+    """A server that answers over HTTP, or a bus."""
 
     resource: Resource
     fault: str | None
-    """Why it did not answer, or refused the account; None if it answered."""
+    """Why it did not answer, refused the account, or could not be opened; None if all was well."""
 
 
 class Facts(NamedTuple):
@@ -247,5 +247,6 @@ class Facts(NamedTuple):
     bluetooth: tuple[BluetoothFacts, ...] = ()
     calendars: tuple[CalendarFacts, ...] = ()
     servers: tuple[ServerFacts, ...] = ()
+    buses: tuple[ServerFacts, ...] = ()
     unfinished: Mapping[str, str] = {}
     """The collectors that did not come to an end, and why."""
