@@ -93,6 +93,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         wait()
 
     def _a_child_works(self) -> bool:
+        if not self._children:
+            return False
         now = time.monotonic()
         self._children = [each for each in self._children if now < each[0] and _is_under_way(each[1])]
         return bool(self._children)
