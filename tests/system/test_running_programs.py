@@ -427,8 +427,9 @@ class TestProcess:
         orphan = int(own.read_text())
 
         files = {os.readlink(each).split(":")[0] for each in Path(f"/proc/{orphan}/fd").iterdir()}
-        start_app(APP, mosquitto.url, state=tmp_path / "kept")
+        following = start_app(APP, mosquitto.url, state=tmp_path / "kept")
 
         assert files == {"/dev/null", "pipe"}
         listener.wait_for("sys/sound/state", 5)
         os.kill(orphan, signal.SIGKILL)
+        assert following.end()[0] == 0
