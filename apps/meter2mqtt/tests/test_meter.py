@@ -22,6 +22,16 @@ METERS = {
 SETTINGS = {"port": "/dev/null/rs485", "meters": METERS}
 
 
+def test_a_device_that_two_tables_read_answers_to_both_in_a_dry_run():
+    meters = {"fast": {"table": "sdm630"}, "slow": {"table": "em340"}}
+
+    with Harness(app, settings=SETTINGS | {"meters": meters}, twins=True) as harness:
+        harness.run("5s")
+
+        assert harness.errors("fast") == harness.errors("slow") == []
+        assert len(harness.states("fast")) == len(harness.states("slow")) == 1
+
+
 def test_there_are_tables_for_three_meters_with_their_source():
     files = sorted(Path(meter2mqtt.__file__).with_name("tables").glob("*.toml"))
 

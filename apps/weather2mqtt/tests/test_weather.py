@@ -39,6 +39,13 @@ def test_a_server_that_fails_for_a_while_costs_no_reading(weather):
     assert weather.states("berlin") == [WEATHER]
 
 
+def test_a_value_that_the_server_does_not_have_costs_no_other(weather):
+    weather.twin.play("/v1/forecast", ANSWER | {"current": ANSWER["current"] | {"pressure_msl": None}})
+    weather.run("1m")
+
+    assert weather.states("berlin") == [WEATHER | {"pressure": None}]
+
+
 def test_what_the_server_refuses_is_published_with_its_reason_and_not_asked_again_at_once(weather):
     weather.twin.play("/v1/forecast", Recorded({"error": True, "reason": "Latitude must be in range"}, 400))
     weather.run("10m")

@@ -2,7 +2,7 @@
 loaded."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -24,6 +24,8 @@ from leadsman.text import clean, log_fields, suggestion
 from leadsman.text.redaction import Public, Redaction, Secret
 
 if TYPE_CHECKING:
+    from leadsman.events import AttemptFailed, PollFailed
+    from leadsman.readings.reading import Reading
     from leadsman.registration.device_settings import DeviceSettings
     from leadsman.resilience.catalogue import Catalogue
     from leadsman.settings.endpoint import Endpoint
@@ -42,6 +44,9 @@ A = TypeVar("A")
 DRY_RUN = "dry-run"
 """The topics of a dry run begin with this text, and its client id ends with it."""
 
+
+Show = Callable[["Reading | PollFailed | AttemptFailed", Mapping[str, str]], None]
+"""Takes a reading, with the units of its fields, or a failed call."""
 
 logger = logging.getLogger("leadsman")
 
@@ -100,6 +105,8 @@ class Setup:
         self.client_id = declaration.topics.prefix + declaration.instance
         self.dry_run = False
         """Whether this is a dry run, which touches nothing real."""
+        self.show: Show | None = None
+        """Takes what is shown while the app runs, and returns at once; None: nothing is."""
         self.registry = Registry(declaration.name)
         self.adapters = () if callable(adapters) else managed_adapters(adapters)
         self.catalogue: Catalogue | None = None

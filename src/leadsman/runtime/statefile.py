@@ -151,7 +151,7 @@ class StateFile:
 
     def trace(self) -> Iterable[dict[str, Any]]:
         """The rows of the trace, oldest first, numbered over all lives of the app."""
-        empty, tracebacks = TraceRow(0, 0.0, "", "")._asdict(), dict[str, Any]()
+        empty, tracebacks = TraceRow(0, 0.0, "", "")._asdict(), dict[str, str]()
         for number, document in self._select("trace", "SELECT number, document FROM trace ORDER BY number"):
             row = json.loads(document)
             if row.pop("repeated", False):

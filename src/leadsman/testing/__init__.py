@@ -29,7 +29,7 @@ from leadsman.testing.optolink import Boiler
 from leadsman.testing.pty import PtyDevice
 from leadsman.testing.publish_rules import published_by
 from leadsman.testing.servers import HttpTwin, Recorded
-from leadsman.testing.twins import BleTwin, SerialTwin, TwinDevice
+from leadsman.testing.twins import BleTwin, ProgramsTwin, SerialTwin, TwinDevice
 
 if TYPE_CHECKING:
     from leadsman.testing.calendars import CalDavTwin
@@ -49,6 +49,7 @@ __all__ = [
     "Mosquitto",
     "OneWireTwin",
     "Outages",
+    "ProgramsTwin",
     "PtyDevice",
     "Recorded",
     "Scripted",

@@ -43,7 +43,7 @@ class Harness:
             end. Give the same directory to two harnesses to test a restart.
         environment: variables that the app sees instead of those of the process.
         wall: epoch seconds at the start.
-        patience: real seconds after which a blocked thread no longer stops the time.
+        patience: real seconds after which a blocked thread, or a child process, no longer stops the time.
     """
 
     def __init__(

@@ -3,13 +3,17 @@
 The time belongs to the loop, not to a clock that is passed around, so `asyncio.timeout` and `asyncio.sleep` inside any
 library are virtual too. A day of outages takes milliseconds.
 
-Threads are real. While a call runs that was made through leadsman's workers or `asyncio.to_thread`, the time stands
-still, unless the call makes no progress for `patience` real seconds: then it is considered hung, and the time goes on.
+Threads and child processes are real. While a call runs that was made through leadsman's workers or `asyncio.to_thread`,
+the time stands still, unless the call makes no progress for `patience` real seconds: then it is considered hung, and
+the time goes on. So it is while a child process runs that asyncio has started, for `patience` real seconds after its
+start, or after a signal from its handler, whatever it writes.
 """
 
 import asyncio
 import selectors
 import time
+from collections.abc import Callable, Coroutine
+from typing import ParamSpec, TypeVar
 
 from leadsman.loop import threads as workers
 
@@ -18,18 +22,38 @@ START = 1_767_225_600.0
 _STEP = 0.02
 
 
+P = ParamSpec("P")
+T = TypeVar("T")
+Start = Coroutine[object, object, tuple[asyncio.SubprocessTransport, T]]
+
+
+def _waited_for(start: Callable[P, Start[T]]) -> Callable[P, Start[T]]:
+    """A method of the loop that starts a child process, for which the time waits."""
+
+    async def start_child(*args: P.args, **options: P.kwargs) -> tuple[asyncio.SubprocessTransport, T]:
+        started = await start(*args, **options)
+        loop = asyncio.get_running_loop()
+        if isinstance(loop, VirtualLoop):
+            loop.child_started(started[0])
+        return started
+
+    return start_child
+
+
 class VirtualLoop(asyncio.SelectorEventLoop):
     """A selector event loop whose `time` begins at zero and jumps.
 
     Args:
         wall: the wall clock at the start, in epoch seconds.
-        patience: real seconds to wait for a thread before the time goes on without it.
+        patience: real seconds to wait for a thread or a child process before the time goes on without it.
     """
 
     def __init__(self, wall: float = START, patience: float = 5.0) -> None:
         self._now = 0.0
         self._wall_offset = wall
         self._patience = patience
+        self._children: list[tuple[float, asyncio.SubprocessTransport]] = []
+        """The child processes, each with the real time until which the virtual one waits for it."""
         super().__init__(_JumpingSelector(self))
         # A nanosecond, the resolution of the real clock, is lost in the float after 97 days, and timers would never be
         # due.
@@ -44,9 +68,36 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Virtual epoch seconds."""
         return self._now + self._wall_offset
 
+    subprocess_exec = _waited_for(asyncio.SelectorEventLoop.subprocess_exec)
+    subprocess_shell = _waited_for(asyncio.SelectorEventLoop.subprocess_shell)
+
     def step_wall(self, seconds: float) -> None:
         """Set the wall clock forward, or back when negative, as NTP or a person does. The monotonic time goes on."""
         self._wall_offset += seconds
+
+    def child_started(self, child: asyncio.SubprocessTransport) -> None:
+        """Let the time wait for a child process."""
+
+        def wait() -> None:
+            self._children.append((time.monotonic() + self._patience, child))
+
+        def waiting(send: Callable[..., None]) -> Callable[..., None]:
+            def signal(*number: int) -> None:
+                wait()  # one that hung ends now, in real time
+                send(*number)
+
+            return signal
+
+        for name in ("send_signal", "terminate", "kill"):
+            setattr(child, name, waiting(getattr(child, name)))
+        wait()
+
+    def _a_child_works(self) -> bool:
+        if not self._children:
+            return False
+        now = time.monotonic()
+        self._children = [each for each in self._children if now < each[0] and _is_under_way(each[1])]
+        return bool(self._children)
 
     def block(self, seconds: float) -> None:
         """Let time pass while the loop is blocked, as by a handler that computes."""
@@ -69,7 +120,7 @@ class _JumpingSelector(selectors.DefaultSelector):
         if ready:
             self._waiting_since = None
             return ready
-        if self._a_thread_works(busy):
+        if self._a_thread_works(busy) or self._loop._a_child_works():  # noqa: SLF001  # as below
             return super().select(_STEP)
         if timeout is None:
             raise RuntimeError("nothing is due, and nothing will be: the program waits for ever")
@@ -88,3 +139,9 @@ class _JumpingSelector(selectors.DefaultSelector):
             self._hanging, self._waiting_since = busy, None
             return False
         return True
+
+
+def _is_under_way(child: asyncio.SubprocessTransport) -> bool:
+    """Whether it runs, or somebody may still write to its pipes: a process that it has started."""
+    pipes = [child.get_pipe_transport(number) for number in (1, 2)]
+    return child.get_returncode() is None or any(pipe is not None and not pipe.is_closing() for pipe in pipes)

@@ -12,6 +12,7 @@ from leadsman.adapters.ble.advertisement import Advertisement, check_address
 from leadsman.adapters.ble.backend import AdvertisementListener, Backend, GattConnection
 from leadsman.adapters.ble.gatt import uuid_of
 from leadsman.adapters.ble.radio import BleRadio
+from leadsman.adapters.program import MOST_BYTES, Ended, Programs
 from leadsman.adapters.serial.port import SerialConnection, SerialPort
 from leadsman.errors import DeviceUnavailable, PermanentError
 
@@ -273,3 +274,23 @@ class _TwinBackend:
 
     async def connect(self, handle: TwinDevice, on_lost: Callable[[], None], timeout: float) -> GattConnection:
         return await handle.connect(on_lost)
+
+
+class ProgramsTwin(Programs):
+    """A `Programs` without processes.
+
+    Args:
+        program: a function that gets the program and its arguments, and returns what it writes to stdout, or an
+            exception to raise, such as ``ProgramFailed("no such sensor", 1)``.
+        most_bytes: as that of `Programs`.
+    """
+
+    def __init__(self, program: Callable[..., str | bytes | Exception], *, most_bytes: int = MOST_BYTES) -> None:
+        super().__init__(most_bytes=most_bytes)
+        self._program = program
+
+    async def _run(self, program: str, arguments: tuple[str, ...]) -> Ended:
+        output = self._program(program, *arguments)
+        if isinstance(output, Exception):
+            raise output
+        return Ended(0, output.encode() if isinstance(output, str) else output, b"")

@@ -28,6 +28,10 @@ def _handlers_find(plan: Plan) -> bool:
     return any(each.finds is not None for each in plan.readers)
 
 
+def _is_shown(plan: Plan) -> bool:
+    return plan.show is not None
+
+
 def _subscribes(plan: Plan) -> bool:
     return any(each.enabled for each in plan.subscriptions.values())
 
@@ -83,6 +87,7 @@ PARTS = (
     Part("leadsman.parts.log", join="open_log", simulated=False),
     # Before the devices: what takes their readings, what counts them, and the other nodes that share the app.
     Part("leadsman.parts.http", _has_endpoint, "watch", simulated=False),
+    Part("leadsman.parts.show", _is_shown, simulated=False),
     Part("leadsman.parts.discovery", _is_described, "describe", simulated=False),
     Part("leadsman.parts.ledger", simulated=False),
     Part("leadsman.parts.node", join="attach"),

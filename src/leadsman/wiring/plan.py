@@ -11,7 +11,7 @@ from leadsman.adapters.managed import ManagedAdapter
 from leadsman.mqtt.broker import Brokers
 from leadsman.mqtt.topics import Topics
 from leadsman.registration.options import is_everywhere
-from leadsman.registration.setup import Setup
+from leadsman.registration.setup import Setup, Show
 from leadsman.registration.telemetry import Telemetry
 from leadsman.resilience.overrides import PolicyOverride
 from leadsman.wiring.live import LiveParts
@@ -60,6 +60,8 @@ class Plan(NamedTuple):
     variables: Mapping[str, str]
     """Environment variables, which say where state, health file and service manager are."""
     dry_run: bool
+    show: "Show | None"
+    """Takes what is shown while the app runs; None: nothing is."""
     heartbeat: float
     adapters: tuple[ManagedAdapter, ...]
     telemetries: Mapping[str, Telemetry]
@@ -198,6 +200,7 @@ def plan_of(
         discovery=setup.discovery,
         variables=variables,
         dry_run=setup.dry_run,
+        show=setup.show,
         heartbeat=heartbeat,
         adapters=setup.adapters,
         telemetries=_by_name(setup.registry.telemetries, setup.cluster),

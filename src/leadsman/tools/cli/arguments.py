@@ -212,6 +212,9 @@ RUNNING = (
         action="store_true",
     ),
     argument(
+        "--show", "print each reading and each failed call as it comes, with or without a broker", action="store_true"
+    ),
+    argument(
         "--log-level",
         f"{', '.join(level.lower() for level in LEVELS)} (default: $LOG_LEVEL, or info)",
         metavar="LEVEL",

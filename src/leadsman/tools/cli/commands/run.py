@@ -1,9 +1,14 @@
 """``leadsman run``: runs an app until Ctrl-C or SIGTERM."""
 
 import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
 
 from leadsman.app import App
-from leadsman.tools.cli.arguments import OF_AN_APP, ONE_TARGET, Subcommand
+from leadsman.monitoring.log_format import wants_colour
+from leadsman.tools.cli.arguments import OF_AN_APP, ONE_TARGET, Subcommand, UsageError
 from leadsman.tools.cli.exit_codes import CODES
 from leadsman.tools.cli.target import load_app
 
@@ -11,8 +16,21 @@ from leadsman.tools.cli.target import load_app
 def run(options: argparse.Namespace) -> int:
     """Run an app."""
     app = app_to_run(options)
-    app.run(log_level=options.log_level, log_format=options.log_format)
+    with _shown(app) if options.show else contextlib.nullcontext():
+        app.run(log_level=options.log_level, log_format=options.log_format)
     return 0
+
+
+@contextlib.contextmanager
+def _shown(app: App) -> Iterator[None]:
+    """Show the readings of the app at stdout."""
+    from leadsman.tools.cli.show import Show
+
+    if sys.stdout is None:  # the shell has closed it
+        raise UsageError("--show writes to stdout, which is closed")
+    with Show(sys.stdout.fileno(), colour=wants_colour(sys.stdout, os.environ)) as show:
+        app.setup.show = show.put
+        yield
 
 
 def app_to_run(options: argparse.Namespace) -> App:
@@ -29,6 +47,7 @@ COMMAND = Subcommand(
     "> .env > file > default.",
     (
         "leadsman run house:app",
+        "leadsman run house:app --show",
         "leadsman run house:app --mqtt mqtt://broker.lan --log-level debug",
     ),
     CODES,
