@@ -35,6 +35,7 @@ print(json.dumps(failed))
 LIBRARIES = {
     "serial": ["serial", "serial_asyncio", "serial_asyncio_fast"],
     "ble": ["bleak", "dbus_fast"],
+    "ble-decoders": ["habluetooth", "bluetooth_sensor_state_data"],
     "caldav": ["caldav", "icalendar", "recurring_ical_events", "niquests", "lxml"],
     "http-client": ["aiohttp"],
     "http": ["uvicorn", "h11", "starlette", "anyio"],
@@ -82,7 +83,7 @@ def test_each_module_that_needs_a_missing_library_names_its_extra(extra):
     for module, (kind, text) in failed.items():
         named = "caldav" if extra == "yaml" else extra  # caldav needs PyYAML, too
         assert (kind, f'pip install "leadsman[{named}]"' in text) == ("NotInstalled", True), (module, text)
-    assert failed or extra in ("serial", "ble", "yaml"), "it is imported when it is needed"
+    assert failed or extra in ("serial", "ble", "ble-decoders", "yaml"), "it is imported when it is needed"
 
 
 NEEDS = {
@@ -97,6 +98,7 @@ NEEDS = {
 }
 """What an app needs each extra for: an adapter that it imports and has, or settings."""
 WITHOUT_AN_APP = {
+    "ble-decoders": "without it, BTHome alone is recognised",
     "metrics": "only the address /metrics of an app needs it",
     "demo": "only leadsman demo needs it",
 }
