@@ -35,7 +35,7 @@ print(json.dumps(failed))
 LIBRARIES = {
     "serial": ["serial", "serial_asyncio", "serial_asyncio_fast"],
     "ble": ["bleak", "dbus_fast"],
-    "ble-decoders": ["habluetooth", "bluetooth_sensor_state_data"],
+    "ble-decoders": ["bthome_ble", "habluetooth"],
     "caldav": ["caldav", "icalendar", "recurring_ical_events", "niquests", "lxml"],
     "http-client": ["aiohttp"],
     "http": ["uvicorn", "h11", "starlette", "anyio"],
@@ -89,6 +89,7 @@ def test_each_module_that_needs_a_missing_library_names_its_extra(extra):
 NEEDS = {
     "serial": ("from leadsman.adapters.serial import SerialPort", "SerialPort('/dev/ttyX')", {}),
     "ble": ("from leadsman.adapters.ble import BleRadio", "BleRadio()", {}),
+    "ble-decoders": ("from leadsman.adapters.ble import Decoders", "Decoders()", {}),
     "caldav": ("from leadsman.adapters.caldav import CalDav", "CalDav('https://localhost/dav')", {}),
     "http-client": ("from leadsman.adapters.http import HttpClient", "HttpClient('http://inverter.lan')", {}),
     "http": ("", "", {"HTTP__BIND": "127.0.0.1:8080"}),
@@ -98,7 +99,6 @@ NEEDS = {
 }
 """What an app needs each extra for: an adapter that it imports and has, or settings."""
 WITHOUT_AN_APP = {
-    "ble-decoders": "without it, BTHome alone is recognised",
     "metrics": "only the address /metrics of an app needs it",
     "demo": "only leadsman demo needs it",
 }
