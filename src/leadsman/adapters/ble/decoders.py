@@ -145,8 +145,7 @@ class Decoders:
         self._lines = others()
 
     async def __aenter__(self) -> Self:
-        """Import the decoders. Raises `NotInstalled`."""
-        await asyncio.to_thread(load)
+        """Begin without any sensor."""
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -167,7 +166,8 @@ class Decoders:
 
     async def measurements(self, radio: "BleRadio") -> AsyncGenerator[Measurement, None]:
         """Yield what sensors of all makes advertise, as it arrives; for `@app.source`. Raises as
-        `BleRadio.advertisements`."""
+        `BleRadio.advertisements`, and `NotInstalled`."""
+        await asyncio.to_thread(load)
         clock = asyncio.get_running_loop().time
         async with contextlib.aclosing(radio.advertisements()) as heard:
             async for advertisement in heard:
