@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from functools import lru_cache
-from typing import Annotated, Any, NamedTuple, get_args, get_origin
+from typing import Annotated, NamedTuple, get_args, get_origin
 
 from typing_extensions import TypedDict
 
@@ -43,11 +43,11 @@ class FoundType(NamedTuple):
         return FoundType(fields, self.title if other.title is None else other.title)
 
     @property
-    def readings(self) -> Any:
+    def readings(self) -> object:
         """The type of the readings, each field of which may be missing; None if no field is known."""
         return _typed_dict(tuple(self.fields.items())) if self.fields else None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """What is kept over a restart."""
         fields = {
             name: [kind, None if sensor is None else sensor.words()] for name, (kind, sensor) in self.fields.items()
@@ -58,7 +58,7 @@ class FoundType(NamedTuple):
 NOTHING = FoundType({})
 
 
-def found_type(fields: Mapping[str, Any] | None, title: str | None) -> FoundType:
+def found_type(fields: Mapping[str, object] | None, title: str | None) -> FoundType:
     """What a handler has said of a device.
 
     Raises:
@@ -72,8 +72,10 @@ def found_type(fields: Mapping[str, Any] | None, title: str | None) -> FoundType
     return FoundType(found, None if title is None else clean(title)[:LONGEST_TITLE].strip() or None)
 
 
-def from_json(kept: Any) -> FoundType | None:
+def from_json(kept: object) -> FoundType | None:
     """What was kept over a restart; None if it is damaged, or of a version that knew other words."""
+    if not isinstance(kept, dict):
+        return None
     try:
         fields = {
             name: FoundField(kind, None if words is None else Sensor(**words))
@@ -100,13 +102,13 @@ def _field(name: object, annotation: object) -> FoundField:
     return FoundField(word, sensor)
 
 
-def _annotation(field: FoundField) -> Any:
+def _annotation(field: FoundField) -> object:
     kind = KINDS[field.kind]
     return kind if field.sensor is None else Annotated[kind, field.sensor]
 
 
 @lru_cache(maxsize=128)
-def _typed_dict(fields: tuple[tuple[str, FoundField], ...]) -> Any:
+def _typed_dict(fields: tuple[tuple[str, FoundField], ...]) -> object:
     """Devices of one kind have one type."""
-    hints: dict[str, Any] = {name: _annotation(field) for name, field in fields}
+    hints = {name: _annotation(field) for name, field in fields}
     return TypedDict("Reading", hints, total=False)  # type: ignore[operator]  # its fields are known at run time

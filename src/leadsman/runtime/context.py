@@ -37,7 +37,7 @@ class DeviceRequests(Protocol):
         ...
 
     def device(
-        self, finder: str, name: str, signal: float | None, fields: Mapping[str, Any] | None, title: str | None
+        self, finder: str, name: str, signal: float | None, fields: Mapping[str, object] | None, title: str | None
     ) -> "FoundDevice":
         """See `Context.device`."""
         ...
@@ -148,7 +148,7 @@ class Context(ContextBase):
         name: str,
         *,
         signal: float | None = None,
-        fields: Mapping[str, Any] | None = None,
+        fields: Mapping[str, object] | None = None,
         title: str | None = None,
     ) -> "FoundDevice":
         """A device that this handler has found while the app runs, such as a sensor that a gateway has heard. It is

@@ -14,7 +14,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from functools import lru_cache
 from types import GenericAlias
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from leadsman.errors import ConfigurationError, InvalidValue
 from leadsman.loop.durations import human
@@ -91,16 +91,16 @@ def template_of(finder: Telemetry | Source, finds: Finds) -> Source:
 
 
 @lru_cache(maxsize=128)
-def annotated(name: str, readings: Any) -> Handler:
+def annotated(name: str, readings: object) -> Handler:
     """A handler under the name of the one that finds devices, whose annotation has the type of their readings. It is
     looked at, and never called: the readings are handed over by the one that finds the device. Devices of one type have
     one handler."""
 
-    async def found() -> AsyncIterator[Any]:
+    async def found() -> AsyncIterator[object]:
         yield None
 
     found.__name__ = found.__qualname__ = name
-    kind: Any = dict if readings is None else readings
+    kind = dict if readings is None else readings
     found.__annotations__ = {"return": GenericAlias(AsyncIterator, (kind,))}
     return found
 
@@ -252,7 +252,7 @@ class FoundDevices:
         finder: str,
         name: str,
         signal: float | None = None,
-        fields: Mapping[str, Any] | None = None,
+        fields: Mapping[str, object] | None = None,
         title: str | None = None,
     ) -> FoundDevice:
         """See `Context.device`. Raises `InvalidValue` if the handler may find none, or a field is invalid; so
@@ -295,7 +295,7 @@ class FoundDevices:
             self.on_loop(self._join, escaped)
         return FoundDevice(self, escaped, accepted=not reason)
 
-    def _say(self, name: str, fields: Mapping[str, Any] | None, title: str | None) -> None:
+    def _say(self, name: str, fields: Mapping[str, object] | None, title: str | None) -> None:
         """A handler has said something of a device that it has."""
         if fields is None and title is None:
             return
@@ -378,17 +378,17 @@ class FoundDevices:
             pass
         self._loop.call_soon_threadsafe(function, *arguments)
 
-    def kept(self, name: str) -> Mapping[str, Any]:
+    def kept(self, name: str) -> Mapping[str, object]:
         """What is kept of a device over a restart; nothing of one that no handler has found."""
         if name not in self.finders:
             return {}
         found = self._types.get(name, NOTHING)
         return {"found_by": self.finders[name], **({} if found == NOTHING else {"found_type": found.to_json()})}
 
-    def restore(self, name: str, kept: Mapping[str, Any], silence: float) -> bool:
+    def restore(self, name: str, kept: Mapping[str, object], silence: float) -> bool:
         """Take a device of an earlier run, which was heard `silence` seconds before the end of that. Returns whether
         there is such a device now."""
-        finder = kept["found_by"]
+        finder = str(kept["found_by"])
         family, found = self._families.get(finder), from_json(kept["found_type"]) if "found_type" in kept else NOTHING
         if found is None:
             return False

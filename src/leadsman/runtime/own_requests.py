@@ -12,7 +12,7 @@ wrote is written; the log says so at the first of such requests.
 import asyncio
 import logging
 from collections.abc import Container, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from leadsman.errors import InvalidValue, PollRefused, UnknownDevice
 from leadsman.readings.reading import Reading
@@ -78,7 +78,7 @@ class OwnRequests:
             self._loop.call_soon_threadsafe(reader.leave, reason)
 
     def device(
-        self, finder: str, name: str, signal: float | None, fields: Mapping[str, Any] | None, title: str | None
+        self, finder: str, name: str, signal: float | None, fields: Mapping[str, object] | None, title: str | None
     ) -> "FoundDevice":
         """A device that a handler has found. May be called from any thread.
 

@@ -260,3 +260,13 @@ class TestWhoeverIsOnTheAir:
             assert heard_by.decode(heard(manufacturer=RUUVI), at) is None
 
         assert heard_by.decode(heard(manufacturer=RUUVI), 62.0).decoder == "ruuvitag"
+
+
+def test_a_package_that_a_machine_cannot_have_is_done_without(monkeypatch):
+    found = decoders.find_spec
+    monkeypatch.setattr(decoders, "find_spec", lambda name: None if name == "xiaomi_ble" else found(name))
+
+    there = decoders.load.__wrapped__()
+
+    assert "xiaomi" not in there
+    assert {"bthome", "govee"} <= there.keys()

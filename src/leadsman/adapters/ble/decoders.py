@@ -8,10 +8,11 @@ import logging
 import math
 import re
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from datetime import datetime
 from functools import cache, lru_cache
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 
 from pydantic import AfterValidator, SecretStr
@@ -27,6 +28,7 @@ from leadsman.text.log_lines import left_out_before, others
 if TYPE_CHECKING:
     from bluetooth_sensor_state_data import BluetoothData
     from habluetooth import BluetoothServiceInfoBleak
+    from sensor_state_data import DeviceKey, SensorUpdate
 
     from leadsman.adapters.ble.radio import BleRadio
 
@@ -81,6 +83,10 @@ BindKey = Annotated[SecretStr, AfterValidator(check_bind_key)]
 """For settings: the key with which a sensor encrypts its values, checked when the app starts, and shown nowhere."""
 
 
+Value = float | bool | str | datetime
+"""What a sensor measures."""
+
+
 class Recognised(NamedTuple):
     """What an advertisement is of."""
 
@@ -102,9 +108,9 @@ class Measurement(NamedTuple):
     """Of the sensor, such as ``"H5075"``."""
     title: str
     """For people: the maker, the model and the end of the address."""
-    values: Mapping[str, float | bool | str | datetime]
+    values: Mapping[str, Value]
     """The last value of each kind. Some sensors advertise one at a time."""
-    fields: Mapping[str, Any]
+    fields: Mapping[str, object]
     """The type of each value with its `Sensor`, for `Context.device`. The same dict while there is no new kind."""
 
 
@@ -154,8 +160,7 @@ class Decoders:
 
     def check_installed(self) -> None:
         """Check that the decoders are installed. Raises `NotInstalled`."""
-        for name in _PARSERS:
-            check_found(_WHAT, f"{name}_ble".replace("_", "-"), _EXTRA, f"{name}_ble")
+        check_found(_WHAT, "bthome-ble", _EXTRA, "bthome_ble")
 
     @property
     def health(self) -> Mapping[str, object]:
@@ -242,13 +247,13 @@ class _DecodedSensor:
     )
 
     def __init__(self, decoder: str, key: bytes | None, now: float) -> None:
-        create: Any = load()[decoder]
+        create: Callable[..., BluetoothData] = load()[decoder]
         self._key = key if decoder in _WITH_KEYS else None
         self._parser: BluetoothData = create() if self._key is None else create(bindkey=self._key)
-        self._seen: dict[Any, object] = {}
+        self._seen: dict[DeviceKey, object] = {}
         """The last value of each kind, as the parser made it: another object is a new value."""
-        self._values: dict[str, Any] = {}
-        self._fields: dict[str, Any] = {}
+        self._values: dict[str, Value] = {}
+        self._fields: dict[str, object] = {}
         self.decoder = decoder
         self.model = decoder
         self._title = ""
@@ -280,7 +285,7 @@ class _DecodedSensor:
         address, rssi = advertisement.address, advertisement.rssi
         return Measurement(address, rssi, self.decoder, self.model, self._title, dict(self._values), self._fields)
 
-    def _fresh(self, update: Any) -> bool:
+    def _fresh(self, update: "SensorUpdate") -> bool:
         """Take the new values of an update, which has the old ones, too. Returns whether there are any."""
         fresh = False
         for values, descriptions in (
@@ -308,7 +313,7 @@ class _DecodedSensor:
                     self._fields = {**self._fields, name: described}  # another dict: it is news
         return fresh
 
-    def _describe(self, advertisement: Advertisement, update: Any) -> None:
+    def _describe(self, advertisement: Advertisement, update: "SensorUpdate") -> None:
         device = update.devices.get(self._parser.primary_device_id)
         if device is not None and device.model:
             self.model = str(device.model)
@@ -317,7 +322,7 @@ class _DecodedSensor:
             self._title = " ".join(each for each in (maker, self.model, end) if each)
 
 
-def _name(key: Any) -> str:
+def _name(key: "DeviceKey") -> str:
     """The name of a field: letters, digits and underscores."""
     text = str(getattr(key.key, "value", key.key))
     if key.device_id is not None:
@@ -326,14 +331,14 @@ def _name(key: Any) -> str:
     return name if name[:1].isalpha() else f"value_{name}"
 
 
-def _kind(value: object) -> Any:
+def _kind(value: object) -> type:
     """The type of a field."""
     if isinstance(value, bool | datetime):
         return bool if isinstance(value, bool) else datetime
     return str if isinstance(value, str) else float
 
 
-def _word(description: Any, attribute: str) -> str | None:
+def _word(description: object, attribute: str) -> str | None:
     """The device class or the unit in a description; the packages have enums for both, and text for those of their
     own."""
     word = getattr(description, attribute, None)
@@ -341,31 +346,32 @@ def _word(description: Any, attribute: str) -> str | None:
 
 
 @lru_cache(maxsize=1024)
-def _described(device_class: str | None, unit: str | None, kind: Any, title: str | None) -> Any:
+def _described(device_class: str | None, unit: str | None, kind: type, title: str | None) -> object:
     """The type of a field with what it measures. A class or a unit that Home Assistant does not have is left out."""
     device_class = _CLASSES.get(device_class or "", device_class)
-    words: dict[str, Any] = {
-        "unit": unit,
-        "state_class": _TOTALS.get(device_class or "", "measurement") if kind is float else None,
-        "category": "diagnostic" if device_class == "battery" else None,
-        "name": title or None,
-    }
-    for given in (words | {"device_class": device_class}, words, {}):
+    category = "diagnostic" if device_class == "battery" else None
+    state_class = _TOTALS.get(device_class or "", "measurement") if kind is float else None
+    for its_class, its_unit in ((device_class, unit), (None, unit), (None, None)):
         with contextlib.suppress(ConfigurationError):
-            return Annotated[kind, Sensor(**given)]
+            sensor = Sensor(
+                its_unit, device_class=its_class, state_class=state_class, category=category, name=title or None
+            )
+            return Annotated[kind, sensor]
     return kind
 
 
 @cache
 def load() -> "Mapping[str, type[BluetoothData]]":
-    """Import the decoders; by name.
+    """Import the decoders that are installed; by name. A package that cannot be had for a machine may be missing.
 
     Raises:
-        NotInstalled: one of their packages is missing.
+        NotInstalled: the extra is not installed.
     """
+    check_found(_WHAT, "bthome-ble", _EXTRA, "bthome_ble")
+    there = {name: word for name, word in _PARSERS.items() if find_spec(f"{name}_ble") is not None}
     try:
         found = {
-            name: getattr(import_module(f"{name}_ble"), f"{word}BluetoothDeviceData") for name, word in _PARSERS.items()
+            name: getattr(import_module(f"{name}_ble"), f"{word}BluetoothDeviceData") for name, word in there.items()
         }
     except ImportError as error:
         raise missing(_WHAT, error.name or "a package", _EXTRA, error) from error
