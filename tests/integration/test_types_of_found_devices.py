@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 from collections.abc import AsyncIterator
 from typing import Annotated
 
@@ -106,6 +107,18 @@ class TestRestart:
         one, two = self.second(tmp_path)
 
         assert described(two) == described(one)
+        assert not [each for each in two.broker.log if each.topic == "homeassistant/device/house/attic/config"]
+
+    def test_a_kill_forgets_no_field(self, tmp_path):
+        with Harness(gateway_app(*GROWING), state_directory=tmp_path / "one") as one:
+            one.run(200)
+            shutil.copytree(tmp_path / "one", tmp_path / "killed")  # as a kill would leave it
+            kept = dict(one.broker.retained)
+        with Harness(gateway_app(), state_directory=tmp_path / "killed") as two:
+            two.broker.retained.update(kept)
+            two.run("5m")
+
+        assert "humidity" in described(two)["cmps"]
         assert not [each for each in two.broker.log if each.topic == "homeassistant/device/house/attic/config"]
 
     def test_a_field_that_is_said_alone_after_it_takes_none_away(self, tmp_path):

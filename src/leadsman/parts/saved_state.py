@@ -32,7 +32,7 @@ async def join(core: Core) -> None:
     store.restore_ledgers(core.ledgers.restore)
     core.environment.events.subscribe(store.observe, EventPhase.SAVE)
     follower = _Follower(core, store)
-    core.roster.follow(Phase.STATE, Follower(follower.join, follower.leave))
+    core.roster.follow(Phase.STATE, Follower(follower.join, follower.leave, lambda device: store.change(device.name)))
     core.life.goodbyes["the failure state"] = store.publish
     core.life.ends.append(lambda _: store.finish())
 

@@ -355,6 +355,10 @@ class ResilienceStore:
         self._records[name].life = EarlierLives(self._environment.clock.wall())
         self._change(name)
 
+    def change(self, name: str) -> None:
+        """Write soon what is known of a device that was found at run time: that has changed."""
+        self._change(name)
+
     def forget(self, name: str, *, at_once: bool = False) -> None:
         """Delete the rows of a device that is gone, with the next write. ``at_once``: now, so that the next life of the
         app does not know it if this one is killed. Those of one turn of the loop are one write."""

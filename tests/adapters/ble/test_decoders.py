@@ -161,9 +161,10 @@ class TestKeys:
 
         assert heard_by.decode(encrypted(900, 21.5), 1.0).values == {"temperature": 21.5}
         assert heard_by.decode(encrypted(901, 22.5), 10.0).values == {"temperature": 22.5}
+        assert heard_by.decode(encrypted(901, 22.5), 11.0) is None
         assert heard_by.decode(encrypted(900, 21.5), 200.0) is None
         assert heard_by.decode(encrypted(500, 40.0), 300.0) is None
-        assert heard_by.health["repeated"] == 2
+        assert heard_by.health["repeated"] == 3
         assert heard_by.decode(encrypted(902, 23.5), 310.0).values == {"temperature": 23.5}
 
     def test_a_sensor_with_a_key_is_not_believed_without_encryption(self, caplog):
@@ -246,12 +247,14 @@ class TestWhoeverIsOnTheAir:
 
     def test_of_too_many_sensors_those_stay_that_were_heard_last(self, monkeypatch):
         monkeypatch.setattr(decoders, "MOST_SENSORS", 20)
-        heard_by = Decoders()
+        heard_by = Decoders({"BB:BB:BB:BB:BB:BB": KEY})
+        assert heard_by.decode(encrypted(900, address="BB:BB:BB:BB:BB:BB"), 1.0)
         for number in range(50):
             assert heard_by.decode(heard("GVH5075_1234", GOVEE, address=f"AA:AA:AA:AA:AA:{number:02X}"), 1.0)
             assert heard_by.decode(heard(manufacturer=RUUVI), 1.0)
 
-        assert heard_by.health == {"sensors": 20, "decoded": 100}
+        assert heard_by.health == {"sensors": 21, "decoded": 101}
+        assert heard_by.decode(encrypted(899, address="BB:BB:BB:BB:BB:BB"), 2.0) is None, "its counter is known"
 
     def test_a_device_that_was_taken_for_another_is_known_again_after_a_minute(self):
         heard_by = Decoders()

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from leadsman.adapters.ble.radio import BleRadio
 
 MOST_SENSORS = 10_000
-"""Sensors whose parsers are kept, 4 to 7 kB each; the one that was heard longest ago goes first. Nothing is kept of
-other devices."""
+"""Sensors without a key whose parsers are kept, 4 to 7 kB each; the one that was heard longest ago goes first. Nothing
+is kept of other devices."""
 RELEARN = 60.0
 """Seconds without a new value after which a sensor without a key may be one of another kind: a parser that takes a
 device for its own by mistake does not keep it."""
@@ -146,7 +146,9 @@ class Decoders:
             secret = check_bind_key(key if isinstance(key, SecretStr) else SecretStr(key))
             self._keys[check_address(address)] = bytes.fromhex(secret.get_secret_value())
         self._sensors: dict[str, _DecodedSensor] = {}
-        """The one that was heard last is the last."""
+        """Those without a key. The one that was heard last is the last."""
+        self._keyed: dict[str, _DecodedSensor] = {}
+        """Those with a key in the settings, which nobody on the air can push out: they know what was sent before."""
         self._counts: Counter[str] = Counter()
         self._lines = others()
 
@@ -157,6 +159,7 @@ class Decoders:
     async def __aexit__(self, *exc_info: object) -> None:
         """Forget all sensors."""
         self._sensors.clear()
+        self._keyed.clear()
 
     def check_installed(self) -> None:
         """Check that the decoders are installed. Raises `NotInstalled`."""
@@ -167,7 +170,7 @@ class Decoders:
         """For introspection: how many sensors are remembered, and how many advertisements there were of each kind:
         ``decoded``; ``unknown``, of other devices; ``no_key`` and ``wrong_key``, encrypted; ``unencrypted``, though
         there is a key; ``repeated``, without a new value, as one that somebody sends again is; ``garbled``."""
-        return {"sensors": len(self._sensors), **self._counts}
+        return {"sensors": len(self._sensors) + len(self._keyed), **self._counts}
 
     async def measurements(self, radio: "BleRadio") -> AsyncGenerator[Measurement, None]:
         """Yield what sensors of all makes advertise, as it arrives; for `@app.source`. Raises as
@@ -183,14 +186,15 @@ class Decoders:
         """Decode one advertisement; None if it has no new value. `now` is monotonic seconds. Never raises because of an
         advertisement. If the decoders are not imported yet, raises `NotInstalled`, or takes half a second."""
         address = advertisement.address
-        sensor = self._sensors.pop(address, None)
+        sensors = self._keyed if address in self._keys else self._sensors
+        sensor = sensors.pop(address, None)
         if sensor is None:
             found = next(_recognising(advertisement, load(), now), None)
             if found is None:
                 self._counts["unknown"] += 1
                 return None
             sensor = _DecodedSensor(found.decoder, self._keys.get(address), now)
-        self._sensors[address] = sensor
+        sensors[address] = sensor
         if len(self._sensors) > MOST_SENSORS:
             del self._sensors[next(iter(self._sensors))]
         outcome = sensor.take(advertisement, now)
@@ -199,8 +203,8 @@ class Decoders:
             return sensor.measurement(advertisement)
         if outcome in _ADVICE:
             self._warn(advertisement, outcome, sensor, now)
-        elif address not in self._keys and now - sensor.fresh_at > RELEARN:
-            del self._sensors[address]
+        elif sensors is self._sensors and now - sensor.fresh_at > RELEARN:
+            del sensors[address]
         return None
 
     def _warn(self, advertisement: Advertisement, outcome: str, sensor: "_DecodedSensor", now: float) -> None:
@@ -236,6 +240,7 @@ class _DecodedSensor:
     __slots__ = (
         "_fields",
         "_key",
+        "_last",
         "_parser",
         "_seen",
         "_title",
@@ -254,6 +259,8 @@ class _DecodedSensor:
         """The last value of each kind, as the parser made it: another object is a new value."""
         self._values: dict[str, Value] = {}
         self._fields: dict[str, object] = {}
+        self._last: Mapping[str, bytes] = {}
+        """What was decoded last, of a sensor that encrypts."""
         self.decoder = decoder
         self.model = decoder
         self._title = ""
@@ -263,13 +270,15 @@ class _DecodedSensor:
     def take(self, advertisement: Advertisement, now: float) -> str:
         """Parse an advertisement. Returns what is counted."""
         parser: Any = self._parser
+        if self._key is not None and advertisement.service_data == self._last:
+            return "repeated"  # the parser takes the last message once more, within four seconds
         try:
             update = parser.update(service_info(advertisement, now))
             fresh = self._fresh(update)
         except Exception:  # of garbage, parsers raise whatever they stumble over
             return "garbled"
         if fresh:
-            self.fresh_at, self.warned = now, None
+            self.fresh_at, self.warned, self._last = now, None, advertisement.service_data
             self._describe(advertisement, update)
             return "decoded"
         scheme = getattr(parser, "encryption_scheme", None)
