@@ -16,6 +16,7 @@ from leadsman.settings.sources import Where
 
 APPS = [
     "airthings2mqtt",
+    "ble2mqtt",
     "caldates2mqtt",
     "gas2mqtt",
     "meter2mqtt",

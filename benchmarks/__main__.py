@@ -182,6 +182,12 @@ def web(times: int) -> list[Row]:
     return web(times)
 
 
+def heard(times: int) -> list[Row]:
+    from benchmarks.advertisements import advertisements  # see above
+
+    return advertisements(times)
+
+
 def virtual_days(times: int) -> list[Row]:
     note("a virtual day")
     day = statistics.median(measures.virtual_day() for _ in range(times))
@@ -209,6 +215,7 @@ PARTS: dict[str, Callable[[int], list[Row]]] = {
     "frames": framers,
     "devices": with_devices,
     "web": web,
+    "advertisements": heard,
     "day": virtual_days,
     "simulated": simulated.days,
     "cluster": cluster.clusters,

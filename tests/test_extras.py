@@ -35,6 +35,7 @@ print(json.dumps(failed))
 LIBRARIES = {
     "serial": ["serial", "serial_asyncio", "serial_asyncio_fast"],
     "ble": ["bleak", "dbus_fast"],
+    "ble-decoders": ["bthome_ble", "habluetooth"],
     "caldav": ["caldav", "icalendar", "recurring_ical_events", "niquests", "lxml"],
     "http-client": ["aiohttp"],
     "i2c": ["smbus2"],
@@ -83,12 +84,13 @@ def test_each_module_that_needs_a_missing_library_names_its_extra(extra):
     for module, (kind, text) in failed.items():
         named = "caldav" if extra == "yaml" else extra  # caldav needs PyYAML, too
         assert (kind, f'pip install "leadsman[{named}]"' in text) == ("NotInstalled", True), (module, text)
-    assert failed or extra in ("serial", "ble", "yaml"), "it is imported when it is needed"
+    assert failed or extra in ("serial", "ble", "ble-decoders", "yaml"), "it is imported when it is needed"
 
 
 NEEDS = {
     "serial": ("from leadsman.adapters.serial import SerialPort", "SerialPort('/dev/ttyX')", {}),
     "ble": ("from leadsman.adapters.ble import BleRadio", "BleRadio()", {}),
+    "ble-decoders": ("from leadsman.adapters.ble import Decoders", "Decoders()", {}),
     "caldav": ("from leadsman.adapters.caldav import CalDav", "CalDav('https://localhost/dav')", {}),
     "http-client": ("from leadsman.adapters.http import HttpClient", "HttpClient('http://inverter.lan')", {}),
     "i2c": ("from leadsman.adapters.i2c import I2c", "I2c(1)", {}),

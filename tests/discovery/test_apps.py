@@ -14,10 +14,20 @@ from leadsman.settings.sources import Where
 
 from .entities import entities
 
-APPS = ("airthings2mqtt", "caldates2mqtt", "gas2mqtt", "meter2mqtt", "p1meter2mqtt", "vito2mqtt", "weather2mqtt")
+APPS = (
+    "airthings2mqtt",
+    "ble2mqtt",
+    "caldates2mqtt",
+    "gas2mqtt",
+    "meter2mqtt",
+    "p1meter2mqtt",
+    "vito2mqtt",
+    "weather2mqtt",
+)
 
 SETTINGS = {
     "airthings2mqtt": {"waves": {"cellar": {"address": "F0:11:22:33:44:66"}}},
+    "ble2mqtt": {"sensors": {"bedroom": {"address": "F0:11:22:33:44:66"}}},
     "caldates2mqtt": {
         "servers.home.url": "https://calendar.invalid",
         "calendars": {"waste": {"calendar": "Waste", "schedule": "0 * * * *"}},

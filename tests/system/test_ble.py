@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from bumble.att import ATT_Error, ErrorCode
 
-from leadsman.adapters.ble import BleRadio, bthome
+from leadsman.adapters.ble import BleRadio, Decoders, bthome
 from leadsman.adapters.ble.gatt import STANDARD, uuid_of
 from leadsman.errors import (
     DeviceTimeout,
@@ -240,6 +240,19 @@ class TestBoth:
 
         there = place()
         on(there.radio, scenario)
+
+    def test_what_sensors_of_several_makes_advertise_is_decoded(self, place):
+        bthome_data = {bthome.SERVICE: bytes.fromhex("40006402c409032617")}
+
+        async def scenario(radio):
+            async with Decoders() as decoders:
+                async with contextlib.aclosing(decoders.measurements(radio)) as measurements:
+                    found = await asyncio.wait_for(anext(measurements), 60)
+                assert found.values == {"temperature": 25.0, "humidity": 59.26}
+                assert (found.address, found.rssi, found.decoder) == (ADDRESS, -60, "bthome")
+                assert decoders.health["decoded"] >= 1
+
+        on(place(service_data=bthome_data, manufacturer={0x004C: bytes(20)}).radio, scenario)
 
     def test_advertisements_are_filtered(self, place):
         async def scenario(radio):

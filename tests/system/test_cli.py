@@ -224,6 +224,7 @@ async def read(port: {adapter}) -> dict[str, float]:
     [
         ("serial", ("serial_asyncio", "serial_asyncio_fast"), "serial", "SerialPort", "'/dev/ttyX'"),
         ("ble", ("bleak",), "ble", "BleRadio", ""),
+        ("ble-decoders", ("bthome_ble",), "ble", "Decoders", ""),
         ("caldav", ("caldav",), "caldav", "CalDav", "'https://localhost/dav'"),
         ("http-client", ("aiohttp",), "http", "HttpClient", "'http://localhost'"),
         ("i2c", ("smbus2",), "i2c", "I2c", "1"),

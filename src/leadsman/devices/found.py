@@ -52,6 +52,10 @@ class FoundHost:
         self._roster.join(device)
         return runner
 
+    def change(self, source: Source) -> None:
+        """See `Host`."""
+        self._roster.change(self._roster[source.name]._replace(reader=source))
+
     def leave(self, name: str) -> None:
         """See `Host`."""
         self._roster.leave(name, Departure.FORGOTTEN)

@@ -84,15 +84,17 @@ class Phase(IntEnum):
     """Its retained topics, which are removed when it is forgotten."""
 
 
+def ignore(device: Device) -> None:
+    """It does not matter that a device joins, or changes."""
+
+
 class Follower(NamedTuple):
     """Learns which devices there are. On the event loop."""
 
     join: Callable[[Device], None]
     leave: Callable[[Device, Departure], None]
-
-
-def ignore(device: Device) -> None:
-    """It does not matter that a device joins."""
+    change: Callable[[Device], None] = ignore
+    """A device that was found at run time has another type of readings, or another name for people."""
 
 
 def forgetting(forget: Callable[[str], object]) -> Follower:
@@ -147,6 +149,18 @@ class Roster(Mapping[str, Device]):
         device = self._devices.pop(name)
         for follower in self._last_first:
             follower.leave(device, why)
+
+    def change(self, device: Device) -> None:
+        """Replace a device by one whose reader is described otherwise. What runs it stays.
+
+        Raises:
+            KeyError: there is no such device.
+        """
+        if device.name not in self._devices:
+            raise KeyError(device.name)
+        self._devices[device.name] = device
+        for _, follower in self._followers:
+            follower.change(device)
 
     def __getitem__(self, name: str) -> Device:
         return self._devices[name]

@@ -54,7 +54,8 @@ class DescribedDevices:
         return name in self._read or name in self._commands
 
     def add(self, each: Telemetry | Source) -> None:
-        """Add a device that gives readings, while the app runs."""
+        """Add or replace a device that gives readings, while the app runs."""
+        self._forget(each.name)
         self._read[each.name] = each
 
     def add_command(self, command: RegisteredCommand) -> None:
@@ -63,8 +64,15 @@ class DescribedDevices:
 
     def remove(self, name: str) -> None:
         """Remove a device, while the app runs."""
-        self._read.pop(name, None)
+        self._forget(name)
         self._commands.pop(name, None)
+
+    def _forget(self, name: str) -> None:
+        """Its handler may be gone with it, and another one may have that identity. One that serves others is looked at
+        again."""
+        each = self._read.pop(name, None)
+        if each is not None:
+            self._shown.pop((id(each.handler), each.field, each.filters), None)
 
     def device(self, name: str) -> DeviceDescription:
         """Describe one device."""

@@ -169,8 +169,10 @@ class Sections:
         self.registrations = registrations
 
     def forget(self, name: str) -> None:
-        """Describe the registrations of a device anew: it is gone, and another one may have its name."""
+        """Describe the registrations of a device anew: it has changed, or is gone, and another one may have its name,
+        or the identity of its handler."""
         self._written.pop(name, None)
+        self._terms.clear()
 
     def app(self) -> "AppSection":
         """The app."""

@@ -249,7 +249,7 @@ class Service:
         return self._parts.ready() and not self._environment.stopping.is_set()
 
     def forget(self, name: str) -> None:
-        """A device that was found at run time is gone."""
+        """A device that was found at run time has changed, or is gone."""
         self._sections.forget(name)
 
     def _trace(self, request: Query) -> "list[TraceRow]":

@@ -141,7 +141,7 @@ def join(core: Core) -> None:
     presence.listen()
     events.subscribe(presence.observe, readings=False)
     events.subscribe(presence.observe_health)
-    core.roster.follow(Phase.REPORT, Follower(presence.join, presence.leave))
+    core.roster.follow(Phase.REPORT, Follower(presence.join, presence.leave, presence.change))
     core.life.goodbyes["the goodbye of discovery"] = presence.goodbye
     core.life.ends.append(presence.close)
 
@@ -205,6 +205,13 @@ class Presence:
             self._registered.add(device.reader)
         if device.command is not None and device.queue is not None:
             self._registered.add_command(device.command)
+
+    def change(self, device: Device) -> None:
+        """A device is described otherwise, soon."""
+        if device.name in self._registered:
+            self._register(device)
+            self._left.setdefault(device.name, {})  # as one that comes back, so its description is compared
+            self._change_soon()
 
     def leave(self, device: Device, why: Departure) -> None:
         """A device has left. If it is forgotten, its description is removed soon; else another node describes it."""

@@ -40,7 +40,7 @@ def join(core: Core) -> None:
     for request, topic_filter in core.plan.filters.items():
         listener = _only_here(core, listeners[request], every_node=request == "introspect")
         core.link.subscriptions.listeners[topic_filter] = listener
-    core.roster.follow(Phase.REPORT, forgetting(found.forget))
+    core.roster.follow(Phase.REPORT, forgetting(found.forget)._replace(change=lambda device: found.forget(device.name)))
 
 
 def _only_here(core: Core, listener: Callable[[Received], None], *, every_node: bool) -> Callable[[Received], None]:
@@ -135,7 +135,7 @@ class IntrospectionPart:
         return Service(self._about, self._registrations, self.registry, parts, core.environment)
 
     def forget(self, device: str) -> None:
-        """A device has left."""
+        """A device has changed, or has left."""
         if "service" in self.__dict__:  # else nobody has asked yet
             self.service.forget(device)
 

@@ -12,14 +12,17 @@ from leadsman.wiring.core import Core
 if TYPE_CHECKING:
     from leadsman.nodes.snapshots import Snapshots
 
-_NONE: Mapping[str, str] = {}
+
+def _nothing(name: str) -> Mapping[str, object]:
+    """No handler finds devices."""
+    return {}
 
 
 async def join(core: Core) -> None:
     """Restore what an earlier run saved, and save what changes from now on."""
     readers = core.runners.readers
-    finders = _NONE if core.found is None else core.found.finders
-    store = core.saved = ResilienceStore(core.state_directory, readers, core.environment, core.traces, finders)
+    kept = _nothing if core.found is None else core.found.kept
+    store = core.saved = ResilienceStore(core.state_directory, readers, core.environment, core.traces, kept)
     if core.found is not None and not core.node.shared:  # else their handler finds them again, where it is
         store.rejoin = core.found.restore
     if core.node.snapshots is not None:
@@ -29,7 +32,7 @@ async def join(core: Core) -> None:
     store.restore_ledgers(core.ledgers.restore)
     core.environment.events.subscribe(store.observe, EventPhase.SAVE)
     follower = _Follower(core, store)
-    core.roster.follow(Phase.STATE, Follower(follower.join, follower.leave))
+    core.roster.follow(Phase.STATE, Follower(follower.join, follower.leave, lambda device: store.change(device.name)))
     core.life.goodbyes["the failure state"] = store.publish
     core.life.ends.append(lambda _: store.finish())
 

@@ -127,9 +127,12 @@ class Sensor(Value):
         self, core_schema: "CoreSchema", handler: "GetJsonSchemaHandler"
     ) -> "JsonSchemaValue":
         """Add the description to the JSON Schema of the field. Called by pydantic."""
-        schema = handler(core_schema)
+        return handler(core_schema) | self.words()
+
+    def words(self) -> dict[str, object]:
+        """The arguments that are not the default; JSON can represent them."""
         given = {name: value for name in self.__slots__ if (value := getattr(self, name)) != _DEFAULTS.get(name)}
-        return schema | given | ({"homeassistant": dict(self.homeassistant)} if self.homeassistant else {})
+        return given | ({"homeassistant": dict(self.homeassistant)} if self.homeassistant else {})
 
 
 def _entity_options(given: object) -> tuple[tuple[str, bool | int | str], ...]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from datetime import datetime, time, timedelta, tzinfo
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -36,7 +36,9 @@ class DeviceRequests(Protocol):
         """See `Context.unavailable`."""
         ...
 
-    def device(self, finder: str, name: str, signal: float | None) -> "FoundDevice":
+    def device(
+        self, finder: str, name: str, signal: float | None, fields: Mapping[str, object] | None, title: str | None
+    ) -> "FoundDevice":
         """See `Context.device`."""
         ...
 
@@ -141,7 +143,14 @@ class Context(ContextBase):
             raise InvalidValue("the reason is empty; write text such as 'its battery is low'")
         self._requests.leave(self.name, clean(reason))
 
-    def device(self, name: str, *, signal: float | None = None) -> "FoundDevice":
+    def device(
+        self,
+        name: str,
+        *,
+        signal: float | None = None,
+        fields: Mapping[str, object] | None = None,
+        title: str | None = None,
+    ) -> "FoundDevice":
         """A device that this handler has found while the app runs, such as a sensor that a gateway has heard. It is
         made at the first call with its name, and is then a device as any other: with topics, availability, counters, a
         ledger and discovery. The handler is registered with ``finds=Finds(…)``, which says how many devices it may
@@ -159,16 +168,22 @@ class Context(ContextBase):
                 when it hears the device 6 dB better in three reports in a row, or when the first one ends or hears the
                 device no more.
                 None: all nodes hear it equally well.
+            fields: what the readings of this device have, where only the device itself knows: a type for each name, as
+                in ``{"temperature": Annotated[float, Sensor("°C")]}``; ``float``, ``int``, ``bool``, ``str`` or
+                ``datetime``. They take the place of ``Finds(readings)``. A later call may add fields, up to 50 in all,
+                and discovery then has them, too; a field that is there stays as it is. They outlive a restart. Give the
+                same dict again while nothing is new: that costs nothing.
+            title: the name of the device for people, unless the settings have one.
 
         Raises:
-            InvalidType: the name is not text, or the signal no number.
-            InvalidValue: the handler is not registered with `Finds`.
+            InvalidType: the name is not text, the signal no number, or a field has another type.
+            InvalidValue: the handler is not registered with `Finds`, or the name of a field is invalid.
         """
         if not isinstance(name, str):
             raise InvalidType(f"the name of a device is {name!r}; write text such as its serial number")
         if signal is not None and (isinstance(signal, bool) or not isinstance(signal, int | float)):
             raise InvalidType(f"the signal is {signal!r}; write a number of dBm, such as -67")
-        return self._requests.device(self.name, name, signal)
+        return self._requests.device(self.name, name, signal, fields, title)
 
     def publish(self, topic: str, payload: object, *, qos: int = 1, retain: bool = False) -> None:
         """Publish to ``{prefix}/{device}/{topic}``. May be called from any thread.

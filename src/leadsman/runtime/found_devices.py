@@ -12,14 +12,16 @@ import logging
 import math
 import threading
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from functools import lru_cache
 from types import GenericAlias
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from leadsman.errors import ConfigurationError, InvalidValue
 from leadsman.loop.durations import human
 from leadsman.loop.timers import Timers
 from leadsman.mqtt.topics import check_name, escaped_name
 from leadsman.registration.finds import Finds
+from leadsman.registration.found_type import NOTHING, FoundType, found_type, from_json
 from leadsman.registration.injection import Handler, name_of
 from leadsman.registration.result import result_validator
 from leadsman.registration.source import Source
@@ -66,7 +68,7 @@ class Family:
 
 def template_of(finder: Telemetry | Source, finds: Finds) -> Source:
     """What the devices that a handler finds have in common; each of them is this with its own name."""
-    handler = _annotate(finder.handler, finds.readings)
+    handler = annotated(name_of(finder.handler), finds.readings)
     return Source(
         name="",
         handler=handler,
@@ -88,15 +90,17 @@ def template_of(finder: Telemetry | Source, finds: Finds) -> Source:
     )
 
 
-def _annotate(finder: Handler, readings: Any) -> Handler:
+@lru_cache(maxsize=128)
+def annotated(name: str, readings: object) -> Handler:
     """A handler under the name of the one that finds devices, whose annotation has the type of their readings. It is
-    looked at, and never called: the readings are handed over by the one that finds the device."""
+    looked at, and never called: the readings are handed over by the one that finds the device. Devices of one type have
+    one handler."""
 
-    async def found() -> AsyncIterator[Any]:
+    async def found() -> AsyncIterator[object]:
         yield None
 
-    found.__name__ = found.__qualname__ = name_of(finder)
-    kind: Any = dict if readings is None else readings
+    found.__name__ = found.__qualname__ = name
+    kind = dict if readings is None else readings
     found.__annotations__ = {"return": GenericAlias(AsyncIterator, (kind,))}
     return found
 
@@ -117,6 +121,10 @@ class Host(Protocol):
 
     def join(self, source: Source) -> SourceRunner:
         """Add a device to all parts of the app. Returns what takes its readings."""
+        ...
+
+    def change(self, source: Source) -> None:
+        """Describe a device otherwise in all parts of the app."""
         ...
 
     def leave(self, name: str) -> None:
@@ -226,6 +234,10 @@ class FoundDevices:
         self._lock = threading.Lock()
         self._identifiers: set[str] = set()
         """Those of the devices that were found."""
+        self._types: dict[str, FoundType] = {}
+        """What handlers said of devices."""
+        self._said: dict[str, tuple[object, str | None]] = {}
+        """What was said last of each device, unless it was refused: most say the same again."""
         self._runners: dict[str, SourceRunner] = {}
         self._since: dict[str, float] = {}
         """When each device was found, or was heard last before a restart: monotonic seconds."""
@@ -235,8 +247,16 @@ class FoundDevices:
         self._waiting: dict[str, tuple[object, float]] = {}
         """Readings of devices that nobody has yet, as far as this node knows, with when they came."""
 
-    def device(self, finder: str, name: str, signal: float | None = None) -> FoundDevice:
-        """See `Context.device`. Raises `InvalidValue` if the handler may find none."""
+    def device(
+        self,
+        finder: str,
+        name: str,
+        signal: float | None = None,
+        fields: Mapping[str, object] | None = None,
+        title: str | None = None,
+    ) -> FoundDevice:
+        """See `Context.device`. Raises `InvalidValue` if the handler may find none, or a field is invalid; so
+        `InvalidType`."""
         family = self._families.get(finder)
         if family is None:
             raise InvalidValue(f"{finder!r} may find no devices; write finds=Finds(…) at its registration")
@@ -244,23 +264,29 @@ class FoundDevices:
             "%" not in name and self.finders.get(name) == finder
         ):  # most calls: a name that needs no escape, and is known
             self._heard(family, name, signal)
+            self._say(name, fields, title)
             return FoundDevice(self, name, accepted=True)
         try:
             escaped = escaped_name(name)
         except InvalidValue as error:
             self._refuse(finder, family, name, str(error))
             return FoundDevice(self, "", accepted=False)
+        found = found_type(fields, title)
         with self._lock:
             owner = self.finders.get(escaped)
             try:
-                if owner is None and self._adapt is not None and not self._made(family, escaped).enabled:
+                if owner is None and self._adapt is not None and not self._made(family, escaped, found).enabled:
                     family.refused += 1  # a person wants it so: no warning
                     return FoundDevice(self, escaped, accepted=False)
                 reason = "" if owner == finder else self._reason(family, escaped, owner)
             except ConfigurationError as error:
                 reason = str(error)
             if owner is None and not reason:
+                self._types[escaped] = found
+                self._said[escaped] = fields, title
                 self._accept(family, finder, escaped)
+        if owner == finder:
+            self._say(escaped, fields, title)
         if reason:
             self._refuse(finder, family, name, reason)
         elif self.owners is not None and family.finds.everywhere:
@@ -268,6 +294,31 @@ class FoundDevices:
         elif owner is None:
             self.on_loop(self._join, escaped)
         return FoundDevice(self, escaped, accepted=not reason)
+
+    def _say(self, name: str, fields: Mapping[str, object] | None, title: str | None) -> None:
+        """A handler has said something of a device that it has."""
+        if fields is None and title is None:
+            return
+        before = self._said.get(name, (None, None))
+        if before[0] is fields and before[1] == title:
+            return
+        known, said = self._types.get(name, NOTHING), found_type(fields, title)
+        self._said[name] = fields, title
+        if (joined := known.joined(said)) != known:
+            self._types[name] = joined
+            self.on_loop(self._change, name)
+
+    def _change(self, name: str) -> None:
+        """More is known of a device than before."""
+        runner, family = self._runners.get(name), self._families.get(self.finders.get(name, ""))
+        if runner is not None and family is not None:
+            try:
+                runner.source = self._made(family, name, self._types[name])
+            except ConfigurationError as error:  # what the settings say does not fit the new type
+                about = log_fields("device not described", name)
+                logger.warning("%s: it is described as before: %s", name, error, extra=about)
+                return
+            self._host.change(runner.source)
 
     def _heard(self, family: Family, name: str, signal: float | None) -> None:
         """Several nodes may have heard the device: say how strong this one has."""
@@ -327,29 +378,44 @@ class FoundDevices:
             pass
         self._loop.call_soon_threadsafe(function, *arguments)
 
-    def restore(self, name: str, finder: str, silence: float) -> bool:
+    def kept(self, name: str) -> Mapping[str, object]:
+        """What is kept of a device over a restart; nothing of one that no handler has found."""
+        if name not in self.finders:
+            return {}
+        found = self._types.get(name, NOTHING)
+        return {"found_by": self.finders[name], **({} if found == NOTHING else {"found_type": found.to_json()})}
+
+    def restore(self, name: str, kept: Mapping[str, object], silence: float) -> bool:
         """Take a device of an earlier run, which was heard `silence` seconds before the end of that. Returns whether
         there is such a device now."""
-        family = self._families.get(finder)
+        finder = str(kept["found_by"])
+        family, found = self._families.get(finder), from_json(kept["found_type"]) if "found_type" in kept else NOTHING
+        if found is None:
+            return False
         try:
             if family is None or check_name(name) in self.finders or self._reason(family, name, None):
                 return False
-            made = self._made(family, name)
+            made = self._made(family, name, found)
             if not made.enabled:
                 return False
         except ConfigurationError:
             return False
         if family.finds.forget_after is not None and silence >= family.finds.forget_after:
             return False
+        self._types[name] = found
         self._accept(family, finder, name)
         self._since[name] = self._now() - silence
         self._runners[name] = self._host.join(made)
         self._arm()
         return True
 
-    def _made(self, family: Family, name: str) -> Source:
+    def _made(self, family: Family, name: str, found: FoundType) -> Source:
         """The device of this name, as the settings have it."""
         device = family.template._replace(name=name)
+        if found.fields:
+            device = device._replace(handler=annotated(name_of(device.handler), found.readings), validate_result=None)
+        if found.title is not None:
+            device = device._replace(title=found.title)
         return device if self._adapt is None else self._adapt(device)
 
     def _join(self, name: str) -> None:
@@ -357,7 +423,7 @@ class FoundDevices:
         if finder is None or name in self._runners:
             return
         self._since[name] = self._now()
-        self._runners[name] = self._host.join(self._made(self._families[finder], name))
+        self._runners[name] = self._host.join(self._made(self._families[finder], name, self._types.get(name, NOTHING)))
         if self.owners is None or not self._is_everywhere(name):  # else the cluster says who takes it, each time
             logger.info("%s: found by %s", name, finder, extra=log_fields("device found", name, by=finder))
         self._arm()
@@ -390,11 +456,16 @@ class FoundDevices:
             finder = self.finders.pop(name)
             self._families[finder].names.discard(name)
             self._identifiers.discard(self._names.identify(name))
+            self._unsay(name)
         logger.info("%s: forgotten: %s", name, why, extra=log_fields("device forgotten", name, by=finder))
         if joined and stays:
             self._host.lose(name)
         elif joined:
             self._host.leave(name)
+
+    def _unsay(self, name: str) -> None:
+        self._types.pop(name, None)
+        self._said.pop(name, None)
 
     def own(self, name: str) -> None:
         """This node has a device from now on. A reading that came while nobody had it is its first one."""
@@ -419,6 +490,7 @@ class FoundDevices:
                 del self.finders[name]
                 self._families[finder].names.discard(name)
                 self._identifiers.discard(self._names.identify(name))
+                self._unsay(name)
             self._since.pop(name, None)
             if self._runners.pop(name, None) is not None:
                 self._host.lose(name)

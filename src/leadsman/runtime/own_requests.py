@@ -77,15 +77,17 @@ class OwnRequests:
         else:
             self._loop.call_soon_threadsafe(reader.leave, reason)
 
-    def device(self, finder: str, name: str, signal: float | None) -> "FoundDevice":
+    def device(
+        self, finder: str, name: str, signal: float | None, fields: Mapping[str, object] | None, title: str | None
+    ) -> "FoundDevice":
         """A device that a handler has found. May be called from any thread.
 
         Raises:
-            InvalidValue: the handler may find none.
+            InvalidValue: the handler may find none, or a field is invalid; so `InvalidType`.
         """
         if self._found is None:
             raise InvalidValue(f"{finder!r} may find no devices; write finds=Finds(…) at its registration")
-        return self._found.device(finder, name, signal)
+        return self._found.device(finder, name, signal, fields, title)
 
     def poll(self, name: str) -> None:
         """Ask for a poll of a device, and return at once. May be called from any thread.

@@ -138,8 +138,8 @@ class SavedOutage(NamedTuple):
 class Known(NamedTuple):
     """A row of the file that is valid."""
 
-    found_by: str | None
-    """Who had found the device at run time; None for one that was registered."""
+    found: Mapping[str, Json]
+    """Who had found the device at run time, and what was known of it; empty for one that was registered."""
     wall: float
     """When it was written, epoch seconds."""
     away: float
@@ -171,10 +171,11 @@ def known_of(saved: Saved, clock: Clock) -> Known:
     circuit = list(execution.get("circuit", ()))
     _check(circuit[:2] if circuit[:1] == ["closed"] else circuit)  # its third is a bit for each poll of the window
     _check(saved.wall)
-    wall, streak, found_by = float(saved.wall), execution.get("streak"), document.get("found_by")
+    wall, streak = float(saved.wall), execution.get("streak")
+    found = {key: document[key] for key in ("found_by", "found_type") if key in document}
     away = max(0.0, clock.wall() - wall)
     return Known(
-        found_by if isinstance(found_by, str) else None,
+        found if isinstance(found.get("found_by"), str) else _NOTHING,
         wall,
         away,
         execution,
@@ -200,12 +201,12 @@ def _check(value: Json) -> None:
 FILE = "resilience.db"
 SUCCESSES = 900.0
 """Seconds between two writes of nothing but successes."""
-_NOBODY: Mapping[str, str] = {}
+_NOTHING: Mapping[str, Json] = {}
 _CHANGES = (AttemptFailed, PollFailed, CircuitMoved, PollDeferred, DeviceHeld, DeviceReleased)
 
-Rejoin = Callable[[str, str, float], bool]
-"""Takes the name of a device, who had found it, and for how many seconds it was silent. Returns whether it is known
-now."""
+Rejoin = Callable[[str, Mapping[str, Json], float], bool]
+"""Takes the name of a device, what was kept of it as `Known.found`, and for how many seconds it was silent. Returns
+whether it is known now."""
 
 logger = logging.getLogger("leadsman")
 
@@ -248,7 +249,7 @@ class ResilienceStore:
         readers: the polls and sources to remember, by the names of their devices.
         environment: timers, clock and events.
         traces: the trace, once there is something in it.
-        found_by: who has found a device at run time, by its name.
+        found: what to keep of a device that was found at run time, by its name, as `Known.found`.
     """
 
     def __init__(
@@ -257,7 +258,7 @@ class ResilienceStore:
         readers: Mapping[str, Reader],
         environment: Environment,
         traces: Sequence[Trace],
-        found_by: Mapping[str, str] = _NOBODY,
+        found: Callable[[str], Mapping[str, Json]] = lambda _: _NOTHING,
     ) -> None:
         self._directory = directory
         self._file = StateFile(directory.path / FILE)
@@ -265,7 +266,7 @@ class ResilienceStore:
         self._environment = environment
         self._loop = asyncio.get_running_loop()
         self._traces = traces
-        self._found_by = found_by
+        self._found_kept = found
         self._gone: set[str] = set()
         """Devices whose rows are to be deleted."""
         self._kept: set[str] = set()
@@ -339,10 +340,10 @@ class ResilienceStore:
             known = known_of(saved, self._environment.clock)
         except UNREADABLE:
             return False
-        if known.found_by is None or self.rejoin is None:
+        if not known.found or self.rejoin is None:
             return False
         silence = 0.0 if known.success is None else max(0.0, known.wall - known.success)
-        if self.rejoin(name, known.found_by, silence):
+        if self.rejoin(name, known.found, silence):
             self._records[name].life = EarlierLives(self._environment.clock.wall())
             return True
         self.forget(name)
@@ -352,6 +353,10 @@ class ResilienceStore:
         """Remember a device that joins."""
         self._gone.discard(name)
         self._records[name].life = EarlierLives(self._environment.clock.wall())
+        self._change(name)
+
+    def change(self, name: str) -> None:
+        """Write soon what is known of a device that was found at run time: that has changed."""
         self._change(name)
 
     def forget(self, name: str, *, at_once: bool = False) -> None:
@@ -535,12 +540,11 @@ class ResilienceStore:
         now = self._environment.clock.monotonic()
         outage, reader, health = self._outages.get(name), self._readers[name], self._records[name]
         execution, life = reader.execution, health.life
-        found_by = {"found_by": self._found_by[name]} if name in self._found_by else {}
         filters = {}  # nodes share what changes with failures: there, a state of filters would be of weeks ago
         if reader.filters is not None and self._shared is None:
             filters = {"filters": reader.filters.to_json(now)}
         document: Json = {
-            **found_by,
+            **self._found_kept(name),
             **filters,
             "execution": execution.to_json(),
             "success": self._successes.get(name),

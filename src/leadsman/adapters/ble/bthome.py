@@ -123,7 +123,9 @@ def decode(data: bytes) -> dict[str, Measurement]:
     if not data or data[0] >> 5 != 2:
         raise GarbledData(f"not BTHome version 2: {data[:32].hex(' ') or 'nothing'}")
     if data[0] & 1:
-        raise PermanentError("this BTHome sensor encrypts its data; switch encryption off in the sensor")
+        raise PermanentError(
+            "this BTHome sensor encrypts its data; read it with Decoders and its key, or switch that off in it"
+        )
     found: dict[str, Measurement] = {}
     at = 1
     while at < len(data):

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from leadsman.adapters.ble import Advertisement, BleRadio, bthome
+from leadsman.adapters.ble import Advertisement, BleRadio, recognise
 from leadsman.errors import LeadsmanError
 from leadsman.text import count_noun, escape
 from leadsman.tools.cli.advertisers import Advertiser, Advertisers, AirView, line_of, screen
@@ -23,11 +23,6 @@ PRINTING = 1.0
 """Seconds between two looks for what is new, where the output is no terminal: a device sends its name apart."""
 MOST_SETTINGS = 100
 """Devices whose settings are printed at the end; a program gets all."""
-
-
-def recognise(advertisement: Advertisement) -> tuple[str, str] | None:
-    """The decoder that knows an advertisement, and the model of the device."""
-    return ("bthome", "BTHome sensor") if bthome.SERVICE in advertisement.service_data else None
 
 
 def run(options: argparse.Namespace) -> int:

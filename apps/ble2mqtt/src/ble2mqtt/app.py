@@ -1,0 +1,50 @@
+"""The app: one handler listens, and each sensor that it hears is a device with the values that it advertises."""
+
+from collections.abc import AsyncIterator
+
+from ble2mqtt.settings import DEMO, Settings
+from leadsman import App, Context, Device, Every, Finds, OnChange, command_line
+from leadsman.adapters.ble import BleRadio, Decoders
+
+NOT_HEARD = -127.0
+"""dBm, the lowest signal that Bluetooth can report: any machine that hears a sensor hears it better."""
+
+
+def adapters(settings: Settings, radio: BleRadio | None = None) -> tuple[BleRadio, Decoders]:
+    """The Bluetooth adapter of the settings, and the decoders with the keys."""
+    keys = {each.address: each.key for each in settings.sensors.values() if each.key is not None}
+    return radio or BleRadio(settings.adapter, passive=settings.passive), Decoders(keys)
+
+
+def simulated(settings: Settings) -> tuple[BleRadio, Decoders]:
+    """A radio without hardware, and the decoders."""
+    from ble2mqtt.twin import simulated_radio  # only a demo or a dry run loads it
+
+    return adapters(settings, simulated_radio())
+
+
+app = App("ble2mqtt", version="0.1.0", settings=Settings, adapters=adapters, twins=simulated, keep_state=True)
+
+
+def listeners(settings: Settings) -> dict[str, Device]:
+    """One, which may find the sensors of the settings, and as many others as they allow."""
+    return {"radio": Device(finds=Finds(most=settings.most + len(settings.sensors), stale_after="1h", everywhere=True))}
+
+
+@app.source(listeners, needs="ble", stale_after="10m", silence=None, publish=OnChange() | Every("10m"))
+async def radio(radio: BleRadio, decoders: Decoders, settings: Settings, context: Context) -> AsyncIterator[None]:
+    """Publish what each sensor advertises: when it changes, and every ten minutes. Of several machines that hear it,
+    the one publishes it that hears it best."""
+    names = {each.address: name for name, each in settings.sensors.items()}
+    for name in settings.sensors:
+        context.device(name, signal=NOT_HEARD)  # no other sensor takes its place, and that it is silent is seen
+    async for heard in decoders.measurements(radio):
+        yield  # it listens
+        known = names.get(heard.address)
+        if known is not None or settings.discover:
+            title = heard.title if known is None else None
+            sensor = context.device(known or heard.address, signal=heard.rssi, fields=heard.fields, title=title)
+            sensor.publish(heard.values)
+
+
+main = command_line(app, demo=DEMO)

@@ -1,0 +1,442 @@
+"""Decodes what sensors advertise, with the parsers that Home Assistant uses, too: one package for each family of
+sensors (https://github.com/Bluetooth-Devices). Their import takes half a second, so it is late, and in a thread.
+"""
+
+import asyncio
+import contextlib
+import logging
+import math
+import re
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from datetime import datetime
+from functools import cache, lru_cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
+
+from pydantic import AfterValidator, SecretStr
+
+from leadsman.adapters.ble import bthome
+from leadsman.adapters.ble.advertisement import Advertisement, check_address
+from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, NotInstalled
+from leadsman.extras import check_found, missing
+from leadsman.readings.sensor import Sensor
+from leadsman.text import clean, log_fields
+from leadsman.text.log_lines import left_out_before, others
+
+if TYPE_CHECKING:
+    from bluetooth_sensor_state_data import BluetoothData
+    from habluetooth import BluetoothServiceInfoBleak
+    from sensor_state_data import DeviceKey, SensorUpdate
+
+    from leadsman.adapters.ble.radio import BleRadio
+
+MOST_SENSORS = 10_000
+"""Sensors without a key whose parsers are kept, 4 to 7 kB each; the one that was heard longest ago goes first. Nothing
+is kept of other devices."""
+RELEARN = 60.0
+"""Seconds without a new value after which a sensor without a key may be one of another kind: a parser that takes a
+device for its own by mistake does not keep it."""
+_PARSERS = {
+    "bthome": "BTHome",
+    "xiaomi": "Xiaomi",
+    "govee": "Govee",
+    "ruuvitag": "Ruuvitag",
+    "inkbird": "INKBIRD",
+    "thermopro": "ThermoPro",
+    "qingping": "Qingping",
+    "sensorpush": "SensorPush",
+    "sensirion": "Sensirion",
+    "mopeka_iot": "MopekaIOT",
+    "moat": "Moat",
+    "kegtron": "Kegtron",
+    "tilt": "Tilt",
+    "bluemaestro": "BlueMaestro",
+    "thermobeacon": "ThermoBeacon",
+    "rapt": "RAPTPill",
+    "oralb": "OralB",
+}
+"""What the class of each decoder begins with, in the order in which they are asked."""
+_WITH_KEYS = ("bthome", "xiaomi")
+_CLASSES = {"dew_point": "temperature", "mass": "weight", "mass_non_stabilized": "weight"}
+"""Device classes that Home Assistant has under another name. It shows one that it does not have without a class."""
+_TOTALS = {"energy": "total_increasing", "gas": "total_increasing", "water": "total_increasing", "volume": "total"}
+"""State classes of what is counted (https://www.home-assistant.io/integrations/sensor/#device-class); of any other
+number it is ``measurement``."""
+_LEFT_OUT = frozenset({"signal_strength", "packet_id"})
+"""Values about an advertisement instead of the sensor, different each time."""
+_KEY = re.compile(r"[0-9a-fA-F]{24}|[0-9a-fA-F]{32}")
+
+logger = logging.getLogger("leadsman")
+
+
+def check_bind_key(key: SecretStr) -> SecretStr:
+    """Check the bind key of a sensor. Raises `InvalidValue`, without the key, if it has neither 24 nor 32 hexadecimal
+    digits."""
+    if _KEY.fullmatch(key.get_secret_value()) is None:
+        raise InvalidValue("it is no bind key; write its 32 hexadecimal digits (24 for an old Xiaomi sensor)")
+    return key
+
+
+BindKey = Annotated[SecretStr, AfterValidator(check_bind_key)]
+"""For settings: the key with which a sensor encrypts its values, checked when the app starts, and shown nowhere."""
+
+
+Value = float | bool | str | datetime
+"""What a sensor measures."""
+
+
+class Recognised(NamedTuple):
+    """What an advertisement is of."""
+
+    decoder: str
+    """The name of the decoder, such as ``"govee"``."""
+    model: str
+    """Of the device, such as ``"H5075"``, as the decoder has it: a kind of device where it knows no model."""
+
+
+class Measurement(NamedTuple):
+    """What a sensor has advertised."""
+
+    address: str
+    rssi: int
+    """dBm."""
+    decoder: str
+    """The name of the decoder, such as ``"govee"``."""
+    model: str
+    """Of the sensor, such as ``"H5075"``."""
+    title: str
+    """For people: the maker, the model and the end of the address."""
+    values: Mapping[str, Value]
+    """The last value of each kind. Some sensors advertise one at a time."""
+    fields: Mapping[str, object]
+    """The type of each value with its `Sensor`, for `Context.device`. The same dict while there is no new kind."""
+
+
+def recognise(advertisement: Advertisement) -> Recognised | None:
+    """Find the decoder of an advertisement and the model of the device; None if no decoder knows it. A device that
+    encrypts its values is recognised, too. Without the extra ``ble-decoders`` only BTHome is. Never raises.
+
+    The first call imports the decoders, which takes half a second.
+    """
+    try:
+        parsers = load()
+    except NotInstalled:
+        return Recognised("bthome", "BTHome sensor") if _is_bthome(advertisement) else None
+    return next(_recognising(advertisement, parsers, 0.0), None)
+
+
+class Decoders:
+    """The decoders of an app, beside its radio in ``App(adapters=…)``. They remember the last values of 10,000 sensors,
+    and nothing of what they do not know. What cannot be decoded is counted, and costs the app nothing else.
+
+    Args:
+        keys: the bind keys of sensors that encrypt their values (BTHome and Xiaomi), by address; see `BindKey`.
+
+    Raises:
+        InvalidValue, InvalidType: at construction; an address or a key is invalid.
+    """
+
+    def __init__(self, keys: Mapping[str, SecretStr | str] | None = None) -> None:
+        self._keys: dict[str, bytes] = {}
+        for address, key in (keys or {}).items():
+            if not isinstance(key, str | SecretStr):
+                raise InvalidType(f"the key of {clean(str(address))} is a {type(key).__name__}; write text")
+            secret = check_bind_key(key if isinstance(key, SecretStr) else SecretStr(key))
+            self._keys[check_address(address)] = bytes.fromhex(secret.get_secret_value())
+        self._sensors: dict[str, _DecodedSensor] = {}
+        """Those without a key. The one that was heard last is the last."""
+        self._keyed: dict[str, _DecodedSensor] = {}
+        """Those with a key in the settings, which nobody on the air can push out: they know what was sent before."""
+        self._counts: Counter[str] = Counter()
+        self._lines = others()
+
+    async def __aenter__(self) -> Self:
+        """Begin without any sensor."""
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        """Forget all sensors."""
+        self._sensors.clear()
+        self._keyed.clear()
+
+    def check_installed(self) -> None:
+        """Check that the decoders are installed. Raises `NotInstalled`."""
+        check_found(_WHAT, "bthome-ble", _EXTRA, "bthome_ble")
+
+    @property
+    def health(self) -> Mapping[str, object]:
+        """For introspection: how many sensors are remembered, and how many advertisements there were of each kind:
+        ``decoded``; ``unknown``, of other devices; ``no_key`` and ``wrong_key``, encrypted; ``unencrypted``, though
+        there is a key; ``repeated``, without a new value, as one that somebody sends again is; ``garbled``."""
+        return {"sensors": len(self._sensors) + len(self._keyed), **self._counts}
+
+    async def measurements(self, radio: "BleRadio") -> AsyncGenerator[Measurement, None]:
+        """Yield what sensors of all makes advertise, as it arrives; for `@app.source`. Raises as
+        `BleRadio.advertisements`, and `NotInstalled`."""
+        await asyncio.to_thread(load)
+        clock = asyncio.get_running_loop().time
+        async with contextlib.aclosing(radio.advertisements()) as heard:
+            async for advertisement in heard:
+                if (measured := self.decode(advertisement, clock())) is not None:
+                    yield measured
+
+    def decode(self, advertisement: Advertisement, now: float) -> Measurement | None:
+        """Decode one advertisement; None if it has no new value. `now` is monotonic seconds. Never raises because of an
+        advertisement. If the decoders are not imported yet, raises `NotInstalled`, or takes half a second."""
+        address = advertisement.address
+        sensors = self._keyed if address in self._keys else self._sensors
+        sensor = sensors.pop(address, None)
+        if sensor is None:
+            found = next(_recognising(advertisement, load(), now), None)
+            if found is None:
+                self._counts["unknown"] += 1
+                return None
+            sensor = _DecodedSensor(found.decoder, self._keys.get(address), now)
+        sensors[address] = sensor
+        if len(self._sensors) > MOST_SENSORS:
+            del self._sensors[next(iter(self._sensors))]
+        outcome = sensor.take(advertisement, now)
+        self._counts[outcome] += 1
+        if outcome == "decoded":
+            return sensor.measurement(advertisement)
+        if outcome in _ADVICE:
+            self._warn(advertisement, outcome, sensor, now)
+        elif sensors is self._sensors and now - sensor.fresh_at > RELEARN:
+            del sensors[address]
+        return None
+
+    def _warn(self, advertisement: Advertisement, outcome: str, sensor: "_DecodedSensor", now: float) -> None:
+        """Say once in a while that a sensor cannot be read. Whoever is on the air may be the cause."""
+        if sensor.warned == outcome:
+            return
+        subject = advertisement.address if advertisement.address in self._keys else ""
+        left_out = self._lines.left_out(subject, now)
+        if left_out is not None:
+            sensor.warned = outcome
+            logger.warning(
+                "%s (%s): %s%s",
+                advertisement.address,
+                clean(sensor.model),
+                _ADVICE[outcome],
+                left_out_before(left_out),
+                extra=log_fields("sensor not decoded", address=advertisement.address, reason=outcome),
+            )
+
+
+_ADVICE = {
+    "no_key": "it encrypts its values; write its bind key in the settings",
+    "wrong_key": "its bind key in the settings is not the one with which it encrypts; write the right one",
+    "unencrypted": "there is a bind key for it, and it does not encrypt; remove the key, unless another device pretends"
+    " to be this sensor",
+}
+_WHAT, _EXTRA = "decoders of Bluetooth sensors", "ble-decoders"
+
+
+class _DecodedSensor:
+    """The parser of one sensor, and its last values."""
+
+    __slots__ = (
+        "_fields",
+        "_key",
+        "_last",
+        "_parser",
+        "_seen",
+        "_title",
+        "_values",
+        "decoder",
+        "fresh_at",
+        "model",
+        "warned",
+    )
+
+    def __init__(self, decoder: str, key: bytes | None, now: float) -> None:
+        create: Callable[..., BluetoothData] = load()[decoder]
+        self._key = key if decoder in _WITH_KEYS else None
+        self._parser: BluetoothData = create() if self._key is None else create(bindkey=self._key)
+        self._seen: dict[DeviceKey, object] = {}
+        """The last value of each kind, as the parser made it: another object is a new value."""
+        self._values: dict[str, Value] = {}
+        self._fields: dict[str, object] = {}
+        self._last: Mapping[str, bytes] = {}
+        """What was decoded last, of a sensor that encrypts."""
+        self.decoder = decoder
+        self.model = decoder
+        self._title = ""
+        self.fresh_at = now
+        self.warned: str | None = None
+
+    def take(self, advertisement: Advertisement, now: float) -> str:
+        """Parse an advertisement. Returns what is counted."""
+        parser: Any = self._parser
+        if self._key is not None and advertisement.service_data == self._last:
+            return "repeated"  # the parser takes the last message once more, within four seconds
+        try:
+            update = parser.update(service_info(advertisement, now))
+            fresh = self._fresh(update)
+        except Exception:  # of garbage, parsers raise whatever they stumble over
+            return "garbled"
+        if fresh:
+            self.fresh_at, self.warned, self._last = now, None, advertisement.service_data
+            self._describe(advertisement, update)
+            return "decoded"
+        scheme = getattr(parser, "encryption_scheme", None)
+        if getattr(parser, "downgrade_detected", False):
+            return "unencrypted"
+        if scheme is None or scheme.value == "none":
+            return "repeated"
+        self._describe(advertisement, update)
+        return "no_key" if self._key is None else "wrong_key" if parser.decryption_failed else "repeated"
+
+    def measurement(self, advertisement: Advertisement) -> Measurement:
+        """The last values."""
+        address, rssi = advertisement.address, advertisement.rssi
+        return Measurement(address, rssi, self.decoder, self.model, self._title, dict(self._values), self._fields)
+
+    def _fresh(self, update: "SensorUpdate") -> bool:
+        """Take the new values of an update, which has the old ones, too. Returns whether there are any."""
+        fresh = False
+        for values, descriptions in (
+            (update.entity_values, update.entity_descriptions),
+            (update.binary_entity_values, update.binary_entity_descriptions),
+        ):
+            for key, value in values.items():
+                if key.key in _LEFT_OUT or self._seen.get(key) is value:
+                    continue
+                self._seen[key] = value
+                name, content = _name(key), value.native_value
+                if content is None or (isinstance(content, float) and not math.isfinite(content)):
+                    continue
+                fresh = True
+                kind = _kind(content)
+                self._values[name] = content if isinstance(content, int | datetime) else kind(content)
+                if name not in self._fields:
+                    known = descriptions.get(key)
+                    described = _described(
+                        _word(known, "device_class"),
+                        _word(known, "native_unit_of_measurement"),
+                        kind,
+                        value.name,
+                    )
+                    self._fields = {**self._fields, name: described}  # another dict: it is news
+        return fresh
+
+    def _describe(self, advertisement: Advertisement, update: "SensorUpdate") -> None:
+        device = update.devices.get(self._parser.primary_device_id)
+        if device is not None and device.model:
+            self.model = str(device.model)
+            maker = device.manufacturer or ""
+            end = advertisement.address.replace(":", "")[-4:]
+            self._title = " ".join(each for each in (maker, self.model, end) if each)
+
+
+def _name(key: "DeviceKey") -> str:
+    """The name of a field: letters, digits and underscores."""
+    text = str(getattr(key.key, "value", key.key))
+    if key.device_id is not None:
+        text = f"{text}_{key.device_id}"
+    name = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_").lower()[:60]
+    return name if name[:1].isalpha() else f"value_{name}"
+
+
+def _kind(value: object) -> type:
+    """The type of a field."""
+    if isinstance(value, bool | datetime):
+        return bool if isinstance(value, bool) else datetime
+    return str if isinstance(value, str) else float
+
+
+def _word(description: object, attribute: str) -> str | None:
+    """The device class or the unit in a description; the packages have enums for both, and text for those of their
+    own."""
+    word = getattr(description, attribute, None)
+    return None if word is None else str(getattr(word, "value", word)) or None
+
+
+@lru_cache(maxsize=1024)
+def _described(device_class: str | None, unit: str | None, kind: type, title: str | None) -> object:
+    """The type of a field with what it measures. A class or a unit that Home Assistant does not have is left out."""
+    device_class = _CLASSES.get(device_class or "", device_class)
+    category = "diagnostic" if device_class == "battery" else None
+    state_class = _TOTALS.get(device_class or "", "measurement") if kind is float else None
+    for its_class, its_unit in ((device_class, unit), (None, unit), (None, None)):
+        with contextlib.suppress(ConfigurationError):
+            sensor = Sensor(
+                its_unit, device_class=its_class, state_class=state_class, category=category, name=title or None
+            )
+            return Annotated[kind, sensor]
+    return kind
+
+
+@cache
+def load() -> "Mapping[str, type[BluetoothData]]":
+    """Import the decoders that are installed; by name. A package that cannot be had for a machine may be missing.
+
+    Raises:
+        NotInstalled: the extra is not installed.
+    """
+    check_found(_WHAT, "bthome-ble", _EXTRA, "bthome_ble")
+    there = {name: word for name, word in _PARSERS.items() if find_spec(f"{name}_ble") is not None}
+    try:
+        found = {
+            name: getattr(import_module(f"{name}_ble"), f"{word}BluetoothDeviceData") for name, word in there.items()
+        }
+    except ImportError as error:
+        raise missing(_WHAT, error.name or "a package", _EXTRA, error) from error
+    for name in found:
+        # Whoever is on the air could fill the log with what they warn of; it is counted here instead.
+        logging.getLogger(f"{name}_ble").setLevel(logging.CRITICAL)
+    return found
+
+
+def _recognising(
+    advertisement: Advertisement, parsers: "Mapping[str, type[BluetoothData]]", now: float
+) -> Iterator[Recognised]:
+    """What the decoders make of an advertisement, each that knows it."""
+    for each in _alone(advertisement):
+        info = service_info(each, now)
+        for name, create in parsers.items():
+            parser = create()
+            try:
+                device = parser.update(info).devices.get(parser.primary_device_id)
+            except Exception:  # of garbage, they raise whatever they stumble over
+                continue
+            if device is not None and device.model:
+                yield Recognised(name, device.model)
+
+
+def _alone(advertisement: Advertisement) -> Iterator[Advertisement]:
+    """An advertisement, and then each of its manufacturer data alone: BlueZ adds up those of a device, and a parser
+    cannot know which of several is the new one."""
+    yield advertisement
+    if len(advertisement.manufacturer) > 1:
+        for each in advertisement.manufacturer.items():
+            yield advertisement._replace(manufacturer=dict([each]))
+
+
+def service_info(advertisement: Advertisement, now: float) -> "BluetoothServiceInfoBleak":
+    """An advertisement as the parsers take it. `now` is monotonic seconds."""
+    from habluetooth import BluetoothServiceInfoBleak
+
+    heard = advertisement
+    bleak_device: Any = None  # only parsers that connect look at it
+    return BluetoothServiceInfoBleak(
+        heard.name or "",
+        heard.address,
+        heard.rssi,
+        dict(heard.manufacturer),
+        dict(heard.service_data),
+        list(heard.services),
+        "local",
+        bleak_device,
+        None,
+        False,
+        now,
+        None,
+    )
+
+
+def _is_bthome(advertisement: Advertisement) -> bool:
+    data = advertisement.service_data.get(bthome.SERVICE, b"")
+    return bool(data) and data[0] >> 5 == 2

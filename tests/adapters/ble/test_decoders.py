@@ -1,0 +1,275 @@
+"""What the parsers of sensors make of advertisements. The bytes are made by hand from the published formats."""
+
+import logging
+import math
+
+import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESCCM
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, SecretStr, ValidationError
+
+from leadsman.adapters.ble import Advertisement, BindKey, Decoders, Recognised, decoders, recognise
+from leadsman.errors import InvalidType, InvalidValue
+from leadsman.extras import missing
+from leadsman.readings.sensor import Sensor
+
+BTHOME = "0000fcd2-0000-1000-8000-00805f9b34fb"
+XIAOMI = "0000fe95-0000-1000-8000-00805f9b34fb"
+ADDRESS = "54:48:E6:8F:80:A5"
+KEY = "231d39c1d7cc1ab1aee224cd096db932"
+GOVEE = {0xEC88: bytes.fromhex("00036da56400")}
+APPLE = {0x004C: bytes(20)}
+RUUVI = {0x0499: bytes.fromhex("0512FC5394C37C0004FFFC040CAC364200CDCBB8334C884F")}
+CLIMATE = {BTHOME: bytes.fromhex("40006402c409032617")}
+
+
+def heard(name=None, manufacturer=None, service_data=None, address=ADDRESS, rssi=-60):
+    return Advertisement(address, name, rssi, (), manufacturer or {}, service_data or {})
+
+
+def encrypted(counter, temperature=21.5, key=KEY, address=ADDRESS):
+    """A BTHome sensor that encrypts (https://bthome.io/encryption)."""
+    plain = b"\x02" + round(temperature * 100).to_bytes(2, "little", signed=True)
+    count = counter.to_bytes(4, "little")
+    nonce = bytes.fromhex(address.replace(":", "")) + b"\xd2\xfc\x41" + count
+    sealed = AESCCM(bytes.fromhex(key), tag_length=4).encrypt(nonce, plain, None)
+    return heard(service_data={BTHOME: b"\x41" + sealed[:-4] + count + sealed[-4:]}, address=address)
+
+
+def xiaomi(counter, content):
+    """A Xiaomi LYWSDCGQ, which advertises one value at a time."""
+    mac = bytes.fromhex(ADDRESS.replace(":", ""))[::-1]
+    return heard(service_data={XIAOMI: b"\x50\x20\xaa\x01" + bytes([counter]) + mac + bytes.fromhex(content)})
+
+
+@pytest.mark.parametrize(
+    ("advertisement", "known"),
+    [
+        (heard("GVH5075_1234", GOVEE), Recognised("govee", "H5075")),
+        (heard("GVH5075_1234", APPLE | GOVEE), Recognised("govee", "H5075")),
+        (heard(manufacturer=RUUVI), Recognised("ruuvitag", "RuuviTag")),
+        (heard("SBHT-003C", service_data=CLIMATE), Recognised("bthome", "BLU H&T")),
+        (encrypted(7), Recognised("bthome", "BTHome sensor")),
+        (xiaomi(1, "0d1004fc002202"), Recognised("xiaomi", "LYWSDCGQ")),
+        (heard("My Phone", APPLE), None),
+        (heard(), None),
+        (heard(manufacturer={0x0499: b"\x05"}, service_data={BTHOME: b""}), None),
+    ],
+)
+def test_the_decoder_and_the_model_of_an_advertisement_are_known(advertisement, known):
+    assert recognise(advertisement) == known
+
+
+def test_without_the_packages_bthome_alone_is_recognised(monkeypatch):
+    def load():
+        raise missing("decoders of Bluetooth sensors", "govee-ble", "ble-decoders")
+
+    monkeypatch.setattr(decoders, "load", load)
+
+    assert recognise(heard(service_data=CLIMATE)) == Recognised("bthome", "BTHome sensor")
+    assert recognise(heard("GVH5075_1234", GOVEE)) is None
+
+
+def described(measurement):
+    """What the fields say: unit, device class and state class of each."""
+    found = {name: kind.__metadata__[0] for name, kind in measurement.fields.items()}
+    assert all(isinstance(each, Sensor) for each in found.values())
+    return {name: (each.unit, each.device_class, each.state_class) for name, each in found.items()}
+
+
+class TestValues:
+    def test_a_sensor_has_values_units_and_classes(self):
+        found = Decoders().decode(heard("GVH5075_1234", GOVEE), 1.0)
+
+        assert found.values == {"temperature": 22.4, "humidity": 67.7, "battery": 100}
+        assert described(found)["temperature"] == ("°C", "temperature", "measurement")
+        assert described(found)["battery"] == ("%", "battery", "measurement")
+        assert (found.title, found.decoder, found.model) == ("Govee H5075 80A5", "govee", "H5075")
+
+    def test_a_value_of_a_class_that_home_assistant_does_not_have_keeps_its_unit(self):
+        found = Decoders().decode(heard(manufacturer=RUUVI), 1.0)
+
+        assert found.values["acceleration_z"] == 10.16
+        assert described(found)["acceleration_z"] == ("m/s²", None, "measurement")
+        assert described(found)["pressure"] == ("hPa", "pressure", "measurement")
+
+    def test_what_is_counted_is_a_total_and_yes_or_no_has_a_class(self):
+        data = {BTHOME: bytes.fromhex("400a138a142101")}
+
+        found = Decoders().decode(heard(service_data=data), 1.0)
+
+        assert found.values == {"energy": 1346.067, "motion": True}
+        assert described(found) == {
+            "energy": ("kWh", "energy", "total_increasing"),
+            "motion": (None, "motion", None),
+        }
+
+    def test_a_sensor_that_advertises_one_value_at_a_time_has_them_all_in_the_end(self):
+        heard_by = Decoders()
+
+        first = heard_by.decode(xiaomi(1, "041002fc00"), 1.0)
+        second = heard_by.decode(xiaomi(2, "0610022202"), 2.0)
+
+        assert first.values == {"temperature": 25.2}
+        assert second.values == {"temperature": 25.2, "humidity": 54.6}
+        assert second.fields.keys() == second.values.keys()
+
+    def test_the_fields_are_the_same_object_while_there_is_no_new_kind(self):
+        heard_by = Decoders()
+        first, second = (heard_by.decode(heard("GVH5075_1234", GOVEE), at) for at in (1.0, 2.0))
+
+        assert second.fields is first.fields
+
+    def test_what_is_no_sensor_is_counted_and_not_kept(self):
+        heard_by = Decoders()
+
+        assert heard_by.decode(heard("My Phone", APPLE), 1.0) is None
+        assert heard_by.health == {"sensors": 0, "unknown": 1}
+
+
+class TestKeys:
+    def test_an_encrypted_sensor_is_read_with_its_key(self):
+        found = Decoders({ADDRESS.lower(): KEY.upper()}).decode(encrypted(200), 1.0)
+
+        assert found.values == {"temperature": 21.5}
+
+    def test_a_wrong_key_is_said_once_and_counted_and_other_sensors_are_read(self, caplog):
+        heard_by = Decoders({ADDRESS: "00" * 16})
+        for at in range(20):
+            assert heard_by.decode(encrypted(200 + at), float(at)) is None
+
+        assert heard_by.health == {"sensors": 1, "wrong_key": 20}
+        assert [each.getMessage() for each in caplog.records] == [
+            f"{ADDRESS} (BTHome sensor): its bind key in the settings is not the one with which it encrypts; write the"
+            " right one"
+        ]
+        assert heard_by.decode(heard("GVH5075_1234", GOVEE, address="AA:AA:AA:AA:AA:AA"), 30.0) is not None
+
+    def test_a_key_that_is_missing_is_said_and_a_flood_of_such_sensors_is_no_flood_of_lines(self, caplog):
+        heard_by = Decoders()
+        for number in range(500):
+            address = f"AA:AA:AA:AA:{number // 256:02X}:{number % 256:02X}"
+            assert heard_by.decode(encrypted(200, address=address), 1.0) is None
+
+        assert heard_by.health["no_key"] == 500
+        assert 1 <= len(caplog.records) <= 5
+        assert "it encrypts its values; write its bind key in the settings" in caplog.text
+
+    def test_a_message_that_somebody_sends_again_is_no_reading(self):
+        heard_by = Decoders({ADDRESS: KEY})
+
+        assert heard_by.decode(encrypted(900, 21.5), 1.0).values == {"temperature": 21.5}
+        assert heard_by.decode(encrypted(901, 22.5), 10.0).values == {"temperature": 22.5}
+        assert heard_by.decode(encrypted(901, 22.5), 11.0) is None
+        assert heard_by.decode(encrypted(900, 21.5), 200.0) is None
+        assert heard_by.decode(encrypted(500, 40.0), 300.0) is None
+        assert heard_by.health["repeated"] == 3
+        assert heard_by.decode(encrypted(902, 23.5), 310.0).values == {"temperature": 23.5}
+
+    def test_a_sensor_with_a_key_is_not_believed_without_encryption(self, caplog):
+        heard_by = Decoders({ADDRESS: KEY})
+
+        assert heard_by.decode(heard(service_data=CLIMATE), 1.0) is None
+        assert heard_by.health["unencrypted"] == 1
+        assert "does not encrypt" in caplog.text
+        assert heard_by.decode(encrypted(900), 2.0) is not None
+
+    @pytest.mark.parametrize(
+        ("keys", "error", "text"),
+        [
+            ({ADDRESS: "5ecre7"}, InvalidValue, "32 hexadecimal digits"),
+            ({ADDRESS: SecretStr("x" * 32)}, InvalidValue, "32 hexadecimal digits"),
+            ({ADDRESS: 5}, InvalidType, "write text"),
+            ({"kitchen": KEY}, InvalidValue, "is not a Bluetooth address"),
+        ],
+    )
+    def test_an_invalid_key_is_named_and_not_shown(self, keys, error, text):
+        with pytest.raises(error, match=text) as found:
+            Decoders(keys)
+        assert "5ecre7" not in str(found.value)
+
+    def test_in_settings_it_is_a_secret(self):
+        class Settings(BaseModel):
+            key: BindKey
+
+        assert KEY not in repr(Settings(key=KEY))
+        with pytest.raises(ValidationError, match="it is no bind key") as found:
+            Settings(key=SecretStr("5ecre7"))
+        assert "5ecre7" not in str(found.value)
+
+
+DATA = st.binary(max_size=40)
+ANY = st.builds(
+    heard,
+    st.none()
+    | st.sampled_from(["sps", "tps", "xBBQ", "GVH5075_1", "TP357 (2)", "s", "HT.w", "Ink@IAM-T1"])
+    | st.text(),
+    st.dictionaries(
+        st.sampled_from([0x4C, 0x499, 0xEC88, 0xFFFF, 0x133, 0x59, 0xDC, 0x10]) | st.integers(0, 65535), DATA
+    ),
+    st.dictionaries(st.sampled_from([BTHOME, XIAOMI, "0000fdcd-0000-1000-8000-00805f9b34fb"]), DATA),
+    st.sampled_from([ADDRESS, "AA:AA:AA:AA:AA:AA"]),
+)
+
+
+class TestWhoeverIsOnTheAir:
+    @given(st.lists(ANY, max_size=8))
+    def test_garbage_costs_no_sensor_its_next_value(self, advertisements):
+        heard_by = Decoders({ADDRESS: KEY})
+        for at, each in enumerate(advertisements):
+            found = heard_by.decode(each, float(at))
+            assert found is None or (
+                found.values.keys() == found.fields.keys()
+                and all(math.isfinite(value) for value in found.values.values() if isinstance(value, float))
+                and all(name.isidentifier() for name in found.fields)
+            )
+
+        good = heard("GVH5075_1234", GOVEE, address="AA:AA:AA:AA:AA:BB")
+        assert heard_by.decode(good, 100.0).values["temperature"] == 22.4
+
+    def test_packages_write_nothing_into_the_log(self, caplog):
+        heard_by = Decoders()
+        for size in range(30):
+            heard_by.decode(heard(service_data={BTHOME: b"\x40" + bytes(range(size))}), 1.0)
+            heard_by.decode(heard(manufacturer={0x0499: b"\x05" * size}), 1.0)
+
+        assert [each for each in caplog.records if each.name != "leadsman"] == []
+        assert logging.getLogger("bthome_ble").level == logging.CRITICAL
+
+    def test_nothing_is_kept_of_fifty_thousand_addresses(self):
+        heard_by = Decoders()
+        for number in range(50_000):
+            address = ":".join(f"{byte:02X}" for byte in number.to_bytes(6, "big"))
+            heard_by.decode(heard(manufacturer={0x004C: address.encode()}, address=address), 1.0)
+
+        assert heard_by.health == {"sensors": 0, "unknown": 50_000}
+
+    def test_of_too_many_sensors_those_stay_that_were_heard_last(self, monkeypatch):
+        monkeypatch.setattr(decoders, "MOST_SENSORS", 20)
+        heard_by = Decoders({"BB:BB:BB:BB:BB:BB": KEY})
+        assert heard_by.decode(encrypted(900, address="BB:BB:BB:BB:BB:BB"), 1.0)
+        for number in range(50):
+            assert heard_by.decode(heard("GVH5075_1234", GOVEE, address=f"AA:AA:AA:AA:AA:{number:02X}"), 1.0)
+            assert heard_by.decode(heard(manufacturer=RUUVI), 1.0)
+
+        assert heard_by.health == {"sensors": 21, "decoded": 101}
+        assert heard_by.decode(encrypted(899, address="BB:BB:BB:BB:BB:BB"), 2.0) is None, "its counter is known"
+
+    def test_a_device_that_was_taken_for_another_is_known_again_after_a_minute(self):
+        heard_by = Decoders()
+        assert heard_by.decode(heard("GVH5075_1234", GOVEE), 0.0)
+        for at in (1.0, 59.0, 61.0):
+            assert heard_by.decode(heard(manufacturer=RUUVI), at) is None
+
+        assert heard_by.decode(heard(manufacturer=RUUVI), 62.0).decoder == "ruuvitag"
+
+
+def test_a_package_that_a_machine_cannot_have_is_done_without(monkeypatch):
+    found = decoders.find_spec
+    monkeypatch.setattr(decoders, "find_spec", lambda name: None if name == "xiaomi_ble" else found(name))
+
+    there = decoders.load.__wrapped__()
+
+    assert "xiaomi" not in there
+    assert {"bthome", "govee"} <= there.keys()

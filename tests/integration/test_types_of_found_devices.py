@@ -1,0 +1,193 @@
+"""Devices whose readings have fields that only the device itself knows, so that the handler says them at run time."""
+
+import asyncio
+import json
+import shutil
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leadsman import App, Context, Finds, Sensor
+from leadsman.errors import InvalidType, InvalidValue
+from leadsman.registration.found_type import KINDS, MOST, found_type, from_json
+from leadsman.testing import Harness
+from leadsman_rigs.homie import violations
+
+DEGREES = Annotated[float, Sensor("°C", device_class="temperature", state_class="measurement")]
+PERCENT = Annotated[float, Sensor("%", device_class="humidity")]
+
+
+def gateway_app(*heard, discovery="homeassistant"):
+    """At each time, seconds from the start: the name of a sensor, its reading, and what is said of it."""
+    app = App("house", discovery=discovery, keep_state=True)
+
+    @app.source("gateway", finds=Finds(), silence=None)
+    async def gateway(context: Context) -> AsyncIterator[None]:
+        loop = asyncio.get_running_loop()
+        begin = loop.time()
+        for at, name, reading, said in heard:
+            await context.sleep(max(0.0, begin + at - loop.time()))
+            context.device(name, **said).publish(reading)
+            yield
+        await context.sleep("365d")
+
+    return app
+
+
+def described(harness, device="attic"):
+    return harness.broker.retained[f"homeassistant/device/house/{device}/config"].json
+
+
+GROWING = [
+    (1, "attic", {"temperature": 20.0}, {"fields": {"temperature": DEGREES}, "title": "H5075 1234"}),
+    (60, "attic", {"temperature": 20.0, "humidity": 50.0}, {"fields": {"temperature": DEGREES, "humidity": PERCENT}}),
+    (120, "attic", {"humidity": 51.0}, {"fields": {"humidity": PERCENT}}),
+]
+
+
+def test_a_device_is_described_by_what_its_handler_says_of_it(harness):
+    running = harness(gateway_app(*GROWING))
+    running.run(30)
+
+    found = described(running)
+    assert found["dev"]["name"] == "H5075 1234"
+    words = {"unit_of_meas": "°C", "dev_cla": "temperature", "stat_cla": "measurement"}
+    assert words.items() <= found["cmps"]["temperature"].items()
+    assert "humidity" not in found["cmps"]
+
+
+def test_a_field_that_comes_later_is_described_besides_and_none_goes(harness):
+    running = harness(gateway_app(*GROWING))
+    running.run(30)
+    before = described(running)["cmps"]["temperature"]
+    running.run(200)
+
+    found = described(running)["cmps"]
+    assert found["temperature"] == before
+    assert found["humidity"]["unit_of_meas"] == "%"
+    sent = [each for each in running.broker.log if each.topic == "homeassistant/device/house/attic/config"]
+    assert len(sent) == 2
+    assert all(each.payload for each in sent)
+    assert {each.payload for each in running.broker.messages("house/attic/availability")} == {b"online"}
+
+
+def test_two_devices_of_one_handler_have_fields_of_their_own(harness):
+    said = [(1, name, {name: 1.0}, {"fields": {name: DEGREES}}) for name in ("attic", "cellar")]
+
+    running = harness(gateway_app(*said))
+    running.run(30)
+
+    assert {"attic"} == {"attic", "cellar"} & described(running, "attic")["cmps"].keys()
+    assert {"cellar"} == {"attic", "cellar"} & described(running, "cellar")["cmps"].keys()
+
+
+def test_homie_has_a_valid_tree_after_the_change(harness):
+    running = harness(gateway_app(*GROWING, discovery="homie"))
+    running.run(200)
+
+    tree = {topic: each.payload for topic, each in running.broker.retained.items() if topic.startswith("homie/")}
+    assert tree["homie/5/house-attic/values/humidity"] == b"51.0"
+    assert violations(tree) == []
+
+
+class TestRestart:
+    def second(self, tmp_path, *heard):
+        with Harness(gateway_app(*GROWING), state_directory=tmp_path) as one:
+            one.run("5m")
+        two = Harness(gateway_app(*heard), state_directory=tmp_path)
+        with two:
+            two.broker.retained.update(one.broker.retained)
+            two.run("5m")
+        return one, two
+
+    def test_the_description_is_what_it_was_before_the_device_is_heard(self, tmp_path):
+        one, two = self.second(tmp_path)
+
+        assert described(two) == described(one)
+        assert not [each for each in two.broker.log if each.topic == "homeassistant/device/house/attic/config"]
+
+    def test_a_kill_forgets_no_field(self, tmp_path):
+        with Harness(gateway_app(*GROWING), state_directory=tmp_path / "one") as one:
+            one.run(200)
+            shutil.copytree(tmp_path / "one", tmp_path / "killed")  # as a kill would leave it
+            kept = dict(one.broker.retained)
+        with Harness(gateway_app(), state_directory=tmp_path / "killed") as two:
+            two.broker.retained.update(kept)
+            two.run("5m")
+
+        assert "humidity" in described(two)["cmps"]
+        assert not [each for each in two.broker.log if each.topic == "homeassistant/device/house/attic/config"]
+
+    def test_a_field_that_is_said_alone_after_it_takes_none_away(self, tmp_path):
+        one, two = self.second(tmp_path, (10, "attic", {"humidity": 1.0}, {"fields": {"humidity": PERCENT}}))
+
+        assert described(two)["cmps"] == described(one)["cmps"]
+
+
+WRONG = [
+    ({"fields": {"temperature": list}}, InvalidType, "float, int, bool, str or datetime"),
+    ({"fields": {"temperature": "float"}}, InvalidType, "temperature is 'float'"),
+    ({"fields": {"a/b": float}}, InvalidValue, "letters, digits and underscores"),
+    ({"fields": {"": float}}, InvalidValue, "letters, digits"),
+    ({"fields": [float]}, InvalidType, "write a dict"),
+    ({"title": 5}, InvalidType, "title is 5"),
+]
+
+
+@pytest.mark.parametrize(("said", "error", "text"), WRONG)
+def test_what_is_invalid_is_named(harness, said, error, text):
+    caught = []
+    app = App("house")
+
+    @app.source("gateway", finds=Finds(), silence=None)
+    async def gateway(context: Context) -> AsyncIterator[None]:
+        with pytest.raises(error, match=text) as found:
+            context.device("attic", **said)
+        caught.append(found.value)
+        yield
+        await context.sleep("1d")
+
+    running = harness(app)
+    running.run(5)
+
+    assert len(caught) == 1
+
+
+@given(
+    st.dictionaries(
+        st.from_regex(r"[a-z][a-z0-9_]{0,20}", fullmatch=True), st.sampled_from([*KINDS.values(), DEGREES, PERCENT])
+    )
+)
+def test_what_is_kept_over_a_restart_is_what_was_said(fields):
+    known = found_type(fields, "Attic")
+
+    assert from_json(json.loads(json.dumps(known.to_json()))) == known
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.text(), lambda each: st.lists(each) | st.dictionaries(st.text(), each)
+)
+
+
+@given(JSON | st.fixed_dictionaries({"fields": st.dictionaries(st.text(), JSON), "title": JSON}))
+def test_damage_is_nothing(damaged):
+    found = from_json(damaged)
+
+    assert found is None or from_json(found.to_json()) == found
+
+
+def test_the_number_of_fields_is_bounded_and_the_first_ones_stay():
+    known = found_type({"first": float}, None)
+    for number in range(3 * MOST):
+        known = known.joined(found_type({f"f{number}": float}, None))
+
+    assert len(known.fields) == MOST
+    assert "first" in known.fields
+
+
+def test_a_title_from_outside_is_made_safe():
+    assert found_type(None, " \x1b[31mH5075\x07 " + "x" * 200).title.isprintable()
+    assert len(found_type(None, "x" * 200).title) == 80
