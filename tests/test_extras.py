@@ -35,6 +35,7 @@ print(json.dumps(failed))
 LIBRARIES = {
     "serial": ["serial", "serial_asyncio", "serial_asyncio_fast"],
     "ble": ["bleak", "dbus_fast"],
+    "ble-proxies": ["aioesphomeapi"],
     "caldav": ["caldav", "icalendar", "recurring_ical_events", "niquests", "lxml"],
     "http-client": ["aiohttp"],
     "http": ["uvicorn", "h11", "starlette", "anyio"],
@@ -88,6 +89,11 @@ def test_each_module_that_needs_a_missing_library_names_its_extra(extra):
 NEEDS = {
     "serial": ("from leadsman.adapters.serial import SerialPort", "SerialPort('/dev/ttyX')", {}),
     "ble": ("from leadsman.adapters.ble import BleRadio", "BleRadio()", {}),
+    "ble-proxies": (
+        "from leadsman.adapters.ble import BleRadio, Proxy",
+        "BleRadio(local=False, proxies=[Proxy(host='attic')])",
+        {},
+    ),
     "caldav": ("from leadsman.adapters.caldav import CalDav", "CalDav('https://localhost/dav')", {}),
     "http-client": ("from leadsman.adapters.http import HttpClient", "HttpClient('http://inverter.lan')", {}),
     "http": ("", "", {"HTTP__BIND": "127.0.0.1:8080"}),
