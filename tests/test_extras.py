@@ -90,7 +90,7 @@ NEEDS = {
     "serial": ("from leadsman.adapters.serial import SerialPort", "SerialPort('/dev/ttyX')", {}),
     "ble": ("from leadsman.adapters.ble import BleRadio", "BleRadio()", {}),
     "ble-proxies": (
-        "from leadsman.adapters.ble import BleRadio, Proxy",
+        "from leadsman.adapters.ble import BleRadio; from leadsman.adapters.ble.proxy import Proxy",
         "BleRadio(local=False, proxies=[Proxy(host='attic')])",
         {},
     ),
@@ -147,6 +147,13 @@ def test_an_http_client_in_the_code_and_its_twin_load_no_library_until_the_app_s
     code += "HttpClient().check_installed(); print('aiohttp' in sys.modules)"
 
     assert python((), code).stdout.split() == ["False", "True"]
+
+
+def test_a_radio_without_proxies_loads_nothing_of_them():
+    code = "from leadsman.adapters.ble import BleRadio; import sys; BleRadio()\n"
+    code += "print([each for each in ('aioesphomeapi', 'leadsman.adapters.ble.proxy') if each in sys.modules])"
+
+    assert python((), code).stdout.split() == ["[]"]
 
 
 def test_the_demo_without_its_extra_says_what_to_type(tmp_path: Path):

@@ -9,8 +9,9 @@ import pytest
 from bumble.att import ATT_Error, ErrorCode
 from pydantic import SecretStr
 
-from leadsman.adapters.ble import BleRadio, Proxy, bthome
+from leadsman.adapters.ble import BleRadio, bthome
 from leadsman.adapters.ble.gatt import STANDARD, uuid_of
+from leadsman.adapters.ble.proxy import Proxy
 from leadsman.errors import (
     DeviceTimeout,
     DeviceUnavailable,

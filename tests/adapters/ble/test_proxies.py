@@ -6,7 +6,8 @@ import contextlib
 import pytest
 from pydantic import BaseModel, SecretStr, ValidationError
 
-from leadsman.adapters.ble import Advertisement, BleRadio, Proxy
+from leadsman.adapters.ble import Advertisement, BleRadio
+from leadsman.adapters.ble.proxy import Proxy
 from leadsman.adapters.ble.radios import Radios
 from leadsman.errors import DeviceTimeout, DeviceUnavailable, InvalidType, InvalidValue, PermanentError
 from leadsman_rigs.esphome_board import KEY

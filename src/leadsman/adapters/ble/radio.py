@@ -15,25 +15,29 @@ do, and detection of a ``bluetoothd`` that died, which bleak does not notice.
         ...
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import logging
 import sys
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from leadsman.adapters.adapter import Resource
 from leadsman.adapters.ble.advertisement import MOST_KNOWN, Advertisement, AdvertisementFilter, check_address
 from leadsman.adapters.ble.backend import Backend, GattConnection, Handle
 from leadsman.adapters.ble.device import BleDevice
 from leadsman.adapters.ble.gatt import uuid_of
-from leadsman.adapters.ble.proxy import Proxy
-from leadsman.adapters.ble.radios import RadioBackend, Radios
 from leadsman.errors import DeviceError, DeviceTimeout, DeviceUnavailable, InvalidType, InvalidValue
 from leadsman.extras import check_found
 from leadsman.loop.durations import Duration, human, positive_seconds
 from leadsman.text import log_fields
+
+if TYPE_CHECKING:
+    from leadsman.adapters.ble.proxy import Proxy
+    from leadsman.adapters.ble.radios import RadioBackend, Radios
 
 # One scanner for all listeners of a radio: it runs while there is a listener, and remembers which devices it received.
 #
@@ -406,6 +410,7 @@ class BleRadio:
         if not self._proxies:
             return next(iter(backends.values()))
         from leadsman.adapters.ble.esphome_backend import EsphomeBackend  # aioesphomeapi is optional
+        from leadsman.adapters.ble.radios import Radios
 
         backends |= {each.name: EsphomeBackend(each) for each in self._proxies}
         self._radios = Radios(backends, self._silence)
@@ -413,6 +418,10 @@ class BleRadio:
 
 
 def _check_proxies(proxies: Iterable[Proxy]) -> tuple[Proxy, ...]:
+    if proxies == ():
+        return ()
+    from leadsman.adapters.ble.proxy import Proxy  # it loads much of pydantic
+
     found: dict[str, Proxy] = {}
     if isinstance(proxies, str | bytes | Mapping) or not isinstance(proxies, Iterable):
         raise InvalidType(
