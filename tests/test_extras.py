@@ -36,6 +36,7 @@ LIBRARIES = {
     "serial": ["serial", "serial_asyncio", "serial_asyncio_fast"],
     "ble": ["bleak", "dbus_fast"],
     "ble-decoders": ["bthome_ble", "habluetooth"],
+    "ble-proxies": ["aioesphomeapi"],
     "caldav": ["caldav", "icalendar", "recurring_ical_events", "niquests", "lxml"],
     "http-client": ["aiohttp"],
     "i2c": ["smbus2"],
@@ -91,6 +92,11 @@ NEEDS = {
     "serial": ("from leadsman.adapters.serial import SerialPort", "SerialPort('/dev/ttyX')", {}),
     "ble": ("from leadsman.adapters.ble import BleRadio", "BleRadio()", {}),
     "ble-decoders": ("from leadsman.adapters.ble import Decoders", "Decoders()", {}),
+    "ble-proxies": (
+        "from leadsman.adapters.ble import BleRadio; from leadsman.adapters.ble.proxy import Proxy",
+        "BleRadio(local=False, proxies=[Proxy(host='attic')])",
+        {},
+    ),
     "caldav": ("from leadsman.adapters.caldav import CalDav", "CalDav('https://localhost/dav')", {}),
     "http-client": ("from leadsman.adapters.http import HttpClient", "HttpClient('http://inverter.lan')", {}),
     "i2c": ("from leadsman.adapters.i2c import I2c", "I2c(1)", {}),
@@ -155,6 +161,13 @@ def test_a_scan_without_its_extra_says_what_to_type(tmp_path: Path):
         "leadsman: Bluetooth devices need bleak, which is not installed; "
         'type: pip install "leadsman[ble]" (leadsman itself stays as it is)'
     ]
+
+
+def test_a_radio_without_proxies_loads_nothing_of_them():
+    code = "from leadsman.adapters.ble import BleRadio; import sys; BleRadio()\n"
+    code += "print([each for each in ('aioesphomeapi', 'leadsman.adapters.ble.proxy') if each in sys.modules])"
+
+    assert python((), code).stdout.split() == ["[]"]
 
 
 def test_the_demo_without_its_extra_says_what_to_type(tmp_path: Path):

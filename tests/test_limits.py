@@ -12,6 +12,7 @@ REGISTRATION = frozenset(
     {
         "src/leadsman/app.py:App.__init__",
         "src/leadsman/readings/sensor.py:Sensor.__init__",
+        "src/leadsman/adapters/ble/radio.py:BleRadio.__init__",
         "src/leadsman/adapters/caldav/calendar.py:CalDav.__init__",
         "src/leadsman/adapters/http/client.py:HttpClient.__init__",
         "src/leadsman/adapters/modbus/table.py:Register.__init__",

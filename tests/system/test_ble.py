@@ -9,9 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 from bumble.att import ATT_Error, ErrorCode
+from pydantic import SecretStr
 
 from leadsman.adapters.ble import BleRadio, Decoders, bthome
 from leadsman.adapters.ble.gatt import STANDARD, uuid_of
+from leadsman.adapters.ble.proxy import Proxy
 from leadsman.errors import (
     DeviceTimeout,
     DeviceUnavailable,
@@ -23,6 +25,7 @@ from leadsman.errors import (
 from leadsman.resilience.failure import Failure
 from leadsman.testing import BleTwin, TwinDevice
 from leadsman_rigs.bluez import Air, GattServer, Scripted
+from leadsman_rigs.esphome_board import KEY, Board, BoardDevice, advertise, of_maker, of_service, packet
 from leadsman_rigs.watched import on
 
 ADDRESS, OTHER = "F0:11:22:33:44:55", "F0:11:22:33:44:66"
@@ -59,15 +62,45 @@ def subscribed_to(record, uuid):
     return attribute is not None and attribute.values["Notifying"]
 
 
-class TestBoth:
-    """What a real radio and its twin both do."""
+def in_another_room(air, request, values, said, options):
+    """A device that a proxy hears, which connects to one device at a time."""
+    board, device = Board(key=KEY, slots=1), BoardDevice(values, said.pop("answers", None))
+    board.devices[ADDRESS] = device
+    air.call(board.__aenter__())
+    data = packet((0x09, b"sensor"), *of_service(said.get("service_data")), *of_maker(said.get("manufacturer")))
+    advertising = asyncio.run_coroutine_threadsafe(advertise(board, ADDRESS, data), air.loop)
 
-    @pytest.fixture(params=["real", "twin"])
+    def leave():
+        advertising.cancel()
+        air.call(board.__aexit__())
+
+    request.addfinalizer(leave)
+    proxy = Proxy(host="127.0.0.1", port=board.port, key=SecretStr(KEY))
+
+    def subscribed(uuid):
+        return device.switched.get(device.handles[uuid_of(uuid)]) == b"\x01\x00"
+
+    return SimpleNamespace(
+        radio=BleRadio(local=False, proxies=[proxy], **options),
+        notify=lambda uuid, data: air.loop.call_soon_threadsafe(board.notify, ADDRESS, uuid, data),
+        subscribed=subscribed,
+        hang_up=lambda: air.loop.call_soon_threadsafe(board.hang_up, ADDRESS),
+        refuse=lambda: setattr(device, "refuses", True),
+        away=lambda: setattr(device, "silent", True),
+    )
+
+
+class TestBoth:
+    """What a real radio, its twin and a proxy do."""
+
+    @pytest.fixture(params=["real", "twin", "proxy"])
     def place(self, request, air):
         """Put a device into the air: the radio that hears it, and how to make it do something."""
 
         def put(values=VALUES, **said):
             options = {"find": "60s", "connect": "60s", "timeout": "30s"}
+            if request.param == "proxy":
+                return in_another_room(air, request, values, said, options)
             if request.param == "twin":
                 device = TwinDevice(ADDRESS, values, name="sensor", **said)
 

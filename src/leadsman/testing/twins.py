@@ -272,6 +272,9 @@ class _TwinBackend:
             self._task.cancel()
             self._task = None
 
+    async def close(self) -> None:
+        """Nothing is kept between scans."""
+
     async def connect(self, handle: TwinDevice, on_lost: Callable[[], None], timeout: float) -> GattConnection:
         return await handle.connect(on_lost)
 

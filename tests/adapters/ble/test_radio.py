@@ -38,6 +38,8 @@ class Backend:
         self.stops += 1
         self.hear = None
 
+    async def close(self): ...
+
     async def connect(self, handle, on_lost, timeout):
         if self.refuses:
             raise DeviceUnavailable("it is connected elsewhere")

@@ -5,11 +5,15 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from leadsman.adapters.ble.advertisement import Advertisement
+from leadsman.errors import DeviceError, PermanentError, TransientError
 
 Handle = Any
 """What a backend needs to connect to a device that it received. Only the backend looks inside."""
 AdvertisementListener = Callable[[Advertisement, Handle], None]
 """Called for each received advertisement."""
+_PERMANENT = frozenset({0x01, 0x02, 0x03, 0x05, 0x06, 0x07, 0x08, 0x0A, 0x0B, 0x0C, 0x0D, 0x0F, 0x10, 0x13})
+"""ATT errors that another attempt does not change (Core Specification, Vol 3, Part F, 3.4.1.1): permission, size,
+existence."""
 
 
 class GattConnection(Protocol):
@@ -51,7 +55,18 @@ class Backend(Protocol):
         """Stop the scanner."""
         ...
 
+    async def close(self) -> None:
+        """Give up what is kept between scans. The scanner is stopped before."""
+        ...
+
     async def connect(self, handle: Handle, on_lost: Callable[[], None], timeout: float) -> GattConnection:
         """Connect to a device whose advertisement was received. `on_lost` is called when the connection ends by
         itself."""
         ...
+
+
+def att_error(code: int, text: str) -> DeviceError:
+    """The error of a device that answers with an ATT error code."""
+    error: DeviceError = PermanentError(text) if code in _PERMANENT else TransientError(text)
+    error.retry_properties = {"gatt-code": code}  # type: ignore[attr-defined]  # what a policy may ask for
+    return error

@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from leadsman.adapters.ble.advertisement import Advertisement
-from leadsman.adapters.ble.backend import AdvertisementListener
+from leadsman.adapters.ble.backend import AdvertisementListener, att_error
 from leadsman.errors import (
     DeviceError,
     DeviceTimeout,
     DeviceUnavailable,
     PermanentError,
-    TransientError,
 )
 from leadsman.extras import missing
 from leadsman.text import describe
@@ -31,9 +30,6 @@ try:
 except ImportError as error:
     raise missing("Bluetooth devices", "bleak", "ble") from error
 
-_PERMANENT = frozenset({0x01, 0x02, 0x03, 0x05, 0x06, 0x07, 0x08, 0x0A, 0x0B, 0x0C, 0x0D, 0x0F, 0x10, 0x13})
-"""ATT errors that another attempt does not change (Core Specification, Vol 3, Part F, 3.4.1.1): permission, size,
-existence."""
 _FLAGS = (b"\x02", b"\x04", b"\x05", b"\x06", b"\x1a")
 """Values of the flags that most devices advertise: BlueZ wants patterns for a passive scan."""
 
@@ -94,6 +90,13 @@ class BleakBackend:
         if scanner is not None:
             with _translated("scanning"):
                 await scanner.stop()
+
+    @property
+    def lost(self) -> None:
+        """A scanner of BlueZ cannot know that it hears nothing more."""
+
+    async def close(self) -> None:
+        """Nothing is kept between scans."""
 
     async def connect(self, handle: BLEDevice, on_lost: Callable[[], None], timeout: float) -> BleakConnection:
         """Connect to a device whose advertisement was received."""
@@ -160,7 +163,7 @@ def _device_error(error: Exception, what: str) -> DeviceError:
         case errors.BleakCharacteristicNotFoundError():
             return PermanentError(f"{what}: the device has no such characteristic")
         case errors.BleakGATTProtocolError():
-            return _att_error(int(error.code), text)
+            return att_error(int(error.code), text)
         case errors.BleakBluetoothNotAvailableError():
             return DeviceUnavailable(f"{what}: {_ABSENT.get(error.reason.name, _OFF)}")
         case errors.BleakDeviceNotFoundError():
@@ -176,12 +179,6 @@ def _device_error(error: Exception, what: str) -> DeviceError:
         case errors.BleakError() if str(error).startswith("adapter "):
             return DeviceUnavailable(f"{text}; type: bluetoothctl list")
     return DeviceUnavailable(text)
-
-
-def _att_error(code: int, text: str) -> DeviceError:
-    error: DeviceError = PermanentError(text) if code in _PERMANENT else TransientError(text)
-    error.retry_properties = {"gatt-code": code}  # type: ignore[attr-defined]  # what a policy may ask for
-    return error
 
 
 def _dbus_error(error: errors.BleakDBusError, text: str) -> DeviceError:

@@ -15,13 +15,15 @@ do, and detection of a ``bluetoothd`` that died, which bleak does not notice.
         ...
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import logging
 import sys
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from typing import Self
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Self
 
 from leadsman.adapters.adapter import Resource
 from leadsman.adapters.ble.advertisement import MOST_KNOWN, Advertisement, AdvertisementFilter, check_address
@@ -32,6 +34,10 @@ from leadsman.errors import DeviceError, DeviceTimeout, DeviceUnavailable, Inval
 from leadsman.extras import check_found
 from leadsman.loop.durations import Duration, human, positive_seconds
 from leadsman.text import log_fields
+
+if TYPE_CHECKING:
+    from leadsman.adapters.ble.proxy import Proxy
+    from leadsman.adapters.ble.radios import RadioBackend, Radios
 
 # One scanner for all listeners of a radio: it runs while there is a listener, and remembers which devices it received.
 #
@@ -79,6 +85,8 @@ class Scanner:
         """Stop, and forget all devices."""
         async with self._lock:
             await self._stop()
+            if self._backend is not None:
+                await self._backend.close()
         self.known.clear()
 
     async def probe(self) -> None:
@@ -93,6 +101,7 @@ class Scanner:
         """Go on with a new backend."""
         async with self._lock:
             await self._stop()
+            await self.backend.close()
             self._backend = create_backend()
             if self.listeners:
                 await self._start()
@@ -155,6 +164,8 @@ class Scanner:
             async with asyncio.timeout(START_TIMEOUT):
                 await self.backend.start(self._on_advertisement)
         except TimeoutError as error:
+            if isinstance(error, DeviceError):
+                raise
             raise DeviceUnavailable(f"the Bluetooth scanner did not start within {human(START_TIMEOUT)}") from error
         self.running = True
         self._received_at = asyncio.get_running_loop().time()
@@ -185,10 +196,12 @@ logger = logging.getLogger("leadsman")
 
 
 class BleRadio:
-    """A Bluetooth adapter. An app needs one for all its devices.
+    """A Bluetooth adapter, with proxies in other rooms as further radios. An app needs one for all its devices.
 
     Args:
         adapter: such as ``hci1``; None takes the first one. Linux only.
+        proxies: ESPHome boards with `bluetooth_proxy`. How they scan is in their YAML.
+        local: whether this machine has an adapter; without one, proxies are all that it hears with.
         connections: how many devices may be connected at once; cheap controllers support few.
         passive: scan without asking devices for more data, which saves their batteries. Linux with ``bluetoothd
             --experimental``.
@@ -206,6 +219,8 @@ class BleRadio:
         self,
         adapter: str | None = None,
         *,
+        proxies: Iterable[Proxy] = (),
+        local: bool = True,
         connections: int = 1,
         passive: bool = False,
         find: Duration = 30.0,
@@ -228,10 +243,17 @@ class BleRadio:
         self._timeout = positive_seconds(timeout, "timeout")
         self._silence = positive_seconds(silence, "silence")
         self._options = (adapter, passive)
+        self._local = local
+        self._proxies = _check_proxies(proxies)
+        if not local and not self._proxies:
+            raise InvalidValue("local is False and there are no proxies; write proxies=[Proxy(host='attic.local')]")
+        if not local and adapter is not None:
+            raise InvalidValue(f"adapter is {adapter!r} and local is False; leave out one of them")
         self._free_connections = asyncio.Semaphore(connections)
         self._connecting = asyncio.Lock()
         self._device_locks: dict[str, asyncio.Lock] = {}
         self._scanner = Scanner(min(self._silence, self._find))
+        self._radios: Radios | None = None
 
     async def __aenter__(self) -> Self:
         """Prepare the radio. The scanner starts when the first handler needs it."""
@@ -243,18 +265,22 @@ class BleRadio:
         await self._scanner.close()
 
     def check_installed(self) -> None:
-        """Check that bleak is installed. Raises `NotInstalled`."""
-        check_found("Bluetooth devices", "bleak", "ble", "bleak")
+        """Check that bleak, and aioesphomeapi for proxies, are installed. Raises `NotInstalled`."""
+        if self._local:
+            check_found("Bluetooth devices", "bleak", "ble", "bleak")
+        if self._proxies:
+            check_found("Bluetooth proxies", "aioesphomeapi", "ble-proxies", "aioesphomeapi")
 
     @property
-    def resource(self) -> Resource:
-        """For ``leadsman doctor``: the Bluetooth adapter."""
-        return Resource("bluetooth", self._options[0] or "")
+    def resource(self) -> Resource | None:
+        """For ``leadsman doctor``: the Bluetooth adapter of this machine, if it is used."""
+        return Resource("bluetooth", self._options[0] or "") if self._local else None
 
     @property
     def health(self) -> Mapping[str, object]:
         """For introspection: whether it scans, the numbers of listeners, of sessions and of devices received recently,
-        and the seconds since the last advertisement."""
+        and the seconds since the last advertisement. If there are proxies, each radio with what it hears, or why it
+        does not work."""
         scanner = self._scanner
         _, heard_at = next(reversed(scanner.known.values()), (None, None))
         silent_for = None if heard_at is None else round(asyncio.get_running_loop().time() - heard_at, 3)
@@ -264,6 +290,7 @@ class BleRadio:
             "sessions": sum(lock.locked() for lock in self._device_locks.values()),
             "known": len(scanner.known),
             "silent_for": silent_for,
+            **(self._radios.health if self._radios is not None else {}),
         }
 
     async def probe(self) -> None:
@@ -375,6 +402,34 @@ class BleRadio:
             self._scanner.forget(address)
 
     def _create_backend(self) -> Backend:
-        from leadsman.adapters.ble.bleak_backend import BleakBackend  # bleak is optional, and loads D-Bus
+        backends: dict[str, RadioBackend] = {}
+        if self._local:
+            from leadsman.adapters.ble.bleak_backend import BleakBackend  # bleak is optional, and loads D-Bus
 
-        return BleakBackend(*self._options)
+            backends[self._options[0] or "this machine"] = BleakBackend(*self._options)
+        if not self._proxies:
+            return next(iter(backends.values()))
+        from leadsman.adapters.ble.esphome_backend import EsphomeBackend  # aioesphomeapi is optional
+        from leadsman.adapters.ble.radios import Radios
+
+        backends |= {each.name: EsphomeBackend(each) for each in self._proxies}
+        self._radios = Radios(backends, self._silence)
+        return self._radios
+
+
+def _check_proxies(proxies: Iterable[Proxy]) -> tuple[Proxy, ...]:
+    if proxies == ():
+        return ()
+    from leadsman.adapters.ble.proxy import Proxy  # it loads much of pydantic
+
+    found: dict[str, Proxy] = {}
+    if isinstance(proxies, str | bytes | Mapping) or not isinstance(proxies, Iterable):
+        raise InvalidType(
+            f"proxies is {proxies!r}; write [Proxy(host='attic.local')], or the values() of a dict of them"
+        )
+    for each in proxies:
+        if not isinstance(each, Proxy):
+            raise InvalidType(f"proxies has {each!r}; write Proxy(host='attic.local')")
+        if found.setdefault(each.name.casefold(), each) is not each:
+            raise InvalidValue(f"proxies has {each.name} twice; a proxy serves one client at a time")
+    return tuple(found.values())
