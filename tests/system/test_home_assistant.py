@@ -174,6 +174,7 @@ def test_the_devices_of_each_app_of_this_repository_appear_even_while_their_hard
     waste = json.dumps({"waste": {"calendar": "Waste", "schedule": "0 * * * *"}})
     settings = {
         "airthings2mqtt": {"waves": wave},
+        "ble2mqtt": {},
         "caldates2mqtt": {"servers__home__url": "https://calendar.invalid", "calendars": waste},
         "gas2mqtt": {"bus": 99},
         "meter2mqtt": {"port": "/dev/null/rs485", "meters": meters},
@@ -191,6 +192,7 @@ def test_the_devices_of_each_app_of_this_repository_appear_even_while_their_hard
     states = home.wait_for(
         {
             "airthings2mqtt--cellar--radon_24h_avg": "unavailable",
+            "ble2mqtt--leadsman_app--_version": "0.1.0",
             "caldates2mqtt--waste--days_left": "unavailable",
             "caldates2mqtt--waste--events": "unavailable",
             "gas2mqtt--gas_counter--consumption_m3": "unavailable",
@@ -447,6 +449,48 @@ def test_a_device_that_grows_beyond_one_message_stays_one_device_with_what_peopl
     home.wait_for(dict.fromkeys(cellar(31)))
     assert "many--cellar" not in home.devices()
     assert not set(cellar(31)) & home.entities().keys()
+
+
+HEARD = """
+DEGREES = {"temperature": Annotated[float, Sensor("°C", device_class="temperature")]}
+BOTH = {**DEGREES, "humidity": Annotated[float, Sensor("%", device_class="humidity")]}
+app = App("heard", mqtt=os.environ["URL"], discovery="homeassistant", keep_state=True)
+readings = Buffer(10)
+
+@app.subscribe("air")
+async def air(reading: dict[str, float]):
+    readings.put(reading)
+
+@app.source("gateway", finds=Finds(), silence=None)
+async def gateway(context: Context):
+    async for reading in readings:
+        fields = BOTH if "humidity" in reading else DEGREES
+        context.device("shelf", fields=fields, title="H5075 1234").publish(reading)
+        yield
+"""
+
+
+def test_a_found_device_gets_a_field_and_keeps_what_people_have_set_over_a_restart(home, broker, start_app, listen):
+    air = listen(broker.port)
+    running = start_app("from typing import Annotated\n" + HEARD, broker.url)
+    air.wait_for("heard/registry")
+    air.client.publish("air", '{"temperature": 21.5}', 1).wait_for_publish(10)
+    home.wait_for({"heard--shelf--temperature": "21.5"})
+    home.name("heard--shelf--temperature", "mine")
+    before = home.entities()
+    assert "heard--shelf--humidity" not in before
+
+    air.client.publish("air", '{"temperature": 22.5, "humidity": 50.5}', 1).wait_for_publish(10)
+    home.wait_for({"heard--shelf--temperature": "22.5", "heard--shelf--humidity": "50.5"})
+    running.end()
+    running.start()
+    air.wait_for("heard/status", where=lambda message: "shelf" in json.loads(message.payload).get("devices", {}))
+    home.wait_for({"heard--shelf--temperature": "22.5", "heard--shelf--humidity": "50.5"})
+
+    after = home.entities()
+    assert after["heard--shelf--temperature"]["name"] == "mine"
+    assert after["heard--shelf--temperature"]["entity_id"] == before["heard--shelf--temperature"]["entity_id"]
+    assert home.devices()["heard--shelf"]["name"] == "H5075 1234"
 
 
 def test_nothing_is_left_of_an_app_and_nothing_is_complained_of_after_leadsman_clean(home, broker, start_app):
