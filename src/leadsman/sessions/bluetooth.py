@@ -1,0 +1,212 @@
+"""The wire of a `BleRadio`: advertisements, and what goes over connections. A device is a lane of its own, and what it
+sends by itself belongs to the last thing that the app did there."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, TypeVar
+
+from leadsman.adapters.ble.advertisement import Advertisement
+from leadsman.adapters.ble.backend import AdvertisementListener, Backend, GattConnection, Handle
+from leadsman.errors import DeviceUnavailable
+from leadsman.sessions.player import Exchange, Lanes, play, reply
+from leadsman.sessions.recorder import Log
+from leadsman.sessions.session import Event
+
+_T = TypeVar("_T")
+
+
+def recorded(log: Log, name: str, wire: Backend) -> Backend:
+    """The backend of a radio, which writes down what it does."""
+    return _RecordedBackend(log, wire)
+
+
+class _Seen(NamedTuple):
+    """What the radio keeps of a device."""
+
+    address: str
+    handle: Handle
+
+
+class _RecordedBackend:
+    def __init__(self, log: Log, backend: Backend) -> None:
+        self._log = log
+        self._backend = backend
+
+    async def start(self, on_advertisement: AdvertisementListener) -> None:
+        n = self._log.ask("scan")
+
+        def listen(advertisement: Advertisement, handle: Handle) -> None:
+            content = advertisement._asdict()
+            content["services"] = list(advertisement.services)
+            content["manufacturer"] = {str(key): data.hex() for key, data in advertisement.manufacturer.items()}
+            content["service_data"] = {key: data.hex() for key, data in advertisement.service_data.items()}
+            self._log.answer(n, "advertised", **content)
+            on_advertisement(advertisement, _Seen(advertisement.address, handle))
+
+        await _logged(self._log, n, "scanning", self._backend.start(listen))
+
+    async def stop(self) -> None:
+        await self._backend.stop()
+
+    async def connect(self, handle: _Seen, on_lost: Callable[[], None], timeout: float) -> GattConnection:
+        n = self._log.ask("connect", address=handle.address)
+        made = _RecordedConnection(self._log, n, handle.address)
+
+        def lost() -> None:
+            self._log.answer(made.n, "lost")
+            on_lost()
+
+        made.connection = await _logged(self._log, n, "connected", self._backend.connect(handle.handle, lost, timeout))
+        return made
+
+
+async def _logged(log: Log, n: int, what: str, call: Awaitable[_T]) -> _T:
+    try:
+        found = await call
+    except Exception as error:
+        log.fail(n, error)
+        raise
+    log.answer(n, what)
+    return found
+
+
+class _RecordedConnection:
+    connection: GattConnection
+
+    def __init__(self, log: Log, n: int, address: str) -> None:
+        self.n = n
+        self._log = log
+        self._address = address
+
+    def has(self, uuid: str) -> bool:
+        found = self.connection.has(uuid)
+        self._log.answer(self.n, "has", uuid=uuid, found=found)
+        return found
+
+    async def read(self, uuid: str) -> bytes:
+        n = self.n = self._log.ask("read", address=self._address, uuid=uuid)
+        try:
+            found = await self.connection.read(uuid)
+        except Exception as error:
+            self._log.fail(n, error)
+            raise
+        self._log.answer(n, "value", found)
+        return found
+
+    async def write(self, uuid: str, data: bytes, response: bool | None) -> None:
+        n = self.n = self._log.ask("write", data, address=self._address, uuid=uuid, response=response)
+        await _logged(self._log, n, "done", self.connection.write(uuid, data, response))
+
+    async def subscribe(self, uuid: str, on_notification: Callable[[bytes], None]) -> None:
+        n = self.n = self._log.ask("subscribe", address=self._address, uuid=uuid)
+
+        def notified(data: bytes) -> None:
+            self._log.answer(self.n, "notified", data, uuid=uuid)
+            on_notification(data)
+
+        await _logged(self._log, n, "done", self.connection.subscribe(uuid, notified))
+
+    async def unsubscribe(self, uuid: str) -> None:
+        n = self.n = self._log.ask("unsubscribe", address=self._address, uuid=uuid)
+        await _logged(self._log, n, "done", self.connection.unsubscribe(uuid))
+
+    async def disconnect(self) -> None:
+        n = self.n = self._log.ask("disconnect", address=self._address)
+        await _logged(self._log, n, "done", self.connection.disconnect())
+
+
+def played(lanes: Lanes, name: str) -> Backend:
+    """A radio with recorded devices."""
+    return _PlayedBackend(lanes)
+
+
+class _PlayedBackend:
+    def __init__(self, lanes: Lanes) -> None:
+        self._lanes = lanes
+        self._scanning: asyncio.Task[None] | None = None
+
+    async def start(self, on_advertisement: AdvertisementListener) -> None:
+        exchange = self._lanes.take("scan")
+
+        def deliver(event: Event) -> None:
+            if event.what == "advertised":
+                found = _advertisement_of(event)
+                on_advertisement(found, found.address)
+
+        self._scanning = asyncio.get_running_loop().create_task(play(exchange, exchange.answers, deliver))
+        await reply(exchange, "scanning")
+
+    async def stop(self) -> None:
+        if self._scanning is not None:
+            self._scanning.cancel()
+
+    async def connect(self, handle: str, on_lost: Callable[[], None], timeout: float) -> GattConnection:
+        exchange = self._lanes.take("connect", address=handle)
+        await reply(exchange, "connected")
+        return _PlayedConnection(self._lanes, handle, on_lost, exchange)
+
+
+def _advertisement_of(event: Event) -> Advertisement:
+    more = event.more
+    return Advertisement(
+        more["address"],
+        more["name"],
+        more["rssi"],
+        tuple(more["services"]),
+        {int(company): bytes.fromhex(data) for company, data in more["manufacturer"].items()},
+        {uuid: bytes.fromhex(data) for uuid, data in more["service_data"].items()},
+    )
+
+
+class _PlayedConnection:
+    def __init__(self, lanes: Lanes, address: str, on_lost: Callable[[], None], connecting: Exchange) -> None:
+        self._lanes = lanes
+        self._address = address
+        self._on_lost = on_lost
+        self._has: dict[str, bool] = {}
+        self._subscribers: dict[str, Callable[[bytes], None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._begin(connecting)
+
+    def _take(self, what: str, uuid: str, data: bytes | None = None) -> Exchange:
+        return self._begin(self._lanes.take(what, data, address=self._address, uuid=uuid))
+
+    def _begin(self, exchange: Exchange) -> Exchange:
+        """Let the device do by itself what it did then."""
+        self._has |= {each.more["uuid"]: each.more["found"] for each in exchange.answers if each.what == "has"}
+        answers = [each for each in exchange.answers if each.what in ("notified", "lost")]
+        if answers:
+            task = asyncio.get_running_loop().create_task(play(exchange, answers, self._deliver))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return exchange
+
+    def _deliver(self, event: Event) -> None:
+        if event.what == "lost":
+            self._on_lost()
+        elif (subscriber := self._subscribers.get(event.more["uuid"])) is not None:
+            subscriber(event.data or b"")
+
+    def has(self, uuid: str) -> bool:
+        if uuid not in self._has:
+            raise DeviceUnavailable(f"the session does not have whether {self._address} has {uuid}; record it again")
+        return self._has[uuid]
+
+    async def read(self, uuid: str) -> bytes:
+        return (await reply(self._take("read", uuid), "value")).data or b""
+
+    async def write(self, uuid: str, data: bytes, response: bool | None) -> None:
+        await reply(self._take("write", uuid, bytes(data)), "done")
+
+    async def subscribe(self, uuid: str, on_notification: Callable[[bytes], None]) -> None:
+        self._subscribers[uuid] = on_notification
+        await reply(self._take("subscribe", uuid), "done")
+
+    async def unsubscribe(self, uuid: str) -> None:
+        self._subscribers.pop(uuid, None)
+        await reply(self._take("unsubscribe", uuid), "done")
+
+    async def disconnect(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await reply(self._lanes.take("disconnect", address=self._address), "done")
