@@ -15,9 +15,7 @@ from leadsman.adapters.modbus import Modbus, Register, Table
 from leadsman.adapters.serial import SerialPort
 from leadsman.adapters.wires import WIRES
 from leadsman.errors import SessionDiffers, SessionError
-from leadsman.sessions.mask import Mask
 from leadsman.sessions.player import Player
-from leadsman.sessions.recorder import Recorder
 from leadsman.sessions.session import session_of
 from leadsman.testing import (
     BleTwin,
@@ -30,7 +28,7 @@ from leadsman.testing import (
     SerialTwin,
     TwinDevice,
 )
-from leadsman.testing.loop import START
+from leadsman_rigs.sessions import Recording, published, recorded, written
 
 ADDRESS = "F0:11:22:33:44:55"
 TABLE = Table({"volts": Register(0, "float32", kind="input"), "mode": Register(1)})
@@ -38,49 +36,6 @@ TABLE = Table({"volts": Register(0, "float32", kind="input"), "mode": Register(1
 
 class Kg(TypedDict):
     kg: Annotated[float, Sensor("kg", device_class="weight")]
-
-
-class Recording:
-    """Records what an app does in a `Harness`, whose loop it learns."""
-
-    def __init__(self, largest=10**9, mask=None, file=None, before=None):
-        self.file = io.StringIO() if file is None else file
-        self.harness = None
-        self.recorder = Recorder(self.file, "house", self.clock, START, mask or Mask(), largest)
-        self.before = before
-
-    def clock(self):
-        return 0.0 if self.harness is None else self.harness.now
-
-    def wire(self, kind, name, make):
-        between = make if self.before is None else lambda: self.before.wire(kind, name, make)
-        return self.recorder.wire(kind, name, between)
-
-
-def recorded(app, duration, **options):
-    """The text of a session of an app, and what it published."""
-    recording = Recording(**options)
-    token = WIRES.set(recording)
-    try:
-        with Harness(app) as harness:
-            recording.harness = harness
-            harness.run(duration)
-            recording.recorder.end()
-    finally:
-        WIRES.reset(token)
-    return recording.file.getvalue(), published(harness)
-
-
-def published(harness):
-    return [
-        (each.topic, each.payload) for each in harness.broker.log if each.topic.endswith(("/state", "/availability"))
-    ]
-
-
-def written(tmp_path, text, name="house.session"):
-    path = tmp_path / name
-    path.write_text(text)
-    return path
 
 
 def serial_app(adapter, ask=b"P?\r\n"):
@@ -225,7 +180,7 @@ def test_a_harness_plays_a_file_and_needs_no_device(tmp_path, way):
     with Harness(app_with(adapter()), sessions=written(tmp_path, text)) as harness:
         harness.run(duration)
 
-        assert published(harness) == before
+        assert published(harness.broker) == before
 
 
 def test_two_sessions_begin_together(tmp_path):
@@ -248,7 +203,7 @@ def test_devices_that_are_due_at_the_same_moment_may_swap_places(tmp_path):
     with Harness(app, sessions=written(tmp_path, text)) as harness:
         harness.run("2m")
 
-        assert sorted(published(harness)) == sorted(before)
+        assert sorted(published(harness.broker)) == sorted(before)
 
 
 def difference(tmp_path, text, app):
@@ -314,7 +269,7 @@ def test_behind_its_end_a_session_says_that_it_has_ended_and_nothing_differs(tmp
 
     with Harness(serial_app(SerialPort("/dev/ttyS9")), sessions=written(tmp_path, text)) as harness:
         harness.run("1m")
-        assert published(harness) == before
+        assert published(harness.broker) == before
         harness.run("1m")
 
         assert "ends after 1m; record a longer one" in harness.errors("scale")[-1]["message"]

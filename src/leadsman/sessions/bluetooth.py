@@ -1,14 +1,13 @@
 """The wire of a `BleRadio`: advertisements, and what goes over connections. A device is a lane of its own, and what it
 sends by itself belongs to the last thing that the app did there."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, TypeVar
 
 from leadsman.adapters.ble.advertisement import Advertisement
 from leadsman.adapters.ble.backend import AdvertisementListener, Backend, GattConnection, Handle
 from leadsman.errors import DeviceUnavailable
-from leadsman.sessions.player import Exchange, Lanes, play, reply
+from leadsman.sessions.player import Lanes, Playing
 from leadsman.sessions.recorder import Log
 from leadsman.sessions.session import Event
 
@@ -123,27 +122,25 @@ def played(lanes: Lanes, name: str) -> Backend:
 class _PlayedBackend:
     def __init__(self, lanes: Lanes) -> None:
         self._lanes = lanes
-        self._scanning: asyncio.Task[None] | None = None
+        self._scanning: Playing | None = None
 
     async def start(self, on_advertisement: AdvertisementListener) -> None:
-        exchange = self._lanes.take("scan")
-
         def deliver(event: Event) -> None:
             if event.what == "advertised":
                 found = _advertisement_of(event)
                 on_advertisement(found, found.address)
 
-        self._scanning = asyncio.get_running_loop().create_task(play(exchange, exchange.answers, deliver))
-        await reply(exchange, "scanning")
+        self._scanning = Playing(deliver)
+        await self._scanning.reply(self._lanes.take("scan"), "scanning")
 
     async def stop(self) -> None:
         if self._scanning is not None:
-            self._scanning.cancel()
+            self._scanning.end()
 
     async def connect(self, handle: str, on_lost: Callable[[], None], timeout: float) -> GattConnection:
-        exchange = self._lanes.take("connect", address=handle)
-        await reply(exchange, "connected")
-        return _PlayedConnection(self._lanes, handle, on_lost, exchange)
+        made = _PlayedConnection(self._lanes, handle, on_lost)
+        await made.ask("connect", "connected")
+        return made
 
 
 def _advertisement_of(event: Event) -> Advertisement:
@@ -159,32 +156,24 @@ def _advertisement_of(event: Event) -> Advertisement:
 
 
 class _PlayedConnection:
-    def __init__(self, lanes: Lanes, address: str, on_lost: Callable[[], None], connecting: Exchange) -> None:
+    def __init__(self, lanes: Lanes, address: str, on_lost: Callable[[], None]) -> None:
         self._lanes = lanes
         self._address = address
         self._on_lost = on_lost
         self._has: dict[str, bool] = {}
         self._subscribers: dict[str, Callable[[bytes], None]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._begin(connecting)
+        self._playing = Playing(self._deliver)
 
-    def _take(self, what: str, uuid: str, data: bytes | None = None) -> Exchange:
-        return self._begin(self._lanes.take(what, data, address=self._address, uuid=uuid))
-
-    def _begin(self, exchange: Exchange) -> Exchange:
-        """Let the device do by itself what it did then."""
+    async def ask(self, what: str, reply: str, data: bytes | None = None, **more: str) -> Event:
+        """Ask the device, and return what it replies."""
+        exchange = self._lanes.take(what, data, address=self._address, **more)
         self._has |= {each.more["uuid"]: each.more["found"] for each in exchange.answers if each.what == "has"}
-        answers = [each for each in exchange.answers if each.what in ("notified", "lost")]
-        if answers:
-            task = asyncio.get_running_loop().create_task(play(exchange, answers, self._deliver))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-        return exchange
+        return await self._playing.reply(exchange, reply)
 
     def _deliver(self, event: Event) -> None:
         if event.what == "lost":
             self._on_lost()
-        elif (subscriber := self._subscribers.get(event.more["uuid"])) is not None:
+        elif event.what == "notified" and (subscriber := self._subscribers.get(event.more["uuid"])) is not None:
             subscriber(event.data or b"")
 
     def has(self, uuid: str) -> bool:
@@ -193,20 +182,19 @@ class _PlayedConnection:
         return self._has[uuid]
 
     async def read(self, uuid: str) -> bytes:
-        return (await reply(self._take("read", uuid), "value")).data or b""
+        return (await self.ask("read", "value", uuid=uuid)).data or b""
 
     async def write(self, uuid: str, data: bytes, response: bool | None) -> None:
-        await reply(self._take("write", uuid, bytes(data)), "done")
+        await self.ask("write", "done", bytes(data), uuid=uuid)
 
     async def subscribe(self, uuid: str, on_notification: Callable[[bytes], None]) -> None:
         self._subscribers[uuid] = on_notification
-        await reply(self._take("subscribe", uuid), "done")
+        await self.ask("subscribe", "done", uuid=uuid)
 
     async def unsubscribe(self, uuid: str) -> None:
         self._subscribers.pop(uuid, None)
-        await reply(self._take("unsubscribe", uuid), "done")
+        await self.ask("unsubscribe", "done", uuid=uuid)
 
     async def disconnect(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await reply(self._lanes.take("disconnect", address=self._address), "done")
+        await self.ask("disconnect", "done")
+        self._playing.end()

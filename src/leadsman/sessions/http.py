@@ -10,8 +10,9 @@ from leadsman.adapters.http.client import SECRET_NAME
 from leadsman.adapters.http.wire import Reply, Request, Wire
 from leadsman.adapters.server import origin_of
 from leadsman.sessions.fault import error_of
-from leadsman.sessions.player import Exchange, Lanes, reply
+from leadsman.sessions.player import Lanes, Playing
 from leadsman.sessions.recorder import Log
+from leadsman.sessions.session import Event
 from leadsman.text.redaction import HIDDEN, Secret
 
 _QUERY = re.compile(r"([?&])([^=&#]+)=([^&#]*)")
@@ -79,29 +80,29 @@ class _PlayedWire:
 
     @contextlib.asynccontextmanager
     async def send(self, request: Request) -> AsyncIterator[Reply]:
-        began = asyncio.get_running_loop().time()
         url = _below(self._name, request.url)
         exchange = self._lanes.take("ask", request.body or b"", method=request.method, url=url)
-        found = (await reply(exchange, "answered")).more
-        async with contextlib.aclosing(_pieces(exchange, began)) as pieces:
-            yield Reply(found["status"], found["headers"], pieces, max(found["requests"], 1))
+        later: asyncio.Queue[Event] = asyncio.Queue()
+        playing = Playing(later.put_nowait)
+        try:
+            found = (await playing.reply(exchange, "answered")).more
+            yield Reply(found["status"], found["headers"], _pieces(later), max(found["requests"], 1))
+        finally:
+            playing.end()
 
     async def close(self) -> None:
         pass
 
 
-async def _pieces(exchange: Exchange, began: float) -> AsyncGenerator[bytes, None]:
-    for each in exchange.answers:
-        if each.what not in ("body", "failed"):
-            continue
-        due = began + each.at - exchange.asked.at
-        await asyncio.sleep(max(0.0, due - asyncio.get_running_loop().time()))
-        if each.what == "failed":
-            raise error_of(each.more)
-        yield each.data or b""
-        if each.more["ended"]:
+async def _pieces(later: asyncio.Queue[Event]) -> AsyncIterator[bytes]:
+    """The body. If it did not end, the app gave up, and does so again."""
+    while True:
+        event = await later.get()
+        if event.what == "failed":
+            raise error_of(event.more)
+        yield event.data or b""
+        if event.more["ended"]:
             return
-    await asyncio.Event().wait()  # the app gave up
 
 
 def _below(name: str, url: str) -> str:

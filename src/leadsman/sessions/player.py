@@ -178,28 +178,61 @@ class Lanes:
         return self._player.take(self._wire, what, data, more)
 
 
-async def play(exchange: Exchange, answers: Iterable[Event], deliver: Callable[[Event], object]) -> None:
-    """Deliver answers, each as long after now as it was recorded after the request."""
+class Playing:
+    """What a device does on one connection: it answers each request, and does what it did by itself then.
+
+    Args:
+        deliver: takes what is no reply.
+    """
+
+    def __init__(self, deliver: Callable[[Event], object]) -> None:
+        self._deliver = deliver
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, exchange: Exchange) -> None:
+        """Let the device do what it did after a request."""
+        self._begin(exchange, self._deliver)
+
+    async def reply(self, exchange: Exchange, *whats: str) -> Event:
+        """Do so, and return the first event of these. If there was none, the app had given up: wait until it does so
+        again. Raises the recorded error, if there was one."""
+        found: asyncio.Future[Event] = asyncio.get_running_loop().create_future()
+
+        def take(event: Event) -> None:
+            if event.what in (*whats, "failed") and not found.done():
+                found.set_result(event)
+            else:
+                self._deliver(event)
+
+        self._begin(exchange, take)
+        event = await found
+        if event.what == "failed":
+            raise error_of(event.more)
+        return event
+
+    def end(self) -> None:
+        """Do nothing more."""
+        for task in self._tasks:
+            if task is not asyncio.current_task():
+                task.cancel()
+
+    def _begin(self, exchange: Exchange, take: Callable[[Event], object]) -> None:
+        if exchange.answers:
+            task = asyncio.get_running_loop().create_task(_play(exchange, take))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+
+async def _play(exchange: Exchange, take: Callable[[Event], object]) -> None:
+    """Each answer comes as long after now as it was recorded after the request."""
     clock = asyncio.get_running_loop().time
-    began = clock()
-    for each in answers:
-        wait = each.at - exchange.asked.at - (clock() - began)
+    began = clock() - exchange.asked.at
+    for each in exchange.answers:
+        wait = began + each.at - clock()
         if wait > 0:
             await asyncio.sleep(wait)
-        deliver(each)
-
-
-async def reply(exchange: Exchange, *whats: str) -> Event:
-    """Wait for the first answer of these, and return it. Without one, the app had given up: wait until it does so
-    again. Raises the recorded error, if there was one."""
-    found = next((each for each in exchange.answers if each.what in (*whats, "failed")), None)
-    if found is None:
-        await asyncio.Event().wait()
-        raise AssertionError("nobody sets it")
-    await play(exchange, (found,), lambda _: None)
-    if found.what == "failed":
-        raise error_of(found.more)
-    return found
+        take(each)
+        await asyncio.sleep(0)  # who waits for this one sees it before the next one
 
 
 def _exchanges(events: Iterable[Event]) -> Iterable[Exchange]:

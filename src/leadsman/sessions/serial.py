@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any, cast
 
-from leadsman.adapters.serial.port import Line, Opener, Transport
-from leadsman.sessions.player import Exchange, Lanes, play, reply
+from leadsman.adapters.serial.port import Line, Opener
+from leadsman.sessions.player import Lanes, Playing
 from leadsman.sessions.recorder import Log
 from leadsman.sessions.session import Event
 
@@ -75,24 +75,21 @@ def played(lanes: Lanes, name: str) -> Opener:
     """What opens a recorded port."""
 
     async def open_(line: Line) -> None:
-        exchange = lanes.take("open")
-        await reply(exchange, "opened")
-        transport: Transport = _PlayedTransport(lanes, line, exchange)
+        transport = _PlayedTransport(lanes, line)
+        await transport.playing.reply(lanes.take("open"), "opened")
         line.connection_made(cast(asyncio.BaseTransport, transport))
 
     return open_
 
 
 class _PlayedTransport:
-    def __init__(self, lanes: Lanes, line: Line, opening: Exchange) -> None:
+    def __init__(self, lanes: Lanes, line: Line) -> None:
+        self.playing = Playing(self._deliver)
         self._lanes = lanes
         self._line = line
-        self._tasks: set[asyncio.Task[None]] = set()
-        opened = next(at for at, each in enumerate(opening.answers) if each.what == "opened")
-        self._play(opening._replace(asked=opening.answers[opened], answers=opening.answers[opened + 1 :]))
 
     def write(self, data: bytes) -> None:
-        self._play(self._lanes.take("send", bytes(data)))
+        self.playing.begin(self._lanes.take("send", bytes(data)))
 
     def get_write_buffer_size(self) -> int:
         return 0
@@ -103,24 +100,13 @@ class _PlayedTransport:
     def abort(self) -> None:
         self._end(None)
 
-    def _play(self, exchange: Exchange) -> None:
-        answers = [each for each in exchange.answers if each.what in ("received", "lost")]
-        if answers:
-            task = asyncio.get_running_loop().create_task(play(exchange, answers, self._deliver))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
     def _deliver(self, event: Event) -> None:
-        if self._line.lost is not None:
-            return
-        if event.what == "received":
+        if self._line.lost is None and event.what == "received":
             self._line.data_received(event.data or b"")
-        else:
+        elif self._line.lost is None and event.what == "lost":
             message = event.more["message"]
             self._end(None if message is None else OSError(message))
 
     def _end(self, error: Exception | None) -> None:
-        for task in self._tasks:
-            if task is not asyncio.current_task():
-                task.cancel()
+        self.playing.end()
         self._line.connection_lost(error)
