@@ -98,10 +98,10 @@ def test_garbage_is_refused_and_never_anything_else(garbage, place):
 WHOLE = """\
 {"session": 1, "app": "kitchen", "began": "2026-11-27T20:40:00.000Z"}
 {"at": 0.003, "wire": "serial /dev/ttyUSB0", "n": 1, "event": "open"}
-{"at": 0.021, "wire": "serial /dev/ttyUSB0", "n": 1, "event": "opened"}
+{"at": 0.021, "n": 1, "event": "opened"}
 {"at": 0.022, "wire": "serial /dev/ttyUSB0", "n": 2, "event": "send", "text": "P?\\r\\n"}
-{"at": 0.139, "wire": "serial /dev/ttyUSB0", "n": 2, "event": "received", "hex": "02 ff 03"}
-{"at": 0.2, "wire": "bluetooth", "n": 1, "event": "scan"}
+{"at": 0.139, "n": 2, "event": "received", "hex": "02 ff 03"}
+{"at": 0.2, "wire": "bluetooth", "n": 3, "event": "scan"}
 {"at": 600.0, "event": "end"}
 """
 
@@ -124,13 +124,20 @@ WHOLE = """\
         ('"n": 2, "event": "send"', '"n": 0, "event": "send"', "line 4: n is 0; it must be 1 or more"),
         ('"n": 2, "event": "send"', '"n": 1, "event": "send"', "line 4: exchange 1 begins for the second time"),
         ('"n": 2, "event": "received"', '"n": 3, "event": "received"', "line 5: it belongs to exchange 3, which no"),
+        ('"wire": "bluetooth"', '"wire": 7', "line 6: wire is no text"),
+        ('"wire": "bluetooth", "n": 3, "event": "scan"', '"n": 3, "event": "scan"', "line 6: it belongs to exchange 3"),
+        (
+            '"wire": "bluetooth", "n": 3, "event": "scan"',
+            '"n": 2, "event": "send", "text": ""',
+            "line 6: exchange 2 begins",
+        ),
         ('"hex": "02 ff 03"', '"hex": "02 fg"', 'line 5: its bytes are missing or wrong: .* hex is "02 fg"'),
         ('"hex": "02 ff 03"', '"hexa": ""', "line 5: its bytes are missing or wrong"),
         ('"event": "scan"}', '"event": "scan", "x": [[[[[[]]]]]]}', "line 6: it is nested deeper than 4"),
-        ('{"at": 0.2, "wire": "bluetooth", "n": 1, "event": "scan"}', "[1]", "line 6: this is no object in {}"),
+        ('{"at": 0.2, "wire": "bluetooth", "n": 3, "event": "scan"}', "[1]", "line 6: this is no object in {}"),
         (
-            '{"at": 0.2, "wire": "bluetooth", "n": 1, "event": "scan"}',
-            '{"at": 0.2, "wire": "bluetooth", "n": 1, "event": "connect"}',
+            '{"at": 0.2, "wire": "bluetooth", "n": 3, "event": "scan"}',
+            '{"at": 0.2, "wire": "bluetooth", "n": 3, "event": "connect"}',
             "line 6: address of 'connect' is null",
         ),
         ('{"at": 600.0, "event": "end"}\n', "", 'line 6: the end is missing; .* append this line, .*"at": 0.2'),

@@ -6,6 +6,7 @@ from typing import NamedTuple, TypeVar
 
 from leadsman.adapters.ble.advertisement import Advertisement
 from leadsman.adapters.ble.backend import AdvertisementListener, Backend, GattConnection, Handle
+from leadsman.adapters.ble.gatt import uuid_of
 from leadsman.errors import DeviceUnavailable
 from leadsman.sessions.player import Lanes, Playing
 from leadsman.sessions.recorder import Log
@@ -59,6 +60,12 @@ class _RecordedBackend:
         return made
 
 
+def _short(uuid: str) -> str:
+    """A UUID as people write it: of one that the Bluetooth SIG has given, the 16 bits that differ (Core Specification,
+    Vol 3, Part B, 2.5.1)."""
+    return uuid[4:8] if uuid == uuid_of(uuid[4:8]) else uuid
+
+
 async def _logged(log: Log, n: int, what: str, call: Awaitable[_T]) -> _T:
     try:
         found = await call
@@ -79,11 +86,11 @@ class _RecordedConnection:
 
     def has(self, uuid: str) -> bool:
         found = self.connection.has(uuid)
-        self._log.answer(self.n, "has", uuid=uuid, found=found)
+        self._log.answer(self.n, "has", uuid=_short(uuid), found=found)
         return found
 
     async def read(self, uuid: str) -> bytes:
-        n = self.n = self._log.ask("read", address=self._address, uuid=uuid)
+        n = self.n = self._log.ask("read", address=self._address, uuid=_short(uuid))
         try:
             found = await self.connection.read(uuid)
         except Exception as error:
@@ -93,20 +100,20 @@ class _RecordedConnection:
         return found
 
     async def write(self, uuid: str, data: bytes, response: bool | None) -> None:
-        n = self.n = self._log.ask("write", data, address=self._address, uuid=uuid, response=response)
+        n = self.n = self._log.ask("write", data, address=self._address, uuid=_short(uuid), response=response)
         await _logged(self._log, n, "done", self.connection.write(uuid, data, response))
 
     async def subscribe(self, uuid: str, on_notification: Callable[[bytes], None]) -> None:
-        n = self.n = self._log.ask("subscribe", address=self._address, uuid=uuid)
+        n = self.n = self._log.ask("subscribe", address=self._address, uuid=_short(uuid))
 
         def notified(data: bytes) -> None:
-            self._log.answer(self.n, "notified", data, uuid=uuid)
+            self._log.answer(self.n, "notified", data, uuid=_short(uuid))
             on_notification(data)
 
         await _logged(self._log, n, "done", self.connection.subscribe(uuid, notified))
 
     async def unsubscribe(self, uuid: str) -> None:
-        n = self.n = self._log.ask("unsubscribe", address=self._address, uuid=uuid)
+        n = self.n = self._log.ask("unsubscribe", address=self._address, uuid=_short(uuid))
         await _logged(self._log, n, "done", self.connection.unsubscribe(uuid))
 
     async def disconnect(self) -> None:
@@ -177,23 +184,23 @@ class _PlayedConnection:
             subscriber(event.data or b"")
 
     def has(self, uuid: str) -> bool:
-        if uuid not in self._has:
+        if _short(uuid) not in self._has:
             raise DeviceUnavailable(f"the session does not have whether {self._address} has {uuid}; record it again")
-        return self._has[uuid]
+        return self._has[_short(uuid)]
 
     async def read(self, uuid: str) -> bytes:
-        return (await self.ask("read", "value", uuid=uuid)).data or b""
+        return (await self.ask("read", "value", uuid=_short(uuid))).data or b""
 
     async def write(self, uuid: str, data: bytes, response: bool | None) -> None:
-        await self.ask("write", "done", bytes(data), uuid=uuid)
+        await self.ask("write", "done", bytes(data), uuid=_short(uuid))
 
     async def subscribe(self, uuid: str, on_notification: Callable[[bytes], None]) -> None:
-        self._subscribers[uuid] = on_notification
-        await self.ask("subscribe", "done", uuid=uuid)
+        self._subscribers[_short(uuid)] = on_notification
+        await self.ask("subscribe", "done", uuid=_short(uuid))
 
     async def unsubscribe(self, uuid: str) -> None:
-        self._subscribers.pop(uuid, None)
-        await self.ask("unsubscribe", "done", uuid=uuid)
+        self._subscribers.pop(_short(uuid), None)
+        await self.ask("unsubscribe", "done", uuid=_short(uuid))
 
     async def disconnect(self) -> None:
         await self.ask("disconnect", "done")

@@ -3,7 +3,6 @@
 from typing import Any
 
 from leadsman import errors
-from leadsman.errors import DeviceUnavailable
 from leadsman.resilience.failure import RetryRequested
 from leadsman.sessions.session import Fields
 
@@ -17,9 +16,14 @@ _KNOWN: dict[str, type[Exception]] = {
         errors.NotInstalled,
         errors.PermanentError,
         errors.TransientError,
+        OSError,
+        RuntimeError,
+        TimeoutError,
+        TypeError,
+        ValueError,
     )
 }
-"""The errors of leadsman that a wire may raise, by name."""
+"""The errors that a wire may raise, by name."""
 
 
 def fields_of(error: Exception) -> dict[str, Any]:
@@ -36,21 +40,19 @@ def fields_of(error: Exception) -> dict[str, Any]:
 
 
 def error_of(fields: Fields) -> Exception:
-    """The error that is raised again. One whose class nobody knows here is a `DeviceUnavailable`."""
+    """The error that is raised again. One of a class that is not known here is a `RuntimeError`, as a bug of a library
+    is."""
     name, message, number, delay = (fields.get(key) for key in ("error", "message", "errno", "seconds"))
-    error: Exception
+    text = str(message)
     if name == "RetryRequested":
-        return RetryRequested(delay if isinstance(delay, int | float) and 0 <= delay < 1e9 else None, str(message))
+        return RetryRequested(delay if isinstance(delay, int | float) and 0 <= delay < 1e9 else None, text)
     if name == "ReplyTooLarge":
         from leadsman.adapters.caldav.backend import ReplyTooLarge
 
-        return ReplyTooLarge(str(message))
-    if name in _KNOWN:
-        error = _KNOWN[name](str(message))
-    elif type(number) is int:
-        error = OSError(number, str(message).removeprefix(f"[Errno {number}] "))
-    else:
-        error = DeviceUnavailable(str(message))
+        return ReplyTooLarge(text)
+    if type(number) is int:
+        return OSError(number, text.removeprefix(f"[Errno {number}] "))
+    error = _KNOWN.get(str(name), RuntimeError)(text)
     if isinstance(properties := fields.get("properties"), dict) and isinstance(error, errors.DeviceError):
         error.retry_properties = properties  # type: ignore[attr-defined]  # what a policy may ask for
     return error

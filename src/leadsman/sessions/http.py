@@ -16,6 +16,9 @@ from leadsman.sessions.session import Event
 from leadsman.text.redaction import HIDDEN, Secret
 
 _QUERY = re.compile(r"([?&])([^=&#]+)=([^&#]*)")
+_WORDS = rb"passw|token|secret|api_?key|authorization|cookie|credential"
+_IN_JSON = re.compile(rb"(?i)(\"[^\"\\]{0,40}(?:" + _WORDS + rb")[^\"\\]{0,40}\"\s*:\s*\")(?:[^\"\\]|\\.)*+(\")")
+_IN_FORM = re.compile(rb"(?i)((?:^|&)[\w.-]{0,40}(?:" + _WORDS + rb")[\w.-]{0,40}=)[^&\s]+")
 _SHORT_NAMES = frozenset({"appid", "pin", "sid", "sig", "pwd"})
 """Further names of secrets in a query."""
 
@@ -37,7 +40,7 @@ class _RecordedWire:
         request = request._replace(headers={**request.headers, "Accept-Encoding": "identity"})
         headers = {key: _shown(key, value) for key, value in request.headers.items()}
         url = _QUERY.sub(_without_secret, _below(self._name, request.url))
-        n = self._log.ask("ask", request.body or b"", method=request.method, url=url, headers=headers)
+        n = self._log.ask("ask", _hide(request.body or b""), method=request.method, url=url, headers=headers)
         async with contextlib.AsyncExitStack() as stack:
             try:
                 found = await stack.enter_async_context(self._wire.send(request))
@@ -60,7 +63,7 @@ class _RecordedWire:
             failure = error
             raise
         finally:
-            self._log.answer(n, "body", bytes(body), ended=ended)
+            self._log.answer(n, "body", _hide(bytes(body)), ended=ended)
             if failure is not None:
                 self._log.fail(n, failure)
 
@@ -114,7 +117,16 @@ def _below(name: str, url: str) -> str:
 
 def _shown(name: str, value: str) -> str:
     """The value of a header, as it is written."""
+    if name == "location":
+        return _QUERY.sub(_without_secret, value)
+    if name == "www-authenticate":  # a challenge, and no answer to it
+        return value
     return HIDDEN if isinstance(value, Secret) or SECRET_NAME.search(name) else value
+
+
+def _hide(content: bytes) -> bytes:
+    """Content without what a log-in sends and gets."""
+    return _IN_FORM.sub(rb"\1***", _IN_JSON.sub(rb"\1***\2", content))
 
 
 def _without_secret(found: re.Match[str]) -> str:

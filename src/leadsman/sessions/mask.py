@@ -8,11 +8,14 @@ from leadsman.sessions.session import Event
 from leadsman.text.redaction import HIDDEN, without_secrets
 
 _MAC = re.compile(r"(?i)(?<![0-9a-f:-])[0-9a-f]{2}([:-])(?:[0-9a-f]{2}\1){4}[0-9a-f]{2}(?![0-9a-f:-])")
-_URL_HOST = re.compile(r"://(?:[^\s/?#@\"]*@)?(\[[0-9a-fA-F:.]+\]|[^\s/?#:@\"\\]+)")
+_URL_HOST = re.compile(r"(?<=://)(?:[^\s/?#@\"]{0,200}@)?(\[[0-9a-fA-F:.]+\]|[^\s/?#:@\"\\]+)")
 _IPV4 = re.compile(r"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d.])")
 _BY_ID = re.compile(r"/dev/serial/by-(?:id|path)/[^\s\"]+")
 _PUBLIC = re.compile(r"localhost|127\.0\.0\.1|0\.0\.0\.0|.*\.invalid|\*\*\*")
 """Hosts that name nobody."""
+
+MOST_HOSTS = 100
+"""Hosts that are masked outside of URLs, too."""
 
 
 class Mask:
@@ -59,14 +62,16 @@ class Mask:
             return text
         text = _MAC.sub(lambda found: self._mac(found[0]), text)
         text = _BY_ID.sub(lambda found: self._mask("port", found[0], "/dev/serial/by-id/port{}"), text)
-        for host in _URL_HOST.findall(text):
-            if not _PUBLIC.fullmatch(host) and not _IPV4.fullmatch(host):
-                self._mask("host", host, "host{}.invalid")
+        text = _URL_HOST.sub(lambda found: self._host(found[1]), text)
         hosts = self._masks.get("host", {})
         if hosts:
-            longest_first = "|".join(re.escape(host) for host in sorted(hosts, key=len, reverse=True))
-            text = re.sub(rf"(?<![\w.-])(?:{longest_first})(?![\w-])", lambda found: hosts[found[0]], text)
+            known = sorted([*hosts][:MOST_HOSTS], key=len, reverse=True)
+            words = rf"(?<![\w.-])(?:{'|'.join(map(re.escape, known))})(?![\w-])"
+            text = re.sub(words, lambda found: hosts[found[0]], text)
         return _IPV4.sub(lambda found: self._ipv4(found[0]), text)
+
+    def _host(self, host: str) -> str:
+        return host if _PUBLIC.fullmatch(host) or _IPV4.fullmatch(host) else self._mask("host", host, "host{}.invalid")
 
     def _mac(self, address: str) -> str:
         """A locally administered address (IEEE 802, 8.4) in the same writing."""
@@ -79,8 +84,6 @@ class Mask:
     def _ipv4(self, address: str) -> str:
         """An address for documentation (RFC 5737)."""
         if _PUBLIC.fullmatch(address) or any(int(part) > 255 for part in address.split(".")):
-            return address
-        if address in self._masks.get("ip", {}).values():
             return address
         number = int(self._mask("ip number", address, "{}"))
         blocks = "192.0.2", "198.51.100", "203.0.113"

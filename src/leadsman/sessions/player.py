@@ -237,12 +237,12 @@ async def _play(exchange: Exchange, take: Callable[[Event], object]) -> None:
 
 def _exchanges(events: Iterable[Event]) -> Iterable[Exchange]:
     """The exchanges, in the order in which they begin."""
-    found: dict[tuple[str, int], tuple[Event, list[Event]]] = {}
+    found: dict[int, tuple[Event, list[Event]]] = {}
     for each in events:
         if SHAPES[each.kind][each.what].asks:
-            found[each.wire, each.n] = each, []
+            found[each.n] = each, []
         else:
-            found[each.wire, each.n][1].append(each)
+            found[each.n][1].append(each)
     return [Exchange(asked, answers) for asked, answers in found.values()]
 
 

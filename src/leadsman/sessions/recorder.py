@@ -55,7 +55,7 @@ class Recorder:
         self._mask = mask
         self._left = largest - 100  # for the end
         self._began = clock()
-        self._logs: dict[str, Log] = {}
+        self._exchanges = 0
         self._lock = threading.Lock()
         self._ended = False
         self._write(head(app, wall))
@@ -65,16 +65,19 @@ class Recorder:
         if kind not in MODULES:
             return make()
         wire = f"{kind} {name}".rstrip()
-        log = self._logs.setdefault(wire, Log(self, wire))
-        recorded: W = import_module(MODULES[kind]).recorded(log, name, make())
+        recorded: W = import_module(MODULES[kind]).recorded(Log(self, wire), name, make())
         return recorded
 
-    def take(self, event: Event) -> None:
-        """Write an event, now."""
+    def take(self, event: Event) -> int:
+        """Write an event, now. Returns the number of its exchange, which is a new one if the event has none."""
         with self._lock:
+            if event.n == 0:
+                self._exchanges += 1
+                event = event._replace(n=self._exchanges)
             if not self._ended:
                 self._write(self._mask.of(event._replace(at=self._now())).as_line())
                 self.events += not self._ended
+        return event.n
 
     def end(self) -> None:
         """End the recording. What follows is not recorded."""
@@ -107,16 +110,10 @@ class Log:
     def __init__(self, recorder: Recorder, wire: str) -> None:
         self._recorder = recorder
         self._wire = wire
-        self._n = 0
-        self._lock = threading.Lock()
 
     def ask(self, what: str, data: bytes | None = None, **more: Any) -> int:
         """The app does something. Returns the number of the exchange that this begins."""
-        with self._lock:
-            self._n += 1
-            n = self._n
-            self._recorder.take(Event(0.0, self._wire, n, what, data, more))
-        return n
+        return self._recorder.take(Event(0.0, self._wire, 0, what, data, more))
 
     def answer(self, n: int, what: str, data: bytes | None = None, **more: Any) -> None:
         """The device does something."""

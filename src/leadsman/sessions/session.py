@@ -4,12 +4,12 @@ The first line is the head, each further line one event, and the last one the en
 
     {"session": 1, "app": "kitchen", "began": "2026-11-27T20:40:00.000Z"}
     {"at": 0.003, "wire": "serial /dev/ttyUSB0", "n": 1, "event": "open"}
-    {"at": 0.021, "wire": "serial /dev/ttyUSB0", "n": 1, "event": "opened"}
+    {"at": 0.021, "n": 1, "event": "opened"}
     {"at": 0.022, "wire": "serial /dev/ttyUSB0", "n": 2, "event": "send", "text": "P?\\r\\n"}
-    {"at": 0.139, "wire": "serial /dev/ttyUSB0", "n": 2, "event": "received", "text": "21.5\\r\\n"}
+    {"at": 0.139, "n": 2, "event": "received", "text": "21.5\\r\\n"}
     {"at": 600.0, "event": "end"}
 
-What the app does begins an exchange, with a number of its own on its wire. What the device does belongs to an exchange.
+What the app does on a wire begins an exchange, with a number of its own. What the device does belongs to an exchange.
 """
 
 import json
@@ -117,7 +117,7 @@ class Event(NamedTuple):
     wire: str
     """The kind of the wire and, if it has one, its name: ``serial /dev/ttyUSB0``."""
     n: int
-    """The number of the exchange on this wire."""
+    """The number of the exchange."""
     what: str
     data: bytes | None = None
     more: Mapping[str, Any] = {}
@@ -137,7 +137,8 @@ class Event(NamedTuple):
 
     def as_line(self) -> str:
         """The line of the file, with its end."""
-        return _line({"at": round(self.at, 3), "wire": self.wire, "n": self.n, **self.content})
+        wire = {"wire": self.wire} if SHAPES[self.kind][self.what].asks else {}
+        return _line({"at": round(self.at, 3), **wire, "n": self.n, **self.content})
 
 
 class Session(NamedTuple):
@@ -208,7 +209,8 @@ class _Reader:
         self._lines = lines
         self._at = 0.0
         self._number = 1
-        self._begun: set[tuple[str, int]] = set()
+        self._wires: dict[int, str] = {}
+        """Of the exchanges, by their numbers."""
 
     def head(self, line: str) -> tuple[str, float]:
         """Read the first line."""
@@ -261,19 +263,20 @@ class _Reader:
         return float(at)
 
     def _event(self, found: dict[str, Any]) -> Event:
-        wire, n, what = (found.pop(key, None) for key in ("wire", "n", "event"))
-        if not isinstance(wire, str):
-            raise self._wrong("wire is missing, or no text")
+        n, what = found.pop("n", None), found.pop("event", None)
+        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+            raise self._wrong(f"n is {_shown(n)}; it must be 1 or more")
+        wire = self._wire(n, found.pop("wire", None))
         kind = wire.partition(" ")[0]
         shapes = SHAPES.get(kind)
         if shapes is None:
             raise self._wrong(f"wire is of the kind {clean(kind)!r}", suggestion(kind, SHAPES))
         if not isinstance(what, str) or what not in shapes:
             raise self._wrong(f"event is {_shown(what)}", suggestion(str(what), shapes))
-        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-            raise self._wrong(f"n is {_shown(n)}; it must be 1 or more")
         shape = shapes[what]
-        self._check_exchange((wire, n), shape)
+        if shape.asks is (n in self._wires):
+            raise self._wrong(f"exchange {n} begins for the second time" if shape.asks else self._nobody(n))
+        self._wires[n] = wire
         data = self._data(found, shape)
         for field, types in shape.fields.items():
             value = found.get(field, ...)
@@ -283,12 +286,19 @@ class _Reader:
         self._check_bytes(what, found)
         return Event(self._at, wire, n, what, data, found, self._number)
 
-    def _check_exchange(self, exchange: tuple[str, int], shape: Shape) -> None:
-        if shape.asks and exchange in self._begun:
-            raise self._wrong(f"exchange {exchange[1]} begins for the second time")
-        if not shape.asks and exchange not in self._begun:
-            raise self._wrong(f"it belongs to exchange {exchange[1]}, which no line above begins")
-        self._begun.add(exchange)
+    def _wire(self, n: int, wire: object) -> str:
+        """The wire of an event: its own, or that of its exchange."""
+        if wire is None and n in self._wires:
+            return self._wires[n]
+        if wire is None:
+            raise self._wrong(self._nobody(n))
+        if not isinstance(wire, str):
+            raise self._wrong("wire is no text")
+        return wire
+
+    @staticmethod
+    def _nobody(n: int) -> str:
+        return f"it belongs to exchange {n}, which no line above begins"
 
     def _data(self, found: dict[str, Any], shape: Shape) -> bytes | None:
         text, hex_ = found.pop("text", None), found.pop("hex", None)
