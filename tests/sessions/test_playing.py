@@ -1,11 +1,18 @@
 """Sessions of apps with twins: recorded in virtual time, and played in it."""
 
+import functools
 import io
 import itertools
+import json
 import re
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import pytest
+from hypothesis import HealthCheck, assume, given, reject, settings
+from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
 from leadsman import App, Sensor
@@ -17,7 +24,7 @@ from leadsman.adapters.serial import SerialPort
 from leadsman.adapters.wires import WIRES
 from leadsman.errors import SessionDiffers, SessionError
 from leadsman.sessions.player import Player
-from leadsman.sessions.session import session_of
+from leadsman.sessions.session import read_session, session_of
 from leadsman.testing import (
     BleTwin,
     CalDavTwin,
@@ -158,6 +165,13 @@ WAYS = {
 }
 
 
+@functools.cache
+def session(way):
+    """The lines of a session of a minute."""
+    app_with, twin, _, _ = WAYS[way]
+    return recorded(app_with(twin()), "1m")[0].splitlines()
+
+
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("plays", ["the adapter", "its twin"])
 def test_what_was_recorded_is_played_byte_for_byte(tmp_path, way, plays):
@@ -241,6 +255,56 @@ def test_a_request_that_the_session_does_not_have_is_named(tmp_path, path, inter
     app.add_telemetry("c", read, interval=interval)
 
     assert re.search(message, difference(tmp_path, text, app))
+
+
+@pytest.mark.parametrize("way", WAYS)
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@given(data=st.data())
+def test_a_session_that_was_edited_is_refused_or_played_and_never_a_bug(way, data):
+    app_with, _, adapter, _ = WAYS[way]
+    lines = [*session(way)]
+    for _ in range(data.draw(st.integers(1, 3))):
+        at, other = (data.draw(st.integers(1, len(lines) - 2)) for _ in range(2))
+        match data.draw(st.sampled_from(["remove", "copy", "mix"])):
+            case "remove":
+                del lines[at : at + data.draw(st.integers(1, 3))]
+            case "copy":
+                lines.insert(at, lines[other])
+            case "mix":
+                lines[at] = json.dumps(json.loads(lines[at]) | {"event": json.loads(lines[other])["event"]})
+        assume(len(lines) > 3)
+    with TemporaryDirectory() as directory:
+        file = written(Path(directory), "\n".join(lines))
+        try:
+            read_session(file)
+        except SessionError:
+            reject()
+
+        with Harness(app_with(adapter()), sessions=file) as harness:
+            with suppress(SessionDiffers):
+                harness.run("1m")
+            kinds = {json.loads(each.payload).get("type") for each in harness.broker.log if "/error" in each.topic}
+            assert not kinds & {"KeyError", "AttributeError", "TypeError", "IndexError", "AssertionError"}
+
+
+@pytest.mark.parametrize("recorded_with", ["", "reopening"])
+def test_a_port_may_be_opened_at_other_moments_than_it_was(tmp_path, recorded_with):
+    def app_with(adapter, reopening):
+        app = serial_app(adapter)
+
+        async def reopen(port: SerialPort) -> None:
+            if reopening:
+                await port.close()
+
+        app.add_telemetry("reopen", reopen, interval="25s")
+        return app
+
+    text, before = recorded(app_with(weights(), recorded_with), "2m")
+
+    with Harness(app_with(SerialPort("/dev/ttyS9"), not recorded_with), sessions=written(tmp_path, text)) as harness:
+        harness.run("2m")
+
+        assert published(harness.broker) == before
 
 
 def test_a_wire_that_was_not_recorded_is_named_with_those_that_were(tmp_path):

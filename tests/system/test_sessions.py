@@ -65,7 +65,7 @@ class Scale:
 def scale_app(port):
     app = App("house", adapters=(port,))
 
-    @app.telemetry("scale", interval="200ms")
+    @app.telemetry("scale", interval="600ms")
     async def scale(port: SerialPort) -> dict[str, float]:
         return {"kg": float(await port.request(b"P?\r\n"))}
 
@@ -278,12 +278,12 @@ class TestCommands:
             return leadsman("record", "house:app", *where, *arguments, **options)
 
     def test_a_session_is_recorded_for_a_time_and_replayed(self, leadsman, tmp_path):
-        text, log, code = self.record(leadsman, "--for", "3s")
+        text, log, code = self.record(leadsman, "--for", "5s")
 
         assert code == 0, log
         assert "Own is recorded as far as it uses SerialPort" in log
         session = session_of(text, "k.session")
-        assert 2.9 < session.length < 10
+        assert 4.9 < session.length < 15
         assert ("printed" in text, "printed" in log) == (False, True)
 
         written(tmp_path, text, "k.session")
@@ -303,7 +303,7 @@ class TestCommands:
         assert session_of(text, "k.session").events
 
     def test_an_app_that_asks_something_else_is_told_the_line(self, leadsman, tmp_path):
-        written(tmp_path, self.record(leadsman, "--for", "2s")[0], "k.session")
+        written(tmp_path, self.record(leadsman, "--for", "4s")[0], "k.session")
 
         shown, log, code = leadsman("replay", "house:app", "k.session", "--set", "ask=Q?")
 
@@ -313,7 +313,7 @@ class TestCommands:
         assert '"type":"SessionDiffers"' in shown
 
     def test_a_replay_touches_nothing_real(self, leadsman, tmp_path):
-        written(tmp_path, self.record(leadsman, "--for", "2s")[0], "k.session")
+        written(tmp_path, self.record(leadsman, "--for", "4s")[0], "k.session")
         (tmp_path / "house.py").write_text(APP.replace("return {}", "return {'n': len(open('/dev/ttyS9').read())}"))
 
         _, log, code = leadsman("replay", "house:app", "k.session")
@@ -323,7 +323,7 @@ class TestCommands:
 
     def test_a_disk_that_is_full_is_named(self, leadsman):
         with open("/dev/full", "w") as full:
-            _, log, code = self.record(leadsman, "--for", "2s", stdout=full)
+            _, log, code = self.record(leadsman, "--for", "4s", stdout=full)
 
         assert code == 1
         assert "the session cannot be written: [Errno 28] No space left on device" in log
@@ -346,7 +346,7 @@ class TestCommands:
         assert "Traceback" not in log
 
     def test_a_hidden_text_is_in_no_session(self, leadsman, tmp_path):
-        text, _, _ = self.record(leadsman, "--for", "1s", "--hide", "ttyDevice", "--mask")
+        text, _, _ = self.record(leadsman, "--for", "4s", "--hide", "ttyDevice", "--mask")
 
         assert json.loads(text.splitlines()[0])["session"] == 1
         assert "ttyDevice" not in text

@@ -5,6 +5,7 @@ from datetime import date, tzinfo
 from typing import Any, TypeVar
 
 from leadsman.adapters.caldav.backend import CalendarBackend, Changes
+from leadsman.errors import DeviceTimeout
 from leadsman.sessions.fault import error_of
 from leadsman.sessions.player import Lanes
 from leadsman.sessions.recorder import Log
@@ -78,26 +79,26 @@ class _PlayedCalendars:
         self._lanes = lanes
 
     def search(self, calendar: str | None, start: date, end: date, zone: tzinfo) -> list[str]:
-        return [*self._asked("search", **_window(calendar, start, end, zone))["texts"]]
+        return [*self._asked("search", "found", **_window(calendar, start, end, zone))["texts"]]
 
     def search_all(self, calendar: str | None) -> list[str]:
-        return [*self._asked("search_all", calendar=calendar)["texts"]]
+        return [*self._asked("search_all", "found", calendar=calendar)["texts"]]
 
     def changes(self, calendar: str | None, token: str | None) -> Changes:
-        found = self._asked("changes", calendar=calendar, token=token)
+        found = self._asked("changes", "changed", calendar=calendar, token=token)
         return Changes(found["token"], found["objects"])
 
     def names(self) -> list[str]:
-        return [*self._asked("names")["texts"]]
+        return [*self._asked("names", "found")["texts"]]
 
     def close(self) -> None:
         pass
 
-    def _asked(self, what: str, **asked: Any) -> Fields:
+    def _asked(self, what: str, reply: str, **asked: Any) -> Fields:
         exchange = self._lanes.take(what, **asked)
-        if not exchange.answers:
-            raise TimeoutError("the recording ended before the server answered")
-        answer = exchange.answers[0]
+        answer = next((each for each in exchange.answers if each.what in (reply, "failed")), None)
+        if answer is None:
+            raise DeviceTimeout("the recording ended before the server answered")
         if answer.what == "failed":
             raise error_of(answer.more)
         return answer.more

@@ -86,7 +86,7 @@ class _PlayedWire:
         url = _below(self._name, request.url)
         exchange = self._lanes.take("ask", request.body or b"", method=request.method, url=url)
         later: asyncio.Queue[Event] = asyncio.Queue()
-        playing = Playing(later.put_nowait)
+        playing = Playing(lambda event: later.put_nowait(event) if event.what in ("body", "failed") else None)
         try:
             found = (await playing.reply(exchange, "answered")).more
             yield Reply(found["status"], found["headers"], _pieces(later), max(found["requests"], 1))

@@ -24,9 +24,9 @@ LANES: Mapping[str, Callable[[Event], tuple[object, ...]]] = {
     "bluetooth": lambda asked: (asked.more.get("address"),),
 }
 """By the kind of a wire, what tells the lane of a request from the others of that wire. Others have one lane."""
-ENDING = 5.0
-"""Seconds around the end of a session in which a further request is no difference: the recording may have ended just
-before it. A session of less than 100 s has a twentieth of its length."""
+ENDING = 2.0, 10.0
+"""Seconds around the end of a session in which a further request is no difference: a twentieth of its length, but at
+least and at most so many. The recording may have ended just before it, and began a bit before the app did."""
 
 MOST_SHOWN = 120
 """Characters of a request in a message."""
@@ -104,6 +104,8 @@ class Player:
             lane = self._lane_of(asked)
             if lane is not None and lane.difference is not None:
                 raise lane.difference
+            if lane is not None and (opened := _opened(lane, asked)) is not None:
+                return opened
             if lane is not None and lane.waiting and _same_request(lane.waiting[0].asked, asked):
                 return lane.waiting.popleft()
             if (lane is None or not lane.waiting) and self._is_ending(asked):
@@ -120,7 +122,10 @@ class Player:
     def _is_ending(self, asked: Event) -> bool:
         """Whether the recording may have ended just before this request, which gets no answer then."""
         session = self._sessions.get(asked.wire)
-        return session is not None and abs(self._now() - session.length) <= min(ENDING, session.length / 20)
+        if session is None:
+            return False
+        least, most = ENDING
+        return abs(self._now() - session.length) <= min(most, max(least, session.length / 20))
 
     def _refusal(self, lane: Lane | None, asked: Event) -> Exception:
         """Why a request gets no answer: the session has ended, or it has another one."""
@@ -244,6 +249,17 @@ def _exchanges(events: Iterable[Event]) -> Iterable[Exchange]:
         else:
             found[each.n][1].append(each)
     return [Exchange(asked, answers) for asked, answers in found.values()]
+
+
+def _opened(lane: Lane, asked: Event) -> Exchange | None:
+    """The exchange of a port that is opened where the session has a request, or nothing more; None of any other event.
+    Whether a port is closed in between depends on times, and the device does not notice it."""
+    if asked.what != "open":
+        while lane.waiting and lane.waiting[0].asked.what == "open":
+            lane.waiting.popleft()
+    elif not lane.waiting or lane.waiting[0].asked.what != "open":
+        return Exchange(asked, (asked._replace(what="opened"),))
+    return None
 
 
 def _key(asked: Event) -> Key:
