@@ -5,6 +5,8 @@ import io
 import itertools
 import json
 import re
+import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -386,6 +388,15 @@ def test_a_day_of_a_sensor_every_25_minutes_has_at_most_100_kb():
 
     assert len(before) == 59
     assert len(text) <= 100_000
+
+
+def test_an_app_that_is_not_recorded_imports_nothing_of_it():
+    code = (
+        "import sys, leadsman.testing, leadsman.adapters.ble, leadsman.adapters.http, leadsman.adapters.modbus\n"
+        "sys.exit(any(each.startswith('leadsman.sessions') for each in sys.modules))"
+    )
+
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 
 
 def test_a_session_that_grows_too_large_ends_and_can_be_played(tmp_path):
