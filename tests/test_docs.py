@@ -46,6 +46,10 @@ FILES = {
     name: text
     for page in GUIDES
     for text, name in re.findall(r"```toml\n(# (\S+\.toml)\n.*?)```", page.read_text(), re.DOTALL)
+} | {
+    f"{app}.session": text
+    for page in GUIDES
+    for text, app in re.findall(r'```text\n(\{"session": 1, "app": "(\w+)".*?)```', page.read_text(), re.DOTALL)
 }
 """The files that pages show."""
 

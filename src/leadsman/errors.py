@@ -12,6 +12,7 @@ sense.
 | `Stopped`            | a device that must work    | after a restart      |
 | `BrokerError`        | the broker or its settings | the link reconnects  |
 | `EndpointError`      | the settings               | it is tried again    |
+| `SessionError`       | the file of the session    | once it is mended    |
 | `SpoolError`         | the disk, or another app   | see its classes      |
 | `LeaseError`         | the engine or its settings | see its classes      |
 """
@@ -98,6 +99,12 @@ class PermanentError(DeviceError):
     """A failure that a retry in this cycle will not fix: a wrong password, a characteristic that does not exist."""
 
 
+class SessionDiffers(PermanentError):
+    """An app that plays a recorded session asked for something else than it did when the session was recorded. The
+    message has the line, and both. The same call always differs: record the session again with this version of the app,
+    or ask as before."""
+
+
 class DeviceTimeout(TransientError, TimeoutError):
     """The device did not answer in time.
 
@@ -142,6 +149,11 @@ class Stopped(LeadsmanError):
 class NoFreshData(Stopped):
     """The app ended because none of its devices gave a reading for as long as ``supervision.exit_when_stale`` in the
     settings allows. Start it again: whatever hung with it begins anew."""
+
+
+class SessionError(LeadsmanError):
+    """The file of a recorded session cannot be read: it is cut, edited, of another version, or no session. The message
+    names the line, and what to do."""
 
 
 class EndpointError(LeadsmanError):

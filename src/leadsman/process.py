@@ -156,6 +156,28 @@ def ended_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+@contextlib.contextmanager
+def ended_after(seconds: float | None, first: Callable[[], object] = lambda: None) -> Iterator[None]:
+    """Ask the process to end after a time, unless the block ends before. None sets no limit. `first` is called before
+    that, in a thread."""
+    if seconds is None:
+        yield
+        return
+
+    def end() -> None:
+        first()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    with ended_by_sigterm():  # the time may be over before the app runs
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+
 def _serve(name: str, serve: Serve, stop: Callable[[], None], deadline: EndDeadline) -> int:
     loop = asyncio.new_event_loop()
     loop.set_default_executor(DaemonExecutor())

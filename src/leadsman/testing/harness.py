@@ -3,13 +3,14 @@ a whole day in a second or two."""
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from leadsman.adapters.wires import WIRES
 from leadsman.app import App
 from leadsman.loop.durations import Duration, seconds
 from leadsman.mqtt.answers import Json
@@ -19,6 +20,9 @@ from leadsman.settings.sections import OutboxSettings
 from leadsman.settings.sources import Where
 from leadsman.testing.broker import MemoryBroker
 from leadsman.testing.loop import START, VirtualLoop
+
+if TYPE_CHECKING:
+    from leadsman.sessions.player import Player
 
 A = TypeVar("A")
 
@@ -38,11 +42,14 @@ class Harness:
         adapters: adapters that replace those of the app; the same forms as ``App(adapters=…)``.
         twins: True replaces the app's adapters by its twins. Or twins of the test's own: adapters, or a function of
             the settings that makes them; one for each adapter of the app.
+        sessions: files that ``leadsman record`` wrote; one, or several that begin together. Serial ports, Modbus, HTTP
+            clients, radios and calendars of the app get what was recorded, instead of a device. The time starts when
+            the recording did.
         dry_run: run the app as ``leadsman run --dry-run`` does; see `App.rehearse`.
         state_directory: the directory for stores and for ``keep_state=True``. None makes one and removes it at the
             end. Give the same directory to two harnesses to test a restart.
         environment: variables that the app sees instead of those of the process.
-        wall: epoch seconds at the start.
+        wall: epoch seconds at the start. None: when the recording began, or 2026-01-01 without one.
         patience: real seconds after which a blocked thread, or a child process, no longer stops the time.
     """
 
@@ -53,14 +60,19 @@ class Harness:
         settings: Mapping[str, object] | None = None,
         adapters: Adapters | Callable[[Any], Adapters] | None = None,
         twins: bool | Adapters | Callable[[Any], Adapters] = False,
+        sessions: Path | str | Sequence[Path | str] = (),
         dry_run: bool = False,
         state_directory: Path | None = None,
         environment: Mapping[str, str] | None = None,
-        wall: float = START,
+        wall: float | None = None,
         patience: float = 5.0,
     ) -> None:
         self.app = app
         self.broker = MemoryBroker()
+        self.player = _player_of(sessions)
+        """What plays the sessions; None without one."""
+        if wall is None:
+            wall = START if self.player is None else self.player.began
         self.loop = VirtualLoop(wall, patience)
         self.left_behind = 0
         """After the end: the number of calls that did not end."""
@@ -87,7 +99,7 @@ class Harness:
                 self.app.rehearse(None if isinstance(self._twins, bool) else self._twins)
             elif self._twins is not False:
                 self.app.setup.use_twins(None if self._twins is True else self._twins)
-            self._serving = self.loop.create_task(self._served(), context=_without_the_process())
+            self._serving = self.loop.create_task(self._served(), context=self._context())
         except BaseException:
             self._app.close()
             self.loop.close()
@@ -107,6 +119,15 @@ class Harness:
             self.loop.close()
             self._app.close()
 
+    def _context(self) -> contextvars.Context:
+        """A context in which ``execute_with_retry`` does not read the environment of the process, and adapters get what
+        was recorded."""
+        context = contextvars.copy_context()
+        context.run(CATALOGUE.set, Catalogue())
+        if self.player is not None:
+            context.run(WIRES.set, self.player)
+        return context
+
     async def _served(self) -> int:
         directory = self._state_directory
         if directory is None:
@@ -124,8 +145,14 @@ class Harness:
 
     def run(self, duration: Duration) -> None:
         """Let virtual time pass, and let calls end that began at its last moment. If the app has ended with an
-        error, this raises it, once."""
+        error, this raises it, once.
+
+        Raises:
+            SessionDiffers: the app asked a device for something else than its session has.
+        """
         self.loop.run_until_complete(_passed(seconds(duration)))
+        if self.player is not None and self.player.difference is not None:
+            raise self.player.difference
         serving = self._serving
         if serving is not None and serving.done():
             self._serving = None if serving.exception() is not None else serving
@@ -191,11 +218,14 @@ class Harness:
         return [word for word, before in zip(said, [None, *said], strict=False) if word != before]
 
 
-def _without_the_process() -> contextvars.Context:
-    """A context in which ``execute_with_retry`` does not read the environment of the process."""
-    context = contextvars.copy_context()
-    context.run(CATALOGUE.set, Catalogue())
-    return context
+def _player_of(sessions: Path | str | Sequence[Path | str]) -> "Player | None":
+    files = (sessions,) if isinstance(sessions, str | Path) else tuple(sessions)
+    if not files:
+        return None
+    from leadsman.sessions.player import Player  # a test without one does not wait for it
+    from leadsman.sessions.session import read_session
+
+    return Player([read_session(each) for each in files])
 
 
 async def _passed(duration: float) -> None:

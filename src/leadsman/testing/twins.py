@@ -13,7 +13,7 @@ from leadsman.adapters.ble.backend import AdvertisementListener, Backend, GattCo
 from leadsman.adapters.ble.gatt import uuid_of
 from leadsman.adapters.ble.radio import BleRadio
 from leadsman.adapters.program import MOST_BYTES, Ended, Programs
-from leadsman.adapters.serial.port import SerialConnection, SerialPort
+from leadsman.adapters.serial.port import Line, SerialPort
 from leadsman.errors import DeviceUnavailable, PermanentError
 
 ADVERTISING_INTERVAL = 0.2
@@ -48,6 +48,7 @@ class SerialTwin(SerialPort):
         self._device = device
         self._says = says
         self._talking: asyncio.Task[None] | None = None
+        self._line: Line | None = None
         self._there = True
 
     def check_installed(self) -> None:
@@ -55,29 +56,30 @@ class SerialTwin(SerialPort):
 
     def send(self, data: bytes) -> None:
         """Let the device send bytes without a request. They are lost while the port is closed."""
-        if self._connection is not None and self._connection.lost is None:
-            self._connection.data_received(data)
+        if self._line is not None and self._line.lost is None:
+            self._line.data_received(data)
 
     def unplug(self) -> None:
         """Unplug the device: reading and opening raise `DeviceUnavailable`."""
         self._there = False
-        if self._connection is not None and self._connection.lost is None:
-            self._connection.connection_lost(OSError(5, "unplugged"))
+        if self._line is not None and self._line.lost is None:
+            self._line.connection_lost(OSError(5, "unplugged"))
 
     def plug(self) -> None:
         """Plug the device in again."""
         self._there = True
 
-    async def _open(self, connection: SerialConnection) -> None:
+    async def _open(self, connection: Line) -> None:
         if not self._there:
             raise DeviceUnavailable(f"{self.url} cannot be opened: the port does not exist; is the device plugged in?")
+        self._line = connection
         connection.connection_made(_Wire(connection, self._device))
         if self._says is not None:
             if self._talking is not None:
                 self._talking.cancel()
             self._talking = asyncio.create_task(self._talk(self._says, connection))
 
-    async def _talk(self, says: Callable[[], tuple[float, bytes]], connection: SerialConnection) -> None:
+    async def _talk(self, says: Callable[[], tuple[float, bytes]], connection: Line) -> None:
         while connection.lost is None:
             wait, data = says()
             await asyncio.sleep(wait)
@@ -88,7 +90,7 @@ class SerialTwin(SerialPort):
 class _Wire(asyncio.Transport):
     """Between a connection and a device in memory."""
 
-    def __init__(self, connection: SerialConnection, device: Callable[[bytes], bytes]) -> None:
+    def __init__(self, connection: Line, device: Callable[[bytes], bytes]) -> None:
         super().__init__()
         self._connection = connection
         self._device = device

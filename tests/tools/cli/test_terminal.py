@@ -25,9 +25,9 @@ GARBLED = (
     "GarbledData: the meter answered '\\x00\\xff\\x12§§§' instead of 9 bytes that end with their checksum (CRC 16)"
 )
 WELL = ("Küche", "Gäste-WC unten", "Schlafzimmer der Großeltern", "attic", "cellar", "garage", "hall", "温度計 2階")
-PROGRAMS = {"acl", "schema", "completion"}
+PROGRAMS = {"acl", "schema", "completion", "record"}
 """Commands whose output is for a program or a file."""
-LOGS = {"run", "demo", "ble"}
+LOGS = {"run", "replay", "demo", "ble"}
 """Commands that write a log, or draw a screen."""
 
 

@@ -30,6 +30,7 @@ from leadsman.adapters.ble.advertisement import MOST_KNOWN, Advertisement, Adver
 from leadsman.adapters.ble.backend import Backend, GattConnection, Handle
 from leadsman.adapters.ble.device import BleDevice
 from leadsman.adapters.ble.gatt import uuid_of
+from leadsman.adapters.wires import wire_of
 from leadsman.errors import DeviceError, DeviceTimeout, DeviceUnavailable, InvalidType, InvalidValue
 from leadsman.extras import check_found
 from leadsman.loop.durations import Duration, human, positive_seconds
@@ -257,7 +258,7 @@ class BleRadio:
 
     async def __aenter__(self) -> Self:
         """Prepare the radio. The scanner starts when the first handler needs it."""
-        self._scanner.open(self._create_backend())
+        self._scanner.open(self._wire())
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -299,7 +300,7 @@ class BleRadio:
 
     async def reset(self) -> None:
         """Discard the client of the Bluetooth service and make a new one."""
-        await self._scanner.replace(self._create_backend)
+        await self._scanner.replace(self._wire)
 
     @contextlib.asynccontextmanager
     async def session(self, address: str) -> AsyncIterator[BleDevice]:
@@ -400,6 +401,9 @@ class BleRadio:
                 extra=log_fields("disconnecting failed", address=address),
             )
             self._scanner.forget(address)
+
+    def _wire(self) -> Backend:
+        return wire_of("bluetooth", self._options[0] or "", self._create_backend)
 
     def _create_backend(self) -> Backend:
         backends: dict[str, RadioBackend] = {}

@@ -19,6 +19,7 @@ from leadsman.adapters.caldav.access import Access
 from leadsman.adapters.caldav.backend import CalendarBackend, ReplyTooLarge
 from leadsman.adapters.caldav.recurrence import CalendarEvent, load, occurrences
 from leadsman.adapters.server import check_url, display_url
+from leadsman.adapters.wires import wire_of
 from leadsman.errors import GarbledData, InvalidValue, PermanentError
 from leadsman.loop.clock import system_clock
 from leadsman.loop.durations import Duration, positive_seconds
@@ -268,7 +269,7 @@ class CalDav:
 
     @functools.cached_property
     def _backend(self) -> CalendarBackend:
-        return self._create_backend()
+        return wire_of("calendars", display_url(self._access.url), self._create_backend)
 
     def _create_backend(self) -> CalendarBackend:
         from leadsman.adapters.caldav.client import Client  # whoever only has a calendar in the code needs no library

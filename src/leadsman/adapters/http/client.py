@@ -28,6 +28,7 @@ from leadsman.adapters.http.verdict import (
 )
 from leadsman.adapters.http.wire import Login, Place, Reply, Request, Wire
 from leadsman.adapters.server import check_url, display_url, is_url, origin_of, secret_in
+from leadsman.adapters.wires import wire_of
 from leadsman.errors import (
     DeviceTimeout,
     DeviceUnavailable,
@@ -53,7 +54,7 @@ CLOSING = 3.0
 """The longest time in seconds to close all connections."""
 EXAMPLE = "http://inverter.lan"
 Authentication = Literal["basic", "digest"]
-_SECRET_NAME = re.compile(r"(?i)key|token|auth|secret|cookie|pass")
+SECRET_NAME = re.compile(r"(?i)key|token|auth|secret|cookie|pass")
 """Names of headers whose values are hidden."""
 
 _T = TypeVar("_T")
@@ -189,7 +190,7 @@ class HttpClient:
     async def __aenter__(self) -> Self:
         """Open the pool. The first connection is opened when a handler asks."""
         self._slots = asyncio.Semaphore(self._most_connections)
-        self._wire = self._make_wire()
+        self._wire = wire_of("http", self._url, self._make_wire)
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -476,7 +477,7 @@ def _check_headers(headers: Mapping[str, str | SecretValue]) -> dict[str, str]:
             raise InvalidValue(f"headers has the name {name!r}; write one such as 'X-Api-Key'")
         _check_text(f"headers[{name!r}]", reveal(value))
         text = str(reveal(value))
-        if is_secret_value(value) or _SECRET_NAME.search(name):
+        if is_secret_value(value) or SECRET_NAME.search(name):
             text = Secret(text)
         if not text or not text.isprintable():
             raise InvalidValue(f"headers[{name!r}] is empty or has a control character, which HTTP cannot send")

@@ -3,7 +3,7 @@ protocol 1.1b3)."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 from urllib.parse import urlsplit
 
 from leadsman.adapters.modbus import pdu
@@ -54,6 +54,12 @@ class Modbus(PortAdapter):
         self._late: dict[int, float] = {}
         """Until when an answer may come that nobody waits for any more, by unit, in seconds of the loop. Over RTU it
         would pass for the next one, so the unit is not asked before; others are."""
+
+    async def __aenter__(self) -> Self:
+        """The port opens with the first read. Nothing is left of an earlier connection."""
+        self._transaction = 0
+        self._late.clear()
+        return await super().__aenter__()
 
     async def read(self, unit: int, table: Table, names: Iterable[str] | None = None) -> dict[str, RegisterValue]:
         """Read the registers of a table, or some of them, in as few requests as its `gap` and `most` allow.

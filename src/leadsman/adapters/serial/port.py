@@ -30,6 +30,7 @@ from urllib.parse import urlsplit
 from leadsman.adapters.adapter import Resource
 from leadsman.adapters.serial.framing import Framer, LineFramer, Stream
 from leadsman.adapters.serial.rfc2217 import BlockingDevice, ThreadedTransport
+from leadsman.adapters.wires import wire_of
 from leadsman.errors import DeviceTimeout, DeviceUnavailable, InvalidType, InvalidValue, LeadsmanError
 from leadsman.extras import check_found, missing
 from leadsman.loop.durations import Duration, human, positive_seconds
@@ -64,7 +65,20 @@ class Transport(Protocol):
         ...
 
 
-class SerialConnection(asyncio.Protocol):
+class Line(asyncio.Protocol):
+    """What is told of an opened port."""
+
+    made: asyncio.Event
+    """Set when the port is open."""
+    lost: str | None
+    """Why the connection ended, or None."""
+
+
+Opener = Callable[[Line], Awaitable[None]]
+"""Opens a port, and connects a line with it: the wire of a serial port. It may raise whatever pyserial raises."""
+
+
+class SerialConnection(Line):
     """One opened port.
 
     Args:
@@ -78,8 +92,7 @@ class SerialConnection(asyncio.Protocol):
         self.unread: deque[bytes] = deque(maxlen=max(MOST_UNREAD, MOST_UNREAD_BYTES // framer.max_size))
         self.made = asyncio.Event()
         self.ended = asyncio.Event()
-        self.lost: str | None = None
-        """Why the connection ended, or None."""
+        self.lost = None
         self.heard_at: float | None = None
         """When the last bytes arrived, seconds of the clock; None if none did."""
         self._url = url
@@ -505,7 +518,7 @@ class SerialPort:
         connection = SerialConnection(self.url, self.framer, self._clock)
         try:
             async with asyncio.timeout(OPEN_TIMEOUT):
-                await self._open(connection)
+                await wire_of("serial", self.url, self._opener)(connection)
         except TimeoutError as error:
             raise DeviceUnavailable(f"{self.url} did not open within {human(OPEN_TIMEOUT)}") from error
         except LeadsmanError:
@@ -515,7 +528,10 @@ class SerialPort:
         self._connection = connection
         return connection
 
-    async def _open(self, connection: SerialConnection) -> None:
+    def _opener(self) -> Opener:
+        return self._open
+
+    async def _open(self, connection: Line) -> None:
         loop = asyncio.get_running_loop()
         if self.url.startswith("socket://"):
             parts = urlsplit(self.url)

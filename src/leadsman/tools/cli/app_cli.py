@@ -7,18 +7,15 @@
 
 import argparse
 import asyncio
-import contextlib
-import os
-import signal
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from leadsman.app import App
 from leadsman.errors import InvalidValue
 from leadsman.mqtt.broker import Broker
-from leadsman.process import ended_by_sigterm
+from leadsman.process import ended_after
 from leadsman.text import escape
 from leadsman.tools.cli.arguments import OF_AN_APP, Parser, add, ends_after
 from leadsman.tools.cli.commands import command
@@ -45,7 +42,7 @@ def command_line(app: App, demo: Mapping[str, str] | None = None) -> Callable[[S
         options = _parser(app).parse_args(arguments)
         options.run = _demo if options.mode == "demo" else command(options.mode).run
         options.target, options.given = app, dict(demo or {}) if options.mode == "demo" else {}
-        with _ending_after(options.duration):
+        with ended_after(options.duration):
             return run_command(options, app.name)
 
     return main
@@ -114,19 +111,3 @@ async def _view(url: str) -> None:
 
 def _print(message: "Received") -> None:
     print(escape(f"{message.topic}  {message.payload.decode(errors='replace')[:200]}"), flush=True)
-
-
-@contextlib.contextmanager
-def _ending_after(seconds: float | None) -> Iterator[None]:
-    """Ask the process to end after a time, unless the block ends before. None sets no limit."""
-    if seconds is None:
-        yield
-        return
-    timer = threading.Timer(seconds, lambda: os.kill(os.getpid(), signal.SIGTERM))
-    timer.daemon = True
-    with ended_by_sigterm():  # the time may be over before the app runs
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()

@@ -79,6 +79,7 @@ def refuse_real_world() -> Iterator[None]:
     if not _State.installed:
         sys.addaudithook(_hook)
         _State.installed = True
+    tempfile.gettempdir()  # the first call tries directories out, under a lock, and the hook asks for it, too
     before = sys.dont_write_bytecode
     sys.dont_write_bytecode = True
     _State.active, _State.touch = True, None

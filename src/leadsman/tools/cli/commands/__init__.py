@@ -25,6 +25,8 @@ COMMANDS = {
     "clean": "remove the retained topics that an app left at the broker",
     "acl": "print the access list that an app needs",
     "simulate": "run an app for a simulated day with faults, and compare retry policies",
+    "record": "run an app, and write down what goes over the wires of its adapters",
+    "replay": "run an app without its hardware, on a recorded session",
     "schema": "print the JSON Schema of every topic of an app",
     "init": "write a small app with settings, a test, a Dockerfile and a systemd unit",
     "health": "check the health file of an app, for containers",
@@ -39,7 +41,7 @@ DEMO = "leadsman.tools.demo.command"
 GROUPS = {
     "start": ("demo", "init", "check", "run", "completion"),
     "look": ("watch", "inspect", "gaps", "trace", "held", "health", "schema", "ble"),
-    "explain": ("why", "doctor", "simulate"),
+    "explain": ("why", "doctor", "simulate", "record", "replay"),
     "operate": ("poll", "hold", "release", "circuit", "outbox", "clean", "acl"),
     "several machines": ("cluster",),
 }

@@ -1,0 +1,34 @@
+"""Where adapters get their wires. An adapter that opens a port, a pool of connections, a radio or a server asks here,
+and gets what it makes itself, unless something records the wires of the app, or plays recorded ones."""
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Protocol, TypeVar
+
+from leadsman.adapters.adapter import ResourceKind
+
+W = TypeVar("W")
+
+
+class Wires(Protocol):
+    """Decides what adapters get as their wires."""
+
+    def wire(self, kind: ResourceKind, name: str, make: Callable[[], W]) -> W:
+        """What an adapter gets instead of what `make` makes. The arguments are those of `wire_of`."""
+        ...
+
+
+WIRES: ContextVar[Wires | None] = ContextVar("leadsman_wires", default=None)
+"""Around an app: what decides; None: each adapter gets what it makes."""
+
+
+def wire_of(kind: ResourceKind, name: str, make: Callable[[], W]) -> W:
+    """The wire of an adapter.
+
+    Args:
+        kind: whose interface the wire has.
+        name: the port, the server or the radio; empty where the adapter names none.
+        make: makes the real one.
+    """
+    wires = WIRES.get()
+    return make() if wires is None else wires.wire(kind, name, make)

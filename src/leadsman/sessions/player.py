@@ -1,0 +1,287 @@
+"""Plays sessions to the adapters of an app."""
+
+import asyncio
+import json
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
+from typing import Any, NamedTuple, TypeVar
+
+from leadsman.adapters.adapter import ResourceKind
+from leadsman.errors import DeviceUnavailable, SessionDiffers
+from leadsman.loop.durations import human
+from leadsman.sessions.fault import error_of
+from leadsman.sessions.mask import same
+from leadsman.sessions.recorder import MODULES
+from leadsman.sessions.session import SHAPES, Event, Session
+from leadsman.text import clean
+
+W = TypeVar("W")
+
+LANES: Mapping[str, Callable[[Event], tuple[object, ...]]] = {
+    "http": lambda asked: (asked.more.get("url"), asked.more.get("method"), asked.data),
+    "bluetooth": lambda asked: (asked.more.get("address"),),
+}
+"""By the kind of a wire, what tells the lane of a request from the others of that wire. Others have one lane."""
+ENDING = 2.0, 10.0
+"""Seconds around the end of a session in which a further request is no difference: a twentieth of its length, but at
+least and at most so many. The recording may have ended just before it, and began a bit before the app did."""
+
+MOST_SHOWN = 120
+"""Characters of a request in a message."""
+
+
+class Exchange(NamedTuple):
+    """What the app did, and what the device did then."""
+
+    asked: Event
+    answers: Sequence[Event]
+
+
+class Lane:
+    """Exchanges in strict order."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[Exchange] = deque()
+        self.difference: SessionDiffers | None = None
+
+
+Key = tuple[object, ...]
+
+
+class Player:
+    """Plays sessions while it is set as `leadsman.adapters.wires.WIRES`. Time begins with the first wire.
+
+    Args:
+        sessions: at least one; they begin together.
+    """
+
+    def __init__(self, sessions: Sequence[Session]) -> None:
+        self.difference: SessionDiffers | None = None
+        """The first one between the app and a session."""
+        self.length = max(each.length for each in sessions)
+        """Seconds."""
+        self.began = min(each.began for each in sessions)
+        """Epoch seconds."""
+        self._names = ", ".join(each.name for each in sessions)
+        self._sessions = {each.wire: session for session in sessions for each in session.events}
+        self._lanes: dict[str, dict[Key, Lane]] = {}
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._start = 0.0
+        for session in sessions:
+            for exchange in _exchanges(session.events):
+                lanes = self._lanes.setdefault(exchange.asked.wire, {})
+                lanes.setdefault(_key(exchange.asked), Lane()).waiting.append(exchange)
+
+    def wire(self, kind: ResourceKind, name: str, make: Callable[[], W]) -> W:
+        """A wire that plays. Nothing real is made."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+            self._start = self._loop.time()
+        if kind not in MODULES:
+            raise self._noted(f"{kind} {name} cannot be recorded nor played; give the app a twin of this adapter")
+        played: W = import_module(MODULES[kind]).played(Lanes(self, self._wire_of(kind, name)), name)
+        return played
+
+    def _wire_of(self, kind: str, name: str) -> str:
+        """The wire of the sessions that an adapter gets: the one with its name, else the only one of its kind."""
+        wanted = f"{kind} {name}".rstrip()
+        of_kind = [each for each in self._lanes if each.partition(" ")[0] == kind]
+        return wanted if wanted in self._lanes or len(of_kind) != 1 else of_kind[0]
+
+    @property
+    def left(self) -> list[Exchange]:
+        """The exchanges that the app has not begun yet, in the order of the file."""
+        left = [each for lanes in self._lanes.values() for lane in lanes.values() for each in lane.waiting]
+        return sorted(left, key=lambda each: each.asked.line)
+
+    def take(self, wire: str, what: str, data: bytes | None, more: Mapping[str, Any]) -> Exchange:
+        """See `Lanes.take`."""
+        asked = Event(0.0, wire, 0, what, data, more)
+        with self._lock:
+            lane = self._lane_of(asked)
+            if lane is not None and lane.difference is not None:
+                raise lane.difference
+            if lane is not None and (opened := _opened(lane, asked)) is not None:
+                return opened
+            if lane is not None and lane.waiting and _same_request(lane.waiting[0].asked, asked):
+                return lane.waiting.popleft()
+            if (lane is None or not lane.waiting) and self._is_ending(asked):
+                return Exchange(asked, ())
+            raise self._refusal(lane, asked)
+
+    def _lane_of(self, asked: Event) -> Lane | None:
+        lanes, key = self._lanes.get(asked.wire, {}), _key(asked)
+        if key in lanes:
+            return lanes[key]
+        masked = (lane for each, lane in lanes.items() if all(map(same, each, key)))
+        return next(masked, None)
+
+    def _is_ending(self, asked: Event) -> bool:
+        """Whether the recording may have ended just before this request, which gets no answer then."""
+        session = self._sessions.get(asked.wire)
+        if session is None:
+            return False
+        least, most = ENDING
+        return abs(self._now() - session.length) <= min(most, max(least, session.length / 20))
+
+    def _refusal(self, lane: Lane | None, asked: Event) -> Exception:
+        """Why a request gets no answer: the session has ended, or it has another one."""
+        session, now = self._sessions.get(asked.wire), self._now()
+        where, expected = self._names, None if lane is None or not lane.waiting else lane.waiting[0].asked
+        if session is None:
+            there = ", ".join(map(repr, self._lanes)) or "nothing"
+            recorded = (
+                f"the session has nothing of {asked.wire!r}, but of {there}; give the adapter the name that it had"
+            )
+            return self._noted(f"{where}: {recorded}")
+        if expected is not None:
+            where, recorded = f"{session.name} line {expected.line}", f"the session has {_request(expected)} next"
+        elif now >= session.length:
+            return DeviceUnavailable(f"{session.name} ends after {human(session.length)}; record a longer one")
+        elif lane is not None:
+            recorded = "the session has this not once more"
+        else:
+            waiting = [each.waiting[0].asked for each in self._lanes[asked.wire].values() if each.waiting]
+            nearest = min(waiting, key=lambda each: (_key(each)[:1] != _key(asked)[:1], each.line), default=None)
+            recorded = "the session has this nowhere" + (f", and {_request(nearest)} next" if nearest else "")
+            where = session.name if nearest is None else f"{session.name} line {nearest.line}"
+        error = self._noted(
+            f"{where}: {human(round(now, 3))} after the start, the app asks {_request(asked)}, and {recorded}; "
+            "let it ask as it did, or record the session with this version of the app"
+        )
+        if lane is not None:
+            lane.difference = error
+        return error
+
+    def _noted(self, message: str) -> SessionDiffers:
+        error = SessionDiffers(clean(message))
+        self.difference = self.difference or error
+        return error
+
+    def _now(self) -> float:
+        assert self._loop is not None  # set by the first wire
+        return self._loop.time() - self._start
+
+
+class Lanes:
+    """The lanes of one wire, for the half of it that plays."""
+
+    def __init__(self, player: Player, wire: str) -> None:
+        self._player = player
+        self._wire = wire
+
+    def take(self, what: str, data: bytes | None = None, **more: Any) -> Exchange:
+        """The exchange that a request begins. It has these bytes and these fields.
+
+        Raises:
+            SessionDiffers: the app asks something else than was recorded.
+            DeviceUnavailable: the session has ended.
+        """
+        return self._player.take(self._wire, what, data, more)
+
+
+class Playing:
+    """What a device does on one connection: it answers each request, and does what it did by itself then.
+
+    Args:
+        deliver: takes what is no reply.
+    """
+
+    def __init__(self, deliver: Callable[[Event], object]) -> None:
+        self._deliver = deliver
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, exchange: Exchange) -> None:
+        """Let the device do what it did after a request."""
+        self._begin(exchange, self._deliver)
+
+    async def reply(self, exchange: Exchange, *whats: str) -> Event:
+        """Do so, and return the first event of these. If there was none, the app had given up: wait until it does so
+        again. Raises the recorded error, if there was one."""
+        found: asyncio.Future[Event] = asyncio.get_running_loop().create_future()
+
+        def take(event: Event) -> None:
+            if event.what in (*whats, "failed") and not found.done():
+                found.set_result(event)
+            else:
+                self._deliver(event)
+
+        self._begin(exchange, take)
+        event = await found
+        if event.what == "failed":
+            raise error_of(event.more)
+        return event
+
+    def end(self) -> None:
+        """Do nothing more."""
+        for task in self._tasks:
+            if task is not asyncio.current_task():
+                task.cancel()
+
+    def _begin(self, exchange: Exchange, take: Callable[[Event], object]) -> None:
+        if exchange.answers:
+            task = asyncio.get_running_loop().create_task(_play(exchange, take))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+
+async def _play(exchange: Exchange, take: Callable[[Event], object]) -> None:
+    """Each answer comes as long after now as it was recorded after the request."""
+    clock = asyncio.get_running_loop().time
+    began = clock() - exchange.asked.at
+    for each in exchange.answers:
+        wait = began + each.at - clock()
+        if wait > 0:
+            await asyncio.sleep(wait)
+        take(each)
+        await asyncio.sleep(0)  # who waits for this one sees it before the next one
+
+
+def _exchanges(events: Iterable[Event]) -> Iterable[Exchange]:
+    """The exchanges, in the order in which they begin."""
+    found: dict[int, tuple[Event, list[Event]]] = {}
+    for each in events:
+        if SHAPES[each.kind][each.what].asks:
+            found[each.n] = each, []
+        else:
+            found[each.n][1].append(each)
+    return [Exchange(asked, answers) for asked, answers in found.values()]
+
+
+def _opened(lane: Lane, asked: Event) -> Exchange | None:
+    """The exchange of a port that is opened where the session has a request, or nothing more; None of any other event.
+    Whether a port is closed in between depends on times, and the device does not notice it."""
+    if asked.what != "open":
+        while lane.waiting and lane.waiting[0].asked.what == "open":
+            lane.waiting.popleft()
+    elif not lane.waiting or lane.waiting[0].asked.what != "open":
+        return Exchange(asked, (asked._replace(what="opened"),))
+    return None
+
+
+def _key(asked: Event) -> Key:
+    """What tells the lane of a request from the others of its wire."""
+    of_kind = LANES.get(asked.kind)
+    return () if of_kind is None else of_kind(asked)
+
+
+def _same_request(recorded: Event, asked: Event) -> bool:
+    return (
+        recorded.what == asked.what
+        and same(recorded.data, asked.data)
+        and all(same(recorded.more.get(field), value) for field, value in asked.more.items())
+    )
+
+
+def _request(event: Event) -> str:
+    """A request, as far as it is compared, and as the file has it."""
+    compared = (*SHAPES[event.kind][event.what].fields, "event", "text", "hex")
+    shown = {key: value for key, value in event.content.items() if key in compared}
+    return _shortened(json.dumps(shown, ensure_ascii=False))
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= MOST_SHOWN else text[:MOST_SHOWN] + "…"

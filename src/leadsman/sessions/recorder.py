@@ -1,0 +1,124 @@
+"""Writes down what goes over the wires of an app."""
+
+import threading
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Protocol, TypeVar
+
+from leadsman.adapters.adapter import ResourceKind
+from leadsman.sessions.fault import fields_of
+from leadsman.sessions.mask import Mask
+from leadsman.sessions.session import LARGEST, Event, end, head
+from leadsman.text import describe
+
+W = TypeVar("W")
+
+MODULES: dict[str, str] = {
+    "serial": "leadsman.sessions.serial",
+    "http": "leadsman.sessions.http",
+    "bluetooth": "leadsman.sessions.bluetooth",
+    "calendars": "leadsman.sessions.calendars",
+}
+"""By the kind of a wire, what has both halves of it: ``recorded(log, name, wire)`` and
+``played(lanes, name)``."""
+
+
+class File(Protocol):
+    """Where a session is written."""
+
+    def write(self, text: str, /) -> object: ...
+
+    def flush(self) -> object: ...
+
+
+class Recorder:
+    """Records the wires of an app while it is set as `leadsman.adapters.wires.WIRES`. Threads may use it.
+
+    Args:
+        file: gets a line for each event at once. One that cannot be written ends the recording, and not the app.
+        app: the name of the app.
+        clock: monotonic seconds.
+        wall: epoch seconds now.
+        mask: hides what the file must not show.
+        largest: bytes of the file, at which the recording ends.
+    """
+
+    def __init__(
+        self, file: File, app: str, clock: Callable[[], float], wall: float, mask: Mask, largest: int = LARGEST
+    ) -> None:
+        self.events = 0
+        """How many were written."""
+        self.fault: str | None = None
+        """Why the recording ended before its time, or None."""
+        self._file = file
+        self._clock = clock
+        self._mask = mask
+        self._left = largest - 100  # for the end
+        self._began = clock()
+        self._exchanges = 0
+        self._lock = threading.Lock()
+        self._ended = False
+        self._write(head(app, wall))
+
+    def wire(self, kind: ResourceKind, name: str, make: Callable[[], W]) -> W:
+        """A wire whose events are recorded; one of another kind as it is."""
+        if kind not in MODULES:
+            return make()
+        wire = f"{kind} {name}".rstrip()
+        recorded: W = import_module(MODULES[kind]).recorded(Log(self, wire), name, make())
+        return recorded
+
+    def take(self, event: Event) -> int:
+        """Write an event, now. Returns the number of its exchange, which is a new one if the event has none."""
+        with self._lock:
+            if event.n == 0:
+                self._exchanges += 1
+                event = event._replace(n=self._exchanges)
+            if not self._ended:
+                self._write(self._mask.of(event._replace(at=self._now())).as_line())
+                self.events += not self._ended
+        return event.n
+
+    def end(self) -> None:
+        """End the recording. What follows is not recorded."""
+        with self._lock:
+            if not self._ended:
+                self._left += 100
+                self._write(end(self._now()))
+                self._ended = True
+
+    def _now(self) -> float:
+        return self._clock() - self._began
+
+    def _write(self, line: str) -> None:
+        size = len(line.encode())
+        if size > self._left:
+            self.fault = "the session has reached its largest size"
+            line = end(self._now())
+        self._left -= size
+        try:
+            self._file.write(line)
+            self._file.flush()
+        except (OSError, ValueError) as error:  # the disk is full, or nobody reads; the app goes on
+            self.fault = f"the session cannot be written: {describe(error)}"
+        self._ended = self.fault is not None
+
+
+class Log:
+    """The events of one wire."""
+
+    def __init__(self, recorder: Recorder, wire: str) -> None:
+        self._recorder = recorder
+        self._wire = wire
+
+    def ask(self, what: str, data: bytes | None = None, **more: Any) -> int:
+        """The app does something. Returns the number of the exchange that this begins."""
+        return self._recorder.take(Event(0.0, self._wire, 0, what, data, more))
+
+    def answer(self, n: int, what: str, data: bytes | None = None, **more: Any) -> None:
+        """The device does something."""
+        self._recorder.take(Event(0.0, self._wire, n, what, data, more))
+
+    def fail(self, n: int, error: Exception) -> None:
+        """The wire raises an error."""
+        self.answer(n, "failed", **fields_of(error))

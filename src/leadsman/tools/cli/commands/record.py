@@ -1,0 +1,89 @@
+"""``leadsman record``: runs an app, and writes down what goes over the wires of its adapters."""
+
+import argparse
+import contextlib
+import sys
+import time
+
+from leadsman.adapters.wires import WIRES
+from leadsman.app import App
+from leadsman.errors import LeadsmanError
+from leadsman.process import ended_after
+from leadsman.sessions.mask import Mask
+from leadsman.sessions.recorder import MODULES, Recorder
+from leadsman.text import clean
+from leadsman.text.redaction import SHORTEST_SECRET, Secret
+from leadsman.tools.cli.arguments import OF_AN_APP, ONE_TARGET, Subcommand, UsageError, argument, ends_after
+from leadsman.tools.cli.commands.run import app_to_run
+from leadsman.tools.cli.exit_codes import CODES
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run an app, and record it."""
+    for text in options.hide:
+        if len(text) < SHORTEST_SECRET:
+            raise UsageError(f"--hide has {len(text)} characters; write at least {SHORTEST_SECRET}")
+    hidden = [Secret(text) for text in options.hide]  # hidden as long as they live
+    app = app_to_run(options)
+    _name_unrecorded(app)
+    file = sys.stdout
+    recorder = Recorder(file, app.name, time.monotonic, time.time(), Mask(addresses=options.mask))
+    token = WIRES.set(recorder)
+    try:
+        # What the app prints is no part of a session.
+        with contextlib.redirect_stdout(sys.stderr), ended_after(options.duration, recorder.end):
+            app.run(log_level=options.log_level, log_format=options.log_format)
+    finally:
+        WIRES.reset(token)
+        recorder.end()
+        del hidden
+    if recorder.fault is not None:
+        raise LeadsmanError(f"{recorder.fault}; what was written until then can be replayed")
+    if not recorder.events:
+        raise LeadsmanError("nothing was recorded: no adapter of the app opened anything; record for a longer time")
+    return 0
+
+
+def _name_unrecorded(app: App) -> None:
+    """Name the adapters of which a session has nothing, or only what others do for them."""
+    for adapter in app.setup.adapters:
+        kind = adapter.resource_kind
+        if kind is None:
+            what = "is recorded as far as it uses SerialPort, Modbus, HttpClient, BleRadio or CalDav"
+        elif kind not in MODULES:
+            what = f"is not recorded: {kind} has no recorder"
+        else:
+            continue
+        print(f"leadsman record: {clean(adapter.label)} {what}", file=sys.stderr)
+
+
+COMMAND = Subcommand(
+    run,
+    "Runs an app as leadsman run does, and prints a session: what goes over the wires of its adapters, with the "
+    "times and the errors, a line of JSON for each event. Passwords, tokens and other secrets "
+    "of the settings are never in it. Read it before you send it to somebody. Stop the app itself first: a port has "
+    "one owner.",
+    (
+        "leadsman record house:app --for 10m > kitchen.session",
+        "leadsman record house:app --for 24h --mask --hide SN-20417 > kitchen.session",
+    ),
+    CODES,
+    (
+        ONE_TARGET,
+        ends_after("10m"),
+        argument(
+            "--mask",
+            "replace addresses by others, each by the same one: of Bluetooth devices, hosts and ports; not in the "
+            "bytes of serial ports",
+            action="store_true",
+        ),
+        argument(
+            "--hide",
+            "replace this text by ***, wherever it stands (can be repeated)",
+            metavar="TEXT",
+            action="append",
+            default=[],
+        ),
+        *OF_AN_APP,
+    ),
+)

@@ -1,0 +1,437 @@
+"""Sessions of apps with twins: recorded in virtual time, and played in it."""
+
+import functools
+import io
+import itertools
+import json
+import re
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import pytest
+from hypothesis import HealthCheck, assume, given, reject, settings
+from hypothesis import strategies as st
+from typing_extensions import TypedDict
+
+from leadsman import App, Sensor
+from leadsman.adapters.ble import BleRadio
+from leadsman.adapters.caldav import CalDav
+from leadsman.adapters.http import HttpClient
+from leadsman.adapters.modbus import Modbus, Register, Table
+from leadsman.adapters.serial import SerialPort
+from leadsman.adapters.wires import WIRES
+from leadsman.errors import SessionDiffers, SessionError
+from leadsman.sessions.player import Player
+from leadsman.sessions.session import read_session, session_of
+from leadsman.testing import (
+    BleTwin,
+    CalDavTwin,
+    Harness,
+    HttpTwin,
+    ModbusTwin,
+    ModbusUnit,
+    Recorded,
+    SerialTwin,
+    TwinDevice,
+)
+from leadsman_rigs.sessions import Recording, published, recorded, written
+
+ADDRESS = "F0:11:22:33:44:55"
+TABLE = Table({"volts": Register(0, "float32", kind="input"), "mode": Register(1)})
+
+
+class Kg(TypedDict):
+    kg: Annotated[float, Sensor("kg", device_class="weight")]
+
+
+def serial_app(adapter, ask=b"P?\r\n"):
+    app = App("house", adapters=(adapter,))
+
+    @app.telemetry("scale", interval="10s")
+    async def scale(port: SerialPort) -> Kg:
+        return {"kg": float(await port.request(ask))}
+
+    return app
+
+
+def weights():
+    """A scale that once says nothing, and once garbage."""
+    answers = iter([b"1.5\r\n", b"", b"no\r\n", *(b"%d.0\r\n" % n for n in range(10_000))])
+    return SerialTwin(lambda data: next(answers))
+
+
+def talking():
+    count = iter(range(10_000))
+    return SerialTwin(says=lambda: (7.0, b"%d\r\n" % next(count)))
+
+
+def talking_app(adapter):
+    app = App("house", adapters=(adapter,))
+
+    @app.source("scale")
+    async def scale(port: SerialPort):
+        async for message in port.messages("1m"):
+            yield {"kg": float(message)}
+
+    return app
+
+
+def modbus_app(adapter):
+    app = App("house", adapters=(adapter,))
+
+    @app.telemetry("meter", interval="10s")
+    async def meter(bus: Modbus) -> dict[str, float]:
+        return dict(await bus.read(1, TABLE))
+
+    return app
+
+
+def modbus_twin():
+    return ModbusTwin({1: ModbusUnit.of(TABLE, {"volts": 230.5, "mode": 3})})
+
+
+def http_app(adapter, devices=("a",)):
+    app = App("house", adapters=(adapter,))
+
+    def add(name):
+        async def read(http: HttpClient) -> dict[str, float]:
+            await http.request("POST", "/log", json={"from": name})
+            return await http.get_json(f"/{name}?key=secret")
+
+        app.add_telemetry(name, read, interval="10s")
+
+    for each in devices:
+        add(each)
+    return app
+
+
+def http_twin():
+    twin = HttpTwin({"/a": {"t": 1.0}, "/b": Recorded({"t": 2.0}, headers={"ETag": '"x"'}), "/log": ""})
+    twin.play("/a", {"t": 0.5}, Recorded("", 503), Recorded("", 503, {"Retry-After": "3"}), "no json")
+    return twin
+
+
+def ble_app(adapter):
+    app = App("house", adapters=(adapter,))
+
+    @app.telemetry("air", interval="10s")
+    async def air(radio: BleRadio) -> dict[str, int]:
+        async with radio.session(ADDRESS) as device:
+            await device.write("2a6f", b"\x01")
+            more = await device.next("2a6e") if device.has("2a6e") else b""
+            return {"t": (await device.read("2a6f"))[0], "n": more[0]}
+
+    return app
+
+
+def ble_twin():
+    count = itertools.count()
+    return BleTwin(
+        TwinDevice(
+            ADDRESS,
+            {"2a6f": lambda: bytes((next(count) % 256,)), "2a6e": b""},
+            name="sensor",
+            manufacturer={76: b"\x02\x15"},
+            notifies={"2a6e": b"\x07"},
+        )
+    )
+
+
+def calendar_app(adapter):
+    app = App("house", adapters=(adapter,))
+
+    @app.telemetry("bins", interval="1h")
+    async def bins(calendars: CalDav) -> dict[str, str]:
+        return {"next": (await calendars.events("Waste", days=3000))[0].summary}
+
+    return app
+
+
+def calendar_twin():
+    event = ["UID:1", "DTSTAMP:20260101T000000Z", "DTSTART;VALUE=DATE:20300101", "SUMMARY:Paper"]
+    lines = ["BEGIN:VCALENDAR", "VERSION:2.0", "PRODID:x", "BEGIN:VEVENT", *event, "END:VEVENT", "END:VCALENDAR", ""]
+    return CalDavTwin({"Waste": ["\r\n".join(lines)]}, zone="UTC")
+
+
+WAYS = {
+    "serial": (serial_app, weights, lambda: SerialPort("/dev/ttyS9"), "5m"),
+    "talking": (talking_app, talking, lambda: SerialPort("/dev/ttyS9"), "5m"),
+    "modbus": (modbus_app, modbus_twin, lambda: Modbus("/dev/ttyS9"), "2m"),
+    "http": (http_app, http_twin, lambda: HttpClient("http://inverter.invalid"), "2m"),
+    "bluetooth": (ble_app, ble_twin, BleRadio, "2m"),
+    "calendars": (calendar_app, calendar_twin, lambda: CalDav("https://dav.invalid/", zone="UTC"), "4h"),
+}
+
+
+@functools.cache
+def session(way):
+    """The lines of a session of a minute."""
+    app_with, twin, _, _ = WAYS[way]
+    return recorded(app_with(twin()), "1m")[0].splitlines()
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("plays", ["the adapter", "its twin"])
+def test_what_was_recorded_is_played_byte_for_byte(tmp_path, way, plays):
+    app_with, twin, adapter, duration = WAYS[way]
+    text, before = recorded(app_with(twin()), duration)
+    played = adapter() if plays == "the adapter" else twin()
+
+    again, after = recorded(app_with(played), duration, before=Player([session_of(text, "a.session")]))
+
+    assert len(before) > 4
+    assert after == before
+    name = session_of(text, "").events[0].wire
+    assert again.replace(session_of(again, "").events[0].wire, name) == text
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_harness_plays_a_file_and_needs_no_device(tmp_path, way):
+    app_with, twin, adapter, duration = WAYS[way]
+    text, before = recorded(app_with(twin()), duration)
+
+    with Harness(app_with(adapter()), sessions=written(tmp_path, text)) as harness:
+        harness.run(duration)
+
+        assert published(harness.broker) == before
+
+
+def test_two_sessions_begin_together(tmp_path):
+    one, _ = recorded(serial_app(weights()), "1m")
+    other, _ = recorded(http_app(http_twin()), "1m")
+    app = http_app(HttpClient("http://inverter.invalid"))
+    app.add_telemetry("more", lambda: None, interval="1m")
+    files = [written(tmp_path, one, "one.session"), written(tmp_path, other, "other.session")]
+
+    with Harness(app, sessions=files) as harness:
+        harness.run("30s")
+
+        assert len(harness.states("a")) > 1
+
+
+def test_devices_that_are_due_at_the_same_moment_may_swap_places(tmp_path):
+    text, before = recorded(http_app(http_twin(), ("a", "b")), "2m")
+    app = http_app(HttpClient("http://inverter.invalid"), ("b", "a"))
+
+    with Harness(app, sessions=written(tmp_path, text)) as harness:
+        harness.run("2m")
+
+        assert sorted(published(harness.broker)) == sorted(before)
+
+
+def difference(tmp_path, text, app):
+    """What is raised where an app differs from a session."""
+    with Harness(app, sessions=written(tmp_path, text)) as harness:
+        with pytest.raises(SessionDiffers) as found:
+            harness.run("1m")
+        return str(found.value)
+
+
+def test_the_first_difference_is_named_with_its_line_and_both_requests(tmp_path):
+    text, _ = recorded(serial_app(weights()), "2m")
+
+    found = difference(tmp_path, text, serial_app(SerialPort("/dev/ttyS9"), ask=b"Q?\r\n"))
+
+    assert "house.session line 4: 0s after the start, the app asks " in found
+    assert r'{"event": "send", "text": "Q?\r\n"}, and the session has {"event": "send", "text": "P?\r\n"} next' in found
+
+
+@pytest.mark.parametrize(
+    ("path", "interval", "message"),
+    [
+        ("/c", "10s", 'asks .*"url": "/c".*, and the session has this nowhere, and .*"url": "/log".* next; let it ask'),
+        ("/a?key=another", "1s", "asks .*, and the session has this not once more; "),
+    ],
+)
+def test_a_request_that_the_session_does_not_have_is_named(tmp_path, path, interval, message):
+    text, _ = recorded(http_app(http_twin()), "2m")
+    app = App("house", adapters=(HttpClient("http://inverter.invalid"),))
+
+    async def read(http: HttpClient) -> dict[str, float]:
+        return await http.get_json(path)
+
+    app.add_telemetry("c", read, interval=interval)
+
+    assert re.search(message, difference(tmp_path, text, app))
+
+
+@pytest.mark.parametrize("way", WAYS)
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@given(data=st.data())
+def test_a_session_that_was_edited_is_refused_or_played_and_never_a_bug(way, data):
+    app_with, _, adapter, _ = WAYS[way]
+    lines = [*session(way)]
+    for _ in range(data.draw(st.integers(1, 3))):
+        at, other = (data.draw(st.integers(1, len(lines) - 2)) for _ in range(2))
+        match data.draw(st.sampled_from(["remove", "copy", "mix"])):
+            case "remove":
+                del lines[at : at + data.draw(st.integers(1, 3))]
+            case "copy":
+                lines.insert(at, lines[other])
+            case "mix":
+                lines[at] = json.dumps(json.loads(lines[at]) | {"event": json.loads(lines[other])["event"]})
+        assume(len(lines) > 3)
+    with TemporaryDirectory() as directory:
+        file = written(Path(directory), "\n".join(lines))
+        try:
+            read_session(file)
+        except SessionError:
+            reject()
+
+        with Harness(app_with(adapter()), sessions=file) as harness:
+            with suppress(SessionDiffers):
+                harness.run("1m")
+            kinds = {json.loads(each.payload).get("type") for each in harness.broker.log if "/error" in each.topic}
+            assert not kinds & {"KeyError", "AttributeError", "TypeError", "IndexError", "AssertionError"}
+
+
+@pytest.mark.parametrize("recorded_with", ["", "reopening"])
+def test_a_port_may_be_opened_at_other_moments_than_it_was(tmp_path, recorded_with):
+    def app_with(adapter, reopening):
+        app = serial_app(adapter)
+
+        async def reopen(port: SerialPort) -> None:
+            if reopening:
+                await port.close()
+
+        app.add_telemetry("reopen", reopen, interval="25s")
+        return app
+
+    text, before = recorded(app_with(weights(), recorded_with), "2m")
+
+    with Harness(app_with(SerialPort("/dev/ttyS9"), not recorded_with), sessions=written(tmp_path, text)) as harness:
+        harness.run("2m")
+
+        assert published(harness.broker) == before
+
+
+def test_a_wire_that_was_not_recorded_is_named_with_those_that_were(tmp_path):
+    text, _ = recorded(serial_app(weights()), "1m")
+
+    found = difference(tmp_path, text, http_app(HttpClient("http://inverter.invalid")))
+
+    assert "nothing of 'http http://inverter.invalid', but of 'serial twin'" in found
+
+
+def test_a_client_that_asks_nothing_needs_no_session(tmp_path):
+    text, _ = recorded(serial_app(weights()), "1m")
+    app = App("house", adapters=(SerialPort("/dev/ttyS9"), HttpClient("http://inverter.invalid")))
+
+    @app.telemetry("scale", interval="10s")
+    async def scale(port: SerialPort) -> Kg:
+        return {"kg": float(await port.request(b"P?\r\n"))}
+
+    with Harness(app, sessions=written(tmp_path, text)) as harness:
+        harness.run("5s")
+
+        assert harness.states("scale") == [{"kg": 1.5}]
+
+
+def test_behind_its_end_a_session_says_that_it_has_ended_and_nothing_differs(tmp_path):
+    text, before = recorded(serial_app(weights()), "1m")
+
+    with Harness(serial_app(SerialPort("/dev/ttyS9")), sessions=written(tmp_path, text)) as harness:
+        harness.run("1m")
+        assert published(harness.broker) == before
+        harness.run("1m")
+
+        assert "ends after 1m; record a longer one" in harness.errors("scale")[-1]["message"]
+
+
+def test_the_time_of_the_app_is_that_of_the_recording(tmp_path):
+    text, _ = recorded(serial_app(weights()), "1m")
+    text = text.replace("2026-01-01T00:00:00.000Z", "2024-02-29T12:00:00.000Z")
+
+    with Harness(serial_app(SerialPort("/dev/ttyS9")), sessions=written(tmp_path, text)) as harness:
+        assert harness.loop.wall_time() == 1709208000
+
+
+def test_a_file_that_is_cut_ends_a_test_before_it_begins(tmp_path):
+    text, _ = recorded(serial_app(weights()), "1m")
+
+    with pytest.raises(SessionError, match="the end is missing"):
+        Harness(serial_app(SerialPort("/dev/ttyS9")), sessions=written(tmp_path, text[: text.rindex("{")]))
+
+
+def test_no_secret_of_a_request_is_in_a_session():
+    answer = Recorded({"access_token": "given"}, headers={"Set-Cookie": "id=1", "Location": "/b?code=1&token=later"})
+    app = App("house", adapters=(HttpTwin({"/a": answer}, token="geheim-token"),))
+
+    @app.telemetry("a", interval="10s")
+    async def read(http: HttpClient) -> dict[str, float]:
+        await http.request(
+            "POST", "/a?key=abc&x=1", json={"t": "geheim-token", "password": "pw"}, headers={"X-Pass": "ab"}
+        )
+        return {"t": 1.0}
+
+    text, _ = recorded(app, "5s")
+
+    assert "/a?key=***&x=1" in text
+    assert text.count('"***"') + text.count('\\"***\\"') >= 4
+    for secret in ("geheim", "abc", '"ab"', "id=1", "given", "later", '"pw'):
+        assert secret not in text
+
+
+def test_a_day_of_a_sensor_every_25_minutes_has_at_most_100_kb():
+    app = App("house", adapters=(ble_twin(),))
+
+    @app.telemetry("air", interval="25m")
+    async def air(radio: BleRadio) -> dict[str, int]:
+        values = await radio.read(ADDRESS, *["2a6f"] * 5)
+        return {"t": values[0][0]}
+
+    text, before = recorded(app, "24h")
+
+    assert len(before) == 59
+    assert len(text) <= 100_000
+
+
+def test_an_app_that_is_not_recorded_imports_nothing_of_it():
+    code = (
+        "import sys, leadsman.testing, leadsman.adapters.ble, leadsman.adapters.http, leadsman.adapters.modbus\n"
+        "sys.exit(any(each.startswith('leadsman.sessions') for each in sys.modules))"
+    )
+
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+
+
+def test_a_session_that_grows_too_large_ends_and_can_be_played(tmp_path):
+    recording = Recording(largest=3000)
+
+    token = WIRES.set(recording)
+    try:
+        with Harness(serial_app(weights())) as harness:
+            recording.harness = harness
+            harness.run("5m")
+    finally:
+        WIRES.reset(token)
+
+    text = recording.file.getvalue()
+    assert len(text) <= 3000
+    assert recording.recorder.fault == "the session has reached its largest size"
+    assert session_of(text, "").length > 0
+    assert len(harness.states("scale")) > 20
+
+
+def test_a_disk_that_is_full_ends_the_recording_and_not_the_app():
+    class Full(io.StringIO):
+        def write(self, text):
+            if self.tell() > 500:
+                raise OSError(28, "No space left on device")
+            return super().write(text)
+
+    recording = Recording(file=Full())
+    token = WIRES.set(recording)
+    try:
+        with Harness(serial_app(weights())) as harness:
+            recording.harness = harness
+            harness.run("5m")
+    finally:
+        WIRES.reset(token)
+
+    assert "No space left" in recording.recorder.fault
+    assert len(harness.states("scale")) > 20
