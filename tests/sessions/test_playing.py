@@ -157,13 +157,36 @@ def calendar_twin():
     return CalDavTwin({"Waste": ["\r\n".join(lines)]}, zone="UTC")
 
 
+AIR = ["F0:11:22:33:44:66", "F0:11:22:33:44:77", "F0:11:22:33:44:88"]
+
+
+def air_app(adapter):
+    """Three devices that are due at the same moment: the second is known from the scan for the first."""
+    app = App("house", adapters=(adapter,))
+
+    def add(number, address):
+        async def air(radio: BleRadio) -> dict[str, int]:
+            return {"t": (await radio.read(address, "2a6f"))[0][0]}
+
+        app.add_telemetry(f"air-{number}", air, interval="10s")
+
+    for number, address in enumerate(AIR):
+        add(number, address)
+    return app
+
+
+def air_twin():
+    return BleTwin(*(TwinDevice(address, {"2a6f": b"\x01"}) for address in AIR))
+
+
 WAYS = {
-    "serial": (serial_app, weights, lambda: SerialPort("/dev/ttyS9"), "5m"),
-    "talking": (talking_app, talking, lambda: SerialPort("/dev/ttyS9"), "5m"),
-    "modbus": (modbus_app, modbus_twin, lambda: Modbus("/dev/ttyS9"), "2m"),
-    "http": (http_app, http_twin, lambda: HttpClient("http://inverter.invalid"), "2m"),
-    "bluetooth": (ble_app, ble_twin, BleRadio, "2m"),
-    "calendars": (calendar_app, calendar_twin, lambda: CalDav("https://dav.invalid/", zone="UTC"), "4h"),
+    "serial": (serial_app, weights, lambda: SerialPort("/dev/ttyS9"), "305s"),
+    "talking": (talking_app, talking, lambda: SerialPort("/dev/ttyS9"), "305s"),
+    "modbus": (modbus_app, modbus_twin, lambda: Modbus("/dev/ttyS9"), "125s"),
+    "http": (http_app, http_twin, lambda: HttpClient("http://inverter.invalid"), "125s"),
+    "bluetooth": (ble_app, ble_twin, BleRadio, "125s"),
+    "calendars": (calendar_app, calendar_twin, lambda: CalDav("https://dav.invalid/", zone="UTC"), "250m"),
+    "radios": (air_app, air_twin, BleRadio, "125s"),
 }
 
 

@@ -12,6 +12,9 @@ from leadsman.sessions.player import Lanes, Playing
 from leadsman.sessions.recorder import Log
 from leadsman.sessions.session import Event
 
+STOPPING = 2.0
+"""Seconds. A radio takes a moment to stop, and what it hears then counts. In virtual time, that would be no moment."""
+
 _T = TypeVar("_T")
 
 
@@ -145,7 +148,7 @@ class _PlayedBackend:
 
     async def stop(self) -> None:
         if self._scanning is not None:
-            self._scanning.end()
+            self._scanning.end(STOPPING)
 
     async def close(self) -> None: ...
 

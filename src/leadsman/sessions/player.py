@@ -44,6 +44,7 @@ class Lane:
 
     def __init__(self) -> None:
         self.waiting: deque[Exchange] = deque()
+        self.last: Exchange | None = None
         self.difference: SessionDiffers | None = None
 
 
@@ -104,10 +105,11 @@ class Player:
             lane = self._lane_of(asked)
             if lane is not None and lane.difference is not None:
                 raise lane.difference
-            if lane is not None and (opened := _opened(lane, asked)) is not None:
-                return opened
+            if lane is not None and (found := _no_request(lane, asked)) is not None:
+                return found
             if lane is not None and lane.waiting and _same_request(lane.waiting[0].asked, asked):
-                return lane.waiting.popleft()
+                lane.last = lane.waiting.popleft()
+                return lane.last
             if (lane is None or not lane.waiting) and self._is_ending(asked):
                 return Exchange(asked, ())
             raise self._refusal(lane, asked)
@@ -193,6 +195,8 @@ class Playing:
     def __init__(self, deliver: Callable[[Event], object]) -> None:
         self._deliver = deliver
         self._tasks: set[asyncio.Task[None]] = set()
+        self._coming: deque[tuple[float, Event]] = deque()
+        """What is still to come of the exchange that began last, each with its time."""
 
     def begin(self, exchange: Exchange) -> None:
         """Let the device do what it did after a request."""
@@ -203,11 +207,12 @@ class Playing:
         again. Raises the recorded error, if there was one."""
         found: asyncio.Future[Event] = asyncio.get_running_loop().create_future()
 
-        def take(event: Event) -> None:
+        def take(event: Event) -> bool:
             if event.what in (*whats, "failed") and not found.done():
                 found.set_result(event)
-            else:
-                self._deliver(event)
+                return True
+            self._deliver(event)
+            return False
 
         self._begin(exchange, take)
         event = await found
@@ -215,29 +220,33 @@ class Playing:
             raise error_of(event.more)
         return event
 
-    def end(self) -> None:
-        """Do nothing more."""
+    def end(self, ahead: float = 0.0) -> None:
+        """Do nothing more, but what is due within `ahead` seconds: do that now."""
         for task in self._tasks:
             if task is not asyncio.current_task():
                 task.cancel()
+        until = asyncio.get_running_loop().time() + ahead
+        while ahead and self._coming and self._coming[0][0] <= until:
+            self._deliver(self._coming.popleft()[1])
 
     def _begin(self, exchange: Exchange, take: Callable[[Event], object]) -> None:
         if exchange.answers:
-            task = asyncio.get_running_loop().create_task(_play(exchange, take))
+            began = asyncio.get_running_loop().time() - exchange.asked.at
+            coming = self._coming = deque((began + each.at, each) for each in exchange.answers)
+            task = asyncio.get_running_loop().create_task(_play(coming, take))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
 
-async def _play(exchange: Exchange, take: Callable[[Event], object]) -> None:
-    """Each answer comes as long after now as it was recorded after the request."""
+async def _play(coming: deque[tuple[float, Event]], take: Callable[[Event], object]) -> None:
+    """Take each at its time: as long after the request as it was recorded."""
     clock = asyncio.get_running_loop().time
-    began = clock() - exchange.asked.at
-    for each in exchange.answers:
-        wait = began + each.at - clock()
+    while coming:
+        wait = coming[0][0] - clock()
         if wait > 0:
             await asyncio.sleep(wait)
-        take(each)
-        await asyncio.sleep(0)  # who waits for this one sees it before the next one
+        if take(coming.popleft()[1]):
+            await asyncio.sleep(0)  # who waits for this one sees it before the next one
 
 
 def _exchanges(events: Iterable[Event]) -> Iterable[Exchange]:
@@ -251,9 +260,12 @@ def _exchanges(events: Iterable[Event]) -> Iterable[Exchange]:
     return [Exchange(asked, answers) for asked, answers in found.values()]
 
 
-def _opened(lane: Lane, asked: Event) -> Exchange | None:
-    """The exchange of a port that is opened where the session has a request, or nothing more; None of any other event.
-    Whether a port is closed in between depends on times, and the device does not notice it."""
+def _no_request(lane: Lane, asked: Event) -> Exchange | None:
+    """The exchange of a port that is opened where the session has a request, or nothing more, and of a radio that scans
+    once more, and hears what it heard last; None of any other event. How often that happens depends on times, and no
+    device notices it."""
+    if asked.what == "scan" and not lane.waiting:
+        return lane.last
     if asked.what != "open":
         while lane.waiting and lane.waiting[0].asked.what == "open":
             lane.waiting.popleft()

@@ -60,9 +60,9 @@ def _name_unrecorded(app: App) -> None:
 COMMAND = Subcommand(
     run,
     "Runs an app as leadsman run does, and prints a session: what goes over the wires of its adapters, with the "
-    "times and the errors, a line of JSON for each event. Passwords, tokens and other secrets "
-    "of the settings are never in it. Read it before you send it to somebody. Stop the app itself first: a port has "
-    "one owner.",
+    "times and the errors, a line of JSON for each event. Passwords, tokens and other secrets of the settings are "
+    "hidden if they have six characters or more. Read it before you send it to somebody. Stop the app itself first: "
+    "a port has one owner.",
     (
         "leadsman record house:app --for 10m > kitchen.session",
         "leadsman record house:app --for 24h --mask --hide SN-20417 > kitchen.session",
