@@ -17,6 +17,7 @@ from leadsman.spool.file import SpoolFile
 from leadsman.spool.row import Quota, SpoolRow
 from leadsman.spool.tables import MIGRATIONS
 from leadsman.testing import Harness
+from leadsman_rigs.examples import examples
 from leadsman_rigs.planted import DATABASES, ENDLESS, EVERYWHERE
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -184,7 +185,7 @@ def rows_of(table):
 
 
 @pytest.mark.timeout(7200)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(planted=st.lists(st.sampled_from(sorted(INSERTS)).flatmap(rows_of), max_size=4))
 def test_rows_of_any_kind_cost_no_poll_and_no_reading_of_ours(tmp_path_factory, planted):
     state = tmp_path_factory.mktemp("state")
