@@ -25,6 +25,7 @@ from leadsman.text import clean
 
 TCP_PORT = 502
 """Of Modbus TCP (Modbus messaging on TCP/IP 1.0b, 3.1.1)."""
+_SCHEMES = ("tcp://", "socket://", "rfc2217://")
 
 
 class Modbus(PortAdapter):
@@ -230,6 +231,12 @@ def _writes(registers: Mapping[str, Register], values: Mapping[str, object]) -> 
 
 def _port(url: str, baudrate: int, parity: str, timeout: Duration) -> SerialPort:
     """The port of a path or a URL."""
+    if "/" not in url and ("." in url or ":" in url):  # an address
+        raise InvalidValue(
+            f"the port is {clean(url)!r}; write tcp://{clean(url)}, or a path such as '/dev/serial/by-id/…'"
+        )
+    if "://" in url and not url.startswith(_SCHEMES):
+        raise InvalidValue(f"the port is {clean(url)!r}; write a path, or begin with one of {', '.join(_SCHEMES)}")
     if not url.startswith("tcp://"):
         return SerialPort(url, baudrate, parity=parity, framer=ModbusRtuFramer(), timeout=timeout)
     try:
