@@ -42,7 +42,9 @@ def command_line(app: App, demo: Mapping[str, str] | None = None) -> Callable[[S
     """
 
     def main(arguments: Sequence[str] | None = None) -> int:
-        options = _parser(app).parse_args(arguments)
+        parser = _parser(app)
+        options, unknown = parser.parse_known_args(arguments)
+        parser.refuse(unknown)
         options.run = _demo if options.mode == "demo" else command(options.mode).run
         options.target, options.given = app, dict(demo or {}) if options.mode == "demo" else {}
         with _ending_after(options.duration):
@@ -51,7 +53,7 @@ def command_line(app: App, demo: Mapping[str, str] | None = None) -> Callable[[S
     return main
 
 
-def _parser(app: App) -> argparse.ArgumentParser:
+def _parser(app: App) -> Parser:
     parser = Parser(
         prog=app.name,
         description=f"Publishes readings to MQTT topics below {app.topics.prefix}/ until Ctrl-C or SIGTERM.",
