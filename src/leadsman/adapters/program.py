@@ -118,7 +118,7 @@ class Programs:
         """
         for word in (program, *arguments):
             if not isinstance(word, str):
-                raise InvalidType(f"an argument of {program!r} is {word!r}; write text")
+                raise InvalidType(f"an argument of {program!r} is {word!r}; write text, each apart: run('echo', 'a')")
             if "\0" in word:
                 raise InvalidValue(f"an argument of {program!r} has a zero byte, which no program can receive")
         if not program:
@@ -232,7 +232,7 @@ def _reason(program: str, error: OSError) -> str:
         if len(words := program.split()) > 1:
             return f"there is no such program; give its arguments apart: run({', '.join(map(repr, words))})"
         if "/" in program:
-            return "there is no such file; write its whole path, in which nothing is expanded"
+            return "there is no such file; correct the path, in which ~ and * are not expanded"
         return "it is not installed, or not in $PATH; install it, or write its whole path"
     if isinstance(error, PermissionError):
         return "this user may not execute it; make it executable: chmod +x"
