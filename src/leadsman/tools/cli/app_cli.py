@@ -91,6 +91,7 @@ def _parser(app: App) -> Parser:
 
 def _demo(options: argparse.Namespace) -> int:
     """Run the app with twins on a broker of its own, and print every message. What it stores is removed at the end."""
+    from leadsman.tools.cli.commands.run import showing
     from leadsman.tools.cli.own_broker import demo_broker, watching
 
     if options.mqtt is not None:
@@ -103,7 +104,8 @@ def _demo(options: argparse.Namespace) -> int:
         print(f"watch it with: {watching(app.brokers.primary, app.topics.prefix)}", flush=True)
         with tempfile.TemporaryDirectory(prefix=f"{app.name}-demo-") as directory:
             environment = {"STATE_DIRECTORY": directory}
-            app.run(log_level=options.log_level, log_format=options.log_format, environment=environment)
+            with showing(app, options):
+                app.run(log_level=options.log_level, log_format=options.log_format, environment=environment)
     return 0
 
 
