@@ -49,7 +49,10 @@ class Modbus(PortAdapter):
         super().__init__(port, lambda url: _port(url, baudrate, parity, timeout))
         framer = self._port.framer
         if not isinstance(framer, ModbusRtuFramer | ModbusTcpFramer):
-            raise InvalidType(f"the framer of the port is {framer!r}; write ModbusRtuFramer() or ModbusTcpFramer()")
+            raise InvalidType(
+                f"the framer of the port is {framer!r}; write ModbusRtuFramer() or ModbusTcpFramer(), from"
+                " leadsman.adapters.modbus.framing"
+            )
         self._framer: ModbusFramer = framer
         self._transaction = 0
         self._late: dict[int, float] = {}
