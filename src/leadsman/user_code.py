@@ -18,14 +18,23 @@ DEEPEST = 8
 LONGEST = 1000
 """How many steps of what a task awaits are followed: a proxy may have an end of its chain nowhere."""
 _OURS = str(Path(__file__).parent) + os.sep
+_NOBODYS = (_OURS, "<frozen ")
+"""Where neither the user's code nor a library is: of leadsman, and of the interpreter's import."""
 
 
 def place_of(error: BaseException) -> str | None:
-    """``plant.py:57``: the innermost frame of the user's code, else the innermost one; None without frames."""
+    """``plant.py:57``: its frame, as in `frame_of`; None without frames."""
+    frame = frame_of(error)
+    return None if frame is None else _written(frame.filename, frame.lineno)
+
+
+def frame_of(error: BaseException) -> traceback.FrameSummary | None:
+    """The innermost frame of the user's code, else the innermost one outside leadsman, as of an app that is installed
+    as a library, else the innermost one; None without frames."""
     frames = _from_the_user(error)
     own = [frame for frame in frames if not _foreign(frame.filename)]
-    chosen = (own or frames)[-1:]
-    return _written(chosen[0].filename, chosen[0].lineno) if chosen else None
+    others = [frame for frame in frames if not frame.filename.startswith(_NOBODYS)]
+    return next(reversed(own or others or frames), None)
 
 
 def innermost(stack: Iterable[traceback.FrameSummary]) -> str | None:
@@ -85,7 +94,7 @@ def _written(file: str, line: int | None) -> str:
 
 def _foreign(file: str) -> bool:
     """Whether a file is part of leadsman or of a library, also in an environment inside the user's directory."""
-    return file.startswith((_OURS, *_libraries())) or "site-packages" in file
+    return file.startswith((*_NOBODYS, *_libraries())) or "site-packages" in file
 
 
 @functools.cache

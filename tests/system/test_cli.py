@@ -40,6 +40,11 @@ def here(tmp_path):
 
 
 APP = "from leadsman import App\napp = App('small')\n"
+TABLE = """from pathlib import Path
+from leadsman.adapters.modbus import Table
+Path("meter.toml").write_text("gap = 'x'\\n[registers.a]\\naddress = 0")
+Table.load("meter.toml")
+"""
 DEVICE = "@app.telemetry('d', interval='5m')\nasync def read() -> dict[str, float]:\n    return {}\n"
 
 
@@ -171,6 +176,8 @@ def test_our_own_wheel_builds_and_holds_the_templates(tmp_path):
         ("x = (", "small:app", 1, "small.py line 1:"),
         ("\n1/0", "small:app", 1, "small.py line 2: ZeroDivisionError: division by zero"),
         ("raise SystemExit(3)", "small:app", 1, "SystemExit"),
+        (APP.replace("'small'", "'small', adaptors=()"), "small:app", 1, "'adaptors'; did you mean 'adapters'?"),
+        (TABLE, "small:app", 78, "small.py line 4: meter.toml: gap is 'x'; write a whole number"),
         (APP + DEVICE.replace("5m", "5"), "small:app", 78, "small.py line 3: telemetry 'd': interval is '5'"),
         (APP.replace("'small'", "'small', mqtt='http://x'"), "small:app", 78, "write mqtt://"),
         (APP.replace("'small'", "'small', settings=5"), "small:app", 78, "pydantic model"),

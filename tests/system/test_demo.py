@@ -273,21 +273,26 @@ def test_help_teaches():
 
 
 @pytest.mark.parametrize(
-    ("page", "told"),
+    ("page", "told", "reading"),
     [
-        ("http-devices", 'roof/inverter/state  {"watts":412.5}'),
-        ("i2c", 'attic/room/state  {"temperature":21.5}'),
-        ("onewire", 'heating/28-000005e2fdc3/state  {"temperature":54.25}'),
+        ("http-devices", 'roof/inverter/state  {"watts":412.5}', "inverter  watts=412.5 W"),
+        ("i2c", 'attic/room/state  {"temperature":21.5}', "room  temperature=21.5 °C"),
+        (
+            "onewire",
+            'heating/28-000005e2fdc3/state  {"temperature":54.25}',
+            "28-000005e2fdc3  temperature=54.25 °C",
+        ),
     ],
 )
-def test_the_whole_app_of_a_page_has_thirty_lines_at_most_and_shows_what_it_publishes(page, told, tmp_path):
+def test_the_whole_app_of_a_page_has_thirty_lines_at_most_and_shows_what_it_publishes(page, told, reading, tmp_path):
     code = re.findall(r"```python\n(.*?)```", Path(f"docs/how-to/{page}.md").read_text(), re.DOTALL)
     whole = next(each for each in reversed(code) if "__main__" in each)
     (tmp_path / "house.py").write_text(whole)
 
-    command = [sys.executable, "house.py", "--demo", "--for", "4s"]
+    command = [sys.executable, "house.py", "--demo", "--show", "--for", "4s"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path, check=False)
 
     assert len(whole.splitlines()) <= 30
     assert done.returncode == 0, done.stderr
     assert told in done.stdout
+    assert reading in done.stdout

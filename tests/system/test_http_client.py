@@ -435,7 +435,7 @@ def test_a_wrong_certificate_is_named_and_permanent(tmp_path, ca, web):
         (server_context(AUTHORITY, "localhost"), None, "give the certificate of its authority, or its own, as ca="),
         (server_context(AUTHORITY, "other.lan"), ca, "the certificate is not for 'localhost'"),
         (old, ca, "has expired"),
-        (server_context(AUTHORITY, "localhost"), none, "none.pem', which cannot be read"),
+        (server_context(AUTHORITY, "localhost"), none, "none.pem', which cannot be read: .*; name a file"),
     ):
         with Web({"/status": POWER}, certificate) as secure, pytest.raises(PermanentError, match=message):
             on(HttpClient(secure.url, ca=given), read)

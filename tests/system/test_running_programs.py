@@ -122,7 +122,8 @@ class TestReal:
         data.write_bytes(b"\x00\x01\x02")
         data.chmod(0o755)
         for name, match in {
-            "vcgencmt": "vcgencmt cannot be started: it is not installed, or not in \\$PATH",
+            "vcgencmt": "vcgencmt cannot be started: it is not installed, or not in \\$PATH; install it",
+            "vcgencmd measure_temp": "give its arguments apart: run\\('vcgencmd', 'measure_temp'\\)",
             "/no/such/file": "there is no such file",
             str(script): "the interpreter that its first line names does not exist",
             str(tmp_path): "this user may not execute it",
@@ -307,7 +308,9 @@ class TestVirtualTime:
             harness.run("59s")
 
             assert time.monotonic() - before < 1 + SLACK
-            assert [each["message"] for each in harness.errors("chip")] == ["sleep did not end within 20s"]
+            assert [each["message"] for each in harness.errors("chip")] == [
+                "sleep did not end within 20s; see timeout="
+            ]
             assert children() == []
 
     def test_it_waits_for_one_that_a_handler_starts_itself_and_for_what_that_leaves_behind(self):

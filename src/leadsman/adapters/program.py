@@ -118,7 +118,7 @@ class Programs:
         """
         for word in (program, *arguments):
             if not isinstance(word, str):
-                raise InvalidType(f"an argument of {program!r} is {word!r}; write text")
+                raise InvalidType(f"an argument of {program!r} is {word!r}; write text, each apart: run('echo', 'a')")
             if "\0" in word:
                 raise InvalidValue(f"an argument of {program!r} has a zero byte, which no program can receive")
         if not program:
@@ -138,7 +138,7 @@ class Programs:
             async with asyncio.timeout(self._timeout), self._slots:
                 return await _output(program, arguments, self._most_bytes)
         except TimeoutError:
-            raise DeviceTimeout(f"{program} did not end within {human(self._timeout)}") from None
+            raise DeviceTimeout(f"{program} did not end within {human(self._timeout)}; see timeout=") from None
         except OSError as error:
             reason = _reason(program, error)
             kind = DeviceUnavailable if error.errno in _PASSING else PermanentError
@@ -229,9 +229,13 @@ def _reason(program: str, error: OSError) -> str:
     if isinstance(error, FileNotFoundError):
         if shutil.which(program) is not None:
             return "the interpreter that its first line names does not exist"
-        return "there is no such file" if "/" in program else "it is not installed, or not in $PATH"
+        if len(words := program.split()) > 1:
+            return f"there is no such program; give its arguments apart: run({', '.join(map(repr, words))})"
+        if "/" in program:
+            return "there is no such file; correct the path, in which ~ and * are not expanded"
+        return "it is not installed, or not in $PATH; install it, or write its whole path"
     if isinstance(error, PermissionError):
-        return "this user may not execute it"
+        return "this user may not execute it; make it executable: chmod +x"
     return error.strerror or str(error)
 
 

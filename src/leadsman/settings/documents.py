@@ -52,7 +52,9 @@ def read_text(path: Path) -> str:
     try:
         data = read_given(path, LARGEST)
     except OSError as error:
-        raise SettingsError(f"{path} cannot be read: {error.strerror or error}") from None
+        where = "" if path.is_absolute() else f" in {Path.cwd()}"
+        what = f"{where}; correct the path" if isinstance(error, FileNotFoundError) else ""
+        raise SettingsError(f"{path} cannot be read: {error.strerror or error}{what}") from None
     if len(data) > LARGEST:
         raise SettingsError(
             f"{path} has more than {LARGEST} bytes, which is too large for a settings file; write settings only"

@@ -470,6 +470,12 @@ def test_a_wrong_url_is_a_named_error(url):
         Modbus(url)
 
 
+@pytest.mark.parametrize("url", ["meter.lan", "meter.lan:502", "tpc://meter.lan"])
+def test_an_address_without_its_scheme_is_not_taken_for_a_path(url):
+    with pytest.raises(InvalidValue, match=r"the port is .*; write .*tcp://"):
+        Modbus(url)
+
+
 def test_a_port_of_ones_own_needs_a_framer_of_modbus():
     assert Modbus("/dev/nowhere", 2400, parity="E").health == SerialPort("/dev/nowhere", 2400).health
     with pytest.raises(InvalidType, match="port is 7"):

@@ -1,4 +1,5 @@
 import errno
+import socket
 from concurrent.futures import Future
 
 import pytest
@@ -42,6 +43,11 @@ def test_what_is_no_text_is_refused():
         (OSError(errno.EBUSY, "busy"), "another program has it open"),
         (ValueError(errno.EINVAL, "invalid"), "check baudrate"),
         (OSError("something else"), "something else"),
+        (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), "check the name"),
+        (OSError("Could not open port x: [Errno -2] Name or service not known"), "check the name"),
+        (OSError("Multiple exceptions: [Errno 111] Connect call failed"), "nothing listens there; check"),
+        (OSError(errno.EHOSTUNREACH, "no route"), "cannot be reached; check"),
+        (OSError("Could not configure port: (25, 'Inappropriate ioctl for device')"), "it is no serial port; write"),
     ],
 )
 def test_an_error_of_opening_says_what_a_person_can_do(error, hint):

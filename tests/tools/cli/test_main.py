@@ -26,6 +26,16 @@ def test_an_argument_that_a_command_does_not_have_is_refused_with_the_usage_of_t
     )
 
 
+@pytest.mark.parametrize("argument", ["--shw", "--shwo=yes"])
+def test_an_option_with_a_slip_is_answered_with_the_nearest_one(argument, capsys):
+    for run in (lambda: main(["run", "house:app", argument]), lambda: command_line(App("house"))([argument])):
+        with pytest.raises(SystemExit) as ended:
+            run()
+
+        assert ended.value.code == 2
+        assert f"unrecognized arguments: {argument}; did you mean '--show'?\n" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "error"),
     {

@@ -142,7 +142,10 @@ class AiohttpWire:
                 try:
                     self._trust = await asyncio.to_thread(ssl.create_default_context, cafile=str(self._ca))
                 except (OSError, ValueError) as error:  # an ssl.SSLError is an OSError
-                    raise PermanentError(f"ca is {str(self._ca)!r}, which cannot be read: {describe(error)}") from error
+                    raise PermanentError(
+                        f"ca is {str(self._ca)!r}, which cannot be read: {describe(error)}; name a file of certificates"
+                        " in PEM"
+                    ) from error
         return self._trust
 
     @contextlib.contextmanager

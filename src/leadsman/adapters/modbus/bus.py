@@ -25,6 +25,7 @@ from leadsman.text import clean
 
 TCP_PORT = 502
 """Of Modbus TCP (Modbus messaging on TCP/IP 1.0b, 3.1.1)."""
+_SCHEMES = ("tcp://", "socket://", "rfc2217://")
 
 
 class Modbus(PortAdapter):
@@ -48,7 +49,10 @@ class Modbus(PortAdapter):
         super().__init__(port, lambda url: _port(url, baudrate, parity, timeout))
         framer = self._port.framer
         if not isinstance(framer, ModbusRtuFramer | ModbusTcpFramer):
-            raise InvalidType(f"the framer of the port is {framer!r}; write ModbusRtuFramer() or ModbusTcpFramer()")
+            raise InvalidType(
+                f"the framer of the port is {framer!r}; write ModbusRtuFramer() or ModbusTcpFramer(), from"
+                " leadsman.adapters.modbus.framing"
+            )
         self._framer: ModbusFramer = framer
         self._transaction = 0
         self._late: dict[int, float] = {}
@@ -236,6 +240,12 @@ def _writes(registers: Mapping[str, Register], values: Mapping[str, object]) -> 
 
 def _port(url: str, baudrate: int, parity: str, timeout: Duration) -> SerialPort:
     """The port of a path or a URL."""
+    if "/" not in url and ("." in url or ":" in url):  # an address
+        raise InvalidValue(
+            f"the port is {clean(url)!r}; write tcp://{clean(url)}, or a path such as '/dev/serial/by-id/…'"
+        )
+    if "://" in url and not url.startswith(_SCHEMES):
+        raise InvalidValue(f"the port is {clean(url)!r}; write a path, or begin with one of {', '.join(_SCHEMES)}")
     if not url.startswith("tcp://"):
         return SerialPort(url, baudrate, parity=parity, framer=ModbusRtuFramer(), timeout=timeout)
     try:

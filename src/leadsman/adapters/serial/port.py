@@ -300,17 +300,25 @@ def advice(error: Exception) -> str:
     """What a person can do about an error of opening."""
     number = getattr(error, "errno", None)
     if number is None:  # pyserial keeps the number of some errors only in the text
-        found = re.search(r"\[Errno (\d+)\]", str(error))
+        found = re.search(r"\[Errno (-?\d+)\]", str(error))
         number = int(found[1]) if found else None
     if "RS485" in str(error):  # pyserial raises ValueError("Failed to set RS485 mode: …")
         return "its driver does not switch RS-485 by itself; leave out rs485=True if the converter finds the direction"
+    if number is not None and number < 0:  # of getaddrinfo(3)
+        return "its name is not known; check the name, or the DNS server"
     match number:
+        case errno.ECONNREFUSED:
+            return "nothing listens there; check that the device is on, and its port"
+        case errno.EHOSTUNREACH | errno.ENETUNREACH | errno.ETIMEDOUT:
+            return "it cannot be reached; check that the device is on, and its address"
         case errno.ENOENT | errno.ENODEV | errno.ENXIO:
             return "the port does not exist; is the device plugged in?"
         case errno.EACCES | errno.EPERM:
             return "permission denied; add the user to the group that owns it, on Debian: usermod -aG dialout USER"
         case errno.EAGAIN | errno.EBUSY:
             return "another program has it open; stop that program first"
+    if "Inappropriate ioctl" in str(error):  # of termios, which pyserial puts into its text
+        return "it is no serial port; write the path of one, such as /dev/serial/by-id/…"
     if not isinstance(error, OSError) and error.args[:1] == (errno.EINVAL,):  # termios.error is no OSError
         return "it does not take these settings; check baudrate, bytesize, parity and stopbits"
     return str(error)
@@ -520,7 +528,9 @@ class SerialPort:
             async with asyncio.timeout(OPEN_TIMEOUT):
                 await wire_of("serial", self.url, self._opener)(connection)
         except TimeoutError as error:
-            raise DeviceUnavailable(f"{self.url} did not open within {human(OPEN_TIMEOUT)}") from error
+            raise DeviceUnavailable(
+                f"{self.url} did not open within {human(OPEN_TIMEOUT)}; check that the device is on"
+            ) from error
         except LeadsmanError:
             raise
         except Exception as error:  # OSError, ValueError, termios.error: whatever pyserial lets through

@@ -39,7 +39,9 @@ def command_line(app: App, demo: Mapping[str, str] | None = None) -> Callable[[S
     """
 
     def main(arguments: Sequence[str] | None = None) -> int:
-        options = _parser(app).parse_args(arguments)
+        parser = _parser(app)
+        options, unknown = parser.parse_known_args(arguments)
+        parser.refuse(unknown)
         options.run = _demo if options.mode == "demo" else command(options.mode).run
         options.target, options.given = app, dict(demo or {}) if options.mode == "demo" else {}
         with ended_after(options.duration):
@@ -48,7 +50,7 @@ def command_line(app: App, demo: Mapping[str, str] | None = None) -> Callable[[S
     return main
 
 
-def _parser(app: App) -> argparse.ArgumentParser:
+def _parser(app: App) -> Parser:
     parser = Parser(
         prog=app.name,
         description=f"Publishes readings to MQTT topics below {app.topics.prefix}/ until Ctrl-C or SIGTERM.",
@@ -86,6 +88,7 @@ def _parser(app: App) -> argparse.ArgumentParser:
 
 def _demo(options: argparse.Namespace) -> int:
     """Run the app with twins on a broker of its own, and print every message. What it stores is removed at the end."""
+    from leadsman.tools.cli.commands.run import showing
     from leadsman.tools.cli.own_broker import demo_broker, watching
 
     if options.mqtt is not None:
@@ -98,7 +101,8 @@ def _demo(options: argparse.Namespace) -> int:
         print(f"watch it with: {watching(app.brokers.primary, app.topics.prefix)}", flush=True)
         with tempfile.TemporaryDirectory(prefix=f"{app.name}-demo-") as directory:
             environment = {"STATE_DIRECTORY": directory}
-            app.run(log_level=options.log_level, log_format=options.log_format, environment=environment)
+            with showing(app, options):
+                app.run(log_level=options.log_level, log_format=options.log_format, environment=environment)
     return 0
 
 

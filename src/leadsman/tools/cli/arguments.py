@@ -2,7 +2,7 @@
 
 import argparse
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TypeVar
@@ -11,6 +11,7 @@ from leadsman.errors import InvalidValue, LeadsmanError
 from leadsman.loop.durations import seconds
 from leadsman.monitoring.log_format import FORMATS, LEVELS
 from leadsman.mqtt.topics import check_client_id, check_instance, check_name, check_prefix
+from leadsman.text import escape, nearest
 from leadsman.tools.cli.screen import wrap
 
 T = TypeVar("T")
@@ -86,6 +87,15 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print the usage, the error and what to do, and exit with 2."""
         super().error(f"{message}\n{self.prog} --help shows what to write")
+
+    def refuse(self, unknown: Sequence[str]) -> None:
+        """Exit as `error` does if there are arguments that it does not have."""
+        if not unknown:
+            return
+        known = [option[2:] for option in self._option_string_actions if option.startswith("--")]
+        near = nearest(unknown[0].lstrip("-").partition("=")[0], known)
+        meant = "" if near is None else f"; did you mean '--{near}'?"
+        self.error(f"unrecognized arguments: {' '.join(map(escape, unknown))}{meant}")
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):

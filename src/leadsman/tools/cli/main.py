@@ -21,8 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if name is not None and name not in COMMANDS:
         root.error(f"there is no command {name!r}; {suggestion(name, COMMANDS)}")
     options, unknown = root.parse_known_args(words)
-    if unknown:
-        options.refuse(f"unrecognized arguments: {' '.join(map(escape, unknown))}")
+    options.refuse(unknown)
     return run_command(options, "leadsman")
 
 
@@ -70,7 +69,7 @@ def parser(names: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
         each = command(name)
         one = subparsers.add_parser(name, description=each.description, examples=each.examples, notes=each.notes)
         add(one, each.arguments)
-        one.set_defaults(run=each.run, refuse=one.error)
+        one.set_defaults(run=each.run, refuse=one.refuse)
     return root
 
 

@@ -97,7 +97,7 @@ def line_of(what: What, units: Mapping[str, str]) -> Line:
         return [*begin, (escape(placed(what.error)), "alarm")]
     if what.delay is None or what.requested:
         return []
-    return [*begin, (f"{escape(placed(what.error))}; again in {human(what.delay)}", "yellow")]
+    return [*begin, (f"{escape(placed(what.error))}; again in {human(round(what.delay, 1))}", "yellow")]
 
 
 def _text(value: JsonValue, name: str, units: Mapping[str, str]) -> str:

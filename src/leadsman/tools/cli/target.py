@@ -3,6 +3,8 @@ the way."""
 
 import argparse
 import importlib
+import inspect
+import re
 import sys
 import traceback
 from pathlib import Path
@@ -15,6 +17,7 @@ from leadsman.settings.sections import IDENTITY_KEYS
 from leadsman.settings.sources import Where
 from leadsman.text import clean, describe, nearest, suggestion
 from leadsman.tools.cli.arguments import UsageError
+from leadsman.user_code import frame_of
 
 _SETTINGS = {
     "mqtt": "mqtt.url",
@@ -23,6 +26,7 @@ _SETTINGS = {
     **{key: f"mqtt.{key}" for key in IDENTITY_KEYS},
 }
 """The options that are settings, each with its key."""
+_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 class TargetError(LeadsmanError):
@@ -115,7 +119,7 @@ def _import(name: str) -> ModuleType:
     except SyntaxError as error:
         raise TargetError(f"{Path(error.filename or module_name).name} line {error.lineno}: {error.msg}") from None
     except (Exception, SystemExit) as error:
-        raise TargetError(f"{where_of(error)}: {type(error).__name__}: {describe(error)}") from None
+        raise TargetError(f"{where_of(error)}: {_describe(error)}") from None
     if file is not None and Path(module.__file__ or "").resolve() != file:
         raise TargetError(f"{file} has the name of another module, {module_name!r}; rename the file")
     return module
@@ -163,7 +167,20 @@ def _with_place(error: ConfigurationError) -> ConfigurationError:
 
 def where_of(error: BaseException) -> str:
     """The line of the user's code that raised the error."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
-    own = [frame for frame in frames if str(Path(__file__).parents[2]) not in frame.filename]
-    frame = (own or frames)[-1]
-    return f"{Path(frame.filename).name} line {frame.lineno}"
+    frame = frame_of(error)
+    return "?" if frame is None else f"{Path(frame.filename).name} line {frame.lineno}"
+
+
+def _describe(error: BaseException) -> str:
+    """What a module raised; for an option with a wrong name, with those that the call takes."""
+    text = f"{type(error).__name__}: {describe(error)}"
+    wrong = re.search(r"([\w.]+)\(\) got an unexpected keyword argument '(\w+)'", str(error))
+    if wrong is None:
+        return text
+    called, option = wrong[1].removesuffix(".__init__"), wrong[2]
+    for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
+        found = frame.f_globals.get(called)
+        if inspect.isclass(found) or inspect.isfunction(found):
+            known = [name for name, each in inspect.signature(found).parameters.items() if each.kind in _BY_NAME]
+            return f"{text}; {suggestion(option, known)}"
+    return text

@@ -16,14 +16,17 @@ from leadsman.tools.cli.target import load_app
 def run(options: argparse.Namespace) -> int:
     """Run an app."""
     app = app_to_run(options)
-    with _shown(app) if options.show else contextlib.nullcontext():
+    with showing(app, options):
         app.run(log_level=options.log_level, log_format=options.log_format)
     return 0
 
 
 @contextlib.contextmanager
-def _shown(app: App) -> Iterator[None]:
-    """Show the readings of the app at stdout."""
+def showing(app: App, options: argparse.Namespace) -> Iterator[None]:
+    """Show the readings of the app at stdout, if ``--show`` is given."""
+    if not options.show:
+        yield
+        return
     from leadsman.tools.cli.show import Show
 
     if sys.stdout is None:  # the shell has closed it
