@@ -222,9 +222,6 @@ RUNNING = (
         action="store_true",
     ),
     argument(
-        "--show", "print each reading and each failed call as it comes, with or without a broker", action="store_true"
-    ),
-    argument(
         "--log-level",
         f"{', '.join(level.lower() for level in LEVELS)} (default: $LOG_LEVEL, or info)",
         metavar="LEVEL",
@@ -238,7 +235,12 @@ RUNNING = (
         choices=FORMATS,
     ),
 )
-OF_AN_APP = (*SETTINGS, *IDENTITY, *RUNNING)
+SHOW = argument(
+    "--show", "print each reading and each failed call as it comes, with or without a broker", action="store_true"
+)
+RECORDING = (*SETTINGS, *IDENTITY, *RUNNING)
+"""What ``leadsman record`` takes. Its stdout is the session."""
+OF_AN_APP = (*RECORDING, SHOW)
 """What ``leadsman run``, ``leadsman check`` and an app that is a program of its own take: what can be run can be
 checked."""
 APP = argument("--app", "the app, instead of --prefix", dest="target", metavar="MODULE:APP")

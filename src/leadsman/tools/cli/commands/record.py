@@ -13,7 +13,7 @@ from leadsman.sessions.mask import Mask
 from leadsman.sessions.recorder import MODULES, Recorder
 from leadsman.text import clean
 from leadsman.text.redaction import SHORTEST_SECRET, Secret
-from leadsman.tools.cli.arguments import OF_AN_APP, ONE_TARGET, Subcommand, UsageError, argument, ends_after
+from leadsman.tools.cli.arguments import ONE_TARGET, RECORDING, Subcommand, UsageError, argument, ends_after
 from leadsman.tools.cli.commands.run import app_to_run
 from leadsman.tools.cli.exit_codes import CODES
 
@@ -84,6 +84,6 @@ COMMAND = Subcommand(
             action="append",
             default=[],
         ),
-        *OF_AN_APP,
+        *RECORDING,
     ),
 )
