@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from leadsman.adapters.ble import Address, BindKey
+from leadsman.adapters.ble.proxy import Proxy
 
 
 class KnownSensor(BaseModel):
@@ -17,6 +18,9 @@ class KnownSensor(BaseModel):
 class Settings(BaseModel):
     adapter: str | None = None
     passive: bool = False
+    local: bool = True
+    """Whether this machine has a Bluetooth adapter."""
+    proxies: dict[str, Proxy] = {}
     discover: bool = True
     """Whether sensors that have no section are published, too, under their addresses."""
     most: Annotated[int, Field(ge=1, le=1000)] = 100
