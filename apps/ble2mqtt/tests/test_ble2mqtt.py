@@ -138,12 +138,16 @@ def test_a_key_that_is_none_is_named_and_not_shown():
 @pytest.mark.parametrize(
     ("settings", "advice"),
     [
-        ({"local": False}, "there are no proxies; name one"),
+        ({"local": False}, r"write a section such as \[proxies\.attic\]"),
         ({"local": False, "adapter": "hci1", "proxies": {"attic": {"host": "attic.local"}}}, "leave out one of them"),
+        (
+            {"sensors": {"a": {"address": GOVEE}, "b": {"address": GOVEE.lower()}}},
+            r"sensors\.a and sensors\.b have one",
+        ),
     ],
 )
-def test_settings_without_any_radio_or_with_two_that_exclude_each_other_are_named(settings, advice):
-    with pytest.raises(InvalidValue, match=advice):
+def test_settings_that_exclude_each_other_are_named(settings, advice):
+    with pytest.raises((InvalidValue, SettingsError), match=advice):
         app.setup.unloaded().load(Where.nowhere(settings))
 
 
