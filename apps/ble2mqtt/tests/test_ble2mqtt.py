@@ -144,6 +144,7 @@ def test_a_key_that_is_none_is_named_and_not_shown():
             {"sensors": {"a": {"address": GOVEE}, "b": {"address": GOVEE.lower()}}},
             r"sensors\.a and sensors\.b have one",
         ),
+        ({"sensors": {"radio": {"address": GOVEE}}}, "choose another one"),
     ],
 )
 def test_settings_that_exclude_each_other_are_named(settings, advice):

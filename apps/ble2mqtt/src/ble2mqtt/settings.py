@@ -34,6 +34,8 @@ class Settings(BaseModel):
             raise ValueError(
                 "local is false, so a board is needed; write a section such as [proxies.attic] with its host"
             )
+        if "radio" in self.sensors:
+            raise ValueError("sensors.radio has the name of what listens; choose another one")
         names: dict[str, str] = {}
         for name, each in self.sensors.items():
             other = names.setdefault(each.address, name)
