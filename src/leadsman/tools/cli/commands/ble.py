@@ -109,7 +109,8 @@ COMMAND = Subcommand(
     "Shows the Bluetooth devices in range: address, name, signal, what each advertises, and the decoder that knows it. "
     "On a terminal it is a table, where the arrows choose a device and its lines of settings are below. Elsewhere it "
     "prints a line for each device that is new or advertises something else. At the end come the settings of all "
-    "devices that a decoder knows. It needs no app and no broker, and connects to no device.",
+    "devices that a decoder knows, with a line for the bind key of one that encrypts. It needs no app and no broker, "
+    "and connects to no device. The extra ble-decoders knows more than the sensors of BTHome.",
     (
         "leadsman ble scan",
         "leadsman ble scan --for 30s --adapter hci1",
