@@ -36,6 +36,7 @@ from leadsman_rigs.processes import Process
 ADDRESS, OTHER = "F0:11:22:33:44:55", "F0:11:22:33:44:66"
 PAGE = Path("docs/how-to/bluetooth.md")
 WARM = packet(*of_service({"fcd2": bytes.fromhex("4002ca09")}))
+SEALED = packet(*of_service({"fcd2": bytes.fromhex("41a47266c95f730011223378237214")}))
 COLD = packet(*of_service({"fcd2": bytes.fromhex("40020000")}))
 
 
@@ -175,9 +176,10 @@ def test_a_board_that_is_away_or_has_no_name_is_a_named_error(run):
             away = proxy(board)
         nowhere = Proxy(host="nowhere.invalid")
         async with radio_of(away, nowhere) as radio:
-            with pytest.raises(DeviceUnavailable, match="connecting to .*; nowhere.invalid has no address") as error:
+            with pytest.raises(DeviceUnavailable, match="check the host.*; nowhere.invalid has no address") as error:
                 await radio.probe()
         assert "\n" not in str(error.value)
+        assert "AddrInfo" not in str(error.value)
 
     run(scenario)
 
@@ -435,6 +437,7 @@ def test_the_app_of_the_page_publishes_what_its_boards_hear(tmp_path, mosquitto,
                 await attic.listened_to()
                 while not listener.on(f"climate/{ADDRESS}/state"):
                     attic.hear(ADDRESS, WARM)
+                    attic.hear(OTHER, SEALED)  # of a neighbour
                     await asyncio.sleep(0.05)
                 command = [
                     sys.executable,
@@ -457,5 +460,6 @@ def test_the_app_of_the_page_publishes_what_its_boards_hear(tmp_path, mosquitto,
     assert json.loads(listener.on(f"climate/{ADDRESS}/state")[0].payload)["temperature"] == 25.06
     assert "does not encrypt; leave out its key" in log
     assert KEY not in log + shown
-    assert "hears 1 device" in shown
+    assert "hears 2 devices" in shown
     assert "does not encrypt" in shown
+    assert "sensors: failing" not in log

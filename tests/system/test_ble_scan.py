@@ -10,11 +10,13 @@ import tomllib
 
 import pytest
 
+from leadsman.tools.cli.advertisers import BIND_KEY
 from leadsman_rigs.bluez import Air, GattServer, Scripted
 from leadsman_rigs.terminal import Terminal
 
 SCAN = [sys.executable, "-m", "leadsman", "ble", "scan"]
 BTHOME, WAVE, ODD = "F0:11:22:33:44:55", "F0:11:22:33:44:66", "F0:11:22:33:44:77"
+SEALED = "F0:11:22:33:44:88"
 
 
 @pytest.fixture
@@ -115,6 +117,19 @@ def test_a_program_gets_an_object_for_each_device(air):
     assert (found[BTHOME]["decoder"], found[WAVE]["decoder"], found[WAVE]["name"]) == ("bthome", None, "wave")
     assert found[WAVE]["manufacturer"] == {"0x0334": "616263"}
     assert tomllib.loads(found[WAVE]["settings"]) == {"sensors": {"wave-4466": {"address": WAVE}}}
+
+
+def test_a_sensor_that_encrypts_has_a_line_for_its_key_and_a_missing_extra_is_named(air):
+    air.place(Scripted(SEALED, "sealed", service_data={"fcd2": bytes.fromhex("41a47266c95f730011223378237214")}))
+    hidden = "import sys; sys.modules['bthome_ble'] = None; sys.argv[0] = 'leadsman'"
+    code = f"{hidden}; from leadsman.__main__ import main; raise SystemExit(main())"
+
+    for command in (SCAN, [sys.executable, "-c", code, "ble", "scan"]):
+        done = subprocess.run([*command, "--for", "3s"], capture_output=True, text=True, timeout=120)
+        assert f'address = "{SEALED}"\n{BIND_KEY}\n' in done.stdout
+        assert done.stdout.count(BIND_KEY) == 1
+        assert "2 recognised" in done.stderr
+        assert ('pip install "leadsman[ble-decoders]"' in done.stderr) is (command is not SCAN)
 
 
 def test_without_an_end_it_prints_until_ctrl_c(air):

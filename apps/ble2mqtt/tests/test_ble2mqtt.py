@@ -1,10 +1,12 @@
 import json
+import subprocess
+import sys
 
 import pytest
 
 from ble2mqtt import app
 from leadsman.adapters.ble import Decoders
-from leadsman.errors import SettingsError
+from leadsman.errors import InvalidValue, SettingsError
 from leadsman.settings.sources import Where
 from leadsman.testing import BleTwin, Harness, TwinDevice
 from leadsman_rigs.bluez import Scripted
@@ -131,6 +133,37 @@ def test_a_key_that_is_none_is_named_and_not_shown():
     with pytest.raises(SettingsError, match=r"sensors\.bedroom\.key.*32 hexadecimal digits") as found:
         app.setup.unloaded().load(Where.nowhere(settings))
     assert "5ecre7" not in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "advice"),
+    [
+        ({"local": False}, r"write a section such as \[proxies\.attic\]"),
+        ({"local": False, "adapter": "hci1", "proxies": {"attic": {"host": "attic.local"}}}, "leave out one of them"),
+        (
+            {"sensors": {"a": {"address": GOVEE}, "b": {"address": GOVEE.lower()}}},
+            r"sensors\.a and sensors\.b have one",
+        ),
+        ({"sensors": {"radio": {"address": GOVEE}}}, "choose another one"),
+    ],
+)
+def test_settings_that_exclude_each_other_are_named(settings, advice):
+    with pytest.raises((InvalidValue, SettingsError), match=advice):
+        app.setup.unloaded().load(Where.nowhere(settings))
+
+
+@pytest.mark.system
+def test_a_board_in_another_room_is_the_radio_of_a_machine_without_an_adapter(program, mosquitto, listen):
+    environment = {"PYTHONPATH": ":".join(filter(None, sys.path))}
+    board = [sys.executable, "-m", "leadsman_rigs.esphome_board", "0"]
+    with subprocess.Popen(board, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        listener, port = listen(mosquitto.port), int(process.stdout.readline())
+        proxies = {"attic": {"host": "127.0.0.1", "port": port}}
+        running = program("ble2mqtt", "--mqtt", mosquitto.url, local="false", proxies=json.dumps(proxies))
+
+        listener.wait_for("ble2mqtt/F0:11:22:33:44:55/state", where=lambda each: b'"temperature":2' in each.payload)
+        assert running.end()[0] == 0
+        process.kill()
 
 
 @pytest.mark.system

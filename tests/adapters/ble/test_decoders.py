@@ -50,7 +50,7 @@ def xiaomi(counter, content):
         (heard("GVH5075_1234", APPLE | GOVEE), Recognised("govee", "H5075")),
         (heard(manufacturer=RUUVI), Recognised("ruuvitag", "RuuviTag")),
         (heard("SBHT-003C", service_data=CLIMATE), Recognised("bthome", "BLU H&T")),
-        (encrypted(7), Recognised("bthome", "BTHome sensor")),
+        (encrypted(7), Recognised("bthome", "BTHome sensor", encrypts=True)),
         (xiaomi(1, "0d1004fc002202"), Recognised("xiaomi", "LYWSDCGQ")),
         (heard("My Phone", APPLE), None),
         (heard(), None),
@@ -68,7 +68,9 @@ def test_without_the_packages_bthome_alone_is_recognised(monkeypatch):
     monkeypatch.setattr(decoders, "load", load)
 
     assert recognise(heard(service_data=CLIMATE)) == Recognised("bthome", "BTHome sensor")
+    assert recognise(encrypted(7)) == Recognised("bthome", "BTHome sensor", encrypts=True)
     assert recognise(heard("GVH5075_1234", GOVEE)) is None
+    assert recognise(heard(service_data={BTHOME: b""})) is None
 
 
 def described(measurement):
@@ -130,7 +132,7 @@ class TestValues:
 
 class TestKeys:
     def test_an_encrypted_sensor_is_read_with_its_key(self):
-        found = Decoders({ADDRESS.lower(): KEY.upper()}).decode(encrypted(200), 1.0)
+        found = Decoders({ADDRESS.lower(): KEY.upper(), "AA:BB:CC:DD:EE:FF": None}).decode(encrypted(200), 1.0)
 
         assert found.values == {"temperature": 21.5}
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from leadsman.adapters.ble import Advertisement, bthome
 from leadsman.adapters.ble.advertisement import check_address
 from leadsman.adapters.ble.gatt import short_uuid, uuid_of
-from leadsman.tools.cli.advertisers import MOST, Advertisers, AirView, line_of, screen
+from leadsman.tools.cli.advertisers import BIND_KEY, MORE, MOST, Advertisers, AirView, line_of, screen
 from leadsman.tools.cli.screen import cells, text_of
 from leadsman.tools.cli.tables import json_text
 
@@ -19,7 +19,8 @@ QUIET = Advertisement(ADDRESS, None, -60, (), {}, {})
 
 
 def recognise(advertisement):
-    return ("bthome", "BTHome sensor") if bthome.SERVICE in advertisement.service_data else None
+    data = advertisement.service_data.get(bthome.SERVICE)
+    return None if data is None else ("bthome", "BTHome sensor", data[:1] == b"\x41")
 
 
 def heard(*advertisements):
@@ -125,6 +126,29 @@ def test_the_screen_has_the_table_and_the_settings_of_the_chosen_device():
     assert shown(found, view=view)[3].startswith("> 00:00")
     assert 'address = "00:00:00:00:00:01"' in shown(found, view=view)
     assert [view.press(key, found.ranked()) for key in ("up", "page-up", "x", "q")] == [False, False, False, True]
+
+
+@pytest.mark.parametrize("before", [b"\x40", b"\x41"])
+def test_a_device_that_encrypts_has_a_line_for_its_bind_key_also_if_it_first_sends_something_open(before):
+    found = heard(
+        QUIET._replace(service_data={bthome.SERVICE: before}),
+        QUIET._replace(service_data={bthome.SERVICE: b"\x41"}),
+        QUIET._replace(service_data={bthome.SERVICE: b"\x40"}),
+        QUIET,
+    )
+
+    (device,) = found.ranked()
+    assert device.settings[-1] == BIND_KEY
+    assert line_of(device).endswith("  encrypted")
+    filled = "\n".join(device.settings).replace("# key", "key").replace("…", "ab" * 16)
+    assert tomllib.loads(filled)["sensors"] == {"bthome-sensor-2b3c": {"address": ADDRESS, "key": "ab" * 16}}
+    assert BIND_KEY in shown(found)
+
+
+def test_what_could_be_recognised_is_beside_the_keys():
+    lines = screen(heard(QUIET).ranked(), AirView(), (79, 12), 1.0, "21:00:00", hint=MORE)
+
+    assert text_of(lines[-1], colour=False) == f"q quit  ↑ ↓ choose  {MORE}"
 
 
 def test_an_empty_screen_says_why_nothing_may_come():

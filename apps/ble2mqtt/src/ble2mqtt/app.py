@@ -11,9 +11,11 @@ NOT_HEARD = -127.0
 
 
 def adapters(settings: Settings, radio: BleRadio | None = None) -> tuple[BleRadio, Decoders]:
-    """The Bluetooth adapter of the settings, and the decoders with the keys."""
-    keys = {each.address: each.key for each in settings.sensors.values() if each.key is not None}
-    return radio or BleRadio(settings.adapter, passive=settings.passive), Decoders(keys)
+    """The radios of the settings as one, and the decoders with the keys."""
+    keys = {each.address: each.key for each in settings.sensors.values()}
+    return radio or BleRadio(
+        settings.adapter, passive=settings.passive, local=settings.local, proxies=settings.proxies.values()
+    ), Decoders(keys)
 
 
 def simulated(settings: Settings) -> tuple[BleRadio, Decoders]:

@@ -94,6 +94,8 @@ class Recognised(NamedTuple):
     """The name of the decoder, such as ``"govee"``."""
     model: str
     """Of the device, such as ``"H5075"``, as the decoder has it: a kind of device where it knows no model."""
+    encrypts: bool = False
+    """Whether the advertisement is encrypted, so that `Decoders` needs the bind key of the device."""
 
 
 class Measurement(NamedTuple):
@@ -123,7 +125,9 @@ def recognise(advertisement: Advertisement) -> Recognised | None:
     try:
         parsers = load()
     except NotInstalled:
-        return Recognised("bthome", "BTHome sensor") if _is_bthome(advertisement) else None
+        data = advertisement.service_data.get(bthome.SERVICE, b"")
+        is_bthome = bool(data) and data[0] >> 5 == 2
+        return Recognised("bthome", "BTHome sensor", bool(data[0] & 1)) if is_bthome else None
     return next(_recognising(advertisement, parsers, 0.0), None)
 
 
@@ -132,15 +136,18 @@ class Decoders:
     and nothing of what they do not know. What cannot be decoded is counted, and costs the app nothing else.
 
     Args:
-        keys: the bind keys of sensors that encrypt their values (BTHome and Xiaomi), by address; see `BindKey`.
+        keys: the bind keys of sensors that encrypt their values (BTHome and Xiaomi), by address; see `BindKey`. None
+            is no key.
 
     Raises:
         InvalidValue, InvalidType: at construction; an address or a key is invalid.
     """
 
-    def __init__(self, keys: Mapping[str, SecretStr | str] | None = None) -> None:
+    def __init__(self, keys: Mapping[str, SecretStr | str | None] | None = None) -> None:
         self._keys: dict[str, bytes] = {}
         for address, key in (keys or {}).items():
+            if key is None:
+                continue
             if not isinstance(key, str | SecretStr):
                 raise InvalidType(f"the key of {clean(str(address))} is a {type(key).__name__}; write text")
             secret = check_bind_key(key if isinstance(key, SecretStr) else SecretStr(key))
@@ -281,10 +288,9 @@ class _DecodedSensor:
             self.fresh_at, self.warned, self._last = now, None, advertisement.service_data
             self._describe(advertisement, update)
             return "decoded"
-        scheme = getattr(parser, "encryption_scheme", None)
         if getattr(parser, "downgrade_detected", False):
             return "unencrypted"
-        if scheme is None or scheme.value == "none":
+        if not _encrypts(parser):
             return "repeated"
         self._describe(advertisement, update)
         return "no_key" if self._key is None else "wrong_key" if parser.decryption_failed else "repeated"
@@ -329,6 +335,12 @@ class _DecodedSensor:
             maker = device.manufacturer or ""
             end = advertisement.address.replace(":", "")[-4:]
             self._title = " ".join(each for each in (maker, self.model, end) if each)
+
+
+def _encrypts(parser: object) -> bool:
+    """Whether the last advertisement that a parser took was encrypted."""
+    scheme = getattr(parser, "encryption_scheme", None)
+    return scheme is not None and scheme.value != "none"
 
 
 def _name(key: "DeviceKey") -> str:
@@ -403,7 +415,7 @@ def _recognising(
             except Exception:  # of garbage, they raise whatever they stumble over
                 continue
             if device is not None and device.model:
-                yield Recognised(name, device.model)
+                yield Recognised(name, device.model, _encrypts(parser))
 
 
 def _alone(advertisement: Advertisement) -> Iterator[Advertisement]:
@@ -435,8 +447,3 @@ def service_info(advertisement: Advertisement, now: float) -> "BluetoothServiceI
         now,
         None,
     )
-
-
-def _is_bthome(advertisement: Advertisement) -> bool:
-    data = advertisement.service_data.get(bthome.SERVICE, b"")
-    return bool(data) and data[0] >> 5 == 2

@@ -351,5 +351,9 @@ def _device_error(error: Exception, name: str, what: str) -> DeviceError:
         case errors.ProtocolAPIError() | errors.HandshakeAPIError():
             return GarbledData(f"{name} does not answer as ESPHome does; check the host and the port: {said}")
         case TimeoutError() | errors.TimeoutAPIError():
-            return DeviceTimeout(f"{name}, {what}: no answer")
+            advice = "; is it on, and in the network?" if what == "asking" else ""
+            return DeviceTimeout(f"{name}, {what}: no answer{advice}")
+        case errors.SocketAPIError() if isinstance(error.__cause__, OSError):  # its own text shows data structures
+            reason = describe(error.__cause__)
+            return DeviceUnavailable(f"{name}, {what}: no connection; check the host, the port and its power: {reason}")
     return DeviceUnavailable(text)

@@ -247,7 +247,7 @@ class BleRadio:
         self._local = local
         self._proxies = _check_proxies(proxies)
         if not local and not self._proxies:
-            raise InvalidValue("local is False and there are no proxies; write proxies=[Proxy(host='attic.local')]")
+            raise InvalidValue("local is False and there are no proxies; name one, such as Proxy(host='attic.local')")
         if not local and adapter is not None:
             raise InvalidValue(f"adapter is {adapter!r} and local is False; leave out one of them")
         self._free_connections = asyncio.Semaphore(connections)

@@ -16,6 +16,10 @@ SILENT = 30.0
 """Seconds after which a device is grey. BlueZ forgets a device then."""
 TITLE = "leadsman ble scan"
 KEYS = "q quit  ↑ ↓ choose"
+BIND_KEY = '# key = "…"  # it encrypts its values: write its bind key'
+"""The last line of the settings of a device that encrypts."""
+MORE = 'more makes: pip install "leadsman[ble-decoders]"'
+"""What is beside the keys where only the sensors of BTHome are recognised."""
 NOTHING = "  nothing is heard yet; a sensor that sleeps advertises seldom, or when its button is pressed"
 _MOST_PARTS = 16
 """Services, companies and service data of one device."""
@@ -34,8 +38,8 @@ _ADDRESS, _NAME, _SIGNAL, _DECODER = 18, (17, 28), 8, 21
 _WIDE = 100
 """Columns from which on it is wide."""
 
-Recognise = Callable[[Advertisement], tuple[str, str] | None]
-"""The name of the decoder that knows an advertisement, with the model of the device."""
+Recognise = Callable[[Advertisement], tuple[str, str, bool] | None]
+"""The name of the decoder that knows an advertisement, the model of the device, and whether it is encrypted."""
 
 _K = TypeVar("_K", str, int)
 
@@ -55,6 +59,8 @@ class Advertiser(NamedTuple):
     decoder: str
     """Empty if none knows it."""
     model: str
+    encrypts: bool
+    """Whether it has advertised something encrypted."""
     heard: float
     """Seconds of the clock of whoever listens."""
 
@@ -75,12 +81,13 @@ class Advertiser(NamedTuple):
         name = lowercase_identifier(self.name or self.model or self.decoder or "sensor")
         about = ", ".join(filter(None, (self.name, self.recognised, f"{self.rssi} dBm")))
         end = re.sub("[:-]", "", self.address[-5:]).lower()
-        return [f"# {clip(about, _COMMENT)}", f"[sensors.{name}-{end}]", f'address = "{self.address}"']
+        lines = [f"# {clip(about, _COMMENT)}", f"[sensors.{name}-{end}]", f'address = "{self.address}"']
+        return [*lines, BIND_KEY] if self.encrypts else lines
 
     @property
-    def what(self) -> tuple[str, str, str]:
+    def what(self) -> tuple[str, str, str, bool]:
         """What a person reads of it, but the signal."""
-        return self.name, self.recognised, self.advertises
+        return self.name, self.recognised, self.advertises, self.encrypts
 
     def document(self) -> dict[str, object]:
         """The device for a program, with all that it advertised last."""
@@ -123,10 +130,11 @@ class Advertisers:
         if not _ADDRESSES.fullmatch(address):
             return
         is_new = address not in self._found
-        before = self._found.pop(address, None) or Advertiser(address, "", 0, (), {}, {}, "", "", now)
-        decoder, model = before.decoder, before.model
-        if not decoder:
-            decoder, model = self._recognise(advertisement) or ("", "")
+        before = self._found.pop(address, None) or Advertiser(address, "", 0, (), {}, {}, "", "", False, now)
+        decoder, model, encrypts = before.decoder, before.model, before.encrypts
+        if not decoder or (advertisement.service_data and not encrypts):  # its first one may have had no values
+            found_decoder, found_model, encrypts = self._recognise(advertisement) or ("", "", False)
+            decoder, model = (decoder, model) if decoder else (found_decoder, found_model)
         found = self._found[address] = Advertiser(
             address,
             clean((advertisement.name or "")[:_LONGEST_NAME]) or before.name,
@@ -136,6 +144,7 @@ class Advertisers:
             _first({**before.service_data, **advertisement.service_data}),
             clean(decoder),
             clean(model),
+            encrypts,
             now,
         )
         if is_new or found.what != before.what:
@@ -178,7 +187,13 @@ class AirView:
 
 
 def screen(
-    rows: Sequence[Advertiser], view: AirView, size: tuple[int, int], now: float, clock: str, forgotten: int = 0
+    rows: Sequence[Advertiser],
+    view: AirView,
+    size: tuple[int, int],
+    now: float,
+    clock: str,
+    forgotten: int = 0,
+    hint: str = "",
 ) -> list[Line]:
     """The whole screen: at most as many lines as the terminal has.
 
@@ -188,6 +203,7 @@ def screen(
         now: as in `Advertisers.hear`.
         clock: what a clock on the wall shows.
         forgotten: how many devices are remembered no more.
+        hint: beside the keys.
     """
     width, height = size
     place = view.place(rows)
@@ -202,14 +218,21 @@ def screen(
     count = f"  {count_noun(len(rows), 'device')}, {sum(bool(each.decoder) for each in rows)} recognised"
     count += f", {forgotten} forgotten" if forgotten else ""
     head = [(TITLE, "bold"), (fill(count, width - len(TITLE) - len(clock)), ""), (clock, "dim")]
-    lines = [head, [(f"  {''.join(titles)}advertises", "dim")], *body, *blank, *pane, [(KEYS, "dim")]]
+    lines = [
+        head,
+        [(f"  {''.join(titles)}advertises", "dim")],
+        *body,
+        *blank,
+        *pane,
+        [(f"{KEYS}  {hint}".rstrip(), "dim")],
+    ]
     return [cut(line, width) for line in lines[:height]]
 
 
 def line_of(each: Advertiser) -> str:
     """A device in one line."""
     parts = (each.address, f"{each.rssi} dBm", each.name or "–", each.recognised or "–", each.advertises or "–")
-    return "  ".join(parts)
+    return "  ".join((*parts, "encrypted") if each.encrypts else parts)
 
 
 def _row(each: Advertiser, widths: Sequence[int], now: float, *, chosen: bool) -> Line:

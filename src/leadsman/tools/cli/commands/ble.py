@@ -7,10 +7,11 @@ import sys
 import time
 from collections.abc import Sequence
 
-from leadsman.adapters.ble import Advertisement, BleRadio, recognise
-from leadsman.errors import LeadsmanError
+from leadsman.adapters.ble import BleRadio, recognise
+from leadsman.adapters.ble.decoders import load
+from leadsman.errors import LeadsmanError, NotInstalled
 from leadsman.text import count_noun, escape
-from leadsman.tools.cli.advertisers import Advertiser, Advertisers, AirView, line_of, screen
+from leadsman.tools.cli.advertisers import MORE, Advertiser, Advertisers, AirView, line_of, screen
 from leadsman.tools.cli.arguments import Subcommand, argument, ends_after
 from leadsman.tools.cli.screen import Line
 from leadsman.tools.cli.tables import json_text
@@ -29,20 +30,23 @@ def run(options: argparse.Namespace) -> int:
     """Show the Bluetooth devices in range."""
     radio = BleRadio(options.adapter, silence=SILENCE)
     radio.check_installed()
-    recognise(Advertisement("", None, 0, (), {}, {}))  # the first call may import decoders
+    missing = _missing_decoders()
     heard = Advertisers(recognise)
     try:
-        asyncio.run(scan(radio, heard, options.duration, as_json=options.json))
+        hint = MORE if missing else ""
+        asyncio.run(scan(radio, heard, options.duration, as_json=options.json, hint=hint))
     finally:
         if len(heard) and not options.json:
             _print_settings(heard.ranked())
+        if len(heard) and missing:
+            print(f"only sensors of BTHome are recognised: {missing}", file=sys.stderr)
     if not len(heard):
         raise LeadsmanError("no Bluetooth device was heard; is a sensor in range and awake, and is it advertising?")
     return 0
 
 
-async def scan(radio: BleRadio, heard: Advertisers, duration: float | None, *, as_json: bool) -> None:
-    """Scan until somebody quits, or for `duration` seconds.
+async def scan(radio: BleRadio, heard: Advertisers, duration: float | None, *, as_json: bool, hint: str = "") -> None:
+    """Scan until somebody quits, or for `duration` seconds. `hint` is at the bottom of the screen.
 
     Raises:
         DeviceError: the adapter cannot scan, or no longer.
@@ -64,7 +68,7 @@ async def scan(radio: BleRadio, heard: Advertisers, duration: float | None, *, a
                 rows = heard.ranked()
                 return any(view.press(key, rows) for key in keys)
 
-            await show(lambda: _frame(heard, view), press, listen(), end())
+            await show(lambda: _frame(heard, view, hint), press, listen(), end())
             return
         done = asyncio.Event()
         end_on_signals(done)
@@ -77,9 +81,18 @@ async def scan(radio: BleRadio, heard: Advertisers, duration: float | None, *, a
                     print(json_text(each.document()) if as_json else escape(line_of(each)), flush=True)
 
 
-def _frame(heard: Advertisers, view: AirView) -> list[Line]:
+def _missing_decoders() -> str:
+    """Import the decoders, before any advertisement. Returns what to install if they are missing."""
+    try:
+        load()
+    except NotInstalled as error:
+        return str(error)
+    return ""
+
+
+def _frame(heard: Advertisers, view: AirView, hint: str) -> list[Line]:
     clock = f"{time.strftime('%H:%M:%S')} {zone()}"
-    return screen(heard.ranked(), view, size(), time.monotonic(), clock, heard.forgotten)
+    return screen(heard.ranked(), view, size(), time.monotonic(), clock, heard.forgotten, hint)
 
 
 def _print_settings(rows: list[Advertiser]) -> None:
@@ -96,7 +109,8 @@ COMMAND = Subcommand(
     "Shows the Bluetooth devices in range: address, name, signal, what each advertises, and the decoder that knows it. "
     "On a terminal it is a table, where the arrows choose a device and its lines of settings are below. Elsewhere it "
     "prints a line for each device that is new or advertises something else. At the end come the settings of all "
-    "devices that a decoder knows. It needs no app and no broker, and connects to no device.",
+    "devices that a decoder knows, with a line for the bind key of one that encrypts. It needs no app and no broker, "
+    "and connects to no device. The extra ble-decoders knows more than the sensors of BTHome.",
     (
         "leadsman ble scan",
         "leadsman ble scan --for 30s --adapter hci1",
