@@ -274,18 +274,31 @@ class TestBoth:
         there = place()
         on(there.radio, scenario)
 
-    def test_what_sensors_of_several_makes_advertise_is_decoded(self, place):
-        bthome_data = {bthome.SERVICE: bytes.fromhex("40006402c409032617")}
-
+    @pytest.mark.parametrize(
+        ("decoder", "service_data", "manufacturer", "values"),
+        [
+            ("bthome", {"fcd2": "40006402c409032617"}, {0x004C: bytes(20)}, {"temperature": 25.0, "humidity": 59.26}),
+            (
+                "switchbot",
+                {"fd3d": "5400e4069835"},
+                {0x0969: bytes.fromhex("d7c17d5deb43de03069835")},
+                {"temperature": 24.6, "humidity": 53, "battery": 100},
+            ),
+        ],
+    )
+    def test_what_sensors_of_several_makes_advertise_is_decoded(
+        self, place, decoder, service_data, manufacturer, values
+    ):
         async def scenario(radio):
             async with Decoders() as decoders:
                 async with contextlib.aclosing(decoders.measurements(radio)) as measurements:
                     found = await asyncio.wait_for(anext(measurements), 60)
-                assert found.values == {"temperature": 25.0, "humidity": 59.26}
-                assert (found.address, found.rssi, found.decoder) == (ADDRESS, -60, "bthome")
+                assert found.values == values
+                assert (found.address, found.rssi, found.decoder) == (ADDRESS, -60, decoder)
                 assert decoders.health["decoded"] >= 1
 
-        on(place(service_data=bthome_data, manufacturer={0x004C: bytes(20)}).radio, scenario)
+        advertised = {uuid: bytes.fromhex(data) for uuid, data in service_data.items()}
+        on(place(service_data=advertised, manufacturer=manufacturer).radio, scenario)
 
     def test_advertisements_are_filtered(self, place):
         async def scenario(radio):

@@ -57,7 +57,8 @@ _PARSERS = {
     "rapt": "RAPTPill",
     "oralb": "OralB",
 }
-"""What the class of each decoder begins with, in the order in which they are asked."""
+"""What the class of each decoder begins with, in the order in which they are asked. After them is SwitchBot's, whose
+package has another form."""
 _WITH_KEYS = ("bthome", "xiaomi")
 _CLASSES = {"dew_point": "temperature", "mass": "weight", "mass_non_stabilized": "weight"}
 """Device classes that Home Assistant has under another name. It shows one that it does not have without a class."""
@@ -394,11 +395,14 @@ def load() -> "Mapping[str, type[BluetoothData]]":
         found = {
             name: getattr(import_module(f"{name}_ble"), f"{word}BluetoothDeviceData") for name, word in there.items()
         }
+        if find_spec("switchbot") is not None:
+            import_module("switchbot")
+            found["switchbot"] = import_module("leadsman.adapters.ble.switchbot").SwitchBot
     except ImportError as error:
         raise missing(_WHAT, error.name or "a package", _EXTRA, error) from error
-    for name in found:
+    for name in ("switchbot", *(f"{each}_ble" for each in found)):
         # Whoever is on the air could fill the log with what they warn of; it is counted here instead.
-        logging.getLogger(f"{name}_ble").setLevel(logging.CRITICAL)
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     return found
 
 
