@@ -16,6 +16,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextvars import ContextVar
 from types import CodeType, CoroutineType, FrameType, GeneratorType
@@ -32,6 +33,9 @@ EX_UNAVAILABLE, EX_SOFTWARE, EX_TEMPFAIL, EX_CONFIG, INTERRUPTED = 69, 70, 75, 7
 
 STOP_DEADLINE = 2.0
 """Seconds from the request to stop to the end of the process, whatever hangs."""
+ONE_REQUEST = 0.2
+"""Seconds in which further signals are the first one again: ``timeout``, for example, sends it to the process and to
+its group."""
 
 Serve = Callable[[], Coroutine[Any, Any, int]]
 """Runs the app; returns how many calls did not end."""
@@ -181,13 +185,15 @@ def ended_after(seconds: float | None, first: Callable[[], object] = lambda: Non
 def _serve(name: str, serve: Serve, stop: Callable[[], None], deadline: EndDeadline) -> int:
     loop = asyncio.new_event_loop()
     loop.set_default_executor(DaemonExecutor())
-    asked = 0
+    asked_at: float | None = None
 
     def on_signal(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        asked += 1
-        if asked > 1:
-            _leave(INTERRUPTED)
+        nonlocal asked_at
+        if asked_at is not None:
+            if time.monotonic() - asked_at > ONE_REQUEST:
+                _leave(INTERRUPTED)
+            return
+        asked_at = time.monotonic()
         deadline.begin()
         if not loop.is_closed():
             loop.call_soon_threadsafe(on_asked, number)
@@ -201,7 +207,7 @@ def _serve(name: str, serve: Serve, stop: Callable[[], None], deadline: EndDeadl
     try:
         serving = loop.create_task(serve())
         loop.call_soon(gc.freeze)  # the parts exist by then: no search looks at them, see docs/adr/performance.md
-        if asked:
+        if asked_at is not None:
             loop.call_soon(stop)
         return loop.run_until_complete(serving)
     finally:

@@ -221,6 +221,19 @@ def test_a_second_interrupt_ends_it_now(mosquitto, start_app):
     assert exit_code == 130, "it was not the deadline, which ends it with 70"
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_that_comes_twice_at_once_is_one_request(mosquitto, listen, start_app, number):
+    listener = listen(mosquitto.port)
+    app = start_app(READING, mosquitto.url)
+    listener.wait_for("sys/sound/state", 3)
+    app.process.send_signal(number)
+
+    exit_code, _ = app.end(number)
+
+    assert exit_code == 0
+    listener.wait_for("sys/status", where=lambda message: b"offline" in message.payload)
+
+
 def test_a_second_interrupt_after_the_app_has_ended_is_no_traceback(mosquitto, listen, start_app):
     listener = listen(mosquitto.port)
     app = start_app(READING + SECOND, mosquitto.url)

@@ -81,14 +81,16 @@ _FAR = 1_000_000
 """The number of a wait that shows where a strategy ends."""
 Tree = Any
 """What a TOML, YAML or JSON file holds: mappings, lists, text, numbers, True and False."""
+Node = Any
+"""A policy, a predicate, a strategy, or a value of one."""
 
 
 class Form(NamedTuple):
     """How a value is read from a tree at a path and a depth, written in one, and put in English."""
 
-    read: Callable[[Tree, str, int], Any] = lambda value, *_: value
-    write: Callable[[Any], Tree] = lambda value: value
-    speak: Callable[[Any], str] = str
+    read: Callable[[Tree, str, int], Node] = lambda value, *_: value
+    write: Callable[[Node], Tree] = lambda value: value
+    speak: Callable[[Node], str] = str
 
 
 class Key(NamedTuple):
@@ -101,7 +103,7 @@ class Key(NamedTuple):
     form: Form
     default: object = ...
     """The value that is not written; ``...``: the key may not be left out."""
-    get: Callable[[Any], object] | None = None
+    get: Callable[[Node], object] | None = None
     """Takes the value from a node. None: the attribute with the name of the argument has it."""
 
     @property
@@ -109,7 +111,7 @@ class Key(NamedTuple):
         """Whether it may not be left out."""
         return self.default is ...
 
-    def of(self, node: Any) -> Any:
+    def of(self, node: Node) -> Node:
         """Its value in a policy or a predicate."""
         if self.get is not None:
             return self.get(node)
@@ -120,12 +122,12 @@ class Syntax(NamedTuple):
     """A node of the notation."""
 
     name: str
-    of: Any
+    of: Node
     """What is written as this node: a class of policies, predicates or strategies, or the way of a comparison."""
     keys: tuple[Key, ...] = ()
     phrase: str = ""
     """In English, with the names of arguments in braces."""
-    make: Callable[..., Any] | None = None
+    make: Callable[..., Node] | None = None
     """Takes the arguments of the keys; None: the class does."""
     short: bool = False
     """Whether the value of the first key may stand in place of the mapping."""
@@ -170,16 +172,16 @@ def duration_of(value: object, path: str) -> Duration:
     return value
 
 
-def _read_policy(value: object, path: str, depth: int) -> Any:
+def _read_policy(value: object, path: str, depth: int) -> Node:
     return _read("policy", POLICIES, value, path, depth - 1)
 
 
-def _read_predicate(value: object, path: str, depth: int) -> Any:
+def _read_predicate(value: object, path: str, depth: int) -> Node:
     written = str(value).lower() if isinstance(value, bool) else value
     return _read("predicate", PREDICATES, written, path, depth - 1)
 
 
-def _read(kind: str, known: Mapping[str, Syntax], value: object, path: str, depth: int) -> Any:
+def _read(kind: str, known: Mapping[str, Syntax], value: object, path: str, depth: int) -> Node:
     if depth <= 0:
         raise InvalidValue(f"{path}: nested deeper than {DEEPEST} nodes")
     if isinstance(value, str):
@@ -200,7 +202,7 @@ def _read(kind: str, known: Mapping[str, Syntax], value: object, path: str, dept
         raise type(error)(f"{here}: {error}") from None
 
 
-def _make(node: Syntax, value: Tree, path: str, depth: int) -> Any:
+def _make(node: Syntax, value: Tree, path: str, depth: int) -> Node:
     make = node.make or node.of
     if not node.keys:
         if value not in (None, {}):
@@ -294,11 +296,11 @@ def _write(node: Policy | Predicate, known: Mapping[str, Syntax]) -> Tree:
     return {syntax.name: fields[first.name] if syntax.short and len(fields) == 1 else fields}
 
 
-def _write_keys(node: Any, syntax: Syntax) -> dict[str, Tree]:
+def _write_keys(node: Node, syntax: Syntax) -> dict[str, Tree]:
     return {key.name: key.form.write(value) for key in syntax.keys if (value := key.of(node)) != key.default}
 
 
-def _flat(pair: Any) -> list[Any]:
+def _flat(pair: Node) -> list[Node]:
     """What was joined from the left, in order."""
     left = _flat(pair.left) if type(pair.left) is type(pair) else [pair.left]
     return [*left, pair.right]
@@ -360,7 +362,7 @@ def waits_in_words(strategy: BackoffStrategy, count: int | None = None) -> str:
     return f"after {text}" + (f" (±{strategy.jitter * 100:.0f} %)" if strategy.jitter else "")
 
 
-def _speak(node: Any, syntax: Syntax) -> str:
+def _speak(node: Node, syntax: Syntax) -> str:
     return syntax.phrase.format_map({key.argument: key.form.speak(key.of(node)) for key in syntax.keys})
 
 
