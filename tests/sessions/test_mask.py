@@ -50,8 +50,9 @@ def test_hosts_and_ports_are_masked_in_names_of_wires_bodies_and_errors():
     assert (found[5]["wire"], found[5]["url"]) == ("http http://localhost", "/127.0.0.1/1.2.3.400")
 
 
-def test_the_bytes_of_a_serial_port_keep_their_addresses_since_their_checksums_count():
-    (found,) = masked(Event(0.0, "serial x", 1, "received", b"10.0.0.7 crc"))
+@pytest.mark.parametrize("wire", ["serial x", "i2c /dev/i2c-1"])
+def test_the_bytes_of_serial_ports_and_i2c_keep_their_addresses_since_their_checksums_count(wire):
+    (found,) = masked(Event(0.0, wire, 1, "received", b"10.0.0.7 crc"))
 
     assert found["text"] == "10.0.0.7 crc"
 

@@ -1,5 +1,6 @@
 """Sessions of apps with twins: recorded in virtual time, and played in it."""
 
+import errno
 import functools
 import io
 import itertools
@@ -21,6 +22,7 @@ from leadsman import App, Sensor
 from leadsman.adapters.ble import BleRadio
 from leadsman.adapters.caldav import CalDav
 from leadsman.adapters.http import HttpClient
+from leadsman.adapters.i2c import I2c
 from leadsman.adapters.modbus import Modbus, Register, Table
 from leadsman.adapters.serial import SerialPort
 from leadsman.adapters.wires import WIRES
@@ -32,6 +34,8 @@ from leadsman.testing import (
     CalDavTwin,
     Harness,
     HttpTwin,
+    I2cRegisters,
+    I2cTwin,
     ModbusTwin,
     ModbusUnit,
     Recorded,
@@ -157,6 +161,35 @@ def calendar_twin():
     return CalDavTwin({"Waste": ["\r\n".join(lines)]}, zone="UTC")
 
 
+def i2c_app(adapter, command=b"\x02"):
+    app = App("house", adapters=(adapter,))
+
+    def add(name, address):
+        async def read(bus: I2c) -> dict[str, int]:
+            await bus.write_register(address, 1, command)
+            return {"t": (await bus.read_register(address, 0))[0]}
+
+        app.add_telemetry(name, read, interval="10s")
+
+    add("inside", 0x40)
+    add("outside", 0x41)
+    return app
+
+
+def i2c_twin():
+    """A chip that counts, fails, is missing, and has a driver of the kernel; and one that always answers."""
+    chip, count = I2cRegisters(), itertools.count()
+
+    def failing(data, count_):
+        now = next(count)
+        chip.put(0, bytes((now % 256, 0)))
+        if now in (4, 9, 12):
+            raise OSError(*{4: (errno.EADDRINUSE, "x"), 9: (errno.EREMOTEIO, "x"), 12: (errno.EBUSY, "x")}[now])
+        return chip(data, count_)
+
+    return I2cTwin({0x40: failing, 0x41: I2cRegisters({0: b"\x07"})})
+
+
 WAYS = {
     "serial": (serial_app, weights, lambda: SerialPort("/dev/ttyS9"), "5m"),
     "talking": (talking_app, talking, lambda: SerialPort("/dev/ttyS9"), "5m"),
@@ -164,6 +197,7 @@ WAYS = {
     "http": (http_app, http_twin, lambda: HttpClient("http://inverter.invalid"), "2m"),
     "bluetooth": (ble_app, ble_twin, BleRadio, "2m"),
     "calendars": (calendar_app, calendar_twin, lambda: CalDav("https://dav.invalid/", zone="UTC"), "4h"),
+    "i2c": (i2c_app, i2c_twin, I2c, "2m"),
 }
 
 
@@ -240,6 +274,15 @@ def test_the_first_difference_is_named_with_its_line_and_both_requests(tmp_path)
     assert r'{"event": "send", "text": "Q?\r\n"}, and the session has {"event": "send", "text": "P?\r\n"} next' in found
 
 
+def test_the_difference_of_a_chip_is_named_with_its_address(tmp_path):
+    text, _ = recorded(i2c_app(i2c_twin()), "1m")
+
+    found = difference(tmp_path, text, i2c_app(I2c(), command=b"\x03"))
+
+    asked = [f'{{"event": "transfer", "address": "0x40", "count": 0, "hex": "01 0{n}"}}' for n in (3, 2)]
+    assert f"0s after the start, the app asks {asked[0]}, and the session has {asked[1]} next" in found
+
+
 @pytest.mark.parametrize(
     ("path", "interval", "message"),
     [
@@ -307,6 +350,45 @@ def test_a_port_may_be_opened_at_other_moments_than_it_was(tmp_path, recorded_wi
         harness.run("2m")
 
         assert published(harness.broker) == before
+
+
+def test_a_bus_is_played_without_its_openings(tmp_path):
+    text, before = recorded(i2c_app(i2c_twin()), "2m")
+    opens = {each.n for each in session_of(text, "").events if each.what == "open"}
+    lines = [each for each in text.splitlines() if json.loads(each).get("n") not in opens]
+    assert len(opens) > 3
+
+    with Harness(i2c_app(I2c()), sessions=written(tmp_path, "\n".join(lines))) as harness:
+        harness.run("2m")
+
+        assert published(harness.broker) == before
+
+
+CHIP = """\
+{"session": 1, "app": "house", "began": "2026-11-27T20:40:00.000Z"}
+{"at": 0, "wire": "i2c /dev/i2c-1", "n": 1, "event": "transfer", "text": "", "address": "0x40", "count": 1}
+{"at": 1.5, "n": 1, "event": "received", "hex": "01"}
+{"at": 10, "wire": "i2c /dev/i2c-1", "n": 2, "event": "transfer", "text": "", "address": "0x40", "count": 1}
+{"at": 12.5, "n": 2, "event": "received", "hex": "02"}
+{"at": 20, "wire": "i2c /dev/i2c-1", "n": 3, "event": "transfer", "text": "", "address": "0x40", "count": 1}
+{"at": 20.5, "n": 3, "event": "received", "hex": "03"}
+{"at": 25, "event": "end"}
+"""
+
+
+def test_what_blocked_a_thread_then_takes_as_long_in_virtual_time(tmp_path):
+    app = App("house", adapters=(I2c(timeout="2s"),))
+
+    @app.telemetry("chip", interval="10s", retry=0)
+    async def chip(bus: I2c) -> dict[str, int]:
+        return {"t": (await bus.transfer(0x40, count=1))[0]}
+
+    with Harness(app, sessions=written(tmp_path, CHIP)) as harness:
+        harness.run("25s")
+
+        found = [(each.at, json.loads(each.payload)) for each in harness.broker.log if each.topic == "house/chip/state"]
+        assert found == [(1.5, {"t": 1}), (20.5, {"t": 3})]
+        assert "/dev/i2c-1 took longer than 2s" in harness.errors("chip")[0]["message"]
 
 
 def test_a_wire_that_was_not_recorded_is_named_with_those_that_were(tmp_path):

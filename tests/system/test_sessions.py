@@ -1,5 +1,6 @@
 """Sessions recorded with real parts in real time, and played in virtual time, byte for byte."""
 
+import errno
 import json
 import os
 import signal
@@ -15,13 +16,15 @@ from leadsman import App
 from leadsman.adapters.ble import BleRadio
 from leadsman.adapters.caldav import CalDav
 from leadsman.adapters.http import HttpClient
+from leadsman.adapters.i2c import I2c
 from leadsman.adapters.modbus import Modbus, Register, Table
 from leadsman.adapters.serial import SerialPort
 from leadsman.sessions.player import Player
 from leadsman.sessions.session import read_session, session_of
-from leadsman.testing import Harness, PtyDevice, Recorded
+from leadsman.testing import Harness, I2cRegisters, I2cTwin, PtyDevice, Recorded
 from leadsman_rigs.bluez import Air, Scripted
 from leadsman_rigs.dav import Radicale
+from leadsman_rigs.i2c import I2C, SMBUS, Kernel
 from leadsman_rigs.modbus_server import WAYS, ModbusServer
 from leadsman_rigs.sessions import contents, published, recorded, recorded_live, written
 from leadsman_rigs.web import Web
@@ -111,6 +114,17 @@ def bins_app(calendars):
     async def bins(calendars: CalDav) -> dict[str, str]:
         found = await calendars.events("Waste", days=3000)
         return {"next": found[0].summary, "at": str(found[0].start)}
+
+    return app
+
+
+def chip_app(bus):
+    app = App("house", adapters=(bus,))
+
+    @app.telemetry("chip", interval="200ms")
+    async def chip(bus: I2c) -> dict[str, int]:
+        await bus.write_register(0x40, 1, b"\x02")
+        return {"t": (await bus.read_register(0x40, 0))[0]}
 
     return app
 
@@ -216,6 +230,24 @@ def test_a_calendar_is_recorded_and_played(tmp_path):
     with Harness(bins_app(elsewhere), sessions=written(tmp_path, text)) as harness:
         harness.run(session_of(text, "").length)
         assert published(harness.broker) == before
+
+
+@pytest.mark.parametrize("functions", [I2C, SMBUS])
+def test_a_chip_is_recorded_at_smbus2_and_played(tmp_path, monkeypatch, functions):
+    chip = I2cRegisters({0: b"\x07"})
+    kernel = Kernel(tmp_path / "i2c-1", I2cTwin({0x40: chip}), functions)
+    kernel.path.touch()
+    kernel.install(monkeypatch)
+
+    def fail_once(broker):
+        found = len(broker.messages("house/chip/state"))
+        chip.fault = OSError(errno.EREMOTEIO, "x") if found == 2 and not broker.messages("house/chip/error") else None
+        return found >= 4
+
+    text, before = recorded_live(chip_app(I2c(kernel.path)), tmp_path, fail_once)
+
+    assert '"errno": 121' in text
+    played_as_recorded(tmp_path, chip_app(I2c("/dev/i2c-9")), text, before)
 
 
 APP = """

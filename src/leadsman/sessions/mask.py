@@ -16,6 +16,8 @@ _PUBLIC = re.compile(r"localhost|127\.0\.0\.1|0\.0\.0\.0|.*\.invalid|\*\*\*")
 
 MOST_HOSTS = 100
 """Hosts that are masked outside of URLs, too."""
+CHECKED = "serial", "i2c"
+"""Wires whose bytes keep their addresses, since their checksums would be wrong."""
 
 
 class Mask:
@@ -30,10 +32,10 @@ class Mask:
         self._masks: dict[str, dict[str, str]] = {}
 
     def of(self, event: Event) -> Event:
-        """The event, as it is written. The bytes of a serial port keep their addresses, for the sake of checksums."""
+        """The event, as it is written."""
         data = event.data
         if data:
-            data = self._data(data, self._text if event.kind != "serial" else without_secrets)
+            data = self._data(data, self._text if event.kind not in CHECKED else without_secrets)
         return event._replace(wire=self._text(event.wire), data=data, more=self._value(event.more))
 
     def _data(self, data: bytes, hide: Callable[[str], str]) -> bytes:

@@ -9,7 +9,8 @@ from importlib import import_module
 from typing import Any, NamedTuple, TypeVar
 
 from leadsman.adapters.adapter import ResourceKind
-from leadsman.errors import DeviceUnavailable, SessionDiffers
+from leadsman.errors import DeviceTimeout, DeviceUnavailable, SessionDiffers
+from leadsman.loop import threads
 from leadsman.loop.durations import human
 from leadsman.sessions.fault import error_of
 from leadsman.sessions.mask import same
@@ -22,6 +23,7 @@ W = TypeVar("W")
 LANES: Mapping[str, Callable[[Event], tuple[object, ...]]] = {
     "http": lambda asked: (asked.more.get("url"), asked.more.get("method"), asked.data),
     "bluetooth": lambda asked: (asked.more.get("address"),),
+    "i2c": lambda asked: (asked.more.get("address"),),
 }
 """By the kind of a wire, what tells the lane of a request from the others of that wire. Others have one lane."""
 ENDING = 2.0, 10.0
@@ -112,10 +114,28 @@ class Player:
                 return Exchange(asked, ())
             raise self._refusal(lane, asked)
 
+    def wait(self, seconds: float) -> None:
+        """Wait in a thread while virtual time goes on, which stands still for a thread at work."""
+        loop, is_due = self._loop, threading.Event()
+        assert loop is not None  # set by the first wire
+
+        def begin() -> None:
+            threads.count(-1)
+            loop.call_later(seconds, end)
+
+        def end() -> None:
+            threads.count(+1)
+            is_due.set()
+
+        loop.call_soon_threadsafe(begin)
+        is_due.wait()
+
     def _lane_of(self, asked: Event) -> Lane | None:
         lanes, key = self._lanes.get(asked.wire, {}), _key(asked)
         if key in lanes:
             return lanes[key]
+        if asked.what == "open" and lanes:
+            return Lane()
         masked = (lane for each, lane in lanes.items() if all(map(same, each, key)))
         return next(masked, None)
 
@@ -181,6 +201,19 @@ class Lanes:
             DeviceUnavailable: the session has ended.
         """
         return self._player.take(self._wire, what, data, more)
+
+    def ask(self, reply: str, what: str, data: bytes | None = None, **more: Any) -> Event:
+        """The reply to a request of a wire that blocks, in a thread, as late as it was recorded. Raises as `take`, and
+        the recorded error, if there was one."""
+        exchange = self.take(what, data, **more)
+        event = next((each for each in exchange.answers if each.what in (reply, "failed")), None)
+        if event is None:
+            raise DeviceTimeout("the recording ended before there was an answer")
+        if event.at > exchange.asked.at:
+            self._player.wait(event.at - exchange.asked.at)
+        if event.what == "failed":
+            raise error_of(event.more)
+        return event
 
 
 class Playing:

@@ -8,16 +8,18 @@ from typing import Any, Protocol, TypeVar
 from leadsman.adapters.adapter import ResourceKind
 from leadsman.sessions.fault import fields_of
 from leadsman.sessions.mask import Mask
-from leadsman.sessions.session import LARGEST, Event, end, head
+from leadsman.sessions.session import LARGEST, Event, Fields, end, head
 from leadsman.text import describe
 
 W = TypeVar("W")
+_T = TypeVar("_T")
 
 MODULES: dict[str, str] = {
     "serial": "leadsman.sessions.serial",
     "http": "leadsman.sessions.http",
     "bluetooth": "leadsman.sessions.bluetooth",
     "calendars": "leadsman.sessions.calendars",
+    "i2c": "leadsman.sessions.i2c",
 }
 """By the kind of a wire, what has both halves of it: ``recorded(log, name, wire)`` and
 ``played(lanes, name)``."""
@@ -122,3 +124,22 @@ class Log:
     def fail(self, n: int, error: Exception) -> None:
         """The wire raises an error."""
         self.answer(n, "failed", **fields_of(error))
+
+    def call(
+        self,
+        call: Callable[[], _T],
+        answer: Callable[[_T], tuple[str, bytes | None, Fields]],
+        what: str,
+        data: bytes | None = None,
+        **more: Any,
+    ) -> _T:
+        """Make a call that blocks, as a whole exchange. Its end is what `answer` makes of the value, or the error."""
+        n = self.ask(what, data, **more)
+        try:
+            found = call()
+        except Exception as error:
+            self.fail(n, error)
+            raise
+        event, given, fields = answer(found)
+        self.answer(n, event, given, **fields)
+        return found

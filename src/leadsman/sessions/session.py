@@ -105,6 +105,13 @@ SHAPES: Mapping[str, Mapping[str, Shape]] = {
         "changed": Shape(fields={"token": _MAYBE_TEXT, "objects": (int, type(None))}),
         "failed": FAILED,
     },
+    "i2c": {
+        "open": Shape(asks=True),
+        "opened": Shape(),
+        "transfer": Shape(asks=True, has_data=True, fields={"address": _TEXT, "count": _NUMBER}),
+        "received": Shape(has_data=True),
+        "failed": FAILED,
+    },
 }
 """The events of each kind of wire."""
 

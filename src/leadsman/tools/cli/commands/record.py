@@ -49,7 +49,7 @@ def _name_unrecorded(app: App) -> None:
     for adapter in app.setup.adapters:
         kind = adapter.resource_kind
         if kind is None:
-            what = "is recorded as far as it uses SerialPort, Modbus, HttpClient, BleRadio or CalDav"
+            what = "is recorded as far as it uses SerialPort, Modbus, HttpClient, BleRadio, CalDav or I2c"
         elif kind not in MODULES:
             what = f"is not recorded: {kind} has no recorder"
         else:
@@ -74,7 +74,7 @@ COMMAND = Subcommand(
         argument(
             "--mask",
             "replace addresses by others, each by the same one: of Bluetooth devices, hosts and ports; not in the "
-            "bytes of serial ports",
+            "bytes of serial ports and I²C",
             action="store_true",
         ),
         argument(
