@@ -50,6 +50,16 @@ def test_hosts_and_ports_are_masked_in_names_of_wires_bodies_and_errors():
     assert (found[5]["wire"], found[5]["url"]) == ("http http://localhost", "/127.0.0.1/1.2.3.400")
 
 
+def test_the_command_and_the_output_of_a_program_are_masked():
+    asked, ended = masked(
+        Event(0.0, "program", 1, "run", None, {"command": "ping -c1 10.0.0.7"}),
+        Event(0.0, "program", 1, "ended", b"10.0.0.7 is at aa:bb:cc:dd:ee:02", {"code": 0, "errors": "10.0.0.7: slow"}),
+    )
+
+    assert asked["command"] == "ping -c1 192.0.2.1"
+    assert (ended["text"], ended["errors"]) == ("192.0.2.1 is at 02:00:00:00:00:01", "192.0.2.1: slow")
+
+
 @pytest.mark.parametrize("wire", ["serial x", "i2c /dev/i2c-1"])
 def test_the_bytes_of_serial_ports_and_i2c_keep_their_addresses_since_their_checksums_count(wire):
     (found,) = masked(Event(0.0, wire, 1, "received", b"10.0.0.7 crc"))

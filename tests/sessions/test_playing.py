@@ -1,5 +1,6 @@
 """Sessions of apps with twins: recorded in virtual time, and played in it."""
 
+import asyncio
 import errno
 import functools
 import io
@@ -24,9 +25,10 @@ from leadsman.adapters.caldav import CalDav
 from leadsman.adapters.http import HttpClient
 from leadsman.adapters.i2c import I2c
 from leadsman.adapters.modbus import Modbus, Register, Table
+from leadsman.adapters.program import Ended, Programs
 from leadsman.adapters.serial import SerialPort
 from leadsman.adapters.wires import WIRES
-from leadsman.errors import SessionDiffers, SessionError
+from leadsman.errors import DeviceTimeout, PermanentError, SessionDiffers, SessionError
 from leadsman.sessions.player import Player
 from leadsman.sessions.session import read_session, session_of
 from leadsman.testing import (
@@ -190,6 +192,40 @@ def i2c_twin():
     return I2cTwin({0x40: failing, 0x41: I2cRegisters({0: b"\x07"})})
 
 
+def program_app(adapter, what="measure temp"):
+    app = App("house", adapters=(adapter,))
+
+    @app.telemetry("chip", interval="10s")
+    async def chip(programs: Programs) -> dict[str, float]:
+        return {"t": float(await programs.run("vcgencmd", what))}
+
+    @app.telemetry("disk", interval="10s")
+    async def disk(programs: Programs) -> dict[str, str]:
+        return {"text": await programs.run("df", "/")}
+
+    return app
+
+
+class Machine(Programs):
+    """Programs that say numbers, garbage, what is no UTF-8, and that fail in each way."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = itertools.count()
+
+    async def _run(self, program, arguments):
+        await asyncio.sleep(0.01)
+        if program == "df":
+            return Ended(0, b"9%\n", b"")
+        fails = {2: PermanentError("vcgencmd cannot be started"), 3: DeviceTimeout("vcgencmd did not end")}
+        ends = {4: Ended(0, b"\xff\x00", b""), 5: Ended(1, b"", b"no \xff chip\n"), 6: Ended(-9, b"", b"")}
+        now = next(self.count)
+        if now in fails:
+            await asyncio.sleep(2)
+            raise fails[now]
+        return ends.get(now, Ended(0, b"%d.5\n" % now, b"a warning"))
+
+
 WAYS = {
     "serial": (serial_app, weights, lambda: SerialPort("/dev/ttyS9"), "5m"),
     "talking": (talking_app, talking, lambda: SerialPort("/dev/ttyS9"), "5m"),
@@ -198,6 +234,7 @@ WAYS = {
     "bluetooth": (ble_app, ble_twin, BleRadio, "2m"),
     "calendars": (calendar_app, calendar_twin, lambda: CalDav("https://dav.invalid/", zone="UTC"), "4h"),
     "i2c": (i2c_app, i2c_twin, I2c, "2m"),
+    "program": (program_app, Machine, Programs, "2m"),
 }
 
 
@@ -281,6 +318,15 @@ def test_the_difference_of_a_chip_is_named_with_its_address(tmp_path):
 
     asked = [f'{{"event": "transfer", "address": "0x40", "count": 0, "hex": "01 0{n}"}}' for n in (3, 2)]
     assert f"0s after the start, the app asks {asked[0]}, and the session has {asked[1]} next" in found
+
+
+def test_a_command_that_the_session_does_not_have_is_named(tmp_path):
+    text, _ = recorded(program_app(Machine()), "1m")
+
+    found = difference(tmp_path, text, program_app(Programs(), what="measure volts"))
+
+    asked, there = ({"event": "run", "command": f"vcgencmd 'measure {what}'"} for what in ("volts", "temp"))
+    assert f"asks {json.dumps(asked)}, and the session has this nowhere, and {json.dumps(there)} next" in found
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from leadsman.adapters.caldav import CalDav
 from leadsman.adapters.http import HttpClient
 from leadsman.adapters.i2c import I2c
 from leadsman.adapters.modbus import Modbus, Register, Table
+from leadsman.adapters.program import Programs
 from leadsman.adapters.serial import SerialPort
 from leadsman.sessions.player import Player
 from leadsman.sessions.session import read_session, session_of
@@ -125,6 +126,16 @@ def chip_app(bus):
     async def chip(bus: I2c) -> dict[str, int]:
         await bus.write_register(0x40, 1, b"\x02")
         return {"t": (await bus.read_register(0x40, 0))[0]}
+
+    return app
+
+
+def host_app(programs, script):
+    app = App("house", adapters=(programs,))
+
+    @app.telemetry("host", interval="1s", timeout="10s")
+    async def host(programs: Programs) -> dict[str, float]:
+        return {"t": float(await programs.run("sh", "-c", script, "it's"))}
 
     return app
 
@@ -248,6 +259,19 @@ def test_a_chip_is_recorded_at_smbus2_and_played(tmp_path, monkeypatch, function
 
     assert '"errno": 121' in text
     played_as_recorded(tmp_path, chip_app(I2c("/dev/i2c-9")), text, before)
+
+
+def test_a_program_is_recorded_and_played_without_a_process(tmp_path):
+    log = tmp_path / "log"
+    script = f"echo x >> {log}; case $(wc -l < {log}) in 2) echo broken >&2; exit 3;; 3) sleep 9;; *) echo 1.5;; esac"
+    app = host_app(Programs(timeout="1500ms"), script)
+    text, before = recorded_live(app, tmp_path, states("host", 3))
+    runs = log.read_text()
+
+    assert '"code": 3, "errors": "broken\\n"' in text
+    assert '"error": "DeviceTimeout"' in text
+    played_as_recorded(tmp_path, host_app(Programs(timeout="1500ms"), script), text, before)
+    assert log.read_text() == runs
 
 
 APP = """

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple, TypeVar
 
-from leadsman.adapters.adapter import ResourceKind
+from leadsman.adapters.wires import WireKind
 from leadsman.errors import DeviceTimeout, DeviceUnavailable, SessionDiffers
 from leadsman.loop import threads
 from leadsman.loop.durations import human
@@ -24,6 +24,7 @@ LANES: Mapping[str, Callable[[Event], tuple[object, ...]]] = {
     "http": lambda asked: (asked.more.get("url"), asked.more.get("method"), asked.data),
     "bluetooth": lambda asked: (asked.more.get("address"),),
     "i2c": lambda asked: (asked.more.get("address"),),
+    "program": lambda asked: (asked.more.get("command"),),
 }
 """By the kind of a wire, what tells the lane of a request from the others of that wire. Others have one lane."""
 ENDING = 2.0, 10.0
@@ -77,7 +78,7 @@ class Player:
                 lanes = self._lanes.setdefault(exchange.asked.wire, {})
                 lanes.setdefault(_key(exchange.asked), Lane()).waiting.append(exchange)
 
-    def wire(self, kind: ResourceKind, name: str, make: Callable[[], W]) -> W:
+    def wire(self, kind: WireKind, name: str, make: Callable[[], W]) -> W:
         """A wire that plays. Nothing real is made."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Protocol, TypeVar
 
-from leadsman.adapters.adapter import ResourceKind
+from leadsman.adapters.wires import WireKind
 from leadsman.sessions.fault import fields_of
 from leadsman.sessions.mask import Mask
 from leadsman.sessions.session import LARGEST, Event, Fields, end, head
@@ -20,6 +20,7 @@ MODULES: dict[str, str] = {
     "bluetooth": "leadsman.sessions.bluetooth",
     "calendars": "leadsman.sessions.calendars",
     "i2c": "leadsman.sessions.i2c",
+    "program": "leadsman.sessions.program",
 }
 """By the kind of a wire, what has both halves of it: ``recorded(log, name, wire)`` and
 ``played(lanes, name)``."""
@@ -62,7 +63,7 @@ class Recorder:
         self._ended = False
         self._write(head(app, wall))
 
-    def wire(self, kind: ResourceKind, name: str, make: Callable[[], W]) -> W:
+    def wire(self, kind: WireKind, name: str, make: Callable[[], W]) -> W:
         """A wire whose events are recorded; one of another kind as it is."""
         if kind not in MODULES:
             return make()

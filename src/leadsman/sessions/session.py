@@ -112,6 +112,11 @@ SHAPES: Mapping[str, Mapping[str, Shape]] = {
         "received": Shape(has_data=True),
         "failed": FAILED,
     },
+    "program": {
+        "run": Shape(asks=True, fields={"command": _TEXT}),
+        "ended": Shape(has_data=True, fields={"code": _NUMBER, "errors": _TEXT}),
+        "failed": FAILED,
+    },
 }
 """The events of each kind of wire."""
 

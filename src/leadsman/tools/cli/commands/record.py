@@ -5,6 +5,7 @@ import contextlib
 import sys
 import time
 
+from leadsman.adapters.program import Programs
 from leadsman.adapters.wires import WIRES
 from leadsman.app import App
 from leadsman.errors import LeadsmanError
@@ -48,8 +49,10 @@ def _name_unrecorded(app: App) -> None:
     """Name the adapters of which a session has nothing, or only what others do for them."""
     for adapter in app.setup.adapters:
         kind = adapter.resource_kind
+        if isinstance(adapter.adapter, Programs):
+            continue
         if kind is None:
-            what = "is recorded as far as it uses SerialPort, Modbus, HttpClient, BleRadio, CalDav or I2c"
+            what = "is recorded as far as it uses SerialPort, Modbus, HttpClient, BleRadio, CalDav, I2c or Programs"
         elif kind not in MODULES:
             what = f"is not recorded: {kind} has no recorder"
         else:
