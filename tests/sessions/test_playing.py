@@ -25,10 +25,12 @@ from leadsman.adapters.caldav import CalDav
 from leadsman.adapters.http import HttpClient
 from leadsman.adapters.i2c import I2c
 from leadsman.adapters.modbus import Modbus, Register, Table
+from leadsman.adapters.onewire import OneWire
 from leadsman.adapters.program import Ended, Programs
 from leadsman.adapters.serial import SerialPort
 from leadsman.adapters.wires import WIRES
 from leadsman.errors import DeviceTimeout, PermanentError, SessionDiffers, SessionError
+from leadsman.sessions.mask import Mask
 from leadsman.sessions.player import Player
 from leadsman.sessions.session import read_session, session_of
 from leadsman.testing import (
@@ -40,6 +42,7 @@ from leadsman.testing import (
     I2cTwin,
     ModbusTwin,
     ModbusUnit,
+    OneWireTwin,
     Recorded,
     SerialTwin,
     TwinDevice,
@@ -47,6 +50,7 @@ from leadsman.testing import (
 from leadsman_rigs.sessions import Recording, published, recorded, written
 
 ADDRESS = "F0:11:22:33:44:55"
+FLOW = "28-000005e2fdc3"
 TABLE = Table({"volts": Register(0, "float32", kind="input"), "mode": Register(1)})
 
 
@@ -192,6 +196,41 @@ def i2c_twin():
     return I2cTwin({0x40: failing, 0x41: I2cRegisters({0: b"\x07"})})
 
 
+def onewire_app(adapter):
+    app = App("house", adapters=(adapter,))
+
+    @app.telemetry("flow", interval="10s")
+    async def flow(bus: OneWire) -> dict[str, float]:
+        return {"t": await bus.temperature(FLOW)}
+
+    @app.telemetry("there", interval="15s")
+    async def there(bus: OneWire) -> dict[str, int]:
+        return {"n": len(await bus.thermometers())}
+
+    return app
+
+
+def onewire_twin():
+    """A thermometer that fails in each way, and one that comes and goes."""
+    count = itertools.count(20)
+    fails = {
+        23: OSError(errno.EIO, "x"),
+        25: FileNotFoundError(errno.ENOENT, "x"),
+        26: "",
+        27: "a3 01",
+        28: PermissionError(errno.EACCES, "x"),
+    }
+
+    class Values(dict):
+        def __getitem__(self, name):
+            now = next(count)
+            return fails.get(now, float(now))
+
+    twin = OneWireTwin()
+    twin.measures = Values({FLOW: 0, "10-000005e2fdc4": 0})
+    return twin
+
+
 def program_app(adapter, what="measure temp"):
     app = App("house", adapters=(adapter,))
 
@@ -234,6 +273,7 @@ WAYS = {
     "bluetooth": (ble_app, ble_twin, BleRadio, "2m"),
     "calendars": (calendar_app, calendar_twin, lambda: CalDav("https://dav.invalid/", zone="UTC"), "4h"),
     "i2c": (i2c_app, i2c_twin, I2c, "2m"),
+    "onewire": (onewire_app, onewire_twin, OneWire, "2m"),
     "program": (program_app, Machine, Programs, "2m"),
 }
 
@@ -318,6 +358,25 @@ def test_the_difference_of_a_chip_is_named_with_its_address(tmp_path):
 
     asked = [f'{{"event": "transfer", "address": "0x40", "count": 0, "hex": "01 0{n}"}}' for n in (3, 2)]
     assert f"0s after the start, the app asks {asked[0]}, and the session has {asked[1]} next" in found
+
+
+def test_a_session_with_masked_thermometers_is_played_with_the_masks(tmp_path):
+    text, before = recorded(onewire_app(onewire_twin()), "2m", mask=Mask(addresses=True))
+    assert "5e2fdc" not in text
+
+    app = App("house", adapters=(OneWire(),))
+
+    @app.telemetry("flow", interval="10s")
+    async def flow(bus: OneWire) -> dict[str, float]:
+        return {"t": await bus.temperature("28-000000000001")}
+
+    with Harness(app, sessions=written(tmp_path, text)) as harness:
+        harness.run("2m")
+
+        assert harness.states("flow") == [json.loads(each) for topic, each in before if topic == "house/flow/state"]
+    assert "'event': 'read', 'thermometer': '28-000005e2fdc3'".replace("'", '"') in difference(
+        tmp_path, text, onewire_app(OneWire())
+    )
 
 
 def test_a_command_that_the_session_does_not_have_is_named(tmp_path):

@@ -18,11 +18,13 @@ from leadsman.adapters.caldav import CalDav
 from leadsman.adapters.http import HttpClient
 from leadsman.adapters.i2c import I2c
 from leadsman.adapters.modbus import Modbus, Register, Table
+from leadsman.adapters.onewire import OneWire
 from leadsman.adapters.program import Programs
 from leadsman.adapters.serial import SerialPort
 from leadsman.sessions.player import Player
 from leadsman.sessions.session import read_session, session_of
 from leadsman.testing import Harness, I2cRegisters, I2cTwin, PtyDevice, Recorded
+from leadsman.testing.onewire import content_of
 from leadsman_rigs.bluez import Air, Scripted
 from leadsman_rigs.dav import Radicale
 from leadsman_rigs.i2c import I2C, SMBUS, Kernel
@@ -126,6 +128,17 @@ def chip_app(bus):
     async def chip(bus: I2c) -> dict[str, int]:
         await bus.write_register(0x40, 1, b"\x02")
         return {"t": (await bus.read_register(0x40, 0))[0]}
+
+    return app
+
+
+def flow_app(bus):
+    app = App("house", adapters=(bus,))
+
+    @app.telemetry("flow", interval="200ms")
+    async def flow(bus: OneWire) -> dict[str, float]:
+        (name,) = await bus.thermometers()
+        return {"t": await bus.temperature(name)}
 
     return app
 
@@ -259,6 +272,28 @@ def test_a_chip_is_recorded_at_smbus2_and_played(tmp_path, monkeypatch, function
 
     assert '"errno": 121' in text
     played_as_recorded(tmp_path, chip_app(I2c("/dev/i2c-9")), text, before)
+
+
+def test_a_thermometer_is_recorded_at_its_files_and_played(tmp_path):
+    root = tmp_path / "devices"
+    file = root / "28-000005e2fdc3" / "w1_slave"
+    file.parent.mkdir(parents=True)
+
+    def change(broker):
+        found = len(broker.messages("house/flow/state")), len(broker.messages("house/flow/error"))
+        if found == (2, 0):
+            file.unlink(missing_ok=True)
+        else:
+            other = tmp_path / "other"
+            other.write_text(content_of(found[0] * 0.5))
+            other.replace(file)  # never half of it
+        return found[0] >= 4
+
+    text, before = recorded_live(flow_app(OneWire(root)), tmp_path, change)
+
+    assert '"errno": 2' in text
+    assert "t=500" in text
+    played_as_recorded(tmp_path, flow_app(OneWire("/nowhere")), text, before)
 
 
 def test_a_program_is_recorded_and_played_without_a_process(tmp_path):

@@ -24,6 +24,7 @@ LANES: Mapping[str, Callable[[Event], tuple[object, ...]]] = {
     "http": lambda asked: (asked.more.get("url"), asked.more.get("method"), asked.data),
     "bluetooth": lambda asked: (asked.more.get("address"),),
     "i2c": lambda asked: (asked.more.get("address"),),
+    "onewire": lambda asked: (asked.more.get("thermometer"),),
     "program": lambda asked: (asked.more.get("command"),),
 }
 """By the kind of a wire, what tells the lane of a request from the others of that wire. Others have one lane."""
@@ -83,8 +84,6 @@ class Player:
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
             self._start = self._loop.time()
-        if kind not in MODULES:
-            raise self._noted(f"{kind} {name} cannot be recorded nor played; give the app a twin of this adapter")
         played: W = import_module(MODULES[kind]).played(Lanes(self, self._wire_of(kind, name)), name)
         return played
 

@@ -14,12 +14,13 @@ from leadsman.text import describe
 W = TypeVar("W")
 _T = TypeVar("_T")
 
-MODULES: dict[str, str] = {
+MODULES: dict[WireKind, str] = {
     "serial": "leadsman.sessions.serial",
     "http": "leadsman.sessions.http",
     "bluetooth": "leadsman.sessions.bluetooth",
     "calendars": "leadsman.sessions.calendars",
     "i2c": "leadsman.sessions.i2c",
+    "onewire": "leadsman.sessions.onewire",
     "program": "leadsman.sessions.program",
 }
 """By the kind of a wire, what has both halves of it: ``recorded(log, name, wire)`` and
@@ -64,9 +65,7 @@ class Recorder:
         self._write(head(app, wall))
 
     def wire(self, kind: WireKind, name: str, make: Callable[[], W]) -> W:
-        """A wire whose events are recorded; one of another kind as it is."""
-        if kind not in MODULES:
-            return make()
+        """A wire whose events are recorded."""
         wire = f"{kind} {name}".rstrip()
         recorded: W = import_module(MODULES[kind]).recorded(Log(self, wire), name, make())
         return recorded
