@@ -1,7 +1,6 @@
 """The wire of a `CalDav`: what a server was asked for, and the texts that it has. All of it blocks, in a thread."""
 
 from datetime import date, tzinfo
-from typing import Any
 
 from leadsman.adapters.caldav.backend import CalendarBackend, Changes
 from leadsman.sessions.player import Lanes
@@ -37,7 +36,7 @@ class _RecordedCalendars:
         self._backend.close()
 
 
-def _window(calendar: str | None, start: date, end: date, zone: tzinfo) -> dict[str, Any]:
+def _window(calendar: str | None, start: date, end: date, zone: tzinfo) -> Fields:
     return {"calendar": calendar, "start": start.isoformat(), "end": end.isoformat(), "zone": str(zone)}
 
 

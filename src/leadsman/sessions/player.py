@@ -6,16 +6,16 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from leadsman.adapters.wires import WireKind
-from leadsman.errors import DeviceTimeout, DeviceUnavailable, SessionDiffers
+from leadsman.errors import DeviceUnavailable, SessionDiffers, TransientError
 from leadsman.loop import threads
 from leadsman.loop.durations import human
 from leadsman.sessions.fault import error_of
 from leadsman.sessions.mask import same
 from leadsman.sessions.recorder import MODULES
-from leadsman.sessions.session import SHAPES, Event, Session
+from leadsman.sessions.session import SHAPES, Event, Fields, Session
 from leadsman.text import clean
 
 W = TypeVar("W")
@@ -99,7 +99,7 @@ class Player:
         left = [each for lanes in self._lanes.values() for lane in lanes.values() for each in lane.waiting]
         return sorted(left, key=lambda each: each.asked.line)
 
-    def take(self, wire: str, what: str, data: bytes | None, more: Mapping[str, Any]) -> Exchange:
+    def take(self, wire: str, what: str, data: bytes | None, more: Fields) -> Exchange:
         """See `Lanes.take`."""
         asked = Event(0.0, wire, 0, what, data, more)
         with self._lock:
@@ -193,7 +193,7 @@ class Lanes:
         self._player = player
         self._wire = wire
 
-    def take(self, what: str, data: bytes | None = None, **more: Any) -> Exchange:
+    def take(self, what: str, data: bytes | None = None, **more: object) -> Exchange:
         """The exchange that a request begins. It has these bytes and these fields.
 
         Raises:
@@ -202,13 +202,13 @@ class Lanes:
         """
         return self._player.take(self._wire, what, data, more)
 
-    def ask(self, reply: str, what: str, data: bytes | None = None, **more: Any) -> Event:
-        """The reply to a request of a wire that blocks, in a thread, as late as it was recorded. Raises as `take`, and
-        the recorded error, if there was one."""
+    def ask(self, reply: str, what: str, data: bytes | None = None, **more: object) -> Event:
+        """The reply to a request of a wire that blocks, in a thread, as late as it was recorded. Raises as `take`, the
+        recorded error, if there was one, and `TransientError` if there is no reply."""
         exchange = self.take(what, data, **more)
         event = next((each for each in exchange.answers if each.what in (reply, "failed")), None)
         if event is None:
-            raise DeviceTimeout("the recording ended before there was an answer")
+            raise TransientError("the recording ended before there was an answer")
         if event.at > exchange.asked.at:
             self._player.wait(event.at - exchange.asked.at)
         if event.what == "failed":

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from leadsman.adapters.wires import WireKind
 from leadsman.sessions.fault import fields_of
@@ -113,11 +113,11 @@ class Log:
         self._recorder = recorder
         self._wire = wire
 
-    def ask(self, what: str, data: bytes | None = None, **more: Any) -> int:
+    def ask(self, what: str, data: bytes | None = None, **more: object) -> int:
         """The app does something. Returns the number of the exchange that this begins."""
         return self._recorder.take(Event(0.0, self._wire, 0, what, data, more))
 
-    def answer(self, n: int, what: str, data: bytes | None = None, **more: Any) -> None:
+    def answer(self, n: int, what: str, data: bytes | None = None, **more: object) -> None:
         """The device does something."""
         self._recorder.take(Event(0.0, self._wire, n, what, data, more))
 
@@ -131,7 +131,7 @@ class Log:
         answer: Callable[[_T], tuple[str, bytes | None, Fields]],
         what: str,
         data: bytes | None = None,
-        **more: Any,
+        **more: object,
     ) -> _T:
         """Make a call that blocks, as a whole exchange. Its end is what `answer` makes of the value, or the error."""
         n = self.ask(what, data, **more)
