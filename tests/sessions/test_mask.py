@@ -50,8 +50,30 @@ def test_hosts_and_ports_are_masked_in_names_of_wires_bodies_and_errors():
     assert (found[5]["wire"], found[5]["url"]) == ("http http://localhost", "/127.0.0.1/1.2.3.400")
 
 
-def test_the_bytes_of_a_serial_port_keep_their_addresses_since_their_checksums_count():
-    (found,) = masked(Event(0.0, "serial x", 1, "received", b"10.0.0.7 crc"))
+def test_a_serial_number_of_one_wire_becomes_one_of_the_same_family_and_a_uuid_does_not():
+    uuid = "5f0c2d9e-1b7a-4c3d-8b28-000005e2fdc3"
+    listed, read = masked(
+        Event(0.0, "onewire x", 1, "listed", None, {"names": ["w1_bus_master1", "28-000005e2fdc3", "3b-000005e2fdc3"]}),
+        Event(0.0, "onewire x", 2, "read", None, {"thermometer": "3b-000005e2fdc3", "uuid": uuid}),
+    )
+
+    assert listed["names"] == ["w1_bus_master1", "28-000000000001", "3b-000000000002"]
+    assert (read["thermometer"], read["uuid"]) == ("3b-000000000002", uuid)
+
+
+def test_the_command_and_the_output_of_a_program_are_masked():
+    asked, ended = masked(
+        Event(0.0, "program", 1, "run", None, {"command": "ping -c1 10.0.0.7"}),
+        Event(0.0, "program", 1, "ended", b"10.0.0.7 is at aa:bb:cc:dd:ee:02", {"code": 0, "errors": "10.0.0.7: slow"}),
+    )
+
+    assert asked["command"] == "ping -c1 192.0.2.1"
+    assert (ended["text"], ended["errors"]) == ("192.0.2.1 is at 02:00:00:00:00:01", "192.0.2.1: slow")
+
+
+@pytest.mark.parametrize("wire", ["serial x", "i2c /dev/i2c-1"])
+def test_the_bytes_of_serial_ports_and_i2c_keep_their_addresses_since_their_checksums_count(wire):
+    (found,) = masked(Event(0.0, wire, 1, "received", b"10.0.0.7 crc"))
 
     assert found["text"] == "10.0.0.7 crc"
 

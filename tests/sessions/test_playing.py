@@ -1,5 +1,7 @@
 """Sessions of apps with twins: recorded in virtual time, and played in it."""
 
+import asyncio
+import errno
 import functools
 import io
 import itertools
@@ -21,10 +23,14 @@ from leadsman import App, Sensor
 from leadsman.adapters.ble import BleRadio
 from leadsman.adapters.caldav import CalDav
 from leadsman.adapters.http import HttpClient
+from leadsman.adapters.i2c import I2c
 from leadsman.adapters.modbus import Modbus, Register, Table
+from leadsman.adapters.onewire import OneWire
+from leadsman.adapters.program import Ended, Programs
 from leadsman.adapters.serial import SerialPort
 from leadsman.adapters.wires import WIRES
-from leadsman.errors import SessionDiffers, SessionError
+from leadsman.errors import DeviceTimeout, PermanentError, SessionDiffers, SessionError
+from leadsman.sessions.mask import Mask
 from leadsman.sessions.player import Player
 from leadsman.sessions.session import read_session, session_of
 from leadsman.testing import (
@@ -32,8 +38,11 @@ from leadsman.testing import (
     CalDavTwin,
     Harness,
     HttpTwin,
+    I2cRegisters,
+    I2cTwin,
     ModbusTwin,
     ModbusUnit,
+    OneWireTwin,
     Recorded,
     SerialTwin,
     TwinDevice,
@@ -41,6 +50,7 @@ from leadsman.testing import (
 from leadsman_rigs.sessions import Recording, published, recorded, written
 
 ADDRESS = "F0:11:22:33:44:55"
+FLOW = "28-000005e2fdc3"
 TABLE = Table({"volts": Register(0, "float32", kind="input"), "mode": Register(1)})
 
 
@@ -179,6 +189,104 @@ def air_twin():
     return BleTwin(*(TwinDevice(address, {"2a6f": b"\x01"}) for address in AIR))
 
 
+def i2c_app(adapter, command=b"\x02"):
+    app = App("house", adapters=(adapter,))
+
+    def add(name, address):
+        async def read(bus: I2c) -> dict[str, int]:
+            await bus.write_register(address, 1, command)
+            return {"t": (await bus.read_register(address, 0))[0]}
+
+        app.add_telemetry(name, read, interval="10s")
+
+    add("inside", 0x40)
+    add("outside", 0x41)
+    return app
+
+
+def i2c_twin():
+    """A chip that counts, fails, is missing, and has a driver of the kernel; and one that always answers."""
+    chip, count = I2cRegisters(), itertools.count()
+
+    def failing(data, count_):
+        now = next(count)
+        chip.put(0, bytes((now % 256, 0)))
+        if now in (4, 9, 12):
+            raise OSError(*{4: (errno.EADDRINUSE, "x"), 9: (errno.EREMOTEIO, "x"), 12: (errno.EBUSY, "x")}[now])
+        return chip(data, count_)
+
+    return I2cTwin({0x40: failing, 0x41: I2cRegisters({0: b"\x07"})})
+
+
+def onewire_app(adapter):
+    app = App("house", adapters=(adapter,))
+
+    @app.telemetry("flow", interval="10s")
+    async def flow(bus: OneWire) -> dict[str, float]:
+        return {"t": await bus.temperature(FLOW)}
+
+    @app.telemetry("there", interval="15s")
+    async def there(bus: OneWire) -> dict[str, int]:
+        return {"n": len(await bus.thermometers())}
+
+    return app
+
+
+def onewire_twin():
+    """A thermometer that fails in each way, and one that comes and goes."""
+    count = itertools.count(20)
+    fails = {
+        23: OSError(errno.EIO, "x"),
+        25: FileNotFoundError(errno.ENOENT, "x"),
+        26: "",
+        27: "a3 01",
+        28: PermissionError(errno.EACCES, "x"),
+    }
+
+    class Values(dict):
+        def __getitem__(self, name):
+            now = next(count)
+            return fails.get(now, float(now))
+
+    twin = OneWireTwin()
+    twin.measures = Values({FLOW: 0, "10-000005e2fdc4": 0})
+    return twin
+
+
+def program_app(adapter, what="measure temp"):
+    app = App("house", adapters=(adapter,))
+
+    @app.telemetry("chip", interval="10s")
+    async def chip(programs: Programs) -> dict[str, float]:
+        return {"t": float(await programs.run("vcgencmd", what))}
+
+    @app.telemetry("disk", interval="10s")
+    async def disk(programs: Programs) -> dict[str, str]:
+        return {"text": await programs.run("df", "/")}
+
+    return app
+
+
+class Machine(Programs):
+    """Programs that say numbers, garbage, what is no UTF-8, and that fail in each way."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = itertools.count()
+
+    async def _run(self, program, arguments):
+        await asyncio.sleep(0.01)
+        if program == "df":
+            return Ended(0, b"9%\n", b"")
+        fails = {2: PermanentError("vcgencmd cannot be started"), 3: DeviceTimeout("vcgencmd did not end")}
+        ends = {4: Ended(0, b"\xff\x00", b""), 5: Ended(1, b"", b"no \xff chip\n"), 6: Ended(-9, b"", b"")}
+        now = next(self.count)
+        if now in fails:
+            await asyncio.sleep(2)
+            raise fails[now]
+        return ends.get(now, Ended(0, b"%d.5\n" % now, b"a warning"))
+
+
 WAYS = {
     "serial": (serial_app, weights, lambda: SerialPort("/dev/ttyS9"), "305s"),
     "talking": (talking_app, talking, lambda: SerialPort("/dev/ttyS9"), "305s"),
@@ -187,6 +295,9 @@ WAYS = {
     "bluetooth": (ble_app, ble_twin, BleRadio, "125s"),
     "calendars": (calendar_app, calendar_twin, lambda: CalDav("https://dav.invalid/", zone="UTC"), "250m"),
     "radios": (air_app, air_twin, BleRadio, "125s"),
+    "i2c": (i2c_app, i2c_twin, I2c, "125s"),
+    "onewire": (onewire_app, onewire_twin, OneWire, "125s"),
+    "program": (program_app, Machine, Programs, "125s"),
 }
 
 
@@ -263,6 +374,43 @@ def test_the_first_difference_is_named_with_its_line_and_both_requests(tmp_path)
     assert r'{"event": "send", "text": "Q?\r\n"}, and the session has {"event": "send", "text": "P?\r\n"} next' in found
 
 
+def test_the_difference_of_a_chip_is_named_with_its_address(tmp_path):
+    text, _ = recorded(i2c_app(i2c_twin()), "1m")
+
+    found = difference(tmp_path, text, i2c_app(I2c(), command=b"\x03"))
+
+    asked = [f'{{"event": "transfer", "address": "0x40", "count": 0, "hex": "01 0{n}"}}' for n in (3, 2)]
+    assert f"0s after the start, the app asks {asked[0]}, and the session has {asked[1]} next" in found
+
+
+def test_a_session_with_masked_thermometers_is_played_with_the_masks(tmp_path):
+    text, before = recorded(onewire_app(onewire_twin()), "2m", mask=Mask(addresses=True))
+    assert "5e2fdc" not in text
+
+    app = App("house", adapters=(OneWire(),))
+
+    @app.telemetry("flow", interval="10s")
+    async def flow(bus: OneWire) -> dict[str, float]:
+        return {"t": await bus.temperature("28-000000000001")}
+
+    with Harness(app, sessions=written(tmp_path, text)) as harness:
+        harness.run("2m")
+
+        assert harness.states("flow") == [json.loads(each) for topic, each in before if topic == "house/flow/state"]
+    assert "'event': 'read', 'thermometer': '28-000005e2fdc3'".replace("'", '"') in difference(
+        tmp_path, text, onewire_app(OneWire())
+    )
+
+
+def test_a_command_that_the_session_does_not_have_is_named(tmp_path):
+    text, _ = recorded(program_app(Machine()), "1m")
+
+    found = difference(tmp_path, text, program_app(Programs(), what="measure volts"))
+
+    asked, there = ({"event": "run", "command": f"vcgencmd 'measure {what}'"} for what in ("volts", "temp"))
+    assert f"asks {json.dumps(asked)}, and the session has this nowhere, and {json.dumps(there)} next" in found
+
+
 @pytest.mark.parametrize(
     ("path", "interval", "message"),
     [
@@ -330,6 +478,45 @@ def test_a_port_may_be_opened_at_other_moments_than_it_was(tmp_path, recorded_wi
         harness.run("2m")
 
         assert published(harness.broker) == before
+
+
+def test_a_bus_is_played_without_its_openings(tmp_path):
+    text, before = recorded(i2c_app(i2c_twin()), "2m")
+    opens = {each.n for each in session_of(text, "").events if each.what == "open"}
+    lines = [each for each in text.splitlines() if json.loads(each).get("n") not in opens]
+    assert len(opens) > 3
+
+    with Harness(i2c_app(I2c()), sessions=written(tmp_path, "\n".join(lines))) as harness:
+        harness.run("2m")
+
+        assert published(harness.broker) == before
+
+
+CHIP = """\
+{"session": 1, "app": "house", "began": "2026-11-27T20:40:00.000Z"}
+{"at": 0, "wire": "i2c /dev/i2c-1", "n": 1, "event": "transfer", "text": "", "address": "0x40", "count": 1}
+{"at": 1.5, "n": 1, "event": "received", "hex": "01"}
+{"at": 10, "wire": "i2c /dev/i2c-1", "n": 2, "event": "transfer", "text": "", "address": "0x40", "count": 1}
+{"at": 12.5, "n": 2, "event": "received", "hex": "02"}
+{"at": 20, "wire": "i2c /dev/i2c-1", "n": 3, "event": "transfer", "text": "", "address": "0x40", "count": 1}
+{"at": 20.5, "n": 3, "event": "received", "hex": "03"}
+{"at": 25, "event": "end"}
+"""
+
+
+def test_what_blocked_a_thread_then_takes_as_long_in_virtual_time(tmp_path):
+    app = App("house", adapters=(I2c(timeout="2s"),))
+
+    @app.telemetry("chip", interval="10s", retry=0)
+    async def chip(bus: I2c) -> dict[str, int]:
+        return {"t": (await bus.transfer(0x40, count=1))[0]}
+
+    with Harness(app, sessions=written(tmp_path, CHIP)) as harness:
+        harness.run("25s")
+
+        found = [(each.at, json.loads(each.payload)) for each in harness.broker.log if each.topic == "house/chip/state"]
+        assert found == [(1.5, {"t": 1}), (20.5, {"t": 3})]
+        assert "/dev/i2c-1 took longer than 2s" in harness.errors("chip")[0]["message"]
 
 
 def test_a_wire_that_was_not_recorded_is_named_with_those_that_were(tmp_path):

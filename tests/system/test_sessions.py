@@ -1,5 +1,6 @@
 """Sessions recorded with real parts in real time, and played in virtual time, byte for byte."""
 
+import errno
 import json
 import os
 import signal
@@ -15,13 +16,18 @@ from leadsman import App
 from leadsman.adapters.ble import BleRadio
 from leadsman.adapters.caldav import CalDav
 from leadsman.adapters.http import HttpClient
+from leadsman.adapters.i2c import I2c
 from leadsman.adapters.modbus import Modbus, Register, Table
+from leadsman.adapters.onewire import OneWire
+from leadsman.adapters.program import Programs
 from leadsman.adapters.serial import SerialPort
 from leadsman.sessions.player import Player
 from leadsman.sessions.session import read_session, session_of
-from leadsman.testing import Harness, PtyDevice, Recorded
+from leadsman.testing import Harness, I2cRegisters, I2cTwin, PtyDevice, Recorded
+from leadsman.testing.onewire import content_of
 from leadsman_rigs.bluez import Air, Scripted
 from leadsman_rigs.dav import Radicale
+from leadsman_rigs.i2c import I2C, SMBUS, Kernel
 from leadsman_rigs.modbus_server import WAYS, ModbusServer
 from leadsman_rigs.sessions import contents, published, recorded, recorded_live, written
 from leadsman_rigs.web import Web
@@ -111,6 +117,38 @@ def bins_app(calendars):
     async def bins(calendars: CalDav) -> dict[str, str]:
         found = await calendars.events("Waste", days=3000)
         return {"next": found[0].summary, "at": str(found[0].start)}
+
+    return app
+
+
+def chip_app(bus):
+    app = App("house", adapters=(bus,))
+
+    @app.telemetry("chip", interval="200ms")
+    async def chip(bus: I2c) -> dict[str, int]:
+        await bus.write_register(0x40, 1, b"\x02")
+        return {"t": (await bus.read_register(0x40, 0))[0]}
+
+    return app
+
+
+def flow_app(bus):
+    app = App("house", adapters=(bus,))
+
+    @app.telemetry("flow", interval="200ms")
+    async def flow(bus: OneWire) -> dict[str, float]:
+        (name,) = await bus.thermometers()
+        return {"t": await bus.temperature(name)}
+
+    return app
+
+
+def host_app(programs, script):
+    app = App("house", adapters=(programs,))
+
+    @app.telemetry("host", interval="1s", timeout="10s")
+    async def host(programs: Programs) -> dict[str, float]:
+        return {"t": float(await programs.run("sh", "-c", script, "it's"))}
 
     return app
 
@@ -216,6 +254,59 @@ def test_a_calendar_is_recorded_and_played(tmp_path):
     with Harness(bins_app(elsewhere), sessions=written(tmp_path, text)) as harness:
         harness.run(session_of(text, "").length)
         assert published(harness.broker) == before
+
+
+@pytest.mark.parametrize("functions", [I2C, SMBUS])
+def test_a_chip_is_recorded_at_smbus2_and_played(tmp_path, monkeypatch, functions):
+    chip = I2cRegisters({0: b"\x07"})
+    kernel = Kernel(tmp_path / "i2c-1", I2cTwin({0x40: chip}), functions)
+    kernel.path.touch()
+    kernel.install(monkeypatch)
+
+    def fail_once(broker):
+        found = len(broker.messages("house/chip/state"))
+        chip.fault = OSError(errno.EREMOTEIO, "x") if found == 2 and not broker.messages("house/chip/error") else None
+        return found >= 4
+
+    text, before = recorded_live(chip_app(I2c(kernel.path)), tmp_path, fail_once)
+
+    assert '"errno": 121' in text
+    played_as_recorded(tmp_path, chip_app(I2c("/dev/i2c-9")), text, before)
+
+
+def test_a_thermometer_is_recorded_at_its_files_and_played(tmp_path):
+    root = tmp_path / "devices"
+    file = root / "28-000005e2fdc3" / "w1_slave"
+    file.parent.mkdir(parents=True)
+
+    def change(broker):
+        found = len(broker.messages("house/flow/state")), len(broker.messages("house/flow/error"))
+        if found == (2, 0):
+            file.unlink(missing_ok=True)
+        else:
+            other = tmp_path / "other"
+            other.write_text(content_of(found[0] * 0.5))
+            other.replace(file)  # never half of it
+        return found[0] >= 4
+
+    text, before = recorded_live(flow_app(OneWire(root)), tmp_path, change)
+
+    assert '"errno": 2' in text
+    assert "t=500" in text
+    played_as_recorded(tmp_path, flow_app(OneWire("/nowhere")), text, before)
+
+
+def test_a_program_is_recorded_and_played_without_a_process(tmp_path):
+    log = tmp_path / "log"
+    script = f"echo x >> {log}; case $(wc -l < {log}) in 2) echo broken >&2; exit 3;; 3) sleep 9;; *) echo 1.5;; esac"
+    app = host_app(Programs(timeout="1500ms"), script)
+    text, before = recorded_live(app, tmp_path, states("host", 3))
+    runs = log.read_text()
+
+    assert '"code": 3, "errors": "broken\\n"' in text
+    assert '"error": "DeviceTimeout"' in text
+    played_as_recorded(tmp_path, host_app(Programs(timeout="1500ms"), script), text, before)
+    assert log.read_text() == runs
 
 
 APP = """

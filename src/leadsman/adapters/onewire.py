@@ -10,9 +10,10 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Protocol, Self, TypeVar
 
 from leadsman.adapters.adapter import Resource
+from leadsman.adapters.wires import wire_of
 from leadsman.errors import DeviceError, DeviceUnavailable, GarbledData, InvalidType, InvalidValue, PermanentError
 from leadsman.loop.durations import Duration, positive_seconds
 from leadsman.loop.threads import Worker
@@ -36,6 +37,18 @@ _HOW_TO_TURN_ON = "turn one-wire on: dtoverlay=w1-gpio in config.txt, then resta
 _T = TypeVar("_T")
 
 __all__ = ["THERMOMETER", "OneWire"]
+
+
+class Wire(Protocol):
+    """The files of the kernel. Its calls block, and raise `OSError`."""
+
+    def names(self) -> list[str]:
+        """What is in the directory."""
+        ...
+
+    def content(self, name: str) -> str:
+        """The content of the file of a thermometer, which measures meanwhile."""
+        ...
 
 
 class OneWire:
@@ -102,7 +115,7 @@ class OneWire:
             InvalidValue, InvalidType: this is no name of a thermometer.
         """
         name = check_thermometer(thermometer)
-        return degrees(name, await self._in_thread(lambda: self._measured(name)))
+        return degrees(name, await self._in_thread(lambda wire: self._measured(wire, name)))
 
     async def probe(self) -> None:
         """Check that one-wire is on. Raises as `thermometers`."""
@@ -113,23 +126,27 @@ class OneWire:
             if not await self.thermometers():
                 raise DeviceUnavailable(f"there is no thermometer in {self.root}; {_WIRING}")
 
-    async def _in_thread(self, call: Callable[[], _T]) -> _T:
+    async def _in_thread(self, call: Callable[[Wire], _T]) -> _T:
         async with self._lock:
-            return await self._worker.call(call, self._timeout)
+            wire = wire_of("onewire", str(self.root), self._create_wire)
+            return await self._worker.call(lambda: call(wire), self._timeout)
 
-    def _listed(self) -> list[str]:
+    def _create_wire(self) -> Wire:
+        return _Files(self.root)
+
+    def _listed(self, wire: Wire) -> list[str]:
         try:
-            return sorted(name for name in self._names() if re.fullmatch(THERMOMETER, name))
+            return sorted(name for name in wire.names() if re.fullmatch(THERMOMETER, name))
         except FileNotFoundError as error:
             raise DeviceUnavailable(f"{self.root} does not exist; {_HOW_TO_TURN_ON}") from error
         except OSError as error:
             raise _error_of(error, f"{self.root} may not be read") from error
 
-    def _measured(self, name: str) -> str:
+    def _measured(self, wire: Wire, name: str) -> str:
         try:
-            return self._text(name)
+            return wire.content(name)
         except FileNotFoundError as error:
-            there = self._listed()
+            there = self._listed(wire)
             if name in there:
                 hint = "its driver is missing: sudo modprobe w1-therm"
             else:
@@ -139,13 +156,16 @@ class OneWire:
         except OSError as error:
             raise _error_of(error, f"{name} does not answer") from error
 
-    def _names(self) -> list[str]:
-        """What is in the directory. Blocks."""
-        return os.listdir(self.root)
 
-    def _text(self, name: str) -> str:
-        """The content of the file of a thermometer. Blocks while it measures."""
-        return read_given(self.root / name / "w1_slave", MOST_BYTES).decode("ascii", "replace")
+class _Files:
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def names(self) -> list[str]:
+        return os.listdir(self._root)
+
+    def content(self, name: str) -> str:
+        return read_given(self._root / name / "w1_slave", MOST_BYTES).decode("ascii", "replace")
 
 
 def check_thermometer(name: object) -> str:

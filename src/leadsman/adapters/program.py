@@ -10,8 +10,10 @@ import errno
 import os
 import shutil
 import signal
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Self
 
+from leadsman.adapters.wires import wire_of
 from leadsman.errors import (
     DeviceTimeout,
     DeviceUnavailable,
@@ -65,6 +67,10 @@ class Ended(NamedTuple):
     """No more than one piece above the limit."""
     errors: bytes
     """The end of stderr."""
+
+
+Run = Callable[[str, tuple[str, ...]], Awaitable[Ended]]
+"""What runs a program with its arguments. It raises a `DeviceError` if that cannot start, or does not end in time."""
 
 
 class Programs:
@@ -123,7 +129,7 @@ class Programs:
                 raise InvalidValue(f"an argument of {program!r} has a zero byte, which no program can receive")
         if not program:
             raise InvalidValue("the program has no name; write one, such as vcgencmd")
-        code, output, errors = await self._run(program, arguments)
+        code, output, errors = await wire_of("program", "", lambda: self._run)(program, arguments)
         if len(output) > self._most_bytes:
             raise OutputTooLong(f"{program} wrote more than {self._most_bytes:,} bytes; see most_bytes=")
         if code != 0:

@@ -3,17 +3,18 @@ and gets what it makes itself, unless something records the wires of the app, or
 
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 from leadsman.adapters.adapter import ResourceKind
 
 W = TypeVar("W")
+WireKind = ResourceKind | Literal["program"]
 
 
 class Wires(Protocol):
     """Decides what adapters get as their wires."""
 
-    def wire(self, kind: ResourceKind, name: str, make: Callable[[], W]) -> W:
+    def wire(self, kind: WireKind, name: str, make: Callable[[], W]) -> W:
         """What an adapter gets instead of what `make` makes. The arguments are those of `wire_of`."""
         ...
 
@@ -22,7 +23,7 @@ WIRES: ContextVar[Wires | None] = ContextVar("leadsman_wires", default=None)
 """Around an app: what decides; None: each adapter gets what it makes."""
 
 
-def wire_of(kind: ResourceKind, name: str, make: Callable[[], W]) -> W:
+def wire_of(kind: WireKind, name: str, make: Callable[[], W]) -> W:
     """The wire of an adapter.
 
     Args:

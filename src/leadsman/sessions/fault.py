@@ -1,7 +1,5 @@
 """Errors of a wire, as fields of a session, and raised again from them. Pure."""
 
-from typing import Any
-
 from leadsman import errors
 from leadsman.resilience.failure import RetryRequested
 from leadsman.sessions.session import Fields
@@ -26,9 +24,9 @@ _KNOWN: dict[str, type[Exception]] = {
 """The errors that a wire may raise, by name."""
 
 
-def fields_of(error: Exception) -> dict[str, Any]:
+def fields_of(error: Exception) -> Fields:
     """What is kept of an error."""
-    found: dict[str, Any] = {"error": type(error).__name__, "message": str(error)}
+    found: dict[str, object] = {"error": type(error).__name__, "message": str(error)}
     number = getattr(error, "errno", None)
     if type(number) is int:
         found["errno"] = number

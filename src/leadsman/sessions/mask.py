@@ -11,18 +11,22 @@ _MAC = re.compile(r"(?i)(?<![0-9a-f:-])[0-9a-f]{2}([:-])(?:[0-9a-f]{2}\1){4}[0-9
 _URL_HOST = re.compile(r"(?<=://)(?:[^\s/?#@\"]{0,200}@)?(\[[0-9a-fA-F:.]+\]|[^\s/?#:@\"\\]+)")
 _IPV4 = re.compile(r"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d.])")
 _BY_ID = re.compile(r"/dev/serial/by-(?:id|path)/[^\s\"]+")
+_ONE_WIRE = re.compile(r"(?<![\w-])(10|22|28|3b|42)-[0-9a-f]{12}(?![\w-])")
 _PUBLIC = re.compile(r"localhost|127\.0\.0\.1|0\.0\.0\.0|.*\.invalid|\*\*\*")
 """Hosts that name nobody."""
 
 MOST_HOSTS = 100
 """Hosts that are masked outside of URLs, too."""
+CHECKED = "serial", "i2c"
+"""Wires whose bytes keep their addresses, since their checksums would be wrong."""
 
 
 class Mask:
     """Hides what is not to be seen. The same address becomes the same mask, wherever it stands.
 
     Args:
-        addresses: hide Bluetooth addresses, hosts, IPv4 addresses, and the names that udev gives to ports.
+        addresses: hide Bluetooth addresses, hosts, IPv4 addresses, the names that udev gives to ports, and serial
+            numbers of thermometers.
     """
 
     def __init__(self, *, addresses: bool = False) -> None:
@@ -30,10 +34,10 @@ class Mask:
         self._masks: dict[str, dict[str, str]] = {}
 
     def of(self, event: Event) -> Event:
-        """The event, as it is written. The bytes of a serial port keep their addresses, for the sake of checksums."""
+        """The event, as it is written."""
         data = event.data
         if data:
-            data = self._data(data, self._text if event.kind != "serial" else without_secrets)
+            data = self._data(data, self._text if event.kind not in CHECKED else without_secrets)
         return event._replace(wire=self._text(event.wire), data=data, more=self._value(event.more))
 
     def _data(self, data: bytes, hide: Callable[[str], str]) -> bytes:
@@ -61,6 +65,7 @@ class Mask:
         if not self._addresses:
             return text
         text = _MAC.sub(lambda found: self._mac(found[0]), text)
+        text = _ONE_WIRE.sub(lambda found: self._thermometer(found[1], found[0]), text)
         text = _BY_ID.sub(lambda found: self._mask("port", found[0], "/dev/serial/by-id/port{}"), text)
         text = _URL_HOST.sub(lambda found: self._host(found[1]), text)
         hosts = self._masks.get("host", {})
@@ -80,6 +85,10 @@ class Mask:
         number = int(mask)
         made = f"02:00:00:00:{number >> 8 & 0xFF:02X}:{number & 0xFF:02X}".replace(":", address[2])
         return made if address.upper() == address else made.lower()
+
+    def _thermometer(self, family: str, name: str) -> str:
+        """A name of the same family."""
+        return f"{family}-{int(self._mask('thermometer', name, '{}')):012x}"
 
     def _ipv4(self, address: str) -> str:
         """An address for documentation (RFC 5737)."""

@@ -6,15 +6,16 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
-from leadsman.adapters.adapter import ResourceKind
-from leadsman.errors import DeviceUnavailable, SessionDiffers
+from leadsman.adapters.wires import WireKind
+from leadsman.errors import DeviceUnavailable, SessionDiffers, TransientError
+from leadsman.loop import threads
 from leadsman.loop.durations import human
 from leadsman.sessions.fault import error_of
 from leadsman.sessions.mask import same
 from leadsman.sessions.recorder import MODULES
-from leadsman.sessions.session import SHAPES, Event, Session
+from leadsman.sessions.session import SHAPES, Event, Fields, Session
 from leadsman.text import clean
 
 W = TypeVar("W")
@@ -22,6 +23,9 @@ W = TypeVar("W")
 LANES: Mapping[str, Callable[[Event], tuple[object, ...]]] = {
     "http": lambda asked: (asked.more.get("url"), asked.more.get("method"), asked.data),
     "bluetooth": lambda asked: (asked.more.get("address"),),
+    "i2c": lambda asked: (asked.more.get("address"),),
+    "onewire": lambda asked: (asked.more.get("thermometer"),),
+    "program": lambda asked: (asked.more.get("command"),),
 }
 """By the kind of a wire, what tells the lane of a request from the others of that wire. Others have one lane."""
 ENDING = 2.0, 10.0
@@ -76,13 +80,11 @@ class Player:
                 lanes = self._lanes.setdefault(exchange.asked.wire, {})
                 lanes.setdefault(_key(exchange.asked), Lane()).waiting.append(exchange)
 
-    def wire(self, kind: ResourceKind, name: str, make: Callable[[], W]) -> W:
+    def wire(self, kind: WireKind, name: str, make: Callable[[], W]) -> W:
         """A wire that plays. Nothing real is made."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
             self._start = self._loop.time()
-        if kind not in MODULES:
-            raise self._noted(f"{kind} {name} cannot be recorded nor played; give the app a twin of this adapter")
         played: W = import_module(MODULES[kind]).played(Lanes(self, self._wire_of(kind, name)), name)
         return played
 
@@ -98,7 +100,7 @@ class Player:
         left = [each for lanes in self._lanes.values() for lane in lanes.values() for each in lane.waiting]
         return sorted(left, key=lambda each: each.asked.line)
 
-    def take(self, wire: str, what: str, data: bytes | None, more: Mapping[str, Any]) -> Exchange:
+    def take(self, wire: str, what: str, data: bytes | None, more: Fields) -> Exchange:
         """See `Lanes.take`."""
         asked = Event(0.0, wire, 0, what, data, more)
         with self._lock:
@@ -114,10 +116,28 @@ class Player:
                 return Exchange(asked, ())
             raise self._refusal(lane, asked)
 
+    def wait(self, seconds: float) -> None:
+        """Wait in a thread while virtual time goes on, which stands still for a thread at work."""
+        loop, is_due = self._loop, threading.Event()
+        assert loop is not None  # set by the first wire
+
+        def begin() -> None:
+            threads.count(-1)
+            loop.call_later(seconds, end)
+
+        def end() -> None:
+            threads.count(+1)
+            is_due.set()
+
+        loop.call_soon_threadsafe(begin)
+        is_due.wait()
+
     def _lane_of(self, asked: Event) -> Lane | None:
         lanes, key = self._lanes.get(asked.wire, {}), _key(asked)
         if key in lanes:
             return lanes[key]
+        if asked.what == "open" and lanes:
+            return Lane()
         masked = (lane for each, lane in lanes.items() if all(map(same, each, key)))
         return next(masked, None)
 
@@ -175,7 +195,7 @@ class Lanes:
         self._player = player
         self._wire = wire
 
-    def take(self, what: str, data: bytes | None = None, **more: Any) -> Exchange:
+    def take(self, what: str, data: bytes | None = None, **more: object) -> Exchange:
         """The exchange that a request begins. It has these bytes and these fields.
 
         Raises:
@@ -183,6 +203,19 @@ class Lanes:
             DeviceUnavailable: the session has ended.
         """
         return self._player.take(self._wire, what, data, more)
+
+    def ask(self, reply: str, what: str, data: bytes | None = None, **more: object) -> Event:
+        """The reply to a request of a wire that blocks, in a thread, as late as it was recorded. Raises as `take`, the
+        recorded error, if there was one, and `TransientError` if there is no reply."""
+        exchange = self.take(what, data, **more)
+        event = next((each for each in exchange.answers if each.what in (reply, "failed")), None)
+        if event is None:
+            raise TransientError("the recording ended before there was an answer")
+        if event.at > exchange.asked.at:
+            self._player.wait(event.at - exchange.asked.at)
+        if event.what == "failed":
+            raise error_of(event.more)
+        return event
 
 
 class Playing:

@@ -3,21 +3,25 @@
 import threading
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
-from leadsman.adapters.adapter import ResourceKind
+from leadsman.adapters.wires import WireKind
 from leadsman.sessions.fault import fields_of
 from leadsman.sessions.mask import Mask
-from leadsman.sessions.session import LARGEST, Event, end, head
+from leadsman.sessions.session import LARGEST, Event, Fields, end, head
 from leadsman.text import describe
 
 W = TypeVar("W")
+_T = TypeVar("_T")
 
-MODULES: dict[str, str] = {
+MODULES: dict[WireKind, str] = {
     "serial": "leadsman.sessions.serial",
     "http": "leadsman.sessions.http",
     "bluetooth": "leadsman.sessions.bluetooth",
     "calendars": "leadsman.sessions.calendars",
+    "i2c": "leadsman.sessions.i2c",
+    "onewire": "leadsman.sessions.onewire",
+    "program": "leadsman.sessions.program",
 }
 """By the kind of a wire, what has both halves of it: ``recorded(log, name, wire)`` and
 ``played(lanes, name)``."""
@@ -60,10 +64,8 @@ class Recorder:
         self._ended = False
         self._write(head(app, wall))
 
-    def wire(self, kind: ResourceKind, name: str, make: Callable[[], W]) -> W:
-        """A wire whose events are recorded; one of another kind as it is."""
-        if kind not in MODULES:
-            return make()
+    def wire(self, kind: WireKind, name: str, make: Callable[[], W]) -> W:
+        """A wire whose events are recorded."""
         wire = f"{kind} {name}".rstrip()
         recorded: W = import_module(MODULES[kind]).recorded(Log(self, wire), name, make())
         return recorded
@@ -111,14 +113,33 @@ class Log:
         self._recorder = recorder
         self._wire = wire
 
-    def ask(self, what: str, data: bytes | None = None, **more: Any) -> int:
+    def ask(self, what: str, data: bytes | None = None, **more: object) -> int:
         """The app does something. Returns the number of the exchange that this begins."""
         return self._recorder.take(Event(0.0, self._wire, 0, what, data, more))
 
-    def answer(self, n: int, what: str, data: bytes | None = None, **more: Any) -> None:
+    def answer(self, n: int, what: str, data: bytes | None = None, **more: object) -> None:
         """The device does something."""
         self._recorder.take(Event(0.0, self._wire, n, what, data, more))
 
     def fail(self, n: int, error: Exception) -> None:
         """The wire raises an error."""
         self.answer(n, "failed", **fields_of(error))
+
+    def call(
+        self,
+        call: Callable[[], _T],
+        answer: Callable[[_T], tuple[str, bytes | None, Fields]],
+        what: str,
+        data: bytes | None = None,
+        **more: object,
+    ) -> _T:
+        """Make a call that blocks, as a whole exchange. Its end is what `answer` makes of the value, or the error."""
+        n = self.ask(what, data, **more)
+        try:
+            found = call()
+        except Exception as error:
+            self.fail(n, error)
+            raise
+        event, given, fields = answer(found)
+        self.answer(n, event, given, **fields)
+        return found

@@ -105,6 +105,25 @@ SHAPES: Mapping[str, Mapping[str, Shape]] = {
         "changed": Shape(fields={"token": _MAYBE_TEXT, "objects": (int, type(None))}),
         "failed": FAILED,
     },
+    "i2c": {
+        "open": Shape(asks=True),
+        "opened": Shape(),
+        "transfer": Shape(asks=True, has_data=True, fields={"address": _TEXT, "count": _NUMBER}),
+        "received": Shape(has_data=True),
+        "failed": FAILED,
+    },
+    "onewire": {
+        "list": Shape(asks=True),
+        "listed": Shape(fields={"names": (list,)}),
+        "read": Shape(asks=True, fields={"thermometer": _TEXT}),
+        "content": Shape(has_data=True),
+        "failed": FAILED,
+    },
+    "program": {
+        "run": Shape(asks=True, fields={"command": _TEXT}),
+        "ended": Shape(has_data=True, fields={"code": _NUMBER, "errors": _TEXT}),
+        "failed": FAILED,
+    },
 }
 """The events of each kind of wire."""
 
@@ -321,8 +340,8 @@ class _Reader:
                     raise ValueError("manufacturer")
                 for data in (*found["manufacturer"].values(), *found["service_data"].values()):
                     bytes.fromhex(data)
-            texts = (*found.get("services", ()), *found.get("texts", ()), *found.get("headers", {}).values())
-            if not all(isinstance(each, str) for each in texts):
+            lists = (each for field in ("services", "texts", "names") for each in found.get(field, ()))
+            if not all(isinstance(each, str) for each in (*lists, *found.get("headers", {}).values())):
                 raise ValueError("texts")
         except (ValueError, TypeError):
             raise self._wrong(f"a field of {what!r} has something that does not belong there") from None

@@ -42,9 +42,8 @@ class Harness:
         adapters: adapters that replace those of the app; the same forms as ``App(adapters=…)``.
         twins: True replaces the app's adapters by its twins. Or twins of the test's own: adapters, or a function of
             the settings that makes them; one for each adapter of the app.
-        sessions: files that ``leadsman record`` wrote; one, or several that begin together. Serial ports, Modbus, HTTP
-            clients, radios and calendars of the app get what was recorded, instead of a device. The time starts when
-            the recording did.
+        sessions: files that ``leadsman record`` wrote; one, or several that begin together. The adapters of
+            leadsman in the app get what was recorded, instead of a device. The time starts when the recording did.
         dry_run: run the app as ``leadsman run --dry-run`` does; see `App.rehearse`.
         state_directory: the directory for stores and for ``keep_state=True``. None makes one and removes it at the
             end. Give the same directory to two harnesses to test a restart.

@@ -90,13 +90,11 @@ class _TwinWire:
             raise self._twin.refuses
         self.opened = True
 
-    def choose(self, address: int) -> None:
+    def transfer(self, address: int, data: bytes, count: int) -> bytes:
         if self._twin.refuses is not None:  # the bus has gone since it was opened
             raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
         if address in self._twin.held:
-            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
-
-    def transfer(self, address: int, data: bytes, count: int) -> bytes:
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
         if address not in self._twin.chips:
             raise OSError(errno.EREMOTEIO, os.strerror(errno.EREMOTEIO))
         return self._twin.chips[address](data, count)

@@ -1,8 +1,10 @@
 """Simulated thermometers on a one-wire bus."""
 
+import errno
+import os
 from collections.abc import Mapping
 
-from leadsman.adapters.onewire import OneWire, check_thermometer
+from leadsman.adapters.onewire import OneWire, Wire, check_thermometer
 from leadsman.loop.durations import Duration
 
 
@@ -24,15 +26,23 @@ class OneWireTwin(OneWire):
         self.refuses: OSError | None = None
         """What listing the thermometers raises, or None."""
 
-    def _names(self) -> list[str]:
-        if self.refuses is not None:
-            raise self.refuses
-        return ["w1_bus_master1", *self.measures]
+    def _create_wire(self) -> Wire:
+        return _TwinWire(self)
 
-    def _text(self, name: str) -> str:
-        if name not in self.measures:
-            raise FileNotFoundError(name)
-        value = self.measures[name]
+
+class _TwinWire:
+    def __init__(self, twin: OneWireTwin) -> None:
+        self._twin = twin
+
+    def names(self) -> list[str]:
+        if self._twin.refuses is not None:
+            raise self._twin.refuses
+        return ["w1_bus_master1", *self._twin.measures]
+
+    def content(self, name: str) -> str:
+        if name not in self._twin.measures:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+        value = self._twin.measures[name]
         if isinstance(value, OSError):
             raise value
         return value if isinstance(value, str) else content_of(value)

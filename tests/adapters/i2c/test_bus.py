@@ -2,16 +2,13 @@
 
 import asyncio
 import contextlib
-import ctypes
 import errno
-import fcntl
 import os
 import threading
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import smbus2
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,55 +23,7 @@ from leadsman.errors import (
     PermanentError,
 )
 from leadsman.testing import Harness, I2cRegisters, I2cTwin
-
-I2C, SMBUS = smbus2.I2cFunc.I2C | smbus2.I2cFunc.SMBUS_EMUL, smbus2.I2cFunc.SMBUS_EMUL
-FUNCS, SLAVE, RDWR, SMBUS_REQUEST = 0x0705, 0x0703, 0x0707, 0x0720
-
-
-class Kernel:
-    """The requests of ``linux/i2c-dev.h``, with the chips of a twin."""
-
-    def __init__(self, path, twin, functions):
-        self.path, self.twin, self.functions = path, twin, functions
-        self.chosen = {}
-
-    def ioctl(self, file, request, argument):
-        if os.readlink(f"/proc/self/fd/{file}").removesuffix(" (deleted)") != str(self.path):
-            raise OSError(errno.ENOTTY, os.strerror(errno.ENOTTY))
-        if not self.path.exists():
-            raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
-        return {FUNCS: self._funcs, SLAVE: self._slave, RDWR: self._rdwr, SMBUS_REQUEST: self._smbus}[request](
-            file, argument
-        )
-
-    def _funcs(self, file, argument):
-        argument.value = self.functions
-
-    def _slave(self, file, address):
-        if address in self.twin.held:
-            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
-        self.chosen[file] = address
-
-    def _rdwr(self, file, argument):
-        messages = [argument.msgs[index] for index in range(argument.nmsgs)]
-        data = b"".join(bytes(each) for each in messages if not each.flags & smbus2.smbus2.I2C_M_RD)
-        reads = [each for each in messages if each.flags & smbus2.smbus2.I2C_M_RD]
-        answer = self._chip(messages[0].addr)(data, sum(each.len for each in reads))
-        for each in reads:
-            ctypes.memmove(each.buf, answer, each.len)
-
-    def _smbus(self, file, argument):
-        assert argument.size == smbus2.smbus2.I2C_SMBUS_I2C_BLOCK_DATA
-        block, chip = argument.data.contents.block, self._chip(self.chosen[file])
-        if argument.read_write == smbus2.smbus2.I2C_SMBUS_READ:
-            block[1 : block[0] + 1] = list(chip(bytes((argument.command,)), block[0]))
-        else:
-            chip(bytes((argument.command, *block[1 : block[0] + 1])), 0)
-
-    def _chip(self, address):
-        if address not in self.twin.chips:
-            raise OSError(errno.EREMOTEIO, os.strerror(errno.EREMOTEIO))
-        return self.twin.chips[address]
+from leadsman_rigs.i2c import I2C, SMBUS, Kernel
 
 
 def opened(path):
@@ -107,8 +56,7 @@ def there(request, tmp_path, monkeypatch):
     path = tmp_path / "i2c-1"
     path.touch()
     kernel = Kernel(path, twin, SMBUS if "without" in request.param else I2C)
-    monkeypatch.setattr(smbus2.smbus2, "ioctl", kernel.ioctl)
-    monkeypatch.setattr(fcntl, "ioctl", kernel.ioctl)
+    kernel.install(monkeypatch)
     yield SimpleNamespace(
         bus=I2c(path, timeout="30s"),
         impatient=I2c(path, timeout="1s"),
@@ -245,8 +193,7 @@ def test_a_chip_without_registers_gets_a_command_and_is_read_later(tmp_path, mon
 
     kernel = Kernel(tmp_path / "i2c-1", I2cTwin({0x44: chip}), I2C)
     kernel.path.touch()
-    monkeypatch.setattr(smbus2.smbus2, "ioctl", kernel.ioctl)
-    monkeypatch.setattr(fcntl, "ioctl", kernel.ioctl)
+    kernel.install(monkeypatch)
 
     assert run(I2c(kernel.path), scenario) == (b"answer", b"\xe0\x00" + b"!" * 298)
     kernel.functions = SMBUS

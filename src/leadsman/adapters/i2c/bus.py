@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol, Self
 
 from leadsman.adapters.adapter import Resource
+from leadsman.adapters.wires import wire_of
 from leadsman.errors import (
     DeviceError,
     DeviceTimeout,
@@ -41,12 +42,12 @@ _HOW_TO_TURN_ON = (
 
 
 class Wire(Protocol):
-    """What moves bytes over a bus. Its calls block, and raise `OSError`."""
+    """What moves bytes over a bus. Its calls block, and raise `OSError`: EADDRINUSE if a driver of the kernel has the
+    address."""
 
     @property
     def opened(self) -> bool: ...
     def open(self) -> None: ...
-    def choose(self, address: int) -> None: ...
     def transfer(self, address: int, data: bytes, count: int) -> bytes: ...
     def close(self) -> None: ...
 
@@ -147,7 +148,7 @@ class I2c:
 
     async def _in_thread(self, call: Callable[[Wire], bytes]) -> bytes:
         async with self._lock:
-            wire = self._wire = self._wire or self._create_wire()
+            wire = self._wire = self._wire or wire_of("i2c", self.path, self._create_wire)
 
             def closing() -> bytes:
                 try:
@@ -180,12 +181,6 @@ class I2c:
 
     def _exchange(self, wire: Wire, address: int, data: bytes, count: int) -> bytes:
         self._open(wire)
-        try:
-            wire.choose(address)
-        except OSError as error:
-            if error.errno == errno.EBUSY:
-                raise PermanentError(_held(self.path, address)) from error
-            raise transfer_error(self.path, address, error) from error
         try:
             answer = wire.transfer(address, data, count)
         except OSError as error:
@@ -233,6 +228,8 @@ def transfer_error(path: str, address: int, error: OSError) -> DeviceError:
     if error.errno in _GONE:
         return DeviceUnavailable(f"{path} has gone; is its adapter plugged in?")
     match error.errno:
+        case errno.EADDRINUSE:
+            return PermanentError(_held(path, address))
         case errno.ETIMEDOUT:
             return DeviceTimeout(f"{path} hangs at {chip}; a chip holds a line low: check wiring and pull-ups")
         case errno.EBUSY | errno.EAGAIN:

@@ -38,13 +38,10 @@ class SmbusWire:
         if not self.opened:
             self._bus.open(self._path)
 
-    def choose(self, address: int) -> None:
-        """Choose a chip. Raises `OSError`, with EBUSY if a driver of the kernel has its address."""
-        assert self._bus.fd is not None, "it is opened first"
-        fcntl.ioctl(self._bus.fd, I2C_SLAVE, address)
-
     def transfer(self, address: int, data: bytes, count: int) -> bytes:
-        """Write bytes, then read bytes without releasing the bus in between. Raises `OSError`."""
+        """Write bytes, then read bytes without releasing the bus in between. Raises `OSError`, with EADDRINUSE if a
+        driver of the kernel has the address."""
+        self._choose(address)
         if self._bus.funcs & I2cFunc.I2C:
             answer = i2c_msg.read(address, count)
             self._bus.i2c_rdwr(*[i2c_msg.write(address, data)] * bool(data), *[answer] * bool(count))
@@ -55,6 +52,15 @@ class SmbusWire:
             self._bus.write_i2c_block_data(address, data[0], data[1:])
             return b""
         raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+    def _choose(self, address: int) -> None:
+        assert self._bus.fd is not None, "it is opened first"
+        try:
+            fcntl.ioctl(self._bus.fd, I2C_SLAVE, address)
+        except OSError as error:
+            if error.errno == errno.EBUSY:  # of a transfer that would mean another controller
+                raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE)) from error
+            raise
 
     def close(self) -> None:
         """Close the bus, if it is open."""

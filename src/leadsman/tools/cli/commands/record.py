@@ -5,12 +5,13 @@ import contextlib
 import sys
 import time
 
+from leadsman.adapters.program import Programs
 from leadsman.adapters.wires import WIRES
 from leadsman.app import App
 from leadsman.errors import LeadsmanError
 from leadsman.process import ended_after
 from leadsman.sessions.mask import Mask
-from leadsman.sessions.recorder import MODULES, Recorder
+from leadsman.sessions.recorder import Recorder
 from leadsman.text import clean
 from leadsman.text.redaction import SHORTEST_SECRET, Secret
 from leadsman.tools.cli.arguments import ONE_TARGET, RECORDING, Subcommand, UsageError, argument, ends_after
@@ -45,16 +46,14 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _name_unrecorded(app: App) -> None:
-    """Name the adapters of which a session has nothing, or only what others do for them."""
+    """Name the adapters of which a session has only what others do for them."""
     for adapter in app.setup.adapters:
-        kind = adapter.resource_kind
-        if kind is None:
-            what = "is recorded as far as it uses SerialPort, Modbus, HttpClient, BleRadio or CalDav"
-        elif kind not in MODULES:
-            what = f"is not recorded: {kind} has no recorder"
-        else:
-            continue
-        print(f"leadsman record: {clean(adapter.label)} {what}", file=sys.stderr)
+        if adapter.resource_kind is None and not isinstance(adapter.adapter, Programs):
+            print(
+                f"leadsman record: {clean(adapter.label)} is recorded as far as it uses SerialPort, Modbus, "
+                "HttpClient, BleRadio, CalDav, I2c, OneWire or Programs",
+                file=sys.stderr,
+            )
 
 
 COMMAND = Subcommand(
@@ -73,8 +72,8 @@ COMMAND = Subcommand(
         ends_after("10m"),
         argument(
             "--mask",
-            "replace addresses by others, each by the same one: of Bluetooth devices, hosts and ports; not in the "
-            "bytes of serial ports",
+            "replace addresses by others, each by the same one: of Bluetooth devices, hosts, ports and "
+            "thermometers; not in the bytes of serial ports and I²C",
             action="store_true",
         ),
         argument(
