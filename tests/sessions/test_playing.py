@@ -26,7 +26,7 @@ from leadsman.adapters.http import HttpClient
 from leadsman.adapters.i2c import I2c
 from leadsman.adapters.modbus import Modbus, Register, Table
 from leadsman.adapters.onewire import OneWire
-from leadsman.adapters.program import Ended, Programs
+from leadsman.adapters.program import Finished, Programs
 from leadsman.adapters.serial import SerialPort
 from leadsman.adapters.wires import WIRES
 from leadsman.errors import DeviceTimeout, PermanentError, SessionDiffers, SessionError
@@ -277,14 +277,14 @@ class Machine(Programs):
     async def _run(self, program, arguments):
         await asyncio.sleep(0.01)
         if program == "df":
-            return Ended(0, b"9%\n", b"")
+            return Finished(0, b"9%\n", b"")
         fails = {2: PermanentError("vcgencmd cannot be started"), 3: DeviceTimeout("vcgencmd did not end")}
-        ends = {4: Ended(0, b"\xff\x00", b""), 5: Ended(1, b"", b"no \xff chip\n"), 6: Ended(-9, b"", b"")}
+        ends = {4: Finished(0, b"\xff\x00", b""), 5: Finished(1, b"", b"no \xff chip\n"), 6: Finished(-9, b"", b"")}
         now = next(self.count)
         if now in fails:
             await asyncio.sleep(2)
             raise fails[now]
-        return ends.get(now, Ended(0, b"%d.5\n" % now, b"a warning"))
+        return ends.get(now, Finished(0, b"%d.5\n" % now, b"a warning"))
 
 
 WAYS = {

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from leadsman.errors import SessionError
 from leadsman.sessions.fault import error_of, fields_of
-from leadsman.sessions.session import SHAPES, Event, Session, read_session, session_of
+from leadsman.sessions.session import SHAPES, Event, RecordedSession, read_session, session_of
 
 TEXT = st.text(max_size=20)
 BYTES = st.binary(max_size=40) | st.text(string.printable, max_size=40).map(str.encode)
@@ -52,7 +52,7 @@ def sessions(draw):
         data, more = draw(contents(SHAPES[kind][what]))
         events.append(Event(at, wire, n, what, data, more, line))
     began = draw(st.integers(0, 2**32 * 1000)) / 1000
-    return Session(draw(TEXT), began, at, tuple(events), "a.session")
+    return RecordedSession(draw(TEXT), began, at, tuple(events), "a.session")
 
 
 @given(sessions())

@@ -39,7 +39,7 @@ _T = TypeVar("_T")
 __all__ = ["THERMOMETER", "OneWire"]
 
 
-class Wire(Protocol):
+class OneWireFiles(Protocol):
     """The files of the kernel. Its calls block, and raise `OSError`."""
 
     def names(self) -> list[str]:
@@ -126,15 +126,15 @@ class OneWire:
             if not await self.thermometers():
                 raise DeviceUnavailable(f"there is no thermometer in {self.root}; {_WIRING}")
 
-    async def _in_thread(self, call: Callable[[Wire], _T]) -> _T:
+    async def _in_thread(self, call: Callable[[OneWireFiles], _T]) -> _T:
         async with self._lock:
             wire = wire_of("onewire", str(self.root), self._create_wire)
             return await self._worker.call(lambda: call(wire), self._timeout)
 
-    def _create_wire(self) -> Wire:
+    def _create_wire(self) -> OneWireFiles:
         return _Files(self.root)
 
-    def _listed(self, wire: Wire) -> list[str]:
+    def _listed(self, wire: OneWireFiles) -> list[str]:
         try:
             return sorted(name for name in wire.names() if re.fullmatch(THERMOMETER, name))
         except FileNotFoundError as error:
@@ -142,7 +142,7 @@ class OneWire:
         except OSError as error:
             raise _error_of(error, f"{self.root} may not be read") from error
 
-    def _measured(self, wire: Wire, name: str) -> str:
+    def _measured(self, wire: OneWireFiles, name: str) -> str:
         try:
             return wire.content(name)
         except FileNotFoundError as error:

@@ -59,7 +59,7 @@ class OutputTooLong(PermanentError):
     """The program wrote more than allowed. The same call would bring as much again."""
 
 
-class Ended(NamedTuple):
+class Finished(NamedTuple):
     """How a program ended, and what it wrote."""
 
     code: int
@@ -69,7 +69,7 @@ class Ended(NamedTuple):
     """The end of stderr."""
 
 
-Run = Callable[[str, tuple[str, ...]], Awaitable[Ended]]
+Run = Callable[[str, tuple[str, ...]], Awaitable[Finished]]
 """What runs a program with its arguments. It raises a `DeviceError` if that cannot start, or does not end in time."""
 
 
@@ -139,7 +139,7 @@ class Programs:
         except UnicodeDecodeError as error:
             raise GarbledData(f"{program} wrote what is not UTF-8, from byte {error.start} on") from None
 
-    async def _run(self, program: str, arguments: tuple[str, ...]) -> Ended:
+    async def _run(self, program: str, arguments: tuple[str, ...]) -> Finished:
         try:
             async with asyncio.timeout(self._timeout), self._slots:
                 return await _output(program, arguments, self._most_bytes)
@@ -180,7 +180,7 @@ class _Child(asyncio.SubprocessProtocol):
         self.enough.set()
 
 
-async def _output(program: str, arguments: tuple[str, ...], most: int) -> Ended:
+async def _output(program: str, arguments: tuple[str, ...], most: int) -> Finished:
     child = _Child(most)
     # A task of its own, since asyncio does not bear a cancellation here: it ends the program alone, not what that has
     # started, and may then wait for ever.
@@ -193,7 +193,7 @@ async def _output(program: str, arguments: tuple[str, ...], most: int) -> Ended:
         if starting.exception() is None:
             await _end(starting.result(), child)
     code = transport.get_returncode()
-    return Ended(-signal.SIGKILL if code is None else code, bytes(child.output), child.errors)
+    return Finished(-signal.SIGKILL if code is None else code, bytes(child.output), child.errors)
 
 
 async def _start(child: _Child, program: str, arguments: tuple[str, ...]) -> asyncio.SubprocessTransport:

@@ -9,7 +9,7 @@ from leadsman.adapters.ble.backend import AdvertisementListener, Backend, GattCo
 from leadsman.adapters.ble.gatt import uuid_of
 from leadsman.errors import DeviceUnavailable
 from leadsman.sessions.player import Lanes, Playing
-from leadsman.sessions.recorder import Log
+from leadsman.sessions.recorder import WireLog
 from leadsman.sessions.session import Event
 
 STOPPING = 2.0
@@ -18,7 +18,7 @@ STOPPING = 2.0
 _T = TypeVar("_T")
 
 
-def recorded(log: Log, name: str, wire: Backend) -> Backend:
+def recorded(log: WireLog, name: str, wire: Backend) -> Backend:
     """The backend of a radio, which writes down what it does."""
     return _RecordedBackend(log, wire)
 
@@ -31,7 +31,7 @@ class _Seen(NamedTuple):
 
 
 class _RecordedBackend:
-    def __init__(self, log: Log, backend: Backend) -> None:
+    def __init__(self, log: WireLog, backend: Backend) -> None:
         self._log = log
         self._backend = backend
 
@@ -72,7 +72,7 @@ def _short(uuid: str) -> str:
     return uuid[4:8] if uuid == uuid_of(uuid[4:8]) else uuid
 
 
-async def _logged(log: Log, n: int, what: str, call: Awaitable[_T]) -> _T:
+async def _logged(log: WireLog, n: int, what: str, call: Awaitable[_T]) -> _T:
     try:
         found = await call
     except Exception as error:
@@ -85,7 +85,7 @@ async def _logged(log: Log, n: int, what: str, call: Awaitable[_T]) -> _T:
 class _RecordedConnection:
     connection: GattConnection
 
-    def __init__(self, log: Log, n: int, address: str) -> None:
+    def __init__(self, log: WireLog, n: int, address: str) -> None:
         self.n = n
         self._log = log
         self._address = address

@@ -4,17 +4,17 @@ from datetime import date, tzinfo
 
 from leadsman.adapters.caldav.backend import CalendarBackend, Changes
 from leadsman.sessions.player import Lanes
-from leadsman.sessions.recorder import Log
+from leadsman.sessions.recorder import WireLog
 from leadsman.sessions.session import Fields
 
 
-def recorded(log: Log, name: str, wire: CalendarBackend) -> CalendarBackend:
+def recorded(log: WireLog, name: str, wire: CalendarBackend) -> CalendarBackend:
     """The calendars of a server, with what they are asked written down."""
     return _RecordedCalendars(log, wire)
 
 
 class _RecordedCalendars:
-    def __init__(self, log: Log, backend: CalendarBackend) -> None:
+    def __init__(self, log: WireLog, backend: CalendarBackend) -> None:
         self._log = log
         self._backend = backend
 

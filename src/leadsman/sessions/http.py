@@ -11,7 +11,7 @@ from leadsman.adapters.http.wire import Reply, Request, Wire
 from leadsman.adapters.server import origin_of
 from leadsman.sessions.fault import error_of
 from leadsman.sessions.player import Lanes, Playing
-from leadsman.sessions.recorder import Log
+from leadsman.sessions.recorder import WireLog
 from leadsman.sessions.session import Event
 from leadsman.text.redaction import HIDDEN, Secret
 
@@ -23,13 +23,13 @@ _SHORT_NAMES = frozenset({"appid", "pin", "sid", "sig", "pwd"})
 """Further names of secrets in a query."""
 
 
-def recorded(log: Log, name: str, wire: Wire) -> Wire:
+def recorded(log: WireLog, name: str, wire: Wire) -> Wire:
     """The wire of a client with this base URL, which writes down what goes over it."""
     return _RecordedWire(log, name, wire)
 
 
 class _RecordedWire:
-    def __init__(self, log: Log, name: str, wire: Wire) -> None:
+    def __init__(self, log: WireLog, name: str, wire: Wire) -> None:
         self._log = log
         self._name = name
         self._wire = wire

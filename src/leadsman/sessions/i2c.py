@@ -1,18 +1,18 @@
 """The wire of an `I2c`: transfers with the chips of a bus, each of which is a lane of its own. All of it blocks, in a
 thread."""
 
-from leadsman.adapters.i2c.bus import Wire
+from leadsman.adapters.i2c.bus import I2cWire
 from leadsman.sessions.player import Lanes
-from leadsman.sessions.recorder import Log
+from leadsman.sessions.recorder import WireLog
 
 
-def recorded(log: Log, name: str, wire: Wire) -> Wire:
+def recorded(log: WireLog, name: str, wire: I2cWire) -> I2cWire:
     """A bus, with its transfers written down."""
     return _RecordedBus(log, wire)
 
 
 class _RecordedBus:
-    def __init__(self, log: Log, bus: Wire) -> None:
+    def __init__(self, log: WireLog, bus: I2cWire) -> None:
         self._log = log
         self._bus = bus
 
@@ -38,7 +38,7 @@ def _written(address: int) -> str:
     return f"0x{address:02x}"
 
 
-def played(lanes: Lanes, name: str) -> Wire:
+def played(lanes: Lanes, name: str) -> I2cWire:
     """A bus with recorded chips."""
     return _PlayedBus(lanes)
 

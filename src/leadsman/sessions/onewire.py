@@ -1,18 +1,18 @@
 """The wire of a `OneWire`: which thermometers are there, and the file of each, which is a lane of its own. All of it
 blocks, in a thread."""
 
-from leadsman.adapters.onewire import Wire
+from leadsman.adapters.onewire import OneWireFiles
 from leadsman.sessions.player import Lanes
-from leadsman.sessions.recorder import Log
+from leadsman.sessions.recorder import WireLog
 
 
-def recorded(log: Log, name: str, wire: Wire) -> Wire:
+def recorded(log: WireLog, name: str, wire: OneWireFiles) -> OneWireFiles:
     """The files of thermometers, with what they contain written down."""
     return _RecordedFiles(log, wire)
 
 
 class _RecordedFiles:
-    def __init__(self, log: Log, files: Wire) -> None:
+    def __init__(self, log: WireLog, files: OneWireFiles) -> None:
         self._log = log
         self._files = files
 
@@ -24,7 +24,7 @@ class _RecordedFiles:
         return self._log.call(call, lambda found: ("content", found.encode(), {}), "read", thermometer=name)
 
 
-def played(lanes: Lanes, name: str) -> Wire:
+def played(lanes: Lanes, name: str) -> OneWireFiles:
     """Recorded files."""
     return _PlayedFiles(lanes)
 

@@ -15,7 +15,7 @@ from leadsman.loop.durations import human
 from leadsman.sessions.fault import error_of
 from leadsman.sessions.mask import same
 from leadsman.sessions.recorder import MODULES
-from leadsman.sessions.session import SHAPES, Event, Fields, Session
+from leadsman.sessions.session import SHAPES, Event, Fields, RecordedSession
 from leadsman.text import clean
 
 W = TypeVar("W")
@@ -43,7 +43,7 @@ class Exchange(NamedTuple):
     answers: Sequence[Event]
 
 
-class Lane:
+class WireLane:
     """Exchanges in strict order."""
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class Player:
         sessions: at least one; they begin together.
     """
 
-    def __init__(self, sessions: Sequence[Session]) -> None:
+    def __init__(self, sessions: Sequence[RecordedSession]) -> None:
         self.difference: SessionDiffers | None = None
         """The first one between the app and a session."""
         self.length = max(each.length for each in sessions)
@@ -71,14 +71,14 @@ class Player:
         """Epoch seconds."""
         self._names = ", ".join(each.name for each in sessions)
         self._sessions = {each.wire: session for session in sessions for each in session.events}
-        self._lanes: dict[str, dict[Key, Lane]] = {}
+        self._lanes: dict[str, dict[Key, WireLane]] = {}
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._start = 0.0
         for session in sessions:
             for exchange in _exchanges(session.events):
                 lanes = self._lanes.setdefault(exchange.asked.wire, {})
-                lanes.setdefault(_key(exchange.asked), Lane()).waiting.append(exchange)
+                lanes.setdefault(_key(exchange.asked), WireLane()).waiting.append(exchange)
 
     def wire(self, kind: WireKind, name: str, make: Callable[[], W]) -> W:
         """A wire that plays. Nothing real is made."""
@@ -132,12 +132,12 @@ class Player:
         loop.call_soon_threadsafe(begin)
         is_due.wait()
 
-    def _lane_of(self, asked: Event) -> Lane | None:
+    def _lane_of(self, asked: Event) -> WireLane | None:
         lanes, key = self._lanes.get(asked.wire, {}), _key(asked)
         if key in lanes:
             return lanes[key]
         if asked.what == "open" and lanes:
-            return Lane()
+            return WireLane()
         masked = (lane for each, lane in lanes.items() if all(map(same, each, key)))
         return next(masked, None)
 
@@ -149,7 +149,7 @@ class Player:
         least, most = ENDING
         return abs(self._now() - session.length) <= min(most, max(least, session.length / 20))
 
-    def _refusal(self, lane: Lane | None, asked: Event) -> Exception:
+    def _refusal(self, lane: WireLane | None, asked: Event) -> Exception:
         """Why a request gets no answer: the session has ended, or it has another one."""
         session, now = self._sessions.get(asked.wire), self._now()
         where, expected = self._names, None if lane is None or not lane.waiting else lane.waiting[0].asked
@@ -293,7 +293,7 @@ def _exchanges(events: Iterable[Event]) -> Iterable[Exchange]:
     return [Exchange(asked, answers) for asked, answers in found.values()]
 
 
-def _no_request(lane: Lane, asked: Event) -> Exchange | None:
+def _no_request(lane: WireLane, asked: Event) -> Exchange | None:
     """The exchange of a port that is opened where the session has a request, or nothing more, and of a radio that scans
     once more, and hears what it heard last; None of any other event. How often that happens depends on times, and no
     device notices it."""

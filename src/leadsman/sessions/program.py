@@ -2,15 +2,15 @@
 
 import shlex
 
-from leadsman.adapters.program import Ended, Run
+from leadsman.adapters.program import Finished, Run
 from leadsman.sessions.player import Lanes, Playing
-from leadsman.sessions.recorder import Log
+from leadsman.sessions.recorder import WireLog
 
 
-def recorded(log: Log, name: str, wire: Run) -> Run:
+def recorded(log: WireLog, name: str, wire: Run) -> Run:
     """What runs programs, and writes down how they end."""
 
-    async def run(program: str, arguments: tuple[str, ...]) -> Ended:
+    async def run(program: str, arguments: tuple[str, ...]) -> Finished:
         n = log.ask("run", command=shlex.join((program, *arguments)))
         try:
             ended = await wire(program, arguments)
@@ -26,9 +26,9 @@ def recorded(log: Log, name: str, wire: Run) -> Run:
 def played(lanes: Lanes, name: str) -> Run:
     """Recorded programs."""
 
-    async def run(program: str, arguments: tuple[str, ...]) -> Ended:
+    async def run(program: str, arguments: tuple[str, ...]) -> Finished:
         exchange = lanes.take("run", command=shlex.join((program, *arguments)))
         event = await Playing(lambda _: None).reply(exchange, "ended")
-        return Ended(event.more["code"], event.data or b"", event.more["errors"].encode(errors="replace"))
+        return Finished(event.more["code"], event.data or b"", event.more["errors"].encode(errors="replace"))
 
     return run

@@ -67,7 +67,7 @@ class Recorder:
     def wire(self, kind: WireKind, name: str, make: Callable[[], W]) -> W:
         """A wire whose events are recorded."""
         wire = f"{kind} {name}".rstrip()
-        recorded: W = import_module(MODULES[kind]).recorded(Log(self, wire), name, make())
+        recorded: W = import_module(MODULES[kind]).recorded(WireLog(self, wire), name, make())
         return recorded
 
     def take(self, event: Event) -> int:
@@ -106,7 +106,7 @@ class Recorder:
         self._ended = self.fault is not None
 
 
-class Log:
+class WireLog:
     """The events of one wire."""
 
     def __init__(self, recorder: Recorder, wire: str) -> None:

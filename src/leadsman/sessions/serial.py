@@ -5,11 +5,11 @@ from typing import Any, cast
 
 from leadsman.adapters.serial.port import Line, Opener
 from leadsman.sessions.player import Lanes, Playing
-from leadsman.sessions.recorder import Log
+from leadsman.sessions.recorder import WireLog
 from leadsman.sessions.session import Event
 
 
-def recorded(log: Log, name: str, wire: Opener) -> Opener:
+def recorded(log: WireLog, name: str, wire: Opener) -> Opener:
     """What opens the port, and writes down what goes over it."""
 
     async def open_(line: Line) -> None:
@@ -24,7 +24,7 @@ def recorded(log: Log, name: str, wire: Opener) -> Opener:
 
 
 class _RecordedLine(Line):
-    def __init__(self, log: Log, n: int, line: Line) -> None:
+    def __init__(self, log: WireLog, n: int, line: Line) -> None:
         self.n = n
         self.made = line.made
         self.aborted = False
@@ -54,7 +54,7 @@ class _RecordedLine(Line):
 class _RecordedTransport:
     """The transport, but for what is sent."""
 
-    def __init__(self, log: Log, transport: Any, line: _RecordedLine) -> None:
+    def __init__(self, log: WireLog, transport: Any, line: _RecordedLine) -> None:
         self._log = log
         self._transport = transport
         self._line = line

@@ -160,7 +160,7 @@ class Event(NamedTuple):
         return _line({"at": round(self.at, 3), **wire, "n": self.n, **self.content})
 
 
-class Session(NamedTuple):
+class RecordedSession(NamedTuple):
     """A whole session."""
 
     app: str
@@ -187,7 +187,7 @@ def end(at: float) -> str:
     return _line({"at": round(at, 3), "event": "end"})
 
 
-def read_session(path: Path | str) -> Session:
+def read_session(path: Path | str) -> RecordedSession:
     """Read a file. Raises `SessionError`, which names the line, and what to do."""
     name = clean(str(path))
     try:
@@ -204,21 +204,21 @@ def read_session(path: Path | str) -> Session:
     return session_of(text, name)
 
 
-def session_of(text: str, name: str) -> Session:
+def session_of(text: str, name: str) -> RecordedSession:
     """The session in the text of a file with this name. Raises as `read_session`."""
     lines = text.split("\n")
     while lines and not lines[-1].strip():
         lines.pop()
-    reader = _Reader(name, len(lines))
+    reader = _SessionReader(name, len(lines))
     app, began = reader.head(lines[0] if lines else "")
     for number, line in enumerate(lines[1:], 2):
         reader.take(number, line)
     if reader.length is None:
         raise reader.cut("the end is missing", "append")
-    return Session(app, began, reader.length, tuple(reader.events), name)
+    return RecordedSession(app, began, reader.length, tuple(reader.events), name)
 
 
-class _Reader:
+class _SessionReader:
     """Reads one line after the other."""
 
     def __init__(self, name: str, lines: int) -> None:

@@ -4,7 +4,7 @@ import errno
 import os
 from collections.abc import Callable, Mapping
 
-from leadsman.adapters.i2c.bus import I2c, Wire, check_address
+from leadsman.adapters.i2c.bus import I2c, I2cWire, check_address
 from leadsman.loop.durations import Duration
 
 Chip = Callable[[bytes, int], bytes]
@@ -76,7 +76,7 @@ class I2cTwin(I2c):
     def check_installed(self) -> None:
         """A twin needs no library."""
 
-    def _create_wire(self) -> Wire:
+    def _create_wire(self) -> I2cWire:
         return _TwinWire(self)
 
 

@@ -4,7 +4,7 @@ import errno
 import os
 from collections.abc import Mapping
 
-from leadsman.adapters.onewire import OneWire, Wire, check_thermometer
+from leadsman.adapters.onewire import OneWire, OneWireFiles, check_thermometer
 from leadsman.loop.durations import Duration
 
 
@@ -26,7 +26,7 @@ class OneWireTwin(OneWire):
         self.refuses: OSError | None = None
         """What listing the thermometers raises, or None."""
 
-    def _create_wire(self) -> Wire:
+    def _create_wire(self) -> OneWireFiles:
         return _TwinWire(self)
 
 

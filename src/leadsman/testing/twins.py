@@ -12,7 +12,7 @@ from leadsman.adapters.ble.advertisement import Advertisement, check_address
 from leadsman.adapters.ble.backend import AdvertisementListener, Backend, GattConnection
 from leadsman.adapters.ble.gatt import uuid_of
 from leadsman.adapters.ble.radio import BleRadio
-from leadsman.adapters.program import MOST_BYTES, Ended, Programs
+from leadsman.adapters.program import MOST_BYTES, Finished, Programs
 from leadsman.adapters.serial.port import Line, SerialPort
 from leadsman.errors import DeviceUnavailable, PermanentError
 
@@ -294,8 +294,8 @@ class ProgramsTwin(Programs):
         super().__init__(most_bytes=most_bytes)
         self._program = program
 
-    async def _run(self, program: str, arguments: tuple[str, ...]) -> Ended:
+    async def _run(self, program: str, arguments: tuple[str, ...]) -> Finished:
         output = self._program(program, *arguments)
         if isinstance(output, Exception):
             raise output
-        return Ended(0, output.encode() if isinstance(output, str) else output, b"")
+        return Finished(0, output.encode() if isinstance(output, str) else output, b"")

@@ -41,7 +41,7 @@ _HOW_TO_TURN_ON = (
 )
 
 
-class Wire(Protocol):
+class I2cWire(Protocol):
     """What moves bytes over a bus. Its calls block, and raise `OSError`: EADDRINUSE if a driver of the kernel has the
     address."""
 
@@ -69,7 +69,7 @@ class I2c:
         self._timeout = positive_seconds(timeout, "timeout")
         self._lock = asyncio.Lock()
         self._worker = Worker(self.path)
-        self._wire: Wire | None = None
+        self._wire: I2cWire | None = None
         self._heard_at: float | None = None
 
     async def __aenter__(self) -> Self:
@@ -146,7 +146,7 @@ class I2c:
         async with self:
             await self.probe()
 
-    async def _in_thread(self, call: Callable[[Wire], bytes]) -> bytes:
+    async def _in_thread(self, call: Callable[[I2cWire], bytes]) -> bytes:
         async with self._lock:
             wire = self._wire = self._wire or wire_of("i2c", self.path, self._create_wire)
 
@@ -163,23 +163,23 @@ class I2c:
 
             return await self._worker.call(closing, self._timeout, abandon)
 
-    def _create_wire(self) -> Wire:
+    def _create_wire(self) -> I2cWire:
         from leadsman.adapters.i2c.smbus import SmbusWire  # whoever only has a bus in the code needs no library
 
         return SmbusWire(self.path)
 
-    def _reopen(self, wire: Wire) -> bytes:
+    def _reopen(self, wire: I2cWire) -> bytes:
         wire.close()
         self._open(wire)
         return b""
 
-    def _open(self, wire: Wire) -> None:
+    def _open(self, wire: I2cWire) -> None:
         try:
             wire.open()
         except OSError as error:
             raise opening_error(self.path, error) from error
 
-    def _exchange(self, wire: Wire, address: int, data: bytes, count: int) -> bytes:
+    def _exchange(self, wire: I2cWire, address: int, data: bytes, count: int) -> bytes:
         self._open(wire)
         try:
             answer = wire.transfer(address, data, count)
