@@ -64,7 +64,7 @@ def test_the_settings_on_the_page_of_an_app_are_valid(name, tmp_path):
     with app.unloaded():
         app.load(Where({}, tmp_path, secrets=tmp_path))
         assert app.setup.idle_reason is None
-    assert all("topic_prefix" in each or "[registers." in each for each in others)
+    assert all(re.search(r"topic_prefix|\[registers\.|\[proxies\.", each) for each in others)
 
 
 @pytest.mark.system

@@ -47,6 +47,7 @@ from leadsman.testing import (
     SerialTwin,
     TwinDevice,
 )
+from leadsman_rigs.examples import examples
 from leadsman_rigs.sessions import Recording, published, recorded, written
 
 ADDRESS = "F0:11:22:33:44:55"
@@ -431,7 +432,7 @@ def test_a_request_that_the_session_does_not_have_is_named(tmp_path, path, inter
 
 
 @pytest.mark.parametrize("way", WAYS)
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(data=st.data())
 def test_a_session_that_was_edited_is_refused_or_played_and_never_a_bug(way, data):
     app_with, _, adapter, _ = WAYS[way]

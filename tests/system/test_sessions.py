@@ -281,7 +281,7 @@ def test_a_thermometer_is_recorded_at_its_files_and_played(tmp_path):
 
     def change(broker):
         found = len(broker.messages("house/flow/state")), len(broker.messages("house/flow/error"))
-        if found == (2, 0):
+        if found[0] >= 2 and not found[1]:
             file.unlink(missing_ok=True)
         else:
             other = tmp_path / "other"

@@ -51,7 +51,7 @@ QUESTIONS = {
     "read a sensor every minute": "docs/quickstart.html",
     "several sensors same code": "docs/how-to/devices.html",
     "multiple instances": "docs/how-to/two-of-one-app.html",
-    "ds18b20": "docs/how-to/from-a-loop.html",
+    "ds18b20": "docs/how-to/onewire.html",
     "ESP32": "docs/how-to/messages.html",
     "stale": "docs/how-to/silent.html",
     "held": "docs/glossary.html",

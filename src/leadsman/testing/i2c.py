@@ -60,7 +60,7 @@ class I2cTwin(I2c):
         super().__init__("/dev/i2c-twin", timeout=timeout)
         self.chips = {check_address(address): chip for address, chip in (chips or {}).items()}
         """The chips by their addresses. They may be changed at any time."""
-        self.held: set[int] = set()
+        self.busy: set[int] = set()
         """Addresses that a driver of the kernel has."""
         self.refuses: OSError | None = None
         """What opening the bus raises, or None."""
@@ -93,7 +93,7 @@ class _TwinWire:
     def transfer(self, address: int, data: bytes, count: int) -> bytes:
         if self._twin.refuses is not None:  # the bus has gone since it was opened
             raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
-        if address in self._twin.held:
+        if address in self._twin.busy:
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
         if address not in self._twin.chips:
             raise OSError(errno.EREMOTEIO, os.strerror(errno.EREMOTEIO))

@@ -114,7 +114,7 @@ class TestBoth:
         run(there.bus, scenario)
 
     def test_a_chip_that_a_driver_of_the_kernel_has_is_named_with_its_files(self, there):
-        there.twin.held.add(0x40)
+        there.twin.busy.add(0x40)
 
         async def scenario(bus):
             with pytest.raises(PermanentError, match=r"a driver .* has 0x40 .* /sys/bus/i2c/devices/(1|\*)-0040"):

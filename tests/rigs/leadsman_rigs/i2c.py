@@ -36,7 +36,7 @@ class Kernel:
         argument.value = self.functions
 
     def _slave(self, file, address):
-        if address in self.twin.held:
+        if address in self.twin.busy:
             raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
         self.chosen[file] = address
 
