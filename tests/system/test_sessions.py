@@ -213,7 +213,10 @@ def test_a_server_that_breaks_off_is_recorded_and_played(tmp_path):
 
     with Web() as web:
         web.fault = broken
-        failed = lambda broker: broker.messages("house/inverter/error")  # noqa: E731
+
+        def failed(broker):
+            return broker.messages("house/inverter/error")
+
         text, _ = recorded_live(inverter_app(HttpClient(web.url)), tmp_path, failed)
 
     assert '"text": "{\\"watts\\""' in text

@@ -2,6 +2,8 @@
 or with Noise, that does as the firmware does. ``python -m leadsman_rigs.esphome_board PORT`` is one in a process of its
 own, which hears one device."""
 
+# ruff: noqa: N802  # a method is named after the message that it takes
+
 import asyncio
 import base64
 import contextlib
@@ -215,36 +217,36 @@ class _Client:
                 return value
             shift += 7
 
-    def _on_HelloRequest(self, _):  # noqa: N802
+    def _on_HelloRequest(self, _):
         self.send(pb.HelloResponse(api_version_major=1, api_version_minor=12, server_info="rig", name="attic"))
 
-    def _on_PingRequest(self, _):  # noqa: N802
+    def _on_PingRequest(self, _):
         self.send(pb.PingResponse())
 
-    def _on_DisconnectRequest(self, _):  # noqa: N802
+    def _on_DisconnectRequest(self, _):
         self.send(pb.DisconnectResponse())
         return True
 
-    def _on_DeviceInfoRequest(self, _):  # noqa: N802
+    def _on_DeviceInfoRequest(self, _):
         self.send(pb.DeviceInfoResponse(name="attic", bluetooth_proxy_feature_flags=self.board.features))
 
-    def _on_SubscribeBluetoothLEAdvertisementsRequest(self, _):  # noqa: N802
+    def _on_SubscribeBluetoothLEAdvertisementsRequest(self, _):
         if self.board.subscriber is None:  # it serves one client
             self.board.subscriber = self
             if self.board.features & STATE:
                 self.send(pb.BluetoothScannerStateResponse(state=2, mode=0))
 
-    def _on_UnsubscribeBluetoothLEAdvertisementsRequest(self, _):  # noqa: N802
+    def _on_UnsubscribeBluetoothLEAdvertisementsRequest(self, _):
         if self.board.subscriber is self:
             self.board.subscriber = None
             self.board.connected.clear()  # the firmware does so
 
-    def _on_SubscribeBluetoothConnectionsFreeRequest(self, _=None):  # noqa: N802
+    def _on_SubscribeBluetoothConnectionsFreeRequest(self, _=None):
         used = sorted(self.board.connected)
         free = self.board.slots - len(used)
         self.send(pb.BluetoothConnectionsFreeResponse(free=free, limit=self.board.slots, allocated=used))
 
-    def _on_BluetoothDeviceRequest(self, message):  # noqa: N802
+    def _on_BluetoothDeviceRequest(self, message):
         number, board = message.address, self.board
         if board.subscriber is not self:  # answers go to the client that takes the advertisements
             return
@@ -263,7 +265,7 @@ class _Client:
         self.send(pb.BluetoothDeviceConnectionResponse(address=number, connected=True, mtu=247))
         self._on_SubscribeBluetoothConnectionsFreeRequest()
 
-    def _on_BluetoothGATTGetServicesRequest(self, message):  # noqa: N802
+    def _on_BluetoothGATTGetServicesRequest(self, message):
         characteristics = [
             pb.BluetoothGATTCharacteristic(
                 uuid=_halves(uuid),
@@ -277,7 +279,7 @@ class _Client:
         self.send(pb.BluetoothGATTGetServicesResponse(address=message.address, services=[service]))
         self.send(pb.BluetoothGATTGetServicesDoneResponse(address=message.address))
 
-    def _on_BluetoothGATTReadRequest(self, message):  # noqa: N802
+    def _on_BluetoothGATTReadRequest(self, message):
         value = self._device(message.address).values[message.handle]
         where = {"address": message.address, "handle": message.handle}
         if isinstance(value, int):
@@ -285,7 +287,7 @@ class _Client:
         elif value is not None:  # None: no answer
             self.send(pb.BluetoothGATTReadResponse(**where, data=value))
 
-    def _on_BluetoothGATTWriteRequest(self, message):  # noqa: N802
+    def _on_BluetoothGATTWriteRequest(self, message):
         device = self._device(message.address)
         device.written.append((message.handle, message.data, message.response))
         for uuid, answer in device.answers.items():
@@ -296,11 +298,11 @@ class _Client:
         if message.response:
             self.send(pb.BluetoothGATTWriteResponse(address=message.address, handle=message.handle))
 
-    def _on_BluetoothGATTWriteDescriptorRequest(self, message):  # noqa: N802
+    def _on_BluetoothGATTWriteDescriptorRequest(self, message):
         self._device(message.address).switched[message.handle - 1] = message.data
         self.send(pb.BluetoothGATTWriteResponse(address=message.address, handle=message.handle))
 
-    def _on_BluetoothGATTNotifyRequest(self, message):  # noqa: N802
+    def _on_BluetoothGATTNotifyRequest(self, message):
         self.send(pb.BluetoothGATTNotifyResponse(address=message.address, handle=message.handle))
 
     def _device(self, number):

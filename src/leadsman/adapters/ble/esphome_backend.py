@@ -26,7 +26,7 @@ from leadsman.extras import missing
 from leadsman.text import describe
 
 if TYPE_CHECKING:
-    from aioesphomeapi.api_pb2 import BluetoothLERawAdvertisementsResponse  # type: ignore[attr-defined]
+    from aioesphomeapi.api_pb2 import BluetoothLERawAdvertisementsResponse  # type: ignore[attr-defined]  # generated
     from aioesphomeapi.model import (
         BluetoothGATTCharacteristic,
         ConnectionClosedEvent,
@@ -39,7 +39,7 @@ try:
     from aioesphomeapi import core as errors
     from aioesphomeapi.client import APIClient
     from aioesphomeapi.model import APIVersion, BluetoothProxyFeature
-    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # it has no types
 except ImportError as error:
     raise missing("Bluetooth proxies", "aioesphomeapi", "ble-proxies", error) from error
 
