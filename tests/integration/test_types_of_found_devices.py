@@ -182,7 +182,7 @@ def test_damage_is_nothing(damaged):
 def test_the_number_of_fields_is_bounded_and_the_first_ones_stay():
     known = found_type({"first": float}, None)
     for number in range(3 * MOST):
-        known = known.joined(found_type({f"f{number}": float}, None))
+        known = known.union(found_type({f"f{number}": float}, None))
 
     assert len(known.fields) == MOST
     assert "first" in known.fields

@@ -10,9 +10,10 @@ import re
 import subprocess
 import sys
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
+from typing import Annotated, get_args
 
 import pytest
 from hypothesis import HealthCheck, assume, given, reject, settings
@@ -20,6 +21,7 @@ from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
 from leadsman import App, Sensor
+from leadsman.adapters.adapter import ResourceKind
 from leadsman.adapters.ble import BleRadio
 from leadsman.adapters.caldav import CalDav
 from leadsman.adapters.http import HttpClient
@@ -32,6 +34,7 @@ from leadsman.adapters.wires import WIRES
 from leadsman.errors import DeviceTimeout, PermanentError, SessionDiffers, SessionError
 from leadsman.sessions.mask import Mask
 from leadsman.sessions.player import Player
+from leadsman.sessions.recorder import MODULES
 from leadsman.sessions.session import read_session, session_of
 from leadsman.testing import (
     BleTwin,
@@ -646,3 +649,12 @@ def test_a_disk_that_is_full_ends_the_recording_and_not_the_app():
 
     assert "No space left" in recording.recorder.fault
     assert len(harness.states("scale")) > 20
+
+
+def test_each_kind_of_wire_that_an_adapter_asks_for_is_recorded_and_played():
+    kinds = {*get_args(ResourceKind), "program"}
+
+    assert {*MODULES} == kinds == {way for way in WAYS if way in kinds}
+    for module in map(import_module, MODULES.values()):
+        assert callable(module.recorded)
+        assert callable(module.played)

@@ -36,7 +36,7 @@ class FoundType(NamedTuple):
     fields: Mapping[str, FoundField]
     title: str | None = None
 
-    def joined(self, other: "FoundType") -> "FoundType":
+    def union(self, other: "FoundType") -> "FoundType":
         """This with what another one knows besides. A field stays as it was, since others were told of it."""
         news = {name: field for name, field in other.fields.items() if name not in self.fields}
         fields = dict(list({**self.fields, **news}.items())[:MOST])

@@ -304,7 +304,7 @@ class FoundDevices:
             return
         known, said = self._types.get(name, NOTHING), found_type(fields, title)
         self._said[name] = fields, title
-        if (joined := known.joined(said)) != known:
+        if (joined := known.union(said)) != known:
             self._types[name] = joined
             self.on_loop(self._change, name)
 
