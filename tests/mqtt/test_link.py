@@ -14,9 +14,7 @@ from leadsman.mqtt.connection import ConnAck
 from leadsman.mqtt.link import GOODBYE_TO_FROZEN, Access, ClientIdentity, Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
-from leadsman.mqtt.overdue import PUBACK_TIMEOUT
-from leadsman.mqtt.send_window import BATCH, SILENCE
-from leadsman.mqtt.window_size import FIRST
+from leadsman.mqtt.send_window import BATCH, FIRST, PUBACK_TIMEOUT, SILENCE
 from leadsman.testing import MemoryBroker, VirtualLoop
 
 STATUS = "house/status"

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.message_state import REPEATED, Item, find_on_disk
 from leadsman.mqtt.outbox import MOST_BEFORE, Dropped, Outbox, Standing
-from leadsman.mqtt.retained_messages import RetainedMessages
+from leadsman.mqtt.send_window import RetainedMessages
 
 
 def message(topic="t", number=0, **words):

@@ -8,7 +8,7 @@ from leadsman.loop.clock import system_clock
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.message_state import RowEvent
 from leadsman.mqtt.outbox import Outbox
-from leadsman.mqtt.overdue import AT_ONCE, PUBACK_TIMEOUT, Overdue
+from leadsman.mqtt.send_window import AT_ONCE, PUBACK_TIMEOUT, Overdue
 
 AFTER = 0.25
 

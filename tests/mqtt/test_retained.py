@@ -2,7 +2,7 @@ import pytest
 
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
-from leadsman.mqtt.retained_messages import RetainedMessages
+from leadsman.mqtt.send_window import RetainedMessages
 
 LATER = 60.0
 

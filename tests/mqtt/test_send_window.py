@@ -12,10 +12,8 @@ from leadsman.mqtt.connection import ConnAck
 from leadsman.mqtt.connection_state import SESSION_TAKEN_OVER
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
-from leadsman.mqtt.overdue import PUBACK_TIMEOUT
-from leadsman.mqtt.send_window import BATCH, SendWindow
+from leadsman.mqtt.send_window import BATCH, BEHIND, FIRST, LIMITED, MOST, PUBACK_TIMEOUT, SendWindow
 from leadsman.mqtt.suspects import FEW, QUIET
-from leadsman.mqtt.window_size import BEHIND, FIRST, LIMITED, MOST
 from leadsman.testing import VirtualLoop
 
 NOT_AUTHORIZED, TOPIC_INVALID = 0x87, 0x90
@@ -180,7 +178,7 @@ def test_a_message_that_the_broker_may_take_later_pauses_its_topic_for_longer_ea
 
     assert all(isinstance(each, MessageRefused) for each in here.events)
     assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
-    assert here.window.fault == "the broker refused a message of 'a' (0x87)"
+    assert here.window.pauses.fault == "the broker refused a message of 'a' (0x87)"
 
 
 @pytest.mark.parametrize("code", [NOT_AUTHORIZED, TOPIC_INVALID])
@@ -191,7 +189,7 @@ def test_an_answer_that_the_broker_refuses_is_dropped_as_others_choose_its_topic
     here.acknowledge(code)
 
     assert here.events == [MessageDropped("answers/me", f"the broker refused an answer (0x{code:02x})", 1)]
-    assert (here.outbox.messages, here.outbox.paused, here.window.fault) == (0, {}, None)
+    assert (here.outbox.messages, here.outbox.paused, here.window.pauses.fault) == (0, {}, None)
 
 
 def test_a_topic_goes_on_after_its_pause_though_a_later_message_of_it_was_taken_meanwhile(here):
@@ -305,7 +303,7 @@ def test_a_topic_that_a_broker_refused_is_sent_at_once_to_another_one(here, move
     here.connect(moved=moved)
 
     assert here.sent == ["a"] * moved, "at the same broker it pauses for eight seconds"
-    assert (here.window.fault is None) == moved
+    assert (here.window.pauses.fault is None) == moved
 
 
 def test_a_topic_that_the_next_broker_refuses_too_pauses_from_the_beginning(here):
@@ -341,7 +339,7 @@ def test_a_topic_that_broke_connections_is_sent_alone_and_at_once_to_another_bro
 
     assert here.sent == ["a", "poison", "poison", "poison"]
     assert here.outbox.messages == 0
-    assert here.window.fault is None
+    assert here.window.pauses.fault is None
 
 
 def test_no_topic_is_to_blame_if_another_client_took_the_session_over(here):
@@ -351,7 +349,7 @@ def test_no_topic_is_to_blame_if_another_client_took_the_session_over(here):
         broken = here.window.stop(SESSION_TAKEN_OVER)
 
     assert (broken.in_flight, broken.topic) == (True, None)
-    assert here.window.fault is None
+    assert here.window.pauses.fault is None
 
 
 def test_flushing_ends_when_the_broker_has_everything(here):

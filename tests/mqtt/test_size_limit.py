@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.mqtt.size_limit import RETRY, SizeLimit
+from leadsman.mqtt.suspects import RETRY, SizeLimit
 
 SIZES = st.integers(30, 20_000)
 TOPICS = st.sampled_from("abc")

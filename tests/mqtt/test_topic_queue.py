@@ -3,7 +3,7 @@ from hypothesis import strategies as st
 
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.message_state import REPEATED, Item
-from leadsman.mqtt.topic_queue import TopicQueue
+from leadsman.mqtt.outbox import TopicQueue
 
 
 def items(count):

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.mqtt.window_size import AGAIN, FIRST, MOST, SHORTEST, WindowSize
+from leadsman.mqtt.send_window import AGAIN, FIRST, MOST, SHORTEST, WindowSize
 
 LARGE = 65_535
 
@@ -24,8 +24,8 @@ def road(round_trip, capacity=1e9):
 def test_it_begins_with_what_brokers_allow_by_default_and_never_exceeds_what_this_one_allows():
     assert WindowSize(LARGE).size == FIRST
     assert WindowSize(3).size == 3
-    assert WindowSize(3).largest
-    assert not WindowSize(LARGE).largest
+    assert WindowSize(3).settled
+    assert not WindowSize(LARGE).settled
 
 
 def test_a_long_road_gets_more_messages_in_flight():

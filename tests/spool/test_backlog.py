@@ -21,7 +21,7 @@ from leadsman.mqtt.message_state import (
     Item,
 )
 from leadsman.mqtt.outbox import Dropped, Outbox
-from leadsman.mqtt.retained_messages import RetainedMessages
+from leadsman.mqtt.send_window import RetainedMessages
 from leadsman.spool.backlog import DAMAGED, FEW, MOST_DEAD, MOST_ROWS, REPLACED, Backlog, Times
 from leadsman.spool.row import EXPIRED, FULL, SUPERSEDED, Evicted, SpoolRow, TopicRows
 from leadsman_rigs.examples import examples

@@ -23,8 +23,7 @@ from leadsman.mqtt.connection_state import V5
 from leadsman.mqtt.diagnosis import client_id_in_use, subscription, without_will
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
-from leadsman.mqtt.overdue import SILENT
-from leadsman.mqtt.send_window import BATCH, SendWindow
+from leadsman.mqtt.send_window import BATCH, SILENT, SendWindow
 from leadsman.mqtt.suspects import Broken
 from leadsman.mqtt.topics import topic_matches
 from leadsman.text import clean
@@ -276,7 +275,7 @@ class Link:
     def last_error(self) -> str | None:
         """What is wrong with the connection, the prefix, a subscription, a topic whose messages the broker does not
         take, or the will."""
-        return self._error or self.conflict or self.subscriptions.error or self._window.fault or self._no_will
+        return self._error or self.conflict or self.subscriptions.error or self._window.pauses.fault or self._no_will
 
     @property
     def _no_will(self) -> str | None:
@@ -286,7 +285,7 @@ class Link:
 
     def fault_of(self, topic: str) -> str | None:
         """What is wrong with the messages of a topic; None since the broker took one."""
-        return self._window.fault_of(topic)
+        return self._window.pauses.fault_of(topic)
 
     @property
     def window(self) -> int:
@@ -335,8 +334,8 @@ class Link:
             self._subscribing = self._loop.create_task(self._subscribe(connection, (topic_filter,), before))
 
     def store(self, after: float, write: Callable[[int], None]) -> None:
-        """Have readings written that were not acknowledged `after` seconds; see `SendWindow.store`."""
-        self._window.store(after, write)
+        """Have readings written that were not acknowledged `after` seconds; see `Overdue.store`."""
+        self._window.overdue.store(after, write)
 
     def pump(self) -> None:
         """Send what waits, as far as the connection takes it."""

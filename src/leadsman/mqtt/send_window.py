@@ -1,9 +1,9 @@
 """The window of sends: hands the messages of the outbox to the connection, and settles what the broker answers.
 
-As many messages are in flight as the road needs and the broker allows (`leadsman.mqtt.window_size`). Publishing is a
-call and the acknowledgement a callback, so no handler waits, and no message needs a task. A connection delivers in
-order, so several messages of a topic are in flight. After a broken connection they are sent again in order, only a few
-messages at a time, and then one. That finds the topic on which the broker closes the connection, if there is one
+As many messages are in flight as the road needs and the broker allows (`WindowSize`). Publishing is a call and the
+acknowledgement a callback, so no handler waits, and no message needs a task. A connection delivers in order, so several
+messages of a topic are in flight. After a broken connection they are sent again in order, only a few messages at a
+time, and then one. That finds the topic on which the broker closes the connection, if there is one
 (`leadsman.mqtt.suspects`). Such a topic pauses, and all others continue.
 
 Where readings come faster than the broker takes them, the newest of each topic go ahead of those that wait.
@@ -11,7 +11,7 @@ Where readings come faster than the broker takes them, the newest of each topic 
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 from leadsman.errors import BrokerError
@@ -24,12 +24,7 @@ from leadsman.mqtt.diagnosis import CLOSES, PASSING
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.message_state import Item
 from leadsman.mqtt.outbox import Dropped, Outbox
-from leadsman.mqtt.overdue import PUBACK_TIMEOUT, Overdue
-from leadsman.mqtt.pauses import PAUSE, Pauses
-from leadsman.mqtt.retained_messages import RetainedMessages
-from leadsman.mqtt.size_limit import SizeLimit
-from leadsman.mqtt.suspects import QUIET, Blame, Broken, Suspects
-from leadsman.mqtt.window_size import BEHIND, LIMITED, Lag, WindowSize
+from leadsman.mqtt.suspects import QUIET, Blame, Broken, SizeLimit, Suspects
 
 BATCH = 100
 """Messages that are sent in one turn of the event loop, a few milliseconds of work: then the loop reads, and polls."""
@@ -75,6 +70,334 @@ def retime(message: Message, offset: float) -> Message:
     return message._replace(payload=payload, taken_at=taken_at, clock_offset=offset)
 
 
+# How many messages may be in flight: as many as the road to the broker needs, and at most as many as it allows.
+#
+# A message and its acknowledgement take a round trip, so a distant broker needs many messages in flight, and a near one
+# or a busy one gains nothing by more. The size doubles as long as messages wait and the rate of delivery grows by a
+# quarter. When it has not grown for three rounds, the size stays. Each minute twice the size is tried, and kept if the
+# rate grows. A round is the time in which the broker acknowledges as many messages as may be in flight. The start-up of
+# BBR finds the capacity of a road in the same way, with the same two numbers (Cardwell et al., "BBR: Congestion-Based
+# Congestion Control", ACM Queue 14 (5), 2016).
+#
+# Pure: `now` is monotonic seconds.
+
+FIRST = 20
+"""Messages in flight at first: the Receive Maximum of mosquitto, unless it is configured."""
+MOST = 1000
+"""Messages in flight at most: 2,500 a second over a round trip of 0.4 s, and a tenth of what the outbox holds."""
+GROWTH = 1.25
+"""The rate of delivery must grow by this factor for a larger size to be worth it (BBR)."""
+ROUNDS = 3
+"""Rounds without such growth after which the size stays (BBR)."""
+SHORTEST = 0.05
+"""Seconds of a round at least: in less, a pause of the event loop looks like the road."""
+AGAIN = 60.0
+"""Seconds until twice the size is tried: the road and the broker change."""
+BEHIND = 1.0
+"""Seconds that messages have waited for the window after which the newest readings go first. In less, an outage of some
+minutes is made up for in order."""
+LIMITED = 10.0
+"""Seconds that messages have waited for the window after which this is reported, if the broker's Receive Maximum is the
+reason. The start of an app with a thousand devices, and the end of an outage, may take as long."""
+
+
+class WindowSize:
+    """The size of the window of one connection.
+
+    Args:
+        receive_maximum: how many messages the broker allows in flight (MQTT 5 §3.2.2.3.3).
+    """
+
+    __slots__ = ("_acknowledged", "_again", "_began", "_best", "_full", "_kept", "_most", "_stale", "size")
+
+    def __init__(self, receive_maximum: int) -> None:
+        self._most = min(MOST, receive_maximum)
+        self.size = min(FIRST, self._most)
+        """Messages that may be in flight now."""
+        self._kept = self.size
+        self._full = False
+        self._began = 0.0
+        self._acknowledged = 0
+        self._best = 0.0
+        self._stale = 0
+        self._again: float | None = None
+
+    @property
+    def settled(self) -> bool:
+        """Whether the size is as large as the broker allows, or more would not raise the rate."""
+        return self.size == self._most or self._again is not None
+
+    def full(self, now: float) -> None:
+        """So many messages are in flight, and more wait."""
+        if not self._full:
+            self._full = True
+            self._begin(now)
+
+    def caught_up(self) -> None:
+        """No message waits."""
+        self._full = False
+
+    def acknowledged(self, now: float) -> None:
+        """The broker acknowledged a message."""
+        if not self._full:
+            return
+        self._acknowledged += 1
+        took = now - self._began
+        if self._acknowledged >= self.size and took >= SHORTEST:
+            self._measured(self._acknowledged / took, now)
+            self._begin(now)
+
+    def _begin(self, now: float) -> None:
+        self._began = now
+        self._acknowledged = 0
+
+    def _measured(self, rate: float, now: float) -> None:
+        """So many messages a second were delivered with this size."""
+        if self._again is not None:
+            if now >= self._again:
+                self._again = None
+                self._best, self._kept = rate, self.size
+                self._double()
+        elif rate >= GROWTH * self._best:
+            self._best = rate
+            self._double()
+            self._kept = self.size
+        else:
+            self._stale += 1
+            if self._stale == ROUNDS:
+                self._again = now + AGAIN
+                self.size = self._kept
+
+    def _double(self) -> None:
+        self.size = min(2 * self.size, self._most)
+        self._stale = 0
+
+
+# The topics whose messages the broker does not take: what is wrong with each, and how long it pauses.
+
+PAUSE = (1.0, 60.0)
+"""Seconds: the first and the longest pause of a topic whose message was refused."""
+
+
+class Pauses:
+    """The topics of an outbox that the current broker refused."""
+
+    __slots__ = ("_faults", "_for_good", "_outbox", "_seconds")
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+        self._seconds: dict[str, float] = {}
+        self._faults: dict[str, str] = {}
+        self._for_good: set[str] = set()
+        """Those of them whose last message was dropped, and not kept back."""
+
+    def __bool__(self) -> bool:
+        return bool(self._faults)
+
+    @property
+    def fault(self) -> str | None:
+        """What is wrong with a topic of which something waits, or was dropped; None if nothing is."""
+        outbox, lasting = self._outbox, self._for_good
+        waiting = (topic for topic in self._faults if topic in lasting or topic in outbox or outbox.is_paused(topic))
+        return next((self._faults[topic] for topic in waiting), None)
+
+    def fault_of(self, topic: str) -> str | None:
+        """What is wrong with a topic since the broker refused a message of it; None since it took one."""
+        return self._faults.get(topic)
+
+    def refused(self, topic: str, fault: str, *, for_good: bool = False) -> None:
+        """The broker does not take a message of a topic. `for_good`: it is dropped, and the fault stays until the
+        broker takes another one."""
+        self._faults[topic] = fault
+        if for_good:
+            self._for_good.add(topic)
+
+    def begin(self, topic: str, now: float, longest: float) -> float:
+        """Keep a topic back, twice as long as the last time. Returns the seconds."""
+        seconds = self._seconds[topic] = min(self._seconds.get(topic, PAUSE[0] / 2) * 2, longest)
+        self._outbox.pause(topic, now + seconds)
+        return seconds
+
+    def forgive(self, topic: str) -> None:
+        """The broker takes messages of a topic again."""
+        self._seconds.pop(topic, None)
+        self._faults.pop(topic, None)
+        self._for_good.discard(topic)
+        self._outbox.trust(topic)
+
+    def forget(self) -> None:
+        """The next broker may take what the last one refused: all of it may be sent at once."""
+        for topic in list(self._faults):
+            self.forgive(topic)
+        for topic in list(self._outbox.paused):
+            self._outbox.end_pause(topic)
+
+
+# The messages that the broker shall keep: the newest retained one of each topic that arrived.
+#
+# They are sent again on each new connection, since a restarted broker may have lost them. A reading that a newer one
+# followed was sent without the retain flag; if the newer one is dropped, the reading is sent again with the flag.
+
+
+class RetainedMessages:
+    """The retained messages of an outbox."""
+
+    __slots__ = ("_messages", "_outbox", "_unretained")
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+        self._messages: dict[str, tuple[int, Message]] = {}
+        """By topic, each with its number in the outbox less `Outbox.renumbered`."""
+        self._unretained: set[str] = set()
+
+    def arrived(self, item: Item, message: Message) -> None:
+        """The broker has the message of an item. What others make again for each connection is not kept."""
+        topic = message.topic
+        if message.retain and not message.payload:
+            self.forget(topic)  # it was removed at the broker
+            return
+        if not message.retain or message.remade or _is_made_again(message):
+            if self._unretained:
+                self.settled(topic)
+            return
+        known, number = self._messages.get(topic), item.number - self._outbox.renumbered
+        if known is not None and number < known[0]:  # a newer one was acknowledged before it
+            if self._unretained:
+                self.settled(topic)
+            return
+        self._messages[topic] = number, message
+        if item.unretained:
+            self._unretained.add(topic)
+            self.settled(topic)
+        elif self._unretained:
+            self._unretained.discard(topic)
+
+    def settled(self, topic: str) -> None:
+        """A message of a topic arrived or was dropped. Send its newest reading again if the broker does not keep that,
+        and none follows."""
+        if topic in self._unretained and topic not in self._outbox:
+            self._unretained.discard(topic)
+            self._send_again(*self._messages[topic])
+
+    def forget(self, topic: str) -> None:
+        """The broker closes the connection on messages of this topic: send none of it again."""
+        self._messages.pop(topic, None)
+        self._unretained.discard(topic)
+
+    def repeat(self, is_blamed: Callable[[str], bool]) -> None:
+        """Send all again, but for topics that the broker closes the connection on. Of those of which something waits,
+        only if that is dropped: this may be another broker, which has nothing of them."""
+        for topic, (number, message) in self._messages.items():
+            if topic in self._outbox:
+                self._unretained.add(topic)
+            elif not is_blamed(topic):
+                self._send_again(number, message)
+
+    def _send_again(self, number: int, message: Message) -> None:
+        self._outbox.repeat(number + self._outbox.renumbered, message)
+
+
+def _is_made_again(message: Message) -> bool:
+    """Whether it is a document, which is made again for each connection. Bytes such as an image are not."""
+    return message.latest and message.taken_at is None and message.content_type is None
+
+
+# Looks after messages that wait: an acknowledgement may be overdue, and readings that wait are written to disk.
+#
+# It looks only while something waits. Where the broker answers at once, that is a few times a second at most, and never
+# while no reading comes.
+
+PUBACK_TIMEOUT = 10.0
+"""Seconds without the acknowledgement of a message after which the connection is dropped."""
+SILENT = f"no acknowledgement within {PUBACK_TIMEOUT:g} s"
+"""Why the connection is dropped then."""
+AT_ONCE = 0.01
+"""Seconds. Readings that are written after that time, or sooner, are written as they come."""
+
+
+class Overdue:
+    """The clock of a window of sends.
+
+    Args:
+        outbox: the messages.
+        sent: those in flight, and when they were sent, monotonic seconds; the first was sent first.
+        lost: called with the reason when the connection is of no use any more.
+    """
+
+    __slots__ = ("_after", "_at_once", "_clock", "_loop", "_lost", "_mark", "_outbox", "_sent", "_write", "handle")
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        sent: Mapping[int, tuple[Item, float]],
+        clock: Clock,
+        lost: Callable[[str], None],
+    ) -> None:
+        self._outbox = outbox
+        self._sent = sent
+        self._clock = clock
+        self._lost = lost
+        self._loop = asyncio.get_running_loop()
+        self._after = PUBACK_TIMEOUT
+        self._write: Callable[[int], None] | None = None
+        self._at_once = False
+        self._mark = 0
+        self.handle: asyncio.TimerHandle | None = None
+        """The next look; None while nothing waits."""
+
+    def store(self, after: float, write: Callable[[int], None]) -> None:
+        """Call `write` with the number of a reading when this one, and all with lower numbers, waited `after` seconds.
+
+        Without a connection, all readings are written together `after` seconds after the first of them. On a
+        connection they have waited half of it at the least, unless `after` is `AT_ONCE` or less.
+        """
+        self._write, self._after, self._at_once = write, after / 2, after <= AT_ONCE
+
+    def sends(self) -> None:
+        """A message is in flight, and no look is arranged."""
+        self.handle = self._loop.call_later(self._after, self._look)
+
+    def waits(self) -> None:
+        """A message may wait, in flight or not."""
+        if self._write is not None and self.handle is None:
+            self.handle = self._loop.call_later(self._after if self._sent else 2 * self._after, self._look)
+
+    def writes(self) -> None:
+        """Something must be written, though no reading has waited."""
+        if self._write is not None:
+            self._write(0)
+
+    def stop(self) -> None:
+        """Look no more."""
+        if self.handle is not None:
+            self.handle.cancel()
+            self.handle = None
+
+    def _look(self) -> None:
+        self.handle = None
+        waits = self._write is not None and self._stored(self._write)
+        if self._sent:
+            now = self._clock.monotonic()
+            _, oldest = next(iter(self._sent.values()))
+            if now >= oldest + PUBACK_TIMEOUT:  # as the timer was set: a difference may be smaller by rounding
+                self._lost(SILENT)
+            elif not waits:
+                after = PUBACK_TIMEOUT if self._write is None else self._after
+                self.handle = self._loop.call_at(min(oldest + PUBACK_TIMEOUT, now + after), self._look)
+        if waits:
+            self.waits()
+
+    def _stored(self, write: Callable[[int], None]) -> bool:
+        """Have readings written that waited since the last look. Returns whether others wait."""
+        number, mark = self._outbox.number, self._mark
+        self._mark = number
+        if not self._sent or self._at_once:
+            mark = number
+        if self._outbox.unstored(mark):
+            write(mark)
+        return self._outbox.unstored(number)
+
+
 class SendWindow:
     """Sends an outbox through one connection after the other.
 
@@ -100,10 +423,10 @@ class SendWindow:
         self._lost = lost
         self._must_wait = must_wait
         self._sent: dict[int, tuple[Item, float]] = {}
-        self._overdue = Overdue(outbox, self._sent, clock, lost)
+        self.overdue = Overdue(outbox, self._sent, clock, lost)
         self._retained = RetainedMessages(outbox)
         self._suspects = Suspects()
-        self._pauses = Pauses(outbox)
+        self.pauses = Pauses(outbox)
         self._limit = SizeLimit()
         self._outlived: set[str] = set()
         """The topics of which this connection has seen a message refused for good."""
@@ -116,20 +439,15 @@ class SendWindow:
         self._outage_after = clock.monotonic() + FIRST_CONNECTION
         self._timed, self._broker = True, "the broker"
         self._size = WindowSize(ConnAck().receive_maximum)
-        self._lag = Lag()
+        self._waits_since: float | None = None
+        """Since when messages have waited for room in the window, monotonic seconds."""
+        self._behind = self._reported = False
+        """Whether readings come faster than the broker takes them, and whether it was reported that it allows too few
+        messages in flight."""
         self._round_trip = self._answered = 0.0
         self._quiet: asyncio.TimerHandle | None = None
         self.frozen = False
         """Whether a flush gave the broker up because it acknowledged nothing."""
-
-    @property
-    def fault(self) -> str | None:
-        """What is wrong with a topic whose messages the broker does not take, or None."""
-        return self._pauses.fault
-
-    def fault_of(self, topic: str) -> str | None:
-        """What is wrong with a topic since the broker refused a message of it; None since it took one."""
-        return self._pauses.fault_of(topic)
 
     @property
     def size(self) -> int:
@@ -141,14 +459,9 @@ class SendWindow:
         """``"receive_maximum"`` while readings come faster than the broker takes them because it allows no more
         messages in flight (MQTT 5 §3.2.2.3.3), else None."""
         connection = self.connection
-        if connection is None or not self._lag.behind or self._size.size < connection.connack.receive_maximum:
+        if connection is None or not self._behind or self._size.size < connection.connack.receive_maximum:
             return None
         return "receive_maximum"
-
-    def store(self, after: float, write: Callable[[int], None]) -> None:
-        """Call `write` with the number of a reading when readings up to this one waited `after` seconds; see
-        `Overdue.store`."""
-        self._overdue.store(after, write)
 
     def put(self, message: Message) -> None:
         """Send `message` as soon as possible. Returns at once. Messages that are dropped for it are reported."""
@@ -164,7 +477,7 @@ class SendWindow:
             self._report(dropped)
         if connection is not None:
             self._soon()
-        self._overdue.waits()
+        self.overdue.waits()
 
     def _calm(self, message: Message, connection: Connection) -> bool:
         """Whether a message may go without its turn in the outbox: no topic is in trouble, and the window has room."""
@@ -200,7 +513,7 @@ class SendWindow:
         self.connection = connection
         if moved:
             self._suspects.forget()
-            self._pauses.forget()
+            self.pauses.forget()
             self._limit.forget()
         self._timed, self._broker = timed, broker
         self._round_trip = PUBACK_TIMEOUT  # until it is known
@@ -220,8 +533,8 @@ class SendWindow:
         if self._quiet is not None:
             self._quiet.cancel()
             self._quiet = None
-        self._overdue.stop()
-        self._overdue.waits()
+        self.overdue.stop()
+        self.overdue.waits()
         self._limit.ended()
         self._outlived.clear()
         flying = self.outbox.lost()
@@ -234,7 +547,7 @@ class SendWindow:
     def close(self) -> None:
         """Send no more."""
         self.connection = None
-        self._overdue.stop()
+        self.overdue.stop()
         for handle in (self._resume, self._quiet):
             if handle is not None:
                 handle.cancel()
@@ -286,8 +599,8 @@ class SendWindow:
             self._lost(str(error))
             return False
         self._sent[packet_id] = item, now
-        if self._overdue.handle is None:
-            self._overdue.sends()
+        if self.overdue.handle is None:
+            self.overdue.sends()
         return True
 
     def acknowledged(self, packet_id: int, code: int) -> None:
@@ -319,29 +632,31 @@ class SendWindow:
 
     def _kept_waiting(self, connection: Connection, now: float) -> None:
         """Messages wait for room in the window."""
-        lag, silence = self._lag, now - self._answered
+        silence = now - self._answered
         if self._suspects.searching or silence > max(SILENCE, 2 * self._round_trip):
-            lag.begin(now)  # the window is small on purpose, or the broker pauses, which says nothing about the road
+            self._waits_since = now  # the window is small on purpose, or the broker pauses, and not for the road
         elif self.outbox.in_flight >= self._size.size:
             self._size.full(now)
             connection.urgent = True
-            waited = lag.waits(now)
-            if not lag.behind and waited >= BEHIND and self._size.settled:
-                lag.behind = True
+            if self._waits_since is None:
+                self._waits_since = now
+            waited = now - self._waits_since
+            if not self._behind and waited >= BEHIND and self._size.settled:
+                self._behind = True
                 self.outbox.prefer_newest(self._timed)
-            if not lag.reported and waited >= LIMITED and self.limited_by is not None:
-                lag.reported = True
+            if not self._reported and waited >= LIMITED and self.limited_by is not None:
+                self._reported = True
                 self._events.emit(LinkLimited(self._size.size))
 
     def _caught_up(self) -> None:
         """No message waits: all go in the order in which they are put."""
-        lag = self._lag
-        if lag.ends():
+        if self._waits_since is not None:
+            self._waits_since = None
             if self.connection is not None:
                 self.connection.urgent = False
             self._size.caught_up()
-        if lag.behind:
-            lag.behind = lag.reported = False
+        if self._behind:
+            self._behind = self._reported = False
             self.outbox.prefer_newest(False)
 
     def _next(self, now: float, largest: int | None) -> Item | None:
@@ -364,7 +679,7 @@ class SendWindow:
                 why = f"{size} bytes, and {self._broker} closes the connection on a message of {learned} bytes"
             else:
                 why = f"larger than the limit of {self._broker}: {largest} bytes"
-            self._pauses.refused(topic, f"the broker does not take messages of {topic!r}: {why}", for_good=True)
+            self.pauses.refused(topic, f"the broker does not take messages of {topic!r}: {why}", for_good=True)
             self._bury(item, why)
 
     def _accepted(self, item: Item, topic: str, now: float) -> None:
@@ -374,8 +689,8 @@ class SendWindow:
             self._limit.acknowledged(topic, message.size + OVERHEAD)
         self._size.acknowledged(now)
         self._retained.arrived(item, message)
-        if self._pauses and not self._suspects.is_blamed(topic):
-            self._pauses.forgive(topic)
+        if self.pauses and not self._suspects.is_blamed(topic):
+            self.pauses.forgive(topic)
 
     def _refused(self, item: Item, topic: str, code: int) -> None:
         if topic in self._outlived:  # the connection has outlived such a refusal, so another message would be to blame
@@ -388,7 +703,7 @@ class SendWindow:
             self._bury(item, f"{self._broker} refused an answer (0x{code:02x})")
             return
         fault = f"the broker refused a message of {topic!r} (0x{code:02x})"
-        self._pauses.refused(topic, fault, for_good=code not in PASSING)
+        self.pauses.refused(topic, fault, for_good=code not in PASSING)
         if code not in PASSING:
             self._bury(item, f"{self._broker} refused it for good (0x{code:02x})")
         elif self.outbox.is_paused(topic):  # several were in flight, and the first of them said so
@@ -403,7 +718,7 @@ class SendWindow:
         self._limit.accepted(topic, self._alone_bytes)
         if self._suspects.survived(topic):
             if not self.outbox.is_paused(topic):
-                self._pauses.forgive(topic)
+                self.pauses.forgive(topic)
             self.outbox.resume_next()  # what was wrong with this topic may have been wrong with the next one too
         self.pump()
 
@@ -417,27 +732,27 @@ class SendWindow:
         others_arrived = self.outbox.delivered > blame.delivered  # else the road may be bad, and not the message
         if not blame.refused and others_arrived and self._limit.broke(topic, self._alone_bytes, now):
             fault = f"the broker closes the connection on a message of {self._alone_bytes} bytes to {topic!r}"
-            self._pauses.refused(topic, fault, for_good=True)
+            self.pauses.refused(topic, fault, for_good=True)
             if in_flight:  # some brokers acknowledge, and then close
                 self.outbox.defer(topic)
             return Broken(True, topic, f"{fault}; messages of this size are dropped from now on")
         self._retained.forget(topic)
         fault = f"the broker does not take messages of {topic!r}: {CLOSES}"
-        self._pauses.refused(topic, fault)
+        self.pauses.refused(topic, fault)
         if not self.outbox.is_paused(topic):
             settled = blame.refused or now - self._started >= SETTLED
             self._pause(topic, CLOSES, PAUSE[1] if settled else PAUSE_DOUBTFUL)
         if in_flight and blame.breaks >= POISON and self.outbox.delivered > blame.delivered:
             self._suspects.pardon(topic)
             why = f"the connection broke {POISON} times on it"
-            self._overdue.writes()
+            self.overdue.writes()
             self._report(self.outbox.discard(topic, why))
         return Broken(True, topic, fault)
 
     def _pause(self, topic: str, reason: str, longest: float = PAUSE[1]) -> None:
         """Keep `topic` back, twice as long as the last time."""
         others = PAUSE_EACH * (self._suspects.blamed - 1)
-        pause = self._pauses.begin(topic, self._clock.monotonic(), max(longest, others))
+        pause = self.pauses.begin(topic, self._clock.monotonic(), max(longest, others))
         self._events.emit(MessageRefused(topic, reason, pause))
 
     def _resume_paused(self, now: float) -> None:
@@ -450,7 +765,7 @@ class SendWindow:
     def _bury(self, item: Item, why: str) -> None:
         """The broker does not take a message, and never will."""
         if item.message.taken_at is not None:
-            self._overdue.writes()
+            self.overdue.writes()
         self._report(self.outbox.drop(item, why))
 
     def _report(self, dropped: list[Dropped]) -> None:
