@@ -24,7 +24,7 @@ from leadsman.errors import (
     PermanentError,
 )
 from leadsman.testing import Harness, OneWireTwin
-from leadsman.testing.onewire import content_of
+from leadsman.testing.twins import content_of
 
 FLOW, RETURN, ROOM = "28-000005e2fdc3", "28-00000634f1a0", "10-000802b4ba0e"
 MEASURED = """\

@@ -24,7 +24,7 @@ from leadsman.adapters.serial import SerialPort
 from leadsman.sessions.player import Player
 from leadsman.sessions.session import read_session, session_of
 from leadsman.testing import Harness, I2cRegisters, I2cTwin, PtyDevice, Recorded
-from leadsman.testing.onewire import content_of
+from leadsman.testing.twins import content_of
 from leadsman_rigs.bluez import Air, Scripted
 from leadsman_rigs.dav import Radicale
 from leadsman_rigs.i2c import I2C, SMBUS, Kernel

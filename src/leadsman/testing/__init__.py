@@ -18,18 +18,25 @@ Fixtures are loaded with ``pytest_plugins = ["leadsman.testing.fixtures"]``.
 from typing import TYPE_CHECKING
 
 from leadsman.testing.broker import Delivered, MemoryBroker
-from leadsman.testing.faults import Outages, Scripted, fail, garbage, hang
-from leadsman.testing.harness import Harness
-from leadsman.testing.i2c import I2cRegisters, I2cTwin
+from leadsman.testing.harness import Harness, Outages, Scripted, fail, garbage, hang
 from leadsman.testing.loop import VirtualLoop
-from leadsman.testing.modbus import ModbusTwin, ModbusUnit
 from leadsman.testing.mosquitto import Mosquitto
-from leadsman.testing.onewire import OneWireTwin
-from leadsman.testing.optolink import Boiler
 from leadsman.testing.pty import PtyDevice
 from leadsman.testing.publish_rules import published_by
-from leadsman.testing.servers import HttpTwin, Recorded
-from leadsman.testing.twins import BleTwin, ProgramsTwin, SerialTwin, TwinDevice
+from leadsman.testing.twins import (
+    BleTwin,
+    Boiler,
+    HttpTwin,
+    I2cRegisters,
+    I2cTwin,
+    ModbusTwin,
+    ModbusUnit,
+    OneWireTwin,
+    ProgramsTwin,
+    Recorded,
+    SerialTwin,
+    TwinDevice,
+)
 
 if TYPE_CHECKING:
     from leadsman.testing.calendars import CalDavTwin

@@ -16,11 +16,11 @@ from typing import Self
 from leadsman.errors import LeadsmanError
 
 START_TIMEOUT = 60.0
+"""Seconds."""
 END_TIMEOUT = 5.0
 """Seconds until a signal is sent again: mosquitto forgets one that comes while it starts."""
 ENDS = 12
 """How many times."""
-"""Seconds."""
 FIRST_PORT = 10_000
 """The lowest port that `free_port` returns, unless the system chooses one. Well-known ones are below it."""
 _OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")

@@ -5,16 +5,36 @@ locks, timeouts, framing and errors are those of the real adapter. One test suit
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Any, Self
+import contextlib
+import errno
+import inspect
+import json
+import os
+import struct
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, NamedTuple, Self
+from urllib.parse import urlsplit
 
 from leadsman.adapters.ble.advertisement import Advertisement, check_address
 from leadsman.adapters.ble.backend import AdvertisementListener, Backend, GattConnection
 from leadsman.adapters.ble.gatt import uuid_of
 from leadsman.adapters.ble.radio import BleRadio
+from leadsman.adapters.http.client import HttpClient
+from leadsman.adapters.http.wire import Reply, Request, Wire
+from leadsman.adapters.i2c.bus import I2c, I2cWire
+from leadsman.adapters.i2c.bus import check_address as check_chip
+from leadsman.adapters.modbus.bus import Modbus
+from leadsman.adapters.modbus.framing import ModbusFramer, ModbusRtuFramer, ModbusTcpFramer
+from leadsman.adapters.modbus.pdu import BITS, KINDS, MOST_BITS, MOST_REGISTERS, READS, Kind, packed, unpacked
+from leadsman.adapters.modbus.table import Table
+from leadsman.adapters.onewire import OneWire, OneWireFiles, check_thermometer
 from leadsman.adapters.program import MOST_BYTES, Finished, Programs
+from leadsman.adapters.serial.checksums import crc16_modbus, sum8
 from leadsman.adapters.serial.port import Line, SerialPort
 from leadsman.errors import DeviceUnavailable, PermanentError
+from leadsman.loop.durations import Duration
+from leadsman.text import suggestion
 
 ADVERTISING_INTERVAL = 0.2
 """Seconds between two advertisements of a device in memory."""
@@ -112,6 +132,380 @@ class _Wire(asyncio.Transport):
     def _heard(self, data: bytes) -> None:
         if self._connection.lost is None:
             self._connection.data_received(data)
+
+
+class Boiler:
+    """A simulated boiler without I/O: `receive` takes the bytes sent to it and returns its answer.
+
+    Args:
+        memory: bytes by address; a write to an address that does not exist is refused.
+        protocol: ``P300`` or ``KW``.
+    """
+
+    def __init__(self, memory: Mapping[int, bytes], protocol: str = "P300") -> None:
+        self.memory = {address: bytes(data) for address, data in memory.items()}
+        self.writes: list[tuple[int, bytes]] = []
+        """What was written, in order."""
+        self.silent = False
+        """Whether it hears nothing, as one that is switched off."""
+        self._kw = protocol == "KW"
+        self._ready = False
+        self._buffer = bytearray()
+
+    def restart(self) -> None:
+        """Be switched off and on: it hears again, and has forgotten the session."""
+        self.silent = self._ready = False
+        self._buffer.clear()
+
+    def beat(self) -> bytes:
+        """The byte that it sends every two seconds while it has no session."""
+        return b"" if self.silent or self._ready else b"\x05"
+
+    def receive(self, data: bytes) -> bytes:
+        """Hear `data` and answer."""
+        if self.silent:
+            return b""
+        self._buffer += data
+        answers = bytearray()
+        while self._buffer and (answer := self._kw_step() if self._kw else self._p300_step()) is not None:
+            answers += answer
+        return bytes(answers)
+
+    def _p300_step(self) -> bytes | None:
+        buffer = self._buffer
+        if buffer[0] == 0x04:
+            del buffer[0]
+            self._ready = False
+            return b"\x05"
+        if buffer[0] == 0x16:
+            if len(buffer) < 3:
+                return None
+            self._ready = buffer[:3] == b"\x16\x00\x00"
+            del buffer[:3]
+            return b"\x06" if self._ready else b"\x15"
+        if buffer[0] != 0x41 or not self._ready:
+            del buffer[0]
+            return b""  # an acknowledgement, or noise
+        if len(buffer) < 2 or len(buffer) < buffer[1] + 3:
+            return None
+        content, check = bytes(buffer[1 : buffer[1] + 2]), buffer[buffer[1] + 2]
+        del buffer[: len(content) + 2]
+        if sum8(content) != check or len(content) < 6:
+            return b"\x15"
+        mode, address, length, data = content[2], int.from_bytes(content[3:5], "big"), content[5], content[6:]
+        found = self._read(address, length) if mode == 1 else self._write(address, data)
+        answer = bytes((3 if found is None else 1,)) + content[2:6] + (found or b"")
+        answer = bytes((len(answer),)) + answer
+        return b"\x06\x41" + answer + bytes((sum8(answer),))
+
+    def _kw_step(self) -> bytes | None:
+        buffer = self._buffer
+        if buffer[0] not in (0xF7, 0xF4):
+            del buffer[0]
+            return b""  # the beginning of a session, or noise
+        if len(buffer) < 4 or (buffer[0] == 0xF4 and len(buffer) < 4 + buffer[3]):
+            return None
+        address, length, writing = int.from_bytes(buffer[1:3], "big"), buffer[3], buffer[0] == 0xF4
+        data = bytes(buffer[4 : 4 + length]) if writing else b""
+        del buffer[: 4 + len(data)]
+        if writing:
+            return b"\x00" if self._write(address, data) is not None else b"\xff"
+        return self._read(address, length) or b"\xff" * length
+
+    def _read(self, address: int, length: int) -> bytes | None:
+        found = self.memory.get(address, b"")
+        return found[:length] if len(found) >= length else None
+
+    def _write(self, address: int, data: bytes) -> bytes | None:
+        if address not in self.memory:
+            return None
+        self.memory[address] = data
+        self.writes.append((address, data))
+        return b""
+
+
+_READS = {function: kind for kind, function in READS.items()}
+_WRITES: dict[int, Kind] = {5: "coil", 6: "holding", 15: "coil", 16: "holding"}
+
+
+class ModbusUnit:
+    """One device. Its memory may be changed at any time.
+
+    Args:
+        memory: what is at each address, by kind: ``{"holding": {0: 9600}, "coil": {3: True}}``. A request for an
+            address that is not there is refused.
+    """
+
+    def __init__(self, memory: Mapping[Kind, Mapping[int, int]]) -> None:
+        self.memory: dict[Kind, dict[int, int]] = {kind: dict(memory.get(kind, {})) for kind in KINDS}
+        self.refuses: int | None = None
+        """An exception code that it answers with, or None."""
+        self.silent = False
+        """Whether it does not answer."""
+        self.requests: list[bytes] = []
+        """What it was asked, in order: function codes and data."""
+
+    @classmethod
+    def of(cls, table: Table, values: Mapping[str, object]) -> Self:
+        """A device with these values in its registers, and 0 between them. Registers that only have bits of a number
+        hold 0, too. Raises as `Register.encode`."""
+        unit = cls({})
+        for block in table.blocks():
+            unit.memory[block.kind].update(dict.fromkeys(range(block.first, block.first + block.size), 0))
+        unit.put(table, values)
+        return unit
+
+    def put(self, table: Table, values: Mapping[str, object]) -> None:
+        """Change values. Raises as `Register.encode`."""
+        for name, register in table.pick(values).items():
+            data = register.encode(values[name])
+            words = data if register.kind in BITS else struct.unpack(f">{len(data) // 2}H", data)
+            self.memory[register.kind].update(enumerate(words, register.address))
+
+    def answer(self, pdu: bytes) -> bytes:
+        """What it answers to a request; empty if it does not."""
+        self.requests.append(pdu)
+        if self.silent:
+            return b""
+        refusal = self.refuses
+        try:
+            if refusal is None:
+                return self._answer(pdu)
+        except KeyError:
+            refusal = 2
+        except (ValueError, struct.error):
+            refusal = 3
+        return bytes((pdu[0] | 0x80, refusal))
+
+    def _answer(self, pdu: bytes) -> bytes:
+        function, body = pdu[0], pdu[1:]
+        if function in _READS:
+            return bytes((function,)) + self._read(_READS[function], *struct.unpack(">HH", body))
+        if function not in _WRITES:
+            return bytes((function | 0x80, 1))
+        kind = _WRITES[function]
+        first, number = struct.unpack(">HH", body[:4])
+        values: list[int]
+        if function == 5:
+            values = [{0: 0, 0xFF00: 1}.get(number, -1)]
+            if -1 in values:
+                raise ValueError(number)
+        elif function == 6:
+            values = [number]
+        elif function == 15:
+            values = [*map(int, unpacked(body[5:], number))]
+        else:
+            values = [*struct.unpack(f">{number}H", body[5:])]
+        memory = self.memory[kind]
+        for address in range(first, first + len(values)):
+            memory[address]  # refuses all if one does not exist
+        memory.update(enumerate(values, first))
+        return pdu[:5]
+
+    def _read(self, kind: Kind, first: int, count: int) -> bytes:
+        if not 1 <= count <= (MOST_BITS if kind in BITS else MOST_REGISTERS):
+            raise ValueError(count)
+        values = [self.memory[kind][address] for address in range(first, first + count)]
+        data = packed([*map(bool, values)]) if kind in BITS else struct.pack(f">{count}H", *values)
+        return bytes((len(data),)) + data
+
+
+class ModbusTwin(Modbus):
+    """A `Modbus` with devices in memory.
+
+    Args:
+        units: the devices by their addresses. A unit that is not there does not answer.
+        framer: ``ModbusTcpFramer()`` for Modbus TCP; None: RTU.
+        spoil: changes each answer on its way, for tests of what may come instead.
+        timeout: for one answer.
+    """
+
+    def __init__(
+        self,
+        units: Mapping[int, ModbusUnit],
+        *,
+        framer: ModbusFramer | None = None,
+        spoil: Callable[[bytes], bytes] | None = None,
+        timeout: Duration = 1.0,
+    ) -> None:
+        self.units = dict(units)
+        self._spoil = spoil
+        self._wire = SerialTwin(self._receive, framer=framer or ModbusRtuFramer(), timeout=timeout)
+        super().__init__(self._wire)
+
+    def unplug(self) -> None:
+        """Unplug the line: reading and opening raise `DeviceUnavailable`."""
+        self._wire.unplug()
+
+    def plug(self) -> None:
+        """Plug the line in again."""
+        self._wire.plug()
+
+    def _receive(self, data: bytes) -> bytes:
+        """One request, as the adapter writes it, and its answer."""
+        if isinstance(self._framer, ModbusTcpFramer):
+            transaction, unit, request = int.from_bytes(data[:2], "big"), data[6], data[7:]
+        else:
+            transaction, unit, request = 0, data[0], data[1:-2]
+            assert crc16_modbus(data[:-2]).to_bytes(2, "little") == data[-2:]
+        device = self.units.get(unit)
+        answer = b"" if device is None else device.answer(request)
+        frame = self._framer.wrap(answer, unit, transaction) if answer else b""
+        return frame if self._spoil is None else self._spoil(frame)
+
+
+Chip = Callable[[bytes, int], bytes]
+"""A chip: it gets what is written and how many bytes are read, and returns these. It may raise `OSError`."""
+
+
+class I2cRegisters:
+    """A chip with 256 registers of eight bits. The first byte that is written chooses one; reading and writing count
+    up.
+
+    Args:
+        registers: what they hold, from a register on: ``{0x0D: b"\\xff"}``. The others hold 0.
+    """
+
+    def __init__(self, registers: Mapping[int, bytes] | None = None) -> None:
+        self.memory = bytearray(256)
+        """What the registers hold. It may be changed at any time."""
+        self.fault: OSError | None = None
+        """What each transfer raises, or None."""
+        self._pointer = 0
+        for register, data in (registers or {}).items():
+            self.put(register, data)
+
+    def put(self, register: int, data: bytes) -> None:
+        """Change registers, from one on."""
+        self.memory[register : register + len(data)] = data
+
+    def __call__(self, data: bytes, count: int) -> bytes:
+        """One transfer."""
+        if self.fault is not None:
+            raise self.fault
+        if data:
+            self._pointer = data[0]
+        for value in data[1:]:
+            self.memory[self._next()] = value
+        return bytes(self.memory[self._next()] for _ in range(count))
+
+    def _next(self) -> int:
+        register = self._pointer
+        self._pointer = (register + 1) % len(self.memory)
+        return register
+
+
+class I2cTwin(I2c):
+    """An `I2c` with chips in memory.
+
+    Args:
+        chips: by their addresses. At an address that is not there, nothing answers.
+        timeout: for one transfer.
+    """
+
+    def __init__(self, chips: Mapping[int, Chip] | None = None, *, timeout: Duration = 2.0) -> None:
+        super().__init__("/dev/i2c-twin", timeout=timeout)
+        self.chips = {check_chip(address): chip for address, chip in (chips or {}).items()}
+        """The chips by their addresses. They may be changed at any time."""
+        self.busy: set[int] = set()
+        """Addresses that a driver of the kernel has."""
+        self.refuses: OSError | None = None
+        """What opening the bus raises, or None."""
+
+    def unplug(self) -> None:
+        """Unplug the adapter of the bus: transfers and opening raise `DeviceUnavailable`."""
+        self.refuses = OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+
+    def plug(self) -> None:
+        """Plug it in again."""
+        self.refuses = None
+
+    def check_installed(self) -> None:
+        """A twin needs no library."""
+
+    def _create_wire(self) -> I2cWire:
+        return _TwinBus(self)
+
+
+class _TwinBus:
+    def __init__(self, twin: I2cTwin) -> None:
+        self._twin = twin
+        self.opened = False
+
+    def open(self) -> None:
+        if self._twin.refuses is not None and not self.opened:
+            raise self._twin.refuses
+        self.opened = True
+
+    def transfer(self, address: int, data: bytes, count: int) -> bytes:
+        if self._twin.refuses is not None:  # the bus has gone since it was opened
+            raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
+        if address in self._twin.busy:
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+        if address not in self._twin.chips:
+            raise OSError(errno.EREMOTEIO, os.strerror(errno.EREMOTEIO))
+        return self._twin.chips[address](data, count)
+
+    def close(self) -> None:
+        self.opened = False
+
+
+class OneWireTwin(OneWire):
+    """A `OneWire` with thermometers in memory.
+
+    Args:
+        thermometers: by name, what each measures in degrees Celsius; or the whole content of its file; or an error that
+            reading it raises.
+        timeout: for one thermometer.
+    """
+
+    def __init__(
+        self, thermometers: Mapping[str, float | str | OSError] | None = None, *, timeout: Duration = 10.0
+    ) -> None:
+        super().__init__("/w1/twin", timeout=timeout)
+        self.measures = {check_thermometer(name): value for name, value in (thermometers or {}).items()}
+        """What each thermometer measures. It may be changed at any time; one that is removed has gone."""
+        self.refuses: OSError | None = None
+        """What listing the thermometers raises, or None."""
+
+    def _create_wire(self) -> OneWireFiles:
+        return _TwinFiles(self)
+
+
+class _TwinFiles:
+    def __init__(self, twin: OneWireTwin) -> None:
+        self._twin = twin
+
+    def names(self) -> list[str]:
+        if self._twin.refuses is not None:
+            raise self._twin.refuses
+        return ["w1_bus_master1", *self._twin.measures]
+
+    def content(self, name: str) -> str:
+        if name not in self._twin.measures:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+        value = self._twin.measures[name]
+        if isinstance(value, OSError):
+            raise value
+        return value if isinstance(value, str) else content_of(value)
+
+
+def content_of(value: float) -> str:
+    """What the file of a DS18B20 contains that measures `value`, in degrees Celsius, in steps of 1/16."""
+    raw = round(value * 16)
+    data = raw.to_bytes(2, "little", signed=True) + b"\x4b\x46\x7f\xff" + bytes((0x10 - raw % 0x10, 0x10))
+    data += bytes((crc8(data),))
+    return f"{data.hex(' ')} : crc={data[8]:02x} YES\n{data.hex(' ')} t={int(raw * 62.5)}\n"
+
+
+def crc8(data: bytes) -> int:
+    """The checksum of Maxim's one-wire devices (application note 27): x^8 + x^5 + x^4 + 1, the lowest bit first."""
+    value = 0
+    for byte in data:
+        value ^= byte
+        for _ in range(8):
+            value = value >> 1 ^ 0x8C * (value & 1)
+    return value
 
 
 class TwinDevice:
@@ -299,3 +693,128 @@ class ProgramsTwin(Programs):
         if isinstance(output, Exception):
             raise output
         return Finished(0, output.encode() if isinstance(output, str) else output, b"")
+
+
+MOST_REMEMBERED = 1000
+"""Requests that a twin remembers."""
+
+
+Answer = Any
+"""Content: bytes and text as they are, anything else as JSON. Or a `Recorded`, or a function, plain or async, that
+takes the `Request` and returns one of these."""
+
+
+class Recorded(NamedTuple):
+    """An answer of a server, as it was recorded or written."""
+
+    content: Answer = b""
+    """Bytes and text as they are; anything else is sent as JSON."""
+    status: int = 200
+    headers: Mapping[str, str] = {}
+
+    def as_sent(self) -> tuple[int, dict[str, str], bytes]:
+        """The status, the headers with names in lower case, and the body."""
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        if isinstance(self.content, bytes | str):
+            content = self.content.encode() if isinstance(self.content, str) else self.content
+        else:
+            content = json.dumps(self.content).encode()
+            headers = {"content-type": "application/json", **headers}
+        return self.status, headers, content
+
+
+class Recordings:
+    """Answers by their paths.
+
+    Args:
+        answers: by a path such as ``/status``, with its query if that matters, or by a whole URL.
+    """
+
+    def __init__(self, answers: Mapping[str, Answer]) -> None:
+        self.answers = dict(answers)
+        """They may be changed at any time."""
+        self.requests: deque[Request] = deque(maxlen=MOST_REMEMBERED)
+        """The newest requests."""
+        self._first: dict[str, deque[Answer]] = {}
+
+    def play(self, path: str, *answers: Answer) -> None:
+        """Give these answers first, each of them once."""
+        self._first.setdefault(path, deque()).extend(answers)
+
+    async def answer(self, request: Request) -> tuple[int, dict[str, str], bytes]:
+        """What is answered: the status, the headers with names in lower case, and the body."""
+        self.requests.append(request)
+        parts = urlsplit(request.url)
+        path = parts.path or "/"
+        whole = request.url.partition("?")[0]
+        for key in (request.url, whole, f"{path}?{parts.query}", path):
+            if first := self._first.get(key):
+                found = first.popleft()
+                break
+            if key in self.answers:
+                found = self.answers[key]
+                break
+        else:
+            found = Recorded(f"nothing is recorded for {path}; {suggestion(path, self.answers)}", 404)
+        if callable(found):
+            found = found(request)
+            if inspect.isawaitable(found):
+                found = await found
+        status, headers, content = (found if isinstance(found, Recorded) else Recorded(found)).as_sent()
+        if "etag" in headers and request.headers.get("If-None-Match") == headers["etag"]:
+            return 304, {"etag": headers["etag"]}, b""
+        return status, headers, content
+
+
+class HttpTwin(HttpClient):
+    """An `HttpClient` without a network. Whatever an answer goes through is that of `HttpClient`, but for the digest,
+    which a twin does not ask for.
+
+    Args:
+        answers: see `Recordings`.
+        url: as that of `HttpClient`; None where each call names a whole URL.
+        options: those of `HttpClient`, such as ``daily_quota=``.
+    """
+
+    def __init__(
+        self, answers: Mapping[str, Answer] | None = None, url: str | None = "http://twin.invalid", **options: Any
+    ) -> None:
+        self.recordings = Recordings(answers or {})
+        """The answers. They may be changed at any time."""
+        self._error: Exception | None = None
+        super().__init__(url, **options)
+
+    def play(self, path: str, *answers: Answer) -> None:
+        """Give these answers first, each of them once."""
+        self.recordings.play(path, *answers)
+
+    def fail(self, error: Exception | None) -> None:
+        """Raise this error at each request from now on; None answers normally again."""
+        self._error = error
+
+    def _load(self) -> None:
+        pass
+
+    def _make_wire(self) -> Wire:
+        return _Played(self.recordings, lambda: self._error)
+
+
+class _Played:
+    def __init__(self, recordings: Recordings, error: Callable[[], Exception | None]) -> None:
+        self._recordings = recordings
+        self._error = error
+
+    @contextlib.asynccontextmanager
+    async def send(self, request: Request) -> AsyncIterator[Reply]:
+        if (error := self._error()) is not None:
+            raise error
+        status, headers, content = await self._recordings.answer(request)
+        yield Reply(status, headers, _in_pieces(content))
+
+    async def close(self) -> None:
+        pass
+
+
+async def _in_pieces(content: bytes) -> AsyncIterator[bytes]:
+    for start in range(0, len(content), 65536):
+        yield content[start : start + 65536]

@@ -10,7 +10,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from leadsman.adapters.http.wire import Request
-from leadsman.testing.servers import Recordings
+from leadsman.testing.twins import Recordings
 
 
 class Web:
