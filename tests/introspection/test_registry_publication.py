@@ -9,7 +9,6 @@ from leadsman import App
 from leadsman.introspection.registrations import Registrations
 from leadsman.introspection.registry import LIST_SLICE, About, DeviceRegistry
 from leadsman.introspection.registry_publication import MOST_WAITING, PATIENCE, RegistryPublication
-from leadsman.introspection.removed_descriptions import RemovedDescriptions
 from leadsman.loop.clock import Clock
 from leadsman.mqtt.topics import Topics
 from leadsman.runtime.other_topics import OtherTopics
@@ -31,9 +30,7 @@ class House:
         clock = Clock(lambda: self.now, lambda: self.now)
         about = About("house", "1", "1", TOPICS, "house")
         registry = DeviceRegistry(about, Registrations(app.telemetries, {}, {}), {}, health=False)
-        self.publication = RegistryPublication(
-            registry, TOPICS, self.link, clock, OtherTopics(), RemovedDescriptions(), None
-        )
+        self.publication = RegistryPublication(registry, TOPICS, self.link, clock, OtherTopics(), None, None)
 
 
 def test_the_registry_is_made_and_published_in_slices():

@@ -1,4 +1,4 @@
-"""What a registry lists as retained, and what of it an app no longer has."""
+"""What a registry lists as retained, what of it an app no longer has, and which removed descriptions it lists."""
 
 import json
 
@@ -6,7 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.introspection.retained import APP, MOST_PAGES, MOST_PLACES, RETAINED, Listed, no_longer, retained_of
+from leadsman.introspection.retained import (
+    APP,
+    LISTED_FOR,
+    MOST_PAGES,
+    MOST_PLACES,
+    MOST_REMOVED,
+    RETAINED,
+    Listed,
+    RemovedDescription,
+    RemovedDescriptions,
+    no_longer,
+    retained_of,
+)
 
 HEAD = {"app": "house", "client_id": "house", "version": "1"}
 
@@ -225,3 +237,57 @@ def test_what_cannot_have_been_a_description_of_this_app_is_passed_over(planted)
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), lambda each: st.lists(each)))
 def test_a_list_of_removed_descriptions_that_makes_no_sense_is_passed_over(value):
     assert listed({**HEAD, "devices": {}, "removed": value}).pages[1].removed == ()
+
+
+DAY = 86400.0
+
+
+def current(found, now):
+    return [each.topic for each in found.current(now)]
+
+
+def test_what_was_removed_is_listed_for_thirty_days():
+    found = RemovedDescriptions()
+    found.add("a", b"{}", 0.0)
+
+    assert current(found, 30 * DAY - 1) == ["a"]
+    assert current(found, 30 * DAY) == []
+
+
+def test_what_this_run_removed_counts_and_not_what_an_earlier_run_listed_of_it():
+    found = RemovedDescriptions()
+    found.add("a", b"new", 5.0)
+
+    found.take([RemovedDescription("a", b"old", 1.0), RemovedDescription("b", b"old", LISTED_FOR)], 5.0)
+
+    assert {each.topic: each.payload for each in found.current(5.0)} == {"a": b"new", "b": b"old"}
+
+
+def test_a_clock_that_was_far_ahead_lists_nothing_for_longer_than_thirty_days():
+    found = RemovedDescriptions()
+    found.take([RemovedDescription("a", b"{}", 1e11)], 0.0)
+
+    assert current(found, 30 * DAY) == []
+
+
+def test_what_readers_have_seen_is_listed_no_more():
+    found = RemovedDescriptions()
+    found.add("a", b"{}", 0.0)
+
+    assert [found.forget("a"), found.forget("a")] == [True, False]
+    assert current(found, 0.0) == []
+
+
+removals = st.tuples(st.sampled_from("abcdef"), st.integers(1, MOST_REMOVED), st.floats(0, 60 * DAY))
+
+
+@given(st.lists(removals, max_size=20))
+def test_the_newest_are_listed_and_never_more_than_there_is_room_for(given_removals):
+    found = RemovedDescriptions()
+    for topic, size, at in sorted(given_removals, key=lambda each: each[2]):
+        found.add(topic, bytes(size), at)
+
+        now = found.current(at)
+        assert now[-1] == (topic, bytes(size), at + LISTED_FOR)
+        assert sum(len(each.payload) for each in now) <= MOST_REMOVED
+        assert [each.until for each in now] == sorted(each.until for each in now)

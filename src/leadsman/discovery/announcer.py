@@ -13,8 +13,7 @@ from typing import NamedTuple
 from leadsman.discovery.description import Convention, RetainedMessage
 from leadsman.discovery.registered import DescribedDevices
 from leadsman.events import Event, LinkUp
-from leadsman.introspection.removed_descriptions import RemovedDescriptions
-from leadsman.introspection.retained import APP
+from leadsman.introspection.retained import APP, RemovedDescriptions
 from leadsman.loop.slices import Slices, Work
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from leadsman.discovery import entities
 from leadsman.discovery.description import AppDescription, DeviceDescription, RetainedMessage
 from leadsman.discovery.entities import Component, DeviceTopics
-from leadsman.introspection.ownership import is_configuration_of, origin_of
+from leadsman.introspection.retained import is_configuration_of, origin_of
 from leadsman.monitoring.condition import Condition
 from leadsman.mqtt.answers import object_in
 from leadsman.mqtt.topics import encode

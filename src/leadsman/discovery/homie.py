@@ -22,7 +22,7 @@ from leadsman.discovery.description import (
     RetainedMessage,
 )
 from leadsman.errors import PayloadError
-from leadsman.introspection.ownership import is_description_of, type_of
+from leadsman.introspection.retained import is_description_of, type_of
 from leadsman.loop.durations import as_float
 from leadsman.monitoring.condition import Condition
 from leadsman.mqtt.topics import encode, is_topic

@@ -20,10 +20,8 @@ import logging
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from leadsman.introspection.ownership import in_order
 from leadsman.introspection.pages import Pages, around, page_size
 from leadsman.introspection.registry import LIST_SLICE, DeviceRegistry
-from leadsman.introspection.removed_descriptions import RemovedDescriptions
 from leadsman.introspection.retained import (
     APP,
     FIRST_AHEAD,
@@ -32,6 +30,8 @@ from leadsman.introspection.retained import (
     RETAINED,
     Listed,
     Page,
+    RemovedDescriptions,
+    in_order,
     no_longer,
     retained_of,
 )
@@ -104,7 +104,8 @@ class RegistryPublication:
         link: the connection to the broker.
         clock: the clock of the app.
         others: further retained topics of the devices.
-        removed: the descriptions that were removed.
+        removed: the descriptions that discovery has removed; None while it is off. What an earlier run removed stays
+            listed.
         kept: the registry of an earlier run; None if none is to be read.
     """
 
@@ -115,7 +116,7 @@ class RegistryPublication:
         link: Link,
         clock: Clock,
         others: OtherTopics,
-        removed: RemovedDescriptions,
+        removed: RemovedDescriptions | None,
         kept: Kept | None,
     ) -> None:
         self._registry = registry
@@ -123,7 +124,7 @@ class RegistryPublication:
         self._link = link
         self._clock = clock
         self._others = others
-        self._removed_descriptions = removed
+        self._removed_descriptions = RemovedDescriptions() if removed is None else removed
         self._kept = kept
         self._removals: dict[str, _Removal] = {}
         self._listed = Listed(topics.prefix)

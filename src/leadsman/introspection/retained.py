@@ -1,17 +1,21 @@
-"""What the registry says about retained topics, and which of them an app no longer has.
+"""What the registry says about retained topics, and which of them an app no longer has, or may remove.
 
 A device in the registry names its topics, and says which of them are retained. `Listed` reads this from the pages that
 the broker kept from an earlier run. They belong to an app and a client id: only the same two may remove what they
-list. Anybody may have written them, so topics that cannot be the app's are left out. Pure.
+list.
+
+Anybody who may write the registry of an app could list topics of other programs there. So a topic is removed only if it
+is below the prefix of the app and means nothing to a running one; or if it belongs to a description of discovery whose
+content says that this app published it. Pure.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from leadsman.introspection.ownership import Claim, claim_of, is_configuration_of, may_be_removed, proves
-from leadsman.introspection.removed_descriptions import RemovedDescription
 from leadsman.mqtt.answers import object_in
-from leadsman.mqtt.topics import is_topic
+from leadsman.mqtt.topics import RESERVED, is_topic
+from leadsman.settings.discovery import homie_filters, homie_root, own_filter
+from leadsman.text.identifiers import identifier
 
 APP = ""
 """The key of retained topics that belong to the app, and to no device."""
@@ -26,6 +30,125 @@ MOST_PAGES = 9999
 """Pages of a registry that are read; 10,000 devices need about 30."""
 FIRST_AHEAD = 9001
 """The number of the first page of what an app is about to publish, and its registry does not list yet."""
+LISTED_FOR = 30 * 86400.0
+"""Seconds from a removal until it is no longer listed."""
+MOST_REMOVED = 64 * 1024
+"""Bytes of the descriptions that are listed; of more, the newest ones. A description has 4 kB at the most."""
+_NOT_RETAINED = RESERVED - {"state", "history", "availability", "health", "ledger", "resilience"}
+"""Levels below the prefix, or below a device, that belong to the app itself, or at which it takes requests: an empty
+message there would be one."""
+_DESCRIPTION = "/$description"
+"""Ends the topic of a description of Homie."""
+
+
+class Claim(NamedTuple):
+    """A topic outside the prefix of the app that it may have published to."""
+
+    document: str
+    """The topic of the description that says whose it is."""
+    topic_filter: str
+    """The descriptions at the same place."""
+
+
+def may_be_removed(topic: str, prefix: str) -> bool:
+    """Whether a topic is below the prefix of an app, and is one that devices retain."""
+    if not topic.startswith(f"{prefix}/"):
+        return False
+    return _NOT_RETAINED.isdisjoint(topic[len(prefix) + 1 :].split("/", 2)[:2])
+
+
+def claim_of(topic: str, prefix: str) -> Claim | None:
+    """What would prove that a topic outside the prefix is the app's; None if nothing can. The topics are those of
+    Home Assistant, ``{discovery}/device/{app}/{device}/config``, and of Homie, ``{discovery}/5/{app}-{device}/…``."""
+    levels = topic.split("/")
+    if len(levels) >= 5 and levels[-1] == "config" and levels[-4:-2] == ["device", identifier(prefix)]:
+        return Claim(topic, own_filter("/".join(levels[:-4]), prefix))
+    root = homie_root(prefix)
+    if len(levels) >= 4 and levels[1] == "5" and f"{levels[2]}-".startswith(f"{root}-") and levels[-1] != "set":
+        return Claim("/".join((*levels[:3], "$description")), homie_filters(levels[0], prefix)[0])
+    return None
+
+
+def origin_of(prefix: str) -> str:
+    """The name of the origin of a configuration of Home Assistant, ``o.name``. No other app at the broker has it."""
+    return f"leadsman {prefix}"
+
+
+def type_of(prefix: str) -> str:
+    """The type of a device of Homie, ``type``. No other app at the broker has it."""
+    return f"leadsman/{prefix}"
+
+
+def is_configuration_of(prefix: str, payload: bytes) -> bool:
+    """Whether an app published a configuration of Home Assistant."""
+    origin = (object_in(payload) or {}).get("o")
+    return isinstance(origin, dict) and origin.get("name") == origin_of(prefix)
+
+
+def is_description_of(prefix: str, payload: bytes) -> bool:
+    """Whether an app published a description of Homie. Most are of others, and not read."""
+    return type_of(prefix).encode() in payload and (object_in(payload) or {}).get("type") == type_of(prefix)
+
+
+def proves(claim: Claim, prefix: str, payload: bytes) -> bool:
+    """Whether the description of a claim says that the app published it. `payload` is empty if the broker keeps none:
+    what is left of a device of Homie without a description is nobody else's."""
+    if not claim.document.endswith(_DESCRIPTION):
+        return is_configuration_of(prefix, payload)
+    return not payload or is_description_of(prefix, payload)
+
+
+def in_order(topics: Iterable[str]) -> list[str]:
+    """The topics in the order in which they are removed: descriptions last, so that a removal that is interrupted can
+    be repeated."""
+    return sorted(topics, key=lambda topic: topic.endswith(_DESCRIPTION))
+
+
+class RemovedDescription(NamedTuple):
+    """A description that was removed."""
+
+    topic: str
+    payload: bytes
+    until: float
+    """Epoch seconds until which it is listed."""
+
+
+class RemovedDescriptions:
+    """The descriptions that an app removed in the last days, and no reader has seen for certain.
+
+    A reader of descriptions that was away meanwhile, such as a Home Assistant that was being updated, did not see the
+    removal, and would keep the device for ever. So the registry lists what was removed, and the device is described
+    once more, and removed again, when a reader starts.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[str, RemovedDescription] = {}
+
+    def add(self, topic: str, payload: bytes, now: float) -> None:
+        """List a description that is about to be removed, `now` in epoch seconds."""
+        self._found.pop(topic, None)
+        self._list([*self._found.values(), RemovedDescription(topic, payload, now + LISTED_FOR)])
+
+    def take(self, found: Iterable[RemovedDescription], now: float) -> None:
+        """List what an earlier run listed, unless it was removed again meanwhile."""
+        earlier = [
+            each._replace(until=min(each.until, now + LISTED_FOR)) for each in found if each.topic not in self._found
+        ]
+        self._list([*earlier, *self._found.values()])
+
+    def _list(self, found: Iterable[RemovedDescription]) -> None:
+        self._found = {each.topic: each for each in sorted(found, key=lambda each: each.until)}
+        while sum(len(each.payload) for each in self._found.values()) > MOST_REMOVED:
+            del self._found[next(iter(self._found))]
+
+    def forget(self, topic: str) -> bool:
+        """List a description no more: readers have seen that it was removed, or its device is back. Returns whether it
+        was listed."""
+        return self._found.pop(topic, None) is not None
+
+    def current(self, now: float) -> list[RemovedDescription]:
+        """What is listed, the oldest first."""
+        return [each for each in self._found.values() if each.until > now]
 
 
 class Page(NamedTuple):

@@ -7,7 +7,7 @@ of the app counts and not that of the reader.
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from shlex import quote
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
@@ -38,6 +38,9 @@ _ENDED = re.compile("[.?!]$|[;,] ")
 """What an error has that is a sentence of its own, or more than one."""
 _FAR = 3650 * 86_400.0
 """Seconds. A longer time is not written out."""
+_MOST_DECIMALS = 20
+_SMALL = 3
+"""Digits that are shown of a number between -1 and 1 whose decimals are not declared; of others, two decimals."""
 
 
 class RetainedDocuments(NamedTuple):
@@ -287,6 +290,37 @@ def value(shown: Json) -> str:
         return clean(json.dumps(shown, ensure_ascii=False, default=str))
     except (ValueError, TypeError, RecursionError):
         return clean(type(shown).__name__)
+
+
+def describe_fields(fields: Mapping[str, Json], terms: Mapping[str, Json]) -> str:
+    """A reading in one line: ``celsius 21.5 °C, door open``.
+
+    Args:
+        fields: the reading.
+        terms: what is declared of each field, as the section `fields` of introspection has it; it may be wrong, since
+            another program sends it.
+    """
+    return clean(", ".join(_words_of(fields, terms, "")))
+
+
+def _words_of(fields: Mapping[str, Json], terms: Mapping[str, Json], path: str) -> Iterator[str]:
+    for name, value in fields.items():
+        found = terms.get(f"{path}{name}")
+        known = found if isinstance(found, dict) else {}
+        if isinstance(value, dict):
+            yield from _words_of(value, terms, f"{path}{name}.")
+        elif isinstance(value, str):
+            yield f"{path}{name} {value}"
+        else:
+            unit = known.get("unit") if value is not None and not isinstance(value, bool | list) else None
+            number = _decimals(value, known.get("precision")) if isinstance(value, float) else json.dumps(value)
+            yield f"{path}{name} {number}" + (f" {unit}" if isinstance(unit, str) else "")
+
+
+def _decimals(value: float, decimals: Json) -> str:
+    if isinstance(decimals, int) and 0 <= decimals <= _MOST_DECIMALS:
+        return f"{value:.{decimals}f}"
+    return json.dumps(float(f"{value:.{_SMALL}g}") if abs(value) < 1 else round(value, 2))
 
 
 def _later(moment: datetime | None, seconds: float | None) -> datetime | None:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from leadsman._version import __version__
 from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, NotListening
-from leadsman.introspection.situation import RetainedDocuments, Situation, span, value, when
-from leadsman.introspection.values import describe
+from leadsman.introspection.situation import RetainedDocuments, Situation, describe_fields, span, value, when
 from leadsman.monitoring.health import GOODBYE
 from leadsman.mqtt.answers import Json
 from leadsman.mqtt.connection_state import CREDENTIALS
@@ -229,7 +228,7 @@ def _kept(payload: str | None, terms: Mapping[str, Json]) -> str:
         fields = json.loads(payload)
     except (ValueError, RecursionError):
         fields = None
-    return clean((describe(fields, terms) if isinstance(fields, dict) and fields else payload)[:200])
+    return clean((describe_fields(fields, terms) if isinstance(fields, dict) and fields else payload)[:200])
 
 
 def _oldest(age: float | None) -> str:

@@ -13,7 +13,7 @@ from leadsman.discovery.description import AppDescription, Convention, PropertyT
 from leadsman.discovery.health import HealthTopics
 from leadsman.discovery.registered import Described, DescribedDevices
 from leadsman.events import Event
-from leadsman.introspection.retained import APP
+from leadsman.introspection.retained import APP, RemovedDescriptions
 from leadsman.mqtt.message import Message
 from leadsman.settings.discovery import APP as APP_IDENTIFIER
 from leadsman.settings.discovery import CONVENTIONS, Discovery
@@ -171,6 +171,7 @@ class Presence:
         """The descriptions of devices that were forgotten since the last change."""
         self._health = HealthTopics(convention, core.statuses, core.link, core.environment.clock, core.slices)
         self._will = None if convention.properties is None else self._make_will(convention.properties)
+        core.removed = RemovedDescriptions()
         core.others.described = convention.removes
         for topic, name in convention.topics.items():
             core.others.keep(APP if name is None else name, convention.kept(topic))

@@ -14,7 +14,6 @@ from leadsman.devices.roster import Departure, Device, Follower, Phase, Roster, 
 from leadsman.errors import Stopped
 from leadsman.event_bus import EventBus
 from leadsman.events import AppFault, StateFailed, StateWritten
-from leadsman.introspection.removed_descriptions import RemovedDescriptions
 from leadsman.loop.clock import system_clock
 from leadsman.loop.slices import Slices
 from leadsman.loop.timers import Timers
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from leadsman.discovery.registered import Described
     from leadsman.introspection.registry import DeviceRegistry
     from leadsman.introspection.request_queue import RequestQueue
+    from leadsman.introspection.retained import RemovedDescriptions
     from leadsman.introspection.service import Service
     from leadsman.introspection.watching import Watching
     from leadsman.ledger.reports import LedgerReports
@@ -159,8 +159,6 @@ class Core:
         self.environment = Environment(timers, clock, events, plan.overrides, stopping)
         self.others = OtherTopics()
         """Further retained topics of the devices."""
-        self.removed = RemovedDescriptions()
-        """The descriptions of discovery that were removed."""
         self.publisher = PublisherContext(self.environment, plan.topics, self.link.put, others=self.others)
         """How the devices publish. A part that takes readings joins it before the devices are made."""
         self.shared = SharedResources()
@@ -197,6 +195,8 @@ class Core:
         """What is kept for people who watch; None where nobody can."""
         self.described: Described | None = None
         """The devices as they are described to others; None where discovery is off."""
+        self.removed: RemovedDescriptions | None = None
+        """The descriptions that discovery has removed; None where it is off."""
         self.taken_names: Callable[[], Names] | None = None
         """The names that no device may have that a handler finds; None: those that are registered."""
 

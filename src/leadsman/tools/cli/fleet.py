@@ -11,8 +11,7 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
-from leadsman.introspection.situation import RetainedDocuments, when
-from leadsman.introspection.values import describe
+from leadsman.introspection.situation import RetainedDocuments, describe_fields, when
 from leadsman.introspection.why import OVERDUE, unanswered, why
 from leadsman.monitoring.health import WELL
 from leadsman.mqtt.answers import Json, object_in
@@ -395,10 +394,10 @@ class Fleet:
 
 
 def describe_reading(payload: str, terms: Mapping[str, Json] = MappingProxyType({})) -> str:
-    """A reading in one line, as `leadsman.introspection.values` writes it; what is none is left as it is."""
+    """A reading in one line, as `describe_fields` writes it; what is none is left as it is."""
     try:
         found = json.loads(payload)
-        return describe(found, terms) if isinstance(found, dict) else clean(payload)
+        return describe_fields(found, terms) if isinstance(found, dict) else clean(payload)
     except (ValueError, RecursionError):
         return clean(payload)
 

@@ -8,10 +8,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from leadsman.errors import BrokerError, LeadsmanError
-from leadsman.introspection.ownership import in_order
 from leadsman.introspection.registrations import Registrations
 from leadsman.introspection.registry import keeps_others, registry_entry
-from leadsman.introspection.retained import APP, FORGETTING, Listed, no_longer, retained_of
+from leadsman.introspection.retained import APP, FORGETTING, Listed, in_order, no_longer, retained_of
 from leadsman.mqtt.answers import Json, object_in
 from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.diagnosis import NOT_AUTHORIZED

@@ -4,7 +4,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from leadsman.errors import LeadsmanError
-from leadsman.introspection.values import describe
+from leadsman.introspection.situation import describe_fields
 from leadsman.mqtt.topics import Topics
 from leadsman.text import clean
 from leadsman.tools.cli.answering import process
@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
     elif fields is None:
         say(f"{name}: polled; its handler gave no reading, so nothing was published")
     else:
-        say(f"{name}: {describe(fields, terms)}")
+        say(f"{name}: {describe_fields(fields, terms)}")
     return 0
 
 
