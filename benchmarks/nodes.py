@@ -18,7 +18,7 @@ from benchmarks.ear import Ear, Heard
 from benchmarks.measures import ROOT, with_state
 from benchmarks.rows import NONE, Row, note
 from leadsman.testing import Mosquitto
-from leadsman.tools.demo.nodes import NatsServer
+from leadsman.tools.demo.cluster import NatsServer
 
 DEVICES, INTERVAL, TTL = 10_000, 60.0, 15.0
 NAMES = ("n1", "n2", "n3", "n4")

@@ -20,7 +20,7 @@ from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Connect
 from leadsman.mqtt.message import Message
 from leadsman.testing.mosquitto import Mosquitto, free_port
-from leadsman.tools.cli.viewer import Viewer
+from leadsman.tools.cli.own_broker import Viewer
 from leadsman_rigs.one_connection import Hooks
 
 LEADSMAN = [sys.executable, "-m", "leadsman"]

@@ -8,7 +8,7 @@ from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Connect
 from leadsman.mqtt.message import Message
 from leadsman.testing import MemoryBroker
-from leadsman.tools.cli.viewer import Viewer
+from leadsman.tools.cli.own_broker import Viewer
 
 
 @pytest.mark.parametrize("answer", [None, "refuse", "close"])

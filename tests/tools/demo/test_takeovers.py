@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.tools.cli.screen import text_of
-from leadsman.tools.demo.cluster_board import ClusterBoard, Takeovers, describe_takeovers
+from leadsman.tools.demo.board import ClusterBoard, Takeovers, describe_takeovers
 
 NODES = ("pi-1", "pi-2", "pi-3")
 READINGS = st.lists(

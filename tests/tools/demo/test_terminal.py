@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from leadsman.tools.demo.terminal import program
+from leadsman.tools.demo.board import program
 
 
 @pytest.fixture

@@ -89,13 +89,14 @@ def _parser(app: App) -> Parser:
 def _demo(options: argparse.Namespace) -> int:
     """Run the app with twins on a broker of its own, and print every message. What it stores is removed at the end."""
     from leadsman.tools.cli.commands.run import showing
-    from leadsman.tools.cli.own_broker import demo_broker, watching
+    from leadsman.tools.cli.own_broker import Viewer, demo_broker, watching
 
     if options.mqtt is not None:
         raise InvalidValue("--demo starts a broker of its own; write --dry-run --mqtt URL to use another one")
     with demo_broker() as (options.mqtt, kind, _):
         print(f"The broker is {options.mqtt}, {kind}. Ctrl-C ends the demo.", flush=True)
-        threading.Thread(target=lambda: asyncio.run(_view(options.mqtt)), name="viewer", daemon=True).start()
+        viewer = Viewer(Broker.from_url(options.mqtt), "leadsman-viewer", "#", _print)
+        threading.Thread(target=lambda: asyncio.run(viewer.listen()), name="viewer", daemon=True).start()
         app = load_app(options)
         app.setup.use_twins()
         print(f"watch it with: {watching(app.brokers.primary, app.topics.prefix)}", flush=True)
@@ -106,12 +107,6 @@ def _demo(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _view(url: str) -> None:
-    """Print the messages that the broker passes on, as any subscriber receives them."""
-    from leadsman.tools.cli.viewer import Viewer
-
-    await Viewer(Broker.from_url(url), "leadsman-viewer", "#", _print).listen()
-
-
 def _print(message: "Received") -> None:
+    """Print a message that the broker passes on, as any subscriber receives it."""
     print(escape(f"{message.topic}  {message.payload.decode(errors='replace')[:200]}"), flush=True)

@@ -1,7 +1,10 @@
-"""The app that the demo shows, as a user would write it: what its devices measure, and how they are read."""
+"""The app that the demo shows, as a user would write it: what its devices measure, and how they are read. One of
+them is a simulated door, which people open and shut behind them."""
 
+import asyncio
+import random
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, create_model
 
@@ -16,7 +19,6 @@ from leadsman.readings.sensor import Sensor
 from leadsman.readings.windows import Mean, Minimum
 from leadsman.resilience.backoff import ExponentialBackoff
 from leadsman.resilience.breaker import CircuitBreaker
-from leadsman.tools.demo.door import Moved
 
 try:
     import psutil
@@ -27,6 +29,23 @@ PREFIX = "leadsman-demo"
 SETTINGS = {"devices.disk.interval": "5s", "devices.disk.name": "Root disk"}
 """What the settings change of a device: whoever runs an app may do so, without its code."""
 Degrees = Annotated[float | None, Sensor("°C", device_class="temperature", state_class="measurement", precision=1)]
+
+Moved = Literal["opened", "shut"]
+"""What happens at the door."""
+SHORTEST, LONGEST = 3.0, 9.0
+"""Seconds between two people, at the least and at the most."""
+OPEN = 1.0
+"""Seconds that it stays open."""
+
+
+async def use_door(moves: Buffer[Moved]) -> None:
+    """Let people go through the door until cancelled. What happens goes into the buffer, as from the callback of a
+    library for the pins of a real one."""
+    while True:
+        await asyncio.sleep(random.uniform(SHORTEST, LONGEST))
+        moves.put("opened")
+        await asyncio.sleep(OPEN)
+        moves.put("shut")
 
 
 class Power(BaseModel):

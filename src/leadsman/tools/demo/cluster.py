@@ -1,24 +1,29 @@
-"""The demo of a cluster: three nodes share sixty meters; one is killed, comes back, and another one is stopped."""
+"""The demo of a cluster: three nodes share sixty meters; one is killed, comes back, and another one is stopped. Its
+processes are a NATS server and the nodes."""
 
 import asyncio
 import contextlib
 import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Self
 
 from leadsman.errors import LeadsmanError
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Received
-from leadsman.tools.cli.own_broker import demo_broker
-from leadsman.tools.cli.viewer import Viewer
-from leadsman.tools.demo.cluster_app import INTERVAL, METERS, PREFIX
-from leadsman.tools.demo.cluster_board import ClusterBoard, Takeovers, describe_takeovers
-from leadsman.tools.demo.nodes import INSTALL, NatsServer, NodeProcess, nats_executable, node_command
-from leadsman.tools.demo.terminal import say, show
+from leadsman.testing.mosquitto import free_port
+from leadsman.tools.cli.own_broker import Viewer, demo_broker
+from leadsman.tools.demo.board import ClusterBoard, Takeovers, describe_takeovers, say, show
+from leadsman.tools.demo.cluster_app import INTERVAL, METERS, NODE, PREFIX
 
 NODES = ("pi-1", "pi-2", "pi-3")
 TTL = 3
@@ -30,6 +35,134 @@ LOOK = 2.0
 """Seconds to look at what came of it."""
 PATIENCE = 60.0
 """Seconds until what must happen has not."""
+START_TIMEOUT = 60.0
+"""Seconds."""
+STOP_TIMEOUT = 10.0
+"""Seconds that a process has to end by SIGTERM."""
+INSTALL = (
+    "the demo of a cluster needs nats-server, which keeps the leases; on Debian: apt-get install nats-server;"
+    " elsewhere: https://docs.nats.io/running-a-nats-service/introduction/installation"
+)
+LAST_LINES = 5
+"""Of the log of a node that did not start."""
+
+
+def nats_executable() -> str | None:
+    """The path of nats-server, also in ``/usr/sbin`` if the search path lacks it; None if it is not installed."""
+    return shutil.which("nats-server") or shutil.which("nats-server", path="/usr/sbin:/usr/local/sbin")
+
+
+class NatsServer:
+    """A NATS server with JetStream on the loopback interface. Runs inside a ``with`` block."""
+
+    def __init__(self) -> None:
+        self._port = free_port()
+        self._directory = Path(tempfile.mkdtemp(prefix="leadsman-nats-"))
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """For ``[cluster] engine``."""
+        return f"nats://127.0.0.1:{self._port}"
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        if self._process is not None:
+            end(self._process)
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _start(self) -> None:
+        program = nats_executable()
+        if program is None:
+            raise LeadsmanError(INSTALL)
+        conf = self._directory / "nats.conf"
+        store = json.dumps(str(self._directory / "data"))
+        conf.write_text(f"listen: 127.0.0.1:{self._port}\njetstream {{ store_dir: {store} }}\n")
+        self._process = subprocess.Popen(
+            [program, "-c", str(conf)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        deadline = time.monotonic() + START_TIMEOUT
+        while time.monotonic() < deadline and self._process.poll() is None:
+            with contextlib.suppress(OSError):
+                socket.create_connection(("127.0.0.1", self._port), 0.2).close()
+                return
+            time.sleep(0.01)
+        raise LeadsmanError(f"nats-server did not start; try: {program} -js -p {self._port}")
+
+
+class NodeProcess:
+    """One node: a process with a state of its own. It ends with the ``with`` block.
+
+    Args:
+        name: the name of the node.
+        directory: for its state and its log.
+        environment: its variables beside those of this process.
+    """
+
+    def __init__(self, name: str, directory: Path, environment: dict[str, str]) -> None:
+        self.name = name
+        self._directory = directory
+        self._log = directory / f"{name}.log"
+        self._environment = {NODE: name, "STATE_DIRECTORY": str(directory / name), **environment}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start it; do not wait until it reads."""
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "leadsman", "run", APP],
+                cwd=self._directory,  # where no settings of another app lie
+                env={**os.environ, **self._environment},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is for the demo, which ends its nodes itself
+            )
+
+    def stop(self) -> None:
+        """End it as a service manager does."""
+        process, self._process = self._process, None
+        if process is not None:
+            end(process)
+
+    def kill(self) -> None:
+        """End it as a power cut does."""
+        if self._process is not None:
+            self._process.kill()
+        self.stop()
+
+    def check(self) -> None:
+        """See that it runs, if it should.
+
+        Raises:
+            LeadsmanError: it has ended by itself; with the end of its log.
+        """
+        if self._process is not None and (code := self._process.poll()) is not None:
+            log = "\n".join(self._log.read_text(errors="replace").splitlines()[-LAST_LINES:])
+            raise LeadsmanError(f"node {self.name} ended with exit code {code}:\n{log}")
+
+
+def end(process: "subprocess.Popen[bytes]") -> None:
+    """SIGTERM, and SIGKILL if that is not enough."""
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(STOP_TIMEOUT)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 class ClusterDemo:
@@ -78,7 +211,10 @@ class ClusterDemo:
         await self._shared(NODES)
         await asyncio.sleep(LOOK)
 
-        at = self._now(second, "killed", f"on purpose: {second} is killed (kill -9)", NodeProcess.kill)
+        at = time.time()
+        self._note(f"on purpose: {second} is killed (kill -9)")
+        self._nodes[second].kill()
+        self._states[second] = "killed"
         await self._shared((first, third))
         self._report(f"{second} was killed", at, second)
         await asyncio.sleep(LOOK)
@@ -98,13 +234,6 @@ class ClusterDemo:
         await self._shared((first, second))
         self._report(f"{third} was stopped", at, third)
         await asyncio.sleep(LOOK)
-
-    def _now(self, name: str, state: str, note: str, fault: Callable[[NodeProcess], None]) -> float:
-        at = time.time()
-        self._note(note)
-        fault(self._nodes[name])
-        self._states[name] = state
-        return at
 
     def _start(self, name: str) -> None:
         self._nodes[name].start()
@@ -158,9 +287,7 @@ def run_cluster_demo() -> None:
         engine = stack.enter_context(NatsServer())
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="leadsman-demo-")))
         environment = {"MQTT__URL": url, "CLUSTER__ENGINE": engine.url, "CLUSTER__TTL": f"{TTL}s"}
-        nodes = {
-            name: stack.enter_context(NodeProcess(name, node_command(APP), directory, environment)) for name in NODES
-        }
+        nodes = {name: stack.enter_context(NodeProcess(name, directory, environment)) for name in NODES}
         broker = Broker.from_url(url)
         title = f"{broker} ({description}), {engine.url}"
         demo = ClusterDemo(nodes, broker, title, lines=lines)

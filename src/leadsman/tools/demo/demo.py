@@ -17,21 +17,18 @@ from leadsman.mqtt.answers import Json
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import CONNECT_TIMEOUT, Received
 from leadsman.process import run as run_process
+from leadsman.readings.buffer import Buffer
 from leadsman.settings.discovery import HOMIE_PREFIX
 from leadsman.settings.discovery import PREFIX as DISCOVERY_PREFIX
 from leadsman.settings.sections import DEFAULT_PORT
 from leadsman.settings.sources import Where
 from leadsman.testing.mosquitto import free_port
 from leadsman.text import count_noun
-from leadsman.tools.cli.own_broker import demo_broker, watching
+from leadsman.tools.cli.own_broker import Viewer, demo_broker, watching
 from leadsman.tools.cli.tables import fill
-from leadsman.tools.cli.viewer import Viewer
-from leadsman.tools.demo.app import PREFIX, SETTINGS, demo_app
-from leadsman.tools.demo.board import Board, BoardLog
-from leadsman.tools.demo.door import Door
-from leadsman.tools.demo.faults import Faults
-from leadsman.tools.demo.meter import Meter
-from leadsman.tools.demo.terminal import program, say, show
+from leadsman.tools.demo.app import PREFIX, SETTINGS, Moved, demo_app, use_door
+from leadsman.tools.demo.board import Board, BoardLog, program, say, show
+from leadsman.tools.demo.faults import Faults, Meter
 
 ASK_EVERY = 0.5
 """Seconds between two questions."""
@@ -186,8 +183,8 @@ def run_demo(broker: str | None, duration: float | None, discovery: str | None =
         if broker is None:
             url, description, mosquitto = stack.enter_context(demo_broker())
         meter = stack.enter_context(Meter())
-        door = Door()
-        app = demo_app(url, meter.device.path, door.moves, discovery)
+        moves: Buffer[Moved] = Buffer(100)
+        app = demo_app(url, meter.device.path, moves, discovery)
         if broker is not None:
             asyncio.run(reach(app.brokers.primary))
         page = f"127.0.0.1:{page_port()}"
@@ -218,7 +215,7 @@ def run_demo(broker: str | None, duration: float | None, discovery: str | None =
                 lambda message: hear(message, board, lines=lines),
             )
             trouble = loop.create_task(faults.make())
-            jobs = [door.live(), viewer.listen(), keep_asking(page, board.know), *([] if lines else [show(board)])]
+            jobs = [use_door(moves), viewer.listen(), keep_asking(page, board.know), *([] if lines else [show(board)])]
             if duration is not None:
                 jobs.append(end_after(duration, trouble, board, app.stop))
             tasks = [trouble, *(loop.create_task(job) for job in jobs)]

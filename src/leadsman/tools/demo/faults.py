@@ -1,15 +1,61 @@
-"""What the demo breaks on purpose: a timetable of faults, and an account of how long each of them lasted."""
+"""What the demo breaks on purpose: a simulated power meter behind a real pseudo-terminal, a timetable of faults, and an
+account of how long each of them lasted."""
 
 import asyncio
 import contextlib
+import math
+import random
+import threading
 import time
 from collections.abc import Callable, Iterator
 
 from leadsman.loop.durations import human
 from leadsman.testing.mosquitto import Mosquitto
-from leadsman.tools.demo.meter import Meter
+from leadsman.testing.pty import PtyDevice
 
 BROKER_DEAD, GARBAGE, UNPLUGGED = "the broker was dead", "the meter sent garbage", "the meter was unplugged"
+
+
+class Meter:
+    """Answers each line it is asked with its power in watts. Starts with ``with``."""
+
+    def __init__(self) -> None:
+        self.device = PtyDevice()
+        self.babbling = threading.Event()
+        """While set it answers with garbage, as through a loose wire."""
+        self._stopped = threading.Event()
+        self._plugged = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="simulated meter", daemon=True)
+
+    def __enter__(self) -> "Meter":
+        self.device.plug()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._stopped.set()
+        self._thread.join(1.0)
+        self.device.__exit__()
+
+    def unplug(self) -> None:
+        """Disappear."""
+        with self._plugged:
+            self.device.unplug()
+
+    def plug(self) -> None:
+        """Come back."""
+        with self._plugged:
+            self.device.plug()
+
+    def _run(self) -> None:
+        started = time.monotonic()
+        while not self._stopped.wait(0.01):
+            with self._plugged, contextlib.suppress(OSError, TimeoutError):
+                if self.device.receive():
+                    watts = 600 + 400 * math.sin((time.monotonic() - started) / 15) + random.gauss(0, 20)
+                    self.device.send(
+                        random.randbytes(24) + b"\n" if self.babbling.is_set() else b"%.1f W\n" % watts, timeout=0.2
+                    )
 
 
 class Faults:
@@ -36,7 +82,7 @@ class Faults:
                 with self._broken(BROKER_DEAD, self._mosquitto.kill, self._mosquitto.start):
                     await self._now("on purpose: the broker is dead for 12 s; the app keeps its readings", 12)
                 await self._now("the broker is back; the app delivers what it kept", 6)
-            with self._broken(GARBAGE, self._babble, self._speak):
+            with self._broken(GARBAGE, self._meter.babbling.set, self._meter.babbling.clear):
                 await self._now("on purpose: the meter sends garbage for 5 s", 5)
             await self._now("all is well", 6)
             with self._broken(UNPLUGGED, self._meter.unplug, self._meter.plug):
@@ -65,9 +111,3 @@ class Faults:
         finally:
             mend_it()
             self._lasted[fault] = self._lasted.get(fault, 0.0) + time.monotonic() - began
-
-    def _babble(self) -> None:
-        self._meter.babbling = True
-
-    def _speak(self) -> None:
-        self._meter.babbling = False
