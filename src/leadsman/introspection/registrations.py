@@ -13,11 +13,10 @@ from leadsman.registration.injection import Dependencies, name_of
 from leadsman.registration.options import write_offline_on
 from leadsman.registration.source import Source
 from leadsman.registration.telemetry import Telemetry
-from leadsman.resilience.algebra import Policy
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.environment import GuardSpec
 from leadsman.resilience.notation import condition_in_words, render
-from leadsman.resilience.policy import Choice, Until, options_of
+from leadsman.resilience.policy import Choice, Policy, Until, options_of
 from leadsman.resilience.predicate import Constant
 from leadsman.text import clean
 

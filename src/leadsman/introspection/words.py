@@ -13,11 +13,10 @@ from leadsman.registration.injection import name_of
 from leadsman.registration.options import ANY_ERROR, write_offline_on
 from leadsman.registration.source import Source
 from leadsman.registration.telemetry import THROTTLE, Telemetry
-from leadsman.resilience.algebra import CountBox
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.failure import qualified_name
 from leadsman.resilience.notation import policy_in_words, waits_in_words
-from leadsman.resilience.policy import Until, Waits, options_of
+from leadsman.resilience.policy import CountBox, Until, Waits, options_of
 from leadsman.text import clean, count_noun, join_words
 
 if TYPE_CHECKING:

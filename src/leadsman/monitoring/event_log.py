@@ -39,7 +39,7 @@ from leadsman.loop.durations import human
 from leadsman.loop.timers import Timers
 from leadsman.monitoring.bugs import is_bug, message_of, placed
 from leadsman.monitoring.tracebacks import Tracebacks
-from leadsman.resilience.verdict import REASONS
+from leadsman.resilience.policy import REASONS
 from leadsman.text import clean, count_noun, describe, log_fields
 from leadsman.text.log_lines import MOST_SUBJECTS, Lines, left_out_before, others
 

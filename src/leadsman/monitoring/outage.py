@@ -44,7 +44,7 @@ class Notice(NamedTuple):
     seconds: float
     attempts: int
     reason: str = ""
-    """Why the last failed call is not repeated, a key of `leadsman.resilience.verdict.REASONS`; empty if that is
+    """Why the last failed call is not repeated, a key of `leadsman.resilience.policy.REASONS`; empty if that is
     unknown."""
     retry_in: float | None = None
     """Seconds until the poll under way calls again; None if no poll is under way."""

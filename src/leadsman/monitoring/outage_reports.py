@@ -19,7 +19,7 @@ from leadsman.monitoring.health import Health, HealthRecords
 from leadsman.monitoring.outage import Notice, Outage
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
-from leadsman.resilience.verdict import REASONS
+from leadsman.resilience.policy import REASONS
 from leadsman.text import clean, count_noun, describe, log_fields
 from leadsman.text.log_lines import Lines, left_out_before
 from leadsman.user_code import frames_of

@@ -44,11 +44,10 @@ from leadsman.registration.options import (
     title_of,
 )
 from leadsman.registration.result import ValidateResult
-from leadsman.resilience.algebra import Policy, as_policy
 from leadsman.resilience.backoff import BackoffStrategy
 from leadsman.resilience.environment import GuardSpec
 from leadsman.resilience.failure import Property, exception_types
-from leadsman.resilience.policy import DEFAULT_RETRY_ON, UNTIL_NEXT_POLL, Lookup, Until, from_options
+from leadsman.resilience.policy import DEFAULT_RETRY_ON, UNTIL_NEXT_POLL, Lookup, Policy, Until, as_policy, from_options
 
 if TYPE_CHECKING:
     from leadsman.readings.content import ContentField

@@ -23,10 +23,9 @@ from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack, cast
 from leadsman.errors import InvalidType
 from leadsman.loop.durations import Duration
 from leadsman.loop.tasks import outcome_in_own_task
-from leadsman.resilience.algebra import Policy
 from leadsman.resilience.catalogue import CATALOGUE, Catalogue, check_bounds
 from leadsman.resilience.failure import Failure, sift
-from leadsman.resilience.verdict import REASONS, GiveUp
+from leadsman.resilience.policy import REASONS, GiveUp, Policy
 from leadsman.settings.sources import RANKS, RETRY_PREFIX, SettingEntry, retry_path
 from leadsman.text import describe, log_fields
 

@@ -29,8 +29,7 @@ from typing import Literal, NamedTuple
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.loop.durations import Duration, positive_seconds, seconds
 from leadsman.resilience.backoff import BackoffStrategy, as_backoff, wait_of
-from leadsman.resilience.failure import exception_types, ignore_error
-from leadsman.resilience.numbers import whole
+from leadsman.resilience.failure import exception_types, ignore_error, whole
 from leadsman.value import Value
 
 OnStrategyError = Callable[[object, Exception], None]

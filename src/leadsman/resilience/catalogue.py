@@ -15,10 +15,9 @@ from typing import NamedTuple
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, PermanentError, raise_together
 from leadsman.loop.durations import Duration, seconds
-from leadsman.resilience.algebra import Policy
 from leadsman.resilience.failure import Property
 from leadsman.resilience.notation import duration_of, named_of
-from leadsman.resilience.policy import DEFAULT_RETRY_ON, Choice, Named, exponential, immediate
+from leadsman.resilience.policy import DEFAULT_RETRY_ON, Choice, Named, Policy, exponential, immediate
 from leadsman.resilience.predicate import Constant, Predicate, is_a, prop, simplify
 from leadsman.settings.sources import KNOBS, SettingEntry
 from leadsman.text import suggestion

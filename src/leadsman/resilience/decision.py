@@ -9,11 +9,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from leadsman.resilience import overrides
-from leadsman.resilience.algebra import Policy, State
 from leadsman.resilience.backoff import Draw
 from leadsman.resilience.failure import Failure
 from leadsman.resilience.overrides import States
-from leadsman.resilience.verdict import GiveUp, Verdict
+from leadsman.resilience.policy import GiveUp, Policy, State, Verdict
 
 Document = Mapping[str, Any]
 """What was JSON for a while, and may hold anything."""

@@ -8,11 +8,10 @@ from leadsman.errors import Abandoned
 from leadsman.event_bus import EventBus
 from leadsman.loop.clock import Clock
 from leadsman.loop.timers import Timers
-from leadsman.resilience.algebra import Policy
 from leadsman.resilience.breaker import CircuitBreaker, CircuitWord
 from leadsman.resilience.failure import Property
 from leadsman.resilience.overrides import PolicyOverride
-from leadsman.resilience.policy import ONCE
+from leadsman.resilience.policy import ONCE, Policy
 
 
 class GuardSpec(NamedTuple):

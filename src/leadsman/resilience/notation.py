@@ -28,21 +28,6 @@ from typing import Any, NamedTuple
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
 from leadsman.loop.durations import Duration, human, seconds, write_duration
-from leadsman.resilience.algebra import (
-    AddDelay,
-    AndThen,
-    Budget,
-    Clamp,
-    CountBox,
-    FilteredOn,
-    Intersect,
-    Jitter,
-    ObeysRetryAfter,
-    Policy,
-    TimeBox,
-    Union,
-    widest,
-)
 from leadsman.resilience.backoff import (
     BackoffStrategy,
     ExponentialBackoff,
@@ -54,11 +39,23 @@ from leadsman.resilience.backoff import (
 )
 from leadsman.resilience.failure import qualified_name
 from leadsman.resilience.policy import (
+    AddDelay,
+    AndThen,
+    Budget,
     Choice,
+    Clamp,
+    CountBox,
+    FilteredOn,
     Immediate,
+    Intersect,
+    Jitter,
     Lookup,
     Named,
     Never,
+    ObeysRetryAfter,
+    Policy,
+    TimeBox,
+    Union,
     Waits,
     exponential,
     fibonacci,
@@ -66,6 +63,7 @@ from leadsman.resilience.policy import (
     named_policy,
     periodic,
     sequence,
+    widest,
 )
 from leadsman.resilience.predicate import Both, Comparison, Constant, Either, IsA, Not, Predicate
 from leadsman.text import clean, count_noun, join_words, suggestion

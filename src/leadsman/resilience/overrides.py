@@ -14,10 +14,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
 
-from leadsman.resilience.algebra import Policy, State
 from leadsman.resilience.backoff import Draw
 from leadsman.resilience.failure import Failure
-from leadsman.resilience.verdict import GiveUp, Verdict
+from leadsman.resilience.policy import GiveUp, Policy, State, Verdict
 
 PolicyOverride = list[tuple[frozenset[str] | None, Policy]]
 """Policies that temporarily override the handlers' own; the last one is asked first. Each applies to some names, or to

@@ -25,7 +25,6 @@ from leadsman.errors import Abandoned
 from leadsman.events import AppFault, AttemptFailed
 from leadsman.loop.tasks import forget_cancellations
 from leadsman.resilience import overrides
-from leadsman.resilience.algebra import Policy
 from leadsman.resilience.backoff import wait_of
 from leadsman.resilience.breaker import CycleOutcome, Permit, unchanging
 from leadsman.resilience.circuit import PASS, CircuitGuard
@@ -34,7 +33,7 @@ from leadsman.resilience.decision import Decision, Document, FailureStreak, deci
 from leadsman.resilience.environment import Caller, Environment, GuardSpec, Snapshot
 from leadsman.resilience.failure import Failure, RetryRequested, sift
 from leadsman.resilience.guards import NO_SHARED_GUARDS, BusLock, SharedGuards, SlowWatch, ThreadGuard, guard_call
-from leadsman.resilience.verdict import GiveUp, Verdict
+from leadsman.resilience.policy import GiveUp, Policy, Verdict
 
 T = TypeVar("T", covariant=True)
 

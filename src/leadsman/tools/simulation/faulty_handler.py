@@ -13,10 +13,9 @@ from leadsman.adapters.managed import ManagedAdapter
 from leadsman.errors import DeviceTimeout, DeviceUnavailable, LeadsmanError
 from leadsman.registration.injection import Handler
 from leadsman.registration.telemetry import Telemetry
-from leadsman.resilience.algebra import Policy, State
 from leadsman.resilience.backoff import Draw
 from leadsman.resilience.failure import Failure
-from leadsman.resilience.verdict import Verdict
+from leadsman.resilience.policy import Policy, State, Verdict
 from leadsman.text import explain
 from leadsman.tools.simulation.guard import DEVICE, first_touch
 from leadsman.tools.simulation.scenario import Chance, FaultPlan, PlannedFault

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn, cast
 from leadsman.errors import LeadsmanError
 from leadsman.loop.clock import rfc3339
 from leadsman.loop.durations import human
-from leadsman.resilience.verdict import REASONS
+from leadsman.resilience.policy import REASONS
 from leadsman.text import clean, describe
 from leadsman.tools.cli.answering import ask_about_devices
 from leadsman.tools.cli.arguments import LIVE, ONLY_DEVICE, Subcommand, argument, duration
