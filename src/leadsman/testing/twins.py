@@ -792,8 +792,8 @@ class HttpTwin(HttpClient):
         """Raise this error at each request from now on; None answers normally again."""
         self._error = error
 
-    def _load(self) -> None:
-        pass
+    def check_installed(self) -> None:
+        """A twin needs no library."""
 
     def _make_wire(self) -> Wire:
         return _Played(self.recordings, lambda: self._error)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.adapters.http.body import AnswerTooLong, Body
+from leadsman.adapters.http.answer import AnswerTooLong, Body
 from leadsman.errors import GarbledData
 
 MOST = 10_000

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.adapters.http.answer import HttpAnswer
-from leadsman.adapters.http.quota import DAY, DailyQuota
-from leadsman.adapters.http.revisions import MOST_BYTES, Revisions
-from leadsman.adapters.http.verdict import HttpRefused, HttpUnavailable, check_status, next_hop
+from leadsman.adapters.http.client import DAY, MOST_KEPT, DailyQuota, Revisions, conditions_of
+from leadsman.adapters.http.verdict import HttpRefused, HttpUnavailable, next_hop, status_error
 from leadsman.adapters.http.wire import Place
 from leadsman.adapters.server import origin_of
 from leadsman.errors import DeviceError, GarbledData, LeadsmanError, PermanentError, TransientError
@@ -34,14 +33,12 @@ def outcome(call, *args, **options):
         return error
 
 
-@given(st.integers(-5, 1200), headers, st.binary(max_size=300))
+@given(st.integers(-5, 199) | st.integers(300, 1200), headers, st.binary(max_size=300))
 def test_each_status_has_one_meaning_by_type(status, headers, start):
-    found = outcome(check_status, status, headers, start, "GET http://a/b", "basic", 0.0)
+    found = status_error(status, headers, start, "GET http://a/b", "basic", 0.0)
 
     transient = status in (408, 425, 429) or 500 <= status <= 599
-    if 200 <= status <= 299:
-        assert found is None
-    elif not 100 <= status <= 599:
+    if not 100 <= status <= 599:
         assert isinstance(found, GarbledData)
     elif isinstance(found, RetryRequested):
         assert transient
@@ -116,22 +113,27 @@ def test_requests_that_a_digest_costs_are_counted():
 
 def test_answers_are_kept_with_their_revisions_within_a_bound():
     kept = Revisions()
-    kept.keep("/etag", {"etag": '"1"'}, b"a")
-    kept.keep("/date", {"last-modified": "Thu, 01 Jan 2026 00:00:00 GMT"}, b"b")
-    kept.keep("/none", {}, b"c")
-    kept.keep("/secret", {"etag": '"1"', "cache-control": "private, No-Store"}, b"d")
-    kept.keep("/long", {"etag": "x" * 2000}, b"e")
-    kept.keep("/noise", {"etag": '"\x01"', "last-modified": "\udcff"}, b"e")
-    kept.keep("/large", {"etag": "1"}, b"f" * (MOST_BYTES + 1))
 
-    assert kept.get("/etag")[:3] == ({"If-None-Match": '"1"'}, {"etag": '"1"'}, b"a")
-    assert kept.get("/date").conditions == {"If-Modified-Since": "Thu, 01 Jan 2026 00:00:00 GMT"}
+    def keep(path, headers, content):
+        kept.keep(HttpAnswer(200, headers, content, Place("GET", path)))
+
+    keep("/etag", {"etag": '"1"'}, b"a")
+    keep("/date", {"last-modified": "Thu, 01 Jan 2026 00:00:00 GMT"}, b"b")
+    keep("/none", {}, b"c")
+    keep("/secret", {"etag": '"1"', "cache-control": "private, No-Store"}, b"d")
+    keep("/long", {"etag": "x" * 2000}, b"e")
+    keep("/noise", {"etag": '"\x01"', "last-modified": "\udcff"}, b"e")
+    keep("/large", {"etag": "1"}, b"f" * (MOST_KEPT + 1))
+
+    assert kept.get("/etag")[:3] == (200, {"etag": '"1"'}, b"a")
+    assert conditions_of(kept.get("/etag")) == {"If-None-Match": '"1"'}
+    assert conditions_of(kept.get("/date")) == {"If-Modified-Since": "Thu, 01 Jan 2026 00:00:00 GMT"}
     assert len(kept) == 2
-    kept.keep("/etag", {}, b"without a revision now")
+    keep("/etag", {}, b"without a revision now")
     assert kept.get("/etag") is None
 
     for number in range(100):
-        kept.keep(f"/{number}", {"etag": "1"}, b"x" * (MOST_BYTES // 11))
+        keep(f"/{number}", {"etag": "1"}, b"x" * (MOST_KEPT // 11))
         kept.get("/0")
     assert len(kept) == 10
     assert kept.get("/0") is not None  # it was asked for
@@ -139,7 +141,7 @@ def test_answers_are_kept_with_their_revisions_within_a_bound():
     kept.clear()
     assert len(kept) == 0
     for number in range(10_000):
-        kept.keep(f"/{number}", {"etag": "1", "x": "y" * 200}, b"")
+        keep(f"/{number}", {"etag": "1", "x": "y" * 200}, b"")
     assert len(kept) < 4000
 
 

@@ -8,7 +8,9 @@ import asyncio
 import base64
 import contextlib
 import json as json_
+import math
 import re
+from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, TypeVar, get_args, overload
@@ -16,16 +18,8 @@ from urllib.parse import unquote, urlencode, urlsplit, urlunsplit
 
 from leadsman._version import __version__
 from leadsman.adapters.adapter import Resource
-from leadsman.adapters.http.answer import HttpAnswer
-from leadsman.adapters.http.body import ACCEPTED, AnswerTooLong, Body
-from leadsman.adapters.http.quota import DailyQuota
-from leadsman.adapters.http.revisions import KeptAnswer, Revisions
-from leadsman.adapters.http.verdict import (
-    REDIRECTS,
-    HttpRefused,
-    check_status,
-    next_hop,
-)
+from leadsman.adapters.http.answer import ACCEPTED, AnswerTooLong, Body, HttpAnswer
+from leadsman.adapters.http.verdict import REDIRECTS, HttpRefused, next_hop, status_error
 from leadsman.adapters.http.wire import Login, Place, Reply, Request, Wire
 from leadsman.adapters.server import check_url, display_url, is_url, origin_of, secret_in
 from leadsman.adapters.wires import wire_of
@@ -50,6 +44,14 @@ LARGEST_LIMIT = 64 * 1024 * 1024
 """Bytes that ``most_bytes=`` may allow."""
 MOST_OF_AN_ERROR = 2048
 """Bytes that are read of an answer whose status is an error."""
+MOST_KEPT = 4 * 1024 * 1024
+"""Bytes of all answers that are kept, with their addresses and headers; the oldest ones go first."""
+_OVERHEAD = 1000
+"""Bytes that an answer takes besides."""
+LONGEST_REVISION = 1024
+"""Characters of an ``ETag`` or a date that is sent back. One with a control character could not be sent."""
+DAY = 86_400.0
+"""Seconds. A day of a quota begins at midnight UTC."""
 CLOSING = 3.0
 """The longest time in seconds to close all connections."""
 EXAMPLE = "http://inverter.lan"
@@ -83,6 +85,106 @@ class _Progress:
     def __init__(self, place: Place) -> None:
         self.place = place
         self.text = "the answer did not come"
+
+
+class DailyQuota:
+    """Counts requests, of which a server allows some in a day.
+
+    The first day gets the share of what is left of it. So an app that is started again in the evening does not have a
+    whole day's requests once more; nothing is kept on disk.
+
+    Args:
+        limit: requests of a day.
+    """
+
+    def __init__(self, limit: int) -> None:
+        if type(limit) is not int or limit < 1:
+            raise InvalidValue(f"daily_quota is {limit!r}; it must be 1 or more requests")
+        self.limit = limit
+        self._day: float | None = None
+        self._left = 0
+
+    def left(self, wall: float) -> int:
+        """How many requests are left at this time, epoch seconds."""
+        self._turn(wall)
+        return max(self._left, 0)
+
+    def take(self, wall: float) -> None:
+        """Count a request before it is sent.
+
+        Raises:
+            RetryRequested: none is left; the delay ends with the day.
+        """
+        self._turn(wall)
+        if self._left < 1:
+            raise RetryRequested(
+                DAY - wall % DAY, f"the daily quota of {self.limit:,} requests is used up until midnight UTC"
+            )
+        self._left -= 1
+
+    def add(self, requests: int) -> None:
+        """Count requests that were sent besides."""
+        self._left -= requests
+
+    def _turn(self, wall: float) -> None:
+        day = wall // DAY
+        if day != self._day:
+            share = 1.0 if self._day is not None else 1.0 - wall % DAY / DAY
+            self._day, self._left = day, math.ceil(self.limit * share)
+
+
+class Revisions:
+    """The latest answer for each URL, if its server named its revision, so that it need not send again what has not
+    changed (RFC 9110 §13)."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, HttpAnswer] = OrderedDict()
+        self._size = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, url: str) -> HttpAnswer | None:
+        """What is kept for a URL. Whoever asks the server whether it has changed holds it until the server answers:
+        other answers may take its place meanwhile."""
+        if url in self._kept:
+            self._kept.move_to_end(url)
+        return self._kept.get(url)
+
+    def keep(self, answer: HttpAnswer) -> None:
+        """Keep an answer, unless its server names no revision or forbids it."""
+        self._forget(answer.place.url)
+        no_store = "no-store" in answer.headers.get("cache-control", "").lower()
+        if no_store or len(answer.content) > MOST_KEPT or not conditions_of(answer):
+            return
+        self._kept[answer.place.url] = answer
+        self._size += _size_of(answer)
+        while self._size > MOST_KEPT:
+            self._forget(next(iter(self._kept)))
+
+    def clear(self) -> None:
+        """Forget all answers."""
+        self._kept.clear()
+        self._size = 0
+
+    def _forget(self, url: str) -> None:
+        kept = self._kept.pop(url, None)
+        if kept is not None:
+            self._size -= _size_of(kept)
+
+
+def conditions_of(answer: HttpAnswer) -> dict[str, str]:
+    """The headers with which a server sends only what has changed since an answer; empty if it named no revision."""
+    return {
+        condition: answer.headers[name]
+        for condition, name in (("If-None-Match", "etag"), ("If-Modified-Since", "last-modified"))
+        if 0 < len(answer.headers.get(name, "")) <= LONGEST_REVISION and answer.headers[name].isprintable()
+    }
+
+
+def _size_of(answer: HttpAnswer) -> int:
+    headers = sum(len(name) + len(value) for name, value in answer.headers.items())
+    return _OVERHEAD + len(answer.content) + len(answer.place.url) + headers
 
 
 class HttpClient:
@@ -177,9 +279,6 @@ class HttpClient:
 
     def check_installed(self) -> None:
         """Raise `NotInstalled` if aiohttp is missing; else load it, before an event waits."""
-        self._load()
-
-    def _load(self) -> None:
         from leadsman.adapters.http import aiohttp_wire  # noqa: F401  # whoever only has a client in the code needs none
 
     def _make_wire(self) -> Wire:
@@ -341,7 +440,7 @@ class HttpClient:
                 self._quota.take(self._wall())
             kept = self._revisions.get(request.url) if cached else None
             if kept is not None:
-                request = request._replace(headers={**request.headers, **kept.conditions})
+                request = request._replace(headers={**request.headers, **conditions_of(kept)})
             progress.text = "the server took the request and did not answer"
             self._requests += 1
             self._under_way += 1
@@ -355,7 +454,7 @@ class HttpClient:
                 self._under_way -= 1
 
     async def _read(
-        self, request: Request, reply: Reply, progress: _Progress, kept: KeptAnswer | None, *, cached: bool
+        self, request: Request, reply: Reply, progress: _Progress, kept: HttpAnswer | None, *, cached: bool
     ) -> HttpAnswer | str:
         """Read what follows the headers of a reply."""
         place, status = progress.place, reply.status
@@ -363,20 +462,21 @@ class HttpClient:
             return reply.headers["location"]
         if status == 304 and kept is not None:
             self._unchanged += 1
-            return HttpAnswer(200, kept.headers, kept.content, place, unchanged=True)
+            return kept._replace(unchanged=True)
         if not 200 <= status <= 299:
             if status == 401:
                 self._credentials = None  # a file may have another password by now
             progress.text = f"the server answered with status {status}, and the answer did not end"
             start = await _start_of(reply)
-            check_status(status, reply.headers, start, place, self._kind_sent(request), self._wall())
+            raise status_error(status, reply.headers, start, place, self._kind_sent(request), self._wall())
         try:
             content = await _content_of(request.method, reply, self._most_bytes, progress)
         except (AnswerTooLong, GarbledData, PermanentError) as error:
             raise type(error)(f"{place}: {error}") from error
+        answer = HttpAnswer(status, reply.headers, content, place)
         if cached and status == 200:
-            self._revisions.keep(request.url, reply.headers, content)
-        return HttpAnswer(status, reply.headers, content, place)
+            self._revisions.keep(answer)
+        return answer
 
     def _kind_sent(self, request: Request) -> str | None:
         if request.digest is not None or "Authorization" in request.headers:

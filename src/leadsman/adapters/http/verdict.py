@@ -5,7 +5,7 @@ from typing import NoReturn
 from urllib.parse import urljoin, urlsplit
 
 from leadsman.adapters.server import display_url, is_url, origin_of
-from leadsman.errors import DeviceUnavailable, GarbledData, PermanentError
+from leadsman.errors import DeviceUnavailable, GarbledData, LeadsmanError, PermanentError
 from leadsman.resilience.failure import RetryRequested
 from leadsman.resilience.retry_after import seconds_of
 from leadsman.text import clean
@@ -53,10 +53,10 @@ _ADVICE: Mapping[int, str] = {
 }
 
 
-def check_status(
+def status_error(
     status: int, headers: Mapping[str, str], start: bytes, place: object, scheme: str | None, wall: float
-) -> None:
-    """Raise the error that a status means; nothing for 200 to 299.
+) -> LeadsmanError:
+    """The error that a status other than 200 to 299 means.
 
     Args:
         status: of the answer.
@@ -66,25 +66,21 @@ def check_status(
         scheme: what was sent: ``basic``, ``digest`` or ``bearer``; None for nothing.
         wall: the time of our clock, epoch seconds.
 
-    Raises:
-        RetryRequested: the server names a pause.
-        HttpUnavailable: 408, 425, 429 and 5xx.
-        HttpRefused: any other status.
-        GarbledData: it is no status.
+    Returns:
+        `RetryRequested` if the server names a pause, else `HttpUnavailable` for 408, 425, 429 and 5xx; `GarbledData`
+        for what is no status, and `HttpRefused` for any other.
     """
-    if 200 <= status <= 299:
-        return
     reason = _reason(headers, start)
     if status in TRANSIENT or 500 <= status <= 599:
         pause = seconds_of(headers.get("retry-after"), headers.get("date"), wall)
         if pause is not None and pause >= SHORTEST_PAUSE:
-            raise RetryRequested(pause, f"{place}: the server asks for a pause, with status {status}{reason}")
-        raise HttpUnavailable(f"{place}: the server answers with status {status}{reason}", status)
+            return RetryRequested(pause, f"{place}: the server asks for a pause, with status {status}{reason}")
+        return HttpUnavailable(f"{place}: the server answers with status {status}{reason}", status)
     if not 100 <= status <= 599:
-        raise GarbledData(f"{place}: {status} is no status of HTTP")
+        return GarbledData(f"{place}: {status} is no status of HTTP")
     advice = _login_advice(headers, scheme) if status == 401 else _ADVICE.get(status)
     hint = "" if advice is None else f"; {advice}"
-    raise HttpRefused(f"{place}: the server answers with status {status}{reason}{hint}", status)
+    return HttpRefused(f"{place}: the server answers with status {status}{reason}{hint}", status)
 
 
 def next_hop(method: str, visited: Sequence[str], location: str, *, with_credentials: bool) -> str:
