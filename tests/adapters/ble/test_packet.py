@@ -4,7 +4,7 @@ from bumble.core import UUID, AdvertisingData
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from leadsman.adapters.ble import packet
+from leadsman.adapters.ble.advertisement import decode_packet
 from leadsman.adapters.ble.gatt import uuid_of
 
 ADDRESS = 0xF0_11_22_33_44_55
@@ -26,7 +26,7 @@ STRUCTURES = st.lists(
 def test_it_finds_what_another_parser_finds(structures):
     data = bytes(AdvertisingData(structures))
 
-    heard = packet.decode(ADDRESS, -60, data)
+    heard = decode_packet(ADDRESS, -60, data)
 
     theirs = AdvertisingData.from_bytes(data).ad_structures
     names = [value.decode(errors="replace") for kind, value in theirs if kind in (0x08, 0x09)]
@@ -56,19 +56,19 @@ def full(data):
 @example(b"\x05\x02\xd2\xfc\x0a\x18")
 @example(b"\xff\x16")
 def test_garbage_is_an_advertisement_with_less_in_it(data):
-    heard = packet.decode(ADDRESS, -60, data)
+    heard = decode_packet(ADDRESS, -60, data)
 
     assert sum(map(len, heard.service_data.values())) + sum(map(len, heard.manufacturer.values())) <= len(data)
 
 
 def test_a_scan_response_behind_zeros_is_found_too():
-    heard = packet.decode(ADDRESS, -60, b"\x02\x01\x06" + bytes(28) + b"\x04\x16\xd2\xfc\x40")
+    heard = decode_packet(ADDRESS, -60, b"\x02\x01\x06" + bytes(28) + b"\x04\x16\xd2\xfc\x40")
 
     assert heard.service_data == {uuid_of("fcd2"): b"\x40"}
 
 
 def test_what_no_controller_reports_is_left_out():
     for address, data in ((1 << 48, b""), (-1, b""), (ADDRESS, bytes(1651))):
-        assert packet.decode(address, -60, data) is None
+        assert decode_packet(address, -60, data) is None
     for rssi in (21, 127, -128, 2**31):
-        assert packet.decode(ADDRESS, rssi, b"").rssi == -127
+        assert decode_packet(ADDRESS, rssi, b"").rssi == -127

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.adapters.ble import Advertisement
-from leadsman.adapters.ble.reception import MOST_PARTS, SIGNAL, WINDOW, Reception
+from leadsman.adapters.ble.radios import MOST_PARTS, SIGNAL, WINDOW, Reception
 
 ADDRESS = "AA:BB:CC:DD:EE:FF"
 RADIOS = ("hci0", "attic", "cellar")

@@ -1,6 +1,7 @@
 """The interface between a radio and the layer below it. `leadsman.adapters.ble.bleak_backend` implements it for real
 adapters, `leadsman.testing.twins` in memory. All methods raise `DeviceError` and its subclasses."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -63,6 +64,19 @@ class Backend(Protocol):
         """Connect to a device whose advertisement was received. `on_lost` is called when the connection ends by
         itself."""
         ...
+
+
+async def start_scanner(
+    backend: Backend, on_advertisement: AdvertisementListener, seconds: float, late: DeviceError
+) -> None:
+    """Start a scanner. Raises `late` where that takes longer than so many seconds."""
+    try:
+        async with asyncio.timeout(seconds):
+            await backend.start(on_advertisement)
+    except TimeoutError as error:
+        if isinstance(error, DeviceError):
+            raise
+        raise late from error
 
 
 def att_error(code: int, text: str) -> DeviceError:

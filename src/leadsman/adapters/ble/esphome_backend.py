@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from leadsman.adapters.ble import packet
+from leadsman.adapters.ble.advertisement import decode_packet
 from leadsman.adapters.ble.backend import AdvertisementListener, att_error
 from leadsman.errors import (
     DeviceError,
@@ -189,7 +189,7 @@ class EsphomeBackend:
 
     def _on_packets(self, message: BluetoothLERawAdvertisementsResponse) -> None:
         for each in message.advertisements if self._listener is not None else ():
-            heard = packet.decode(each.address, each.rssi, each.data)
+            heard = decode_packet(each.address, each.rssi, each.data)
             if heard is not None and self._listener is not None:
                 self._listener(heard, (each.address, each.address_type))
 

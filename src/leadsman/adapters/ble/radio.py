@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Self
 
 from leadsman.adapters.adapter import Resource
 from leadsman.adapters.ble.advertisement import MOST_KNOWN, Advertisement, AdvertisementFilter, check_address
-from leadsman.adapters.ble.backend import Backend, GattConnection, Handle
+from leadsman.adapters.ble.backend import Backend, GattConnection, Handle, start_scanner
 from leadsman.adapters.ble.device import BleDevice
 from leadsman.adapters.ble.gatt import uuid_of
 from leadsman.adapters.wires import wire_of
@@ -161,13 +161,8 @@ class Scanner:
                 await self._start()
 
     async def _start(self) -> None:
-        try:
-            async with asyncio.timeout(START_TIMEOUT):
-                await self.backend.start(self._on_advertisement)
-        except TimeoutError as error:
-            if isinstance(error, DeviceError):
-                raise
-            raise DeviceUnavailable(f"the Bluetooth scanner did not start within {human(START_TIMEOUT)}") from error
+        late = DeviceUnavailable(f"the Bluetooth scanner did not start within {human(START_TIMEOUT)}")
+        await start_scanner(self.backend, self._on_advertisement, START_TIMEOUT, late)
         self.running = True
         self._received_at = asyncio.get_running_loop().time()
 
