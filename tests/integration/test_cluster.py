@@ -7,11 +7,11 @@ from typing import Literal, NamedTuple
 import pytest
 
 from leadsman import App, CircuitBreaker, Context, Finds
-from leadsman.devices.shards import Shards
 from leadsman.errors import LeaseStoreRefused, Stopped
 from leadsman.mqtt.topics import topic_matches
 from leadsman.nodes.cluster.cluster import Cluster
 from leadsman.nodes.lease.lease import Terms
+from leadsman.parts.cluster import Shards
 from leadsman.settings.sources import Where
 from leadsman.testing import MemoryBroker
 from leadsman.testing.leases import ClockStep, EngineAway, MemoryEngine, Partition

@@ -20,13 +20,13 @@ from leadsman.wiring.plan import plan_of
 
 OPTIONAL = (
     "leadsman.readings.controls",
-    "leadsman.devices.found",
     "leadsman.devices.registrations",
-    "leadsman.devices.shards",
     "leadsman.readings.device_classes",
     "leadsman.discovery",
     "leadsman.parts.cluster",
     "leadsman.parts.discovery",
+    "leadsman.parts.found_devices",
+    "leadsman.parts.listeners",
     "leadsman.parts.http",
     "leadsman.parts.standby",
     "leadsman.parts.watchdog",

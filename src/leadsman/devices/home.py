@@ -120,16 +120,14 @@ class Home:
     ) -> None:
         """Have the readings of a device published otherwise than as one JSON object. `handlers`: those that may publish
         below it. Only devices with such a layout pay for it."""
+        from leadsman.runtime.own_topics import ContentTopic, FieldTopics
+
         context = self._publishing
         if reader.content is not None:
-            from leadsman.runtime.content_topic import ContentTopic
-
             content, name = reader.content
             topic = context.topics.of(reader.name, name)
             publisher.own_topics = ContentTopic(topic, content.content_type, context.send)
             return
-        from leadsman.runtime.field_topics import FieldTopics
-
         alone = not any(isinstance(need, ContextDependency) for each in handlers for _, need in each.needs)
         publisher.own_topics = FieldTopics(
             reader.name, reader.layout, context.topics, context.send, context.others, alone=alone

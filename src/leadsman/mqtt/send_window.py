@@ -64,7 +64,7 @@ def retime(message: Message, offset: float) -> Message:
         return message
     taken_at = message.taken_at + offset - message.clock_offset
     before, after = (f'"taken_at":"{rfc3339(at)}"'.encode() for at in (message.taken_at, taken_at))
-    if message.topic.endswith("/taken_at"):  # the value alone, see `leadsman.runtime.field_topics`
+    if message.topic.endswith("/taken_at"):  # the value alone, see `leadsman.runtime.own_topics`
         before, after = (rfc3339(at).encode() for at in (message.taken_at, taken_at))
     payload = message.payload.replace(before, after)
     return message._replace(payload=payload, taken_at=taken_at, clock_offset=offset)

@@ -2,14 +2,22 @@
 
 import asyncio
 import functools
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
-from leadsman.devices.shards import Shards
+from leadsman.devices.home import Home
+from leadsman.devices.roster import Departure
+from leadsman.event_bus import EventBus
+from leadsman.events import Event
 from leadsman.loop.clock import Clock, system_clock
+from leadsman.loop.timers import Timers
 from leadsman.mqtt.link import Access
 from leadsman.mqtt.outbox import Outbox
 from leadsman.nodes.cluster.cluster import Cluster
 from leadsman.nodes.cluster.fenced_outbox import FencedOutbox
 from leadsman.nodes.cluster.report import ClusterReport
+from leadsman.resilience.environment import Environment
+from leadsman.resilience.overrides import handler_context
 from leadsman.wiring.core import Core, Node
 from leadsman.wiring.plan import Plan
 from leadsman.wiring.run import serve
@@ -81,14 +89,82 @@ class SharingNode(Node):
             from leadsman.parts.discovery import device_at
 
             cluster.described_at = device_at(core.plan, core.plan.discovery)
-        save = _nothing if core.saved is None else core.saved.publish
-        link, publisher = core.link, core.publisher
-        shards = self.shards = Shards(core.roster, core.surroundings, publisher, link.piled_up, core.pending, save)
-        life.starts.append(functools.partial(cluster.start, shards, link, core.end))
+        shards = self.shards = Shards(core)
+        life.starts.append(functools.partial(cluster.start, shards, core.link, core.end))
         life.starts.append(self._report.start)
         life.leaves.append(functools.partial(cluster.stop, HAND_OVER))
         life.goodbyes["the goodbye of the node"] = self._report.goodbye
 
 
-def _nothing() -> None:
-    """No state is kept."""
+class _ShardEvents(EventBus):
+    """The bus of the app, for the devices of one shard: a call that outlives the shard on this node says nothing of a
+    device that is gone."""
+
+    __slots__ = ("_app", "over")
+
+    def __init__(self, app: EventBus, clock: Clock) -> None:
+        super().__init__(clock)
+        self._app = app
+        self.over = False
+        """Whether the devices are gone."""
+
+    def emit(self, event: Event) -> None:
+        """See `EventBus`."""
+        if not self.over or getattr(event, "entity", None) is None:
+            self._app.emit(event)
+
+
+class _Shard(NamedTuple):
+    """The devices of one shard, which are read here."""
+
+    names: tuple[str, ...]
+    home: Home
+    events: _ShardEvents
+
+
+class Shards:
+    """The shards of this node: the devices of each have a home of their own, which ends with the lease.
+
+    Args:
+        core: the app.
+    """
+
+    def __init__(self, core: Core) -> None:
+        self.environment = core.environment
+        """That of the app, which stays while shards come and go."""
+        self._core = core
+        self._shards: dict[str, _Shard] = {}
+
+    def begin(self, key: str, names: Iterable[str], permitted: Callable[[], bool]) -> None:
+        """Begin to read the devices of a shard. `permitted` is asked before any of their timers rings."""
+        core, app = self._core, self.environment
+        events = _ShardEvents(app.events, app.clock)
+        timers = handler_context().run(Timers, asyncio.get_running_loop(), events.emit, core.link.piled_up, permitted)
+        environment: Environment = app._replace(timers=timers, events=events, stopping=asyncio.Event())
+        home = Home(core.surroundings, core.publisher._replace(environment=environment))
+        shard = self._shards[key] = _Shard(tuple(names), home, events)
+        for name in shard.names:
+            core.roster.join(home.make(name))
+        home.start({name: core.pending.pop(name, 0.0) for name in shard.names})
+
+    async def stop(self, keys: Iterable[str], grace: float) -> int:
+        """End the polls, the sources and the commands of these shards, and wait at most `grace` seconds for them.
+        Returns how many calls are still alive."""
+        homes = [self._shards[key].home for key in keys if key in self._shards]
+        for home in homes:
+            home.environment.stopping.set()
+        alive = sum(await asyncio.gather(*(home.stop(grace) for home in homes)))
+        for home in homes:
+            home.environment.timers.stop()
+        if self._core.saved is not None:
+            self._core.saved.publish()
+        return alive
+
+    def remove(self, keys: Iterable[str]) -> None:
+        """Forget the devices of these shards, whose polls have ended. Another node goes on at their topics."""
+        for key in keys:
+            shard = self._shards.pop(key, None)
+            if shard is not None:
+                shard.events.over = True
+                for name in shard.names:
+                    self._core.roster.leave(name, Departure.MOVED)

@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
-from typing import NamedTuple, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from leadsman.events import AppFault, FieldsLeftOut
 from leadsman.loop.clock import rfc3339
@@ -12,15 +12,21 @@ from leadsman.mqtt.topics import Topics, encode, encode_fields
 from leadsman.readings.publish import AnyOf, Every, Fields, LastPublished, PublishRule
 from leadsman.readings.reading import JsonObject, Reading
 from leadsman.resilience.environment import Environment
-from leadsman.runtime.comparison import AcceptedReading
 from leadsman.runtime.other_topics import OtherTopics
 from leadsman.text import clean, count_noun, log_fields
+
+if TYPE_CHECKING:
+    from leadsman.runtime.own_topics import ContentTopic, FieldTopics
 
 Send = Callable[[Message], None]
 
 REFRESHES = 3
 """How often a retained reading with an expiry is published within it, while the device is well: two may be late or
 fail, and the broker still has one."""
+
+DOUBT = 1.0
+"""Seconds. A reading that was read back from disk is known by its time to that precision, since the clock may have been
+set between."""
 
 logger = logging.getLogger("leadsman")
 
@@ -39,26 +45,6 @@ class Receipts(Protocol):
 
     def receipt(self, due: float) -> ReadingReceipt:
         """The receipt of the reading whose poll came due at `due`, monotonic seconds."""
-        ...
-
-
-class OwnTopics(Protocol):
-    """Topics of their own for what is in the readings of a device, in place of one JSON object or beside it."""
-
-    @property
-    def topics(self) -> Collection[str]:
-        """Those that a reading was published to."""
-        ...
-
-    def publish(self, reading: Reading, fields: JsonObject, message: Message, comparison: Receipt | None) -> None:
-        """Publish a reading.
-
-        Args:
-            reading: the reading.
-            fields: its fields as they are published.
-            message: the reading as JSON. Its receipt goes with one message, so that the reading is counted once.
-            comparison: what learns that another message of it was dropped, so that the next reading is published.
-        """
         ...
 
 
@@ -89,6 +75,52 @@ class Publication(NamedTuple):
     """The fields of the last reading, if the publish rule did not publish it."""
     rule_errors: int = 0
     """How often the publish rule raised an error. Each of these readings was published."""
+
+
+class AcceptedReading:
+    """The last accepted reading of a device, with which its publish rule compares the next one. It is the receipt of
+    readings that belong to no slot of the schedule.
+
+    A reading counts as soon as the outbox has it. The outbox drops the newest reading of a topic only if it is too
+    large, if it expires, if the broker refuses it for good, or if its row on disk is damaged. Then the reading before
+    it counts again, or none. Pure.
+    """
+
+    __slots__ = ("_before", "_taken", "last", "published", "replayed")
+
+    def __init__(self) -> None:
+        self.last: LastPublished | None = None
+        """None before the first reading, and when it is not known whether the broker has one."""
+        self.published = self.replayed = 0
+        """See `leadsman.mqtt.message.Receipt`."""
+        self._before: Fields | None = None
+        self._taken = 0.0
+
+    def accepted(self, fields: Fields, at: float, taken: float) -> None:
+        """The outbox is given a reading of the monotonic time `at`. `taken` is the same in seconds of
+        `leadsman.loop.clock.Clock.uptime`, as the outbox knows it."""
+        self._before = None if self.last is None else self.last.fields
+        self.last = LastPublished(fields, at)
+        self._taken = taken
+
+    def passed_over(self, last: LastPublished) -> None:
+        """A reading was not published, since the rule compared it with this one."""
+        self.last = last._replace(since=last.since + 1)
+
+    def dropped(self, at: float, messages: int = 1) -> None:
+        """See `leadsman.mqtt.message.Receipt`. How long ago the last publication was does not change: the rule sets the
+        pace of what the broker refuses, too."""
+        before, self._before = self._before, None
+        if self.last is None or at < self._taken - DOUBT:
+            return
+        if at == self._taken and before is not None:
+            self.last = self.last._replace(fields=before)
+        else:
+            self.last = None
+
+    def replaced(self) -> None:
+        """See `leadsman.mqtt.message.Receipt`. A newer reading counts already."""
+        self._before = None
 
 
 class StatePublisher:
@@ -122,7 +154,7 @@ class StatePublisher:
         self._history = None if delivery.history is None else context.topics.history(name)
         self.comparison = None if rule is None else AcceptedReading()
         """What the publish rule compares with. It must learn which readings never arrive."""
-        self.own_topics: OwnTopics | None = None
+        self.own_topics: ContentTopic | FieldTopics | None = None
         """Publishes each reading otherwise than as one JSON object; None where it is one."""
         self.receipts: Receipts | None = None
         """Gives the receipts of its readings; None where nobody counts them."""

@@ -1,6 +1,5 @@
-"""Publishes each value of a reading at a topic of its own. Imported only for devices with such a layout.
-
-The topics of a device are what its last reading has: a value that a reading lacks is removed, as it is from the JSON.
+"""Publishes what is in the readings of a device at topics of its own, in place of one JSON object or beside it: each
+value, or bytes. Imported only for devices with such a layout, or with a content.
 """
 
 import logging
@@ -20,8 +19,42 @@ MOST_FIELDS = MOST
 logger = logging.getLogger("leadsman")
 
 
+class ContentTopic:
+    """The topic of the content of one device. What the bytes are is in the JSON of the reading.
+
+    Bytes are kept in memory only, and of those that wait only the newest, so that a camera displaces no readings of
+    others.
+
+    Args:
+        topic: where the bytes go.
+        content_type: what they are.
+        send: takes a message and returns at once.
+    """
+
+    __slots__ = ("_content_type", "_send", "_topic")
+
+    def __init__(self, topic: str, content_type: str, send: Callable[[Message], None]) -> None:
+        self._topic = topic
+        self._content_type = content_type
+        self._send = send
+
+    @property
+    def topics(self) -> tuple[str]:
+        """See `FieldTopics`."""
+        return (self._topic,)
+
+    def publish(self, reading: Reading, fields: JsonObject, message: Message, comparison: Receipt | None) -> None:
+        """See `FieldTopics`. The bytes go first: who reads the JSON finds them."""
+        if reading.content is not None:
+            expires = message.expires if message.retain else None  # what expires and is not retained is an answer
+            content = Message(self._topic, reading.content, message.qos, message.retain, None, expires, latest=True)
+            self._send(content._replace(content_type=self._content_type))
+        self._send(message)
+
+
 class FieldTopics:
-    """The topics of the values of one device.
+    """The topics of the values of one device: what its last reading has. A value that a reading lacks is removed, as it
+    is from the JSON.
 
     Args:
         device: its name.
@@ -59,11 +92,18 @@ class FieldTopics:
 
     @property
     def topics(self) -> Collection[str]:
-        """See `leadsman.runtime.publisher.OwnTopics`."""
+        """Those that a reading was published to."""
         return self._sent
 
     def publish(self, reading: Reading, fields: JsonObject, message: Message, comparison: Receipt | None) -> None:
-        """See `leadsman.runtime.publisher.OwnTopics`."""
+        """Publish a reading.
+
+        Args:
+            reading: the reading.
+            fields: its fields as they are published.
+            message: the reading as JSON. Its receipt goes with one message, so that the reading is counted once.
+            comparison: what learns that another message of it was dropped, so that the next reading is published.
+        """
         messages = self._messages(fields, message)
         if self._both:
             messages.append(message)
