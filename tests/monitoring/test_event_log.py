@@ -52,7 +52,7 @@ class Alarms:
 @pytest.fixture
 def log(caplog):
     caplog.set_level(logging.INFO, "leadsman")
-    return Log("house", "house", Lines())
+    return Log("house", "house", Lines(), Alarms())
 
 
 def up(at, protocol="5.0"):
@@ -281,7 +281,7 @@ def test_a_fault_is_one_line_that_names_the_part_and_the_error(log, caplog, even
 
 
 def test_a_fault_that_comes_back_at_each_poll_has_a_few_lines_which_count_the_others(caplog):
-    log = Log("house", "house", Lines())
+    log = Log("house", "house", Lines(), Alarms())
     hour = 3600
 
     for second in range(24 * hour):
@@ -306,7 +306,7 @@ def test_calls_and_readings_are_logged_at_debug_only(log, caplog):
 
 def test_the_log_says_when_a_state_file_cannot_be_written_and_when_it_can_again(caplog):
     caplog.set_level(logging.INFO, "leadsman")
-    log = Log("house", "house", Lines())
+    log = Log("house", "house", Lines(), Alarms())
 
     log.observe(StateFailed("resilience.db", FULL, 1.0, 1001.0))
     log.observe(StateWritten("resilience.db", 2.0, 1002.0))

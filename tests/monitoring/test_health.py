@@ -97,7 +97,7 @@ def test_an_open_circuit_wins_over_everything_also_while_it_is_probed(state):
 def test_missed_polls_are_counted():
     health = after(PollMissed("d", 3, 1.0, 1.0), PollMissed("d", 1, 2.0, 2.0))
 
-    assert health.counters.missed == 4
+    assert health.counters.missed_polls == 4
 
 
 def test_passwords_in_an_error_do_not_reach_the_record():

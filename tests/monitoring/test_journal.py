@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.monitoring.journal import MOST_NAME, JournalHandler, entry, field_name
-from leadsman.monitoring.log_format import Message
+from leadsman.monitoring.log_format import MOST_NAME, JournalHandler, entry, field_name
 
 
 def fields_in(datagram):
@@ -56,7 +55,6 @@ def journal(tmp_path):
         server.settimeout(10)
         instead = Kept()
         handler = JournalHandler(str(tmp_path / "socket"), instead)
-        handler.setFormatter(Message())
         logger = logging.Logger("house")
         logger.addHandler(handler)
         yield server, logger, instead

@@ -8,8 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.errors import InvalidValue
-from leadsman.monitoring.journal import JournalHandler
-from leadsman.monitoring.log_format import Journal, Json, TextFormatter, _formatter, _handler, wants_colour
+from leadsman.monitoring.log_format import (
+    Journal,
+    JournalHandler,
+    Json,
+    TextFormatter,
+    _formatter,
+    _handler,
+    wants_colour,
+)
 
 
 class Terminal(io.StringIO):

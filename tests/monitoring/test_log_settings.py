@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from leadsman import App, Context, Finds
 from leadsman.errors import ConfigurationError, InvalidValue
-from leadsman.monitoring.journal import JournalHandler
-from leadsman.monitoring.log_format import TextFormatter
+from leadsman.monitoring.log_format import JournalHandler, TextFormatter
 from leadsman.monitoring.log_settings import Levels, LogFile, change_log
 from leadsman.settings.sections import LogSettings
 from leadsman.settings.sources import Where

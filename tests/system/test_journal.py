@@ -11,11 +11,9 @@ import pytest
 ROOT = [] if os.geteuid() == 0 else ["sudo", "--non-interactive"]
 HOUSE = """
 import logging
-from leadsman.monitoring.journal import JournalHandler
-from leadsman.monitoring.log_format import Message
+from leadsman.monitoring.log_format import JournalHandler
 
 handler = JournalHandler("{path}", logging.StreamHandler())
-handler.setFormatter(Message())
 logging.getLogger("leadsman").addHandler(handler)
 logging.getLogger("leadsman").setLevel("INFO")
 

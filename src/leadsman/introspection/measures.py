@@ -199,7 +199,7 @@ OF_DEVICES: Mapping[MetricFamily, Callable[[MeasuredDevice], Measured]] = {
     ),
     _counter("retries", "Calls repeated after a failure.", "handler"): lambda device: device.health.counters.retries,
     _counter("missed_polls", "Polls that were due while another one ran.", "handler"): (
-        lambda device: device.health.counters.missed
+        lambda device: device.health.counters.missed_polls
     ),
     _gauge("run_duration_seconds", "Duration of the last successful poll.", "handler"): (
         lambda device: device.health.duration

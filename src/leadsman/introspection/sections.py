@@ -13,10 +13,9 @@ from leadsman.introspection.registry import About, app_section
 from leadsman.ledger.ledgers import Ledgers
 from leadsman.loop.clock import Clock, rfc3339
 from leadsman.monitoring.condition import condition_of, time_of
-from leadsman.monitoring.health import HealthRecords, is_source_offline
+from leadsman.monitoring.health import HealthRecords, Totals, is_source_offline
 from leadsman.monitoring.heartbeat import dropped_by, link_state, stored
 from leadsman.monitoring.statuses import Statuses
-from leadsman.monitoring.totals import Totals
 from leadsman.mqtt.answers import Json
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.topics import encode
@@ -295,7 +294,7 @@ class Sections:
             "poll_under_way": condition.poll_under_way,
             "counters": _counters(totals),
             "held": health.held,
-            "missed_polls": health.counters.missed,
+            "missed_polls": health.counters.missed_polls,
         }
         if is_source_offline(health):
             found["finder_failed"] = True

@@ -194,7 +194,7 @@ class DeviceHealth(TypedDict):
 
 
 class Counters(TypedDict):
-    """The counters of a device since the start of the app; see `leadsman.monitoring.totals`."""
+    """The counters of a device since the start of the app; see `leadsman.monitoring.health`."""
 
     polls: int
     """Polls that ended."""

@@ -37,11 +37,11 @@ from leadsman.events import (
 )
 from leadsman.loop.durations import human
 from leadsman.loop.timers import Timers
-from leadsman.monitoring.bugs import is_bug, message_of, placed
-from leadsman.monitoring.tracebacks import Tracebacks
+from leadsman.monitoring.bugs import is_bug, message_of, place, placed
 from leadsman.resilience.policy import REASONS
 from leadsman.text import clean, count_noun, describe, log_fields
 from leadsman.text.log_lines import MOST_SUBJECTS, Lines, left_out_before, others
+from leadsman.user_code import frames_of
 
 logger = logging.getLogger("leadsman")
 
@@ -59,6 +59,8 @@ EARLY = 0.01
 """Seconds by which a timer may ring before its time, at the most; see `leadsman.loop.timers`."""
 LONGEST_GAP = 3600.0
 """Seconds. The gap between two such lines does not grow further."""
+MOST_PLACES = 1000
+"""Bugs whose traceback is not logged again. Past that number, the oldest may have a second one."""
 
 
 def on_reading(event: Event) -> None:
@@ -72,11 +74,13 @@ class Tally:
     """Counts events that are logged once a minute at most, and less often the longer they continue.
 
     Args:
-        line: makes the log line from the count so far and the latest cause.
+        noun: what is counted.
+        line: what the log line contains between the count so far and the latest cause.
         event: the name of the event in JSON logs.
     """
 
-    def __init__(self, line: Callable[[int, str], str], event: str) -> None:
+    def __init__(self, noun: str, line: str, event: str) -> None:
+        self._noun = noun
         self._line = line
         self._event = event
         self._count = self._logged = 0
@@ -103,7 +107,35 @@ class Tally:
         self._gap = SHORTEST_GAP if now - self._next_at >= LONGEST_GAP else min(LONGEST_GAP, 2 * self._gap)
         self._next_at = now + self._gap
         self._logged = self._count
-        logger.warning("%s", self._line(self._count, self._last()), extra=log_fields(self._event, count=self._count))
+        count, about = count_noun(self._count, self._noun), log_fields(self._event, count=self._count)
+        logger.warning("%s %s %s", count, self._line, self._last(), extra=about)
+
+
+class Tracebacks:
+    """Which tracebacks have been logged. Each bug, which is an error at a place of a handler, has one in the log, and
+    one at each occurrence if the log shows DEBUG."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str, str | None], None] = {}
+
+    def lines(self, about: str, error: BaseException) -> list[str]:
+        """The lines of a traceback that is due; none for an error that is no bug. `about`: the handler."""
+        if not is_bug(error):
+            return []
+        key = about, type(error).__name__, place(error)
+        if key in self._known and not logger.isEnabledFor(logging.DEBUG):
+            return []
+        self._known[key] = None
+        if len(self._known) > MOST_PLACES:
+            del self._known[next(iter(self._known))]
+        return frames_of(error)
+
+    def log(self, about: str, error: BaseException) -> None:
+        """Log the traceback that is due on a line of its own, after lines that count several errors."""
+        lines = self.lines(about, error)
+        if lines:
+            fields = log_fields("bug", handler=about, error_type=type(error).__name__)
+            logger.warning("%s", "\n".join([f"{about}: {placed(error)}", *lines]), extra=fields)
 
 
 class Log:
@@ -114,10 +146,10 @@ class Log:
         name: the app's name.
         prefix: the app's topic prefix.
         lines: limits the log lines of each device.
-        timers: ring it to report the remaining counts; None: they are never reported.
+        timers: ring it to report the remaining counts.
     """
 
-    def __init__(self, name: str, prefix: str, lines: Lines, timers: Timers | None = None) -> None:
+    def __init__(self, name: str, prefix: str, lines: Lines, timers: Timers) -> None:
         self._name = name
         self._prefix = prefix
         self._lines = lines
@@ -138,10 +170,12 @@ class Log:
         self._circuits_open: set[str] = set()
         self._pauses: dict[str, tuple[int, float]] = {}  # since the last line about a pause, and when that was
         self._goodbyes: dict[str, tuple[str, float]] = {}  # the reason in the last line about one, and when that was
-        self._missed = Tally(_missed, "missed")
-        self._commands = Tally(_commands_failed, "command failed")
-        self._dropped = Tally(_dropped, "dropped")
-        self._breaks = Tally(_broken, "link breaks")
+        self._missed = Tally("poll", "missed so far, the last one of", "missed")
+        self._commands = Tally("command", "failed so far, the last one for", "command failed")
+        self._dropped = Tally("message", "dropped so far, the last one of", "dropped")
+        breaks = "of the connection to the broker so far, the last one:"
+        self._breaks = Tally("more break", breaks, "link breaks")
+        """Those of outages that have no lines of their own, since there were many."""
 
     def observe(self, event: Event) -> None:
         """Process one event. No reading needs to be passed to it."""
@@ -189,7 +223,7 @@ class Log:
 
     def _count(self, tally: Tally, number: int, last: Callable[[], str], now: float) -> None:
         due = tally.add(number, last, now)
-        if due is not None and self._timers is not None:
+        if due is not None:
             self._timers.add(due, self)
 
     def _fault(self, event: Event) -> None:
@@ -374,7 +408,7 @@ class Log:
 
     def _await_length(self) -> None:
         """Ring when the outage that has no lines has become a long one."""
-        if self._timers is not None and not self._link_timed:
+        if not self._link_timed:
             self._link_timed = True
             self._timers.add(self._link_unsaid[0].at + LONG, self)
 
@@ -465,20 +499,3 @@ def _remedy(error: BaseException) -> str:
 def _local(wall: float) -> str:
     """Epoch seconds as a person reads them, with the offset."""
     return datetime.fromtimestamp(wall, UTC).astimezone().isoformat(" ", "seconds")
-
-
-def _missed(count: int, last: str) -> str:
-    return f"{count_noun(count, 'poll')} missed so far, the last one of {last}"
-
-
-def _commands_failed(count: int, last: str) -> str:
-    return f"{count_noun(count, 'command')} failed so far, the last one for {last}"
-
-
-def _dropped(count: int, last: str) -> str:
-    return f"{count_noun(count, 'message')} dropped so far, the last one of {last}"
-
-
-def _broken(count: int, last: str) -> str:
-    """The connection broke so often that these outages have no lines of their own."""
-    return f"{count_noun(count, 'more break')} of the connection to the broker so far, the last one: {last}"

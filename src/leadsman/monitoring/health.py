@@ -20,6 +20,7 @@ is then reported beside it.
 """
 
 import math
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
@@ -40,7 +41,6 @@ from leadsman.events import (
     failing_early,
 )
 from leadsman.monitoring.bugs import message_of
-from leadsman.monitoring.totals import EarlierLives, Totals
 
 if TYPE_CHECKING:
     from leadsman.monitoring.document import StatusWord
@@ -64,10 +64,15 @@ GOODBYE = "it said goodbye"
 """What is written before the reason of a device that has said goodbye."""
 BLOCKING = frozenset({"open", "half_open"})
 """States of a circuit that keep polls from a device because it failed."""
-
+COUNTERS_VERSION = 1
+"""The version of what `EarlierLives.to_json` writes. One that means something else gets another number."""
+MOST_COUNTED = 2**53
+"""A counter in the file that is larger is damage: JSON carries integers exactly up to here (RFC 8259 §6)."""
 
 Errors = tuple[type[BaseException], ...]
 """Those that make an entity offline."""
+Json = Any
+"""What JSON can represent."""
 
 
 class Trying(NamedTuple):
@@ -104,7 +109,7 @@ class Trouble(NamedTuple):
 class FailureCounts(NamedTuple):
     """What was counted since the start, besides successes. All entities that never failed share one value."""
 
-    missed: int = 0
+    missed_polls: int = 0
     failed_polls: int = 0
     """Polls that failed."""
     failed_calls: int = 0
@@ -120,6 +125,44 @@ class FailureCounts(NamedTuple):
 
 
 NO_TROUBLE, NO_COUNTERS = Trouble(), FailureCounts()
+
+
+class Totals(NamedTuple):
+    """What became of the polls of a device. One whose every poll succeeds after two retries has the status ``ok``, and
+    its counters show it."""
+
+    polls: int = 0
+    """Polls that ended with a reading, with nothing to publish, or with a failure."""
+    failed_polls: int = 0
+    retried_polls: int = 0
+    """Polls that succeeded after at least one failed call."""
+    calls: int = 0
+    failed_calls: int = 0
+    retries: int = 0
+    """Calls repeated after a failure."""
+    opens: int = 0
+    """Times at which the circuit opened; one more each time a probe fails."""
+    deferrals: int = 0
+    """Polls that ended with a pause that the device asked for."""
+    missed_polls: int = 0
+    published: int = 0
+    """Readings that were handed to the outbox."""
+
+    def plus(self, other: "Totals") -> "Totals":
+        """The sum of both."""
+        return Totals(*(one + another for one, another in zip(self, other, strict=True)))
+
+
+class EarlierLives(NamedTuple):
+    """The counters of the lives of the app before this one."""
+
+    since: float
+    """When counting began, epoch seconds."""
+    before: Totals = Totals()
+
+    def to_json(self, now: Totals) -> Json:
+        """For the file: all lives, with what this one has counted until now."""
+        return {"version": COUNTERS_VERSION, "since": self.since, **self.before.plus(now)._asdict()}
 
 
 class Health:
@@ -193,24 +236,36 @@ class Health:
 
     def totals(self, published: int) -> Totals:
         """What was counted since the start, with `published` readings that were handed to the outbox."""
-        counters = self.counters
-        return Totals(
-            polls=self.polls,
-            failed_polls=counters.failed_polls,
-            retried_polls=counters.retried_polls,
-            calls=self.successes + counters.failed_calls,
-            failed_calls=counters.failed_calls,
-            retries=counters.retries,
-            opens=counters.opens,
-            deferrals=counters.deferrals,
-            missed_polls=counters.missed,
-            published=published,
-        )
+        calls = self.successes + self.counters.failed_calls
+        return Totals(polls=self.polls, calls=calls, published=published, **self.counters._asdict())
 
     @property
     def failing_since(self) -> float | None:
         """When the outage began, epoch seconds; None without an outage."""
         return None if self.trouble.error_type is None else self.trouble.failing_wall
+
+
+def life_of(document: Json) -> EarlierLives:
+    """Read what `EarlierLives.to_json` has written.
+
+    Raises:
+        LookupError, TypeError, ValueError: it is damaged, or a newer version wrote it.
+    """
+    if not isinstance(document, Mapping):
+        raise TypeError("the counters are not an object")
+    if document["version"] != COUNTERS_VERSION:
+        raise ValueError(
+            f"the counters have the version {document['version']!r}, and this leadsman reads {COUNTERS_VERSION}"
+        )
+    return EarlierLives(_number(document, "since"), Totals(*(_number(document, each) for each in Totals._fields)))
+
+
+def _number(document: Mapping[str, Json], name: str) -> Any:
+    value: Any = document[name]
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if not (whole or (name == "since" and isinstance(value, float))) or not 0 <= value <= MOST_COUNTED:
+        raise ValueError(f"the counter {name} is {value!r:.40}")
+    return value
 
 
 def fold(health: Health, event: Event) -> None:
@@ -243,7 +298,7 @@ def fold(health: Health, event: Event) -> None:
             if event.state == "open":
                 health.counters = health.counters._replace(opens=health.counters.opens + 1)
         case PollMissed():
-            health.counters = health.counters._replace(missed=health.counters.missed + event.polls)
+            health.counters = health.counters._replace(missed_polls=health.counters.missed_polls + event.polls)
 
 
 def _troubled(health: Health, **changes: Any) -> None:

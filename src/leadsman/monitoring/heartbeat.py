@@ -1,20 +1,23 @@
-"""Publishes the app's status at ``{prefix}/status``: birth, heartbeat, goodbye and will.
+"""Publishes the app's status at ``{prefix}/status``: birth, heartbeat, goodbye and will; and with it the availability
+of each device at ``{prefix}/{device}/availability``.
 
 A heartbeat is sent at a fixed interval, and within a second of every change of a device's status. It is about the size
 of `LARGEST` at most, so that it can be made in one piece. All these messages carry the number of the session: an
 ``offline`` whose session is older than that of the last ``online`` is a will that came too late.
+
+A device is said online or offline after each connection, and when that changes. When the app stops, only the app's own
+status says so, as the will does after a crash.
 """
 
 import asyncio
 import itertools
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Literal, cast
 
 from leadsman.events import CircuitMoved, Event, LinkUp, MessageDropped, PrefixShared, StateFailed, StateWritten
 from leadsman.loop.clock import Clock, rfc3339
 from leadsman.loop.slices import Slices
-from leadsman.monitoring.availability import Availability
 from leadsman.monitoring.condition import condition_of, time_of
 from leadsman.monitoring.health import NO_TROUBLE, OK, STARTING, Health
 from leadsman.monitoring.statuses import StatusChange, Statuses
@@ -53,6 +56,14 @@ _PLAIN: "Mapping[StatusWord, StatusDevice]" = {OK: {"status": OK}, STARTING: {"s
 """The reports of devices of which there is nothing else to say."""
 
 
+ANNOUNCED = 100
+"""Devices that are announced in one slice."""
+MOST_WAITING = 1000
+"""Messages in the outbox above which the announcement goes slowly, so that readings do not wait behind it."""
+PAUSE = 0.1
+"""Seconds between two slices of a slow announcement."""
+
+
 class Heartbeat:
     """Publishes the status of the app, with its devices.
 
@@ -87,7 +98,7 @@ class Heartbeat:
         self._clock = clock
         self._look = look
         self._started = clock.monotonic()
-        self._availability = Availability(topics, statuses, link, slices)
+        self._slices = slices
         self._changed = asyncio.Event()
         statuses.on_change.append(self._notice_change)
         self._drops: deque[tuple[int, int]] = deque()
@@ -100,7 +111,7 @@ class Heartbeat:
         """Process a new connection, or the effect of an event on the status of a device. Observes in `Phase.REPORT`."""
         if isinstance(event, LinkUp):
             self._send_status()
-            self._availability.announce()
+            self.announce()
             return
         entity: str | None = getattr(event, "entity", None)
         if entity is None:
@@ -167,11 +178,26 @@ class Heartbeat:
         """Devices have come or gone: send a heartbeat soon, and the availability of the one that `joined`."""
         self._changed.set()
         if joined is not None:
-            self._availability.say(joined)
+            self._say(joined)
 
     def announce(self) -> None:
-        """Begin to publish the availability of every device once more."""
-        self._availability.announce()
+        """Begin to publish the availability of every device. It ends with the connection, for the next one begins it
+        again."""
+        self._slices.begin("the announcement of the devices", self._announcement(self._link.connects))
+
+    def _say(self, entity: str) -> None:
+        """Publish the availability of one device as it is now; nothing for a side job."""
+        if entity not in self._statuses.jobs:
+            self._send(self._topics.availability(entity), b"offline" if entity in self._statuses.offline else b"online")
+
+    def _announcement(self, connects: int) -> Iterator[float]:
+        for number, entity in enumerate(tuple(self._statuses.words), 1):
+            if self._link.connects != connects:
+                return
+            if entity in self._statuses.words:  # a device may be forgotten meanwhile
+                self._say(entity)
+            if number % ANNOUNCED == 0:
+                yield PAUSE if self._link.outbox.messages > MOST_WAITING else 0.0
 
     def document(self, state: Literal["online", "offline"], listed: int | None = None) -> "Status":
         """The heartbeat of this moment. With `listed`, it contains counts, and at most so many of the devices that are
@@ -224,12 +250,12 @@ class Heartbeat:
         return {entity: self._report(entity, records[entity], words[entity], now) for entity in entities}
 
     def _report(self, entity: str, health: Health, status: "StatusWord", now: float) -> "StatusDevice":
-        if health.trouble is NO_TROUBLE and status in _PLAIN and not health.counters.missed:
+        if health.trouble is NO_TROUBLE and status in _PLAIN and not health.counters.missed_polls:
             return _PLAIN[status]
         condition = condition_of(health, now, self._clock.wall())
         report: StatusDevice = {"status": status}
-        if health.counters.missed:
-            report["missed_polls"] = health.counters.missed
+        if health.counters.missed_polls:
+            report["missed_polls"] = health.counters.missed_polls
         if condition.poll_under_way is not None:
             report["poll_under_way"] = condition.poll_under_way
         if condition.deferred_until is not None:
@@ -261,7 +287,7 @@ class Heartbeat:
     def _notice_change(self, change: StatusChange) -> None:
         self._changed.set()
         if change.online is not None:
-            self._availability.say(change.entity)
+            self._say(change.entity)
 
     def _send_status(self) -> None:
         if not self._link.up:

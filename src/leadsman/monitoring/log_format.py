@@ -7,6 +7,8 @@ each further line of a record, as those of a traceback, begins with `MARK`.
 import json
 import logging
 import os
+import re
+import socket
 import sys
 import threading
 from collections.abc import Mapping
@@ -15,7 +17,6 @@ from typing import TYPE_CHECKING, TextIO
 
 from leadsman.errors import InvalidValue
 from leadsman.loop.clock import rfc3339
-from leadsman.monitoring.journal import SOCKET, JournalHandler, is_journal, priority_of
 from leadsman.text import clean, suggestion, without_secret_lines
 
 if TYPE_CHECKING:
@@ -29,9 +30,25 @@ MOST_LINES = 100
 """Lines of one record: the first half and the last half are kept."""
 _COLOURS = {"DEBUG": "2", "WARNING": "33", "ERROR": "31", "CRITICAL": "1;31"}
 """SGR parameters (ECMA-48 §8.3.117): faint, yellow, red, bold red."""
+SOCKET = "/run/systemd/journal/socket"
+"""Where journald takes records (systemd-journald.service(8))."""
+PREFIX = "LEADSMAN_"
+"""Begins the names of our own fields, so that they are told from those of the journal."""
+MOST_NAME = 64
+"""Characters of the name of a field (journal-fields(7))."""
+_PRIORITIES = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}
+"""Of syslog(3)."""
 
 
-class TextFormatter(logging.Formatter):
+class Plain(logging.Formatter):
+    """The lines of a record alone."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Format one record."""
+        return f"\n{MARK}".join(_lines(self, record))
+
+
+class TextFormatter(Plain):
     """One line for each record, with its time. The level is coloured on a terminal."""
 
     def __init__(self, *, colour: bool) -> None:
@@ -40,12 +57,10 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Format one record."""
-        at = self.formatTime(record, "%Y-%m-%d %H:%M:%S")
-        first, *rest = _lines(self, record)
-        level = record.levelname
+        at, level = self.formatTime(record, "%Y-%m-%d %H:%M:%S"), record.levelname
         if self._colour and level in _COLOURS:
             level = f"\x1b[{_COLOURS[level]}m{level}\x1b[0m"
-        return "\n".join([f"{at} {level} {first}", *(MARK + line for line in rest)])
+        return f"{at} {level} {super().format(record)}"
 
 
 class Json(logging.Formatter):
@@ -64,23 +79,17 @@ class Json(logging.Formatter):
         return json.dumps(document)
 
 
-class Journal(logging.Formatter):
+class Journal(Plain):
     """Lines with their priority and without the time, which the journal adds."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Format one record."""
-        priority = f"<{priority_of(record)}>"
-        first, *rest = _lines(self, record)
-        return "\n".join([priority + first, *(priority + MARK + line for line in rest)])
+        return "\n".join(f"<{priority_of(record)}>{line}" for line in super().format(record).split("\n"))
 
 
-class Message(logging.Formatter):
-    """The lines of a record alone, for what has fields for the rest."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Format one record."""
-        first, *rest = _lines(self, record)
-        return "\n".join([first, *(MARK + line for line in rest)])
+def priority_of(record: logging.LogRecord) -> int:
+    """The priority of a record, as syslog(3) counts it."""
+    return _PRIORITIES.get(record.levelname, 6)
 
 
 def _lines(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]:
@@ -89,6 +98,61 @@ def _lines(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]
         half = MOST_LINES // 2
         lines = [*lines[:half], f"… {more:,} lines are left out …", *lines[-half:]]
     return [clean(line) for line in lines]
+
+
+def field_name(name: str) -> str:
+    """The name of one of our fields in the journal, which takes capital letters, digits and underscores."""
+    return (PREFIX + re.sub("[^A-Z0-9_]", "_", name.upper()))[:MOST_NAME]
+
+
+def entry(fields: Mapping[str, str]) -> bytes:
+    """The datagram of a record. A text with several lines goes with its length before it."""
+    parts = []
+    for name, text in fields.items():
+        value = text.encode(errors="backslashreplace")
+        if b"\n" in value:
+            parts.append(name.encode() + b"\n" + len(value).to_bytes(8, "little") + value + b"\n")
+        else:
+            parts.append(name.encode() + b"=" + value + b"\n")
+    return b"".join(parts)
+
+
+def _text(value: object) -> str:
+    return clean(value) if isinstance(value, str) else json.dumps(value)
+
+
+class JournalHandler(logging.Handler):
+    """Sends records to journald with their fields, so that ``journalctl LEADSMAN_DEVICE=meter`` finds those of a
+    device: a line on stderr has a priority, and no other field. A record is one datagram, see
+    https://systemd.io/JOURNAL_NATIVE_PROTOCOL/.
+
+    Args:
+        path: the socket of journald.
+        instead: gets a record that cannot be sent, because journald is away, or the record is larger than a datagram.
+    """
+
+    def __init__(self, path: str, instead: logging.Handler) -> None:
+        super().__init__()
+        self.setFormatter(Plain())
+        self._path = path
+        self._instead = instead
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.setblocking(False)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Send one record."""
+        own = getattr(record, "fields", {})
+        try:
+            fields = {"MESSAGE": self.format(record), "PRIORITY": str(priority_of(record)), "LOGGER": record.name}
+            fields |= {field_name(name): _text(value) for name, value in own.items()}
+            self._socket.sendto(entry(fields), self._path)
+        except Exception:  # stderr is left for what journald does not take, or cannot be written as a datagram
+            self._instead.handle(record)
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+        super().close()
 
 
 def log_to_stderr(level: str | None = None, kind: str | None = None) -> None:
@@ -172,13 +236,8 @@ def _handler(
     journald does not take go to the stream."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(_formatter(kind, stream, environment))
-    if not isinstance(handler.formatter, Journal) or _format_for(stream, environment) != "journal":
-        return handler
-    if not os.path.exists(journal):
-        return handler
-    native = JournalHandler(journal, handler)
-    native.setFormatter(Message())
-    return native
+    connected = isinstance(handler.formatter, Journal) and _format_for(stream, environment) == "journal"
+    return JournalHandler(journal, handler) if connected and os.path.exists(journal) else handler
 
 
 def _formatter(kind: str | None, stream: TextIO, environment: Mapping[str, str]) -> logging.Formatter:
@@ -196,9 +255,10 @@ def _format_for(stream: TextIO, environment: Mapping[str, str]) -> str:
     """``journal`` if systemd connected the stream to the journal (systemd.exec(5), ``$JOURNAL_STREAM``), else
     ``text``."""
     try:
-        return "journal" if is_journal(stream.fileno(), environment) else "text"
+        status = os.fstat(stream.fileno())
     except (OSError, ValueError):  # it has no number, or is closed
         return "text"
+    return "journal" if environment.get("JOURNAL_STREAM") == f"{status.st_dev}:{status.st_ino}" else "text"
 
 
 def wants_colour(stream: TextIO, environment: Mapping[str, str]) -> bool:

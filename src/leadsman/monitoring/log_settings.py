@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from leadsman.errors import InvalidValue
-from leadsman.monitoring.journal import JournalHandler
-from leadsman.monitoring.log_format import Journal, Json, TextFormatter
+from leadsman.monitoring.log_format import Journal, JournalHandler, Json, TextFormatter
 from leadsman.settings.devices import closest
 from leadsman.settings.sections import LogSettings
 from leadsman.text import describe, log_fields

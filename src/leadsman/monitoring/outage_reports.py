@@ -1,7 +1,9 @@
 """Reports outages on the error topics and in the log. Both use the notices of `leadsman.monitoring.outage`."""
 
 import logging
+import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 from leadsman.events import (
     AppFault,
@@ -11,10 +13,8 @@ from leadsman.events import (
 )
 from leadsman.loop.clock import rfc3339
 from leadsman.loop.durations import human
-from leadsman.monitoring import flakiness
 from leadsman.monitoring import outage as outages
 from leadsman.monitoring.bugs import is_bug, place
-from leadsman.monitoring.flakiness import Flaky
 from leadsman.monitoring.health import Health, HealthRecords
 from leadsman.monitoring.outage import Notice, Outage
 from leadsman.mqtt.message import Message
@@ -27,7 +27,54 @@ from leadsman.user_code import frames_of
 MOST_FIRST = 20
 """First readings that are logged, each with a line; a person who sets up thousands of devices reads no more."""
 
+WINDOW = 20
+"""How many of the last polls count."""
+MANY, FEW = 10, 2
+"""A device is flaky if at least `MANY` of these polls needed retries, and steady again if at most `FEW` did."""
+REPORT_AGAIN = 3600.0
+"""Seconds between two reports that a device is flaky."""
+
 logger = logging.getLogger("leadsman")
+
+
+class Flaky(NamedTuple):
+    """The record of a device some of whose last polls needed retries.
+
+    A flaky device is one whose polls succeed, but too often only after retries, so that neither an error nor an outage
+    is reported. It becomes flaky when half of its last polls needed retries, and steady again when almost none did. It
+    is reported as flaky once an hour at most.
+    """
+
+    numbers: tuple[int, ...]
+    """The numbers of these polls, counted from the start."""
+    reported: bool = False
+    """Whether the device was reported as flaky, and not yet as steady."""
+    reported_at: float = -math.inf
+    """The time of the last report, monotonic seconds."""
+
+
+def _flaky_after(flaky: Flaky | None, polls: int, now: float, *, retried: bool) -> tuple[Flaky | None, str | None]:
+    """Process a poll that succeeded.
+
+    Args:
+        flaky: the record of the device; None for a steady one.
+        polls: the number of polls since the start, this one included.
+        now: monotonic seconds.
+        retried: whether this poll needed retries.
+
+    Returns:
+        The new record, and ``"flaky"`` or ``"steady"`` if that must be reported.
+    """
+    before = flaky or Flaky(())
+    numbers = tuple(number for number in before.numbers if number > polls - WINDOW)
+    if retried:
+        numbers += (polls,)
+    after = before._replace(numbers=numbers)
+    if not before.reported and len(numbers) >= MANY and now - before.reported_at >= REPORT_AGAIN:
+        return after._replace(reported=True, reported_at=now), "flaky"
+    if before.reported and len(numbers) <= FEW:
+        return after._replace(reported=False), "steady"
+    return (after if numbers or after.reported or now - after.reported_at < REPORT_AGAIN else None), None
 
 
 class OutageReporter:
@@ -40,7 +87,7 @@ class OutageReporter:
         lines: limits the log lines of each device.
         transient: errors that the adapters of a device declare as worth a retry.
         jobs: the names of the side jobs, which give no readings.
-        where: where the readings of a device are, for people; None: at its state topic.
+        where: where the readings of a device are, for people.
     """
 
     def __init__(
@@ -49,12 +96,12 @@ class OutageReporter:
         send: Callable[[Message], None],
         records: HealthRecords,
         lines: Lines,
-        transient: Callable[[str], tuple[type[Exception], ...]] = lambda _: (),
-        jobs: frozenset[str] = frozenset(),
-        where: Callable[[str], str] | None = None,
+        transient: Callable[[str], tuple[type[Exception], ...]],
+        jobs: frozenset[str],
+        where: Callable[[str], str],
     ) -> None:
         self._topics = topics
-        self._where = topics.state if where is None else where
+        self._where = where
         self._send = send
         self._records = records
         self._lines = lines
@@ -124,7 +171,7 @@ class OutageReporter:
         entity = event.entity
         retried = health.counters.retried_polls > self._retried.get(entity, 0)
         self._retried[entity] = health.counters.retried_polls
-        flaky, change = flakiness.step(self._flaky.get(entity), health.polls, event.at, retried=retried)
+        flaky, change = _flaky_after(self._flaky.get(entity), health.polls, event.at, retried=retried)
         if flaky is None:
             self._flaky.pop(entity, None)
             self._watched.discard(entity)
@@ -133,7 +180,7 @@ class OutageReporter:
             self._watched.add(entity)
         if change is None or flaky is None:
             return
-        share = f"{len(flaky.numbers)} of its last {flakiness.WINDOW} polls needed retries"
+        share = f"{len(flaky.numbers)} of its last {WINDOW} polls needed retries"
         about = log_fields(change, entity, retries=health.counters.retries)
         if change == "flaky":
             last = "" if outage is None else f", the last one after {outage.error_type}: {outage.message}"

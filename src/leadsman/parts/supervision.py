@@ -13,7 +13,6 @@ from leadsman.errors import NoFreshData
 from leadsman.loop.durations import human
 from leadsman.loop.timers import Timers
 from leadsman.monitoring.loop_stalls import StallWatch
-from leadsman.monitoring.staleness import Staleness
 from leadsman.text import log_fields
 from leadsman.wiring.core import Core
 
@@ -50,7 +49,8 @@ class StaleExit:
     def __init__(self, core: Core, limit: float) -> None:
         self._core = core
         self._limit = limit
-        self._staleness = Staleness()
+        self._stale_since: float | None = None
+        """When the time without a fresh reading of any device began; None while some data is fresh."""
         self._timers: Timers = core.environment.timers
 
     def start(self) -> None:
@@ -61,8 +61,11 @@ class StaleExit:
         """Look at the devices, and end the app if that is due."""
         statuses = self._core.statuses
         statuses.refresh(now)
-        self._staleness = self._staleness.seen(now, fresh=statuses.is_fresh(now))
-        if self._staleness.lasts(now) >= self._limit:
+        if statuses.is_fresh(now):
+            self._stale_since = None
+        elif self._stale_since is None:
+            self._stale_since = now
+        if self._stale_since is not None and now - self._stale_since >= self._limit:
             limit = human(self._limit)
             self._core.end(NoFreshData(f"no device gave a reading for {limit} (supervision.exit_when_stale)"))
         else:

@@ -37,10 +37,9 @@ from leadsman.events import (
 from leadsman.ledger.saved import LedgerRow
 from leadsman.loop.clock import Clock
 from leadsman.loop.threads import Worker
-from leadsman.monitoring.health import Health, HealthRecords, Trouble, makes_offline_by_name
+from leadsman.monitoring.health import EarlierLives, Health, HealthRecords, Trouble, life_of, makes_offline_by_name
 from leadsman.monitoring.outage import Outage
 from leadsman.monitoring.outage_reports import OutageReporter
-from leadsman.monitoring.totals import EarlierLives, life_of
 from leadsman.monitoring.trace import Trace, TraceRow
 from leadsman.mqtt.answers import Json
 from leadsman.resilience.environment import Environment

@@ -15,7 +15,7 @@ from leadsman.errors import Abandoned, PayloadError
 from leadsman.events import MessageFailed
 from leadsman.loop.tasks import outcome
 from leadsman.monitoring.bugs import placed
-from leadsman.monitoring.tracebacks import Tracebacks
+from leadsman.monitoring.event_log import Tracebacks
 from leadsman.mqtt.answers import decode_json
 from leadsman.mqtt.connection import Received
 from leadsman.registration.command import convert_payload
