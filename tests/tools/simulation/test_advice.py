@@ -3,15 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.tools.simulation.advice import PolicyFigures, advice
-from leadsman.tools.simulation.outcome import figures_of
+from leadsman.tools.simulation.outcome import PolicyDay, advice, figures_of
 
 NONE = figures_of([])
 
 
 def compared(policy, lost, attempts, waited=0.0):
     figures = NONE._replace(slots=1000, readings=1000 - lost, lost=lost, attempts=attempts, gap_total=waited)
-    return PolicyFigures(policy, figures._replace(gaps=1, gap_max=waited))
+    return PolicyDay(policy, (), (), figures._replace(gaps=1, gap_max=waited))
 
 
 COMPARED = st.lists(
@@ -60,13 +59,15 @@ def test_a_part_of_a_second_is_no_gain_that_calls_may_cost():
 
 
 def test_a_day_without_gaps_teaches_nothing():
-    (only,) = advice([PolicyFigures(name, NONE._replace(slots=10, readings=10)) for name in ("as written", "retry=3")])
+    (only,) = advice(
+        [PolicyDay(name, (), (), NONE._replace(slots=10, readings=10)) for name in ("as written", "retry=3")]
+    )
 
     assert only.startswith("No policy had a gap")
 
 
 def test_a_time_in_which_nothing_was_due_is_too_short():
-    assert advice([PolicyFigures("as written", NONE)]) == [
+    assert advice([PolicyDay("as written", (), (), NONE)]) == [
         "No poll was due in this time: simulate a longer one, with --for."
     ]
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leadsman.tools.simulation.drawing import WIDTH, Pen, axis, brief, lanes_of, picture, strips
 from leadsman.tools.simulation.outcome import (
     FAILED,
     WRITTEN,
@@ -15,15 +16,10 @@ from leadsman.tools.simulation.outcome import (
     Lost,
     PolicyDay,
     Stage,
-    brief,
     day_of,
     figures_of,
-    hours_between,
-    lanes_of,
 )
-from leadsman.tools.simulation.picture import picture
 from leadsman.tools.simulation.scenario import OUTAGES, plan_of
-from leadsman.tools.simulation.strips import WIDTH, Pen, strips
 
 DAY = 86_400.0
 DEVICES = tuple(f"device_{number}" for number in range(12))
@@ -130,4 +126,6 @@ def test_a_short_duration_has_two_parts_at_most(seconds):
 
 @given(st.floats(60, 31 * DAY), st.integers(4, 12))
 def test_an_axis_has_no_more_marks_than_fit(length, most):
-    assert length / 3600 / hours_between(length, most) <= most or hours_between(length, most) == 168
+    marks = axis(length, most)
+
+    assert len(marks) <= most + 1 or marks[1][1] == "168 h"

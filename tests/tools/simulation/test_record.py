@@ -6,6 +6,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leadsman.tools.simulation.drawing import columns_of, count_in_columns, coverage
 from leadsman.tools.simulation.outcome import (
     FAILED,
     MISSED,
@@ -14,9 +15,6 @@ from leadsman.tools.simulation.outcome import (
     Figures,
     Lost,
     ReadingGap,
-    columns_of,
-    count_in_columns,
-    coverage,
     day_of,
     figures_of,
     gaps_of,

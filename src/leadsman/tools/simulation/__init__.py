@@ -1,7 +1,7 @@
 """Simulates a day of a user's app on virtual time, with faults, under several policies: ``leadsman simulate``.
 
 The core decides and computes: which faults a day has (`scenario`), what a day comes to (`outcome`), what follows from
-that (`advice`, `assertion`), and how it looks (`picture`, `strips`). The shell runs the app:
+that (`assertion`), and how it looks (`drawing`). The shell runs the app:
 `faulty_handler` stands between the app and its handlers, `guard` keeps them off the real world, and `simulator`
 advances the time and listens to the app.
 """

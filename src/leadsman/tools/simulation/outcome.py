@@ -1,18 +1,18 @@
 """What a simulation gives: the stage that all policies share, and under each of them what was recorded, the day of each
-device, the figures that sum it up, and the day in columns of equal length, for a drawing."""
+device and the figures that sum it up; and which of the policies would have done best, and at which cost."""
 
 import heapq
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
 from leadsman.loop.durations import human
 from leadsman.text import count_noun
-from leadsman.tools.simulation.scenario import BROKER, FaultPlan, merge_spans
+from leadsman.tools.simulation.scenario import FaultPlan
 
-READ, FAILED, SKIPPED, MISSED, DEFERRED, HELD = "read", "failed", "circuit open", "missed", "deferred", "held"
-"""What became of a slot."""
+FAILED, SKIPPED, MISSED, DEFERRED, HELD = "failed", "circuit open", "missed", "deferred", "held"
+"""Why a slot has no reading."""
 
 
 class Lost(NamedTuple):
@@ -231,109 +231,101 @@ class PolicyDay(NamedTuple):
     figures: Figures
 
 
-def brief(seconds: float) -> str:
-    """A duration with two parts at most: ``2.1s``, ``40s``, ``12m30s`` or ``3h05m``."""
-    if seconds < 10:
-        return f"{seconds:.1f}s".replace(".0s", "s")
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes}m{rest:02d}s" if minutes else f"{rest}s"
-    return f"{minutes // 60}h{minutes % 60:02d}m"
-
-
 def title_of(stage: Stage, outcome: PolicyDay) -> str:
     """The title of a strip."""
     return f"{outcome.policy}: {stage.written}" if outcome.policy == WRITTEN else outcome.policy
 
 
-def cut(text: str, width: int) -> str:
-    """A text of at most so many characters; an ellipsis shows that it was longer."""
-    return text if len(text) <= width else f"{text[: width - 1]}…"
+NEARLY = 0.05
+"""A policy that recovers all but this share of what the best one recovers, with fewer calls, is worth naming."""
 
 
-def hours_between(length: float, most: int) -> int:
-    """The hours between two marks of an axis that has at most so many."""
-    hours = length / 3600
-    return next((step for step in (1, 3, 6, 12, 24, 48, 96) if hours / step <= most), 168)
+def advice(compared: Sequence[PolicyDay]) -> list[str]:
+    """Sentences about policies, the first of which is that of the app as it is written."""
+    written, *_ = compared
+    if not written.figures.slots:
+        return ["No poll was due in this time: simulate a longer one, with --for."]
+    if not any(each.figures.gaps for each in compared):
+        return ["No policy had a gap on this day: nothing to gain. Try --day outages, or another --seed."]
+    if len(compared) == 1:
+        return [_summary(written)]
+    best = min(compared, key=_loss)
+    if not _gains(best.figures, written.figures):
+        cheapest = min((each for each in compared if not _gains(written.figures, each.figures)), key=_calls)
+        if cheapest.figures.attempts < written.figures.attempts:
+            cost = _cost(cheapest.figures, written.figures)
+            return [f"{cheapest.policy} would have lost as little as the app as it is written, with {cost}."]
+        return [f"Keep the app as it is written: {_fewest(written)}, and no other policy here does better."]
+    sentences = [f"{best.policy} would do best: {_against(best.figures, written.figures)}."]
+    if _is_small(best.figures, written.figures):
+        sentences.append("The difference is small: another --seed may turn it around.")
+    thrifty = _thrifty(compared, best)
+    if thrifty is not None:
+        saved = best.figures.attempts - thrifty.figures.attempts
+        against = _against(thrifty.figures, written.figures)
+        sentences.append(f"{thrifty.policy} is nearly as good, with {count_noun(saved, 'call')} fewer: {against}.")
+    return sentences
 
 
-Span = tuple[float, float]
-"""Begin and end, in seconds since the start."""
+def _loss(each: PolicyDay) -> tuple[int, float, int]:
+    """What is to be as small as possible: first the lost readings, then the time without one, then the calls."""
+    return each.figures.lost, each.figures.gap_total, each.figures.attempts
 
 
-class Columns(NamedTuple):
-    """What happened in each column of a day."""
-
-    gaps: tuple[float, ...]
-    """The share of the devices that had a gap, 0 to 1, on average over the column."""
-    open: tuple[float, ...]
-    """The share of the devices whose circuit was not closed, likewise."""
-    calls: tuple[int, ...]
-    """Calls that began in it."""
-    failed: tuple[int, ...]
-    """Those of them that failed."""
+def _calls(each: PolicyDay) -> int:
+    return each.figures.attempts
 
 
-def columns_of(records: Sequence[DeviceRecord], days: Sequence[DeviceDay], count: int, end: float) -> Columns:
-    """Divide the day of all devices, which ends at `end` seconds, into `count` columns."""
-    devices = len(days) or 1
-    return Columns(
-        coverage([[(gap.begin, gap.end) for gap in day.gaps] for day in days], count, end, devices),
-        coverage([day.open for day in days], count, end, devices),
-        count_in_columns(((at for record in records for at in record.calls)), count, end),
-        count_in_columns(((at for record in records for at in record.failures)), count, end),
+def _gains(figures: Figures, other: Figures) -> bool:
+    """Whether fewer readings were lost than with the other policy, or as many in a time that is shorter by a second."""
+    if figures.lost != other.lost:
+        return figures.lost < other.lost
+    return other.gap_total - figures.gap_total >= 1
+
+
+def _is_small(figures: Figures, other: Figures) -> bool:
+    """Whether the numbers of lost readings differ by no more than two standard deviations. Those of a count are its
+    root, if the events are independent of each other (Poisson)."""
+    return abs(figures.lost - other.lost) <= 2 * math.sqrt(figures.lost + other.lost)
+
+
+def _thrifty(compared: Sequence[PolicyDay], best: PolicyDay) -> PolicyDay | None:
+    """The policy with the fewest calls among those that are nearly as good as the best; None if that is the best one
+    itself, or the app as it is written."""
+    written = compared[0].figures
+    lost = best.figures.lost + NEARLY * (written.lost - best.figures.lost)
+    waited = best.figures.gap_total + NEARLY * max(0.0, written.gap_total - best.figures.gap_total)
+    near = [each for each in compared if each.figures.lost <= lost and each.figures.gap_total <= waited]
+    cheapest = min(near, key=lambda each: each.figures.attempts)
+    cheaper = cheapest.figures.attempts <= 0.95 * best.figures.attempts
+    return cheapest if cheaper and cheapest is not compared[0] else None
+
+
+def _against(figures: Figures, written: Figures) -> str:
+    saved = written.lost - figures.lost
+    parts = []
+    if saved:
+        parts.append(f"{count_noun(figures.lost, 'reading')} lost instead of {written.lost:,}")
+    shorter = written.gap_total - figures.gap_total
+    if abs(shorter) >= 1:
+        parts.append(f"{human(round(abs(shorter)))} {'less' if shorter > 0 else 'more'} without a reading")
+    gained = ", ".join(parts) or "as many readings lost"
+    return f"{gained}, {'for' if figures.attempts >= written.attempts else 'with'} {_cost(figures, written)}"
+
+
+def _cost(figures: Figures, written: Figures) -> str:
+    calls = figures.attempts - written.attempts
+    much = f"{100 * abs(calls) / written.attempts:.0f} %" if written.attempts else f"{abs(calls):,}"
+    return f"{much} {'more' if calls > 0 else 'fewer'} calls" if calls else "no more calls"
+
+
+def _fewest(written: PolicyDay) -> str:
+    return f"it lost {count_noun(written.figures.lost, 'reading')} of {written.figures.slots:,}"
+
+
+def _summary(written: PolicyDay) -> str:
+    figures = written.figures
+    return (
+        f"The app as it is written lost {figures.lost:,} of {figures.slots:,} readings, and its longest gap was "
+        f"{human(round(figures.gap_max))}. Compare it with others: --policy retry=3 --policy UNTIL_NEXT_POLL"
     )
-
-
-def draw_columns(outcomes: Sequence[PolicyDay], count: int, end: float) -> tuple[list[Columns], int]:
-    """The day under each policy in `count` columns, and the most calls in one of them, at least 1."""
-    found = [columns_of(each.records, each.days, count, end) for each in outcomes]
-    return found, max((calls for each in found for calls in each.calls), default=1) or 1
-
-
-def coverage(spans: Iterable[Sequence[Span]], count: int, end: float, devices: int) -> tuple[float, ...]:
-    """The share of time in each column that the spans of `devices` devices cover, on average, 0 to 1."""
-    width = end / count
-    found = [0.0] * count
-    for own in spans:
-        for begin, last in merge_spans(own):
-            column = int(begin / width)
-            while column < count and column * width < last:
-                found[column] += max(0.0, min(last, (column + 1) * width) - max(begin, column * width))
-                column += 1
-    return tuple(min(1.0, round(each / width / devices, 6)) for each in found)
-
-
-def count_in_columns(times: Iterable[float], count: int, end: float) -> tuple[int, ...]:
-    """How many of the times lie in each column. Those at the end belong to the last one."""
-    found = [0] * count
-    for at in times:
-        found[min(count - 1, int(at * count / end))] += 1
-    return tuple(found)
-
-
-class Lane(NamedTuple):
-    """A fault of the plan over time."""
-
-    name: str
-    shares: tuple[float, ...]
-    """How much of it is away in each column, 0 to 1."""
-
-
-MOST_ADAPTERS = 4
-"""Adapters with a lane each; more of them share one."""
-
-
-def lanes_of(stage: Stage, count: int) -> list[Lane]:
-    """The faults of a day, in lanes: the adapters, the devices together, and the broker. Lanes without a fault are left
-    out."""
-    plan, end = stage.plan, stage.length
-    wires: list[tuple[str, tuple[str, ...]]] = [(label, (label,)) for label in stage.adapters]
-    if len(wires) > MOST_ADAPTERS:
-        wires = [("adapters", stage.adapters)]
-    wires += [("devices", stage.devices), ("broker", (BROKER,))]
-    lanes = []
-    for name, own in wires:
-        spans = [[(fault.begin, fault.end) for fault in plan.of([wire])] for wire in own]
-        lanes.append(Lane(name, coverage(spans, count, end, len(own) or 1)))
-    return [lane for lane in lanes if any(lane.shares)]

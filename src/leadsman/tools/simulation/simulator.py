@@ -107,7 +107,7 @@ class _GrowingRecord:
         self.held_at: float | None = None
 
 
-class Recorder:
+class DayRecorder:
     """Observes the events of an app.
 
     Args:
@@ -301,7 +301,7 @@ class _PolicyRun:
             devices[name] = changed, handler.calls
         _use_twins(setup)
         states = frozenset(map(setup.topics.state, devices))
-        self.recorder = Recorder(devices, states, stage.length)
+        self.recorder = DayRecorder(devices, states, stage.length)
 
     def _call_of(self, telemetry: Telemetry) -> Callable[..., object]:
         if telemetry.name in self._stage.stand_ins:

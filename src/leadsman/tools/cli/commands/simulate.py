@@ -17,12 +17,10 @@ from leadsman.tools.cli.exit_codes import ASSERTION_FAILED
 from leadsman.tools.cli.tables import json_text
 from leadsman.tools.cli.target import load_target, sources_of
 from leadsman.tools.cli.terminal import Progress
-from leadsman.tools.simulation.advice import PolicyFigures, advice
 from leadsman.tools.simulation.assertion import Assertion, show_figure
-from leadsman.tools.simulation.outcome import Figures, PolicyDay, Stage, title_of
-from leadsman.tools.simulation.picture import picture
+from leadsman.tools.simulation.drawing import BLOCKS, Pen, picture, strips
+from leadsman.tools.simulation.outcome import Figures, PolicyDay, Stage, advice, title_of
 from leadsman.tools.simulation.scenario import BROKER, SCENARIOS
-from leadsman.tools.simulation.strips import BLOCKS, Pen, strips
 from leadsman.tools.simulation.variant import AS_WRITTEN, USUAL, Variant, variant_of
 
 PATIENCE = 1.0
@@ -74,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
             f"--assert proves nothing: from {stage.begins:%Y-%m-%d %H:%M} {stage.begins.tzname()} no poll came due and "
             f"ended within {human(stage.length)}; write a longer --for, or another --begins"
         )
-    advised = advice([PolicyFigures(each.policy, each.figures) for each in outcomes])
+    advised = advice(outcomes)
     advised += [
         f"{each.name} changes nothing: it is '{first.name}' again." for each, first in pairs if each is not first
     ]
