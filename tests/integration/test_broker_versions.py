@@ -13,7 +13,7 @@ from leadsman.events import LinkUp
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection_state import INQUIRY
 from leadsman.parts.broker_versions import BrokerVersions
-from leadsman.storage import own_file
+from leadsman.storage import files
 from leadsman.testing import Harness, Scripted
 
 
@@ -108,7 +108,7 @@ def test_a_broker_of_mqtt_5_leaves_no_file(tmp_path):
 
 
 def test_a_write_that_takes_long_leaves_no_older_answer(tmp_path, monkeypatch):
-    begun, go_on, replace = threading.Event(), threading.Event(), own_file.replace
+    begun, go_on, replace = threading.Event(), threading.Event(), files.replace
     written = []
 
     def slow(path, beside, data, mode=0o600, *, sync):
@@ -128,7 +128,7 @@ def test_a_write_that_takes_long_leaves_no_older_answer(tmp_path, monkeypatch):
         await asyncio.sleep(0.1)
         go_on.set()
 
-    monkeypatch.setattr(own_file, "replace", slow)
+    monkeypatch.setattr(files, "replace", slow)
     asyncio.run(live())
 
     assert len(written) == 2

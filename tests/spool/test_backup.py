@@ -5,9 +5,9 @@ import os
 import pytest
 
 from leadsman.errors import SpoolLocked, SpoolUnavailable
-from leadsman.spool.backup import backup, look, restore
+from leadsman.spool.file import backup, look, restore
 from leadsman.spool.row import size
-from leadsman.storage import quarantine
+from leadsman.storage import database
 
 NOW = 1_800_000_000.0
 
@@ -104,8 +104,8 @@ def test_a_restore_that_is_killed_between_two_names_is_finished_by_the_next_star
         rename(old, new)
         os._exit(0)
 
-    rename = quarantine.rename
-    monkeypatch.setattr(quarantine, "rename", killed)
+    rename = database.rename
+    monkeypatch.setattr(database, "rename", killed)
     if (child := os.fork()) == 0:
         restore(path, copy, NOW)
         os._exit(1)

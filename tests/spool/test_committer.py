@@ -38,7 +38,7 @@ class File:
     def open(self, list_topics):
         self._call("open")
         list_topics(frozenset(self.by_topic()))
-        return Found(len(self.rows), 0, max(self.rows, default=0) + 1, None)
+        return Found(len(self.rows), max(self.rows, default=0) + 1)
 
     def by_topic(self):
         found = {}

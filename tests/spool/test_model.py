@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from leadsman.spool.file import LOOK, SpoolFile
+from leadsman.spool.file import LOOK, SpoolFile, look
 from leadsman.spool.row import EXPIRED, FULL, SUPERSEDED, Quota, SpoolRow, size
 from leadsman_rigs.examples import examples
 
@@ -123,8 +123,9 @@ class Histories(RuleBasedStateMachine):
         self.model.reopen()
         self.spool = self.opened()
         found, rows = self.spool.found, self.model.rows.values()
-        assert (found.rows, found.bytes) == (len(rows), Model.bytes(self.model.rows))
-        assert found.oldest_taken_at == min((row.taken_at for row in rows), default=None)
+        seen = look(self.spool.path)
+        assert (found.rows, seen.rows, seen.bytes) == (len(rows), len(rows), Model.bytes(self.model.rows))
+        assert seen.oldest_taken_at == min((row.taken_at for row in rows), default=None)
         known = [*self.model.rows, *self.model.overtaken.values(), *(row.id for row, _ in self.model.dead)]
         assert found.next_id == max([0, *known]) + 1
 

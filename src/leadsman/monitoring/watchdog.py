@@ -22,7 +22,7 @@ from leadsman.loop.timers import Timers
 from leadsman.monitoring.health import OK, STARTING
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.link import Link
-from leadsman.storage import own_file
+from leadsman.storage import files
 from leadsman.text import count_noun, describe, log_fields
 
 logger = logging.getLogger("leadsman")
@@ -31,7 +31,7 @@ logger = logging.getLogger("leadsman")
 def write_health(path: Path, health: HealthSummary) -> None:
     """Replace the health file. Raises `OSError` if it cannot be written."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    own_file.replace(path, beside, json.dumps(health._asdict()).encode(), 0o644, sync=False)  # others may write there
+    files.replace(path, beside, json.dumps(health._asdict()).encode(), 0o644, sync=False)  # others may write there
 
 
 class Watchdog:

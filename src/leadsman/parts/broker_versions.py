@@ -11,7 +11,7 @@ from pathlib import Path
 from leadsman.events import Event, LinkUp
 from leadsman.mqtt.answers import object_in
 from leadsman.mqtt.connection_state import V311
-from leadsman.storage import own_file
+from leadsman.storage import files
 from leadsman.wiring.core import Core
 
 FILE = "brokers.json"
@@ -43,7 +43,7 @@ class BrokerVersions:
         self.known: Mapping[str, str] = {}
         """The brokers that spoke the old version last, by address."""
         with contextlib.suppress(OSError):
-            found = object_in(own_file.read(path, LARGEST)) or {}
+            found = object_in(files.read(path, LARGEST)) or {}
             self.known = {broker: V311 for broker, version in found.items() if version == V311}
         self._written: Mapping[str, str] = self.known
         self._writing = False
@@ -86,4 +86,4 @@ class BrokerVersions:
         to those parts that need it."""
         with contextlib.suppress(OSError):
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            own_file.replace(self._path, self._path.with_suffix(".tmp"), data, sync=False)
+            files.replace(self._path, self._path.with_suffix(".tmp"), data, sync=False)

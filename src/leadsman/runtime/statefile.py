@@ -37,7 +37,7 @@ from leadsman.storage.database import (
     set_strange_aside,
     transact,
 )
-from leadsman.storage.own_file import create
+from leadsman.storage.files import create
 from leadsman.text import describe, log_fields
 
 ROWS = 10_000

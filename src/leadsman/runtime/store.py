@@ -19,7 +19,7 @@ from leadsman.errors import InvalidType
 from leadsman.loop.threads import Worker
 from leadsman.loop.timers import Timers
 from leadsman.readings.reading import JsonObject, plain
-from leadsman.storage import own_file
+from leadsman.storage import files
 from leadsman.storage.directory import Report, StateDirectory
 from leadsman.text import describe, log_fields
 
@@ -233,8 +233,8 @@ def _read(path: Path, *, keep_aside: bool) -> tuple[JsonObject, bytes]:
     """
     try:
         if keep_aside:
-            own_file.set_aside(path)
-        data = own_file.read(path, LARGEST + 1)
+            files.set_aside(path)
+        data = files.read(path, LARGEST + 1)
         if len(data) > LARGEST:
             raise ValueError(f"it is larger than {LARGEST} bytes")
         values = json.loads(data)
@@ -264,4 +264,4 @@ def _read(path: Path, *, keep_aside: bool) -> tuple[JsonObject, bytes]:
 def _write(path: Path, data: bytes) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     beside = path.with_suffix(".tmp")  # always the same, so that a process that is killed leaves one at the most
-    own_file.replace(path, beside, data, sync=True)
+    files.replace(path, beside, data, sync=True)

@@ -1,15 +1,15 @@
 """The file of the spool, where readings are written to disk. It blocks; see `leadsman.spool.committer`."""
 
+import contextlib
 import logging
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from leadsman.errors import SpoolFull, SpoolReplaced, SpoolUnavailable
-from leadsman.spool import dead as dead_letters
-from leadsman.spool import queries
+from leadsman.spool import tables
 from leadsman.spool.eviction import Index, Planner, RowChanges
 from leadsman.spool.row import (
     DAMAGED,
@@ -25,8 +25,6 @@ from leadsman.spool.row import (
     columns,
 )
 from leadsman.spool.salvage import salvage
-from leadsman.spool.tables import BUSY, check_structure, forget_topics, lock_of, prepare, translate
-from leadsman.storage import quarantine
 from leadsman.storage.database import (
     LOG,
     MOST_NUMBER,
@@ -34,14 +32,19 @@ from leadsman.storage.database import (
     Work,
     connect,
     delete,
+    exchange,
+    files_of,
+    finish_exchange,
     free_bytes,
     identity,
     is_damage,
     is_full,
+    make_private,
+    new_beside,
     set_strange_aside,
     transact,
 )
-from leadsman.storage.own_file import sync_directory
+from leadsman.storage.files import is_strange, sync_directory
 from leadsman.text import describe, log_fields
 
 NAME = "outbox.db"
@@ -72,10 +75,10 @@ class SpoolFile:
     def __init__(self, path: Path, quota: Quota, now: Callable[[], float] = time.time) -> None:
         self.path = path
         self.quota = quota
-        self.found = Found(0, 0, 1, None)
+        self.found = Found(0, 1)
         """What `open` found. `quarantined`, `salvaged` and `damaged` change when damage is found later."""
         self._now = now
-        self._lock = lock_of(path)
+        self._lock = tables.lock_of(path)
         self._database: sqlite3.Connection | None = None
         self._identity: tuple[object, object] | None = None
         self._index = Index()
@@ -97,13 +100,13 @@ class SpoolFile:
             self._lock.acquire()
             for each in (self.path, Path(f"{self.path}.new")):
                 set_strange_aside(each)
-            aside = quarantine.adopt(self.path, self._now())
-            self.found = Found(0, 0, 1, None, aside)
+            aside = finish_exchange(self.path, self._now())
+            self.found = Found(0, 1, aside)
             self._open(list_topics)
         except BaseException as error:
             self.close()
             if isinstance(error, sqlite3.Error | OSError):
-                raise translate(error, self.path) from error
+                raise tables.translate(error, self.path) from error
             raise
         return self.found
 
@@ -144,11 +147,11 @@ class SpoolFile:
 
     def taken_at(self, after: int) -> float | None:
         """When the first row with an id larger than `after` was taken, epoch seconds; None if there is none."""
-        return self._guarded(lambda database: queries.taken_at(database, after))
+        return self._guarded(lambda database: tables.taken_at(database, after))
 
     def dead_letters(self) -> list[DeadLetter]:
         """The dead letters, oldest first."""
-        return self._guarded(dead_letters.listed)
+        return self._guarded(tables.dead_letters)
 
     def resend(self, numbers: Sequence[int]) -> list[SpoolRow]:
         """Make rows of dead letters again, with new ids and a new `SpoolRow.run`, before anybody else gives out ids
@@ -168,7 +171,7 @@ class SpoolFile:
         """Connect, and count what is there. A damaged file is replaced first."""
         if not self.path.exists() and _length(Path(f"{self.path}{LOG}")):
             self._heal(Damage("its log exists, but the file does not"))
-        quarantine.create(self.path)
+        make_private(self.path)
         sync_directory(self.path.parent)
         try:
             self._connect(list_topics)
@@ -179,19 +182,17 @@ class SpoolFile:
             self._connect()
 
     def _connect(self, list_topics: Callable[[frozenset[str]], None] | None = None) -> sqlite3.Connection:
-        database = self._database = connect(self.path, BUSY)
-        prepare(database, self.path)
+        database = self._database = connect(self.path, tables.BUSY)
+        tables.prepare(database, self.path)
         if list_topics is not None:
-            list_topics(queries.topics(database))
-        check_structure(database)
-        self._index, oldest = queries.count(database)
-        self._overtaken = queries.overtaken(database)
-        if self._next_id(database) > MOST_NUMBER:
+            list_topics(tables.topics(database))
+        tables.check_structure(database)
+        self._index, _ = tables.count(database)
+        self._overtaken = tables.overtaken(database)
+        if (next_id := self._next_id(database)) > MOST_NUMBER:
             raise Damage("it has a number that leadsman did not write")
         self._identity = self._identities()
-        self.found = self.found._replace(
-            rows=self._index.rows, bytes=self._index.bytes, next_id=self._next_id(database), oldest_taken_at=oldest
-        )
+        self.found = self.found._replace(rows=self._index.rows, next_id=next_id)
         return database
 
     def _disconnect(self) -> None:
@@ -202,23 +203,21 @@ class SpoolFile:
     def _heal(self, error: Exception) -> None:
         """Put the damaged file aside, and in its place a new one with all rows that can be read."""
         self._disconnect()
-        new = quarantine.new_beside(self.path)
+        new = new_beside(self.path)
         try:
-            quarantine.create(self.path)  # perhaps only its log is there
-            salvaged = salvage(self.path, new, self._now(), self._overtaken)
+            make_private(self.path)  # perhaps only its log is there
+            salvaged, damaged = salvage(self.path, new, self._now(), self._overtaken)
         except BaseException:
             delete(new)
             raise
-        aside = quarantine.replace(self.path, new, self._now())
-        self.found = self.found._replace(
-            quarantined=aside, salvaged=salvaged.rows, damaged=self.found.damaged + salvaged.damaged
-        )
+        aside = exchange(self.path, new, self._now())
+        self.found = self.found._replace(quarantined=aside, salvaged=salvaged, damaged=self.found.damaged + damaged)
         logger.warning(
             "%s is damaged (%s); it is kept as %s, and %d readings were salvaged from it",
             self.path,
             describe(error),
             aside,
-            salvaged.rows,
+            salvaged,
             extra=log_fields("spool damaged", file=str(self.path), error_type=type(error).__name__),
         )
 
@@ -233,7 +232,7 @@ class SpoolFile:
                 self._heal(error)
                 return work(self._connect())
         except (sqlite3.Error, OSError) as error:
-            raise translate(error, self.path) from error
+            raise tables.translate(error, self.path) from error
 
     def _current(self) -> sqlite3.Connection:
         """The open database, whose files are still in their places."""
@@ -281,7 +280,7 @@ class SpoolFile:
         return identity(self.path), identity(Path(f"{self.path}{LOG}"))
 
     def _next_id(self, database: sqlite3.Connection) -> int:
-        largest = self._index.largest_id, queries.largest_dead_id(database), *self._overtaken.values()
+        largest = self._index.largest_id, tables.largest_dead_id(database), *self._overtaken.values()
         return max(largest) + 1
 
     def _write(
@@ -296,17 +295,17 @@ class SpoolFile:
         if add:
             self._check_floor()
         done = frozenset(settled) | {row.id for row, _ in dead}
-        gone = queries.stored(database, done | {row.id for row in add})
+        gone = tables.stored(database, done | {row.id for row in add})
         planner = Planner(self._index, self.quota, now, add, gone, done)
         looks = self._looked_at is None or not 0 <= now - self._looked_at < LOOK
-        planner.expire(queries.aged(database, self.quota, now) if looks else ())
+        planner.expire(tables.aged(database, self.quota, now) if looks else ())
         planner.supersede()
-        planner.evict(queries.oldest(database))
+        planner.evict(tables.oldest(database))
         changes = planner.changes()
         noted = self._noted(changes, overtaken)
-        work = [*_statements(changes), *dead_letters.bury(dead, now), *_note(self._overtaken, noted)]
+        work = [*_statements(changes), *tables.bury(dead, now), *_note(self._overtaken, noted)]
         if looks:  # first, since the topics of rows that are added come back with these
-            work = [*forget_topics(queries.topics(database) - self._index.topics.keys()), *work]
+            work = [*tables.forget_topics(tables.topics(database) - self._index.topics.keys()), *work]
         try:
             transact(database, work)
         except sqlite3.Error as error:
@@ -337,23 +336,23 @@ class SpoolFile:
     def _is_empty_after(self, database: sqlite3.Connection, changes: RowChanges) -> bool:
         """Whether nothing is left to keep, dead letters included."""
         nothing_left = not changes.added and len(changes.removed) == self._index.rows
-        return nothing_left and not dead_letters.listed(database)
+        return nothing_left and not tables.dead_letters(database)
 
     def _begin_again(self) -> None:
         """Delete the file, of which nothing is needed, since a full disk has no room for deleting its rows."""
         self._disconnect()
         delete(self.path)
-        quarantine.create(self.path)
+        make_private(self.path)
         self._connect()
 
     def _count(self, database: sqlite3.Connection, changes: RowChanges) -> None:
         try:
             self._index.apply(changes)
         except KeyError:  # a topic changed on the disk
-            self._index, _ = queries.count(database)
+            self._index, _ = tables.count(database)
 
     def _read(self, database: sqlite3.Connection, after: int, most_rows: int, most_bytes: int) -> list[SpoolRow]:
-        rows, damaged = queries.page(database, after, most_rows, most_bytes)
+        rows, damaged = tables.page(database, after, most_rows, most_bytes)
         if damaged:
             self._bury(database, damaged)
         return rows
@@ -362,25 +361,25 @@ class SpoolFile:
         """Make dead letters of damaged rows. If that fails, they stay, and the next `read` of them tries it again."""
         removal = ("DELETE FROM outbox WHERE id = ?", [(row.id,) for row in damaged])
         try:
-            transact(database, [removal, *dead_letters.bury([(row, DAMAGED) for row in damaged], self._now())])
+            transact(database, [removal, *tables.bury([(row, DAMAGED) for row in damaged], self._now())])
         except sqlite3.Error as error:
             if is_damage(error):
                 raise
         else:
-            self._index, _ = queries.count(database)
+            self._index, _ = tables.count(database)
             self.found = self.found._replace(damaged=self.found.damaged + len(damaged))
 
     def _resend(self, database: sqlite3.Connection, numbers: frozenset[int]) -> list[SpoolRow]:
-        letters = [each for each in dead_letters.listed(database) if each.number in numbers]
-        rows, work = dead_letters.revive(letters, self._next_id(database))
+        letters = [each for each in tables.dead_letters(database) if each.number in numbers]
+        rows, work = tables.revive(letters, self._next_id(database))
         transact(database, work)
         self._count(database, RowChanges([], rows, {row.topic: row.id for row in rows}))
         return rows
 
 
 def _drop(database: sqlite3.Connection, numbers: Iterable[int]) -> int:
-    there = {each.number for each in dead_letters.listed(database)} & set(numbers)
-    transact(database, dead_letters.remove(there))
+    there = {each.number for each in tables.dead_letters(database)} & set(numbers)
+    transact(database, tables.delete_dead(there))
     return len(there)
 
 
@@ -411,3 +410,116 @@ def _length(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return 0
+
+
+# What other processes do with the file: look at it and copy it while an app runs, restore a copy while none does.
+
+
+class Contents(NamedTuple):
+    """What is in a file, as it was committed last."""
+
+    rows: int
+    bytes: int
+    """Of all rows, as `leadsman.spool.row.size` counts them."""
+    oldest_taken_at: float | None
+    """Epoch seconds; None without rows."""
+    topics: dict[str, int]
+    """Rows of each topic."""
+    dead: list[DeadLetter]
+    """The dead letters, oldest first."""
+
+
+def look(path: Path) -> Contents:
+    """Look at a file, also while an app has it. Changes nothing.
+
+    Raises:
+        SpoolUnavailable: there is none, or it cannot be read.
+    """
+    return _reading(path, _contents)
+
+
+def backup(path: Path, target: Path) -> Contents:
+    """Copy the file as it was committed last, also while an app has it. The copy is one file that only this user can
+    read; it takes the place of a file that is there.
+
+    Raises:
+        SpoolUnavailable, SpoolFull: one of the files cannot be read or written. The target is as it was.
+    """
+    if target.resolve() in [each.resolve() for each in files_of(path)]:
+        raise SpoolUnavailable(f"{target} belongs to the outbox; name another file for the copy")
+    try:
+        new = new_beside(target)
+        try:
+            found = _reading(path, lambda database: _copy(database, path, new))
+            new.replace(target)
+        finally:
+            delete(new)
+    except OSError as error:
+        raise tables.translate(error, target) from error
+    sync_directory(target.parent)
+    return found
+
+
+def restore(path: Path, source: Path, now: float) -> tuple[Contents, str | None]:
+    """Put a copy in the place of the file, which is kept aside.
+
+    Returns:
+        What is in the copy, and the name of the file put aside, if there was one.
+
+    Raises:
+        SpoolLocked: an app has the file.
+        SpoolUnavailable, SpoolFull: a file cannot be read or written, or the copy is damaged. Nothing was changed.
+    """
+    if not source.is_file():
+        raise SpoolUnavailable(f"there is no {source}; name a copy that `leadsman outbox backup` made")
+    lock = tables.lock_of(path)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock.acquire()
+        finish_exchange(path, now)
+        was_there = path.exists()
+        new = new_beside(Path(f"{path}.restore"))
+        try:
+            found = _reading(source, lambda database: _copy(database, source, new))
+            new = new.rename(f"{path}.new")  # it is whole: a start puts it in place, if this process is killed here
+            aside = exchange(path, new, now)
+        finally:
+            delete(new)
+    except OSError as error:
+        raise tables.translate(error, path) from error
+    finally:
+        lock.release()
+    return found, aside if was_there else None
+
+
+def _reading(path: Path, work: Callable[[sqlite3.Connection], T]) -> T:
+    if not path.is_file():
+        raise SpoolUnavailable(f"there is no {path}; an app makes it when readings wait for its broker")
+    if strange := next((each for each in files_of(path)[1:] if is_strange(each)), None):  # SQLite would wait for a pipe
+        raise SpoolUnavailable(f"{strange} is not a regular file; remove it")
+    try:
+        with contextlib.closing(connect(path, tables.BUSY, read_only=True)) as database:
+            if not tables.check(database, path):
+                raise Damage("it has no tables")
+            return work(database)
+    except (sqlite3.Error, OSError) as error:
+        if is_damage(error):
+            raise SpoolUnavailable(f"{path} is damaged, or is not an outbox: {error}") from error
+        raise tables.translate(error, path) from error
+
+
+def _contents(database: sqlite3.Connection) -> Contents:
+    index, oldest = tables.count(database)
+    topics = {name: topic.rows for name, topic in index.topics.items()}
+    return Contents(index.rows, index.bytes, oldest, topics, tables.dead_letters(database))
+
+
+def _copy(database: sqlite3.Connection, path: Path, target: Path) -> Contents:
+    """Copy the database, and check the structure of the copy."""
+    with contextlib.closing(connect(target, tables.BUSY)) as copy:
+        database.backup(copy)  # in one step, which does not keep the app from writing
+        copy.execute("PRAGMA journal_mode = DELETE").fetchall()  # so that it is one file
+        found = copy.execute("PRAGMA integrity_check(1)").fetchall()
+        if found != [("ok",)]:
+            raise Damage(str(found[0][0]))
+        return _contents(copy)

@@ -50,12 +50,8 @@ class Found(NamedTuple):
     """What is in a file that was opened."""
 
     rows: int
-    bytes: int
-    """Of all rows, as `size` counts them."""
     next_id: int
     """The smallest id that is larger than all in the file."""
-    oldest_taken_at: float | None
-    """Epoch seconds; None without rows."""
     quarantined: str | None = None
     """The name of the damaged file that was put aside; it lies in the same directory."""
     salvaged: int = 0

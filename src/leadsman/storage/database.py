@@ -11,11 +11,12 @@ import errno
 import os
 import sqlite3
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from urllib.parse import quote
 
-from leadsman.storage import own_file
+from leadsman.storage import files
 
 LOG, SHARED = "-wal", "-shm"
 BESIDE = ("", LOG, SHARED, "-journal")
@@ -197,9 +198,14 @@ def identity(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
+def files_of(path: Path) -> list[Path]:
+    """The database, and the files that SQLite has beside it."""
+    return [Path(f"{path}{suffix}") for suffix in BESIDE]
+
+
 def is_strange(path: Path) -> bool:
     """Whether one of its files is not a regular file."""
-    return any(own_file.is_strange(Path(f"{path}{suffix}")) for suffix in BESIDE)
+    return any(map(files.is_strange, files_of(path)))
 
 
 def set_strange_aside(path: Path) -> None:
@@ -209,8 +215,8 @@ def set_strange_aside(path: Path) -> None:
     Raises:
         OSError: one cannot be renamed.
     """
-    for suffix in BESIDE:
-        own_file.set_aside(Path(f"{path}{suffix}"), always=suffix == "-journal")
+    for each in files_of(path):
+        files.set_aside(each, always=each.name.endswith("-journal"))
 
 
 def rename(path: Path, name: Path) -> None:
@@ -222,13 +228,93 @@ def rename(path: Path, name: Path) -> None:
     Path(f"{path}{SHARED}").unlink(missing_ok=True)
     if path.exists():
         path.rename(name)
-        own_file.sync_directory(path.parent)
+        files.sync_directory(path.parent)
     if (log := Path(f"{path}{LOG}")).exists():
         log.rename(f"{name}{LOG}")
-    own_file.sync_directory(path.parent)
+    files.sync_directory(path.parent)
 
 
 def delete(path: Path) -> None:
     """Delete it with its log, if there is one."""
-    for suffix in BESIDE:
-        Path(f"{path}{suffix}").unlink(missing_ok=True)
+    for each in files_of(path):
+        each.unlink(missing_ok=True)
+
+
+# Puts a database aside and another one in its place, so that a kill or a power cut at any moment leaves one of the two
+# there. The new file is complete and synced before the old one is renamed. If it ends between two renames, there is no
+# file but a new one, which `finish_exchange` puts in place at the next start. If the file is there, a new one is
+# unfinished and is deleted.
+
+MOST_ASIDE = 3
+"""Files put aside that are kept: the newest."""
+
+
+def make_private(path: Path) -> None:
+    """Make an empty file that only this user can read, or make sure that nobody else can read the one that is there.
+
+    Raises:
+        OSError: it cannot be made, or it is not a regular file.
+    """
+    handle = files.create(path)
+    try:
+        if os.fstat(handle).st_mode & 0o077:
+            os.fchmod(handle, 0o600)
+    finally:
+        os.close(handle)
+
+
+def new_beside(path: Path) -> Path:
+    """An empty file that can take the place of `path`."""
+    new = Path(f"{path}.new")
+    delete(new)
+    make_private(new)
+    return new
+
+
+def finish_exchange(path: Path, now: float) -> str | None:
+    """Finish an `exchange` that was interrupted.
+
+    Returns:
+        The name of the file that was put aside in it; None if there was none.
+    """
+    new = Path(f"{path}.new")
+    if path.exists():
+        delete(new)
+        return None
+    if not new.exists():
+        return None
+    exchange(path, new, now)
+    return next((each.name for each in reversed(_put_aside(path))), None)
+
+
+def exchange(path: Path, new: Path, now: float) -> str:
+    """Put a file with its log aside, as ``<path>.bad-<time>``, and a new one in its place.
+
+    Returns:
+        The name of the file put aside.
+    """
+    aside = files.free_name(f"{path}.bad-{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%S}")
+    rename(path, aside)
+    new.rename(path)
+    files.sync_directory(path.parent)
+    _prune(path)
+    return aside.name
+
+
+def _prune(path: Path) -> None:
+    """Delete all files put aside but the newest."""
+    with contextlib.suppress(OSError):
+        for name in _put_aside(path)[:-MOST_ASIDE]:
+            delete(name)
+
+
+def _put_aside(path: Path) -> list[Path]:
+    """The files put aside, oldest first."""
+    names = {str(each).removesuffix(LOG).removesuffix(SHARED) for each in path.parent.glob(f"{path.name}.bad-*")}
+    return sorted(map(Path, names), key=_age)
+
+
+def _age(name: Path) -> tuple[float, str]:
+    with contextlib.suppress(OSError):
+        return name.stat().st_ctime, name.name
+    return 0.0, name.name

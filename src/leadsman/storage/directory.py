@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from leadsman.storage.lock import Lock
+from leadsman.storage.files import FileLock
 from leadsman.text import log_fields
 
 PATIENCE = 5.0
@@ -42,7 +42,7 @@ class StateDirectory:
         self.foreign = False
         """Whether another process had it when it was asked for; then nothing is written here."""
         self.report = report
-        self._flock = Lock(path, _open_directory)
+        self._flock = FileLock(path, _open_directory)
         self._released = False
         self._lock = threading.Lock()
 

@@ -10,8 +10,7 @@ from typing import Any
 
 from leadsman.errors import LeadsmanError, SpoolLocked
 from leadsman.loop.clock import rfc3339
-from leadsman.spool.backup import Contents, backup, look, restore
-from leadsman.spool.file import NAME, SpoolFile
+from leadsman.spool.file import NAME, Contents, SpoolFile, backup, look, restore
 from leadsman.spool.row import DeadLetter, Quota
 from leadsman.text import clean, count_noun
 from leadsman.tools.cli.arguments import OWN_PREFIX, SETTINGS, Subcommand, UsageError, argument

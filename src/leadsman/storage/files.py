@@ -1,17 +1,22 @@
-"""The files of the state directory, where others may have put something else: a pipe whose open waits for its other
-end, a device that never ends, a link to the file of another program.
+"""The files of the state directory, and their lock. Others may have put something else there: a pipe whose open waits
+for its other end, a device that never ends, a link to the file of another program.
 
 What is not a regular file is set aside before it is opened. Someone who exchanges files just then is not defended
 against: he may write there in any case.
 """
 
 import contextlib
+import errno
 import logging
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 from leadsman.text import log_fields
+
+_UNSUPPORTED = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EINVAL})
+"""Some network file systems have no locks."""
 
 logger = logging.getLogger("leadsman")
 
@@ -106,3 +111,52 @@ def sync_directory(directory: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+class FileLock:
+    """A lock that one process has at a time (`flock(2)`): of a directory, or of a side file. It ends with the process.
+
+    Args:
+        path: what is locked.
+        open_path: opens it, and makes it where that is wanted. Returns its descriptor.
+    """
+
+    def __init__(self, path: Path, open_path: Callable[[Path], int]) -> None:
+        self._path = path
+        self._open = open_path
+        self._handle: int | None = None
+
+    def acquire(self) -> None:
+        """Lock it. Where the system or the file system has no locks, nothing is locked.
+
+        Raises:
+            BlockingIOError: another process has it.
+            OSError: it cannot be opened.
+        """
+        if self.holds():
+            return
+        self.release()
+        handle = self._open(self._path)
+        try:
+            import fcntl  # not on Windows
+
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in _UNSUPPORTED:
+                os.close(handle)
+                raise
+        except ImportError:
+            pass
+        self._handle = handle
+
+    def holds(self) -> bool:
+        """Whether what is at the path is still what was locked. Another process may lock a new one."""
+        with contextlib.suppress(OSError):
+            return self._handle is not None and os.path.samestat(os.fstat(self._handle), self._path.stat())
+        return False
+
+    def release(self) -> None:
+        """Let the next process have it."""
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
