@@ -8,8 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from leadsman.tools.cli.arguments import paragraphs
-from leadsman.tools.cli.exit_codes import CODES
+from leadsman.tools.cli.arguments import CODES, paragraphs
 from leadsman.tools.cli.main import parser
 
 TARGET = Path(__file__).parent.parent / "docs" / "reference" / "command-line.md"

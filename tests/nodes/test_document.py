@@ -105,7 +105,7 @@ def test_a_document_with_nothing_but_a_node_a_kind_and_a_state_is_read(kind):
 def test_an_app_without_other_nodes_answers_and_is_asked_without_what_reads_documents_of_nodes():
     code = (
         "import sys, leadsman.introspection.service, leadsman.introspection.sections, leadsman.introspection.measures;"
-        "import leadsman.tools.cli.answering, leadsman.tools.cli.fleet;"
+        "import leadsman.tools.cli.remote, leadsman.tools.cli.fleet;"
         "assert 'leadsman.nodes.brief' in sys.modules;"
         "assert 'leadsman.nodes.document' not in sys.modules"
     )

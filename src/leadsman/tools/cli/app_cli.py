@@ -17,9 +17,9 @@ from leadsman.errors import InvalidValue
 from leadsman.mqtt.broker import Broker
 from leadsman.process import ended_after
 from leadsman.text import escape
-from leadsman.tools.cli.arguments import OF_AN_APP, Parser, add, ends_after
+from leadsman.tools.cli.arguments import CODES, OF_AN_APP, Parser, add, ends_after
 from leadsman.tools.cli.commands import command
-from leadsman.tools.cli.exit_codes import CODES
+from leadsman.tools.cli.commands.run import showing
 from leadsman.tools.cli.main import run_command
 from leadsman.tools.cli.target import load_app
 
@@ -86,9 +86,8 @@ def _parser(app: App) -> Parser:
     return parser
 
 
-def _demo(options: argparse.Namespace) -> int:
+def _demo(options: argparse.Namespace) -> None:
     """Run the app with twins on a broker of its own, and print every message. What it stores is removed at the end."""
-    from leadsman.tools.cli.commands.run import showing
     from leadsman.tools.cli.own_broker import Viewer, demo_broker, watching
 
     if options.mqtt is not None:
@@ -104,7 +103,6 @@ def _demo(options: argparse.Namespace) -> int:
             environment = {"STATE_DIRECTORY": directory}
             with showing(app, options):
                 app.run(log_level=options.log_level, log_format=options.log_format, environment=environment)
-    return 0
 
 
 def _print(message: "Received") -> None:

@@ -1,4 +1,5 @@
-"""Commands and their arguments, as values. The parser and the completion scripts are made from the same table."""
+"""Commands, their arguments and their exit codes, as values. The parser and the completion scripts are made of the same
+ones."""
 
 import argparse
 import re
@@ -19,6 +20,34 @@ T = TypeVar("T")
 WIDTH = 80
 """Columns of each help, on any terminal."""
 
+FAILED, USAGE, CONFIG, INTERRUPTED = 1, 2, 78, 130
+"""argparse uses 2 for usage too; 78 is EX_CONFIG of sysexits.h, 130 is 128 + SIGINT, as shells have it."""
+SOME_HELD = SOME_SILENT = WITHOUT_NODE = 3
+"""Of ``leadsman held``, ``leadsman why`` and ``leadsman cluster``. With the first, 1 means that the app did not answer,
+which for the second is the reason of a silence."""
+CHECK_FAILED = ASSERTION_FAILED = 4
+"""Of ``leadsman doctor``, whose warnings exit with 0, and of ``leadsman simulate``, where 1 means that the app could
+not be simulated."""
+
+EXIT_CODES = {
+    0: "success, or stopped on request",
+    1: "failure; the message says why",
+    2: "the command line is wrong, or several apps match it",
+    3: "leadsman held: some devices are held; leadsman why: a device is silent and should not be; leadsman cluster: "
+    "devices have no node",
+    4: "leadsman doctor: a check failed; leadsman simulate: an assertion does not hold",
+    69: 'a device with on_failure="stop" failed for good',
+    70: "stopped on request, but something blocked the event loop until the deadline of two seconds",
+    75: "no device gave a reading for as long as supervision.exit_when_stale says",
+    78: "the configuration is wrong: settings, wherever they come from, a registration, or a missing library",
+    79: "the event loop was blocked for as long as supervision.exit_when_hung says",
+    130: "a second Ctrl-C or SIGTERM while an app stops, or a first Ctrl-C while a command waits",
+}
+"""All of them, and what each means."""
+
+CODES = "exit codes:\n" + "\n".join(f"  {code:<3}  {meaning}" for code, meaning in EXIT_CODES.items())
+"""For the end of a help."""
+
 
 class UsageError(LeadsmanError):
     """The command line is wrong."""
@@ -32,28 +61,29 @@ class Argument(NamedTuple):
     options: dict[str, Any]
     """The other keyword arguments of `argparse.ArgumentParser.add_argument`."""
 
-    @property
-    def is_option(self) -> bool:
-        """Whether it begins with ``--``."""
-        return self.flag.startswith("-")
-
 
 def argument(flag: str, help: str, **options: Any) -> Argument:  # noqa: A002  # argparse calls it so
     """One argument."""
     return Argument(flag, help, options)
 
 
+def switch(flag: str, help: str) -> Argument:  # noqa: A002  # as above
+    """An option without a value."""
+    return argument(flag, help, action="store_true")
+
+
 class Subcommand(NamedTuple):
     """A command: what it does, and what its help says."""
 
-    run: Callable[[argparse.Namespace], int]
+    run: Callable[[argparse.Namespace], int | None]
+    """Its exit code; None for success."""
     description: str
     """Paragraphs of one line each."""
     examples: tuple[str, ...]
     """What to type: at least one line."""
-    notes: str
-    """Exit codes that are special, or empty text."""
     arguments: tuple[Argument, ...]
+    notes: str = ""
+    """Exit codes that are special."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -211,15 +241,12 @@ DISCOVERY = argument(
 RUNNING = (
     HTTP,
     DISCOVERY,
-    argument(
+    switch(
         "--standby",
         "share the app with other machines that run it with --standby too: one is active, the others take over",
-        action="store_true",
     ),
-    argument(
-        "--dry-run",
-        "touch nothing real: twins instead of adapters, topics below dry-run/, nothing retained or stored",
-        action="store_true",
+    switch(
+        "--dry-run", "touch nothing real: twins instead of adapters, topics below dry-run/, nothing retained or stored"
     ),
     argument(
         "--log-level",
@@ -235,9 +262,7 @@ RUNNING = (
         choices=FORMATS,
     ),
 )
-SHOW = argument(
-    "--show", "print each reading and each failed call as it comes, with or without a broker", action="store_true"
-)
+SHOW = switch("--show", "print each reading and each failed call as it comes, with or without a broker")
 RECORDING = (*SETTINGS, *IDENTITY, *RUNNING)
 """What ``leadsman record`` takes. Its stdout is the session."""
 OF_AN_APP = (*RECORDING, SHOW)

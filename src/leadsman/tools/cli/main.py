@@ -8,9 +8,8 @@ from leadsman._version import __version__
 from leadsman.errors import ConfigurationError, LeadsmanError
 from leadsman.monitoring.log_format import abandon_unwritable_streams
 from leadsman.text import escape, suggestion
-from leadsman.tools.cli.arguments import Parser, UsageError, add
+from leadsman.tools.cli.arguments import CODES, CONFIG, FAILED, INTERRUPTED, USAGE, Parser, UsageError, add
 from leadsman.tools.cli.commands import COMMANDS, GROUPS, command
-from leadsman.tools.cli.exit_codes import CODES, CONFIG, FAILED, INTERRUPTED, USAGE
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,11 +26,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run_command(options: argparse.Namespace, program: str) -> int:
     """Run the command of parsed arguments."""
-    run: Callable[[argparse.Namespace], int] = options.run
+    run: Callable[[argparse.Namespace], int | None] = options.run
     try:
         code = run(options)
         sys.stdout.flush()
-        return code
+        return code or 0
     except LeadsmanError as error:
         for line in str(error).splitlines():
             print(escape(f"{program}: {line}"), file=sys.stderr)

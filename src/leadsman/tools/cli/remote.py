@@ -1,15 +1,18 @@
-"""Sends a request to a running app over MQTT and waits for its answer, which carries the transaction of the request.
-The pages of a large answer are put together."""
+"""Finds a running app at its broker, sends it a request over MQTT and waits for the answer, which carries the
+transaction of the request. The pages of a large answer are put together. In a cluster each node answers for the devices
+that it has."""
 
 import argparse
 import asyncio
 import contextlib
+import functools
 import getpass
 import json
 import os
 import re
 import socket
 import sys
+import time
 import uuid
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
@@ -22,13 +25,15 @@ from leadsman.mqtt.connection import Received
 from leadsman.mqtt.from_settings import brokers_of
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.side_connection import SideConnection
+from leadsman.mqtt.topics import Topics
 from leadsman.settings.load import load_broker
 from leadsman.text import clean, count_noun, suggestion
 from leadsman.tools.cli.arguments import UsageError
+from leadsman.tools.cli.nodes import apps
 from leadsman.tools.cli.target import load_app, sources_of
 
 if TYPE_CHECKING:
-    from leadsman.introspection.document import Answer
+    from leadsman.introspection.document import Answer, Introspection, Request
 
 _T = TypeVar("_T")
 NO_SUBSCRIBERS = 0x10
@@ -238,17 +243,64 @@ def prefix_of(brokers: Brokers, device: str | None) -> str:
 
 def _of_nodes(brokers: Brokers) -> Iterator[tuple[str, list[str]]]:
     """What the nodes of all apps with a prefix of one level have: the prefix, and the devices."""
-    from leadsman.nodes.document import read_document  # only a cluster needs it
-
     try:
-        documents = retained(brokers, ("+/nodes/+", "+/status"))
+        seen = retained(brokers, ("+/nodes/+", "+/status"))
     except SubscriptionRefused:
         return  # this user may not know of them
-    for topic, message in documents.items():
-        prefix, *between, node = topic.split("/")
-        document = read_document(node, message.payload) if between == ["nodes"] else None
-        if document is not None:
-            yield prefix, document["devices"]
+    for each in apps(seen.values(), time.time()):
+        yield from ((each.prefix, node.document["devices"]) for node in each.nodes if node.document is not None)
+
+
+def processes(brokers: Brokers, prefix: str, devices: Sequence[str] = ()) -> list[Topics]:
+    """The topics of each process that answers about an app: of one that has all `devices`, or of all nodes of a cluster
+    if none is given. Outside a cluster it is one process, whether it runs or not.
+
+    Raises:
+        LeadsmanError: the app is a cluster, and none of its nodes has these devices.
+    """
+    filters = (f"{prefix}/nodes/+", f"{prefix}/nodes/+/status", f"{prefix}/status")
+    try:
+        seen = retained(brokers, filters)
+    except BrokerError:
+        seen = {}  # the request that follows says what is wrong, or needs no right to these topics
+    nodes = [node for each in apps(seen.values(), time.time()) if each.prefix == prefix for node in each.nodes]
+    here = [each.document for each in nodes if each.is_here and each.document is not None]
+    owned = {each["node"]: each["devices"] for each in here if each["kind"] == "cluster"}
+    found = list(owned)
+    if owned and devices:
+        found = [node for node, names in owned.items() if set(devices) <= set(names)][:1]
+        if not found:
+            names = ", ".join(repr(clean(each)) for each in devices)
+            advice = f"leadsman cluster status {prefix} shows which node has which device"
+            raise LeadsmanError(f"no node of {prefix!r} has {names} now; {advice}")
+    return [Topics(prefix, None, node) for node in found] or [Topics(prefix)]
+
+
+def process(brokers: Brokers, prefix: str, devices: Sequence[str] = ()) -> Topics:
+    """The topics of the process that answers about these devices.
+
+    Raises:
+        LeadsmanError: see `processes`.
+        UsageError: no device is given, and several nodes answer.
+    """
+    found = processes(brokers, prefix, devices)
+    if len(found) > 1:
+        places = " or --prefix ".join(f"{prefix}/nodes/{each.node}" for each in found)
+        raise UsageError(
+            f"{prefix!r} is a cluster, and each node answers for its own devices; write --prefix {places}, or name a "
+            "device"
+        )
+    return found[0]
+
+
+def ask_about_devices(options: argparse.Namespace, request: "Request") -> "Callable[..., Introspection]":
+    """A function that sends a request to the process of a running app that has the devices of the command line, about
+    these devices, and returns its answer; see `ask`. Raises as `process`."""
+    brokers, prefix = running_app(options)
+    topic = process(brokers, prefix, options.device or ()).introspect
+    if options.device:
+        request["devices"] = options.device
+    return functools.partial(ask, brokers, topic, request, options.timeout)
 
 
 @contextlib.contextmanager

@@ -4,10 +4,10 @@ import argparse
 
 from leadsman.extras import missing
 from leadsman.settings.discovery import CONVENTIONS
-from leadsman.tools.cli.arguments import Subcommand, UsageError, argument, ends_after
+from leadsman.tools.cli.arguments import Subcommand, UsageError, argument, ends_after, switch
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Run the demo."""
     if options.cluster and (options.broker or options.discovery or options.duration):
         raise UsageError("--cluster has servers of its own, describes nothing, and ends by itself; write it alone")
@@ -21,7 +21,6 @@ def run(options: argparse.Namespace) -> int:
         run_cluster_demo()
     else:
         run_demo(options.broker, options.duration, options.discovery)
-    return 0
 
 
 COMMAND = Subcommand(
@@ -40,7 +39,6 @@ COMMAND = Subcommand(
         "leadsman demo --discovery --broker mqtt://user:password@homeassistant.local",
         "leadsman demo --cluster",
     ),
-    "",
     (
         argument(
             "--broker",
@@ -56,7 +54,7 @@ COMMAND = Subcommand(
             choices=tuple(CONVENTIONS),
             metavar="CONVENTION",
         ),
-        argument("--cluster", "show how nodes of a cluster take over from each other", action="store_true"),
+        switch("--cluster", "show how nodes of a cluster take over from each other"),
         ends_after("30s or 5m"),
     ),
 )

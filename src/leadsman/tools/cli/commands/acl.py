@@ -13,7 +13,7 @@ from leadsman.tools.doctor.access import AccessList, access_of
 FORMATS = ("mosquitto", "emqx")
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Print the access list of an app."""
     app = load_app(options)
     access, user, doctor = access_of(app.plan(os.environ)), app.brokers.primary.username, app.topics.of(DOCTOR, "#")
@@ -21,7 +21,6 @@ def run(options: argparse.Namespace) -> int:
         print(emqx(app.name, user, app.client_id, access, doctor))
     else:
         print(mosquitto(app.name, user, access, doctor))
-    return 0
 
 
 def mosquitto(name: str, user: str | None, access: AccessList, doctor: str) -> str:
@@ -95,7 +94,6 @@ COMMAND = Subcommand(
         "leadsman acl house:app >> /etc/mosquitto/acl",
         "leadsman acl house:app --format emqx",
     ),
-    "",
     (
         *TARGET,
         *IDENTITY,

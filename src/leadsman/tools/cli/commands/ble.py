@@ -12,7 +12,7 @@ from leadsman.adapters.ble.decoders import load
 from leadsman.errors import LeadsmanError, NotInstalled
 from leadsman.text import count_noun, escape
 from leadsman.tools.cli.advertisers import MORE, Advertiser, Advertisers, AirView, line_of, screen
-from leadsman.tools.cli.arguments import Subcommand, argument, ends_after
+from leadsman.tools.cli.arguments import Subcommand, argument, ends_after, switch
 from leadsman.tools.cli.screen import Line
 from leadsman.tools.cli.tables import json_text
 from leadsman.tools.cli.terminal import end_on_signals, running, show, size
@@ -26,7 +26,7 @@ MOST_SETTINGS = 100
 """Devices whose settings are printed at the end; a program gets all."""
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Show the Bluetooth devices in range."""
     radio = BleRadio(options.adapter, silence=SILENCE)
     radio.check_installed()
@@ -42,7 +42,6 @@ def run(options: argparse.Namespace) -> int:
             print(f"only sensors of BTHome are recognised: {missing}", file=sys.stderr)
     if not len(heard):
         raise LeadsmanError("no Bluetooth device was heard; is a sensor in range and awake, and is it advertising?")
-    return 0
 
 
 async def scan(radio: BleRadio, heard: Advertisers, duration: float | None, *, as_json: bool, hint: str = "") -> None:
@@ -116,11 +115,10 @@ COMMAND = Subcommand(
         "leadsman ble scan --for 30s --adapter hci1",
         "leadsman ble scan --for 10s --json | jq -r .settings",
     ),
-    "",
     (
         argument("action", "scan", choices=("scan",), metavar="ACTION"),
         argument("--adapter", "the Bluetooth adapter, such as hci1 (default: the first one)", metavar="NAME"),
         ends_after("10s"),
-        argument("--json", "print one JSON object for each device that is new or has changed", action="store_true"),
+        switch("--json", "print one JSON object for each device that is new or has changed"),
     ),
 )

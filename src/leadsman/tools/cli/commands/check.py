@@ -18,7 +18,7 @@ from leadsman.tools.doctor.access import hidden_values_of
 from leadsman.wiring.outside import check_installed
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Check an app and its settings, and show its registrations."""
     app = app_to_run(options)
     show_settings(app)
@@ -40,7 +40,6 @@ def run(options: argparse.Namespace) -> int:
         print()
         say(hidden)
     print("\nok")
-    return 0
 
 
 def show_settings(app: App) -> None:
@@ -111,6 +110,6 @@ COMMAND = Subcommand(
     "Imports the app, reads its settings, registers all its devices, and prints every setting with "
     "its origin. Secrets are masked. The command opens no device and connects to no broker.",
     ("leadsman check house:app",),
-    "Exits with 0 if all is well, 78 if the configuration is wrong, 1 if there is no app.",
     (ONE_TARGET, *OF_AN_APP),
+    "Exits with 0 if all is well, 78 if the configuration is wrong, 1 if there is no app.",
 )

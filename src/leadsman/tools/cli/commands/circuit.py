@@ -8,11 +8,10 @@ from leadsman.tools.cli.remote import order
 from leadsman.tools.cli.tables import say
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Isolate, close or disable the circuits of devices."""
     for device, answer in order(options, "circuit", {"action": options.action}):
         say(f"{device}: {clean(str(answer.get('circuit')))}")
-    return 0
 
 
 COMMAND = Subcommand(
@@ -22,7 +21,6 @@ COMMAND = Subcommand(
     "disable: poll it whatever fails.\n"
     "The change lasts until the next one, or until the app restarts, unless the app keeps its state.",
     ("leadsman circuit --prefix house --device boiler --action isolate",),
-    "",
     (
         *LIVE,
         DEVICE,

@@ -20,7 +20,7 @@ from leadsman.mqtt.topics import Topics, encode
 from leadsman.nodes.snapshots import WORD
 from leadsman.text import clean as cleaned
 from leadsman.text import count_noun
-from leadsman.tools.cli.arguments import DISCOVERY, MAYBE_TARGET, Subcommand, UsageError, argument, prefix
+from leadsman.tools.cli.arguments import DISCOVERY, MAYBE_TARGET, Subcommand, UsageError, argument, prefix, switch
 from leadsman.tools.cli.remote import running_app
 from leadsman.tools.cli.tables import say
 from leadsman.tools.cli.target import load_app
@@ -32,14 +32,14 @@ LATE = 1.0
 """Seconds for the broker to remove what it has acknowledged before it is asked once more: amqtt works so late."""
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Remove the retained topics that an app left at the broker."""
     if options.target is None:
         if not (options.all and options.prefix):
             raise UsageError("name the app, such as house:app; or remove a whole app: --prefix house --all")
         brokers, prefix = running_app(options)
         clean(brokers, Topics(prefix), None, None, dry_run=options.dry_run)
-        return 0
+        return
     options.topic_prefix = options.prefix
     app = load_app(options)
     known = Registrations(app.telemetries, app.sources, app.commands)
@@ -57,7 +57,6 @@ def run(options: argparse.Namespace) -> int:
             may_add.add(name)
     now = Remaining(retained, may_add)
     clean(app.brokers, app.topics, app.name, None if options.all else now, dry_run=options.dry_run)
-    return 0
 
 
 class Remaining(NamedTuple):
@@ -153,7 +152,7 @@ def _page(topics: Topics, number: int) -> str:
     return topics.registry if number == 1 else f"{topics.registry}/{number}"
 
 
-def clean(brokers: Brokers, topics: Topics, app: str | None, now: Remaining | None, *, dry_run: bool) -> int:
+def clean(brokers: Brokers, topics: Topics, app: str | None, now: Remaining | None, *, dry_run: bool) -> None:
     """Remove what an app left at each of its brokers, and print each topic.
 
     Args:
@@ -163,26 +162,21 @@ def clean(brokers: Brokers, topics: Topics, app: str | None, now: Remaining | No
         now: see `left_behind`; None to remove everything.
         dry_run: only print what would be removed.
 
-    Returns:
-        The number of topics.
-
     Raises:
         LeadsmanError: the app is online, or the registry is that of another app.
         BrokerError: a broker cannot be reached, refuses to remove a topic, or keeps one that it said it removed.
     """
-    found = 0
     for broker in brokers:
         if len(brokers) > 1:
             say(f"{broker}:")
-        found += _clean_at(broker, topics, app, now, dry_run=dry_run)
-    return found
+        _clean_at(broker, topics, app, now, dry_run=dry_run)
 
 
-def _clean_at(broker: Broker, topics: Topics, app: str | None, now: Remaining | None, *, dry_run: bool) -> int:
+def _clean_at(broker: Broker, topics: Topics, app: str | None, now: Remaining | None, *, dry_run: bool) -> None:
     listed, status = asyncio.run(_kept_at(broker, topics))
     if listed.app is None:
         say(f"The broker keeps no registry at {topics.registry}, so the retained topics of this app are not known.")
-        return 0
+        return
     if app is not None and listed.app != app:
         raise LeadsmanError(
             f"the registry at {topics.registry} was written by the app {cleaned(listed.app)!r}, not by {app!r}; "
@@ -202,7 +196,6 @@ def _clean_at(broker: Broker, topics: Topics, app: str | None, now: Remaining | 
     verb = "would be removed" if dry_run else "removed"
     of = f" of {count_noun(len(removal.devices), 'device')}" if removal.devices else ""
     say(f"{count_noun(len(gone), 'retained topic')}{of} {verb}" if gone else "Nothing to remove.")
-    return len(gone)
 
 
 async def _kept_at(broker: Broker, topics: Topics) -> tuple[Listed, Json | None]:
@@ -300,7 +293,6 @@ COMMAND = Subcommand(
         "leadsman clean house:app",
         "leadsman clean --prefix house --all --mqtt mqtt://broker.lan",
     ),
-    "Exits with 0 if all is well, even if there is nothing to remove; 1 if the app is online, or the broker refuses.",
     (
         *MAYBE_TARGET,
         argument(
@@ -310,7 +302,8 @@ COMMAND = Subcommand(
             type=prefix,
         ),
         DISCOVERY,
-        argument("--all", "remove everything that the app retains", action="store_true"),
-        argument("--dry-run", "only print what would be removed", action="store_true"),
+        switch("--all", "remove everything that the app retains"),
+        switch("--dry-run", "only print what would be removed"),
     ),
+    "Exits with 0 if all is well, even if there is nothing to remove; 1 if the app is online, or the broker refuses.",
 )

@@ -10,9 +10,18 @@ from leadsman.errors import LeadsmanError
 from leadsman.mqtt.broker import Brokers
 from leadsman.nodes.document import Lacking
 from leadsman.text import clean, count_noun, escape, suggestion
-from leadsman.tools.cli.arguments import APP, SETTINGS, TIMEOUT, Subcommand, UsageError, argument, prefix
+from leadsman.tools.cli.arguments import (
+    APP,
+    SETTINGS,
+    TIMEOUT,
+    WITHOUT_NODE,
+    Subcommand,
+    UsageError,
+    argument,
+    prefix,
+    switch,
+)
 from leadsman.tools.cli.commands.clean import Removal, expect_none, remove
-from leadsman.tools.cli.exit_codes import WITHOUT_NODE
 from leadsman.tools.cli.nodes import SILENT, Shared, Shown, apps, filters_of
 from leadsman.tools.cli.remote import any_version, ask, known_brokers, retained, running_app, sender
 from leadsman.tools.cli.tables import fill, json_text, say, table
@@ -221,8 +230,6 @@ COMMAND = Subcommand(
         "leadsman cluster undrain gateway-1",
         "leadsman cluster status house --json | jq '.house.without_node.devices'",
     ),
-    "Exits with 3 if devices have no node, or will have none as long as the node drains; with 1 "
-    "if there is no node, or none of that name, or no answer; else with 0.",
     (
         argument("action", ", ".join(ACTIONS), choices=ACTIONS, metavar="ACTION"),
         argument("item", "the prefix for status, else the node", nargs="?", metavar="PREFIX|NODE"),
@@ -230,6 +237,8 @@ COMMAND = Subcommand(
         *SETTINGS,
         argument("--prefix", "the topic prefix of the app (default: all of one level)", metavar="PREFIX", type=prefix),
         TIMEOUT,
-        argument("--json", "print JSON", action="store_true"),
+        switch("--json", "print JSON"),
     ),
+    "Exits with 3 if devices have no node, or will have none as long as the node drains; with 1 "
+    "if there is no node, or none of that name, or no answer; else with 0.",
 )

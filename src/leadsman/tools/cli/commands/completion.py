@@ -9,15 +9,14 @@ from leadsman.tools.cli.commands import COMMANDS, command
 SHELLS = ("bash", "zsh", "fish")
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Print the script of a shell."""
     commands = {name: command(name) for name in COMMANDS}
     print(_fish(commands) if options.shell == "fish" else _bash(commands, zsh=options.shell == "zsh"), end="")
-    return 0
 
 
 def _options(command: Subcommand) -> list[tuple[str, str]]:
-    options = [(each.flag, each.help) for each in command.arguments if each.is_option]
+    options = [(each.flag, each.help) for each in command.arguments if each.flag.startswith("-")]
     return [*options, ("--help", "show the help of the command")]
 
 
@@ -61,6 +60,5 @@ COMMAND = Subcommand(
         "source <(leadsman completion bash)",
         "leadsman completion fish > ~/.config/fish/completions/leadsman.fish",
     ),
-    "",
     (argument("shell", "bash, zsh or fish", choices=SHELLS),),
 )

@@ -9,8 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from leadsman.text import clean, count_noun
-from leadsman.tools.cli.arguments import MAYBE_TARGET, Subcommand, UsageError, argument, prefix
-from leadsman.tools.cli.exit_codes import CHECK_FAILED
+from leadsman.tools.cli.arguments import CHECK_FAILED, MAYBE_TARGET, Subcommand, UsageError, argument, prefix, switch
 from leadsman.tools.cli.remote import running_app
 from leadsman.tools.cli.screen import CYAN, GREEN, RED, YELLOW
 from leadsman.tools.cli.tables import fill, json_text, paint
@@ -116,7 +115,6 @@ COMMAND = Subcommand(
         "leadsman doctor house:app --json | jq '.findings[].text'",
         "leadsman doctor --prefix house --mqtt mqtt://broker.lan",
     ),
-    "Exits with 0 if nothing fails, 4 if something does; warnings do not count.",
     (
         *MAYBE_TARGET,
         argument(
@@ -125,6 +123,7 @@ COMMAND = Subcommand(
             metavar="PREFIX",
             type=prefix,
         ),
-        argument("--json", "print one JSON object with all findings", action="store_true"),
+        switch("--json", "print one JSON object with all findings"),
     ),
+    "Exits with 0 if nothing fails, 4 if something does; warnings do not count.",
 )

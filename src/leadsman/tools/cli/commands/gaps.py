@@ -10,9 +10,8 @@ from leadsman.ledger.ledger import DISABLED, READ
 from leadsman.ledger.saved import KEPT
 from leadsman.loop.durations import human
 from leadsman.text import clean, count_noun
-from leadsman.tools.cli.answering import ask_about_devices
-from leadsman.tools.cli.arguments import LIVE, ONLY_DEVICE, Subcommand, UsageError, argument, duration
-from leadsman.tools.cli.remote import any_version
+from leadsman.tools.cli.arguments import LIVE, ONLY_DEVICE, Subcommand, UsageError, argument, duration, switch
+from leadsman.tools.cli.remote import any_version, ask_about_devices
 from leadsman.tools.cli.screen import GREEN, RED, YELLOW
 from leadsman.tools.cli.tables import json_text, say, table
 from leadsman.tools.cli.times import clock, local, zone
@@ -28,14 +27,13 @@ MOST_ENDED = 10
 """Gaps that it names."""
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Show the ledgers of a running app."""
     if options.since > KEPT:
         raise UsageError(f"--since is {human(options.since)}, and an app keeps two days; write --since {human(KEPT)}")
     ask = ask_about_devices(options, {"sections": ["ledger"], "since": time.time() - options.since})
     with any_version():
         show(ask()["ledger"], as_json=options.json)
-    return 0
 
 
 def show(ledgers: Mapping[str, "DeviceLedger"], *, as_json: bool) -> None:
@@ -110,7 +108,6 @@ COMMAND = Subcommand(
         "leadsman gaps --prefix house --device boiler --since 1h",
         "leadsman gaps house:app --json | jq '.boiler.availability'",
     ),
-    "",
     (
         *LIVE,
         ONLY_DEVICE,
@@ -121,6 +118,6 @@ COMMAND = Subcommand(
             metavar="TIME",
             default=86_400.0,
         ),
-        argument("--json", "print the JSON document", action="store_true"),
+        switch("--json", "print the JSON document"),
     ),
 )

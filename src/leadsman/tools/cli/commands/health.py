@@ -19,6 +19,6 @@ COMMAND = Subcommand(
     run,
     "Reads the file that the app writes every 10 s to $LEADSMAN_HEALTH_FILE, or to $RUNTIME_DIRECTORY.",
     ("leadsman health /run/house/health.json", 'HEALTHCHECK --interval=30s CMD ["leadsman", "health"]'),
-    "Exits with 0 if the app runs and some data is fresh, else with 1.",
     (argument("file", "the health file (default: where the app writes it)", nargs="?", metavar="FILE"),),
+    "Exits with 0 if the app runs and some data is fresh, else with 1.",
 )

@@ -4,10 +4,8 @@ import argparse
 from typing import TYPE_CHECKING
 
 from leadsman.text import clean
-from leadsman.tools.cli.answering import processes
-from leadsman.tools.cli.arguments import LIVE, Subcommand
-from leadsman.tools.cli.exit_codes import SOME_HELD
-from leadsman.tools.cli.remote import any_version, ask, running_app
+from leadsman.tools.cli.arguments import LIVE, SOME_HELD, Subcommand
+from leadsman.tools.cli.remote import any_version, ask, processes, running_app
 from leadsman.tools.cli.tables import table
 from leadsman.tools.cli.times import local, zone
 
@@ -37,6 +35,6 @@ COMMAND = Subcommand(
     run,
     'Lists the devices of a running app that a person holds, and those with on_failure="hold" that failed.',
     ("leadsman held house:app",),
-    "Exits with 0 if no device is held, 3 if some are, 1 if the app does not answer.",
     LIVE,
+    "Exits with 0 if no device is held, 3 if some are, 1 if the app does not answer.",
 )

@@ -7,11 +7,10 @@ from leadsman.tools.cli.remote import order
 from leadsman.tools.cli.tables import say
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Hold devices, so that they are not polled."""
     for device, _ in order(options, "hold", {}):
         say(f"{device}: held")
-    return 0
 
 
 COMMAND = Subcommand(
@@ -22,6 +21,5 @@ COMMAND = Subcommand(
         "leadsman hold house:app --device boiler",
         "leadsman hold --prefix house --device boiler",
     ),
-    "",
     (*LIVE, DEVICE),
 )

@@ -10,7 +10,7 @@ from string import Template
 from leadsman.errors import InvalidValue, LeadsmanError
 from leadsman.mqtt.topics import check_name
 from leadsman.settings.sources import variable_prefix
-from leadsman.tools.cli.arguments import Subcommand, argument
+from leadsman.tools.cli.arguments import Subcommand, argument, switch
 from leadsman.tools.cli.tables import say
 
 FILES = {
@@ -28,7 +28,7 @@ FILES = {
 MINIMAL = {"minimal.py.txt": "{name}.py"}
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Write a new app."""
     directory = options.directory or Path("." if options.minimal else options.name)
     for path in write(options.name, directory, MINIMAL if options.minimal else FILES):
@@ -41,7 +41,6 @@ def run(options: argparse.Namespace) -> int:
     print("\nNext:")
     for step in steps:
         say(step, "  ")
-    return 0
 
 
 def write(name: str, directory: Path, files: dict[str, str] = FILES) -> list[Path]:
@@ -86,10 +85,9 @@ COMMAND = Subcommand(
         "leadsman init house && cd house && leadsman run house:app",
         "leadsman init sound --minimal && leadsman run sound:app",
     ),
-    "",
     (
         argument("name", "the name of the app, its module and its directory: one word, such as house", metavar="NAME"),
-        argument("--minimal", "write NAME.py alone, with one device and no settings", action="store_true"),
+        switch("--minimal", "write NAME.py alone, with one device and no settings"),
         argument("--directory", "where to write (default: ./NAME; with --minimal: .)", type=Path, metavar="DIR"),
     ),
 )

@@ -21,11 +21,10 @@ from leadsman.loop.schedule import zone_of
 from leadsman.registration.injection import name_of
 from leadsman.registration.telemetry import THROTTLE
 from leadsman.text import clean, count_noun, suggestion
-from leadsman.tools.cli.answering import ask_about_devices
-from leadsman.tools.cli.arguments import LIVE, ONLY_DEVICE, Subcommand, argument
+from leadsman.tools.cli.arguments import LIVE, ONLY_DEVICE, Subcommand, argument, switch
 from leadsman.tools.cli.commands import gaps
 from leadsman.tools.cli.commands.trace import Printer
-from leadsman.tools.cli.remote import any_version
+from leadsman.tools.cli.remote import any_version, ask_about_devices
 from leadsman.tools.cli.tables import json_text, say, table
 from leadsman.tools.cli.target import load_app
 from leadsman.tools.cli.times import local, zone
@@ -45,19 +44,18 @@ if TYPE_CHECKING:
     from leadsman.monitoring.document import Counters
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Show the registrations of an app, or the state of a running one."""
     if options.target is not None and not (options.live or options.prefix):
         app = load_app(options)
         show(select(registrations(app), options.section, options.device), as_json=options.json)
         if not (options.json or options.section or options.device):
             show_plans(app)
-        return 0
+        return
 
     ask = ask_about_devices(options, {"sections": options.section} if options.section else {})
     with any_version():
         show(ask(), as_json=options.json)
-    return 0
 
 
 def registrations(app: App) -> "Introspection":
@@ -371,14 +369,9 @@ COMMAND = Subcommand(
         "leadsman inspect house:app --live --device boiler",
         "leadsman inspect --prefix house --mqtt mqtt://broker.lan --json",
     ),
-    "",
     (
         *LIVE,
-        argument(
-            "--live",
-            "ask the running app (implied by --prefix, and if MODULE:APP is left out)",
-            action="store_true",
-        ),
+        switch("--live", "ask the running app (implied by --prefix, and if MODULE:APP is left out)"),
         argument(
             "--section",
             "app, mqtt, adapters, devices or jobs; of a running app also trace, words, ledger, recent or fields "
@@ -388,6 +381,6 @@ COMMAND = Subcommand(
             choices=(*SECTIONS, *ON_REQUEST),
         ),
         ONLY_DEVICE,
-        argument("--json", "print the JSON document", action="store_true"),
+        switch("--json", "print the JSON document"),
     ),
 )

@@ -13,7 +13,7 @@ from leadsman.loop.clock import rfc3339
 from leadsman.spool.file import NAME, Contents, SpoolFile, backup, look, restore
 from leadsman.spool.row import DeadLetter, Quota
 from leadsman.text import clean, count_noun
-from leadsman.tools.cli.arguments import OWN_PREFIX, SETTINGS, Subcommand, UsageError, argument
+from leadsman.tools.cli.arguments import OWN_PREFIX, SETTINGS, Subcommand, UsageError, argument, switch
 from leadsman.tools.cli.tables import json_text, say, table
 from leadsman.tools.cli.target import load_app
 
@@ -22,36 +22,31 @@ _SHOWN = 40
 """Characters of a payload in the table."""
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Show or change what waits in the file of an app."""
     if (options.target is None) == (options.state_directory is None):
         raise UsageError("name the app with --app MODULE:APP, or its directory with --state-directory DIR")
     path = (options.state_directory or _state_of(options)) / NAME
-    if options.action == "list":
-        return _list(path, options)
-    if options.action in ("backup", "restore"):
-        return _copy(path, options)
-    return _change(path, options)
+    {"list": _list, "backup": _copy, "restore": _copy}.get(options.action, _change)(path, options)
 
 
 def _state_of(options: argparse.Namespace) -> Path:
     return load_app(options).plan(os.environ).state_directory
 
 
-def _list(path: Path, options: argparse.Namespace) -> int:
+def _list(path: Path, options: argparse.Namespace) -> None:
     if options.item or options.all:
         raise UsageError("list shows everything; write no numbers and no --all")
     found = look(path)
     if options.json:
         print(json_text(_document(found), indent=2))
-        return 0
+        return
     say(_summary(found))
     if found.dead:
         print(table(("id", "died", "topic", "bytes", "payload", "reason"), [_cells(each) for each in found.dead]))
-    return 0
 
 
-def _change(path: Path, options: argparse.Namespace) -> int:
+def _change(path: Path, options: argparse.Namespace) -> None:
     """Send dead letters again, or delete them."""
     if bool(options.item) == options.all:
         raise UsageError(f"write the ids of dead letters, as list shows them, or --all: outbox {options.action} 3 4")
@@ -67,7 +62,6 @@ def _change(path: Path, options: argparse.Namespace) -> int:
         spool.close()
     then = "deleted" if options.action == "drop" else "will be sent when the app runs"
     _tell({"ids": wanted}, f"{count_noun(done, 'dead letter')} {then}", options)
-    return 0
 
 
 def _open(path: Path) -> SpoolFile:
@@ -90,7 +84,7 @@ def _wanted(spool: SpoolFile, options: argparse.Namespace) -> list[int]:
     return wanted
 
 
-def _copy(path: Path, options: argparse.Namespace) -> int:
+def _copy(path: Path, options: argparse.Namespace) -> None:
     if len(options.item) != 1 or options.all:
         raise UsageError(f"write one file: outbox {options.action} outbox-copy.db")
     file = Path(options.item[0])
@@ -99,7 +93,7 @@ def _copy(path: Path, options: argparse.Namespace) -> int:
     if options.action == "backup":
         found = backup(path, file)
         _tell({"rows": found.rows, "dead": len(found.dead)}, f"copied to {file}: {_summary(found)}", options)
-        return 0
+        return
     try:
         found, aside = restore(path, file, time.time())
     except SpoolLocked:
@@ -107,7 +101,6 @@ def _copy(path: Path, options: argparse.Namespace) -> int:
     kept = f"; the outbox that was there is kept as {path.parent / aside}" if aside else ""
     document = {"rows": found.rows, "dead": len(found.dead), "kept": aside}
     _tell(document, f"restored from {file}: {_summary(found)}{kept}", options)
-    return 0
 
 
 def _tell(document: dict[str, Any], text: str, options: argparse.Namespace) -> None:
@@ -187,7 +180,6 @@ COMMAND = Subcommand(
         "leadsman outbox backup outbox-copy.db --app house:app",
         "leadsman outbox list --app house:app --json | jq '.dead[].reason'",
     ),
-    "",
     (
         argument("action", ", ".join(ACTIONS), choices=ACTIONS, metavar="ACTION"),
         argument(
@@ -197,7 +189,7 @@ COMMAND = Subcommand(
             default=[],  # else argparse lists it among the arguments that are required
             metavar="ITEM",
         ),
-        argument("--all", "all dead letters; resend leaves out those whose bytes are damaged", action="store_true"),
+        switch("--all", "all dead letters; resend leaves out those whose bytes are damaged"),
         argument("--app", "the app", dest="target", metavar="MODULE:APP"),
         argument(
             "--state-directory",
@@ -207,6 +199,6 @@ COMMAND = Subcommand(
         ),
         OWN_PREFIX,
         *SETTINGS,
-        argument("--json", "print JSON", action="store_true"),
+        switch("--json", "print JSON"),
     ),
 )

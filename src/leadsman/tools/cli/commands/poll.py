@@ -7,9 +7,18 @@ from leadsman.errors import LeadsmanError
 from leadsman.introspection.situation import describe_fields
 from leadsman.mqtt.topics import Topics
 from leadsman.text import clean
-from leadsman.tools.cli.answering import process
-from leadsman.tools.cli.arguments import APP, PREFIX, SETTINGS, Subcommand, UsageError, argument, device, duration
-from leadsman.tools.cli.remote import any_version, app_or_device, ask, running_app
+from leadsman.tools.cli.arguments import (
+    APP,
+    PREFIX,
+    SETTINGS,
+    Subcommand,
+    UsageError,
+    argument,
+    device,
+    duration,
+    switch,
+)
+from leadsman.tools.cli.remote import any_version, app_or_device, ask, process, running_app
 from leadsman.tools.cli.tables import json_text, say
 
 if TYPE_CHECKING:
@@ -19,7 +28,7 @@ FIRST = 5.0
 """Seconds for the answer whether there is such a device; the poll itself may take longer."""
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Poll a device now, and print its reading."""
     name = app_or_device(options)
     if name is None:
@@ -40,7 +49,6 @@ def run(options: argparse.Namespace) -> int:
         say(f"{name}: polled; its handler gave no reading, so nothing was published")
     else:
         say(f"{name}: {describe_fields(fields, terms)}")
-    return 0
 
 
 def _not_polled(section: "DeviceSection | None") -> str:
@@ -68,7 +76,6 @@ COMMAND = Subcommand(
         "leadsman poll boiler --prefix house --mqtt mqtt://broker.lan",
         "leadsman poll house:app boiler --json | jq .celsius",
     ),
-    "Exits with 0 if the device was read, 1 if it was not, or if nothing answers.",
     (
         argument(
             "named",
@@ -87,6 +94,7 @@ COMMAND = Subcommand(
             type=duration,
             default=60.0,
         ),
-        argument("--json", "print the fields of the reading as JSON; null if there is none", action="store_true"),
+        switch("--json", "print the fields of the reading as JSON; null if there is none"),
     ),
+    "Exits with 0 if the device was read, 1 if it was not, or if nothing answers.",
 )

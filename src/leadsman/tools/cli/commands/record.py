@@ -14,12 +14,20 @@ from leadsman.sessions.mask import Mask
 from leadsman.sessions.recorder import Recorder
 from leadsman.text import clean
 from leadsman.text.redaction import SHORTEST_SECRET, Secret
-from leadsman.tools.cli.arguments import ONE_TARGET, RECORDING, Subcommand, UsageError, argument, ends_after
+from leadsman.tools.cli.arguments import (
+    CODES,
+    ONE_TARGET,
+    RECORDING,
+    Subcommand,
+    UsageError,
+    argument,
+    ends_after,
+    switch,
+)
 from leadsman.tools.cli.commands.run import app_to_run
-from leadsman.tools.cli.exit_codes import CODES
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Run an app, and record it."""
     for text in options.hide:
         if len(text) < SHORTEST_SECRET:
@@ -42,7 +50,6 @@ def run(options: argparse.Namespace) -> int:
         raise LeadsmanError(f"{recorder.fault}; what was written until then can be replayed")
     if not recorder.events:
         raise LeadsmanError("nothing was recorded: no adapter of the app opened anything; record for a longer time")
-    return 0
 
 
 def _name_unrecorded(app: App) -> None:
@@ -66,15 +73,13 @@ COMMAND = Subcommand(
         "leadsman record house:app --for 10m > kitchen.session",
         "leadsman record house:app --for 24h --mask --hide SN-20417 > kitchen.session",
     ),
-    CODES,
     (
         ONE_TARGET,
         ends_after("10m"),
-        argument(
+        switch(
             "--mask",
             "replace addresses by others, each by the same one: of Bluetooth devices, hosts, ports and "
             "thermometers; not in the bytes of serial ports and I²C",
-            action="store_true",
         ),
         argument(
             "--hide",
@@ -85,4 +90,5 @@ COMMAND = Subcommand(
         ),
         *RECORDING,
     ),
+    CODES,
 )

@@ -7,11 +7,10 @@ from leadsman.tools.cli.remote import order
 from leadsman.tools.cli.tables import say
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Release held devices, so that they are polled again."""
     for device, _ in order(options, "release", {}):
         say(f"{device}: released")
-    return 0
 
 
 COMMAND = Subcommand(
@@ -21,6 +20,5 @@ COMMAND = Subcommand(
         "leadsman release house:app --device boiler",
         "leadsman release --prefix house --device boiler",
     ),
-    "",
     (*LIVE, DEVICE),
 )

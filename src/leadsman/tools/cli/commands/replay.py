@@ -10,8 +10,7 @@ from leadsman.loop.durations import human
 from leadsman.testing.broker import Delivered
 from leadsman.testing.harness import Harness
 from leadsman.text import count_noun, escape
-from leadsman.tools.cli.arguments import TARGET_ALONE, Subcommand, argument
-from leadsman.tools.cli.exit_codes import CODES
+from leadsman.tools.cli.arguments import CODES, TARGET_ALONE, Subcommand, argument
 from leadsman.tools.cli.target import load_target, sources_of
 from leadsman.tools.simulation.guard import first_touch, refuse_real_world
 
@@ -21,7 +20,7 @@ _REPORTS = re.compile(r"/registry(/|$)|/ledger$")
 """Topics of what leadsman reports besides readings, errors and availability."""
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Replay a session."""
     app = load_target(options.target)
     app.load(sources_of(options))
@@ -47,7 +46,6 @@ def run(options: argparse.Namespace) -> int:
             f"the first one in line {left[0].asked.line}",
             file=sys.stderr,
         )
-    return 0
 
 
 def _shown(message: Delivered) -> str:
@@ -64,6 +62,6 @@ COMMAND = Subcommand(
         "leadsman replay house:app kitchen.session",
         "leadsman replay house:app kitchen.session --set address=02:00:00:00:00:01",
     ),
-    CODES,
     (*TARGET_ALONE[:1], argument("session", "what leadsman record wrote", metavar="SESSION"), *TARGET_ALONE[1:]),
+    CODES,
 )

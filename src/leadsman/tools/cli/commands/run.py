@@ -8,17 +8,15 @@ from collections.abc import Iterator
 
 from leadsman.app import App
 from leadsman.monitoring.log_format import wants_colour
-from leadsman.tools.cli.arguments import OF_AN_APP, ONE_TARGET, Subcommand, UsageError
-from leadsman.tools.cli.exit_codes import CODES
+from leadsman.tools.cli.arguments import CODES, OF_AN_APP, ONE_TARGET, Subcommand, UsageError
 from leadsman.tools.cli.target import load_app
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Run an app."""
     app = app_to_run(options)
     with showing(app, options):
         app.run(log_level=options.log_level, log_format=options.log_format)
-    return 0
 
 
 @contextlib.contextmanager
@@ -53,6 +51,6 @@ COMMAND = Subcommand(
         "leadsman run house:app --show",
         "leadsman run house:app --mqtt mqtt://broker.lan --log-level debug",
     ),
-    CODES,
     (ONE_TARGET, *OF_AN_APP),
+    CODES,
 )

@@ -9,8 +9,7 @@ from typing import Any
 from leadsman.errors import ConfigurationError, InvalidValue
 from leadsman.storage.given_file import read_given
 from leadsman.text import count_noun
-from leadsman.tools.cli.arguments import OWN_PREFIX, TARGET, Subcommand, argument
-from leadsman.tools.cli.exit_codes import FAILED
+from leadsman.tools.cli.arguments import FAILED, OWN_PREFIX, TARGET, Subcommand, argument
 from leadsman.tools.cli.tables import json_text
 from leadsman.tools.cli.target import load_app
 
@@ -19,7 +18,7 @@ LARGEST = 64 * 1024 * 1024
 _AGAIN = "make it with: leadsman schema house:app >"
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int | None:
     """Print the schema of every topic, or compare it with an older one."""
     from leadsman.introspection.schema import schemas  # the help does not wait for pydantic
 
@@ -29,7 +28,7 @@ def run(options: argparse.Namespace) -> int:
     if options.check is not None:
         return _check(options.check, document["topics"])
     print(json_text(document, indent=2))
-    return 0
+    return None
 
 
 def _check(path: Path, topics: Mapping[str, Any]) -> int:
@@ -81,10 +80,10 @@ COMMAND = Subcommand(
         "leadsman schema house:app > schema.json",
         "leadsman schema house:app --check schema.json",
     ),
-    "With --check it exits with 1 if a change may break consumers.",
     (
         *TARGET,
         OWN_PREFIX,
         argument("--check", "compare with the document in this file", type=Path, metavar="FILE", default=None),
     ),
+    "With --check it exits with 1 if a change may break consumers.",
 )

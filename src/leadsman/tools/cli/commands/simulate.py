@@ -12,8 +12,17 @@ from leadsman.errors import ConfigurationError, LeadsmanError
 from leadsman.loop.durations import human
 from leadsman.monitoring.log_format import wants_colour
 from leadsman.text import clean, describe
-from leadsman.tools.cli.arguments import ONLY_DEVICE, TARGET_ALONE, Subcommand, UsageError, argument, duration, moment
-from leadsman.tools.cli.exit_codes import ASSERTION_FAILED
+from leadsman.tools.cli.arguments import (
+    ASSERTION_FAILED,
+    ONLY_DEVICE,
+    TARGET_ALONE,
+    Subcommand,
+    UsageError,
+    argument,
+    duration,
+    moment,
+    switch,
+)
 from leadsman.tools.cli.tables import json_text
 from leadsman.tools.cli.target import load_target, sources_of
 from leadsman.tools.cli.terminal import Progress
@@ -216,8 +225,6 @@ COMMAND = Subcommand(
         "leadsman simulate house:app --svg day.svg --seed 7",
         "leadsman simulate house:app --assert 'gap_p99 < 10m and attempts < 4000'",
     ),
-    f"figures for --assert:\n  {', '.join(Figures._fields)}\n\n"
-    "Exits with 0 if all assertions hold, 4 if one does not, 1 if the app cannot be simulated.",
     (
         *TARGET_ALONE,
         argument(
@@ -256,6 +263,8 @@ COMMAND = Subcommand(
             default=[],
         ),
         argument("--svg", "write a picture to this file", type=Path, metavar="FILE"),
-        argument("--json", "print the JSON document", action="store_true"),
+        switch("--json", "print the JSON document"),
     ),
+    f"figures for --assert:\n  {', '.join(Figures._fields)}\n\n"
+    "Exits with 0 if all assertions hold, 4 if one does not, 1 if the app cannot be simulated.",
 )

@@ -14,9 +14,8 @@ from leadsman.loop.clock import rfc3339
 from leadsman.loop.durations import human
 from leadsman.resilience.policy import REASONS
 from leadsman.text import clean, describe
-from leadsman.tools.cli.answering import ask_about_devices
-from leadsman.tools.cli.arguments import LIVE, ONLY_DEVICE, Subcommand, argument, duration
-from leadsman.tools.cli.remote import any_version
+from leadsman.tools.cli.arguments import LIVE, ONLY_DEVICE, Subcommand, argument, duration, switch
+from leadsman.tools.cli.remote import any_version, ask_about_devices
 from leadsman.tools.cli.screen import GREEN, RED, YELLOW
 from leadsman.tools.cli.tables import fill, json_text, paint, say
 from leadsman.tools.cli.times import local, zone
@@ -28,12 +27,12 @@ FOLLOWING = 1.0
 """Seconds between two requests of ``--follow``."""
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Show the trace of a running app, or of a state file."""
     printer = Printer(options.outage, as_json=options.json)
     if options.file is not None:
         printer.print(_rows_of_file(options))
-        return 0
+        return
     request: Request = {"sections": ["app", "trace"], "after": 0}
     if options.since is not None:
         request["since"] = time.time() - options.since
@@ -44,7 +43,6 @@ def run(options: argparse.Namespace) -> int:
         if options.follow:
             with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C ends it
                 follow(printer, request, first, functools.partial(ask, quiet=True))
-    return 0
 
 
 def _rows_of_file(options: argparse.Namespace) -> list["TraceEntry"]:
@@ -163,7 +161,6 @@ COMMAND = Subcommand(
         "leadsman trace --prefix house --follow",
         "leadsman trace house:app --since 1h --json | jq -r .traceback",
     ),
-    "",
     (
         *LIVE,
         ONLY_DEVICE,
@@ -175,7 +172,7 @@ COMMAND = Subcommand(
             metavar="FILE",
         ),
         argument("--outage", "only the outage with this id; each row has one in --json", metavar="ID"),
-        argument("--follow", "show new rows until Ctrl-C", action="store_true"),
-        argument("--json", "print one JSON object per row, with the traceback", action="store_true"),
+        switch("--follow", "show new rows until Ctrl-C"),
+        switch("--json", "print one JSON object per row, with the traceback"),
     ),
 )

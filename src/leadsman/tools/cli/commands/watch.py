@@ -20,7 +20,7 @@ from leadsman.mqtt.connection_state import CREDENTIALS, ConnectionState, misconf
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.side_connection import new_client_id, open_beside
 from leadsman.text import clean
-from leadsman.tools.cli.arguments import SETTINGS, TIMEOUT, Subcommand, UsageError, argument
+from leadsman.tools.cli.arguments import SETTINGS, TIMEOUT, Subcommand, UsageError, argument, switch
 from leadsman.tools.cli.board import BoardView, Heading, plain, screen
 from leadsman.tools.cli.commands.why import given
 from leadsman.tools.cli.fleet import Fleet
@@ -38,7 +38,7 @@ PLAIN_WIDTH = 100
 """Columns of a board that is no screen."""
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Show the board of the devices of one app or of many."""
     for pattern in options.pattern:
         levels = pattern.split("/")
@@ -47,7 +47,6 @@ def run(options: argparse.Namespace) -> int:
     brokers = known_brokers(options)
     more = given(None, options.config, options.set, options.mqtt).options
     watch(brokers, options.pattern, options.timeout, once=options.once, as_json=options.json, options=more)
-    return 0
 
 
 def watch(
@@ -307,7 +306,6 @@ COMMAND = Subcommand(
         "leadsman watch 'home/+' --mqtt mqtt://broker.lan",
         "leadsman watch --once --json | jq '.devices[] | select(.status != \"ok\")'",
     ),
-    "",
     (
         argument(
             "pattern",
@@ -317,7 +315,7 @@ COMMAND = Subcommand(
         ),
         *SETTINGS,
         TIMEOUT,
-        argument("--once", "print the board once", action="store_true"),
-        argument("--json", "print JSON: with --once one document, else one a line", action="store_true"),
+        switch("--once", "print the board once"),
+        switch("--json", "print JSON: with --once one document, else one a line"),
     ),
 )

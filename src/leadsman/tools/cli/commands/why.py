@@ -18,11 +18,28 @@ from leadsman.mqtt.broker import Brokers
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import Topics
 from leadsman.text import clean, count_noun, escape, split_urls
-from leadsman.tools.cli.answering import processes
-from leadsman.tools.cli.arguments import APP, PREFIX, SETTINGS, TIMEOUT, Subcommand, argument, device
+from leadsman.tools.cli.arguments import (
+    APP,
+    PREFIX,
+    SETTINGS,
+    SOME_SILENT,
+    TIMEOUT,
+    Subcommand,
+    argument,
+    device,
+    switch,
+)
 from leadsman.tools.cli.commands.gaps import LATELY, ended_lately
-from leadsman.tools.cli.exit_codes import SOME_SILENT
-from leadsman.tools.cli.remote import any_version, app_or_device, known_brokers, look, prefix_of, retained, running_app
+from leadsman.tools.cli.remote import (
+    any_version,
+    app_or_device,
+    known_brokers,
+    look,
+    prefix_of,
+    processes,
+    retained,
+    running_app,
+)
 from leadsman.tools.cli.screen import BOLD, CYAN, GREEN, RED
 from leadsman.tools.cli.tables import columns, fill, json_text, paint, say, table
 from leadsman.tools.cli.times import local, localise, zone
@@ -260,8 +277,6 @@ COMMAND = Subcommand(
         "leadsman why boiler --prefix house",
         "leadsman why house:app boiler",
     ),
-    "Exits with 3 if a device is silent that should not be, or if the broker cannot be reached; with "
-    "1 if the app or the broker refuses to answer, else with 0.",
     (
         argument(
             "named",
@@ -274,6 +289,8 @@ COMMAND = Subcommand(
         *SETTINGS,
         PREFIX,
         TIMEOUT,
-        argument("--json", "print the verdict as JSON; without DEVICE, a list", action="store_true"),
+        switch("--json", "print the verdict as JSON; without DEVICE, a list"),
     ),
+    "Exits with 3 if a device is silent that should not be, or if the broker cannot be reached; with "
+    "1 if the app or the broker refuses to answer, else with 0.",
 )
