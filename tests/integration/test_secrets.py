@@ -453,7 +453,7 @@ def test_the_error_about_a_wrong_url_has_no_password():
 SECRET_NAME = re.compile("(password|passwd|passphrase|token|secret|credentials?|api_?key|private_key)$")
 NO_SECRETS = {
     "CalendarBackend.changes(token)": "how far a server's changes were read (RFC 6578)",
-    "Changes(token)": "the same",
+    "CalendarChanges(token)": "the same",
     "Client.changes(token)": "the same",
 }
 

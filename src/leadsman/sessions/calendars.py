@@ -2,7 +2,7 @@
 
 from datetime import date, tzinfo
 
-from leadsman.adapters.caldav.backend import CalendarBackend, Changes
+from leadsman.adapters.caldav.backend import CalendarBackend, CalendarChanges
 from leadsman.sessions.player import Lanes
 from leadsman.sessions.recorder import WireLog
 from leadsman.sessions.session import Fields
@@ -25,7 +25,7 @@ class _RecordedCalendars:
     def search_all(self, calendar: str | None) -> list[str]:
         return self._log.call(lambda: self._backend.search_all(calendar), _found, "search_all", calendar=calendar)
 
-    def changes(self, calendar: str | None, token: str | None) -> Changes:
+    def changes(self, calendar: str | None, token: str | None) -> CalendarChanges:
         call = lambda: self._backend.changes(calendar, token)  # noqa: E731  # as above
         return self._log.call(call, _changed, "changes", calendar=calendar, token=token)
 
@@ -44,7 +44,7 @@ def _found(texts: list[str]) -> tuple[str, None, Fields]:
     return "found", None, {"texts": texts}
 
 
-def _changed(changes: Changes) -> tuple[str, None, Fields]:
+def _changed(changes: CalendarChanges) -> tuple[str, None, Fields]:
     return "changed", None, changes._asdict()
 
 
@@ -63,9 +63,9 @@ class _PlayedCalendars:
     def search_all(self, calendar: str | None) -> list[str]:
         return [*self._lanes.ask("found", "search_all", calendar=calendar).more["texts"]]
 
-    def changes(self, calendar: str | None, token: str | None) -> Changes:
+    def changes(self, calendar: str | None, token: str | None) -> CalendarChanges:
         found = self._lanes.ask("changed", "changes", calendar=calendar, token=token).more
-        return Changes(found["token"], found["objects"])
+        return CalendarChanges(found["token"], found["objects"])
 
     def names(self) -> list[str]:
         return [*self._lanes.ask("found", "names").more["texts"]]

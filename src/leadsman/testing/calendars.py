@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from datetime import date, tzinfo
 from typing import Any
 
-from leadsman.adapters.caldav.backend import CalendarBackend, Changes
+from leadsman.adapters.caldav.backend import CalendarBackend, CalendarChanges
 from leadsman.adapters.caldav.calendar import CalDav
 from leadsman.errors import PermanentError
 from leadsman.text import suggestion
@@ -47,10 +47,10 @@ class _Calendars:
         self.searches += 1
         return list(self._texts(calendar))
 
-    def changes(self, calendar: str | None, token: str | None) -> Changes:
+    def changes(self, calendar: str | None, token: str | None) -> CalendarChanges:
         texts = self._texts(calendar)
         now = str(hash(tuple(texts)))
-        return Changes(now, 0 if now == token else len(texts))
+        return CalendarChanges(now, 0 if now == token else len(texts))
 
     def names(self) -> list[str]:
         self._answer()

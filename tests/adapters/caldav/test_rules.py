@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.adapters.caldav.sieve import check, check_zone
+from leadsman.adapters.caldav.recurrence import check_rule, check_zone
 from leadsman.errors import GarbledData
 
 START, END, DAYS = date(2026, 10, 1), date(2026, 11, 6), 14
 
 
 def most(rule, start=START):
-    return check(icalendar.vRecur.from_ical(rule), "it", start, END, DAYS)
+    return check_rule(icalendar.vRecur.from_ical(rule), "it", start, END, DAYS)
 
 
 @pytest.mark.parametrize(

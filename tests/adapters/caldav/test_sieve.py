@@ -9,8 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from leadsman.adapters.caldav.recurrence import occurrences
-from leadsman.adapters.caldav.sieve import LARGEST, LONGEST_LINE, LONGEST_RULE, MOST_CHANGES, sift
+from leadsman.adapters.caldav.recurrence import LARGEST, LONGEST_LINE, LONGEST_RULE, MOST_CHANGES, occurrences, sift
 from leadsman.errors import GarbledData
 from leadsman_rigs.dav import event
 

@@ -1,12 +1,26 @@
-"""The interface of a `CalDav` to its calendars."""
+"""The interface of a `CalDav` to its calendars, and whose they are."""
 
 from datetime import date, tzinfo
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from leadsman.errors import GarbledData
+from leadsman.text.redaction import Secret
 
 
-class Changes(NamedTuple):
+class Account(NamedTuple):
+    """The address of a server, and who reads its calendars."""
+
+    url: Secret
+    username: str | None
+    password: Secret | Path | None
+    """A `Path` is a file that holds it."""
+    token: Secret | None
+    ca: str | None
+    timeout: float
+
+
+class CalendarChanges(NamedTuple):
     """What a server says of the changes of a calendar."""
 
     token: str | None
@@ -32,7 +46,7 @@ class CalendarBackend(Protocol):
         """Return the iCalendar texts of all objects with an event. Raises `ReplyTooLarge`, among others."""
         ...
 
-    def changes(self, calendar: str | None, token: str | None) -> Changes:
+    def changes(self, calendar: str | None, token: str | None) -> CalendarChanges:
         """Return what changed since `token`."""
         ...
 

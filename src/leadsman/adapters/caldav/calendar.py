@@ -15,8 +15,7 @@ from typing import Literal, NamedTuple, Self, TypeVar, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from leadsman.adapters.adapter import CalendarSearch, Resource, Way
-from leadsman.adapters.caldav.access import Access
-from leadsman.adapters.caldav.backend import CalendarBackend, ReplyTooLarge
+from leadsman.adapters.caldav.backend import Account, CalendarBackend, ReplyTooLarge
 from leadsman.adapters.caldav.recurrence import CalendarEvent, load, occurrences
 from leadsman.adapters.server import check_url, display_url
 from leadsman.adapters.wires import wire_of
@@ -91,7 +90,7 @@ class CalDav:
             raise InvalidValue(f'search is {search!r}; it must be "auto" or "all"')
         self._search = search
         self._timeout = positive_seconds(timeout, "timeout")
-        self._access = Access(
+        self._account = Account(
             check_url(url, "https://cloud.example/remote.php/dav"),
             username,
             password if isinstance(password, Path) else secret_or_none("password", password),
@@ -103,7 +102,7 @@ class CalDav:
         self._lock = asyncio.Lock()
         self._answers: dict[str | None, _Answer] = {}
         self._reported: set[int] = set()
-        self._worker = Worker(f"calendars of {display_url(self._access.url)}")
+        self._worker = Worker(f"calendars of {display_url(self._account.url)}")
 
     def check_installed(self) -> None:
         """Raise `NotInstalled` if the libraries for calendars are missing; else load them, before an event waits."""
@@ -136,14 +135,14 @@ class CalDav:
     @property
     def resource(self) -> Resource:
         """For ``leadsman doctor``: the server."""
-        return Resource("calendars", display_url(self._access.url), self._log_in, self._compare)
+        return Resource("calendars", display_url(self._account.url), self._log_in, self._compare)
 
     @property
     def health(self) -> Mapping[str, object]:
         """For introspection: the server's address, how many calendars were read, how many of them report changes, and
         how many were read whole."""
         return {
-            "url": display_url(self._access.url),
+            "url": display_url(self._account.url),
             "calendars": len(self._answers),
             "with_sync_tokens": sum(answer.token is not None for answer in self._answers.values()),
             "read_whole": sum(answer.window is None for answer in self._answers.values()),
@@ -269,12 +268,12 @@ class CalDav:
 
     @functools.cached_property
     def _backend(self) -> CalendarBackend:
-        return wire_of("calendars", display_url(self._access.url), self._create_backend)
+        return wire_of("calendars", display_url(self._account.url), self._create_backend)
 
     def _create_backend(self) -> CalendarBackend:
         from leadsman.adapters.caldav.client import Client  # whoever only has a calendar in the code needs no library
 
-        return Client(self._access)
+        return Client(self._account)
 
 
 def _day(zone: tzinfo) -> date:

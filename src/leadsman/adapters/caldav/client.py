@@ -7,8 +7,7 @@ from datetime import date, datetime, time, timedelta, tzinfo
 from pathlib import Path
 from typing import Any
 
-from leadsman.adapters.caldav.access import Access
-from leadsman.adapters.caldav.backend import Changes, ReplyTooLarge
+from leadsman.adapters.caldav.backend import Account, CalendarChanges, ReplyTooLarge
 from leadsman.adapters.server import display_url, secret_in
 from leadsman.errors import (
     DeviceError,
@@ -46,8 +45,8 @@ _WEB_PAGE = "not a calendar, but maybe a web page: a log-in page, a captive port
 class Client:
     """The requests to one server. They block."""
 
-    def __init__(self, access: Access) -> None:
-        self._access = access
+    def __init__(self, account: Account) -> None:
+        self._account = account
         self._connected: DavObject = None
         self._read: Secret | None = None
         """The password in the file, hidden as long as this lives."""
@@ -67,7 +66,7 @@ class Client:
             found = self._calendar(calendar).search(event=True, expand=False, post_filter=False)
             return [_text_of(each) for each in found]
 
-    def changes(self, calendar: str | None, token: str | None) -> Changes:
+    def changes(self, calendar: str | None, token: str | None) -> CalendarChanges:
         """Return the current sync token (RFC 6578), and how many objects changed since `token`, or exist. Both are None
         if the server has no tokens, or has forgotten this one."""
         with self._translated("asking for changes"):
@@ -79,10 +78,10 @@ class Client:
             except errors.AuthorizationError:
                 if token is None:
                     raise
-                return Changes(None, None)  # RFC 6578, 3.2: so it says that the token is too old
+                return CalendarChanges(None, None)  # RFC 6578, 3.2: so it says that the token is too old
             except errors.DAVError:
-                return Changes(None, None)
-            return Changes(str(found.sync_token), len(list(found)))
+                return CalendarChanges(None, None)
+            return CalendarChanges(str(found.sync_token), len(list(found)))
 
     def names(self) -> list[str]:
         """Return the names of the user's calendars."""
@@ -99,9 +98,9 @@ class Client:
     def _calendar(self, calendar: str | None) -> DavObject:
         client = self._client()
         if calendar is None:
-            return client.calendar(url=self._access.url)
+            return client.calendar(url=self._account.url)
         if "/" in calendar:
-            return client.calendar(url=self._access.url.rstrip("/") + "/" + calendar.lstrip("/"))
+            return client.calendar(url=self._account.url.rstrip("/") + "/" + calendar.lstrip("/"))
         known = self._by_name()
         if calendar not in known:
             raise PermanentError(f"there is no calendar {clean(calendar)!r}; {suggestion(calendar, known)}")
@@ -113,17 +112,17 @@ class Client:
 
     def _client(self) -> DavObject:
         if self._connected is None:
-            access = self._access
-            password = access.token or access.password
+            account = self._account
+            password = account.token or account.password
             if isinstance(password, Path):
                 password = self._read = secret_in(password)
             self._connected = DAVClient(
-                url=access.url,
-                username=access.username,
+                url=account.url,
+                username=account.username,
                 password=password,
-                auth_type="bearer" if access.token else None,
-                timeout=access.timeout,  # type: ignore[arg-type]  # parts of a second are as good
-                ssl_verify_cert=access.ca or True,
+                auth_type="bearer" if account.token else None,
+                timeout=account.timeout,  # type: ignore[arg-type]  # parts of a second are as good
+                ssl_verify_cert=account.ca or True,
                 enable_rfc6764=False,
                 rate_limit_handle=False,
             )
@@ -138,7 +137,7 @@ class Client:
             raise
         except Exception as error:
             self.close()
-            raise _leadsman_error(error, f"{what} of {display_url(self._access.url)}") from error
+            raise _leadsman_error(error, f"{what} of {display_url(self._account.url)}") from error
 
 
 def _limit_size(request: DavObject) -> DavObject:
