@@ -5,7 +5,7 @@ from concurrent.futures import Future
 import pytest
 
 from leadsman.adapters.serial.port import (
-    Lines,
+    ControlLines,
     SerialPort,
     advice,
     check_url,
@@ -95,9 +95,9 @@ class Recorded:
 @pytest.mark.parametrize(
     ("lines", "done"),
     [
-        (Lines(), []),
-        (Lines(dtr=False, rts=True), [("dtr", False), ("rts", True)]),
-        (Lines(rs485=True), [("rs485_mode", "RS485Settings")]),
+        (ControlLines(), []),
+        (ControlLines(dtr=False, rts=True), [("dtr", False), ("rts", True)]),
+        (ControlLines(rs485=True), [("rs485_mode", "RS485Settings")]),
     ],
 )
 def test_control_lines_have_their_levels_before_the_port_is_open(monkeypatch, lines, done):
@@ -111,7 +111,7 @@ def test_control_lines_have_their_levels_before_the_port_is_open(monkeypatch, li
 def test_a_port_at_a_gateway_has_its_lines_before_it_is_open(monkeypatch):
     monkeypatch.setattr("serial.serial_for_url", Recorded)
 
-    device = open_device("rfc2217://host:2217", {"dsrdtr": False}, Lines(dtr=False))
+    device = open_device("rfc2217://host:2217", {"dsrdtr": False}, ControlLines(dtr=False))
 
     made = ("made", ("rfc2217://host:2217",), {"do_not_open": True, "dsrdtr": False})
     assert device.done == [made, ("dtr", False), ("open",)]

@@ -3,8 +3,8 @@
 It uses pyserial-asyncio, or its maintained fork pyserial-asyncio-fast if that is installed. Two of their operations can
 block the event loop, so they are done differently here: the port is opened in a thread, and bytes that a stuck device
 does not accept are discarded at the close. ``socket://host:port`` reaches a port through a network gateway, over
-asyncio's own streams. ``rfc2217://host:port`` reaches a gateway that accepts port settings as well, over threads; see
-`leadsman.adapters.serial.rfc2217`.
+asyncio's own streams. ``rfc2217://host:port`` reaches a gateway that accepts port settings as well, through pyserial's
+blocking client in threads: the asyncio ports of pyserial need a file descriptor, which this client does not have.
 
 The port opens with the first read or request, and again after it was lost. While a device is away, calls fail, and the
 retry of the handler repeats them.
@@ -18,18 +18,18 @@ import logging
 import os
 import re
 import struct
+import threading
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple, Protocol, Self, cast
+from typing import Any, NamedTuple, Self, TypeVar, cast
 from urllib.parse import urlsplit
 
 from leadsman.adapters.adapter import Resource
 from leadsman.adapters.serial.framing import Framer, LineFramer, Stream
-from leadsman.adapters.serial.rfc2217 import BlockingDevice, ThreadedTransport
 from leadsman.adapters.wires import wire_of
 from leadsman.errors import DeviceTimeout, DeviceUnavailable, InvalidType, InvalidValue, LeadsmanError
 from leadsman.extras import check_found, missing
@@ -43,26 +43,12 @@ MOST_UNREAD = 64
 """Messages kept for a reader that is late; the oldest are dropped first."""
 MOST_UNREAD_BYTES = 4096
 """Short messages are kept in larger numbers, up to this many bytes."""
+_SLICE = 0.2
+"""Seconds that a read waits in a thread; between two reads, the thread checks whether it is still needed."""
 
-
-class Transport(Protocol):
-    """The part of an asyncio transport that a connection uses."""
-
-    def write(self, data: bytes) -> None:
-        """Send bytes."""
-        ...
-
-    def get_write_buffer_size(self) -> int:
-        """Bytes that the device has not taken."""
-        ...
-
-    def is_closing(self) -> bool:
-        """Whether it is closed, or about to be."""
-        ...
-
-    def abort(self) -> None:
-        """Close at once."""
-        ...
+Device = Any
+"""A port of pyserial, which has no types."""
+_T = TypeVar("_T")
 
 
 class Line(asyncio.Protocol):
@@ -98,7 +84,7 @@ class SerialConnection(Line):
         self._url = url
         self._news = asyncio.Event()
         self._clock = clock
-        self._transport: Transport
+        self._transport: asyncio.Transport
 
     @property
     def unsent(self) -> int:
@@ -151,7 +137,7 @@ class SerialConnection(Line):
         self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(Transport, transport)
+        self._transport = cast(asyncio.Transport, transport)
         self.made.set()
 
     def data_received(self, data: bytes) -> None:
@@ -165,6 +151,78 @@ class SerialConnection(Line):
         self.lost = "closed" if exc is None else str(exc)
         self._news.set()
         self.ended.set()
+
+
+class ThreadedTransport:
+    """The transport of a `SerialConnection` over a blocking device. It is made and called on the event loop.
+
+    Args:
+        protocol: receives the bytes.
+        device: reads and writes them.
+        name: the name of its threads.
+    """
+
+    def __init__(self, protocol: asyncio.Protocol, device: Device, name: str) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._protocol = protocol
+        self._device = device
+        self._worker = Worker(f"{name} writer")
+        self._unsent = 0
+        self._ended = False
+        device.timeout = _SLICE
+        protocol.connection_made(cast(asyncio.Transport, self))  # as much of a transport as a connection uses
+        threading.Thread(target=self._read, name=f"leadsman {name} reader", daemon=True).start()
+
+    def write(self, data: bytes) -> None:
+        """Send bytes in a thread. Does nothing after the connection has ended; the protocol was informed of that."""
+        if not self._ended:
+            self._unsent += len(data)
+            self._worker.submit(self._write, data)
+
+    def get_write_buffer_size(self) -> int:
+        """Bytes that the device has not taken."""
+        return self._unsent
+
+    def is_closing(self) -> bool:
+        """Whether the connection has ended."""
+        return self._ended
+
+    def abort(self) -> None:
+        """Close, without waiting for bytes that are not sent."""
+        self._end(None)
+
+    def _write(self, data: bytes) -> None:
+        try:
+            self._device.write(data)
+            self._from_thread(self._sent, len(data))
+        except Exception as error:  # of whatever kind, the connection is of no use any more
+            self._from_thread(self._end, error)
+
+    def _read(self) -> None:
+        try:
+            while not self._ended:
+                if data := self._device.read(1):
+                    self._from_thread(self._receive, data + self._device.read(self._device.in_waiting))
+        except Exception as error:  # as above
+            self._from_thread(self._end, error)
+
+    def _from_thread(self, call: Callable[[_T], None], argument: _T) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(call, argument)
+
+    def _sent(self, size: int) -> None:
+        self._unsent -= size
+
+    def _receive(self, data: bytes) -> None:
+        if not self._ended:
+            self._protocol.data_received(data)
+
+    def _end(self, error: Exception | None) -> None:
+        if not self._ended:
+            self._ended = True
+            self._worker.submit(self._device.close)
+            self._worker.stop()
+            self._protocol.connection_lost(error)
 
 
 # Opens devices with pyserial, which blocks, and says in errors what a person can do.
@@ -220,11 +278,6 @@ def stable_name(url: str) -> str | None:
     return names[0] if names else f"the name in {BY_ID}"
 
 
-def check_library() -> None:
-    """Check that the library is installed, without loading it. Raises `NotInstalled`."""
-    check_found(*_NEEDS, "serial_asyncio_fast", "serial_asyncio")
-
-
 def library() -> ModuleType:
     """The library that connects an opened device with the event loop. Raises `NotInstalled`."""
     try:
@@ -236,11 +289,6 @@ def library() -> ModuleType:
             raise missing(*_NEEDS) from error
     module: ModuleType = found
     return module
-
-
-def connect(protocol: asyncio.Protocol, device: BlockingDevice) -> None:
-    """Connect an opened device with the event loop. Raises `NotInstalled`."""
-    _transport(library())(asyncio.get_running_loop(), protocol, device)
 
 
 @functools.cache
@@ -256,7 +304,7 @@ def _transport(module: ModuleType) -> type:
     return Transport
 
 
-class Lines(NamedTuple):
+class ControlLines(NamedTuple):
     """The control lines of a port, from its opening on."""
 
     dtr: bool | None = None
@@ -267,12 +315,11 @@ class Lines(NamedTuple):
     """Whether the driver raises RTS while it sends, and lowers it to receive."""
 
 
-def open_device(url: str, options: Mapping[str, object], lines: Lines) -> BlockingDevice:
+def open_device(url: str, options: Mapping[str, object], lines: ControlLines) -> Device:
     """Open a device of pyserial. Blocks. The lines have their levels before anything is sent."""
     import serial
     from serial.rs485 import RS485Settings
 
-    device: Any
     if url.startswith("rfc2217://"):
         device = serial.serial_for_url(url, do_not_open=True, **options)
     else:
@@ -285,11 +332,10 @@ def open_device(url: str, options: Mapping[str, object], lines: Lines) -> Blocki
     if lines.rs485:
         device.rs485_mode = RS485Settings()
     device.open()
-    opened: BlockingDevice = device
-    return opened
+    return device
 
 
-def close_late(future: Future[BlockingDevice]) -> None:
+def close_late(future: Future[Device]) -> None:
     """Close a device that opened after its caller had given up."""
     if not future.cancelled() and future.exception() is None:
         with contextlib.suppress(Exception):  # the device may be gone
@@ -393,7 +439,7 @@ class SerialPort:
         """Bits per second."""
         flow = {"rtscts": rtscts, "xonxoff": xonxoff, "dsrdtr": dsrdtr}
         self._options = {"baudrate": baudrate, "bytesize": bytesize, "parity": parity, "stopbits": stopbits, **flow}
-        self._lines = Lines(dtr, rts, rs485)
+        self._lines = ControlLines(dtr, rts, rs485)
         _check_lines(self.url, flow, self._lines)
         self._timeout = positive_seconds(timeout, "timeout")
         self._lock = asyncio.Lock()
@@ -415,7 +461,7 @@ class SerialPort:
     def check_installed(self) -> None:
         """Check that the library for opening is installed; ``socket://`` needs none. Raises `NotInstalled`."""
         if not self.url.startswith("socket://"):
-            check_library()
+            check_found(*_NEEDS, "serial_asyncio_fast", "serial_asyncio")
 
     @property
     def transient_errors(self) -> tuple[type[Exception], ...]:
@@ -526,7 +572,7 @@ class SerialPort:
         connection = SerialConnection(self.url, self.framer, self._clock)
         try:
             async with asyncio.timeout(OPEN_TIMEOUT):
-                await wire_of("serial", self.url, self._opener)(connection)
+                await wire_of("serial", self.url, lambda: self._open)(connection)
         except TimeoutError as error:
             raise DeviceUnavailable(
                 f"{self.url} did not open within {human(OPEN_TIMEOUT)}; check that the device is on"
@@ -538,9 +584,6 @@ class SerialPort:
         self._connection = connection
         return connection
 
-    def _opener(self) -> Opener:
-        return self._open
-
     async def _open(self, connection: Line) -> None:
         loop = asyncio.get_running_loop()
         if self.url.startswith("socket://"):
@@ -549,7 +592,7 @@ class SerialPort:
                 lambda: connection, parts.hostname or "", parts.port or 0
             )  # checked in __init__
             return
-        library()  # else a device would be open that nobody can use
+        found = library()  # else a device would be open that nobody can use
         future = self._worker.submit(open_device, self.url, self._options, self._lines)
         try:
             device = await asyncio.wrap_future(future)
@@ -560,7 +603,7 @@ class SerialPort:
         if self.url.startswith("rfc2217://"):
             ThreadedTransport(connection, device, self.url)
         else:
-            connect(connection, device)
+            _transport(found)(loop, connection, device)
         await connection.made.wait()
 
     def _heard(self) -> float | None:
@@ -578,7 +621,7 @@ class SerialPort:
                     await connection.ended.wait()
 
 
-def _check_lines(url: str, flow: Mapping[str, object], lines: Lines) -> None:
+def _check_lines(url: str, flow: Mapping[str, object], lines: ControlLines) -> None:
     """Check what a port shall do with its control lines. Raises `InvalidValue`, `InvalidType`."""
     given = {**flow, **lines._asdict()}
     for what, value in given.items():
