@@ -137,7 +137,7 @@ def test_an_app_pays_for_one_convention_of_discovery(tmp_path, convention, other
 
     assert f"leadsman.discovery.{convention}" in found
     assert [module for module in found if module.startswith(f"leadsman.discovery.{other}")] == []
-    assert ("leadsman.discovery.last_will" in found) == (convention == "homie")
+    assert ("leadsman.discovery.properties" in found) == (convention == "homie")
 
 
 def test_what_is_built_does_not_run_yet(tmp_path):

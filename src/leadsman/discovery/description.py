@@ -193,50 +193,30 @@ class PropertyTopics(Protocol):
 class Convention(Protocol):
     """How the devices of an app are described to others. Pure."""
 
-    @property
-    def topics(self) -> Mapping[str, str | None]:
-        """The topics of all descriptions, in the order in which they are published, with the names of the devices; None
-        is the app itself. If a device has several messages, this is the topic of the first one."""
-        ...
-
-    @property
-    def own(self) -> str:
-        """The topic filter of the descriptions of this app. Others may have descriptions there, too."""
-        ...
-
-    @property
-    def below(self) -> str:
-        """What the topics of the descriptions of the app's devices begin with. Those of others may, too."""
-        ...
+    topics: Mapping[str, str | None]
+    """The topics of all descriptions, in the order in which they are published, with the names of the devices; None
+    is the app itself. If a device has several messages, this is the topic of the first one."""
+    own: str
+    """The topic filter of the descriptions of this app. Others may have descriptions there, too."""
+    below: str
+    """What the topics of the descriptions of the app's devices begin with. Those of others may, too."""
+    removes: str
+    """The topic filter of all that is removed with a description."""
+    publishes: Sequence[str]
+    """The topic filters that the app publishes to."""
+    births: str | None = None
+    """Where a program that reads descriptions says that it has started; None if none does."""
+    has_health: bool = False
+    """Whether it refers to the topic ``{prefix}/{device}/health``."""
 
     def knows(self, name: str) -> bool:
         """Whether it describes a device of that name."""
         ...
 
     @property
-    def removes(self) -> str:
-        """The topic filter of all that is removed with a description."""
-        ...
-
-    @property
-    def publishes(self) -> Sequence[str]:
-        """The topic filters that the app publishes to."""
-        ...
-
-    @property
-    def births(self) -> str | None:
-        """Where a program that reads descriptions says that it has started; None if none does."""
-        ...
-
-    @property
-    def has_health(self) -> bool:
-        """Whether it refers to the topic ``{prefix}/{device}/health``."""
-        ...
-
-    @property
     def properties(self) -> PropertyTopics | None:
         """How it publishes each value of a reading; None if it refers to the topics of the app."""
-        ...
+        return None
 
     def describe(self, device: DeviceDescription) -> Sequence[RetainedMessage]:
         """The description of one device: in one message, or in several if one would be too long. The first one is at
@@ -268,7 +248,7 @@ class Convention(Protocol):
         """What readers are asked to do one after the other, before messages at some of these topics replace those that
         the broker has: if something of the device is at another topic from now on. They are not retained. Empty if
         nothing moves."""
-        ...
+        return ()
 
     def removal(self, topic: str, found: bytes) -> Sequence[RetainedMessage]:
         """The messages that remove a description that the broker has, and what belongs to it."""
@@ -280,4 +260,4 @@ class Convention(Protocol):
 
     def is_birth(self, payload: bytes) -> bool:
         """Whether a message at `births` says so."""
-        ...
+        return False

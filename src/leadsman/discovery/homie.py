@@ -15,9 +15,11 @@ from typing import Any, NamedTuple
 from leadsman.discovery.description import (
     AppDescription,
     CommandDescription,
+    Convention,
     DeviceDescription,
     Field,
     PropertyCommand,
+    PropertyTopics,
     PropertyValue,
     RetainedMessage,
 )
@@ -229,8 +231,8 @@ class _Property(NamedTuple):
         return found | ({"settable": True} if self.settable else {}) | ({} if self.retained else {"retained": False})
 
 
-class Homie:
-    """Describes the devices of one app; a `leadsman.discovery.description.Convention`, and its `PropertyTopics`.
+class Homie(Convention, PropertyTopics):
+    """Describes the devices of one app, whose values have topics of their own.
 
     Args:
         app: the app.
@@ -264,47 +266,22 @@ class Homie:
         self._names = {key: name for name, key in self._ids.items()}
         self._known: dict[str, tuple[_Property, ...]] = {}
         self.own, self.commands = homie_filters(prefix, app.topics.prefix)
+        self.below = self._topic(f"{homie_root(app.topics.prefix)}-")
+        self.removes = f"{self._base}/#"
+        self.publishes = (f"{self._base}/+/#",)
         children: dict[str, str | None] = {self._topic(key, "$description"): name for name, key in self._ids.items()}
-        self.topics: Mapping[str, str | None] = children | {self._topic(self._root, "$description"): None}
-        """See `Convention`. Children come before their parent ("Adding children")."""
-
-    @property
-    def below(self) -> str:
-        """See `Convention`."""
-        return self._topic(f"{homie_root(self._app.topics.prefix)}-")
+        self.topics = children | {
+            self._topic(self._root, "$description"): None
+        }  # parents come last ("Adding children")
 
     def knows(self, name: str) -> bool:
         """See `Convention`."""
         return name in self._ids
 
     @property
-    def removes(self) -> str:
-        """See `Convention`."""
-        return f"{self._base}/#"
-
-    @property
-    def publishes(self) -> Sequence[str]:
-        """See `Convention`."""
-        return (f"{self._base}/+/#",)
-
-    @property
-    def births(self) -> None:
-        """See `Convention`. A controller reads what is retained."""
-        return
-
-    @property
-    def has_health(self) -> bool:
-        """See `Convention`. How a device is, is in its ``$state`` and its alerts."""
-        return False
-
-    @property
     def properties(self) -> "Homie":
         """See `Convention`."""
         return self
-
-    def is_birth(self, payload: bytes) -> bool:
-        """See `Convention`."""
-        return False
 
     def first_of(self, topic: str) -> str:
         """See `Convention`. Each device has one description."""
@@ -352,10 +329,6 @@ class Homie:
         gone = [each for each in self._retained_in(key, before) if each not in self._retained_in(key, after)]
         state = RetainedMessage(self._topic(key, "$state"), b"init")
         return (state, *(RetainedMessage(topic, b"") for topic in gone), RetainedMessage(wanted.topic, document))
-
-    def moves(self, found: Mapping[str, bytes], wanted: Sequence[RetainedMessage]) -> Sequence[RetainedMessage]:
-        """See `Convention`. Nothing ever moves."""
-        return ()
 
     def removal(self, topic: str, found: bytes) -> Sequence[RetainedMessage]:
         """See `Convention`. The state comes first ("Device Lifecycle"), and the description last: a removal that is

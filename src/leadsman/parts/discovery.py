@@ -8,13 +8,11 @@ from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING
 
 from leadsman.devices.roster import Departure, Device, Follower, Phase
-from leadsman.discovery.announcer import Announcer, AnnouncerContext
-from leadsman.discovery.description import AppDescription, Convention, PropertyTopics
-from leadsman.discovery.health import HealthTopics
+from leadsman.discovery.announcer import Announcer, AnnouncerContext, HealthTopics
+from leadsman.discovery.description import AppDescription, Convention
 from leadsman.discovery.registered import Described, DescribedDevices
 from leadsman.events import Event
 from leadsman.introspection.retained import APP, RemovedDescriptions
-from leadsman.mqtt.message import Message
 from leadsman.settings.discovery import APP as APP_IDENTIFIER
 from leadsman.settings.discovery import CONVENTIONS, Discovery
 from leadsman.text import log_fields
@@ -22,27 +20,8 @@ from leadsman.wiring.core import Core
 from leadsman.wiring.plan import Plan
 
 if TYPE_CHECKING:
-    from leadsman.discovery.last_will import LastWill
     from leadsman.mqtt.link import Link
     from leadsman.runtime.found_devices import Names
-
-
-def _home_assistant(app: AppDescription, registered: DescribedDevices, prefix: str, number: int) -> Convention:
-    from leadsman.discovery.homeassistant import HomeAssistant  # an app has one convention, and pays for no other
-
-    return HomeAssistant(app, registered.names, prefix)
-
-
-def _homie(app: AppDescription, registered: DescribedDevices, prefix: str, number: int) -> Convention:
-    from leadsman.discovery.homie import Homie  # an app has one convention, and pays for no other
-
-    return Homie(app, registered.names, prefix, registered.device, number)
-
-
-_CONVENTIONS: Mapping[str, Callable[[AppDescription, DescribedDevices, str, int], Convention]] = {
-    "homeassistant": _home_assistant,
-    "homie": _homie,
-}
 
 
 def registered_of(plan: Plan, here: Container[str] | None = None) -> DescribedDevices:
@@ -77,7 +56,13 @@ def convention_of(plan: Plan, discovery: Discovery, registered: DescribedDevices
     if plan.cluster is not None:  # of the devices that are here
         ids = {name: former for name, former in ids.items() if name in registered}
     app = AppDescription(plan.name, plan.version, plan.leadsman, plan.topics, ids)
-    return _CONVENTIONS[discovery.convention](app, registered, discovery.prefix, number)
+    if discovery.convention == "homie":  # an app has one convention, and pays for no other
+        from leadsman.discovery.homie import Homie
+
+        return Homie(app, registered.names, discovery.prefix, registered.device, number)
+    from leadsman.discovery.homeassistant import HomeAssistant
+
+    return HomeAssistant(app, registered.names, discovery.prefix)
 
 
 def device_at(plan: Plan, discovery: Discovery) -> Callable[[str], str | None]:
@@ -118,7 +103,7 @@ def describe_devices(plan: Plan, discovery: Discovery, link: "Link", now: float)
         return Described(registered, convention, None)
     from leadsman.discovery.properties import Properties
 
-    return Described(registered, convention, Properties(convention.properties, link))
+    return Described(registered, convention, Properties(convention.properties, link, plan.client_id))
 
 
 def describe(core: Core) -> None:
@@ -163,14 +148,13 @@ class Presence:
         for each in rejoined:
             self._register(each)
         convention = self._renewed() if rejoined else devices.convention
-        self.has_health = convention.has_health
-        """Whether the topics ``{prefix}/{device}/health`` are published."""
         self._convention = convention
         self._gathering = False
         self._left: dict[str, Mapping[str, bytes]] = {}
         """The descriptions of devices that were forgotten since the last change."""
         self._health = HealthTopics(convention, core.statuses, core.link, core.environment.clock, core.slices)
-        self._will = None if convention.properties is None else self._make_will(convention.properties)
+        if self._properties is not None:
+            core.resources.callback(self._properties.will.abandon)
         core.removed = RemovedDescriptions()
         core.others.described = convention.removes
         for topic, name in convention.topics.items():
@@ -249,13 +233,6 @@ class Presence:
             self._properties.change(convention.properties)
         return convention
 
-    def _make_will(self, topics: PropertyTopics) -> "LastWill":
-        from leadsman.discovery.last_will import LastWill
-
-        will = LastWill(topics, self._core.link, self._core.plan.client_id)
-        self._core.resources.callback(will.abandon)
-        return will
-
     def listen(self) -> None:
         """Subscribe to what others send."""
         self._announcer.listen()
@@ -267,8 +244,6 @@ class Presence:
         """Follow what happens, besides readings."""
         if self._properties is not None:
             self._properties.observe(event)
-        if self._will is not None:
-            self._will.observe(event)
         self._announcer.observe(event)
 
     def observe_health(self, event: Event) -> None:
@@ -277,20 +252,17 @@ class Presence:
 
     def _described(self, name: str | None, new: bool) -> None:
         """The broker has a description."""
-        if name is None:
-            if self._will is not None:
-                self._will.on_described()
-            return
         if self._properties is not None:
             self._properties.on_described(name, new=new)
-        self._health.described(name)
+        if name is not None:
+            self._health.described(name)
 
     def goodbye(self) -> None:
         """Say that the app ends."""
-        for topic, payload in () if self._properties is None else self._properties.goodbye():
-            self._core.link.put(Message(topic, payload, qos=1, retain=True, latest=True))
+        if self._properties is not None:
+            self._properties.goodbye()
 
     async def close(self, delivered: bool) -> None:
         """Close what is open; `delivered`: the broker has all messages, the goodbye included."""
-        if self._will is not None:
-            await self._will.close(delivered=delivered)
+        if self._properties is not None:
+            await self._properties.will.close(delivered=delivered)
