@@ -14,16 +14,16 @@ from leadsman.loop.durations import Duration, positive_seconds
 from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.connection import Connector
 from leadsman.mqtt.topics import Topics, check_instance, check_name
-from leadsman.registration.declaration import (
+from leadsman.registration.injection import is_async, name_of, takes_one
+from leadsman.registration.router import Registrar, Registration
+from leadsman.registration.setup import (
     AdapterSource,
     Declaration,
     MakeAdapters,
     MakeRedaction,
+    Setup,
     check_settings,
 )
-from leadsman.registration.injection import is_async, name_of, takes_one
-from leadsman.registration.router import Registrar, Registration
-from leadsman.registration.setup import Setup
 from leadsman.registration.telemetry import Telemetry
 from leadsman.resilience.policy import Policy, named_policy
 from leadsman.text import log_fields, suggestion

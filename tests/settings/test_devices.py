@@ -5,12 +5,11 @@ import json
 import tomllib
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.settings.devices import DeviceSections, fold, is_pattern
-from leadsman.settings.lines import line_of, toml_lines, yaml_lines
+from leadsman.settings.documents import line_of, toml_lines, yaml_lines
 from leadsman.settings.load import load
 from leadsman.settings.sources import SettingEntry, Where
 
@@ -104,7 +103,7 @@ def test_a_dotted_key_is_found_below_its_table_and_a_key_within_braces_in_its_li
 def test_keys_of_yaml_are_found_too():
     text = "devices:\n  boiler: &same\n    interval: 1m\n  'room-*': {retry: 3}\n  oven: *same\n"
 
-    lines = yaml_lines(yaml.compose(text, yaml.SafeLoader))
+    lines = yaml_lines(text)
 
     assert [line_of(lines, ("devices", *path)) for path in (("boiler", "interval"), ("room-*", "retry"))] == [3, 4]
 

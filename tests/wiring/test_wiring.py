@@ -53,8 +53,6 @@ OPTIONAL = (
     "leadsman.runtime.subscriber",
     "leadsman.spool",
     "leadsman.registration.sharing",
-    "leadsman.settings.endpoint",
-    "leadsman.settings.nodes",
     "pydantic",
     "sqlite3",
 )

@@ -18,7 +18,7 @@ from leadsman.http.rules import AccessRules
 from leadsman.introspection.happenings import Happenings
 from leadsman.introspection.service import Service
 from leadsman.loop.slices import Slices
-from leadsman.settings.endpoint import Endpoint
+from leadsman.settings.sections import Endpoint
 from leadsman.text import log_fields
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import ipaddress
 from collections.abc import Collection
 from typing import NamedTuple
 
-from leadsman.settings.endpoint import Endpoint
+from leadsman.settings.sections import Endpoint
 
 PROTECTION = (
     (

@@ -55,9 +55,7 @@ class ReadingsFile:
     def begin(self) -> None:
         """Have readings that wait written. What an earlier run left is sent first. That a directory cannot be written
         is reported now, and not when the broker is away."""
-        settings = self._core.plan.outbox
-        durability = "acked-or-durable" if settings is None else settings.durability
-        self._core.link.store(STORED_AFTER[durability], self._write)
+        self._core.link.store(STORED_AFTER[self._core.plan.outbox.durability], self._write)
         if self.left or _is_unusable(self._path.parent):
             self._open().open()
 
@@ -80,7 +78,7 @@ class ReadingsFile:
             from leadsman.spool.row import Quota
 
             core, settings = self._core, self._core.plan.outbox
-            quota = Quota() if settings is None else Quota(settings.max_bytes, settings.max_age)
+            quota = Quota(settings.max_bytes, settings.max_age)
             clock, events = core.environment.clock, core.environment.events
             self._committer = Committer(core.link, self._path, quota, clock, events)
             core.resources.callback(self._committer.abandon)

@@ -28,9 +28,7 @@ logger = logging.getLogger("leadsman")
 
 def join(core: Core) -> None:
     """Watch the devices from the first polls on, and the event loop from now on, until the app has ended."""
-    settings = core.plan.supervision
-    assert settings is not None  # else this part is not wanted
-    stale, hung = settings.exit_when_stale, settings.exit_when_hung
+    stale, hung = core.plan.supervision
     if stale is not None:
         core.life.starts.append(StaleExit(core, stale).start)
     if hung is not None:

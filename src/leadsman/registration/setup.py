@@ -4,40 +4,62 @@ loaded."""
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
+from leadsman.adapters.adapter import Adapter
 from leadsman.adapters.managed import check_installed, managed_adapters, replace_by_twins
-from leadsman.errors import ConfigurationError, InvalidValue, SettingsError, collect, raise_together
+from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, SettingsError, collect, raise_together
 from leadsman.extras import check_found
 from leadsman.mqtt.broker import Brokers
+from leadsman.mqtt.from_settings import brokers_of, with_credentials
 from leadsman.mqtt.topics import Topics, check_client_id, check_instance, check_prefix
-from leadsman.registration.declaration import AdapterSource, Declaration, check_discovery
 from leadsman.registration.injection import Dependency, fill, settings_dependencies
 from leadsman.registration.registry import Registry, ask_user
 from leadsman.registration.router import Registration
 from leadsman.registration.telemetry import Telemetry, with_policy
 from leadsman.resilience.overrides import IN_HANDLER, PolicyOverride, block
 from leadsman.resilience.policy import Named, Policy, as_policy
+from leadsman.settings.devices import DeviceSections, no_device
+from leadsman.settings.load import Loaded, read, to_write
 from leadsman.settings.rows import SettingRow, device_rows, rows_of
-from leadsman.settings.sources import BROKER, CLUSTER, DISCOVERY, HTTP, LOG, OUTBOX, STANDBY, SUPERVISION
+from leadsman.settings.secrets import secrets_of
+from leadsman.settings.sections import (
+    ClusterSettings,
+    Endpoint,
+    LogSettings,
+    OutboxSettings,
+    StandbySettings,
+    SupervisionSettings,
+    cluster_of,
+    endpoint_of,
+    read_section,
+    standby_of,
+)
+from leadsman.settings.sources import (
+    BROKER,
+    CLUSTER,
+    DISCOVERY,
+    HTTP,
+    LOG,
+    OUTBOX,
+    STANDBY,
+    SUPERVISION,
+    SettingEntry,
+    Where,
+    near_misses,
+    settings_file,
+)
 from leadsman.text import clean, log_fields, suggestion
-from leadsman.text.redaction import Public, Redaction, Secret
+from leadsman.text.redaction import Public, Redaction
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from leadsman.events import AttemptFailed, PollFailed
     from leadsman.readings.reading import Reading
     from leadsman.registration.device_settings import DeviceSettings
     from leadsman.resilience.catalogue import Catalogue
-    from leadsman.settings.endpoint import Endpoint
-    from leadsman.settings.load import Loaded
-    from leadsman.settings.sections import (
-        ClusterSettings,
-        LogSettings,
-        OutboxSettings,
-        StandbySettings,
-        SupervisionSettings,
-    )
-    from leadsman.settings.sources import SettingEntry, Where
+    from leadsman.settings.discovery import Discovery
 
 A = TypeVar("A")
 
@@ -45,10 +67,38 @@ DRY_RUN = "dry-run"
 """The topics of a dry run begin with this text, and its client id ends with it."""
 
 
+Adapters = Sequence[Adapter] | Mapping[str, Adapter]
+MakeAdapters = Callable[[Any], Adapters]
+"""Makes adapters from the settings."""
+AdapterSource = Adapters | MakeAdapters
+MakeRedaction = Callable[..., Sequence[str]]
+"""Makes the patterns of what is hidden from the settings."""
 Show = Callable[["Reading | PollFailed | AttemptFailed", Mapping[str, str]], None]
 """Takes a reading, with the units of its fields, or a failed call."""
 
 logger = logging.getLogger("leadsman")
+
+
+class Declaration(NamedTuple):
+    """What the author of an app declared, checked. It never changes."""
+
+    name: str
+    topics: Topics
+    instance: str
+    """The end of the client id."""
+    brokers: Brokers | None
+    """None: the settings say which."""
+    adapters: AdapterSource
+    """The adapters, or a function that makes them from the settings."""
+    model: "type[BaseModel] | None"
+    """The class of the settings."""
+    settings: "BaseModel | None"
+    """Settings that are filled already."""
+    twins: MakeAdapters | None
+    discovery: "str | Discovery | None" = None
+    """As its author wrote it."""
+    redact: MakeRedaction | None = None
+    """What is hidden besides, if the settings decide it."""
 
 
 class RegistrationList:
@@ -95,7 +145,7 @@ class Setup:
         declaration: Declaration,
         adapters: AdapterSource | None = None,
         registrations: Iterable[Registration] = (),
-        policies: "Iterable[Named]" = (),
+        policies: Iterable[Named] = (),
         overrides: PolicyOverride | None = None,
     ) -> None:
         adapters = declaration.adapters if adapters is None else adapters
@@ -113,14 +163,14 @@ class Setup:
         """The named policies; None where no handler needs one."""
         self.endpoint: Endpoint | None = None
         """The HTTP endpoint; None where there is none."""
-        self.outbox: OutboxSettings | None = None
-        """How readings wait for the broker, if the settings say it."""
+        self.outbox = OutboxSettings()
+        """How readings wait for the broker."""
         self.discovery = check_discovery(declaration.discovery)
         """By which convention the devices are described at the broker; None: they are not."""
         self.log: LogSettings | None = None
         """What is logged, if the settings say it."""
-        self.supervision: SupervisionSettings | None = None
-        """When the process ends by itself, if the settings say it."""
+        self.supervision = SupervisionSettings()
+        """When the process ends by itself."""
         self.standby: StandbySettings | None = None
         """How this node shares the app with others; None: it does not."""
         self.cluster: ClusterSettings | None = None
@@ -131,7 +181,7 @@ class Setup:
         """Where the settings were read from; None until they are loaded."""
         self.settings_file: str | None = None
         self.overrides: PolicyOverride = [] if overrides is None else overrides
-        self._secrets = _secrets_of(declaration.settings)
+        self._secrets = (*secrets_of(declaration.settings),)
         """What the settings have that is hidden."""
         self._redaction: Redaction | None = None
         """What is hidden besides, if the settings decide it. It is hidden as long as this object lives."""
@@ -180,13 +230,13 @@ class Setup:
         return name + at + ("" if self.cluster is None else f"+{self.cluster.node}")
 
     @property
-    def rows(self) -> "tuple[SettingRow, ...]":
+    def rows(self) -> tuple[SettingRow, ...]:
         """Every loaded value with its origin. Secrets are masked."""
         if self._loaded is None or not self._loaded.devices:
             return () if self._loaded is None else self._loaded.rows
         return (*self._loaded.rows, *device_rows(self._loaded.devices))
 
-    def load(self, where: "Where | None" = None) -> None:
+    def load(self, where: Where | None = None) -> None:
         """Read the settings, and register the devices that they define. A second call changes nothing.
 
         Raises:
@@ -194,16 +244,13 @@ class Setup:
         """
         if self._loaded is not None:
             return
-        from leadsman.settings.load import read
-        from leadsman.settings.sources import Where, near_misses, settings_file
-
         declared, where = self.declaration, where or Where.here()
         loaded = read(declared.name, declared.model if declared.settings is None else None, where)
         file = settings_file(where)
         self.settings_file = None if file is None else str(file)
         if declared.settings is not None:
             loaded = loaded._replace(settings=declared.settings, rows=(*loaded.rows, *rows_of(declared.settings, {})))
-        self._secrets = (*loaded.secrets, *_secrets_of(loaded.settings))
+        self._secrets = (*loaded.secrets, *secrets_of(loaded.settings))
         self._check(loaded)
         if (near := near_misses(where.environment)) and loaded.sections[BROKER].keys().isdisjoint(("url", "host")):
             about = log_fields("variable unread", variables=", ".join(near))
@@ -246,62 +293,45 @@ class Setup:
         """See that the app does not subscribe to its own topics, also in a dry run."""
         self.registry.check_foreign(self.prefix, f"{DRY_RUN}/{self.prefix}")
 
-    def _check_log(self, section: "Mapping[str, SettingEntry]") -> None:
+    def _check_log(self, section: Mapping[str, SettingEntry]) -> None:
         """See that the levels of the log are about devices that there are, unless handlers find further ones."""
         if self.log is None or not self.log.devices or self.registry.finds:
             return
-        from leadsman.settings.devices import DeviceSections, no_device
-
         names, faults = self.registry.names, []
         for key in DeviceSections({key: {} for key in self.log.devices}).unmatched(names):
             faults.append(section["devices"].at((key,)).fault(InvalidValue(f"{clean(key)!r}: {no_device(key, names)}")))
         raise_together(faults)
 
-    def _check(self, loaded: "Loaded") -> None:
+    def _check(self, loaded: Loaded) -> None:
         """Read the sections of leadsman, the names and the policies. Raises one `ConfigurationError` for all faults,
         with those of the settings."""
+        sections = loaded.sections
         faults: list[ConfigurationError] = [SettingsError("\n".join(loaded.faults))] if loaded.faults else []
         with collect(faults):
-            self._read_brokers(loaded.sections[BROKER])
+            self._read_brokers(sections[BROKER])
         with collect(faults):
-            self._read_names(loaded.sections[BROKER])
+            self._read_names(sections[BROKER])
         with collect(faults):
-            if http := loaded.sections[HTTP]:
-                from leadsman.settings.endpoint import endpoint_of
-
-                self.endpoint = endpoint_of(http)
+            self.endpoint = endpoint_of(sections[HTTP])
         with collect(faults):
-            if outbox := loaded.sections[OUTBOX]:
-                from leadsman.settings.sections import OutboxSettings, read_section
-
+            if outbox := sections[OUTBOX]:
                 self.outbox = read_section(OutboxSettings(), outbox)
         with collect(faults):
-            if log := loaded.sections[LOG]:
-                from leadsman.settings.sections import LogSettings, read_section
-
+            if log := sections[LOG]:
                 self.log = read_section(LogSettings(), log)
         with collect(faults):
-            if supervision := loaded.sections[SUPERVISION]:
-                from leadsman.settings.sections import SupervisionSettings, read_section
-
-                self.supervision = read_section(SupervisionSettings(), supervision)
+            self.supervision = read_section(self.supervision, sections[SUPERVISION])
         with collect(faults):
-            if discovery := loaded.sections[DISCOVERY]:
+            if discovery := sections[DISCOVERY]:
                 from leadsman.settings.discovery import discovery_of
 
                 self.discovery = discovery_of(discovery, self.discovery)
         with collect(faults):
-            if standby := loaded.sections[STANDBY]:
-                from leadsman.settings.nodes import standby_of
-
-                brokers = self._brokers
-                follows = brokers is not None and brokers.follow_server_reference
-                self.standby = standby_of(standby, 0 if brokers is None else len(brokers), follows=follows)
+            brokers = self._brokers
+            follows = brokers is not None and brokers.follow_server_reference
+            self.standby = standby_of(sections[STANDBY], 0 if brokers is None else len(brokers), follows=follows)
         with collect(faults):
-            if cluster := loaded.sections[CLUSTER]:
-                from leadsman.settings.nodes import cluster_of
-
-                self.cluster = cluster_of(cluster)
+            self.cluster = cluster_of(sections[CLUSTER])
         with collect(faults):
             if self.cluster is not None:
                 if self.standby is not None:
@@ -317,10 +347,8 @@ class Setup:
                 self.catalogue = self._catalogue_of(loaded)
         raise_together(faults)
 
-    def _read_brokers(self, section: "Mapping[str, SettingEntry]") -> None:
+    def _read_brokers(self, section: Mapping[str, SettingEntry]) -> None:
         """Take the brokers of the settings, or those that the author declared, with credentials of the settings."""
-        from leadsman.mqtt.from_settings import brokers_of, with_credentials
-
         declared = self.declaration.brokers
         if declared is None or not section.keys().isdisjoint(("url", "host")):
             self._brokers = brokers_of(section)
@@ -328,7 +356,7 @@ class Setup:
             self._brokers = with_credentials(declared, section)
         self._public += tuple(Public(each) for one in self._brokers for each in (one.host, one.username or one.host))
 
-    def _read_names(self, section: "Mapping[str, SettingEntry]") -> None:
+    def _read_names(self, section: Mapping[str, SettingEntry]) -> None:
         """Take the prefix, the instance and the client id of the settings. Two processes of one app differ in prefix
         and client id."""
         instance = self.declaration.instance
@@ -341,7 +369,7 @@ class Setup:
             self.client_id = given.read(check_client_id)
         self._public += (Public(self.prefix), Public(self.client_id))
 
-    def _catalogue_of(self, loaded: "Loaded") -> "Catalogue":
+    def _catalogue_of(self, loaded: Loaded) -> "Catalogue":
         from leadsman.resilience.catalogue import Catalogue
 
         catalogue = Catalogue(loaded.retry, loaded.retry_origins)
@@ -475,16 +503,26 @@ class Setup:
         empty = [row.path for row in self.rows if row.value in ("[]", "{}")]
         if not empty:
             return f"the settings name no device for {', '.join(self.registry.without_devices)}"
-        from leadsman.settings.faults import Place, to_write
-
-        place, path = Place(self.declaration.name, "leadsman.toml"), tuple(empty[0].split("."))
         named = f"{empty[0]!r} is" if len(empty) == 1 else f"{', '.join(map(repr, empty))} are"
-        return f"it has no devices, because {named} empty; {to_write(place, self.declaration.model, path)}"
+        what = to_write(self.declaration.name, "leadsman.toml", self.declaration.model, tuple(empty[0].split(".")))
+        return f"it has no devices, because {named} empty; {what}"
 
 
-def _secrets_of(settings: object) -> tuple[Secret, ...]:
-    if settings is None:
-        return ()
-    from leadsman.settings.secrets import secrets_of  # only apps with settings pay for it
+def check_discovery(given: object) -> "Discovery | None":
+    """What `App` was given as `discovery`. Raises `InvalidType`, `InvalidValue`."""
+    if given in (None, "off"):
+        return None
+    from leadsman.settings.discovery import as_discovery  # only apps with discovery pay for it
 
-    return tuple(secrets_of(settings))
+    return as_discovery(given)
+
+
+def check_settings(given: object) -> "tuple[type[BaseModel] | None, BaseModel | None]":
+    """The model that `App` was given as `settings`, and the settings themselves if they are filled already. Raises
+    `InvalidType`."""
+    if given is None:
+        return None, None
+    model: Any = given if isinstance(given, type) else type(given)
+    if not hasattr(model, "model_fields"):
+        raise InvalidType(f"settings is {given!r}; write a pydantic model: class Settings(BaseModel): …")
+    return model, None if isinstance(given, type) else cast("BaseModel", given)

@@ -46,10 +46,10 @@ class Discovery(Value):
         self._hold(convention=convention, prefix=given, ids={} if ids is None else check_ids(ids))
 
 
-def as_discovery(given: object) -> Discovery | None:
-    """What `App` was given as `discovery`: None, the name of a convention, or a `Discovery`. Raises `InvalidValue`,
+def as_discovery(given: object) -> Discovery:
+    """What `App` was given as `discovery`: the name of a convention, or a `Discovery`. Raises `InvalidValue`,
     `InvalidType`."""
-    if given is None or isinstance(given, Discovery):
+    if isinstance(given, Discovery):
         return given
     if not isinstance(given, str):
         raise InvalidType(f"discovery is {given!r}; write 'homeassistant', 'homie', or Discovery(…)")

@@ -1,17 +1,21 @@
 """Reads settings files: TOML, and YAML where PyYAML is installed. A file that would take seconds or much memory to read
-is refused with a reason."""
+is refused with a reason. The parsers give values without their places, so the line of each key is found besides, for
+messages about it."""
 
 import re
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from leadsman.errors import SettingsError
 from leadsman.extras import missing
-from leadsman.settings.lines import Lines, toml_lines, yaml_lines
+from leadsman.settings.model import SettingPath
 from leadsman.storage.given_file import read_given
 from leadsman.text import clean
+
+if TYPE_CHECKING:
+    from yaml import MappingNode, SequenceNode
 
 LARGEST = 256 * 1024
 """Bytes of a file. People write settings, so a larger file is a mistake; PyYAML takes a second for it."""
@@ -29,9 +33,19 @@ _PARTS = re.compile(r"[=,{}\[\]\n]")
 
 Node = Any
 """A node of PyYAML."""
+Lines = Mapping[SettingPath, int]
+"""The lines of keys, by the path of each; from 1 on. An item of a list has its number as its key."""
+
+_PART = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*')"""
+_KEY = rf"\s*({_PART}(?:\s*\.\s*{_PART})*)\s*"
+_HEADER = re.compile(rf"\s*\[\[?{_KEY}\]")
+_ASSIGNMENT = re.compile(rf"{_KEY}=")
+_KEY_PARTS = re.compile(_PART)
+_TOKENS = re.compile(r'''"""|\'\'\'|"(?:[^"\\]|\\.)*"|'[^']*'|\#.*|[\[\]{}]''')
+_ENDS = {'"""': re.compile(r'(?<!\\)(?:\\\\)*"""+'), "'''": re.compile("'''+")}
 
 
-class Document(NamedTuple):
+class SettingsFile(NamedTuple):
     """A settings file that was read."""
 
     values: dict[str, object]
@@ -68,7 +82,7 @@ def read_text(path: Path) -> str:
         raise SettingsError(f"{path} is not UTF-8 (line {line}); save it as UTF-8") from None
 
 
-def toml_document(path: Path, text: str) -> Document:
+def toml_document(path: Path, text: str) -> SettingsFile:
     """Read TOML.
 
     Raises:
@@ -85,7 +99,7 @@ def toml_document(path: Path, text: str) -> Document:
         _check_integers(document)
     except (ValueError, RecursionError) as error:  # also of int(), for a number of thousands of digits
         raise SettingsError(f"{path} is not TOML: {clean(str(error))}") from None
-    return Document(document, cache(lambda: toml_lines(text)))
+    return SettingsFile(document, cache(lambda: toml_lines(text)))
 
 
 def _check_integers(value: object) -> None:
@@ -96,7 +110,7 @@ def _check_integers(value: object) -> None:
         _check_integers(each)
 
 
-def yaml_document(path: Path, text: str) -> Document:
+def yaml_document(path: Path, text: str) -> SettingsFile:
     """Read YAML: without tags that make objects, keys that are there twice, and aliases of aliases that unfold to more
     than `MOST_VALUES`.
 
@@ -131,13 +145,13 @@ def yaml_document(path: Path, text: str) -> Document:
     except (LookupError, AttributeError, TypeError):  # of PyYAML, for a scalar that is not what its tag says
         raise SettingsError(f"{path} has a value that does not fit its tag, such as !!bool; leave tags out") from None
     if document is None:
-        return Document({}, dict)
+        return SettingsFile({}, dict)
     if not isinstance(document, dict):
         raise SettingsError(f"{path} does not contain a mapping; write 'key: value' lines")
-    return Document(document, cache(lambda: _lines_again(text)))
+    return SettingsFile(document, cache(lambda: yaml_lines(text)))
 
 
-def _lines_again(text: str) -> Lines:
+def yaml_lines(text: str) -> Lines:
     """The lines of the keys of YAML that was read before. A key that a ``<<`` brings has the line where it is
     written."""
     import yaml
@@ -146,7 +160,7 @@ def _lines_again(text: str) -> Lines:
     try:
         node = loader.get_single_node()
         loader.construct_document(node)  # puts what each << brings in its place
-        return yaml_lines(node)
+        return dict(_keys_of(node, (), frozenset()))
     except RecursionError:  # the fault was found deeper in the program than the file was read
         return {}
 
@@ -179,3 +193,89 @@ def _size(node: Node, known: dict[int, int | None]) -> int:
         size += _size(value, known)
     known[id(node)] = size
     return size
+
+
+def line_of(lines: Lines, path: SettingPath) -> int | None:
+    """The line of the key at a path, or of the table that it is in; None if neither is known."""
+    return next((lines[path[:length]] for length in range(len(path), 0, -1) if path[:length] in lines), None)
+
+
+def toml_lines(text: str) -> dict[SettingPath, int]:
+    """The lines of the keys and of the tables in a text that is TOML. Keys within braces and brackets are left out."""
+    found: dict[SettingPath, int] = {}
+    items: dict[SettingPath, int] = {}
+    """How many ``[[tables]]`` of each name there were."""
+    table: SettingPath = ()
+    end: re.Pattern[str] | None = None  # of a text of several lines, which the last line has begun
+    depth = 0
+    for number, line in enumerate(text.split("\n"), 1):
+        rest = line
+        if end is not None:
+            closing = end.search(line)
+            if closing is None:
+                continue
+            end, rest = None, line[closing.end() :]
+        elif depth == 0 and (header := _HEADER.match(line)) is not None:
+            parts = _path(header[1])
+            table = ()
+            for length, part in enumerate(parts, 1):
+                table = (*table, part)
+                found.setdefault(table, number)
+                if length == len(parts) and header[0].lstrip().startswith("[["):
+                    items[table] = items.get(table, 0) + 1
+                if table in items:
+                    table = (*table, str(items[table] - 1))
+                    found.setdefault(table, number)
+            continue
+        elif depth == 0 and (key := _ASSIGNMENT.match(line)) is not None:
+            parts = _path(key[1])
+            for length in range(len(parts)):
+                found.setdefault((*table, *parts[: length + 1]), number)
+            rest = line[key.end() :]
+        depth, end = _after(rest, depth)
+    return found
+
+
+def _path(key: str) -> SettingPath:
+    return tuple(_unquoted(part) for part in _KEY_PARTS.findall(key))
+
+
+def _unquoted(part: str) -> str:
+    if part[0] == '"' and "\\" in part:
+        import tomllib  # knows the escapes
+
+        return str(tomllib.loads(f"it = {part}")["it"])
+    return part[1:-1] if part[0] in "\"'" else part
+
+
+def _after(text: str, depth: int) -> tuple[int, re.Pattern[str] | None]:
+    """How many brackets are open after a piece of a value, and the end of the text that it has begun."""
+    at = 0
+    while (token := _TOKENS.search(text, at)) is not None:
+        at = token.end()
+        if (end := _ENDS.get(token[0])) is not None:
+            closing = end.search(text, at)
+            if closing is None:
+                return depth, end
+            at = closing.end()
+        elif token[0] in "[{":
+            depth += 1
+        elif token[0] in "]}":
+            depth = max(0, depth - 1)
+    return depth, None
+
+
+def _keys_of(node: object, path: SettingPath, above: frozenset[int]) -> Iterator[tuple[SettingPath, int]]:
+    if id(node) in above:
+        return
+    if getattr(node, "id", "") == "sequence":
+        for number, item in enumerate(cast("SequenceNode", node).value):
+            yield (*path, str(number)), item.start_mark.line + 1
+            yield from _keys_of(item, (*path, str(number)), above | {id(node)})
+    if getattr(node, "id", "") != "mapping":
+        return
+    for key, value in cast("MappingNode", node).value:
+        if isinstance(key.value, str) and not key.tag.endswith(":merge"):
+            here = (*path, key.value)
+            yield here, key.start_mark.line + 1
+            yield from _keys_of(value, here, above | {id(node)})

@@ -1,17 +1,26 @@
-"""Loads settings from entries: merges them by rank, finds unknown keys, validates the values, and keeps their
-origins."""
+"""Loads settings from entries: merges them by rank, finds unknown keys, validates the values, and keeps their origins.
+A fault is a line that names the setting, where its value is from, and what to write."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_origin
 
 from leadsman.errors import SettingsError
 from leadsman.settings.documents import read_text
-from leadsman.settings.faults import Origins, Place, origin, unknown_key, unknown_keys, validate
-from leadsman.settings.model import SettingPath, has_field, inside, is_model
+from leadsman.settings.model import (
+    SettingPath,
+    at,
+    declared_secret,
+    dotted_names,
+    has_field,
+    inside,
+    is_model,
+    passes_list,
+    required_below,
+)
 from leadsman.settings.rows import SettingRow, retry_rows, rows_of
-from leadsman.settings.secrets import secrets_in
+from leadsman.settings.secrets import is_secret, secrets_in
 from leadsman.settings.sections import KEYS, TABLES
 from leadsman.settings.sources import (
     BROKER,
@@ -23,17 +32,27 @@ from leadsman.settings.sources import (
     Where,
     read_entries,
     settings_file,
+    variable,
 )
+from leadsman.text import clean, nearest, suggestion
 from leadsman.text.nesting import is_nested_deeper
-from leadsman.text.redaction import Secret
+from leadsman.text.redaction import HIDDEN, Secret, reveal
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
+    from pydantic_core import ErrorDetails
 
 _DEEPEST = 50
 """Levels of a list or a section in a variable. What is deeper stays text, which the model of the settings refuses."""
 _SHARED = (".env", "environment", "secret")
 """Sources that also contain the names of other programs."""
+MOST_NAMED = 20
+"""Unknown keys of which each has a line."""
+_OF_A_VALIDATOR = "Value error, "
+"""What pydantic writes before the message of a validator of the user's own."""
+_SECTIONS = (*SECTIONS, DEVICES, RETRY, f"{RETRY}.policy")
+Origins = Mapping[SettingPath, SettingEntry]
+"""The origin of each value, by its path."""
 Tree = dict[str, object]
 """Settings as they are written: values, and sections, which are trees."""
 
@@ -93,16 +112,16 @@ def read(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
     retry = {} if RETRY in own else tree.pop(RETRY, {})
     if not isinstance(retry, dict):
         faults.append(
-            f"{RETRY}: it must be a section; write [retry.api] or [[retry.policy]]{origin((RETRY,), origins)}"
+            f"{RETRY}: it must be a section; write [retry.api] or [[retry.policy]]{_origin((RETRY,), origins)}"
         )
         retry = {}
     devices = _devices(about_devices, origins, faults)
-    faults += unknown_keys(app, tree, model, origins)
+    faults += _unknown_keys(app, tree, model, origins)
     settings = None
     if model is not None:
         file = settings_file(where)
-        place = Place(app, "leadsman.toml" if file is None else file.name)
-        settings, wrong = validate(place, model, tree, origins)
+        name = "leadsman.toml" if file is None else file.name
+        settings, wrong = _validate(app, name, model, tree, origins)
         faults += wrong
     retry_origins = {path: entry for path, entry in origins.items() if path[0] == RETRY and retry}
     rows = [
@@ -228,20 +247,20 @@ def _entries(name: str, section: object, origins: Origins, faults: list[str]) ->
     """The entries of one of the sections that every app has, by key."""
     if not isinstance(section, dict):
         first = KEYS[name][0]
-        faults.append(f"{name}: it must be a section; write [{name}] and {first} = …{origin((name,), origins)}")
+        faults.append(f"{name}: it must be a section; write [{name}] and {first} = …{_origin((name,), origins)}")
         return {}
     entries = {}
     for key, value in section.items():
         path = (name, str(key))
         if key not in KEYS[name]:
-            faults.append(unknown_key(name, str(key), origin(path, origins)))
+            faults.append(f"{name}.{key}: unknown{_origin(path, origins)}; {suggestion(str(key), KEYS[name])}")
         elif path in origins:
             entries[str(key)] = origins[path]._replace(path=path, value=value)
         elif path in TABLES:
             leaves = {known: each for known, each in origins.items() if known[: len(path)] == path}
             entries[str(key)] = _joined(path, value, leaves)
         else:
-            faults.append(f"{'.'.join(path)}: it is a section; write a value, {key} = …{origin(path, origins)}")
+            faults.append(f"{'.'.join(path)}: it is a section; write a value, {key} = …{_origin(path, origins)}")
     return entries
 
 
@@ -249,7 +268,7 @@ def _devices(section: object, origins: Origins, faults: list[str]) -> dict[str, 
     """The entries of each section about devices, by its key and the option."""
     if not isinstance(section, dict):
         faults.append(
-            f"{DEVICES}: it must have a section for each device; write [{DEVICES}.NAME]{origin((DEVICES,), origins)}"
+            f"{DEVICES}: it must have a section for each device; write [{DEVICES}.NAME]{_origin((DEVICES,), origins)}"
         )
         return {}
     found: dict[str, dict[str, SettingEntry]] = {}
@@ -265,7 +284,7 @@ def _devices(section: object, origins: Origins, faults: list[str]) -> dict[str, 
             path = (DEVICES, str(name))
             faults.append(
                 f"{'.'.join(path)}: it must be a section; write [{'.'.join(path)}] and an option, such as"
-                f" interval = '30s'{origin(path, origins)}"
+                f" interval = '30s'{_origin(path, origins)}"
             )
     return found
 
@@ -274,3 +293,103 @@ def _joined(path: SettingPath, value: object, leaves: Mapping[SettingPath, Setti
     """The entry of a value, which may have values inside from several places."""
     first = next(iter(leaves.values()))
     return first._replace(path=path, value=value, below=leaves if isinstance(value, dict) else {})
+
+
+def _origin(path: SettingPath, origins: Origins) -> str:
+    """The origin of a value, as the end of a message."""
+    entry = next((origins[path[:length]] for length in range(len(path), 0, -1) if path[:length] in origins), None)
+    entry = entry or next((each for known, each in origins.items() if path and known[: len(path)] == path), None)
+    return "" if entry is None else f" (from {entry.origin_at(path)})"
+
+
+def _unknown_keys(app: str, tree: Mapping[str, object], model: object, origins: Origins) -> list[str]:
+    """The keys that are no field, one a line: `MOST_NAMED` of them, and how many more there are. To find what may have
+    been meant takes a while for each."""
+    if is_model(model):
+        found = list(_unknown(tree, model, ()))
+        named = [
+            f"{'.'.join(here)}: unknown{_origin(here, origins)}; {_meant(app, here, known, inner)}"
+            for here, known, inner in found[:MOST_NAMED]
+        ]
+    else:
+        found = [((key,), set(), None) for key in tree]
+        named = [
+            f"{key}: unknown{_origin((key,), origins)}; this app has no settings"
+            + (f"; did you mean {near!r}?" if (near := nearest(key, _SECTIONS)) else "")
+            for (key,), _, _ in found[:MOST_NAMED]
+        ]
+    more = len(found) - len(named)
+    return [*named, f"and {more:,} more unknown keys"] if more else named
+
+
+def _unknown(tree: object, model: object, path: SettingPath) -> Iterator[tuple[SettingPath, set[str], Any]]:
+    """The paths of the keys that are no field, each with the names of the fields beside it, and their model."""
+    if isinstance(tree, list) and get_origin(model) is list:
+        tree = {str(number): each for number, each in enumerate(tree)}
+    if not isinstance(tree, dict) or model is None:
+        return
+    if not is_model(model):
+        for key, value in tree.items():
+            yield from _unknown(value, inside(model, str(key)), (*path, str(key)))
+        return
+    known = {alias for name, field in model.model_fields.items() for alias in (name, field.alias) if alias}
+    for key, value in tree.items():
+        here = (*path, str(key))
+        if key in known:
+            yield from _unknown(value, inside(model, str(key)), here)
+        elif model.model_config.get("extra") != "allow":
+            yield here, known, model
+
+
+def _meant(app: str, path: SettingPath, known: Iterable[str], model: object) -> str:
+    """What a person may have meant. ``BOILER_PORT`` is ``BOILER__PORT`` with an underscore too few."""
+    key, sections = path[-1], _SECTIONS if len(path) == 1 else ()
+    for name in dotted_names(model) if sections else ():
+        if "." in name and name.replace(".", "_") == key:
+            return f"did you mean {name!r}? As a variable: {variable(app, name.split('.'))}"
+    return suggestion(key, (*known, *sections))
+
+
+def _validate(
+    app: str, file: str, model: "type[BaseModel]", tree: Mapping[str, object], origins: Origins
+) -> "tuple[BaseModel | None, list[str]]":
+    """The settings that a tree makes, and the faults in it, one a line. `file` is where to write what is missing."""
+    from pydantic import ValidationError
+
+    try:
+        return model.model_validate(tree), []
+    except ValidationError as error:
+        faults: list[str] = []
+        for each in error.errors(include_url=False):
+            path = tuple(str(part) for part in each["loc"])
+            if each["type"] == "missing":
+                faults += [
+                    f"{'.'.join(leaf)}: missing; {to_write(app, file, model, leaf)}"
+                    for leaf in required_below(model, path)
+                ]
+            elif each["type"] != "extra_forbidden":  # found by `_unknown_keys`, with what may have been meant
+                faults.append(_invalid(model, path, each, origins))
+        return None, faults
+
+
+def to_write(app: str, file: str, model: object, path: SettingPath) -> str:
+    """How to set a path: with a line or a section of the file, or with a variable."""
+    name, structure = ".".join(path), at(model, path)
+    if is_model(structure):
+        return f"write a section [{name}] in {file}"
+    if get_origin(structure) is dict and is_model(inside(structure, "")):
+        return f"write a section such as [{name}.NAME] in {file}"
+    if get_origin(structure) is list and is_model(get_args(structure)[0]):
+        return f"write a section [[{name}]] in {file}"
+    return f"set it in {file}" + ("" if passes_list(model, path) else f", or {variable(app, path)}")
+
+
+def _invalid(model: "type[BaseModel]", path: SettingPath, error: "ErrorDetails", origins: Origins) -> str:
+    name = ".".join(path)
+    plain = bool(path) and isinstance(error["input"], str | int | float | bool)
+    hidden = is_secret(name) or declared_secret(model, path)
+    given = f", not {clean(repr(error['input']))}" if plain and not hidden else ""
+    said, secret = error["msg"].removeprefix(_OF_A_VALIDATOR), str(reveal(error["input"]))
+    if hidden and secret:  # also a short one: the validator of a user may repeat it
+        said = said.replace(secret, HIDDEN)
+    return f"{name or model.__name__}: {clean(said)}{given}{_origin(path, origins)}"

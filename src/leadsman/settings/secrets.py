@@ -44,6 +44,8 @@ def secrets_of(value: object, *, named: bool = False) -> Iterator[Secret]:
         value: settings, or a part of them.
         named: whether the name of the value is that of a secret.
     """
+    if value is None:
+        return
     from dataclasses import fields, is_dataclass  # only apps with settings need it
 
     if is_secret_value(value):

@@ -8,6 +8,7 @@ its values count depends on where they come from. The section ``retry`` is that 
 
 import ipaddress
 import re
+import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, TypeVar, cast, get_args
@@ -395,3 +396,111 @@ def read_section(standard: S, entries: Mapping[str, SettingEntry]) -> S:
                 standard = standard._replace(**{key: entries[key].read(annotation.__metadata__[0])})
     raise_together(faults)
     return standard
+
+
+class Endpoint(NamedTuple):
+    """Where the HTTP endpoint is bound, and who may use it."""
+
+    address: str
+    """An IP address, or the path of a unix socket."""
+    port: int | None
+    """0 lets the system choose one; None for a unix socket."""
+    token: Secret | None = None
+    """What each request must carry; None if the address alone protects the endpoint."""
+    hosts: frozenset[str] = frozenset()
+    """Host names by which it is reached, besides addresses and the names of this machine."""
+    flag: bool = False
+    """Whether the command line asked for it."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can reach it."""
+        return self.port is None or ipaddress.ip_address(self.address).is_loopback
+
+    def __str__(self) -> str:
+        if self.port is None:
+            return f"unix:{self.address}"
+        return f"http://{f'[{self.address}]' if ':' in self.address else self.address}:{self.port}"
+
+
+def endpoint_of(entries: Mapping[str, SettingEntry]) -> Endpoint | None:
+    """Read the section ``http``. None if there shall be no endpoint.
+
+    Raises:
+        ConfigurationError: values are wrong, one a line; the message names their origins.
+    """
+    bind, token = entries.get("bind"), entries.get("token")
+    if bind is None or bind.value == "":
+        return None
+    faults: list[ConfigurationError] = []
+    settings, used = HttpSettings(), dict(entries)
+    if token is not None and ("token_file" in entries or not token.secret):
+        del used["token"]
+        if "token_file" not in entries:  # others can read the command line, an environment and many settings files
+            wrong = "a token belongs in a file; write its path as http.token_file or HTTP__TOKEN_FILE"
+            faults.append(token.fault(InvalidValue(wrong)))
+    with collect(faults):
+        settings = read_section(settings, used)
+    raise_together(faults)
+    assert settings.bind is not None  # it is not empty
+    found = Endpoint(*settings.bind, settings.token_file or settings.token, settings.hosts, bind.flag)
+    if found.token is None and not found.is_local:
+        message = (
+            f"other machines can reach {found}; write a token of {SHORTEST_TOKEN} characters or more to a file, and "
+            "its path as http.token_file or HTTP__TOKEN_FILE; or bind to 127.0.0.1"
+        )
+        raise bind.fault(InvalidValue(message))
+    return found
+
+
+def standby_of(entries: Mapping[str, SettingEntry], brokers: int, *, follows: bool) -> StandbySettings | None:
+    """Read the section ``standby``. None if this node does not stand by.
+
+    Args:
+        entries: what is set, by key.
+        brokers: how many the app has.
+        follows: whether it goes where a broker sends it.
+
+    Raises:
+        ConfigurationError: values are wrong, one a line; the message names their origins. Or not all nodes would have
+            the same arbiter: there are several brokers, or the app may be sent to another one.
+    """
+    found = read_section(StandbySettings(), entries)
+    if not found.enabled:
+        return None
+    if brokers > 1:
+        raise InvalidValue(
+            f"standby: the app has {brokers} brokers, and two nodes at two brokers would both be active; name one"
+        )
+    if follows:
+        raise InvalidValue(
+            "standby: a broker that sends nodes elsewhere would let two be active; leave follow_server_reference out"
+        )
+    return found
+
+
+def cluster_of(entries: Mapping[str, SettingEntry]) -> ClusterSettings | None:
+    """Read the section ``cluster``. None if this node shares the devices with no other: there is no engine, or it is
+    empty text.
+
+    Raises:
+        ConfigurationError: values are wrong, one a line; the message names their origins.
+    """
+    faults: list[ConfigurationError] = []
+    found = ClusterSettings()
+    with collect(faults):
+        found = read_section(found, entries)
+    if entries and "engine" not in entries:
+        faults.append(InvalidValue("cluster.engine: missing; write engine = 'nats://host:4222' in [cluster]"))
+    raise_together(faults)
+    if not found.engine:
+        return None
+    return found if found.node else found._replace(node=_host())
+
+
+def _host() -> str:
+    """The name of this machine, as the name of a node. Raises `InvalidValue` if nothing of it can be one."""
+    try:
+        return check_node(socket.gethostname())
+    except ConfigurationError as error:
+        raise type(error)(f"cluster.node: the name of this machine cannot be used: {error}") from None

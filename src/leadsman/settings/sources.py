@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from leadsman.errors import ConfigurationError, SettingsError
-from leadsman.settings.documents import read_text, toml_document, yaml_document
-from leadsman.settings.lines import line_of
+from leadsman.settings.documents import line_of, read_text, toml_document, yaml_document
 from leadsman.settings.model import SettingPath
 from leadsman.text import clean, suggestion
 

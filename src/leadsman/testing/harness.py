@@ -17,7 +17,7 @@ from leadsman.adapters.wires import WIRES
 from leadsman.app import App
 from leadsman.loop.durations import Duration, seconds
 from leadsman.mqtt.answers import Json
-from leadsman.registration.declaration import Adapters
+from leadsman.registration.setup import Adapters
 from leadsman.resilience.catalogue import CATALOGUE, Catalogue
 from leadsman.settings.sections import OutboxSettings
 from leadsman.settings.sources import Where
@@ -93,9 +93,8 @@ class Harness:
     def __enter__(self) -> Self:
         try:
             self._app.enter_context(self.app.unloaded(self._adapters))
+            self.app.setup.outbox = OutboxSettings("memory")  # unless the settings have the section
             self.app.load(self._where)
-            if self.app.setup.outbox is None:
-                self.app.setup.outbox = OutboxSettings("memory")
             self.app.setup.standby = self.app.setup.cluster = None  # the broker in memory has one client
             if self._dry_run:
                 self.app.rehearse(None if isinstance(self._twins, bool) else self._twins)

@@ -50,8 +50,7 @@ def _uses_directory(plan: Plan) -> bool:
 
 def _keeps_readings_on_disk(plan: Plan) -> bool:
     """Not in a dry run, nor in a cluster, where another node reads a device again sooner than this one comes back."""
-    durable = plan.outbox is None or plan.outbox.durability != "memory"
-    return durable and not plan.dry_run and plan.cluster is None
+    return plan.outbox.durability != "memory" and not plan.dry_run and plan.cluster is None
 
 
 def _has_adapters(plan: Plan) -> bool:
@@ -67,7 +66,7 @@ def _has_listeners(plan: Plan) -> bool:
 
 
 def _ends_by_itself(plan: Plan) -> bool:
-    return plan.supervision is not None and any(limit is not None for limit in plan.supervision)
+    return any(limit is not None for limit in plan.supervision)
 
 
 class Part(NamedTuple):

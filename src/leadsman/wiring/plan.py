@@ -24,8 +24,13 @@ if TYPE_CHECKING:
     from leadsman.resilience.catalogue import Catalogue
     from leadsman.runtime.adapter_recovery import LastResort
     from leadsman.settings.discovery import Discovery
-    from leadsman.settings.endpoint import Endpoint
-    from leadsman.settings.sections import ClusterSettings, OutboxSettings, StandbySettings, SupervisionSettings
+    from leadsman.settings.sections import (
+        ClusterSettings,
+        Endpoint,
+        OutboxSettings,
+        StandbySettings,
+        SupervisionSettings,
+    )
 
 
 R = TypeVar("R", "Telemetry", "Source")
@@ -47,10 +52,10 @@ class Plan(NamedTuple):
     brokers: Brokers
     endpoint: "Endpoint | None"
     """The HTTP endpoint; None where there is none."""
-    outbox: "OutboxSettings | None"
-    """How readings wait for the broker; None for the defaults."""
-    supervision: "SupervisionSettings | None"
-    """When the process ends by itself; None: never."""
+    outbox: "OutboxSettings"
+    """How readings wait for the broker."""
+    supervision: "SupervisionSettings"
+    """When the process ends by itself."""
     standby: "StandbySettings | None"
     """How this node shares the app with others; None: it does not."""
     cluster: "ClusterSettings | None"
