@@ -12,6 +12,7 @@ from leadsman.loop.timers import Timers
 from leadsman.mqtt.topics import Topics
 from leadsman.resilience.environment import Environment
 from leadsman.runtime.calls import SharedResources
+from leadsman.runtime.other_topics import OtherTopics
 from leadsman.runtime.publisher import PublisherContext
 from leadsman.testing import VirtualLoop
 
@@ -28,7 +29,7 @@ class Bench:
         bus.subscribe_to(PollWithoutReading, self.events.append)
         self.stopping = asyncio.Event()
         self.environment = Environment(Timers(loop, bus.emit), self.clock, bus, [], self.stopping)
-        self.context = PublisherContext(self.environment, Topics("app"), self.messages.append)
+        self.context = PublisherContext(self.environment, Topics("app"), self.messages.append, OtherTopics())
         self.resources = SharedResources()
 
     def pass_time(self, seconds):

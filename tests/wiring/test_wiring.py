@@ -111,7 +111,7 @@ def test_an_app_that_only_polls_imports_no_part_that_it_does_not_use(tmp_path):
     unseen = {name: value for name, value in os.environ.items() if "COVERAGE" not in name}  # it imports sqlite3 itself
     found = subprocess.run(command, capture_output=True, text=True, check=True, env=unseen).stdout.split()
 
-    assert "leadsman.runtime.poller" in found
+    assert "leadsman.runtime.poll_runner" in found
     assert [module for module in OPTIONAL if module in found] == []
 
 

@@ -6,35 +6,30 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.devices.roster import Device
+from leadsman.loop.slots import shifts
 from leadsman.registration.injection import ContextDependency
 from leadsman.registration.telemetry import Telemetry
 from leadsman.runtime.calls import SharedResources
-from leadsman.runtime.poller import Poller
-from leadsman.runtime.publisher import PublisherContext
+from leadsman.runtime.poll_runner import PollContext, PollRunner
+from leadsman.runtime.publisher import PublisherContext, PublishQueue
 from leadsman.runtime.supervision import cancel, keep_running
 
 if TYPE_CHECKING:
     from leadsman.registration.command import Command
     from leadsman.registration.source import Source
-    from leadsman.runtime.command_queue import CommandQueue
-    from leadsman.runtime.commands import Dispatcher
+    from leadsman.runtime.commands import CommandQueue, Dispatcher
     from leadsman.runtime.publisher import StatePublisher
     from leadsman.runtime.runner import Reader
     from leadsman.runtime.sources import SourceRunner
 
 
-class AppRegistrations(NamedTuple):
-    """All registrations of an app, by name."""
-
-    telemetries: "Mapping[str, Telemetry]"
-    sources: "Mapping[str, Source]"
-    commands: "Mapping[str, Command]"
-
-
 class Surroundings(NamedTuple):
     """What all homes of an app have in common."""
 
-    registered: AppRegistrations
+    telemetries: "Mapping[str, Telemetry]"
+    """All registrations of the app by name, as are the next two."""
+    sources: "Mapping[str, Source]"
+    commands: "Mapping[str, Command]"
     resources: SharedResources
     dispatcher: "Callable[[], Dispatcher]"
     """What executes commands; made for the first one."""
@@ -55,18 +50,26 @@ class Home:
         """The timers and the event bus of the devices."""
         self._surroundings = surroundings
         self._publishing = publishing
-        self._poller = Poller(publishing, surroundings.resources, surroundings.end_app)
+        self._polling = PollContext(
+            publishing.environment,
+            publishing,
+            surroundings.resources,
+            PublishQueue(),
+            asyncio.get_running_loop(),
+            surroundings.end_app,
+        )
+        self._polls: list[PollRunner] = []
         self._sources: list[SourceRunner] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._commands: list[str] = []
 
     def make(self, name: str) -> Device:
         """Make a registered device ready. What is not enabled gets nothing that runs it."""
-        telemetries, sources, commands = self._surroundings.registered
-        reader: Telemetry | Source | None = telemetries.get(name)
-        reader = sources.get(name) if reader is None else reader
+        app = self._surroundings
+        reader: Telemetry | Source | None = app.telemetries.get(name)
+        reader = app.sources.get(name) if reader is None else reader
         runner = None if reader is None or not reader.enabled else self._runner(reader)
-        command = commands.get(name)
+        command = app.commands.get(name)
         if reader is not None and runner is not None and (reader.layout != "json" or reader.content is not None):
             self._lay_out(runner.publisher, reader, (reader,) if command is None else (reader, command))
         queue = None if command is None or not command.enabled else self._queue(command, runner)
@@ -81,23 +84,42 @@ class Home:
         return Device(source.name, source, runner, None, None, self.environment.clock.monotonic()), runner
 
     def start(self, pending: Mapping[str, float]) -> None:
-        """Run all devices. `pending`: seconds until the next attempt, of those that waited for one before."""
+        """Run all devices. `pending`: seconds until the next attempt, of those that waited for one before.
+
+        One heap holds everything that is due; a poll is a task only while it runs.
+        """
         loop = asyncio.get_running_loop()
         for source in self._sources:
             run = keep_running(f"the source {source.name}", source.run, self.environment)
             self._tasks.append(loop.create_task(run))
-        self._poller.start(pending)
+        units: dict[str, float] = {}
+        for poll in self._polls:
+            unit, interval = poll.telemetry.unit, poll.telemetry.interval
+            if unit is not None and interval is not None:
+                units[unit] = min(interval, units.get(unit, interval))
+        spread = shifts(units)
+        for poll in self._polls:
+            unit = poll.telemetry.unit
+            poll.start(pending.get(poll.name, 0.0), 0.0 if unit is None else spread[unit])
 
     async def stop(self, grace: float) -> int:
         """Cancel what runs and wait at most `grace` seconds for it. Returns how many calls are still alive."""
-        ends = [self._poller.stop(grace), cancel(self._tasks, grace)]
+        ends = [self._stop_polls(grace), cancel(self._tasks, grace)]
         if self._commands:
             ends.append(self._surroundings.dispatcher().stop(grace, self._commands))
         return sum(await asyncio.gather(*ends))
 
+    async def _stop_polls(self, grace: float) -> int:
+        alive = await cancel([poll.task for poll in self._polls if poll.task is not None], grace)
+        for poll in self._polls:
+            poll.stopped()
+        return alive
+
     def _runner(self, reader: "Telemetry | Source") -> "Reader":
         if isinstance(reader, Telemetry):
-            return self._poller.add(reader)
+            poll = PollRunner(reader, self._polling)
+            self._polls.append(poll)
+            return poll
         runner = self._source_runner(reader)
         self._sources.append(runner)
         return runner

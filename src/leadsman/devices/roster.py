@@ -14,7 +14,7 @@ from leadsman.registration.telemetry import Telemetry
 if TYPE_CHECKING:
     from leadsman.registration.command import Command
     from leadsman.registration.source import Source
-    from leadsman.runtime.command_queue import CommandQueue
+    from leadsman.runtime.commands import CommandQueue
     from leadsman.runtime.poll_runner import PollRunner
     from leadsman.runtime.runner import Reader
 

@@ -123,7 +123,7 @@ class Parts(NamedTuple):
     link: Link
     runners: Runners
     poll: Callable[[str, Answer, Json, bytes], None]
-    """Polls a device and answers later; see `leadsman.runtime.poller.ask`."""
+    """Polls a device and answers later; see `leadsman.runtime.poll_runner.ask`."""
     adapters: Sequence[ManagedAdapter]
     traces: "Sequence[Trace]"
     """The trace, once it has rows."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from leadsman.devices.roster import Phase, forgetting
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import DOCTOR
-from leadsman.runtime.poller import ask
+from leadsman.runtime.poll_runner import ask
 from leadsman.wiring.core import Core
 from leadsman.wiring.plan import OPERATIONS
 

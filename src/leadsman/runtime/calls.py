@@ -12,6 +12,7 @@ from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.circuit import SharedCircuit
 from leadsman.resilience.decision import RetryTokenBucket
 from leadsman.resilience.guards import NO_SHARED_GUARDS, BusLock, SharedGuards
+from leadsman.user_code import blocked_at
 
 if TYPE_CHECKING:
     from leadsman.runtime.thread_pool import TakenThread, ThreadPool
@@ -130,8 +131,6 @@ class PlainCall:
 
     def _place(self) -> str:
         """The line of the user's code where the thread is, for the end of an error; empty if it is elsewhere."""
-        from leadsman.user_code import blocked_at
-
         thread = self.identifier()
         place = None if thread is None else blocked_at(thread)
         return f" ({place})" if place else ""

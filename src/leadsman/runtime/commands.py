@@ -1,21 +1,251 @@
-"""Receives commands at ``{prefix}/{device}/set``, and passes them on to the devices.
+"""Receives commands at ``{prefix}/{device}/set``, executes those of one device one after another, and answers them.
 
-A retained message is ignored: it would arrive again at every reconnect.
+A retained message is ignored: it would arrive again at every reconnect. Each other command is executed once, in the
+order of arrival. What became of it is published at ``set/result``, and at the response topic if the sender names one.
+What the handler returns is published as the device's state.
 """
 
 import asyncio
-from collections.abc import Iterable
+import logging
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leadsman.errors import Busy, PayloadError
-from leadsman.mqtt.answers import RetainedRequests, decode
+from leadsman.errors import Abandoned, Busy, DeviceUnavailable, PayloadError
+from leadsman.events import AppFault, CommandDone
+from leadsman.loop.tasks import outcome
+from leadsman.monitoring.bugs import placed
+from leadsman.mqtt.answers import EXPIRY, Json, RetainedRequests, answer_to, decode, document
 from leadsman.mqtt.connection import Received
-from leadsman.mqtt.message import STANDARD
+from leadsman.mqtt.message import STANDARD, Message
+from leadsman.mqtt.topics import encode
+from leadsman.readings.reading import Reading, reading_of
 from leadsman.registration.command import Command, convert_payload
-from leadsman.runtime.calls import SharedResources
-from leadsman.runtime.command_queue import CommandAnswers, CommandQueue, PendingCommand
-from leadsman.runtime.publisher import PublisherContext, publisher_of
+from leadsman.registration.injection import bound
+from leadsman.resilience.environment import NO_GUARDS, Snapshot
+from leadsman.resilience.failure import RetryRequested, sift
+from leadsman.resilience.guards import guard_call
+from leadsman.runtime.calls import PlainCall, SharedResources
+from leadsman.runtime.publisher import PublisherContext, StatePublisher, publisher_of
 from leadsman.runtime.runner import Reader, Runners
-from leadsman.text import clean
+from leadsman.runtime.supervision import cancel
+from leadsman.text import clean, describe, explain, log_fields
+from leadsman.text.log_lines import left_out_before, others
+
+if TYPE_CHECKING:
+    from leadsman.runtime.document import Counted
+
+logger = logging.getLogger("leadsman")
+
+
+class PendingCommand(NamedTuple):
+    """A command that was received and has not been answered."""
+
+    received: Received
+    transaction: Json
+    arguments: dict[str, Any]
+    """Of the handler."""
+
+
+class CommandAnswers:
+    """Reports and answers commands.
+
+    Args:
+        context: the environment, the topics, and how to send.
+        queues: the commands of the devices that take some. No other gets a topic: otherwise anyone could fill the
+            broker with topics by inventing devices.
+    """
+
+    def __init__(self, context: PublisherContext, queues: "Mapping[str, CommandQueue]") -> None:
+        self._context = context
+        self._queues = queues
+        self._lines = others()
+
+    def answer(
+        self,
+        device: str,
+        command: PendingCommand,
+        reading: Reading | None,
+        error: BaseException | None,
+        took: float = 0.0,
+    ) -> None:
+        """Answer a command that was executed, in `took` seconds, or refused."""
+        context, text = self._context, None if error is None else explain(error)
+        context.environment.events.emit(CommandDone(device, took, error))
+        fields = None if reading is None else reading.fields
+        answer = document(fields, text, context.environment.clock.wall(), command.transaction)
+        expires = context.environment.clock.monotonic() + EXPIRY
+        if device in self._queues:
+            context.send(Message(context.topics.set_result(device), encode(answer), expires=expires))
+        if command.received.response_topic is None:
+            return
+        try:
+            context.send(answer_to(command.received, context.topics, answer)._replace(expires=expires))
+        except PayloadError as refused:
+            before = self._lines.left_out("answer failed", context.environment.clock.monotonic())
+            if before is not None:
+                logger.warning(
+                    "The request at %s cannot be answered: %s%s",
+                    clean(command.received.topic),
+                    describe(refused),
+                    left_out_before(before),
+                    extra=log_fields("answer failed", topic=command.received.topic),
+                )
+
+    def refuse(self, device: str, command: PendingCommand, error: PayloadError | Busy) -> None:
+        """Answer a command that is not executed."""
+        queue = self._queues.get(device)
+        if queue is not None:
+            queue.refused += 1
+            queue.last_error = explain(error)
+        self.answer(device, command, None, error)
+
+
+class CommandQueue:
+    """The commands of one device: one is executed, the others wait."""
+
+    __slots__ = (
+        "_answers",
+        "_began",
+        "_bus_lock",
+        "_call",
+        "_context",
+        "_current",
+        "_plain",
+        "command",
+        "done",
+        "failed",
+        "last_error",
+        "publisher",
+        "refused",
+        "task",
+        "waiting",
+    )
+
+    def __init__(
+        self,
+        command: Command,
+        context: PublisherContext,
+        resources: SharedResources,
+        publisher: StatePublisher,
+        answers: CommandAnswers,
+    ) -> None:
+        self.command = command
+        self.publisher = publisher
+        self.waiting: deque[PendingCommand] = deque()
+        self.task: asyncio.Task[None] | None = None
+        self.done = self.failed = 0
+        """Commands executed since the start, and how many of them failed."""
+        self.refused = 0
+        """Commands since the start that were not executed."""
+        self.last_error: str | None = None
+        """Why the last command failed or was refused; None if it was done."""
+        self._answers = answers
+        self._context = context
+        self._current: PendingCommand | None = None
+        self._began = 0.0
+        self._plain = None
+        if command.plain:
+            name = f"a command of {command.name}"
+            self._plain = PlainCall(command.handler, command.needs, resources, name, command.timeout)
+        self._bus_lock = resources.bus_lock(command.group)
+        environment = context.environment
+        self._call = guard_call(
+            self._execute, self, environment, timeout=command.timeout, bus_lock=self._bus_lock, thread=self._plain
+        )
+
+    @property
+    def name(self) -> str:
+        """The name of the device."""
+        return self.command.name
+
+    def put(self, command: PendingCommand) -> None:
+        """Execute a command now, or after those that wait. If too many wait, it is refused, or the oldest of them
+        is."""
+        if self.task is None:
+            self.task = asyncio.get_running_loop().create_task(self._run(command))
+            return
+        if len(self.waiting) >= self.command.queue:
+            if not self.command.drop_oldest:
+                full = PayloadError("the queue of the command is full; send it again later")
+                self._answers.refuse(self.name, command, full)
+                return
+            replaced = PayloadError("a newer command replaced this one")
+            self._answers.refuse(self.name, self.waiting.popleft(), replaced)
+        self.waiting.append(command)
+
+    async def _run(self, command: PendingCommand) -> None:
+        environment = self._context.environment
+        following: PendingCommand | None = command
+        try:
+            while following is not None:
+                self._current, self._began = following, environment.clock.monotonic()
+                reading, error = await outcome(self._call(), environment.stopping)
+                self._finish(reading, _reason(error))
+                following = self.waiting.popleft() if self.waiting else None
+        finally:
+            self.task = None
+
+    async def _execute(self) -> Reading | None:
+        """Call the handler. A command is executed once, so nothing repeats it; the sender may send it again."""
+        command, current = self.command, self._current
+        assert current is not None  # set by `_run`
+        if self._plain is not None:
+            result = await self._plain(**current.arguments)
+        else:
+            result = await bound(command.handler, command.needs, current.arguments)()
+        return reading_of(self.name, result, self._context.environment.clock, command.validate_result)
+
+    def _finish(self, reading: Reading | None, error: BaseException | None) -> None:
+        """Publish and answer what became of the current command, unless that was done before."""
+        current, self._current = self._current, None
+        if current is None:
+            return
+        self.done += 1
+        self.failed += error is not None
+        self.last_error = None if error is None else clean(placed(error))
+        environment = self._context.environment
+        took = environment.clock.monotonic() - self._began
+        try:
+            if reading is not None:
+                self.publisher.publish(reading, always=True)
+            self._answers.answer(self.name, current, reading, error, took)
+        except Exception as fault:  # a fault of ours: this answer is lost, and the commands after it are not
+            environment.events.emit(AppFault(f"answering a command of {self.name}", fault))
+
+    def end(self) -> None:
+        """The app has stopped: answer all commands that are left."""
+        self._finish(None, DeviceUnavailable("the app stopped before the command ended"))
+        while self.waiting:
+            self._current = self.waiting.popleft()
+            self._finish(None, DeviceUnavailable("the app stopped before the command was executed"))
+
+    def abandoned(self, error: Abandoned) -> None:
+        """The current call does not end: answer it now, and let others use the bus. The next command starts once the
+        call has ended."""
+        if self._bus_lock is not None:
+            self._bus_lock.give_back(self)
+        self._finish(None, error)
+
+    def look(self) -> tuple[Snapshot, float | None]:
+        """See `Runner`. Commands have no schedule, no circuit and no retries."""
+        return NO_GUARDS._replace(attempts=min(1, self.failed)), None
+
+    def counters(self) -> "Counted":
+        """See `Runner`."""
+        return {
+            "commands": {
+                "done": self.done,
+                "failed": self.failed,
+                "refused": self.refused,
+                "waiting": len(self.waiting),
+                "last_error": self.last_error,
+            }
+        }
+
+    def retries(self) -> int:
+        """See `Runner`. There are none, as a command is executed once."""
+        return 0
 
 
 class Dispatcher:
@@ -43,17 +273,11 @@ class Dispatcher:
     async def stop(self, grace: float, names: Iterable[str]) -> int:
         """Cancel what runs, of the commands of some devices, and wait at most `grace` seconds for it. Returns how many
         calls are still alive."""
-        queues = [self._queues[name] for name in names]
-        busy = [queue for queue in queues if queue.task is not None]
-        tasks = [queue.task for queue in busy if queue.task is not None]
-        if not tasks:
-            return 0
-        for task in tasks:
-            task.cancel()
-        _, pending = await asyncio.wait(tasks, timeout=grace)
-        for queue in busy:
+        busy = [(queue, queue.task) for queue in map(self._queues.__getitem__, names) if queue.task is not None]
+        alive = await cancel([task for _, task in busy], grace)
+        for queue, _ in busy:
             queue.end()
-        return len(pending)
+        return alive
 
     def on_set(self, received: Received) -> None:
         """Handle a received command."""
@@ -94,3 +318,13 @@ class Dispatcher:
         except PayloadError:
             transaction = None
         self._answers.refuse(device, PendingCommand(received, transaction, {}), error)
+
+
+def _reason(error: BaseException | None) -> BaseException | None:
+    """What the sender of a command is answered. A request for another attempt is a refusal, since nothing repeats a
+    command."""
+    if isinstance(error, Exception):
+        error = sift(error)
+    if isinstance(error, RetryRequested):
+        return DeviceUnavailable(f"the handler asked for another attempt: {error}")
+    return error

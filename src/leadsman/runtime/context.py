@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, MutableMapping
 from datetime import datetime, time, timedelta, tzinfo
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.loop.durations import Duration, seconds
@@ -20,27 +20,10 @@ from leadsman.text import clean
 
 if TYPE_CHECKING:
     from leadsman.runtime.found_devices import FoundDevice
+    from leadsman.runtime.own_requests import OwnRequests
 
 CLOCK_CHECK = 30.0
 """Seconds between two checks of the wall clock during a sleep until a time of day: the clock may be set meanwhile."""
-
-
-class DeviceRequests(Protocol):
-    """What a handler asks of the app about a device. From any thread."""
-
-    def poll(self, name: str) -> None:
-        """See `Context.poll`."""
-        ...
-
-    def leave(self, name: str, reason: str) -> None:
-        """See `Context.unavailable`."""
-        ...
-
-    def device(
-        self, finder: str, name: str, signal: float | None, fields: Mapping[str, object] | None, title: str | None
-    ) -> "FoundDevice":
-        """See `Context.device`."""
-        ...
 
 
 class Context(ContextBase):
@@ -55,7 +38,7 @@ class Context(ContextBase):
         attempts: Callable[[], int],
         publisher_context: PublisherContext,
         stores: Stores,
-        requests: DeviceRequests,
+        requests: "OwnRequests",
     ) -> None:
         self.name = name
         """The device's name."""
@@ -217,10 +200,10 @@ class Context(ContextBase):
 
     def _send(self, message: Message) -> None:
         context = self._publisher_context
-        if message.retain and message.payload and context.others is not None:
+        if message.retain and message.payload:
             context.others.add(self.name, message.topic)
         context.send(message)
-        if message.retain and not message.payload and context.others is not None:
+        if message.retain and not message.payload:
             context.others.remove(self.name, message.topic)
 
 
@@ -234,9 +217,7 @@ class _Named(logging.LoggerAdapter[logging.Logger]):
 class Contexts:
     """The contexts of one app, with the stores behind them."""
 
-    def __init__(
-        self, directory: StateDirectory, publisher_context: PublisherContext, requests: DeviceRequests
-    ) -> None:
+    def __init__(self, directory: StateDirectory, publisher_context: PublisherContext, requests: "OwnRequests") -> None:
         self._publisher_context = publisher_context
         self._requests = requests
         self._stores = Stores(directory.path, directory)

@@ -45,8 +45,8 @@ class OwnRequests:
         runners: Runners,
         environment: Environment,
         loop: asyncio.AbstractEventLoop,
-        found: "FoundDevices | None" = None,
-        elsewhere: Container[str] = (),
+        found: "FoundDevices | None",
+        elsewhere: Container[str],
     ) -> None:
         self._polls = polls
         self._runners = runners

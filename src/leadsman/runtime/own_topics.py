@@ -61,7 +61,7 @@ class FieldTopics:
         layout: ``fields`` or ``both``.
         topics: the topics of the app.
         send: takes a message and returns at once.
-        others: lists the retained ones; None where nothing is listed.
+        others: lists the retained ones.
         alone: whether nothing else publishes below the device, so that whatever else is listed there is a value that
             an earlier run published.
     """
@@ -74,7 +74,7 @@ class FieldTopics:
         layout: Layout,
         topics: Topics,
         send: Callable[[Message], None],
-        others: OtherTopics | None,
+        others: OtherTopics,
         *,
         alone: bool,
     ) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leadsman.errors import Abandoned, DeviceUnavailable, PollRefused, ResultError
+from leadsman.errors import Abandoned, DeviceUnavailable, PollRefused, ResultError, UnknownDevice
 from leadsman.events import (
     AppFault,
     DeviceHeld,
@@ -30,6 +30,7 @@ from leadsman.events import (
 )
 from leadsman.loop.durations import human
 from leadsman.loop.tasks import begin_at_once, outcome, user_error
+from leadsman.mqtt.answers import Json
 from leadsman.readings.reading import Reading, reading_of
 from leadsman.registration.injection import bound
 from leadsman.registration.telemetry import Fallback, Telemetry, facts_of
@@ -41,6 +42,7 @@ from leadsman.runtime.calls import PlainCall, SharedResources
 from leadsman.runtime.poll_schedule import schedule_of
 from leadsman.runtime.publisher import PublisherContext, PublishQueue, StatePublisher, publisher_of
 from leadsman.runtime.runner import Answer, Goodbye, say_goodbye
+from leadsman.text import clean
 
 if TYPE_CHECKING:
     from leadsman.runtime.document import Counted
@@ -578,3 +580,31 @@ class PollRunner:
 
     def isolated(self) -> None:
         """Nothing to do: nothing runs between two polls, and retries check the circuit themselves."""
+
+
+def ask(polls: Mapping[str, PollRunner], name: str, answer: Answer, request: Json, text: bytes) -> None:
+    """Poll a device now; see `PollRunner.ask`.
+
+    Args:
+        polls: those of the app.
+        name: the device.
+        answer: called with the result.
+        request: what was sent, decoded, without its transaction. Empty text and an empty object ask for the poll that
+            the schedule makes. A handler that takes no payload is called as always.
+        text: the same as it was sent.
+
+    Raises:
+        UnknownDevice: no device of that name is polled.
+        PayloadError: the handler does not take this payload.
+        PollRefused: it must not be polled now.
+    """
+    runner = polls.get(name)
+    if runner is None or runner.telemetry.job:
+        raise UnknownDevice(f"there is no device {clean(name)!r} that can be polled")
+    takes = runner.telemetry.request
+    if takes is None or request in ("", {}):
+        runner.ask(answer)
+    else:
+        from leadsman.registration.command import convert_payload  # only handlers that take a payload pay for it
+
+        runner.ask(answer, convert_payload(takes, request, text))

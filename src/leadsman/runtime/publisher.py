@@ -54,10 +54,10 @@ class PublisherContext(NamedTuple):
     environment: Environment
     topics: Topics
     send: Send
+    others: OtherTopics
+    """Takes the retained topics that handlers publish to by themselves."""
     on_reading: Callable[[Reading], None] | None = None
     """Takes each reading, published or not, for those who watch; None where nobody does."""
-    others: OtherTopics | None = None
-    """Takes the retained topics that handlers publish to by themselves; None where nothing is reported."""
     on_published: Callable[[Reading], None] | None = None
     """Takes each reading that was published, for discovery; None where it does not ask for them."""
 

@@ -16,7 +16,7 @@ from leadsman.runtime.publisher import StatePublisher
 
 if TYPE_CHECKING:
     from leadsman.readings.filtering import FilteredReadings
-    from leadsman.runtime.command_queue import CommandQueue
+    from leadsman.runtime.commands import CommandQueue
     from leadsman.runtime.document import Counted
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from leadsman.adapters.managed import declared_errors
-from leadsman.devices.home import AppRegistrations, Home, Surroundings
+from leadsman.devices.home import Home, Surroundings
 from leadsman.devices.roster import Departure, Device, Follower, Phase, Roster, forgetting
 from leadsman.errors import Stopped
 from leadsman.event_bus import EventBus
@@ -194,7 +194,7 @@ class Core:
         self.environment = Environment(timers, clock, events, plan.overrides, stopping)
         self.others = OtherTopics()
         """Further retained topics of the devices."""
-        self.publisher = PublisherContext(self.environment, plan.topics, self.link.put, others=self.others)
+        self.publisher = PublisherContext(self.environment, plan.topics, self.link.put, self.others)
         """How the devices publish. A part that takes readings joins it before the devices are made."""
         self.shared = SharedResources()
         self.slices = Slices(loop, events.emit)
@@ -238,8 +238,8 @@ class Core:
     @cached_property
     def surroundings(self) -> Surroundings:
         """What all homes of devices have in common."""
-        registered = AppRegistrations(self.plan.telemetries, self.plan.sources, self.plan.commands)
-        return Surroundings(registered, self.shared, lambda: self.dispatcher, self._end_for)
+        plan, dispatcher = self.plan, lambda: self.dispatcher
+        return Surroundings(plan.telemetries, plan.sources, plan.commands, self.shared, dispatcher, self._end_for)
 
     @cached_property
     def home(self) -> Home:
