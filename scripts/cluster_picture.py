@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from leadsman.nodes.cluster.shards import devices_of
+from leadsman.nodes.cluster.placement import shard_of
 from leadsman.nodes.lease.lease import Terms
 from leadsman.testing.leases import EngineAway, Fault, Partition, Pause
 from leadsman_rigs.virtual_cluster import History, Run, simulate
@@ -87,7 +87,7 @@ def day() -> History:
 
 def gaps(history: History) -> list[Gap]:
     """All of them, of the shards that have devices."""
-    devices = {shard.key: len(names) for shard, names in devices_of(DEVICES, TERMS.shards).items()}
+    devices = Counter(shard_of(name, needs, TERMS.shards).key for name, needs in DEVICES.items())
     free_since: dict[str, float] = {}
     found = []
     for work in history.works:

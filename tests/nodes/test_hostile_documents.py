@@ -4,6 +4,7 @@ anything but its named refusal, what it keeps is bounded, and what the others sa
 import asyncio
 import json
 import math
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -19,12 +20,10 @@ from leadsman.nodes.brief import is_online
 from leadsman.nodes.cluster.heard_devices import HeardDevices
 from leadsman.nodes.cluster.hearing import Hearings, key_of
 from leadsman.nodes.document import LARGEST
-from leadsman.nodes.lease.jetstream import _read, _snapshot
-from leadsman.nodes.lease.jetstream_bucket import Bucket, BucketEntry
+from leadsman.nodes.lease.jetstream import Bucket, BucketEntry, _read, _snapshot
 from leadsman.nodes.lease.lease import Lease, Member, Terms, read_member
 from leadsman.nodes.lease.postgres import _members
 from leadsman.nodes.lease.store import ClusterSnapshot
-from leadsman.nodes.report import NodeIdentity
 from leadsman.nodes.standby.machine import LeaseHeard, StatusHeard
 from leadsman.nodes.standby.observer import Observer
 from leadsman.nodes.standby.renewal import LARGEST_TOKEN, LONGEST_OWNER, LONGEST_TTL, read_renewal
@@ -75,8 +74,9 @@ def test_a_lease_is_one_or_none_and_a_status_says_something_or_nothing(payload):
 
 def report(sent, asked):
     return StandbyReport(
-        NodeIdentity("pi-1", "standby", 3.0, "1", "0.1"),
-        TOPICS,
+        SimpleNamespace(topics=TOPICS, version="1", leadsman="0.1", devices=frozenset),
+        "pi-1",
+        3.0,
         CLOCK,
         sent.append,
         lambda: Role("standby", 1.0, "pi-2", None, 0),

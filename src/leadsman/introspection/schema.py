@@ -15,7 +15,7 @@ from leadsman.monitoring import document as reports
 from leadsman.mqtt.answers import Json
 from leadsman.mqtt.topics import Topics
 from leadsman.nodes import document as node_document
-from leadsman.nodes import requests as node_requests
+from leadsman.nodes import report as node_report
 from leadsman.registration.command import Command
 from leadsman.registration.source import Source
 from leadsman.registration.telemetry import Telemetry
@@ -61,9 +61,9 @@ def schemas(
     if nodes:
         drain = topics.drain("+")
         found[topics.of_node("+")] = schema_of(node_document.NodeDocument)
-        found[drain] = schema_of(node_requests.DrainRequest) | {"direction": "in"}
+        found[drain] = schema_of(node_report.DrainRequest) | {"direction": "in"}
         found[f"{drain}/response"] = schema_of(document.Answer) | {"description": "Its data is described by #drained."}
-        found["#drained"] = schema_of(node_requests.Drained)
+        found["#drained"] = schema_of(node_report.Drained)
     for name, each in read.items():
         if not getattr(each, "job", False):
             readings = read_schema(each) | _event(each)

@@ -34,20 +34,38 @@ def write_health(path: Path, health: HealthSummary) -> None:
     files.replace(path, beside, json.dumps(health._asdict()).encode(), 0o644, sync=False)  # others may write there
 
 
-class Watchdog:
-    """Notifies the service manager and writes the health file. It is an alarm of `Timers`."""
+class Signs:
+    """Where the service manager and a container look for signs of life."""
 
-    def __init__(self, environment: Mapping[str, str], statuses: Statuses, link: Link, timers: Timers) -> None:
-        self._statuses = statuses
-        self._link = link
-        self._timers = timers
+    def __init__(self, environment: Mapping[str, str]) -> None:
         self._notifier = Notifier.from_environment(environment)
         file = health_file(environment)
         self._path = None if file is None else Path(file)
+        watchdog = None if self._notifier is None else self._notifier.watchdog
+        self.period = PERIOD if watchdog is None else min(PERIOD, watchdog / 2)
+        """Seconds between two signs."""
+
+    def close(self) -> None:
+        """Remove the health file, and notify the manager no more."""
+        if self._notifier is not None:
+            self._notifier.close()
+            self._notifier = None
+        if self._path is not None:
+            with contextlib.suppress(OSError):
+                self._path.unlink(missing_ok=True)
+            self._path = None
+
+
+class Watchdog(Signs):
+    """Notifies the service manager and writes the health file. It is an alarm of `Timers`."""
+
+    def __init__(self, environment: Mapping[str, str], statuses: Statuses, link: Link, timers: Timers) -> None:
+        super().__init__(environment)
+        self._statuses = statuses
+        self._link = link
+        self._timers = timers
         self._words = ""
         self._unwritable = False
-        watchdog = None if self._notifier is None else self._notifier.watchdog
-        self._period = PERIOD if watchdog is None else min(PERIOD, watchdog / 2)
 
     def start(self) -> None:
         """The app is ready: notify the manager now, and again in each period."""
@@ -58,7 +76,7 @@ class Watchdog:
 
     def ring(self, now: float) -> None:
         """Notify the manager and update the health file."""
-        self._timers.add(now + self._period, self)
+        self._timers.add(now + self.period, self)
         fresh = self._show(now)
         if fresh and self._notifier is not None and self._notifier.watchdog is not None:
             self._notifier.send("WATCHDOG=1")
@@ -75,7 +93,7 @@ class Watchdog:
             self._notifier.send(f"STATUS={words}")
         self._words = words
         if self._path is not None:
-            self._write(self._path, HealthSummary(now, self._period, fresh, words))
+            self._write(self._path, HealthSummary(now, self.period, fresh, words))
         return fresh
 
     def look(self, now: float) -> tuple[bool, str]:
@@ -96,15 +114,9 @@ class Watchdog:
 
     def stop(self, *, for_good: bool = True) -> None:
         """Remove the health file, and notify the manager that the process ends if it does so `for_good`."""
-        if self._notifier is not None:
-            if for_good:
-                self._notifier.send("STOPPING=1")
-            self._notifier.close()
-            self._notifier = None
-        if self._path is not None:
-            with contextlib.suppress(OSError):
-                self._path.unlink(missing_ok=True)
-            self._path = None
+        if self._notifier is not None and for_good:
+            self._notifier.send("STOPPING=1")
+        self.close()
 
     def _write(self, path: Path, health: HealthSummary) -> None:
         try:

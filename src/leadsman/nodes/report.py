@@ -1,41 +1,58 @@
-"""Publishes the document of a node that shares an app, and takes requests to drain it."""
+"""Publishes the document of a node that shares an app, and takes requests to drain it.
+
+A request at ``{prefix}/nodes/{node}/drain`` asks the node to give away what it owns and to take nothing, or to take
+part again. The answer comes at the response topic of the request, or at the topic with ``/response`` appended.
+"""
 
 import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Literal, NamedTuple
+from typing import (
+    Literal,
+    NotRequired,  # pydantic wants this one before Python 3.12
+)
+
+from typing_extensions import TypedDict
 
 from leadsman.errors import Busy, PayloadError
 from leadsman.loop.clock import Clock, rfc3339
-from leadsman.mqtt.answers import EXPIRY
+from leadsman.mqtt.answers import EXPIRY, Json, RetainedRequests, answer_request, refusal
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.topics import Topics, encode
+from leadsman.mqtt.topics import encode
 from leadsman.nodes.brief import LIFE, Brief, State
 from leadsman.nodes.document import Lacking, NodeDocument, NodeState, brief_of
-from leadsman.nodes.requests import DrainDoor, Drained, DrainOrder
+from leadsman.nodes.shared_app import SharedApp
 from leadsman.text import clean, log_fields
 from leadsman.text.log_lines import left_out_before, others
 
 EARLY = 0.001
 """Seconds by which a timer may come before a document is a TTL old."""
+LONGEST_SENDER = 100
+"""Characters of who asks."""
 
 logger = logging.getLogger("leadsman")
 
 
-class NodeIdentity(NamedTuple):
-    """What does not change while the process runs."""
+class DrainRequest(TypedDict):
+    """A request at ``{prefix}/nodes/{node}/drain``."""
+
+    drain: bool
+    """True: give everything away and take nothing, until false is sent or the process starts again."""
+    by: NotRequired[str]
+    """Who asks, for the log of the node."""
+    transaction: NotRequired[str]
+
+
+class Drained(TypedDict):
+    """The ``data`` of the answer."""
 
     node: str
-    kind: Literal["standby", "cluster"]
-    """See `NodeDocument.kind`."""
-    ttl: float
-    """Seconds for which a lease holds."""
-    version: str
-    """Of the app."""
-    leadsman: str
-    """The version of leadsman."""
+    draining: bool
+    state: State
+    without_node: list[Lacking]
+    """The devices that no node polls as long as this one drains, by what they need of a node."""
 
 
 class NodeReport(ABC):
@@ -43,8 +60,10 @@ class NodeReport(ABC):
     the state of the node.
 
     Args:
-        identity: of the node.
-        topics: of the app.
+        app: the app.
+        node: the name of the node.
+        kind: see `NodeDocument.kind`.
+        ttl: seconds for which a lease holds.
         clock: of the node.
         publish: sends a message, if there is a connection.
         qos: of the document.
@@ -53,26 +72,30 @@ class NodeReport(ABC):
 
     def __init__(
         self,
-        identity: NodeIdentity,
-        topics: Topics,
+        app: SharedApp,
+        node: str,
+        kind: Literal["standby", "cluster"],
+        ttl: float,
         clock: Clock,
         publish: Callable[[Message], object],
         *,
         qos: int,
         looks: int = 1,
     ) -> None:
-        self.topic = topics.of_node(identity.node)
+        self.topic = app.topics.of_node(node)
         """Where the document is."""
-        self.drain_topic = topics.drain(identity.node)
+        self.drain_topic = app.topics.drain(node)
         """Where requests to drain are taken."""
-        self._identity = identity
-        self._prefix = topics.prefix
+        self._app = app
+        self._node = node
+        self._kind = kind
+        self._ttl = ttl
         self._clock = clock
         self._publish = publish
         self._qos = qos
         self._looks = looks
         self._lines = others()
-        self._door = DrainDoor(topics, clock.wall, self._drained)
+        self._retained = RetainedRequests()
         self._published: NodeState | None = None
         self._published_at = 0.0
         self._handle: asyncio.TimerHandle | None = None
@@ -103,7 +126,7 @@ class NodeReport(ABC):
         call of `publish`."""
         if self._handle is None:
             return
-        state, due = self.state(), self._published_at + self._identity.ttl - EARLY
+        state, due = self.state(), self._published_at + self._ttl - EARLY
         if state != self._published or self._clock.monotonic() >= due:
             self._publish_now(state)
         else:
@@ -117,51 +140,64 @@ class NodeReport(ABC):
             self._publish(Message(self.topic, b"", self._qos, retain=True, latest=True))
 
     def asked(self, received: Received) -> None:
-        """Take a request to drain, and answer it."""
-        if (answer := self._door.answer(received)) is not None:
-            self._answer(answer)
+        """Take a request to drain, and answer it. One that was retained has no answer: it would come again with each
+        connection."""
+        if received.retain:
+            self._retained.warn("drain")
+        else:
+            self._answer(answer_request(received, self._app.topics, self._clock.wall(), self._drained, self._lines))
 
     def refuse(self, received: Received, error: Busy | PayloadError) -> None:
         """Answer a request whose turn does not come."""
-        self._answer(self._door.refusal(received, error))
+        self._answer(refusal(received, self._app.topics, self._clock.wall(), error, self._lines))
 
     def _answer(self, answer: Message) -> None:
         self._publish(answer._replace(expires=self._clock.monotonic() + EXPIRY))
 
     def briefs(self) -> list[Brief]:
         """All nodes, this one included, by name."""
-        found = {**self.peers(), self._identity.node: brief_of(self.document(self.state()))}
+        found = {**self.peers(), self._node: brief_of(self.document(self.state()))}
         return [each for _, each in sorted(found.items())]
 
     def document(self, state: NodeState) -> NodeDocument:
         """What is published of a state."""
-        identity = self._identity
         return {
             **state,
-            "node": identity.node,
-            "kind": identity.kind,
+            "node": self._node,
+            "kind": self._kind,
             "at": rfc3339(self._clock.wall()),
-            "ttl_s": identity.ttl,
-            "version": clean(identity.version),
-            "leadsman": identity.leadsman,
+            "ttl_s": self._ttl,
+            "version": clean(self._app.version),
+            "leadsman": self._app.leadsman,
         }
 
     def _publish_now(self, state: NodeState) -> None:
         self._published, self._published_at = state, self._clock.monotonic()
         self._look_later()
-        payload, expires = encode(self.document(state)), self._published_at + LIFE * self._identity.ttl
+        payload, expires = encode(self.document(state)), self._published_at + LIFE * self._ttl
         self._publish(Message(self.topic, payload, self._qos, retain=True, latest=True, expires=expires))
 
     def _look_later(self) -> None:
         if self._handle is not None:
             self._handle.cancel()
-        self._handle = asyncio.get_running_loop().call_later(self._identity.ttl / self._looks, self.look)
+        self._handle = asyncio.get_running_loop().call_later(self._ttl / self._looks, self.look)
 
-    def _drained(self, request: DrainOrder) -> Drained:
-        node = self._identity.node
-        state, without_node = self.drain(request.draining)
+    def _drained(self, request: Json) -> Drained:
+        """Do what a request asks for.
+
+        Raises:
+            PayloadError: it does not say whether to drain.
+        """
+        draining, by = (request.get("drain"), request.get("by")) if isinstance(request, dict) else (None, None)
+        if not isinstance(draining, bool):
+            raise PayloadError('send {"drain": true} to hand everything over, or {"drain": false} to take part again')
+        by = clean(by)[:LONGEST_SENDER] if isinstance(by, str) and by else "somebody"
+        state, without_node = self.drain(draining)
         left_out = self._lines.left_out("drain", self._clock.monotonic())
         if left_out is not None:
-            about, more = log_fields("drain", node=node, by=request.by), left_out_before(left_out)
-            logger.info("%s: this node, %s, %s%s", self._prefix, node, request.describe(), more, extra=about)
-        return {"node": node, "draining": request.draining, "state": state, "without_node": without_node}
+            drains = "gives everything away, and takes nothing until undrain or a restart"
+            now = drains if draining else "takes part again"
+            about, more = log_fields("drain", node=self._node, by=by), left_out_before(left_out)
+            text = "%s: this node, %s, %s, asked by %s%s"
+            logger.info(text, self._app.topics.prefix, self._node, now, by, more, extra=about)
+        return {"node": self._node, "draining": draining, "state": state, "without_node": without_node}

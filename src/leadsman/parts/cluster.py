@@ -13,8 +13,7 @@ from leadsman.loop.clock import Clock, system_clock
 from leadsman.loop.timers import Timers
 from leadsman.mqtt.link import Access
 from leadsman.mqtt.outbox import Outbox
-from leadsman.nodes.cluster.cluster import Cluster
-from leadsman.nodes.cluster.fenced_outbox import FencedOutbox
+from leadsman.nodes.cluster.cluster import Cluster, FencedOutbox, ForeignNodes
 from leadsman.nodes.cluster.report import ClusterReport
 from leadsman.resilience.environment import Environment
 from leadsman.resilience.overrides import handler_context
@@ -52,7 +51,7 @@ class SharingNode(Node):
 
     def outbox(self) -> Outbox:
         """See `Node`."""
-        return FencedOutbox(self._cluster)
+        return FencedOutbox(self._cluster.token)
 
     def has(self, device: str) -> bool:
         """See `Node`."""
@@ -78,7 +77,7 @@ class SharingNode(Node):
         listeners, requests = core.link.subscriptions.listeners, core.answers.requests
         listeners[report.drain_topic] = lambda received: requests.add(received, report.asked, report.refuse)
         if not core.plan.dry_run:
-            foreign = cluster.foreign_nodes(core.link, core.environment.events)
+            foreign = ForeignNodes(cluster, core.plan.topics, core.link, core.environment.events)
             listeners[foreign.topic_filter] = foreign.received
         if core.found is not None:
             cluster.finders = core.found.finders

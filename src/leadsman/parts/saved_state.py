@@ -10,7 +10,7 @@ from leadsman.runtime.persistence import ResilienceStore
 from leadsman.wiring.core import Core
 
 if TYPE_CHECKING:
-    from leadsman.nodes.snapshots import Snapshots
+    from leadsman.nodes.shared_app import Snapshots
 
 
 def _nothing(name: str) -> Mapping[str, object]:

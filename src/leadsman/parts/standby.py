@@ -1,23 +1,28 @@
-"""This process as a node that is active while no other one is."""
+"""This process as a node that is active while no other one is: it runs the app whenever it is its turn, and until
+another node has it."""
 
 import asyncio
+import contextlib
 import functools
+import logging
+import time
 
+from leadsman.health_file import HealthSummary
+from leadsman.loop.clock import system_clock
+from leadsman.monitoring.watchdog import Signs, write_health
 from leadsman.mqtt.link import Access
+from leadsman.nodes.standby.machine import AppEnded, TakingOver
 from leadsman.nodes.standby.node import StandbyNode
-from leadsman.nodes.standby.turns import serve_in_turns
+from leadsman.runtime.supervision import cancel
+from leadsman.text import clean, log_fields
 from leadsman.wiring.core import Core, Node
 from leadsman.wiring.plan import Plan
 from leadsman.wiring.run import serve
 
+_CLOSE = 0.3
+"""Seconds for the observation to end, and for its connection to close, each."""
 
-async def serve_as_standby(plan: Plan, access: Access, stopping: asyncio.Event) -> int:
-    """Run the app whenever it is this node's turn; see `leadsman.nodes.standby.turns.serve_in_turns`."""
-
-    async def serve_active(plan: Plan, access: Access, ending: asyncio.Event, node: StandbyNode) -> int:
-        return await serve(plan, access, ending, ActiveNode(node))
-
-    return await serve_in_turns(serve_active, plan, access, stopping)
+logger = logging.getLogger("leadsman")
 
 
 class ActiveNode(Node):
@@ -42,3 +47,74 @@ class ActiveNode(Node):
     def join(self, core: Core) -> None:
         """See `Node`."""
         core.life.waits.append(functools.partial(self._node.owner_or, core.environment.stopping))
+
+
+class _Waiting(Signs):
+    """Shows the service manager and a container that a node that stands by is well. While it is active, the watchdog of
+    the app does that."""
+
+    def show(self, text: str) -> None:
+        if self._notifier is not None:
+            self._notifier.send("READY=1", f"STATUS={text}", "WATCHDOG=1")
+        if self._path is not None:
+            with contextlib.suppress(OSError):  # the app reports it as soon as it is active
+                write_health(self._path, HealthSummary(time.monotonic(), self.period, True, text))
+
+
+async def serve_as_standby(plan: Plan, access: Access, stopping: asyncio.Event) -> int:
+    """Run the app on this node whenever it owns it, until `stopping` is set; see `leadsman.wiring.run.serve`. After an
+    error another node takes over."""
+    assert plan.standby is not None  # the caller checks this
+    node = StandbyNode(plan, access, system_clock(asyncio.get_running_loop()))
+    about = log_fields("standing by", node=node.name)
+    what = "%s: this node, %s, shares the app with others, and takes over when none is active; its lease holds for %g s"
+    logger.info(what, plan.name, node.name, plan.standby.ttl, extra=about)
+    observing = asyncio.get_running_loop().create_task(node.observer.run())
+    signs, left_behind = _Waiting(plan.variables), 0
+    try:
+        while await _turn_comes(node, stopping, signs):
+            ending, beside = _begin(node, stopping, signs)
+            try:
+                left_behind += await serve(plan, node.access, ending, ActiveNode(node))
+            finally:
+                for task in beside:
+                    task.cancel()
+            if stopping.is_set():
+                break
+            node.feed(AppEnded())
+        return left_behind
+    finally:
+        await cancel([observing], _CLOSE)
+        await node.close()
+        signs.close()
+
+
+async def _turn_comes(node: StandbyNode, stopping: asyncio.Event, signs: _Waiting) -> bool:
+    """Wait until this node takes over. False if the process is to stop."""
+    while not stopping.is_set():
+        text = "stands by" if node.owner is None else f"stands by for {clean(node.owner)}"
+        signs.show("drains" if node.draining else text)
+        if await node.turn_or(stopping, signs.period):
+            return True
+    return False
+
+
+def _begin(
+    node: StandbyNode, stopping: asyncio.Event, signs: _Waiting
+) -> tuple[asyncio.Event, tuple[asyncio.Task[None], ...]]:
+    """Begin a time for which this node is active. Returns what is set when the app must stop on this node, and the
+    tasks beside it: one sets it when the process is to stop, one shows that the node is well until it is active."""
+    ending = asyncio.Event()
+    node.begin(ending)
+
+    async def follow() -> None:
+        await stopping.wait()
+        ending.set()
+
+    async def show() -> None:
+        while isinstance(node.state, TakingOver):  # for a TTL at most, which may be longer than WatchdogSec
+            signs.show("takes over")
+            await asyncio.sleep(signs.period)
+
+    loop = asyncio.get_running_loop()
+    return ending, (loop.create_task(follow()), loop.create_task(show()))

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from leadsman.ledger.reports import LedgerReports
     from leadsman.monitoring.trace import Trace
     from leadsman.nodes.brief import Brief, State
-    from leadsman.nodes.snapshots import Snapshots
+    from leadsman.nodes.shared_app import Snapshots
     from leadsman.nodes.standby.node import Ownership
     from leadsman.runtime.commands import Dispatcher
     from leadsman.runtime.found_devices import FoundDevices, Names

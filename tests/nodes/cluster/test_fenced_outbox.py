@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from leadsman.mqtt.codec import publish
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Dropped
-from leadsman.nodes.cluster.fenced_outbox import LOST, FencedOutbox
+from leadsman.nodes.cluster.cluster import LOST, FencedOutbox
 
 
 class Tokens:
@@ -38,7 +38,7 @@ def reading(receipt=None):
 
 
 def test_a_message_of_a_device_has_the_token_of_its_node():
-    outbox = FencedOutbox(Tokens(7))
+    outbox = FencedOutbox(Tokens(7).token)
     outbox.put(reading())
     outbox.put(Message("house/nodes/one/status", b"{}"))
     assert [outbox.take(0.0)[0].message.fence for _ in range(2)] == [7, None]
@@ -47,7 +47,7 @@ def test_a_message_of_a_device_has_the_token_of_its_node():
 
 def test_what_waits_for_a_device_that_another_node_has_is_dropped_and_counted():
     tokens, receipt = Tokens(), Receipt()
-    outbox = FencedOutbox(tokens)
+    outbox = FencedOutbox(tokens.token)
     outbox.put(reading(receipt))
     tokens.now = 0
     assert outbox.hand_over(reading()) is None
@@ -58,7 +58,7 @@ def test_what_waits_for_a_device_that_another_node_has_is_dropped_and_counted():
 
 def test_what_came_back_from_a_connection_is_asked_again():
     tokens = Tokens()
-    outbox = FencedOutbox(tokens)
+    outbox = FencedOutbox(tokens.token)
     outbox.hand_over(reading())
     tokens.now = 2
     outbox.lost()
@@ -71,7 +71,7 @@ STEPS = st.lists(st.sampled_from(["put", "hand over", "take", "accept", "lost", 
 @given(STEPS)
 def test_nothing_is_handed_out_under_another_token_and_every_reading_is_counted_once(steps):
     tokens, receipt, newest, put, flying = Tokens(), Receipt(), 1, 0, []
-    outbox = FencedOutbox(tokens)
+    outbox = FencedOutbox(tokens.token)
     for step in steps:
         item = None
         if step == "put":

@@ -23,7 +23,7 @@ from leadsman.nodes.cluster.hearing import (
     merge,
     takes_at,
 )
-from leadsman.nodes.cluster.shards import pool_of
+from leadsman.nodes.cluster.placement import pool_of
 from leadsman.nodes.lease.lease import Lease, Member, Terms, check_keys
 from leadsman.nodes.lease.store import ClusterSnapshot
 from leadsman.testing.leases import EngineAway, Partition, Pause

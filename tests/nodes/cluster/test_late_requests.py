@@ -7,13 +7,13 @@ import pytest
 
 from leadsman.errors import LeaseStoreUnreachable
 from leadsman.nodes.cluster.node import ClusterNode
-from leadsman.nodes.cluster.shards import devices_of, pools_of
+from leadsman.nodes.cluster.placement import pools_of, shard_of
 from leadsman.nodes.lease.lease import Member, Terms
 from leadsman.testing.leases import MemoryEngine, MemoryStore
 from leadsman.testing.loop import VirtualLoop
 
 TERMS = Terms("house", ttl=8.0, shards=6)
-POOLS = pools_of(devices_of({f"meter-{number}": () for number in range(60)}, TERMS.shards))
+POOLS = pools_of({shard_of(f"meter-{number}", (), TERMS.shards) for number in range(60)})
 SECONDS = 200.0
 LOST, LATE = 0.05, 0.15
 """Parts of the requests."""

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.nodes.cluster.node import ClusterNode
-from leadsman.nodes.cluster.placement import LeftoverShards
-from leadsman.nodes.cluster.shards import Pool
+from leadsman.nodes.cluster.placement import LeftoverShards, Pool
 from leadsman.nodes.lease.lease import Lease, Member, Terms
 from leadsman.nodes.lease.store import ClusterSnapshot
 from leadsman.testing.leases import MemoryEngine

@@ -6,13 +6,13 @@ import pytest
 
 from leadsman.errors import LeaseStoreRefused, LeaseStoreUnreachable
 from leadsman.nodes.cluster.node import ClusterNode
-from leadsman.nodes.cluster.shards import devices_of, pools_of
+from leadsman.nodes.cluster.placement import pools_of, shard_of
 from leadsman.nodes.lease.lease import Member, Terms
 from leadsman.testing.leases import EngineAway, MemoryEngine, MemoryStore
 from leadsman.testing.loop import VirtualLoop
 
 TERMS = Terms("house", ttl=8.0, shards=4)
-POOLS = pools_of(devices_of({f"meter-{number}": () for number in range(40)}, TERMS.shards))
+POOLS = pools_of({shard_of(f"meter-{number}", (), TERMS.shards) for number in range(40)})
 
 
 @pytest.fixture

@@ -3,8 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leadsman.nodes.cluster.placement import plan, quota_of, serving
-from leadsman.nodes.cluster.shards import Shard, pools_of
+from leadsman.nodes.cluster.placement import Shard, plan, pools_of, quota_of, serving
 from leadsman.nodes.lease.lease import Lease, Member
 from leadsman.nodes.lease.store import ClusterSnapshot
 from leadsman_rigs.examples import examples

@@ -52,7 +52,7 @@ def test_an_app_without_a_cluster_loads_nothing_of_it_and_the_protocol_loads_no_
     code = (
         "import sys, leadsman; app = leadsman.App('a');"
         "assert not [m for m in sys.modules if m.startswith('leadsman.nodes')];"
-        "import leadsman.nodes.lease.engines, leadsman.nodes.lease.fence, leadsman.testing.leases;"
+        "import leadsman.nodes.lease.engines, leadsman.nodes.lease.lease, leadsman.testing.leases;"
         "assert not {'nats', 'psycopg'} & sys.modules.keys()"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

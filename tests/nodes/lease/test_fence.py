@@ -6,8 +6,7 @@ import random
 import pytest
 
 from leadsman.errors import LeaseStoreUnreachable
-from leadsman.nodes.lease.fence import Held
-from leadsman.nodes.lease.lease import Lease, Member, Terms
+from leadsman.nodes.lease.lease import Held, Lease, Member, Terms
 from leadsman.testing import VirtualLoop
 from leadsman.testing.leases import ClockStep, EngineAway, MemoryEngine, Partition, Pause
 

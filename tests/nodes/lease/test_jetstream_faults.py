@@ -11,10 +11,8 @@ import pytest
 from tests.nodes.lease.waiting import until_it_works
 
 from leadsman.errors import InvalidValue, LeaseStoreRefused, LeaseStoreUnreachable, TermsDiffer
-from leadsman.nodes.lease.fence import FENCE_AT
-from leadsman.nodes.lease.jetstream import JetStreamStore
-from leadsman.nodes.lease.jetstream_bucket import OPENING, in_batches
-from leadsman.nodes.lease.lease import Member, Terms
+from leadsman.nodes.lease.jetstream import OPENING, JetStreamStore, in_batches
+from leadsman.nodes.lease.lease import FENCE_AT, Member, Terms
 from leadsman_rigs.nats_server import NatsServer, nats_cluster
 from leadsman_rigs.proxy import Proxy
 

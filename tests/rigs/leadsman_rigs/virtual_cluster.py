@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Seque
 from typing import NamedTuple, Self
 
 from leadsman.nodes.cluster.node import ClusterNode
-from leadsman.nodes.cluster.shards import devices_of, pools_of
+from leadsman.nodes.cluster.placement import pools_of, shard_of
 from leadsman.nodes.lease.lease import Lease, Member, Terms
 from leadsman.nodes.lease.store import Acquired, ClusterSnapshot
 from leadsman.testing.leases import Fault, MemoryEngine, MemoryStore, Pause
@@ -143,7 +143,7 @@ class _Cluster:
         self._faults = [each for each in faults if not isinstance(each, Drain)]
         self._drains = [each for each in faults if isinstance(each, Drain)]
         self._beat = beat
-        self._pools = pools_of(devices_of(devices, terms.shards))
+        self._pools = pools_of({shard_of(name, needs, terms.shards) for name, needs in devices.items()})
         self._works: list[Work] = []
         self._sent: list[Sent] = []
 

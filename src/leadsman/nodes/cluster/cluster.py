@@ -13,19 +13,24 @@ from typing import Protocol, cast
 from leadsman.adapters.managed import ManagedAdapter
 from leadsman.errors import LeaseStoreRefused, TermsDiffer
 from leadsman.event_bus import EventBus
+from leadsman.events import PrefixShared
 from leadsman.loop.clock import Clock, rfc3339
+from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link
-from leadsman.nodes.cluster.foreign_nodes import ForeignNodes
+from leadsman.mqtt.message import Message
+from leadsman.mqtt.message_state import DROP, Item
+from leadsman.mqtt.outbox import Dropped, Outbox
+from leadsman.mqtt.topics import NODES, Topics
+from leadsman.nodes.brief import is_online
 from leadsman.nodes.cluster.heard_devices import HeardDevices
 from leadsman.nodes.cluster.hearing import Hearings, is_heard, key_of
 from leadsman.nodes.cluster.node import ClusterNode
-from leadsman.nodes.cluster.shards import Pool, missing_labels, pools_of, shard_of
+from leadsman.nodes.cluster.placement import Pool, missing_labels, pools_of, shard_of
 from leadsman.nodes.document import OwnedShard
 from leadsman.nodes.lease.engines import store_at
 from leadsman.nodes.lease.lease import Member, Terms
 from leadsman.nodes.lease.store import LeaseStore
-from leadsman.nodes.shared_app import SharedApp
-from leadsman.nodes.snapshots import Snapshots
+from leadsman.nodes.shared_app import SharedApp, Snapshots
 from leadsman.registration.options import is_everywhere
 from leadsman.registration.sharing import bundles_of
 from leadsman.resilience.environment import Environment
@@ -44,6 +49,12 @@ _LOOK_AT = 0.125
 """After this part of the TTL a node looks whether the engine answers, and whether a label is missing."""
 UNREAD_EVERY = 60.0
 """Seconds between two lines about entries of the engine that cannot be read."""
+LOST = "another node may have the device by now"
+"""Why a message is dropped."""
+MOST_FOREIGN = 256
+"""Foreign nodes that are remembered."""
+APART = 2.0
+"""TTLs between two messages that prove that a node is foreign."""
 SHOWN = 5
 """Devices that a log line names."""
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
@@ -69,8 +80,7 @@ class ShardHomes(Protocol):
 
 
 class Cluster:
-    """This node: the `Duties` of its shards in `leadsman.nodes.cluster.node`, and the `Fences` of its messages in
-    `leadsman.nodes.cluster.fenced_outbox`.
+    """This node: the `Duties` of its shards in `leadsman.nodes.cluster.node`.
 
     Args:
         app: the app, with all its devices.
@@ -107,7 +117,7 @@ class Cluster:
         """What holds the leases."""
         self.heard = self._heard(app, clock) if any(map(is_everywhere, app.readers)) else None
         """The devices that this node hears, and others may hear too; None where no handler is called everywhere."""
-        self._clock = clock
+        self.clock = clock
         self._unread_at = -math.inf
         self._topics = app.topics
         self._own = {*app.residents} & {each.name for each in app.readers}
@@ -119,7 +129,8 @@ class Cluster:
         self._task: asyncio.Task[None] | None = None
 
     def token(self, topic: str) -> int | None:
-        """See `leadsman.nodes.cluster.fenced_outbox.Fences`."""
+        """The fencing token for a topic of a device; 0 if this node may not act for it now. None for a topic of no
+        device, which any node may publish to."""
         below = topic.startswith(f"{self._topics.prefix}/")
         device = self._topics.device_of(topic) if below else self.described_at(topic)
         if device is None:
@@ -148,20 +159,16 @@ class Cluster:
         lease = None if self.node.snapshot is None else self.node.snapshot.leases.get(key_of(device))
         return lease is not None and lease.owner != self.member.owner
 
-    def foreign_nodes(self, link: Link, events: EventBus) -> ForeignNodes:
-        """What detects nodes of another cluster below the same prefix."""
-
-        def members() -> set[str] | None:
-            node = self.node
-            if node.snapshot is None or node.unreachable_since is not None:
-                return None
-            return {self.member.node, *(member.node for member in node.snapshot.members)}
-
-        return ForeignNodes(self._topics, members, self.terms.ttl, link, events, self._clock.uptime)
+    def members(self) -> set[str] | None:
+        """The nodes that the engine has, and this one; None while the engine does not answer."""
+        node = self.node
+        if node.snapshot is None or node.unreachable_since is not None:
+            return None
+        return {self.member.node, *(member.node for member in node.snapshot.members)}
 
     def share_state(self, link: Link) -> Snapshots:
         """Hear the failure state of all devices, which the node that has each of them retains."""
-        snapshots = Snapshots(self._topics, self._clock.uptime)
+        snapshots = Snapshots(self._topics, self.clock.uptime)
         link.subscriptions.listeners |= dict.fromkeys(snapshots.topic_filters, snapshots.received)
         return snapshots
 
@@ -171,7 +178,7 @@ class Cluster:
         for key, token in tokens.items():
             if is_heard(key):
                 continue
-            self.owned[key] = {"token": token, "since": rfc3339(self._clock.wall())}
+            self.owned[key] = {"token": token, "since": rfc3339(self.clock.wall())}
             self._shards.begin(key, self.devices[key], functools.partial(self.node.allows, key))
         if self.heard is not None:
             self.heard.begin(tokens)
@@ -200,9 +207,9 @@ class Cluster:
         link = self._link
         if link is None:
             return
-        deadline = self._clock.monotonic() + timeout
+        deadline = self.clock.monotonic() + timeout
         mine = set(keys)
-        while link.up and self._clock.monotonic() < deadline and any(map(self.node.allows, keys)):
+        while link.up and self.clock.monotonic() < deadline and any(map(self.node.allows, keys)):
             waiting = {self._key(self._topics.device_of(topic)) for topic in link.outbox.topics}
             if not mine & waiting:
                 return
@@ -292,7 +299,7 @@ class Cluster:
 
     def _log_unread(self, unread: Collection[str]) -> None:
         """Log what the engine has that counts for nothing: a few of it, once for a minute at the most."""
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         if not unread or now < self._unread_at:
             return
         self._unread_at = now + UNREAD_EVERY
@@ -341,6 +348,93 @@ class Cluster:
     def _changed(self) -> None:
         for notify in self.on_change:
             notify()
+
+
+class FencedOutbox(Outbox):
+    """The outbox of a node: it stamps each message with the token of the moment at which it is put, and drops it when
+    its turn comes if the token is another one by then. A process that was frozen finds out here that another node has
+    its devices, before a byte is written.
+
+    Args:
+        token: see `Cluster.token`.
+    """
+
+    def __init__(self, token: Callable[[str], int | None]) -> None:
+        super().__init__()
+        self._token = token
+
+    def put(self, message: Message) -> list[Dropped]:
+        """See `Outbox`."""
+        return super().put(message._replace(fence=self._token(message.topic)))
+
+    def hand_over(self, message: Message) -> Item | None:
+        """See `Outbox`. One that may not be sent is put, so that its loss is counted."""
+        token = self._token(message.topic)
+        return None if token == 0 else super().hand_over(message._replace(fence=token))
+
+    def take(self, now: float) -> tuple[Item | None, list[Dropped]]:
+        """See `Outbox`. What may not be sent any more is dropped."""
+        lost: list[Dropped] = []
+        while True:
+            item, expired = super().take(now)
+            lost += expired
+            if item is None or self._may_go(item.message):
+                return item, lost
+            lost += self._lose(item, "fenced", LOST)
+            self._done(item, DROP)
+
+    def _may_go(self, message: Message) -> bool:
+        if message.fence is None:
+            return True
+        return message.fence != 0 and message.fence == self._token(message.topic)
+
+
+class ForeignNodes:
+    """Detects nodes of another cluster below our prefix: two clusters with two engines would read every device twice.
+
+    A node that starts is known to the engine before it says that it is online. So it is a foreign one if it is online
+    at two times, two TTLs apart, at which the engine does not have it. Nothing is concluded while the engine does not
+    answer.
+
+    Args:
+        cluster: this node, and those that the engine has.
+        topics: of the app.
+        link: its `conflict` is set while there is a foreign node.
+        events: `PrefixShared` is emitted when one is detected, and when it is gone.
+    """
+
+    def __init__(self, cluster: "Cluster", topics: Topics, link: Link, events: EventBus) -> None:
+        self.topic_filter = f"{topics.prefix}/{NODES}/+/status"
+        """Where they say it."""
+        self._cluster = cluster
+        self._prefix = topics.prefix
+        self._link = link
+        self._events = events
+        self._seen: dict[str, float] = {}
+        self._reported: str | None = None
+
+    def received(self, message: Received) -> None:
+        """Take the status of a node."""
+        node, members, now = message.topic.split("/")[-2], self._cluster.members(), self._cluster.clock.uptime()
+        if message.retain or members is None:
+            return
+        if node in members or not is_online(message.payload):
+            self._seen.pop(node, None)
+            if node == self._reported:
+                self._reported = None
+                self._report(None)
+        elif len(self._seen) < MOST_FOREIGN or node in self._seen:
+            since = self._seen.setdefault(node, now)
+            if self._reported is None and now - since >= APART * self._cluster.terms.ttl:
+                self._reported = node
+                self._report(
+                    f"the node {clean(node)!r} publishes below {self._prefix + '/'!r}, and our engine does not know it,"
+                    " so it has another engine. Give all nodes the same engine, or another prefix"
+                )
+
+    def _report(self, reason: str | None) -> None:
+        self._link.conflict = reason
+        self._events.emit(PrefixShared(reason))
 
 
 def cluster_name(prefix: str) -> str:

@@ -12,10 +12,8 @@ from typing import Protocol
 from leadsman.errors import LeaseError, LeaseStoreUnreachable
 from leadsman.loop.clock import Clock
 from leadsman.nodes.cluster.hearing import Hearings, is_heard
-from leadsman.nodes.cluster.placement import LeftoverShards, Moves, plan, serving
-from leadsman.nodes.cluster.shards import Pool, missing_labels
-from leadsman.nodes.lease.fence import RENEW_AT, HeldLeases
-from leadsman.nodes.lease.lease import Lease, Member, Terms
+from leadsman.nodes.cluster.placement import LeftoverShards, Moves, Pool, missing_labels, plan, serving
+from leadsman.nodes.lease.lease import RENEW_AT, HeldLeases, Lease, Member, Terms
 from leadsman.nodes.lease.store import ClusterSnapshot, LeaseStore
 
 RETRY_AT = 0.05

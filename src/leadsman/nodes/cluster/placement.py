@@ -1,4 +1,8 @@
-"""Which shards a node should have: a pure function of the members and the leases that an engine shows.
+"""Shards, and which of them a node should have: a pure function of the members and the leases that an engine shows.
+
+A shard is a group of devices that one node polls, and that move from node to node together. There is a lease for each
+shard and not for each device, so that the upkeep does not grow with the devices. Which shard a device belongs to
+depends on its name, on what it needs of a node, and on the number of shards; every node computes the same.
 
 Nodes do not talk to each other. Each has a quota, which is its part of the shards, and an order of preference, which is
 rendezvous hashing (Thaler and Ravishankar, "Using name-based mappings to increase hit rates", 1998). A node with too
@@ -21,9 +25,78 @@ import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from leadsman.nodes.cluster.shards import Pool
 from leadsman.nodes.lease.lease import Lease, Member
 from leadsman.nodes.lease.store import ClusterSnapshot
+
+ANY = "any"
+"""The pool of the devices that every node can poll."""
+_DIGITS = 8
+"""Of the hash that names a pool: 32 bits, which two of a hundred sets of labels share once in a million clusters."""
+
+
+class Shard(NamedTuple):
+    """Devices that need the same of a node."""
+
+    pool: str
+    """What stands for `needs` in a key: `ANY`, or eight hexadecimal digits."""
+    number: int
+    """0 to the number of shards less one."""
+    needs: frozenset[str]
+    """The labels that a node must have to poll them."""
+
+    @property
+    def key(self) -> str:
+        """The key of its lease: ``any.17``."""
+        return f"{self.pool}.{self.number}"
+
+
+def shard_of(device: str, needs: Collection[str], shards: int) -> Shard:
+    """The shard of a device.
+
+    Args:
+        device: the name of the device.
+        needs: the labels that a node must have to poll it, such as ``ble``. The devices of one set of labels share
+            their shards among the nodes that have these labels.
+        shards: how many shards each set of labels has, at least 1.
+    """
+    number = int.from_bytes(_digest(device), "big") % shards
+    return Shard(pool_of(needs), number, frozenset(needs))
+
+
+def pool_of(needs: Collection[str]) -> str:
+    """What stands for a set of labels in the keys of its shards."""
+    if not needs:
+        return ANY
+    return _digest("\0".join(sorted(needs))).hex()[:_DIGITS]
+
+
+class Pool(NamedTuple):
+    """The shards of the devices that need the same of a node."""
+
+    name: str
+    """See `Shard.pool`."""
+    needs: frozenset[str]
+    """See `Shard.needs`."""
+    keys: tuple[str, ...]
+    """Of its shards, in their order."""
+
+
+def pools_of(shards: Iterable[Shard]) -> tuple[Pool, ...]:
+    """The pools of shards, by name."""
+    pools: dict[tuple[str, frozenset[str]], list[str]] = {}
+    for shard in sorted(shards, key=lambda shard: (shard.pool, shard.number)):
+        pools.setdefault((shard.pool, shard.needs), []).append(shard.key)
+    return tuple(Pool(name, needs, tuple(keys)) for (name, needs), keys in pools.items())
+
+
+def missing_labels(pools: Iterable[Pool], nodes: Iterable[Collection[str]]) -> tuple[Pool, ...]:
+    """The pools that no node can poll, since none has all the labels that their devices need."""
+    held = [frozenset(labels) for labels in nodes]
+    return tuple(pool for pool in pools if not any(pool.needs <= labels for labels in held))
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest()
 
 
 class Moves(NamedTuple):

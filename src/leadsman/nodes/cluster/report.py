@@ -10,7 +10,7 @@ from leadsman.nodes.cluster.cluster import Cluster
 from leadsman.nodes.cluster.hearing import is_heard
 from leadsman.nodes.document import MOST_NAMED, MOST_SHARDS, Lacking, NodeState, fit
 from leadsman.nodes.lease.lease import DRAINING, Member
-from leadsman.nodes.report import NodeIdentity, NodeReport
+from leadsman.nodes.report import NodeReport
 from leadsman.nodes.shared_app import SharedApp
 from leadsman.text import clean
 
@@ -29,8 +29,8 @@ class ClusterReport(NodeReport):
     """
 
     def __init__(self, cluster: Cluster, app: SharedApp, link: Link, clock: Clock) -> None:
-        identity = NodeIdentity(cluster.member.node, "cluster", cluster.terms.ttl, app.version, app.leadsman)
-        super().__init__(identity, app.topics, clock, link.put, qos=1, looks=LOOKS)
+        node, ttl = cluster.member.node, cluster.terms.ttl
+        super().__init__(app, node, "cluster", ttl, clock, link.put, qos=1, looks=LOOKS)
         self._cluster = cluster
         self._state: State = "taking_over"
         self._since = clock.wall()

@@ -2,7 +2,7 @@
 
 *Whose clock.* A lease lasts `Lease.ttl` from the moment at which the engine handled the call that granted or renewed
 it, by the engine's clock. No store compares a time of the engine with a clock of the node. A node that counts how long
-its lease still lasts begins when it *sent* the call, on a clock that goes on while the host sleeps; see `fence`.
+its lease still lasts begins when it *sent* the call, on a clock that goes on while the host sleeps; see `HeldLeases`.
 
 *When the clock of the engine is set.* Set forward, leases end early: their owners hear so at their next renewal, and
 until then two nodes may work. Set back, the leases of a node that died last longer by as much.

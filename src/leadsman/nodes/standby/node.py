@@ -19,9 +19,7 @@ from leadsman.mqtt.connection_state import ADMINISTRATIVE, SESSION_TAKEN_OVER
 from leadsman.mqtt.link import Access
 from leadsman.mqtt.message import Message
 from leadsman.nodes import brief
-from leadsman.nodes.report import NodeIdentity
-from leadsman.nodes.shared_app import SharedApp
-from leadsman.nodes.snapshots import Snapshots
+from leadsman.nodes.shared_app import SharedApp, Snapshots
 from leadsman.nodes.standby.machine import (
     Action,
     Active,
@@ -205,10 +203,8 @@ class StandbyNode:
         self._connection: Connection | None = None
         self._ending = asyncio.Event()
         self._changed = asyncio.Event()
-        identity = NodeIdentity(self.name, "standby", ttl, app.version, app.leadsman)
-        self.report = StandbyReport(identity, topics, clock, self._publish_beside, self._role, self._drain)
+        self.report = StandbyReport(app, self.name, ttl, clock, self._publish_beside, self._role, self._drain)
         """Of this node; it knows the others."""
-        self.report.devices = app.devices
         primary = access.brokers.primary
         observed = f"{app.client_id}-standby-{self.name[-6:]}"
         connector = access.connector(primary)

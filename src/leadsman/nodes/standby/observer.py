@@ -15,7 +15,7 @@ from leadsman.mqtt.connection_state import ConnectionState
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics
 from leadsman.nodes.brief import is_online
-from leadsman.nodes.snapshots import Snapshots
+from leadsman.nodes.shared_app import Snapshots
 from leadsman.nodes.standby.machine import Blind, Event, LeaseHeard, Observing, StatusHeard
 from leadsman.nodes.standby.renewal import read_renewal
 from leadsman.nodes.standby.report import StandbyReport

@@ -1,17 +1,16 @@
 """The report of a node of a pair, and what the node knows of the others from their documents. Both go through the
 connection on which the node observes them, since a node that stands by has no other one."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from leadsman.loop.clock import Clock, rfc3339
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.topics import Topics
 from leadsman.nodes.brief import LIFE, Brief, State
 from leadsman.nodes.document import Lacking, NodeDocument, NodeState, brief_of, fit, read_document
-from leadsman.nodes.report import NodeIdentity, NodeReport
-from leadsman.nodes.snapshots import WORD
+from leadsman.nodes.report import NodeReport
+from leadsman.nodes.shared_app import WORD, SharedApp
 from leadsman.text import clean
 
 MOST = 256
@@ -88,8 +87,9 @@ class StandbyReport(NodeReport):
     """The report of a node of a pair. It hears the other nodes, too.
 
     Args:
-        identity: of the node.
-        topics: of the app.
+        app: the app.
+        node: the name of the node.
+        ttl: seconds for which a lease holds.
         clock: the clocks.
         publish: sends a message, if there is a connection.
         role: what the machine of the node is at the moment.
@@ -98,21 +98,20 @@ class StandbyReport(NodeReport):
 
     def __init__(
         self,
-        identity: NodeIdentity,
-        topics: Topics,
+        app: SharedApp,
+        node: str,
+        ttl: float,
         clock: Clock,
         publish: Callable[[Message], None],
         role: Callable[[], Role],
         drain: Callable[[bool], None],
     ) -> None:
-        super().__init__(identity, topics, clock, publish, qos=0)
-        self.devices: Callable[[], Iterable[str]] = tuple
-        """The devices of the app, which the owner polls."""
+        super().__init__(app, node, "standby", ttl, clock, publish, qos=0)
         self.heard = Peers(clock.uptime)
         """The other nodes that are heard of."""
-        self.topic_filters = (topics.of_node("+"), self.drain_topic)
+        self.topic_filters = (app.topics.of_node("+"), self.drain_topic)
         """What is heard."""
-        self._above = topics.of_node("")
+        self._above = app.topics.of_node("")
         self._role = role
         self._drain = drain
 
@@ -131,7 +130,7 @@ class StandbyReport(NodeReport):
 
     def states(self) -> Mapping[str, State]:
         """See `NodeReport`."""
-        return {**{node: each["state"] for node, each in self.peers().items()}, self._identity.node: self._role().state}
+        return {**{node: each["state"] for node, each in self.peers().items()}, self._node: self._role().state}
 
     def peers(self) -> Mapping[str, Brief]:
         """See `NodeReport`."""
@@ -140,7 +139,7 @@ class StandbyReport(NodeReport):
     def state(self) -> NodeState:
         """See `NodeReport`."""
         role, clock = self._role(), self._clock
-        registered = [*self.devices()]
+        registered = self._app.devices()
         devices = [] if role.token is None else registered
         state: NodeState = {
             "state": role.state,
@@ -161,4 +160,4 @@ class StandbyReport(NodeReport):
         """See `NodeReport`. No device has a node if no other one would take over."""
         self._drain(draining)
         left = draining and not any(each["state"] in CAPABLE for each in self.heard.known().values())
-        return self._role().state, [{"needs": [], "devices": len([*self.devices()])}] if left else []
+        return self._role().state, [{"needs": [], "devices": len(self._app.devices())}] if left else []
