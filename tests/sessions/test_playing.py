@@ -655,6 +655,6 @@ def test_each_kind_of_wire_that_an_adapter_asks_for_is_recorded_and_played():
     kinds = {*get_args(ResourceKind), "program"}
 
     assert {*MODULES} == kinds == {way for way in WAYS if way in kinds}
-    for module in map(import_module, MODULES.values()):
-        assert callable(module.recorded)
-        assert callable(module.played)
+    for kind, module in MODULES.items():
+        assert callable(import_module(module).RECORDED[kind])
+        assert callable(import_module(module).PLAYED[kind])

@@ -8,8 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.errors import SessionError
-from leadsman.sessions.fault import error_of, fields_of
-from leadsman.sessions.session import SHAPES, Event, RecordedSession, read_session, session_of
+from leadsman.sessions.session import (
+    SHAPES,
+    Event,
+    RecordedSession,
+    error_of,
+    fields_of,
+    read_session,
+    session_of,
+)
 
 TEXT = st.text(max_size=20)
 BYTES = st.binary(max_size=40) | st.text(string.printable, max_size=40).map(str.encode)

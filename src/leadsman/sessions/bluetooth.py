@@ -18,11 +18,6 @@ STOPPING = 2.0
 _T = TypeVar("_T")
 
 
-def recorded(log: WireLog, name: str, wire: Backend) -> Backend:
-    """The backend of a radio, which writes down what it does."""
-    return _RecordedBackend(log, wire)
-
-
 class _Seen(NamedTuple):
     """What the radio keeps of a device."""
 
@@ -30,14 +25,14 @@ class _Seen(NamedTuple):
     handle: Handle
 
 
-class _RecordedBackend:
+class _RecordedBackend(Backend):
+    """The backend of a radio, which writes down what it does."""
+
     def __init__(self, log: WireLog, backend: Backend) -> None:
         self._log = log
         self._backend = backend
 
     async def start(self, on_advertisement: AdvertisementListener) -> None:
-        n = self._log.ask("scan")
-
         def listen(advertisement: Advertisement, handle: Handle) -> None:
             content = advertisement._asdict()
             content["services"] = list(advertisement.services)
@@ -46,7 +41,9 @@ class _RecordedBackend:
             self._log.answer(n, "advertised", **content)
             on_advertisement(advertisement, _Seen(advertisement.address, handle))
 
-        await _logged(self._log, n, "scanning", self._backend.start(listen))
+        with self._log.exchange("scan") as n:
+            await self._backend.start(listen)
+        self._log.answer(n, "scanning")
 
     async def stop(self) -> None:
         await self._backend.stop()
@@ -55,14 +52,13 @@ class _RecordedBackend:
         await self._backend.close()
 
     async def connect(self, handle: _Seen, on_lost: Callable[[], None], timeout: float) -> GattConnection:
-        n = self._log.ask("connect", address=handle.address)
-        made = _RecordedConnection(self._log, n, handle.address)
+        made = _RecordedConnection(self._log, handle.address)
 
         def lost() -> None:
             self._log.answer(made.n, "lost")
             on_lost()
 
-        made.connection = await _logged(self._log, n, "connected", self._backend.connect(handle.handle, lost, timeout))
+        made.connection = await made.ask("connect", "connected", self._backend.connect(handle.handle, lost, timeout))
         return made
 
 
@@ -72,23 +68,22 @@ def _short(uuid: str) -> str:
     return uuid[4:8] if uuid == uuid_of(uuid[4:8]) else uuid
 
 
-async def _logged(log: WireLog, n: int, what: str, call: Awaitable[_T]) -> _T:
-    try:
-        found = await call
-    except Exception as error:
-        log.fail(n, error)
-        raise
-    log.answer(n, what)
-    return found
-
-
 class _RecordedConnection:
+    n: int
+    """The number of the exchange that began last."""
     connection: GattConnection
 
-    def __init__(self, log: WireLog, n: int, address: str) -> None:
-        self.n = n
+    def __init__(self, log: WireLog, address: str) -> None:
         self._log = log
         self._address = address
+
+    async def ask(self, what: str, reply: str, call: Awaitable[_T], data: bytes | None = None, **more: object) -> _T:
+        """Ask the device, and return what it replies."""
+        with self._log.exchange(what, data, address=self._address, **more) as n:
+            self.n = n
+            found = await call
+        self._log.answer(n, reply, found if isinstance(found, bytes) else None)
+        return found
 
     def has(self, uuid: str) -> bool:
         found = self.connection.has(uuid)
@@ -96,43 +91,29 @@ class _RecordedConnection:
         return found
 
     async def read(self, uuid: str) -> bytes:
-        n = self.n = self._log.ask("read", address=self._address, uuid=_short(uuid))
-        try:
-            found = await self.connection.read(uuid)
-        except Exception as error:
-            self._log.fail(n, error)
-            raise
-        self._log.answer(n, "value", found)
-        return found
+        return await self.ask("read", "value", self.connection.read(uuid), uuid=_short(uuid))
 
     async def write(self, uuid: str, data: bytes, response: bool | None) -> None:
-        n = self.n = self._log.ask("write", data, address=self._address, uuid=_short(uuid), response=response)
-        await _logged(self._log, n, "done", self.connection.write(uuid, data, response))
+        call = self.connection.write(uuid, data, response)
+        await self.ask("write", "done", call, data, uuid=_short(uuid), response=response)
 
     async def subscribe(self, uuid: str, on_notification: Callable[[bytes], None]) -> None:
-        n = self.n = self._log.ask("subscribe", address=self._address, uuid=_short(uuid))
-
         def notified(data: bytes) -> None:
             self._log.answer(self.n, "notified", data, uuid=_short(uuid))
             on_notification(data)
 
-        await _logged(self._log, n, "done", self.connection.subscribe(uuid, notified))
+        await self.ask("subscribe", "done", self.connection.subscribe(uuid, notified), uuid=_short(uuid))
 
     async def unsubscribe(self, uuid: str) -> None:
-        n = self.n = self._log.ask("unsubscribe", address=self._address, uuid=_short(uuid))
-        await _logged(self._log, n, "done", self.connection.unsubscribe(uuid))
+        await self.ask("unsubscribe", "done", self.connection.unsubscribe(uuid), uuid=_short(uuid))
 
     async def disconnect(self) -> None:
-        n = self.n = self._log.ask("disconnect", address=self._address)
-        await _logged(self._log, n, "done", self.connection.disconnect())
+        await self.ask("disconnect", "done", self.connection.disconnect())
 
 
-def played(lanes: Lanes, name: str) -> Backend:
+class _PlayedBackend(Backend):
     """A radio with recorded devices."""
-    return _PlayedBackend(lanes)
 
-
-class _PlayedBackend:
     def __init__(self, lanes: Lanes) -> None:
         self._lanes = lanes
         self._scanning: Playing | None = None
@@ -213,3 +194,6 @@ class _PlayedConnection:
     async def disconnect(self) -> None:
         await self.ask("disconnect", "done")
         self._playing.end()
+
+
+RECORDED, PLAYED = {"bluetooth": _RecordedBackend}, {"bluetooth": _PlayedBackend}

@@ -9,10 +9,9 @@ from urllib.parse import urlsplit, urlunsplit
 from leadsman.adapters.http.client import SECRET_NAME
 from leadsman.adapters.http.wire import Reply, Request, Wire
 from leadsman.adapters.server import origin_of
-from leadsman.sessions.fault import error_of
 from leadsman.sessions.player import Lanes, Playing
 from leadsman.sessions.recorder import WireLog
-from leadsman.sessions.session import Event
+from leadsman.sessions.session import Event, error_of
 from leadsman.text.redaction import HIDDEN, Secret
 
 _QUERY = re.compile(r"([?&])([^=&#]+)=([^&#]*)")
@@ -23,15 +22,11 @@ _SHORT_NAMES = frozenset({"appid", "pin", "sid", "sig", "pwd"})
 """Further names of secrets in a query."""
 
 
-def recorded(log: WireLog, name: str, wire: Wire) -> Wire:
-    """The wire of a client with this base URL, which writes down what goes over it."""
-    return _RecordedWire(log, name, wire)
+class _RecordedWire(Wire):
+    """The wire of a client, which writes down what goes over it."""
 
-
-class _RecordedWire:
-    def __init__(self, log: WireLog, name: str, wire: Wire) -> None:
+    def __init__(self, log: WireLog, wire: Wire) -> None:
         self._log = log
-        self._name = name
         self._wire = wire
 
     @contextlib.asynccontextmanager
@@ -39,14 +34,11 @@ class _RecordedWire:
         # What is compressed can neither be read by people nor masked.
         request = request._replace(headers={**request.headers, "Accept-Encoding": "identity"})
         headers = {key: _shown(key, value) for key, value in request.headers.items()}
-        url = _QUERY.sub(_without_secret, _below(self._name, request.url))
-        n = self._log.ask("ask", _hide(request.body or b""), method=request.method, url=url, headers=headers)
+        url = _QUERY.sub(_without_secret, _below(self._log.name, request.url))
+        asked, body = {"method": request.method, "url": url, "headers": headers}, _hide(request.body or b"")
         async with contextlib.AsyncExitStack() as stack:
-            try:
+            with self._log.exchange("ask", body, **asked) as n:
                 found = await stack.enter_async_context(self._wire.send(request))
-            except Exception as error:
-                self._log.fail(n, error)
-                raise
             headers = {key: _shown(key, value) for key, value in found.headers.items()}
             self._log.answer(n, "answered", status=found.status, headers=headers, requests=found.requests)
             pieces = await stack.enter_async_context(contextlib.aclosing(self._pieces(n, found)))
@@ -71,19 +63,15 @@ class _RecordedWire:
         await self._wire.close()
 
 
-def played(lanes: Lanes, name: str) -> Wire:
-    """A wire with recorded replies, for a client with this base URL."""
-    return _PlayedWire(lanes, name)
+class _PlayedWire(Wire):
+    """A wire with recorded replies."""
 
-
-class _PlayedWire:
-    def __init__(self, lanes: Lanes, name: str) -> None:
+    def __init__(self, lanes: Lanes) -> None:
         self._lanes = lanes
-        self._name = name
 
     @contextlib.asynccontextmanager
     async def send(self, request: Request) -> AsyncIterator[Reply]:
-        url = _below(self._name, request.url)
+        url = _below(self._lanes.name, request.url)
         exchange = self._lanes.take("ask", request.body or b"", method=request.method, url=url)
         later: asyncio.Queue[Event] = asyncio.Queue()
         playing = Playing(lambda event: later.put_nowait(event) if event.what in ("body", "failed") else None)
@@ -132,3 +120,6 @@ def _hide(content: bytes) -> bytes:
 def _without_secret(found: re.Match[str]) -> str:
     hidden = SECRET_NAME.search(found[2]) or found[2].lower() in _SHORT_NAMES
     return f"{found[1]}{found[2]}={HIDDEN}" if hidden else found[0]
+
+
+RECORDED, PLAYED = {"http": _RecordedWire}, {"http": _PlayedWire}

@@ -12,12 +12,12 @@ from leadsman.adapters.wires import WireKind
 from leadsman.errors import DeviceUnavailable, SessionDiffers, TransientError
 from leadsman.loop import threads
 from leadsman.loop.durations import human
-from leadsman.sessions.fault import error_of
 from leadsman.sessions.mask import same
 from leadsman.sessions.recorder import MODULES
-from leadsman.sessions.session import SHAPES, Event, Fields, RecordedSession
+from leadsman.sessions.session import SHAPES, Event, Fields, RecordedSession, Reply, error_of
 from leadsman.text import clean
 
+T = TypeVar("T")
 W = TypeVar("W")
 
 LANES: Mapping[str, Callable[[Event], tuple[object, ...]]] = {
@@ -85,7 +85,7 @@ class Player:
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
             self._start = self._loop.time()
-        played: W = import_module(MODULES[kind]).played(Lanes(self, self._wire_of(kind, name)), name)
+        played: W = import_module(MODULES[kind]).PLAYED[kind](Lanes(self, self._wire_of(kind, name), name))
         return played
 
     def _wire_of(self, kind: str, name: str) -> str:
@@ -191,7 +191,9 @@ class Player:
 class Lanes:
     """The lanes of one wire, for the half of it that plays."""
 
-    def __init__(self, player: Player, wire: str) -> None:
+    def __init__(self, player: Player, wire: str, name: str) -> None:
+        self.name = name
+        """That of the adapter."""
         self._player = player
         self._wire = wire
 
@@ -204,18 +206,18 @@ class Lanes:
         """
         return self._player.take(self._wire, what, data, more)
 
-    def ask(self, reply: str, what: str, data: bytes | None = None, **more: object) -> Event:
-        """The reply to a request of a wire that blocks, in a thread, as late as it was recorded. Raises as `take`, the
-        recorded error, if there was one, and `TransientError` if there is no reply."""
+    def call(self, reply: Reply[T], real: Callable[[], T], what: str, data: bytes | None = None, **more: object) -> T:
+        """Play a call that blocks, in a thread, and return as late as it was recorded. Raises as `take`, the recorded
+        error, if there was one, and `TransientError` if there is no reply."""
         exchange = self.take(what, data, **more)
-        event = next((each for each in exchange.answers if each.what in (reply, "failed")), None)
+        event = next((each for each in exchange.answers if each.what in (reply.what, "failed")), None)
         if event is None:
             raise TransientError("the recording ended before there was an answer")
         if event.at > exchange.asked.at:
             self._player.wait(event.at - exchange.asked.at)
         if event.what == "failed":
             raise error_of(event.more)
-        return event
+        return reply.found(event)
 
 
 class Playing:

@@ -1,30 +1,30 @@
 """Writes down what goes over the wires of an app."""
 
+import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Protocol, TypeVar
 
 from leadsman.adapters.wires import WireKind
-from leadsman.sessions.fault import fields_of
 from leadsman.sessions.mask import Mask
-from leadsman.sessions.session import LARGEST, Event, Fields, end, head
+from leadsman.sessions.session import LARGEST, Event, Reply, end, fields_of, head
 from leadsman.text import describe
 
+T = TypeVar("T")
 W = TypeVar("W")
-_T = TypeVar("_T")
 
 MODULES: dict[WireKind, str] = {
     "serial": "leadsman.sessions.serial",
     "http": "leadsman.sessions.http",
     "bluetooth": "leadsman.sessions.bluetooth",
-    "calendars": "leadsman.sessions.calendars",
-    "i2c": "leadsman.sessions.i2c",
-    "onewire": "leadsman.sessions.onewire",
-    "program": "leadsman.sessions.program",
+    "calendars": "leadsman.sessions.calls",
+    "i2c": "leadsman.sessions.calls",
+    "onewire": "leadsman.sessions.calls",
+    "program": "leadsman.sessions.calls",
 }
-"""By the kind of a wire, what has both halves of it: ``recorded(log, name, wire)`` and
-``played(lanes, name)``."""
+"""By the kind of a wire, the module that has both halves of it: ``RECORDED[kind](log, wire)`` and
+``PLAYED[kind](lanes)``."""
 
 
 class File(Protocol):
@@ -66,8 +66,7 @@ class Recorder:
 
     def wire(self, kind: WireKind, name: str, make: Callable[[], W]) -> W:
         """A wire whose events are recorded."""
-        wire = f"{kind} {name}".rstrip()
-        recorded: W = import_module(MODULES[kind]).recorded(WireLog(self, wire), name, make())
+        recorded: W = import_module(MODULES[kind]).RECORDED[kind](WireLog(self, kind, name), make())
         return recorded
 
     def take(self, event: Event) -> int:
@@ -109,9 +108,10 @@ class Recorder:
 class WireLog:
     """The events of one wire."""
 
-    def __init__(self, recorder: Recorder, wire: str) -> None:
+    def __init__(self, recorder: Recorder, kind: str, name: str) -> None:
+        self.name = name
         self._recorder = recorder
-        self._wire = wire
+        self._wire = f"{kind} {name}".rstrip()
 
     def ask(self, what: str, data: bytes | None = None, **more: object) -> int:
         """The app does something. Returns the number of the exchange that this begins."""
@@ -125,21 +125,20 @@ class WireLog:
         """The wire raises an error."""
         self.answer(n, "failed", **fields_of(error))
 
-    def call(
-        self,
-        call: Callable[[], _T],
-        answer: Callable[[_T], tuple[str, bytes | None, Fields]],
-        what: str,
-        data: bytes | None = None,
-        **more: object,
-    ) -> _T:
-        """Make a call that blocks, as a whole exchange. Its end is what `answer` makes of the value, or the error."""
+    @contextlib.contextmanager
+    def exchange(self, what: str, data: bytes | None = None, **more: object) -> Iterator[int]:
+        """The app does something in the block, which gets the number of the exchange. An error of the block ends it."""
         n = self.ask(what, data, **more)
         try:
-            found = call()
+            yield n
         except Exception as error:
             self.fail(n, error)
             raise
-        event, given, fields = answer(found)
-        self.answer(n, event, given, **fields)
+
+    def call(self, reply: Reply[T], real: Callable[[], T], what: str, data: bytes | None = None, **more: object) -> T:
+        """Make a call that blocks, as a whole exchange, which ends with the reply or with the error."""
+        with self.exchange(what, data, **more) as n:
+            found = real()
+        kept, fields = reply.kept(found)
+        self.answer(n, reply.what, kept, **fields)
         return found

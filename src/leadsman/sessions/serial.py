@@ -9,16 +9,12 @@ from leadsman.sessions.recorder import WireLog
 from leadsman.sessions.session import Event
 
 
-def recorded(log: WireLog, name: str, wire: Opener) -> Opener:
+def recorded(log: WireLog, wire: Opener) -> Opener:
     """What opens the port, and writes down what goes over it."""
 
     async def open_(line: Line) -> None:
-        n = log.ask("open")
-        try:
+        with log.exchange("open") as n:
             await wire(_RecordedLine(log, n, line))
-        except Exception as error:
-            log.fail(n, error)
-            raise
 
     return open_
 
@@ -71,7 +67,7 @@ class _RecordedTransport:
         return getattr(self._transport, name)
 
 
-def played(lanes: Lanes, name: str) -> Opener:
+def played(lanes: Lanes) -> Opener:
     """What opens a recorded port."""
 
     async def open_(line: Line) -> None:
@@ -110,3 +106,6 @@ class _PlayedTransport:
     def _end(self, error: Exception | None) -> None:
         self.playing.end()
         self._line.connection_lost(error)
+
+
+RECORDED, PLAYED = {"serial": recorded}, {"serial": played}

@@ -1,4 +1,4 @@
-"""A session: its events, and the lines of its file. Pure.
+"""A session: its events, the lines of its file, and what its events hold: replies and errors. Pure.
 
 The first line is the head, each further line one event, and the last one the end:
 
@@ -13,13 +13,16 @@ What the app does on a wire begins an exchange, with a number of its own. What t
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
+from leadsman import errors
+from leadsman.adapters.caldav.backend import ReplyTooLarge
 from leadsman.errors import SessionError
 from leadsman.loop.clock import rfc3339
+from leadsman.resilience.failure import RetryRequested
 from leadsman.storage.given_file import read_given
 from leadsman.text import clean, describe, suggestion
 from leadsman.text.nesting import is_nested_deeper
@@ -158,6 +161,20 @@ class Event(NamedTuple):
         """The line of the file, with its end."""
         wire = {"wire": self.wire} if SHAPES[self.kind][self.what].asks else {}
         return _line({"at": round(self.at, 3), **wire, "n": self.n, **self.content})
+
+
+T = TypeVar("T")
+
+
+class Reply(NamedTuple, Generic[T]):
+    """How a session has what a call returns."""
+
+    what: str
+    """The event."""
+    kept: Callable[[T], tuple[bytes | None, Fields]]
+    """The bytes of the event and its other fields, made of what is returned."""
+    found: Callable[[Event], T]
+    """What is returned, made of the event."""
 
 
 class RecordedSession(NamedTuple):
@@ -378,3 +395,52 @@ def _shown(value: object) -> str:
 
 def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is no number")
+
+
+_KNOWN: dict[str, type[Exception]] = {
+    kind.__name__: kind
+    for kind in (
+        errors.DeviceTimeout,
+        errors.DeviceUnavailable,
+        errors.GarbledData,
+        errors.InvalidValue,
+        errors.NotInstalled,
+        errors.PermanentError,
+        ReplyTooLarge,
+        errors.TransientError,
+        OSError,
+        RuntimeError,
+        TimeoutError,
+        TypeError,
+        ValueError,
+    )
+}
+"""The errors that a wire may raise, by name."""
+
+
+def fields_of(error: Exception) -> Fields:
+    """What is kept of an error."""
+    found: dict[str, object] = {"error": type(error).__name__, "message": str(error)}
+    number = getattr(error, "errno", None)
+    if type(number) is int:
+        found["errno"] = number
+    if isinstance(error, RetryRequested):
+        found |= {"seconds": error.delay, "message": error.reason or ""}
+    if isinstance(properties := getattr(error, "retry_properties", None), dict):
+        found["properties"] = {key: value for key, value in properties.items() if isinstance(value, str | int)}
+    return found
+
+
+def error_of(fields: Fields) -> Exception:
+    """The error that is raised again. One of a class that is not known here is a `RuntimeError`, as a bug of a library
+    is."""
+    name, message, number, delay = (fields.get(key) for key in ("error", "message", "errno", "seconds"))
+    text = str(message)
+    if name == "RetryRequested":
+        return RetryRequested(delay if isinstance(delay, int | float) and 0 <= delay < 1e9 else None, text)
+    if type(number) is int:
+        return OSError(number, text.removeprefix(f"[Errno {number}] "))
+    error = _KNOWN.get(str(name), RuntimeError)(text)
+    if isinstance(properties := fields.get("properties"), dict) and isinstance(error, errors.DeviceError):
+        error.retry_properties = properties  # type: ignore[attr-defined]  # what a policy may ask for
+    return error

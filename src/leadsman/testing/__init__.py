@@ -15,8 +15,6 @@ It is public, and leadsman's own tests use it. A running app imports nothing of 
 Fixtures are loaded with ``pytest_plugins = ["leadsman.testing.fixtures"]``.
 """
 
-from typing import TYPE_CHECKING
-
 from leadsman.testing.broker import Delivered, MemoryBroker
 from leadsman.testing.harness import Harness, Outages, Scripted, fail, garbage, hang
 from leadsman.testing.loop import VirtualLoop
@@ -26,6 +24,7 @@ from leadsman.testing.publish_rules import published_by
 from leadsman.testing.twins import (
     BleTwin,
     Boiler,
+    CalDavTwin,
     HttpTwin,
     I2cRegisters,
     I2cTwin,
@@ -37,9 +36,6 @@ from leadsman.testing.twins import (
     SerialTwin,
     TwinDevice,
 )
-
-if TYPE_CHECKING:
-    from leadsman.testing.calendars import CalDavTwin
 
 __all__ = [
     "BleTwin",
@@ -68,11 +64,3 @@ __all__ = [
     "hang",
     "published_by",
 ]
-
-
-def __getattr__(name: str) -> "type[CalDavTwin]":
-    if name != "CalDavTwin":
-        raise AttributeError(f"module 'leadsman.testing' has no attribute {name!r}")
-    from leadsman.testing.calendars import CalDavTwin  # needs leadsman[caldav]
-
-    return CalDavTwin
