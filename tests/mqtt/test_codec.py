@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from leadsman.mqtt import codec
 from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.codec import PACKET_TOO_LARGE, PacketError, Reader
-from leadsman.mqtt.connection import KEEPALIVE, ConnAck, Connect, Received
+from leadsman.mqtt.codec import PACKET_TOO_LARGE, PacketError, PacketReader
+from leadsman.mqtt.connection import ConnAck, Connect, Received
 from leadsman.mqtt.message import Message
 
 CONNACK = mqtt5.ConnAckPacket().write()
-WELCOME = ("answered", 0, ConnAck(), KEEPALIVE, None, None)
+WELCOME = ("answered", 0, ConnAck(), None, None)
 
 
 class Log:
@@ -33,7 +33,7 @@ class Log:
 
 def read(data, largest=None, most=1000):
     log = Log()
-    reader = Reader(log, largest)
+    reader = PacketReader(log, largest)
     reader.feed(data)
     while reader.read(most):
         pass
@@ -110,7 +110,7 @@ def test_connack_says_what_the_broker_allows():
         assigned_client_id="another",
     )
 
-    assert read(packet.write()) == [("answered", 0, ConnAck(20, 5000, 0, False, None, 7, 5), 7, None, None)]
+    assert read(packet.write()) == [("answered", 0, ConnAck(20, 5000, 0, False, None, 7, 5), None, None)]
 
 
 def test_the_answer_to_an_offered_message_is_its_acknowledgement():
@@ -157,7 +157,7 @@ CALLS = [
 @given(st.lists(st.integers(0, len(STREAM))), st.integers(1, 5))
 def test_the_same_packets_come_out_wherever_the_stream_is_cut(cuts, most):
     log = Log()
-    reader = Reader(log, None)
+    reader = PacketReader(log, None)
     places = [0, *sorted(cuts), len(STREAM)]
     for start, end in pairwise(places):
         reader.feed(STREAM[start:end])
@@ -170,7 +170,7 @@ def test_the_same_packets_come_out_wherever_the_stream_is_cut(cuts, most):
 
 def test_a_batch_ends_after_as_many_packets_as_were_asked_for():
     log = Log()
-    reader = Reader(log, None)
+    reader = PacketReader(log, None)
     reader.feed(STREAM)
 
     assert reader.read(2)
@@ -179,7 +179,7 @@ def test_a_batch_ends_after_as_many_packets_as_were_asked_for():
 
 def test_a_reader_that_is_stopped_hands_nothing_over():
     log = Log()
-    reader = Reader(log, None)
+    reader = PacketReader(log, None)
     reader.feed(STREAM)
     reader.read(1)
     reader.stop()
@@ -190,7 +190,7 @@ def test_a_reader_that_is_stopped_hands_nothing_over():
 
 def test_a_long_packet_in_small_pieces_is_read_once_it_is_complete():
     log = Log()
-    reader = Reader(log, None)
+    reader = PacketReader(log, None)
     data = CONNACK + mqtt5.PublishPacket("a", bytes(300_000)).write()
     for start in range(0, len(data), 1000):
         reader.feed(data[start : start + 1000])
@@ -237,15 +237,15 @@ def test_bytes_that_no_client_can_use_are_a_named_error(data, reason):
 
 
 def test_a_connack_of_mqtt_3_1_1_refuses_our_version_whatever_it_says():
-    assert read(b"\x20\x02\x00\x01") == [("answered", 0x84, ConnAck(), 0, None, None)]
-    assert read(b"\x20\x02\x00\x00") == [("answered", 0x84, ConnAck(), 0, None, None)]
-    assert read(b"\x20\x02\x00\x05") == [("answered", 0x87, ConnAck(), 0, None, None)]
+    assert read(b"\x20\x02\x00\x01") == [("answered", 0x84, ConnAck(), None, None)]
+    assert read(b"\x20\x02\x00\x00") == [("answered", 0x84, ConnAck(), None, None)]
+    assert read(b"\x20\x02\x00\x05") == [("answered", 0x87, ConnAck(), None, None)]
     assert read(b"\x20\x02\x00") == []
 
 
 def fed(chunks):
     """What ended the reading of `chunks`, or None; and the reader."""
-    reader = Reader(Log(), 1000)
+    reader = PacketReader(Log(), 1000)
     try:
         for chunk in chunks:
             reader.feed(chunk)

@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.mqtt import transport
-from leadsman.mqtt.transport import Address, in_turns, open_tcp
+from leadsman.mqtt.transport import SocketAddress, in_turns, open_tcp
 from leadsman.testing import VirtualLoop
 
 V4, V6 = socket.AF_INET, socket.AF_INET6
 
 
 def address(name, family=V4):
-    return Address(family, socket.SOCK_STREAM, 6, "", (name, 1883))
+    return SocketAddress(family, socket.SOCK_STREAM, 6, "", (name, 1883))
 
 
 @given(st.lists(st.sampled_from([V4, V6]), max_size=12))

@@ -19,7 +19,6 @@ import asyncio
 import contextlib
 import functools
 import logging
-import math
 import ssl
 import struct
 import threading
@@ -36,7 +35,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from leadsman.errors import BrokerError, ConnackMissing, NotListening
-from leadsman.loop.clock import Clock, rfc3339
+from leadsman.loop.clock import Clock
 from leadsman.mqtt import diagnosis, transport
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import (
@@ -49,7 +48,9 @@ from leadsman.mqtt.connection import (
     ConnectionListener,
     Received,
     adapt,
+    seconds_left,
     taken_at,
+    user_properties,
 )
 from leadsman.mqtt.connection_state import V5
 from leadsman.mqtt.diagnosis import V311_REFUSALS
@@ -476,6 +477,11 @@ class _Packed:
         return self._bytes
 
 
+def _with_length(data: bytes) -> bytes:
+    """Text or binary data (MQTT 5 §1.5.4, §1.5.6)."""
+    return struct.pack("!H", len(data)) + data
+
+
 class BrokerConnection:
     """One connection through aiomqtt."""
 
@@ -494,21 +500,14 @@ class BrokerConnection:
 
     def _properties(self, message: Message) -> _Packed | None:
         data = b""
-        if message.expires is not None:  # Message Expiry Interval, four bytes, at least one second
-            remaining = max(1, math.ceil(message.expires - self._clock.monotonic()))
-            data = struct.pack("!BI", 0x02, min(remaining, 0xFFFF_FFFF))
-        if message.content_type is not None:  # Content Type: text with its length
-            kind = message.content_type.encode()
-            data += struct.pack("!BH", 0x03, len(kind)) + kind
-        if message.taken_at is not None:  # User Property: two strings with their lengths; RFC 3339 has 24 characters
-            data += b"\x26\x00\x08taken_at\x00\x18" + rfc3339(message.taken_at).encode()
-            if message.replayed:
-                data += b"\x26\x00\x08replayed\x00\x011"
-        if message.fence is not None:
-            fence = str(message.fence).encode()
-            data += b"\x26\x00\x05fence" + struct.pack("!H", len(fence)) + fence
-        if message.correlation is not None:  # Correlation Data: bytes with their length
-            data += struct.pack("!BH", 0x09, len(message.correlation)) + message.correlation
+        if message.expires is not None:  # Message Expiry Interval, four bytes
+            data = struct.pack("!BI", 0x02, seconds_left(message.expires, self._clock.monotonic()))
+        if message.content_type is not None:
+            data += b"\x03" + _with_length(message.content_type.encode())
+        for name, value in user_properties(message):
+            data += b"\x26" + _with_length(name.encode()) + _with_length(value.encode())
+        if message.correlation is not None:
+            data += b"\x09" + _with_length(message.correlation)
         return _Packed(data) if data else None
 
     async def subscribe(self, topic_filter: str, qos: int = 1) -> None:

@@ -2,7 +2,7 @@
 which they are tried."""
 
 from collections.abc import Iterator, Mapping
-from typing import Self
+from typing import Any, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, raise_together
@@ -21,6 +21,8 @@ _PROTOCOLS = ("5.0", "3.1.1")
 LARGEST_FILE = 16 * 2**20
 """Bytes of a file of certificates. Those of all authorities have some 200 kB."""
 DEFAULT_URL = "mqtt://localhost:1883"
+FOLLOW = "follow_server_reference"
+_TRUE, _FALSE = ("1", "true", "yes"), ("0", "false", "no")
 
 
 class Tls(Value):
@@ -189,7 +191,7 @@ class Broker(Value):
                 extra.get("ca"),
                 extra.get("cert"),
                 extra.get("key"),
-                insecure=extra.get("insecure", "").lower() in ("1", "true", "yes"),
+                insecure=extra.get("insecure", "").lower() in _TRUE,
             ),
             protocol=extra.get("protocol", "5.0"),
         )
@@ -207,22 +209,13 @@ class Broker(Value):
         texts = {key: str(section[key]) for key in _CREDENTIALS if key in section}
         if "url" in section:
             return cls.from_url(section["url"]).completed(texts)
-        tls = str(section.get("tls", "")).lower() in ("1", "true", "yes")
+        tls = str(section.get("tls", "")).lower() in _TRUE
         host, port = str(section.get("host", "localhost")), int(str(section.get("port", 8883 if tls else 1883)))
         return cls(host, port, "mqtts" if tls else "mqtt").completed(texts)
 
     def moved(self, host: str, port: int) -> Self:
         """A broker elsewhere that is reached as this one is: with the same scheme, credentials and certificates."""
-        return type(self)(
-            host,
-            port,
-            self.scheme,
-            username=self.username,
-            password=self.password,
-            path=self.path,
-            tls=self.tls,
-            protocol=self.protocol,
-        )
+        return self._changed(host=host, port=port)
 
     def completed(self, texts: Mapping[str, str]) -> Self:
         """This broker, with the texts for what its URL does not have."""
@@ -231,27 +224,26 @@ class Broker(Value):
             return texts.get(name) if given is None else given
 
         tls = self.tls
-        return type(self)(
-            self.host,
-            self.port,
-            self.scheme,
+        return self._changed(
             username=either(self.username, "username"),
             password=either(self.password, "password"),
-            path=self.path,
             tls=Tls(either(tls.ca, "ca"), either(tls.cert, "cert"), either(tls.key, "key"), insecure=tls.insecure),
-            protocol=self.protocol,
         )
+
+    def _changed(self, **fields: Any) -> Self:
+        own: dict[str, Any] = dict(zip(self._names(), self._fields(), strict=True))
+        return type(self)(**own | fields)
 
 
 def check_key(key: str, value: object) -> None:
-    """Check one value of the section ``mqtt``, independently of the others.
+    """Check one value of the section ``mqtt``, independently of the others; but for ``url``, see `read_urls`.
 
     Raises:
         InvalidValue, InvalidType: it names the key.
     """
     match key:
-        case "url":
-            Broker.from_url(value)
+        case "follow_server_reference" if str(value).lower() not in (*_TRUE, *_FALSE):
+            raise InvalidValue(f"mqtt.{key} is {value!r}; write true or false")
         case "host" if not isinstance(value, str) or not value:
             raise InvalidValue(f"mqtt.host is {value!r}; write a name or an address")
         case "port" if not str(value).isdecimal() or len(str(value)) > 5 or not 0 < int(str(value)) < 65536:
@@ -266,10 +258,6 @@ def _unreadable(url: str) -> str:
             "the broker's URL cannot be read; percent-encode its password: %2F for /, %23 for #, %3F for ?, %40 for @"
         )
     return f"the broker's URL cannot be read; write one such as {DEFAULT_URL!r}"
-
-
-FOLLOW = "follow_server_reference"
-_TRUE, _FALSE = ("1", "true", "yes"), ("0", "false", "no")
 
 
 class Brokers(Value):
@@ -335,7 +323,7 @@ class Brokers(Value):
             InvalidValue, InvalidType: it names the key.
         """
         follow = section.get(FOLLOW, False)
-        check_setting(FOLLOW, follow)
+        check_key(FOLLOW, follow)
         rest = {key: value for key, value in section.items() if key != FOLLOW}
         urls = split(rest["url"]) if "url" in rest else [None]
         brokers = [Broker.from_section(rest if url is None else {**rest, "url": url}) for url in urls]
@@ -345,19 +333,6 @@ class Brokers(Value):
 def same(broker: Broker, other: Broker) -> bool:
     """Whether two brokers have one address, whoever connects there."""
     return str(broker) == str(other) and (broker.path == other.path or not broker.websocket)
-
-
-def check_setting(key: str, value: object) -> None:
-    """Check one value of the section ``mqtt``, independently of the others.
-
-    Raises:
-        InvalidValue, InvalidType: it names the key.
-    """
-    if key == FOLLOW:
-        if str(value).lower() not in (*_TRUE, *_FALSE):
-            raise InvalidValue(f"mqtt.{FOLLOW} is {value!r}; write true or false")
-    elif key != "url":
-        check_key(key, value)
 
 
 def split(urls: object) -> list[object]:

@@ -1,11 +1,10 @@
 """Writes and reads the packets of MQTT 5 with the codec `mqtt5`. Only this file uses that library.
 
-`Reader` cuts the bytes of a connection into packets. Its memory is bounded: it keeps one packet that is not complete
-yet, and a packet that is larger than we allow is an error as soon as its length is known.
+`PacketReader` cuts the bytes of a connection into packets. Its memory is bounded: it keeps one packet that is not
+complete yet, and a packet that is larger than we allow is an error as soon as its length is known.
 """
 
-import math
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import mqtt5
 from mqtt5 import (
@@ -19,9 +18,8 @@ from mqtt5 import (
     SubAckPacket,
 )
 
-from leadsman.loop.clock import rfc3339
 from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.connection import KEEPALIVE, ConnAck, Connect, Received, taken_at
+from leadsman.mqtt.connection import KEEPALIVE, ConnAck, Connect, Received, seconds_left, taken_at, user_properties
 from leadsman.mqtt.connection_state import UNSUPPORTED_VERSION
 from leadsman.mqtt.diagnosis import V311_REFUSALS
 from leadsman.mqtt.message import Message
@@ -58,19 +56,6 @@ _STRINGS = dict.fromkeys((0x03, 0x08, 0x12, 0x15, 0x1A, 0x1C, 0x1F, *_BINARY), 1
 """How many strings, or binary data, a property has."""
 
 
-class Answer(NamedTuple):
-    """A CONNACK: the reason code, what the broker allows, and what it says about itself."""
-
-    code: int
-    connack: ConnAck
-    keepalive: int
-    """Seconds: Server Keep Alive, else what we asked for (MQTT 5 §3.2.2.3.14); 0 demands nothing."""
-    reference: str | None = None
-    """Server Reference: another broker to use (§3.2.2.3.16)."""
-    words: str | None = None
-    """The broker's own words (§3.2.2.3.9)."""
-
-
 class PacketError(Exception):
     """The broker sent bytes that no client can use.
 
@@ -90,8 +75,8 @@ class TextError(PacketError):
 class PacketHandler(Protocol):
     """Takes the packets of the broker."""
 
-    def answered(self, answer: Answer) -> None:
-        """CONNACK."""
+    def answered(self, code: int, connack: ConnAck, reference: str | None, words: str | None) -> None:
+        """CONNACK: the reason code, what the broker allows, its Server Reference and its words (MQTT 5 §3.2.2)."""
         ...
 
     def acknowledged(self, packet_id: int, code: int) -> None:
@@ -111,7 +96,7 @@ class PacketHandler(Protocol):
         ...
 
 
-class Reader:
+class PacketReader:
     """The reading side of one connection.
 
     Args:
@@ -214,7 +199,7 @@ class Reader:
             self._needed = 4
             return
         self._greeted = self._stopped = True
-        self._handler.answered(Answer(V311_REFUSALS.get(rest[3], UNSUPPORTED_VERSION), ConnAck(), 0))
+        self._handler.answered(V311_REFUSALS.get(rest[3], UNSUPPORTED_VERSION), ConnAck(), None, None)
 
     def _length(self, rest: memoryview) -> int:
         """The bytes of a packet of which the first bytes are there, as its fixed header says (MQTT 5 §2.1.4)."""
@@ -247,7 +232,7 @@ class Reader:
             handler.disconnected(int(packet.reason_code), packet.server_reference, packet.reason_str)
         elif isinstance(packet, ConnAckPacket) and not self._greeted:
             self._greeted = True
-            handler.answered(_answer(packet))
+            handler.answered(int(packet.reason_code), _connack(packet), packet.server_reference, packet.reason_str)
         else:
             raise PacketError(f"the broker sent {_name(packet)}, which was not due", PROTOCOL_ERROR)
 
@@ -331,8 +316,8 @@ def _number(data: memoryview, at: int) -> tuple[int, int]:
     raise IndexError
 
 
-def _answer(packet: ConnAckPacket) -> Answer:
-    connack = ConnAck(
+def _connack(packet: ConnAckPacket) -> ConnAck:
+    return ConnAck(
         packet.receive_max,
         packet.max_packet_size,
         int(packet.max_qos),
@@ -342,8 +327,6 @@ def _answer(packet: ConnAckPacket) -> Answer:
         packet.topic_alias_max,
         packet.session_present,
     )
-    keepalive = KEEPALIVE if packet.server_keep_alive is None else packet.server_keep_alive
-    return Answer(int(packet.reason_code), connack, keepalive, packet.server_reference, packet.reason_str)
 
 
 def _name(packet: mqtt5.Packet) -> str:
@@ -383,32 +366,17 @@ def publish(message: Message, packet_id: int, now: float) -> bytes:
     Raises:
         ValueError: a text is longer than MQTT can express, or is not UTF-8.
     """
-    expiry = None
-    if message.expires is not None:
-        expiry = min(max(1, math.ceil(message.expires - now)), 0xFFFF_FFFF)
     return PublishPacket(
         message.topic,
         message.payload,
         qos=_QUALITIES[message.qos],
         retain=message.retain,
         packet_id=packet_id if message.qos else None,
-        message_expiry_interval=expiry,
+        message_expiry_interval=None if message.expires is None else seconds_left(message.expires, now),
         content_type=message.content_type,
         correlation_data=message.correlation,
-        user_properties=_about(message) or None,
+        user_properties=user_properties(message) or None,
     ).write()
-
-
-def _about(message: Message) -> list[tuple[str, str]]:
-    """The user properties: those of a reading, and the fencing token."""
-    about = []
-    if message.taken_at is not None:
-        about.append(("taken_at", rfc3339(message.taken_at)))
-        if message.replayed:
-            about.append(("replayed", "1"))
-    if message.fence is not None:
-        about.append(("fence", str(message.fence)))
-    return about
 
 
 def puback(packet_id: int) -> bytes:

@@ -15,7 +15,7 @@ from leadsman.errors import BrokerError
 from leadsman.loop.clock import Clock
 from leadsman.mqtt import codec, diagnosis, transport
 from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.codec import Answer, PacketError
+from leadsman.mqtt.codec import PacketError
 from leadsman.mqtt.connection import (
     CLOSE_TIMEOUT,
     CONNECT_TIMEOUT,
@@ -60,11 +60,11 @@ class KeepAlive:
     first (MQTT 5 §3.1.2.10), and the second finds a half-open link.
 
     Args:
-        interval: seconds that the broker demands; 0 demands nothing, and `KEEPALIVE` is used.
+        interval: seconds that the broker demands; with None or 0 it demands nothing, and `KEEPALIVE` is used.
         now: when the connection was accepted.
     """
 
-    def __init__(self, interval: int, now: float) -> None:
+    def __init__(self, interval: int | None, now: float) -> None:
         self.interval = interval or KEEPALIVE
         self.patience = min(self.interval, KEEPALIVE)
         """Seconds to wait for an answer."""
@@ -111,7 +111,7 @@ class CodecConnection(asyncio.BufferedProtocol):
         self._broker = broker
         self._clock = clock
         self._listener = listener
-        self._reader = codec.Reader(self, packet.largest)
+        self._reader = codec.PacketReader(self, packet.largest)
         self._buffer = memoryview(bytearray(READ))
         self._accepted: asyncio.Future[None] = self._loop.create_future()
         self._closed: asyncio.Future[None] = self._loop.create_future()
@@ -126,7 +126,7 @@ class CodecConnection(asyncio.BufferedProtocol):
         self._unsent: list[int] = []
         """Messages of QoS 0, which nobody acknowledges; they are done when the socket has taken them."""
         self._subscriptions: dict[int, asyncio.Future[list[int]]] = {}
-        self._keepalive = KeepAlive(0, 0.0)
+        self._keepalive = KeepAlive(None, 0.0)
         self._timer: asyncio.TimerHandle | None = None
 
     async def accepted(self) -> None:
@@ -249,14 +249,14 @@ class CodecConnection(asyncio.BufferedProtocol):
         self._flush()
         self._listen()
 
-    def answered(self, answer: Answer) -> None:
+    def answered(self, code: int, connack: ConnAck, reference: str | None, words: str | None) -> None:
         """See `PacketHandler`."""
-        if answer.code >= 0x80:
-            error = diagnosis.refused(self._broker, answer.code, answer.reference, answer.words)
+        if code >= 0x80:
+            error = diagnosis.refused(self._broker, code, reference, words)
             self._end(str(error), error=error)
             return
-        self.connack = answer.connack
-        self._keepalive = KeepAlive(answer.keepalive, self._loop.time())
+        self.connack = connack
+        self._keepalive = KeepAlive(connack.keepalive, self._loop.time())
         self._watch()
         if not self._accepted.done():
             self._accepted.set_result(None)

@@ -1,9 +1,11 @@
 """The interface between the link and a connection, and what both clients agree on. `leadsman.mqtt.client` connects to
 real brokers, `leadsman.testing` to one in memory."""
 
+import math
 from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple, Protocol
 
+from leadsman.loop.clock import rfc3339
 from leadsman.mqtt.message import Message
 
 LARGEST_PACKET = 256 * 1024
@@ -172,6 +174,23 @@ Connector = Callable[[Connect, ConnectionListener], Awaitable[Connection]]
 """Make one connection. Raises `ConnectionRefused` for a negative CONNACK, `ConnackMissing` when none came, `TlsRefused`
 for faults that a person has to mend, `NotListening` where the host refused at once and an attempt costs next to
 nothing, and `BrokerError`."""
+
+
+def user_properties(message: Message) -> list[tuple[str, str]]:
+    """The user properties of a message: those of a reading, and the fencing token (MQTT 5 §3.3.2.3.7)."""
+    found = []
+    if message.taken_at is not None:
+        found.append(("taken_at", rfc3339(message.taken_at)))
+        if message.replayed:
+            found.append(("replayed", "1"))
+    if message.fence is not None:
+        found.append(("fence", str(message.fence)))
+    return found
+
+
+def seconds_left(expires: float, now: float) -> int:
+    """The Message Expiry Interval: one second at least, and what four bytes can have at most (MQTT 5 §3.3.2.3.3)."""
+    return min(max(1, math.ceil(expires - now)), 0xFFFF_FFFF)
 
 
 def adapt(message: Message, connack: ConnAck) -> Message:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from leadsman.errors import ConfigurationError, InvalidValue, raise_together
-from leadsman.mqtt.broker import Brokers, check_setting, read_urls
+from leadsman.mqtt.broker import Brokers, check_key, read_urls
 from leadsman.settings.sections import IDENTITY_KEYS
 from leadsman.settings.sources import SettingEntry
 
@@ -30,7 +30,7 @@ def brokers_of(entries: Mapping[str, SettingEntry]) -> Brokers:
     for key, entry in section.items():
         found = read_urls(entry.value)[1] if key == "url" else []
         try:
-            check_setting(key, entry.value)
+            check_key(key, entry.value)
         except ConfigurationError as error:
             found.append(error)
         faults += [type(error)(f"{error} (from {entry.origin})") for error in found]
@@ -58,7 +58,7 @@ def with_credentials(declared: Brokers, entries: Mapping[str, SettingEntry]) -> 
         return declared
     for key, entry in given.items():
         try:
-            check_setting(key, entry.value)
+            check_key(key, entry.value)
         except ConfigurationError as error:
             raise type(error)(f"{error} (from {entry.origin})") from None
     found = {key: str(entry.value) for key, entry in given.items()}

@@ -425,10 +425,8 @@ class Link:
         else:
             self.session, wait = connection_state.failed(self.session, now, draw)
         reason, topic = self._explained(clean(lost.reason), lost.code, broken)
-        if lost.code == connection_state.SESSION_TAKEN_OVER:
-            stay = True
-        else:
-            stay = (settled or useful) and lost.reason != SILENT and lost.code not in connection_state.ELSEWHERE
+        works = (settled or useful) and lost.reason != SILENT and lost.code not in connection_state.ELSEWHERE
+        stay = works or lost.code == connection_state.SESSION_TAKEN_OVER
         return Ended(reason, wait, settled, stay, lost.reference, back=lost.reason == BACK), topic
 
     async def _connected(self) -> Connection | Ended:
@@ -517,13 +515,10 @@ class Link:
     async def _ask_primary(self) -> None:
         """Go back to the primary as soon as it accepts connections. The connection in use is kept until then."""
         primary = self.choice.candidates[0]
-        identity = f"{self._identity.client_id}{INQUIRY}"
-        packet = Connect(identity, primary.session.protocol, None, b"", session_expiry=0)
         while True:
             await asyncio.sleep(broker_choice.return_wait(self.choice, random.random()))
             try:
-                connection = await self._connector(primary.broker)(packet, _Inquiry())
-                await connection.close()
+                await self._inquire(primary.broker, INQUIRY, primary.session.protocol)
             except BrokerError:
                 continue
             self.lost(BACK, connection_state.ADMINISTRATIVE)  # no message is to blame for it
@@ -532,10 +527,8 @@ class Link:
         """Ask the broker once for MQTT 5, beside a connection of 3.1.1 to which only silence had led. It may have been
         about to start."""
         await asyncio.sleep(connection_state.INQUIRY)
-        packet = Connect(f"{self._identity.client_id}{NEWER}", V5, None, b"", session_expiry=0)
         try:
-            connection = await self._connector(self.broker)(packet, _Inquiry())
-            await connection.close()
+            await self._inquire(self.broker, NEWER, V5)
         except BrokerError as error:
             if connection_state.speaks_old_version(error):
                 self.session = connection_state.inquired(self.session, newer=False)
@@ -543,6 +536,12 @@ class Link:
             return
         self.session = connection_state.inquired(self.session, newer=True)
         self.lost(NEWER_VERSION, connection_state.ADMINISTRATIVE)  # no message is to blame for it
+
+    async def _inquire(self, broker: Broker, ending: str, protocol: str) -> None:
+        """Make a connection and close it. Raises as `Connector`."""
+        packet = Connect(f"{self._identity.client_id}{ending}", protocol, None, b"", session_expiry=0)
+        connection = await self._connector(broker)(packet, _Inquiry())
+        await connection.close()
 
     def _named(self) -> str | None:
         """The address of the current broker, if there are others."""

@@ -38,11 +38,11 @@ While nothing listens, attempts come several times a second, and some name serve
 
 T = TypeVar("T")
 _threads = DaemonExecutor()
-_refusing: dict[tuple[str, int], tuple[float, list["Address"]]] = {}
+_refusing: dict[tuple[str, int], tuple[float, list["SocketAddress"]]] = {}
 """The addresses of hosts that refused the last attempt, and the monotonic seconds when they were asked for."""
 
 
-class Address(NamedTuple):
+class SocketAddress(NamedTuple):
     """One address of a broker, as `socket.getaddrinfo` returns it."""
 
     family: int
@@ -107,15 +107,15 @@ def tls_context(broker: Broker) -> ssl.SSLContext:
     return context
 
 
-async def resolve(host: str, port: int) -> list[Address]:
+async def resolve(host: str, port: int) -> list[SocketAddress]:
     """The addresses of a host, those of both families in turns.
 
     Raises:
         OSError: the name is not known, or no name server answers.
     """
 
-    def look_up(flags: int = 0) -> list[Address]:
-        return [Address(*each) for each in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)]
+    def look_up(flags: int = 0) -> list[SocketAddress]:
+        return [SocketAddress(*each) for each in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)]
 
     try:
         return look_up(socket.AI_NUMERICHOST)  # asks nobody
@@ -123,9 +123,9 @@ async def resolve(host: str, port: int) -> list[Address]:
         return in_turns(await in_thread(look_up))
 
 
-def in_turns(addresses: Iterable[Address]) -> list[Address]:
+def in_turns(addresses: Iterable[SocketAddress]) -> list[SocketAddress]:
     """The addresses, the families in turns, beginning with the family of the first one (RFC 8305 §4)."""
-    families: dict[int, list[Address]] = {}
+    families: dict[int, list[SocketAddress]] = {}
     for each in addresses:
         families.setdefault(each.family, []).append(each)
     return [each for each in chain.from_iterable(zip_longest(*families.values())) if each is not None]
@@ -149,16 +149,15 @@ async def open_host(host: str, port: int) -> socket.socket:
         raise
 
 
-async def open_tcp(addresses: list[Address], delay: float = NEXT_ADDRESS) -> socket.socket:
-    """Connect to the first address that answers. Each one gets `delay` seconds before the next one is tried beside it
-    (RFC 8305 §5).
+async def open_tcp(addresses: list[SocketAddress]) -> socket.socket:
+    """Connect to the first address that answers. The next one is tried beside the others after `NEXT_ADDRESS`.
 
     Raises:
         OSError: none can be reached; the message names each of them.
     """
     loop = asyncio.get_running_loop()
     waiting = list(reversed(addresses))
-    attempts: dict[asyncio.Task[socket.socket], Address] = {}
+    attempts: dict[asyncio.Task[socket.socket], SocketAddress] = {}
     pending: set[asyncio.Task[socket.socket]] = set()
     faults: list[OSError] = []
     try:
@@ -169,7 +168,7 @@ async def open_tcp(addresses: list[Address], delay: float = NEXT_ADDRESS) -> soc
                 attempts[task] = address
                 pending.add(task)
             done, pending = await asyncio.wait(
-                pending, timeout=delay if waiting else None, return_when=asyncio.FIRST_COMPLETED
+                pending, timeout=NEXT_ADDRESS if waiting else None, return_when=asyncio.FIRST_COMPLETED
             )
             for task in done:
                 if task.exception() is None:
@@ -187,7 +186,7 @@ async def open_unix(path: str) -> socket.socket:
     Raises:
         OSError: it does not exist, nobody listens, or we may not use it.
     """
-    return await _open(Address(socket.AF_UNIX, socket.SOCK_STREAM, 0, "", path))
+    return await _open(SocketAddress(socket.AF_UNIX, socket.SOCK_STREAM, 0, "", path))
 
 
 def unix_socket(path: str) -> socket.socket:
@@ -202,7 +201,7 @@ def unix_socket(path: str) -> socket.socket:
     return sock
 
 
-async def _open(address: Address) -> socket.socket:
+async def _open(address: SocketAddress) -> socket.socket:
     sock = socket.socket(address.family, address.kind, address.protocol)
     try:
         sock.setblocking(False)
@@ -224,7 +223,7 @@ async def _discard(attempts: Iterable["asyncio.Task[socket.socket]"]) -> None:
             result.close()
 
 
-def _fault(error: BaseException | None, address: Address) -> OSError:
+def _fault(error: BaseException | None, address: SocketAddress) -> OSError:
     """The error of one address, which it names."""
     if not isinstance(error, OSError):
         raise error or AssertionError("a failed task has an exception")
