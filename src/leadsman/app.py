@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from leadsman._version import UNVERSIONED
@@ -28,11 +29,12 @@ from leadsman.registration.telemetry import Telemetry
 from leadsman.resilience.policy import Policy, named_policy
 from leadsman.text import log_fields, suggestion
 from leadsman.text.redaction import Redaction
-from leadsman.wiring.live import Live, LiveParts
+from leadsman.wiring.plan import LiveParts, Plan, plan_of
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from leadsman.monitoring.trace import TraceRow
     from leadsman.notices import Notice
     from leadsman.registration.command import Command
     from leadsman.registration.source import Source
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
     from leadsman.runtime.adapter_recovery import LastResort
     from leadsman.settings.discovery import Discovery
     from leadsman.settings.sources import Where
-    from leadsman.wiring.plan import Plan
 
 logger = logging.getLogger("leadsman")
 
@@ -48,7 +49,7 @@ A = TypeVar("A")
 N = TypeVar("N", bound="Notice")
 
 
-class App(Registrar, Live):
+class App(Registrar):
     """An app: handlers that poll devices, accept commands and publish readings.
 
     Args:
@@ -333,6 +334,35 @@ class App(Registrar, Live):
             change_log(self.setup.log)
         load_modules(self.plan(environment))
 
+    def poll(self, device: str) -> None:
+        """Ask for a poll of a device, such as the one that reads it back after a write, and return at once. May be
+        called from any thread.
+
+        The reading is published whatever the publish rule says, and the schedule does not change. The poll follows the
+        commands of the device that run or wait, and a poll under way, so that it reads what was written. Several
+        requests before it begins are one poll; two such polls are at least the handler's ``throttle`` apart. A device
+        that is held, whose circuit is open, or that asked for a pause is not polled, and the log says so.
+
+        Raises:
+            UnknownDevice: no device of that name is polled.
+            InvalidValue: the app polls no device now, because it has not started, or has ended.
+        """
+        if self._live.ask_poll is None:
+            raise InvalidValue(f"the app {self.name!r} polls no device now; call poll while it runs")
+        self._live.ask_poll(device)
+
+    def trace(self, handler: str | None = None, since: datetime | None = None) -> "list[TraceRow]":
+        """The latest rows of the trace, of the running app or of its last run; see `leadsman.monitoring.trace`.
+
+        Args:
+            handler: return only rows of this device.
+            since: return only rows from this time on; an aware datetime.
+        """
+        if self._live.trace is None:
+            return []
+        handlers = None if handler is None else frozenset((handler,))
+        return self._live.trace.rows(handlers, 0.0 if since is None else since.timestamp())
+
     def stop(self) -> None:
         """Ask a serving app to stop."""
         if self._stopping is not None:
@@ -376,10 +406,8 @@ class App(Registrar, Live):
             self._stopping.set()  # also on cancellation
             self._stopping = None
 
-    def plan(self, variables: Mapping[str, str]) -> "Plan":
+    def plan(self, variables: Mapping[str, str]) -> Plan:
         """Everything that is needed to run the app, once its settings are loaded; for the command line."""
-        from leadsman.wiring.plan import plan_of
-
         return plan_of(
             self.setup,
             version=self.version,

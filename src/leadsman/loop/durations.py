@@ -64,29 +64,23 @@ def _parse(text: str, what: str) -> float:
 
 def human(amount: float) -> str:
     """Write seconds the way `seconds` reads them, to the millisecond: 5400 → ``"1h30m"``, 6.3 → ``"6.3s"``."""
-    remaining = round(amount * 1000)
-    if 0 < remaining < 1000:
-        return f"{remaining}ms"
-    parts = []
-    for unit, size in _UNITS[:3]:
-        count, remaining = divmod(remaining, round(size * 1000))
-        if count:
-            parts.append(f"{count}{unit}")
-    if remaining:
-        parts.append(f"{remaining / 1000:.3f}".rstrip("0").rstrip(".") + "s")
-    return "".join(parts) or "0s"
+    return _written(amount, "m", "")
 
 
 def write_duration(amount: float) -> str:
     """Write seconds as a sentence has them, to the millisecond: 5400 → ``"1 h 30 min"``, 0.3 → ``"300 ms"``."""
+    return _written(amount, "min", " ")
+
+
+def _written(amount: float, minute: str, gap: str) -> str:
     remaining = round(amount * 1000)
     if 0 < remaining < 1000:
-        return f"{remaining} ms"
+        return f"{remaining}{gap}ms"
     parts = []
-    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000)):
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), (minute, 60_000)):
         count, remaining = divmod(remaining, size)
         if count:
-            parts.append(f"{count} {unit}")
+            parts.append(f"{count}{gap}{unit}")
     if remaining or not parts:
-        parts.append(f"{remaining / 1000:g} s")
-    return " ".join(parts)
+        parts.append(f"{remaining / 1000:g}{gap}s")
+    return gap.join(parts)

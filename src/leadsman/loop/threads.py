@@ -202,6 +202,18 @@ def _name(fn: Callable[..., object], args: tuple[object, ...]) -> str:
     return getattr(inner, "__qualname__", None) or type(inner).__qualname__
 
 
+def call_on(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *arguments: object) -> None:
+    """Call a function on an event loop: now, or soon if this is another thread."""
+    try:
+        here = asyncio.get_running_loop() is loop
+    except RuntimeError:  # a thread without a loop
+        here = False
+    if here:
+        function(*arguments)
+    else:
+        loop.call_soon_threadsafe(function, *arguments)
+
+
 def begin(thread: threading.Thread) -> None:
     """Start a thread. Raises `DeviceUnavailable` if the system gives no further one."""
     try:

@@ -6,25 +6,19 @@ from leadsman.wiring.core import Core
 
 
 def join(core: Core) -> None:
-    """Give each handler its own."""
+    """Give each handler that asks for a context its own."""
     contexts = Contexts(core.state_directory, core.publisher, core.own_requests)
-    follower = _follower(contexts)
-    for device in core.roster.values():
-        follower.join(device)
-    core.roster.follow(Phase.STATE, follower)
-    core.life.closes.append(contexts.finish)
 
-
-def _follower(made: Contexts) -> Follower:
-    """Gives each handler that asks for one its context."""
-
-    def join(device: Device) -> None:
+    def give(device: Device) -> None:
         if device.reader is not None and device.runner is not None:
-            made.give(device.reader.needs, device.name, device.runner.retries)
+            contexts.give(device.reader.needs, device.name, device.runner.retries)
         if device.command is not None and device.queue is not None:
-            made.give(device.command.needs, device.name, device.queue.retries)
+            contexts.give(device.command.needs, device.name, device.queue.retries)
 
     def leave(device: Device, why: Departure) -> None:
         """A handler keeps its context: a call of it may still run."""
 
-    return Follower(join, leave)
+    for device in core.roster.values():
+        give(device)
+    core.roster.follow(Phase.STATE, Follower(give, leave))
+    core.life.closes.append(contexts.finish)

@@ -1,10 +1,9 @@
 """The health of the devices, and the heartbeat that reports it."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from leadsman.devices.roster import Departure, Device, Follower, Phase, forgetting
+from leadsman.devices.roster import Departure, Device, Follower, Phase
 from leadsman.event_bus import Phase as EventPhase
 from leadsman.monitoring.heartbeat import Heartbeat, will
 from leadsman.monitoring.statuses import Statuses
@@ -13,7 +12,6 @@ from leadsman.wiring.core import Core
 
 if TYPE_CHECKING:
     from leadsman.monitoring.document import Constants
-    from leadsman.nodes.brief import State
 
 
 def join(core: Core) -> None:
@@ -31,13 +29,12 @@ def join(core: Core) -> None:
         core.slices,
         look=core.runners.look,
     )
-    core.heartbeat.nodes = None if core.node.states is None else _counts(core.node.states)
+    if (states := core.node.states) is not None:
+        core.heartbeat.nodes = lambda: Counter(states().values())
     events.subscribe(core.records, EventPhase.HEALTH)
     events.subscribe(core.heartbeat.observe)
     events.subscribe(core.outages.observe)
-    roster.follow(Phase.STATUS, _status_follower(core.statuses, clock.monotonic))
-    roster.follow(Phase.STATUS, forgetting(core.outages.forget))
-    roster.follow(Phase.STATUS, _heartbeat_follower(core.heartbeat))
+    roster.follow(Phase.STATUS, _follower(core))
     core.life.beside["the heartbeat"] = core.heartbeat.run
 
 
@@ -66,36 +63,22 @@ def _constants(core: Core) -> "Constants":
     return found
 
 
-def _counts(states: "Callable[[], Mapping[str, State]]") -> Callable[[], Mapping[str, int]]:
-    """Counts how many nodes are in each state."""
-    return lambda: Counter(states().values())
-
-
-def _status_follower(found: Statuses, now: Callable[[], float]) -> Follower:
-    """The statuses."""
+def _follower(core: Core) -> Follower:
+    """The statuses, the availability topics and the heartbeat."""
+    statuses, heartbeat, clock = core.statuses, core.heartbeat, core.environment.clock
 
     def join(device: Device) -> None:
         if device.enabled:
             if device.job:
-                found.jobs |= {device.name}
-            found.add(device.name, now())
+                statuses.jobs |= {device.name}
+            statuses.add(device.name, clock.monotonic())
+            heartbeat.changed(device.name)
 
     def leave(device: Device, why: Departure) -> None:
+        heartbeat.changed()
+        core.outages.forget(device.name)
         if device.enabled:
-            found.remove(device.name)
-            found.jobs -= {device.name}
-
-    return Follower(join, leave)
-
-
-def _heartbeat_follower(sent: Heartbeat) -> Follower:
-    """The heartbeat, and the availability topics."""
-
-    def join(device: Device) -> None:
-        if device.enabled:
-            sent.changed(device.name)
-
-    def leave(device: Device, why: Departure) -> None:
-        sent.changed()
+            statuses.remove(device.name)
+            statuses.jobs -= {device.name}
 
     return Follower(join, leave)

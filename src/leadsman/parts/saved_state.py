@@ -31,8 +31,7 @@ async def join(core: Core) -> None:
     core.ledgers.save = store.keep_ledger
     store.restore_ledgers(core.ledgers.restore)
     core.environment.events.subscribe(store.observe, EventPhase.SAVE)
-    follower = _Follower(core, store)
-    core.roster.follow(Phase.STATE, Follower(follower.join, follower.leave, lambda device: store.change(device.name)))
+    core.roster.follow(Phase.STATE, _follower(core, store))
     core.life.goodbyes["the failure state"] = store.publish
     core.life.ends.append(lambda _: store.finish())
 
@@ -58,28 +57,24 @@ def _share(core: Core, store: ResilienceStore, snapshots: "Snapshots") -> None:
     core.environment.events.subscribe(repeat, readings=False)
 
 
-class _Follower:
+def _follower(core: Core, store: ResilienceStore) -> Follower:
     """Lets devices that join later be remembered, too. One that another node had goes on where it was there."""
 
-    def __init__(self, core: Core, store: ResilienceStore) -> None:
-        self._core = core
-        self._store = store
-
-    def join(self, device: Device) -> None:
-        """See `leadsman.devices.roster.Follower`."""
-        core, name = self._core, device.name
+    def join(device: Device) -> None:
+        name = device.name
         if device.runner is None:
             return
         document, age, snapshots = None, 0.0, core.node.snapshots
         if snapshots is not None:
             core.others.keep(name, (snapshots.topic(name),))
             document, age = snapshots.of(name) or (None, 0.0)
-        wait = self._store.adopt(name, document, age, core.records, core.outages)
+        wait = store.adopt(name, document, age, core.records, core.outages)
         if wait:
             core.pending[name] = wait
 
-    def leave(self, device: Device, why: Departure) -> None:
-        """See `leadsman.devices.roster.Follower`."""
-        self._core.pending.pop(device.name, None)
+    def leave(device: Device, why: Departure) -> None:
+        core.pending.pop(device.name, None)
         if device.runner is not None:
-            self._store.forget(device.name, at_once=why is Departure.FORGOTTEN)
+            store.forget(device.name, at_once=why is Departure.FORGOTTEN)
+
+    return Follower(join, leave, lambda device: store.change(device.name))

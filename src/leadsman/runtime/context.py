@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.loop.durations import Duration, seconds
 from leadsman.loop.schedule import zone_of
+from leadsman.loop.threads import call_on
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import RESERVED, check_prefix, encode
 from leadsman.readings.reading import plain
@@ -193,10 +194,7 @@ class Context(ContextBase):
         if data is None:
             data = encode(plain(payload, topic))
         message = Message(self._publisher_context.topics.of(self.name, topic), data, qos, retain)
-        if _on(self._loop):
-            self._send(message)
-        else:
-            self._loop.call_soon_threadsafe(self._send, message)
+        call_on(self._loop, self._send, message)
 
     def _send(self, message: Message) -> None:
         context = self._publisher_context
@@ -233,13 +231,6 @@ class Contexts:
     async def finish(self) -> None:
         """Write what is left."""
         await self._writer.finish()
-
-
-def _on(loop: asyncio.AbstractEventLoop) -> bool:
-    try:
-        return asyncio.get_running_loop() is loop
-    except RuntimeError:
-        return False
 
 
 def _target(when: object, zone: str | tzinfo | None, now: float) -> float:

@@ -8,16 +8,17 @@ A device without a reading for the time that `Finds` says is forgotten. It is lo
 """
 
 import asyncio
+import functools
 import logging
 import math
 import threading
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
-from functools import lru_cache
 from types import GenericAlias
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from leadsman.errors import ConfigurationError, InvalidValue
 from leadsman.loop.durations import human
+from leadsman.loop.threads import call_on
 from leadsman.loop.timers import Timers
 from leadsman.mqtt.topics import check_name, escaped_name
 from leadsman.registration.finds import Finds
@@ -53,7 +54,7 @@ class Family:
         template: what its devices have in common.
     """
 
-    __slots__ = ("finds", "names", "refused", "template", "unsaid", "warned_at")
+    __slots__ = ("finds", "names", "refused", "template", "unreported", "warned_at")
 
     def __init__(self, finds: Finds, template: Source) -> None:
         self.finds = finds
@@ -61,7 +62,7 @@ class Family:
         self.names: set[str] = set()
         self.refused = 0
         """Calls of `Context.device` for a device that there is not."""
-        self.unsaid = 0
+        self.unreported = 0
         """Those of them since the last warning."""
         self.warned_at = -math.inf
 
@@ -90,7 +91,7 @@ def template_of(finder: Telemetry | Source, finds: Finds) -> Source:
     )
 
 
-@lru_cache(maxsize=128)
+@functools.lru_cache(maxsize=128)
 def annotated(name: str, readings: object) -> Handler:
     """A handler under the name of the one that finds devices, whose annotation has the type of their readings. It is
     looked at, and never called: the readings are handed over by the one that finds the device. Devices of one type have
@@ -230,14 +231,16 @@ class FoundDevices:
         self._names = names
         self._timers = timers
         self._now = now
-        self._loop = loop
+        self.on_loop = functools.partial(call_on, loop)
+        """Calls a function on the event loop; see `call_on`."""
         self._lock = threading.Lock()
         self._identifiers: set[str] = set()
         """Those of the devices that were found."""
         self._types: dict[str, FoundType] = {}
-        """What handlers said of devices."""
-        self._said: dict[str, tuple[object, str | None]] = {}
-        """What was said last of each device, unless it was refused: most say the same again."""
+        """The fields and the title of each device, as its handler has given them."""
+        self._given: dict[str, tuple[object, str | None]] = {}
+        """The fields and the title that were given last for each device, unless it was refused: most are given
+        again."""
         self._runners: dict[str, SourceRunner] = {}
         self._since: dict[str, float] = {}
         """When each device was found, or was heard last before a restart: monotonic seconds."""
@@ -264,7 +267,7 @@ class FoundDevices:
             "%" not in name and self.finders.get(name) == finder
         ):  # most calls: a name that needs no escape, and is known
             self._heard(family, name, signal)
-            self._say(name, fields, title)
+            self._describe(name, fields, title)
             return FoundDevice(self, name, accepted=True)
         try:
             escaped = escaped_name(name)
@@ -283,10 +286,10 @@ class FoundDevices:
                 reason = str(error)
             if owner is None and not reason:
                 self._types[escaped] = found
-                self._said[escaped] = fields, title
+                self._given[escaped] = fields, title
                 self._accept(family, finder, escaped)
         if owner == finder:
-            self._say(escaped, fields, title)
+            self._describe(escaped, fields, title)
         if reason:
             self._refuse(finder, family, name, reason)
         elif self.owners is not None and family.finds.everywhere:
@@ -295,16 +298,16 @@ class FoundDevices:
             self.on_loop(self._join, escaped)
         return FoundDevice(self, escaped, accepted=not reason)
 
-    def _say(self, name: str, fields: Mapping[str, object] | None, title: str | None) -> None:
-        """A handler has said something of a device that it has."""
+    def _describe(self, name: str, fields: Mapping[str, object] | None, title: str | None) -> None:
+        """A handler has given the fields and the title of a device that it has."""
         if fields is None and title is None:
             return
-        before = self._said.get(name, (None, None))
+        before = self._given.get(name, (None, None))
         if before[0] is fields and before[1] == title:
             return
-        known, said = self._types.get(name, NOTHING), found_type(fields, title)
-        self._said[name] = fields, title
-        if (joined := known.union(said)) != known:
+        known, given = self._types.get(name, NOTHING), found_type(fields, title)
+        self._given[name] = fields, title
+        if (joined := known.union(given)) != known:
             self._types[name] = joined
             self.on_loop(self._change, name)
 
@@ -321,11 +324,11 @@ class FoundDevices:
             self._host.change(runner.source)
 
     def _heard(self, family: Family, name: str, signal: float | None) -> None:
-        """Several nodes may have heard the device: say how strong this one has."""
+        """Several nodes may have heard the device: report how strong this one has."""
         if self.owners is not None and family.finds.everywhere:
-            self.on_loop(self._tell_owners, self.owners, name, signal)
+            self.on_loop(self._report_heard, self.owners, name, signal)
 
-    def _tell_owners(self, owners: Owners, name: str, signal: float | None) -> None:
+    def _report_heard(self, owners: Owners, name: str, signal: float | None) -> None:
         if name in self.finders:
             self._since[name] = self._now()
             if owners.heard(name, signal):
@@ -359,24 +362,14 @@ class FoundDevices:
     def _refuse(self, finder: str, family: Family, name: str, reason: str) -> None:
         with self._lock:
             family.refused += 1
-            family.unsaid += 1
+            family.unreported += 1
             now = self._now()
             if now - family.warned_at < WARN:
                 return
-            unsaid, family.unsaid, family.warned_at = family.unsaid, 0, now
-        more = f" ({count_noun(unsaid - 1, 'refusal')} before)" if unsaid > 1 else ""
+            unreported, family.unreported, family.warned_at = family.unreported, 0, now
+        more = f" ({count_noun(unreported - 1, 'refusal')} before)" if unreported > 1 else ""
         about = log_fields("device refused", finder, refused=family.refused)
         logger.warning("%s: refused the device %s: %s%s", finder, _show(name), reason, more, extra=about)
-
-    def on_loop(self, function: Callable[..., None], *arguments: object) -> None:
-        """Call a function on the event loop: now, or soon if this is another thread."""
-        try:
-            if asyncio.get_running_loop() is self._loop:
-                function(*arguments)
-                return
-        except RuntimeError:  # a thread without a loop
-            pass
-        self._loop.call_soon_threadsafe(function, *arguments)
 
     def kept(self, name: str) -> Mapping[str, object]:
         """What is kept of a device over a restart; nothing of one that no handler has found."""
@@ -456,16 +449,16 @@ class FoundDevices:
             finder = self.finders.pop(name)
             self._families[finder].names.discard(name)
             self._identifiers.discard(self._names.identify(name))
-            self._unsay(name)
+            self._forget_type(name)
         logger.info("%s: forgotten: %s", name, why, extra=log_fields("device forgotten", name, by=finder))
         if joined and stays:
             self._host.lose(name)
         elif joined:
             self._host.leave(name)
 
-    def _unsay(self, name: str) -> None:
+    def _forget_type(self, name: str) -> None:
         self._types.pop(name, None)
-        self._said.pop(name, None)
+        self._given.pop(name, None)
 
     def own(self, name: str) -> None:
         """This node has a device from now on. A reading that came while nobody had it is its first one."""
@@ -490,7 +483,7 @@ class FoundDevices:
                 del self.finders[name]
                 self._families[finder].names.discard(name)
                 self._identifiers.discard(self._names.identify(name))
-                self._unsay(name)
+                self._forget_type(name)
             self._since.pop(name, None)
             if self._runners.pop(name, None) is not None:
                 self._host.lose(name)

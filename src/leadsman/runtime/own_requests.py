@@ -15,6 +15,7 @@ from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING
 
 from leadsman.errors import InvalidValue, PollRefused, UnknownDevice
+from leadsman.loop.threads import call_on
 from leadsman.readings.reading import Reading
 from leadsman.resilience.environment import Environment
 from leadsman.runtime.poll_runner import PollRunner
@@ -68,14 +69,7 @@ class OwnRequests:
         reader = self._runners.readers.get(name)
         if reader is None or (name in self._polls and self._polls[name].telemetry.job):
             raise UnknownDevice(f"there is no device {clean(name)!r} that gives readings; it has no availability")
-        try:
-            on_loop = asyncio.get_running_loop() is self._loop
-        except RuntimeError:
-            on_loop = False
-        if on_loop:
-            reader.leave(reason)  # before the poll that says it ends
-        else:
-            self._loop.call_soon_threadsafe(reader.leave, reason)
+        call_on(self._loop, reader.leave, reason)  # at once: before the poll ends whose handler calls this
 
     def device(
         self, finder: str, name: str, signal: float | None, fields: Mapping[str, object] | None, title: str | None

@@ -257,7 +257,7 @@ class ResilienceStore:
         readers: Mapping[str, Reader],
         environment: Environment,
         traces: Sequence[Trace],
-        found: Callable[[str], Mapping[str, Json]] = lambda _: _NOTHING,
+        found: Callable[[str], Mapping[str, Json]],
     ) -> None:
         self._directory = directory
         self._file = StateFile(directory.path / FILE)
@@ -318,7 +318,9 @@ class ResilienceStore:
         """Remember a device that another node of a cluster had, and what that published of it `age` seconds ago.
         Returns seconds until its next attempt, 0 if it waits for none."""
         self._records = records.entities
-        self.add(name)
+        self._gone.discard(name)
+        self._records[name].life = EarlierLives(self._environment.clock.wall())
+        self.change(name)
         saved = Saved(self._environment.clock.wall() - age, document)
         return 0.0 if document is None else self._continued(name, saved, "a topic", records, outages)
 
@@ -330,7 +332,7 @@ class ResilienceStore:
             return self._restore(name, known_of(saved, self._environment.clock), records, outages)
         except UNREADABLE as error:
             _warn("%s: its state in %s is damaged (%s); the device starts without it", name, where, error)
-            self._change(name)  # what makes sense takes its place
+            self.change(name)  # what makes sense takes its place
             return 0.0
 
     def _rejoined(self, name: str, saved: Saved) -> bool:
@@ -347,16 +349,6 @@ class ResilienceStore:
             return True
         self.forget(name)
         return False
-
-    def add(self, name: str) -> None:
-        """Remember a device that joins."""
-        self._gone.discard(name)
-        self._records[name].life = EarlierLives(self._environment.clock.wall())
-        self._change(name)
-
-    def change(self, name: str) -> None:
-        """Write soon what is known of a device that was found at run time: that has changed."""
-        self._change(name)
 
     def forget(self, name: str, *, at_once: bool = False) -> None:
         """Delete the rows of a device that is gone, with the next write. ``at_once``: now, so that the next life of the
@@ -472,7 +464,7 @@ class ResilienceStore:
                 self._failing.discard(event.entity)
                 self._outages.pop(event.entity, None)
                 self._first.pop(event.entity, None)
-                self._change(event.entity)
+                self.change(event.entity)
             elif event.at - self._successes_at >= SUCCESSES:
                 self._write(event.at)
         elif isinstance(event, _CHANGES) and event.entity in self._readers:
@@ -485,7 +477,7 @@ class ResilienceStore:
                 self._outages[event.entity] = before._replace(
                     failures=before.failures + 1, kind=type(event.error).__name__, message=describe(event.error)
                 )
-            self._change(event.entity, urgent=_by_a_person(event))
+            self.change(event.entity, urgent=_by_a_person(event))
 
     def ring(self, now: float) -> None:
         """Write what has changed."""
@@ -501,7 +493,8 @@ class ResilienceStore:
         await asyncio.wrap_future(self._worker.submit(self._file.close))
         self._worker.stop()
 
-    def _change(self, name: str, *, urgent: bool = False) -> None:
+    def change(self, name: str, *, urgent: bool = False) -> None:
+        """What is known of a device has changed: write it soon."""
         self._changed.add(name)
         if self._shared is not None:
             self._shared.change(name)

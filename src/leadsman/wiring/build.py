@@ -24,24 +24,8 @@ def _has_endpoint(plan: Plan) -> bool:
     return plan.endpoint is not None
 
 
-def _handlers_find(plan: Plan) -> bool:
-    return any(each.finds is not None for each in plan.readers)
-
-
-def _is_shown(plan: Plan) -> bool:
-    return plan.show is not None
-
-
-def _subscribes(plan: Plan) -> bool:
-    return any(each.enabled for each in plan.subscriptions.values())
-
-
 def _has_contexts(plan: Plan) -> bool:
     return any(isinstance(need, ContextDependency) for each in plan.handlers for _, need in each.needs)
-
-
-def _keeps_state(plan: Plan) -> bool:
-    return plan.keep_state
 
 
 def _uses_directory(plan: Plan) -> bool:
@@ -53,16 +37,8 @@ def _keeps_readings_on_disk(plan: Plan) -> bool:
     return plan.outbox.durability != "memory" and not plan.dry_run and plan.cluster is None
 
 
-def _has_adapters(plan: Plan) -> bool:
-    return bool(plan.adapters)
-
-
 def _is_supervised(plan: Plan) -> bool:
     return bool(plan.variables.keys() & {"NOTIFY_SOCKET", "LEADSMAN_HEALTH_FILE", "RUNTIME_DIRECTORY"})
-
-
-def _has_listeners(plan: Plan) -> bool:
-    return bool(plan.live.listeners)
 
 
 def _ends_by_itself(plan: Plan) -> bool:
@@ -86,26 +62,26 @@ PARTS = (
     Part("leadsman.parts.log", join="open_log", simulated=False),
     # Before the devices: what takes their readings, what counts them, and the other nodes that share the app.
     Part("leadsman.parts.http", _has_endpoint, "watch", simulated=False),
-    Part("leadsman.parts.show", _is_shown, simulated=False),
+    Part("leadsman.parts.show", lambda plan: plan.show is not None, simulated=False),
     Part("leadsman.parts.discovery", _is_described, "describe", simulated=False),
     Part("leadsman.parts.ledger", simulated=False),
     Part("leadsman.parts.node", join="attach"),
     # The devices, and what their handlers use.
     Part("leadsman.parts.devices"),
-    Part("leadsman.parts.found_devices", _handlers_find),
-    Part("leadsman.parts.subscriptions", _subscribes),
+    Part("leadsman.parts.found_devices", lambda plan: any(each.finds is not None for each in plan.readers)),
+    Part("leadsman.parts.subscriptions", lambda plan: any(each.enabled for each in plan.subscriptions.values())),
     Part("leadsman.parts.state_directory", _uses_directory),
     Part("leadsman.parts.contexts", _has_contexts),
     # What survives the app. What reports of the devices comes later, and finds them as they were.
     Part("leadsman.parts.disk", _keeps_readings_on_disk, simulated=False),
-    Part("leadsman.parts.saved_state", _keeps_state, simulated=False),
+    Part("leadsman.parts.saved_state", lambda plan: plan.keep_state, simulated=False),
     Part("leadsman.parts.broker_versions", _keeps_readings_on_disk, simulated=False),
     # What observes the devices.
     Part("leadsman.parts.heartbeat", simulated=False),
     Part("leadsman.parts.log", simulated=False),
     Part("leadsman.parts.trace", simulated=False),
-    Part("leadsman.parts.recovery", _has_adapters),
-    Part("leadsman.parts.listeners", _has_listeners, simulated=False),
+    Part("leadsman.parts.recovery", lambda plan: bool(plan.adapters)),
+    Part("leadsman.parts.listeners", lambda plan: bool(plan.live.listeners), simulated=False),
     Part("leadsman.parts.watchdog", _is_supervised, simulated=False),
     Part("leadsman.parts.supervision", _ends_by_itself, simulated=False),
     # What people and other programs read, and what they request.

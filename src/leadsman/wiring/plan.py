@@ -14,11 +14,13 @@ from leadsman.registration.options import is_everywhere
 from leadsman.registration.setup import Setup, Show
 from leadsman.registration.telemetry import Telemetry
 from leadsman.resilience.overrides import PolicyOverride
-from leadsman.wiring.live import LiveParts
 
 if TYPE_CHECKING:
+    from leadsman.monitoring.trace import Trace
+    from leadsman.notices import Notice
     from leadsman.registration.command import Command
     from leadsman.registration.device_settings import DeviceSettings
+    from leadsman.registration.injection import Handler
     from leadsman.registration.source import Source
     from leadsman.registration.subscription import Subscription
     from leadsman.resilience.catalogue import Catalogue
@@ -36,6 +38,24 @@ if TYPE_CHECKING:
 R = TypeVar("R", "Telemetry", "Source")
 OPERATIONS = ("hold", "release", "circuit")
 """Requests about a device at ``{request}/set`` below it."""
+
+
+class LiveParts:
+    """The parts of a running app that its program asks."""
+
+    __slots__ = ("ask_poll", "listeners", "trace")
+
+    def __init__(self) -> None:
+        self.ask_poll: Callable[[str], None] | None = None
+        """Asks for a poll of a device, while devices are polled."""
+        self.listeners: list[tuple[type[Notice], Handler]] = []
+        """The functions that get notices, each with the kind that it takes."""
+        self.trace: Trace | None = None
+        """The trace of the running app or of its last run, once there is something in it."""
+
+    def end(self) -> None:
+        """The app runs no more. Its trace stays."""
+        self.ask_poll = None
 
 
 class Plan(NamedTuple):
