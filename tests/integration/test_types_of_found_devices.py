@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from leadsman import App, Context, Finds, Sensor
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.registration.found_type import KINDS, MOST, found_type, from_json
+from leadsman.registration.finds import KINDS, MOST_FIELDS, found_type, from_json
 from leadsman.testing import Harness
 from leadsman_rigs.homie import violations
 
@@ -181,10 +181,10 @@ def test_damage_is_nothing(damaged):
 
 def test_the_number_of_fields_is_bounded_and_the_first_ones_stay():
     known = found_type({"first": float}, None)
-    for number in range(3 * MOST):
+    for number in range(3 * MOST_FIELDS):
         known = known.union(found_type({f"f{number}": float}, None))
 
-    assert len(known.fields) == MOST
+    assert len(known.fields) == MOST_FIELDS
     assert "first" in known.fields
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.mqtt.topics import LONGEST_TOPIC, RESERVED, Topics, is_topic, topic_matches
-from leadsman.readings.layout import plain_payload, plain_values
+from leadsman.readings.reading import plain_values
 
 KEYS = st.one_of(
     st.text(max_size=12), st.sampled_from(sorted(RESERVED)), st.sampled_from(["+", "#", "a/b", "$SYS", ""])
@@ -89,4 +89,4 @@ def test_values_look_as_programs_without_a_parser_read_them():
     values = [21.5, 3, True, False, None, "on", [1, "a"], {}]
 
     shown = [b"21.5", b"3", b"true", b"false", b"", b"on", b'[1,"a"]', b"{}"]
-    assert [plain_payload(value) for value in values] == shown
+    assert [text for value in values for _, text in plain_values({"it": value}, nested=False)] == shown

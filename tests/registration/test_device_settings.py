@@ -9,9 +9,8 @@ from pydantic import BaseModel
 
 from leadsman import UNTIL_NEXT_POLL, App, CircuitBreaker, Device, Every, ExponentialBackoff, OnChange, Sensor
 from leadsman.errors import ConfigurationError, DeviceTimeout, GarbledData, InvalidValue
-from leadsman.registration.device_settings import OPTIONS
+from leadsman.registration.device_settings import OPTIONS, publish_rule
 from leadsman.registration.options import FOR_DEVICES
-from leadsman.registration.publish_text import publish_rule
 from leadsman.resilience.policy import Lookup, exponential, from_options
 from leadsman.settings.sources import Where
 

@@ -40,8 +40,6 @@ OPTIONAL = (
     "leadsman.monitoring.trace",
     "leadsman.monitoring.watchdog",
     "leadsman.nodes",
-    "leadsman.registration.command",
-    "leadsman.registration.source",
     "leadsman.registration.subscription",
     "leadsman.runtime.adapter_recovery",
     "leadsman.runtime.commands",

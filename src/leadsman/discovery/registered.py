@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from leadsman.discovery.properties import Properties
     from leadsman.readings.content import ContentField
     from leadsman.readings.filtering import Filters
-    from leadsman.registration.field_words import FieldsWords, FieldWords
+    from leadsman.readings.sensor import FieldsWords, FieldWords
 
 
 class DescribedDevices:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, cast
 from leadsman.adapters.managed import ManagedAdapter
 from leadsman.loop.durations import human
 from leadsman.readings.publish import AllOf, AnyOf, Deadband, Every, OnChange, PublishRule
+from leadsman.readings.sensor import FieldWords
 from leadsman.registration.command import Command
-from leadsman.registration.field_words import FieldWords
 from leadsman.registration.injection import Dependencies, name_of
 from leadsman.registration.options import write_offline_on
 from leadsman.registration.source import Source

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from leadsman.devices.roster import Phase, forgetting
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import DOCTOR
+from leadsman.registration.command import Command
 from leadsman.runtime.poll_runner import ask
 from leadsman.wiring.core import Core
 from leadsman.wiring.plan import OPERATIONS
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from leadsman.introspection.registry import About, DeviceRegistry
     from leadsman.introspection.request_queue import RequestQueue
     from leadsman.introspection.service import Service
-    from leadsman.registration.command import Command
     from leadsman.registration.source import Source
     from leadsman.registration.telemetry import Telemetry
 
@@ -157,6 +157,5 @@ class IntrospectionPart:
 def _terms_of(each: "Telemetry | Source | Command") -> "dict[str, FieldTerms]":
     from leadsman.discovery.fields import terms_of
     from leadsman.introspection.schema import read_schema, result_schema  # few ask
-    from leadsman.registration.command import Command
 
     return terms_of(result_schema(each.handler) if isinstance(each, Command) else read_schema(each))

@@ -2,19 +2,25 @@
 
 JSON has no NaN, no infinity, no bytes and no sets. A value that JSON cannot represent raises an error that names the
 field. It is not published as something else: a silent ``null`` is a wrong reading that nobody notices.
+
+The layout of a reading at the broker is one JSON object, or each value at a topic of its own, or both.
 """
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date, datetime
 from enum import Enum
 from types import CoroutineType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from leadsman.errors import ResultError
 from leadsman.loop.clock import Clock, rfc3339
 
 JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
 JsonObject = dict[str, JsonValue]
+Layout = Literal["json", "fields", "both"]
+"""``json``: one object at ``state``. ``fields``: each value as plain text at a topic of its own. ``both``: both."""
+LAYOUTS: tuple[Layout, ...] = ("json", "fields", "both")
 
 _PLAIN = frozenset({str, bool, type(None)})
 _INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
@@ -186,3 +192,26 @@ def _text(value: str, name: str) -> str:
 def _a(value: object) -> str:
     name = type(value).__name__
     return f"an {name}" if name[:1].lower() in "aeiou" else f"a {name}"
+
+
+def plain_values(
+    fields: Mapping[str, object], *, nested: bool, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], bytes]]:
+    """The values of a reading in their order, each with the keys on the way to it, which begin with `path`. With
+    `nested` an object within the reading gives one value for each of its keys; otherwise, and if it is empty, it is a
+    value itself."""
+    for key, value in fields.items():
+        if nested and isinstance(value, dict) and value:
+            yield from plain_values(value, nested=True, path=(*path, key))
+        else:
+            yield (*path, key), _plain_payload(value)
+
+
+def _plain_payload(value: object) -> bytes:
+    """A value as programs without a parser of JSON read it: text as it is, None as nothing, and anything else as JSON
+    writes it: ``21.5``, ``true``, ``[1,2]``."""
+    if value is None:
+        return b""
+    if isinstance(value, str):
+        return value.encode()
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()

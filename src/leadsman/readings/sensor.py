@@ -5,14 +5,18 @@ type.
 
     class Air(BaseModel):
         co2: Annotated[int, Sensor(unit="ppm", device_class="carbon_dioxide")]
+
+What people see of the fields of a device may also be written at its registration or in the settings: it beats what
+stands beside their types.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
-from leadsman.errors import InvalidType, InvalidValue
+from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
 from leadsman.readings.publish import Deadband, check_deadband
-from leadsman.text import suggestion
+from leadsman.text import clean, suggestion
 from leadsman.value import Value
 
 if TYPE_CHECKING:
@@ -40,6 +44,9 @@ _EXAMPLES = {
 }
 _DEFAULTS: Mapping[str, object] = {"discoverable": True, "homeassistant": ()}
 """Of the words whose default is not None."""
+WORDS = ("name", "icon", "category", "discoverable", "homeassistant")
+"""What may be said of a field, by the names that `leadsman.Sensor` has for it."""
+_FIELDS_EXAMPLE = "write a section for each field, such as fields = { flow = { name = 'Flow', icon = 'mdi:water' } }"
 
 
 class Sensor(Value):
@@ -151,3 +158,65 @@ def _entity_options(given: object) -> tuple[tuple[str, bool | int | str], ...]:
         if type(value) is not wanted or not right:
             raise InvalidValue(f"homeassistant: {word} is {value!r}; write {_EXAMPLES[wanted]}")
     return tuple(given.items())
+
+
+class FieldWords(NamedTuple):
+    """The words for one field; None: what its type says."""
+
+    name: str | None = None
+    icon: str | None = None
+    category: str | None = None
+    discoverable: bool | None = None
+    homeassistant: tuple[tuple[str, bool | int | str], ...] = ()
+
+
+FieldsWords = Mapping[str, FieldWords]
+"""The words for some fields, by their names; nested ones have dots."""
+NO_WORDS: FieldsWords = MappingProxyType({})
+"""No words."""
+
+
+def check_fields(given: object) -> FieldsWords:
+    """Read the words for the fields of a device.
+
+    Raises:
+        InvalidType, InvalidValue: they are no words for fields. The message names the field.
+    """
+    if not isinstance(given, Mapping):
+        raise InvalidType(f"fields is {given!r}; {_FIELDS_EXAMPLE}")
+    return MappingProxyType({_name(field): _words(field, words) for field, words in given.items()})
+
+
+def merge_fields(given: object, more: Mapping[str, Mapping[str, object]]) -> Mapping[str, object]:
+    """What is said of fields, with more that is said of them, which beats it word by word. Neither is changed."""
+    if not isinstance(given, Mapping):
+        return more
+    return {**given, **{field: _merged(given.get(field), words) for field, words in more.items()}}
+
+
+def _merged(given: object, more: Mapping[str, object]) -> Mapping[str, object]:
+    return {**given, **more} if isinstance(given, Mapping) else more
+
+
+def _name(field: object) -> str:
+    if not isinstance(field, str):
+        raise InvalidType(f"fields has {field!r}; write the name of a field in quotes")
+    return field
+
+
+def _words(field: str, words: object) -> FieldWords:
+    where = f"fields: {clean(field)!r}"
+    if not isinstance(words, Mapping):
+        raise InvalidType(f"{where} is {words!r}; {_FIELDS_EXAMPLE}")
+    for word in words:
+        if word not in WORDS:
+            raise InvalidValue(f"{where} has {clean(str(word))!r}; {suggestion(str(word), WORDS)}")
+    try:
+        sensor = Sensor(**words)
+    except ConfigurationError as error:
+        raise type(error)(f"{where}: {error}") from None
+    if sensor.icon is not None and not sensor.icon.startswith("mdi:"):
+        raise InvalidValue(f"{where}: icon is {sensor.icon!r}; write an icon such as 'mdi:water'")
+    if sensor.name is not None and not sensor.name.isprintable():
+        raise InvalidValue(f"{where}: name is {sensor.name!r}; write printable text")
+    return FieldWords(sensor.name, sensor.icon, sensor.category, words.get("discoverable"), sensor.homeassistant)

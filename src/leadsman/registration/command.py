@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from leadsman.errors import InvalidType, InvalidValue, PayloadError
 from leadsman.loop.durations import Duration
 from leadsman.mqtt.answers import Json, is_finite
-from leadsman.registration.field_words import NONE, FieldsWords
+from leadsman.readings.sensor import NO_WORDS, FieldsWords
 from leadsman.registration.injection import (
     Dependencies,
     Dependency,
@@ -23,19 +23,14 @@ from leadsman.registration.injection import (
 )
 from leadsman.registration.options import (
     DeviceOptions,
-    area_of,
     check_options,
-    discoverable_of,
-    enabled_of,
-    fields_of,
+    device_values,
     fixed_of,
     group_of,
     is_second,
     label_errors,
-    labels_of,
     length_of,
     queue_of,
-    title_of,
 )
 from leadsman.registration.result import ValidateResult, reasons, result_validator
 from leadsman.text import describe
@@ -87,7 +82,7 @@ class Command(NamedTuple):
     """The name of its device for people; None if that is its name."""
     area: str | None = None
     """The area that is suggested for its device; None suggests none."""
-    fields: FieldsWords = NONE
+    fields: FieldsWords = NO_WORDS
     """What people see of its fields, where that is not what their types say."""
     discoverable: bool = True
     """Whether Home Assistant and Homie are told of its device."""
@@ -124,13 +119,8 @@ def _register(name: str, handler: Handler, options: CommandOptions, available: S
         queue=queue_of(options, QUEUE),
         drop_oldest=is_second(options, "when_full", "reject", "drop-oldest"),
         group=group_of(options),
-        enabled=enabled_of(options),
         validate_result=result_validator(handler),
-        title=title_of(options),
-        area=area_of(options),
-        discoverable=discoverable_of(options),
-        fields=fields_of(options),
-        labels=labels_of(options),
+        **device_values(options),
     )
 
 

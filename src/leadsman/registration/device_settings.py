@@ -4,6 +4,7 @@ The options of the settings replace those of the code before a registration is c
 both, and whatever follows from an option, such as the timeout from the interval, follows from the one that counts.
 """
 
+import ast
 import builtins
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
@@ -16,9 +17,10 @@ from leadsman.adapters.managed import ManagedAdapter
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, collect, raise_together
 from leadsman.loop.durations import Duration, human, positive_seconds, seconds
 from leadsman.loop.schedule import Cron
+from leadsman.readings.publish import Every, OnChange, Rule
+from leadsman.readings.sensor import ENTITY_OPTIONS, check_fields, merge_fields
 from leadsman.registration.command import CommandOptions
 from leadsman.registration.event import EventOptions
-from leadsman.registration.field_words import check_fields, merge_fields
 from leadsman.registration.injection import Dependency, Handler, place_of
 from leadsman.registration.options import (
     AREA,
@@ -30,7 +32,6 @@ from leadsman.registration.options import (
     publish_of,
     returns_bytes,
 )
-from leadsman.registration.publish_text import publish_rule
 from leadsman.registration.reading_type import ReadingType, reading_type
 from leadsman.registration.source import Source, SourceOptions
 from leadsman.registration.telemetry import JOBLESS, RETRYING, Telemetry, TelemetryOptions
@@ -51,6 +52,10 @@ Read = Callable[[object], object]
 """Reads the value of an option. Raises `InvalidValue`, `InvalidType`."""
 _OFFLINE_ON = ("stale", "error")
 """The words for when a device is offline."""
+RULES: Mapping[str, Callable[..., Rule]] = {"OnChange": OnChange, "Every": Every}
+LONGEST_RULE = 1000
+"""Characters; a rule has a hundred."""
+_RULE_EXAMPLE = "write a rule as in code, such as \"OnChange(0.2) | Every('10m')\""
 _NEEDED = "write at least the threshold: circuit_breaker = { threshold = 5 }"
 
 
@@ -143,6 +148,45 @@ def _breaker(value: object) -> CircuitBreaker:
     return CircuitBreaker(**arguments)
 
 
+def publish_rule(text: object) -> Rule:
+    """Read a publish rule as it is written in code. Python's parser reads it, and nothing of it is executed.
+
+    Raises:
+        InvalidType, InvalidValue: it is none.
+    """
+    if not isinstance(text, str):
+        raise InvalidType(f"it is {text!r}; {_RULE_EXAMPLE}")
+    if len(text) > LONGEST_RULE:
+        raise InvalidValue(f"it has {len(text)} characters; {_RULE_EXAMPLE}")
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise InvalidValue(f"{clean(text)!r} is no publish rule; {_RULE_EXAMPLE}") from None
+    return _rule(tree, text)
+
+
+def _rule(node: ast.expr, text: str) -> Rule:
+    match node:
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            return _rule(left, text) | _rule(right, text)
+        case ast.BinOp(left=left, op=ast.BitAnd(), right=right):
+            return _rule(left, text) & _rule(right, text)
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords) if name in RULES:
+            try:
+                given = [ast.literal_eval(each) for each in args]
+                named = {each.arg: ast.literal_eval(each.value) for each in keywords if each.arg is not None}
+                if len(named) < len(keywords):
+                    raise ValueError
+                return RULES[name](*given, **named)
+            except ConfigurationError:
+                raise
+            except (ValueError, TypeError, RecursionError):
+                raise InvalidValue(f"{clean(ast.unparse(node))!r} is not what {name} takes; {_RULE_EXAMPLE}") from None
+        case ast.Call(func=ast.Name(id=name)) | ast.Name(id=name) if name not in RULES:
+            raise InvalidValue(f"no publish rule is called {clean(name)!r}; {suggestion(name, RULES)}")
+    raise InvalidValue(f"{clean(text)!r} is no publish rule; {_RULE_EXAMPLE}")
+
+
 def _fields(value: object) -> object:
     """The words for fields, as a decorator takes them."""
     given = {field: _typed(words) for field, words in value.items()} if isinstance(value, Mapping) else value
@@ -153,8 +197,6 @@ def _fields(value: object) -> object:
 def _typed(words: object, kinds: Mapping[str, type] = MappingProxyType({"discoverable": bool})) -> object:
     """The words for a field, with the switches and numbers that a variable has as text. What is none stays as it is,
     so that `check_fields` names it with its field."""
-    from leadsman.readings.sensor import ENTITY_OPTIONS  # only who says something of fields pays for it
-
     if not isinstance(words, Mapping):
         return words
     found: dict[object, object] = {}

@@ -2,22 +2,31 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
 from leadsman.loop.durations import Duration, positive_seconds
 from leadsman.mqtt.message import STANDARD, Delivery
-from leadsman.mqtt.topics import check_name, is_reserved_field
+from leadsman.mqtt.topics import check_name, check_prefix, is_reserved_field
 from leadsman.readings import publish
-from leadsman.readings.layout import LAYOUTS, Layout
-from leadsman.readings.publish import PublishRule
-from leadsman.registration.field_words import NONE, FieldsWords, check_fields
-from leadsman.registration.injection import Dependencies, Handler, check_result, result_kinds
+from leadsman.readings.publish import AllOf, AnyOf, OnChange, PublishRule
+from leadsman.readings.reading import LAYOUTS, Layout
+from leadsman.readings.sensor import NO_WORDS, FieldsWords, check_fields
+from leadsman.registration.injection import (
+    Dependencies,
+    Handler,
+    annotated_result,
+    beside,
+    check_result,
+    name_of,
+    result_kinds,
+)
 from leadsman.registration.reading_type import ReadingType, reading_type, type_of
 from leadsman.registration.result import FIELD, ValidateResult, result_validator, returns_one_value, value_field
 from leadsman.resilience.backoff import DEFAULT_BACKOFF, BackoffStrategy, as_backoff
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.failure import exception_types
+from leadsman.settings.sections import LONGEST_LABEL
 from leadsman.text import suggestion
 
 if TYPE_CHECKING:
@@ -35,8 +44,6 @@ FOR_DEVICES = (
 `leadsman.registration.device_settings`."""
 TITLE, AREA = "a name for people, such as 'Bathroom'", "the name of a room or a place, such as 'Attic'"
 """What to write for these options."""
-LONGEST_LABEL = 128
-"""Characters of a label of a node; as `leadsman.settings.sections.LONGEST_LABEL`."""
 Options = Mapping[str, object]
 OfflineOn = Literal["stale", "error"] | type[Exception] | Sequence[type[Exception]]
 """What makes a device offline, as a decorator takes it."""
@@ -176,16 +183,6 @@ def fixed_of(options: Options) -> frozenset[str]:
     return frozenset(given)
 
 
-def title_of(options: Options) -> str | None:
-    """The name of the device for people; None if that is its name in topics."""
-    return _for_people(options, "title", TITLE)
-
-
-def area_of(options: Options) -> str | None:
-    """The area that is suggested for the device; None suggests none."""
-    return _for_people(options, "area", AREA)
-
-
 def _for_people(options: Options, option: str, example: str) -> str | None:
     return None if options.get(option) is None else check_for_people(options[option], option, example)
 
@@ -195,16 +192,6 @@ def check_for_people(text: object, what: str, example: str) -> str:
     if isinstance(text, str) and text.strip() and text.isprintable():
         return text
     raise (InvalidValue if isinstance(text, str) else InvalidType)(f"{what} is {text!r}; write {example}")
-
-
-def discoverable_of(options: Options) -> bool:
-    """Whether others are told of the device."""
-    return instance_of(options, "discoverable", bool, True, "True or False")
-
-
-def fields_of(options: Options) -> FieldsWords:
-    """What is said of the fields of the device. Raises `InvalidType`, `InvalidValue`."""
-    return check_fields(options["fields"]) if "fields" in options else NONE
 
 
 def delivery_of(options: Options) -> Delivery:
@@ -264,13 +251,49 @@ def content_of(options: Options, handler: Handler) -> "ContentField | None":
     """The content that a handler is annotated to return, with the name of its topic; None if it returns no bytes.
 
     Raises:
-        InvalidType, InvalidValue: it returns something else beside it, or has options that are about values.
+        InvalidType, InvalidValue: it does not say which, may return something else as well, or has options that are
+            about values.
     """
     if not returns_bytes(handler):
         return None
-    from leadsman.registration.content import check_content  # only handlers with a content pay for it
+    from leadsman.readings.content import Content, ContentField  # only handlers with a content pay for it
 
-    return check_content(options, handler)
+    found = [each for each, _ in beside(annotated_result(handler, described=True)) if isinstance(each, Content)]
+    if not found:
+        raise InvalidType(
+            f"the handler {name_of(handler)} is annotated to return bytes; say what they are: "
+            "Annotated[bytes, Content('image/jpeg')]"
+        )
+    if len(found) > 1 or any(kind not in (bytes, NoneType) for kind in result_kinds(handler)):
+        raise InvalidType(
+            f"the handler {name_of(handler)} is annotated to return bytes and something else; write a handler for each"
+        )
+    for option in ("filters", "finds"):
+        if options.get(option) is not None:
+            raise InvalidValue(f"{option} is about values, and the handler returns bytes; leave it out")
+    if options.get("layout", "json") != "json":
+        raise InvalidValue("layout is about values, and the handler returns bytes, which have a topic; leave it out")
+    if _has_deadband(options.get("publish")):
+        raise InvalidValue("publish has a deadband, and the handler returns bytes, which are equal or not: OnChange()")
+    return ContentField(found[0], _content_name(options.get("field", "content")))
+
+
+def _content_name(name: object) -> str:
+    if not isinstance(name, str):
+        raise InvalidType(f"field is {name!r}; write the name of a topic such as 'image'")
+    check_prefix(name)
+    if "/" in name or is_reserved_field((name,)):
+        raise InvalidValue(f"field is {name!r}, which is no name for a topic below a device; write one such as 'image'")
+    return name
+
+
+def _has_deadband(rule: object) -> bool:
+    match rule:
+        case OnChange():
+            return bool(rule.fields) or rule.deadband not in (0.0, "0 %")
+        case AnyOf() | AllOf():
+            return _has_deadband(rule.left) or _has_deadband(rule.right)
+    return False
 
 
 def filters_of(options: Options) -> "Filters | None":
@@ -295,10 +318,10 @@ def breaker_of(options: Options) -> CircuitBreaker | None:
     raise InvalidType(f"circuit_breaker is {breaker!r}; write CircuitBreaker(threshold=5), with brackets")
 
 
-def offline_on_of(options: Options, default: str = "stale") -> Errors:
+def offline_on_of(options: Options) -> Errors:
     """The errors that make a device offline as soon as it fails; none of one that is only offline when no reading is
     expected soon. Raises `InvalidValue`, `InvalidType`."""
-    value = options.get("offline_on", default)
+    value = options.get("offline_on", "stale")
     if value == "stale":
         return ()
     if value == "error":
@@ -315,31 +338,11 @@ def write_offline_on(errors: Errors) -> "Literal['stale', 'error'] | list[str]":
     return "stale" if not errors else "error" if errors == ANY_ERROR else [kind.__name__ for kind in errors]
 
 
-class HandlerResult(NamedTuple):
-    """What a handler returns, by its annotation and its options."""
-
-    content: "ContentField | None"
-    field: str | None
-    kind: ReadingType | None
-    """The type of its readings and of those of the devices that it finds, as they come out of its filters; None if it
-    is not known."""
-    validate: ValidateResult | None
-
-
-def result_of(options: Options, handler: Handler, finds: "Finds | None", filters: "Filters | None") -> HandlerResult:
-    """What a handler returns. Raises `InvalidType`, `InvalidValue` if that is no reading, or an option does not fit
-    it."""
-    if (content := content_of(options, handler)) is not None:
-        return HandlerResult(content, None, None, None)
-    check_result(handler, one_value=True)
-    field = field_of(options, handler)
-    validate = result_validator(handler) if field is None else value_field(field, handler)
-    return HandlerResult(None, field, type_of_readings(handler, field, finds, filters), validate)
-
-
 def type_of_readings(
     handler: Handler, field: str | None, finds: "Finds | None", filters: "Filters | None"
 ) -> ReadingType | None:
+    """The type of the readings of a handler and of the devices that it finds, as they come out of its filters; None if
+    it is not known."""
     own = reading_type(handler, field)
     if finds is not None:
         found = type_of(finds.readings)
@@ -373,6 +376,72 @@ def labels_of(options: Options) -> frozenset[str]:
                 " as 'ble' or 'serial:/dev/serial/by-id/…'"
             )
     return frozenset(labels)
+
+
+class DeviceValues(TypedDict):
+    """What the options say of everything with a device, as the fields of its registration."""
+
+    enabled: bool
+    title: str | None
+    area: str | None
+    discoverable: bool
+    fields: FieldsWords
+    labels: frozenset[str]
+
+
+def device_values(options: Options) -> DeviceValues:
+    """Check `DeviceOptions`, but for `fixed`. Raises `InvalidType`, `InvalidValue`."""
+    return {
+        "enabled": enabled_of(options),
+        "title": _for_people(options, "title", TITLE),
+        "area": _for_people(options, "area", AREA),
+        "discoverable": instance_of(options, "discoverable", bool, True, "True or False"),
+        "fields": check_fields(options["fields"]) if "fields" in options else NO_WORDS,
+        "labels": labels_of(options),
+    }
+
+
+class ReadingValues(DeviceValues):
+    """What the options say of everything that gives readings, as the fields of its registration."""
+
+    publish: PublishRule | None
+    delivery: Delivery
+    layout: Layout
+    offline_on: Errors
+    finds: "Finds | None"
+    filters: "Filters | None"
+    content: "ContentField | None"
+    field: str | None
+    validate_result: ValidateResult | None
+    fixed: frozenset[str]
+
+
+def reading_values(options: Options, handler: Handler, needs: Dependencies) -> ReadingValues:
+    """Check `ReadingOptions`, and what the handler is annotated to return.
+
+    Raises:
+        InvalidType, InvalidValue: an option is wrong, or does not fit what the handler returns, or that is no reading.
+    """
+    finds, filters = finds_of(options, needs), filters_of(options)
+    field, kind, validate = None, None, None
+    if (content := content_of(options, handler)) is None:
+        check_result(handler, one_value=True)
+        field = field_of(options, handler)
+        kind = type_of_readings(handler, field, finds, filters)
+        validate = result_validator(handler) if field is None else value_field(field, handler)
+    return {
+        **device_values(options),
+        "publish": publish_of(options, kind),
+        "delivery": delivery_of(options),
+        "layout": layout_of(options, kind),
+        "offline_on": offline_on_of(options),
+        "finds": finds,
+        "filters": filters,
+        "content": content,
+        "field": field,
+        "validate_result": validate,
+        "fixed": fixed_of(options),
+    }
 
 
 def group_of(options: Options) -> str | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from leadsman.adapters.managed import ManagedAdapter, declared_errors
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, raise_together
 from leadsman.mqtt.topics import check_name, filters_overlap
+from leadsman.registration.command import Command, CommandOptions, register_command
 from leadsman.registration.injection import (
     ContextDependency,
     Dependency,
@@ -19,15 +20,14 @@ from leadsman.registration.injection import (
 from leadsman.registration.options import Options, label_errors
 from leadsman.registration.reading_type import payload_names, reading_type
 from leadsman.registration.router import Device, Registration, devices_of
+from leadsman.registration.source import Source, SourceOptions, register_source
 from leadsman.registration.telemetry import Telemetry, register
 from leadsman.settings.devices import is_pattern
 from leadsman.text import clean, describe, suggestion
 
 if TYPE_CHECKING:
     from leadsman.readings.buffer import Buffer
-    from leadsman.registration.command import Command, CommandOptions
     from leadsman.registration.device_settings import DeviceSettings
-    from leadsman.registration.source import Source, SourceOptions
     from leadsman.registration.subscription import Subscription, SubscriptionOptions
     from leadsman.resilience.environment import GuardSpec
 
@@ -86,7 +86,7 @@ class Registry:
         """Handlers whose names come from the settings, which name none."""
 
     @property
-    def everything(self) -> "list[Telemetry | Source | Command]":
+    def everything(self) -> list[Telemetry | Source | Command]:
         """All registrations."""
         return [*self.telemetries.values(), *self.sources.values(), *self.commands.values()]
 
@@ -231,10 +231,8 @@ class Registry:
         return self.device_settings.applied_to(kind, name, handler, options, available)
 
     def _add_command(
-        self, name: object, handler: Handler, options: "CommandOptions", available: Sequence[Dependency]
+        self, name: object, handler: Handler, options: CommandOptions, available: Sequence[Dependency]
     ) -> None:
-        from leadsman.registration.command import register_command  # only apps with commands pay for it
-
         command = register_command(name, handler, options, available)
         polled = self.telemetries.get(command.name)
         _check_free(command.name, "command", self.commands, self.telemetries if polled and polled.job else {})
@@ -308,9 +306,14 @@ class Registry:
                     )
 
     def _add_source(
-        self, kind: str, name: object, handler: Handler, options: "SourceOptions", available: Sequence[Dependency]
+        self, kind: str, name: object, handler: Handler, options: SourceOptions, available: Sequence[Dependency]
     ) -> None:
-        source = _pushed(kind)(name, handler, options, available)
+        if kind == "event":
+            from leadsman.registration.event import register_event  # only apps with events pay for it
+
+            source = register_event(name, handler, options, available)
+        else:
+            source = register_source(name, handler, options, available)
         self._check_shared(source.guards)
         _check_free(source.name, kind, self.telemetries, self.sources)
         _check_apart(source, self.commands.get(source.name))
@@ -355,17 +358,6 @@ class Registry:
                 )
 
 
-def _pushed(kind: str) -> "Callable[[object, Handler, SourceOptions, Sequence[Dependency]], Source]":
-    """What makes the registration of a device that pushes."""
-    if kind == "event":
-        from leadsman.registration.event import register_event  # only apps with events pay for it
-
-        return register_event
-    from leadsman.registration.source import register_source  # only apps with sources pay for it
-
-    return register_source
-
-
 def ask_user(what: str, function: Callable[[Any], T], settings: object) -> T:
     """Call a function of the user with the settings. Raises `InvalidValue` for whatever it raises, with the line."""
     try:
@@ -397,14 +389,14 @@ def _with_adapter(device: str, name: object, available: Sequence[Dependency]) ->
     return [each for each in available if each not in others]
 
 
-def _check_apart(source: "Source | None", command: "Command | None") -> None:
+def _check_apart(source: Source | None, command: Command | None) -> None:
     """What a command returns is a state of its device, and one that sends events has none."""
     if source is not None and source.events is not None and command is not None:
         name = source.name
         raise InvalidValue(f"{name!r} sends events, so it takes no commands; give its command another name")
 
 
-def _check_layout(reader: "Telemetry | Source | None", command: "Command | None") -> None:
+def _check_layout(reader: Telemetry | Source | None, command: Command | None) -> None:
     """Check that what shows the state of a command finds it: a lamp is shown by several fields at once."""
     if reader is not None and command is not None and reader.layout == "fields":
         raise InvalidValue(
@@ -417,7 +409,7 @@ def _check_free(name: str, kind: str, *taken: Mapping[str, object]) -> None:
         raise InvalidValue(f"{kind} {name!r} is already registered; give every device its own name")
 
 
-def unknown_field(field: str, of_device: "Sequence[Telemetry | Source | Command]") -> InvalidValue | None:
+def unknown_field(field: str, of_device: Sequence[Telemetry | Source | Command]) -> InvalidValue | None:
     """That no registration of a device has a field of this name; None if one has, or may have."""
     known: list[str] = []
     for each in of_device:

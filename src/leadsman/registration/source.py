@@ -7,33 +7,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.loop.durations import Duration
 from leadsman.mqtt.message import Delivery
-from leadsman.readings.layout import Layout
 from leadsman.readings.publish import PublishRule
-from leadsman.registration.field_words import NONE, FieldsWords
+from leadsman.readings.reading import Layout
+from leadsman.readings.sensor import NO_WORDS, FieldsWords
 from leadsman.registration.injection import Dependencies, Dependency, Handler, check_generator, needs_of
 from leadsman.registration.options import (
     Errors,
     Options,
     ReadingOptions,
-    area_of,
     backoff_of,
     breaker_of,
     check_options,
-    delivery_of,
-    discoverable_of,
-    enabled_of,
-    fields_of,
-    filters_of,
-    finds_of,
-    fixed_of,
     label_errors,
-    labels_of,
-    layout_of,
     length_of,
-    offline_on_of,
-    publish_of,
-    result_of,
-    title_of,
+    reading_values,
 )
 from leadsman.registration.result import ValidateResult
 from leadsman.resilience.backoff import BackoffStrategy
@@ -94,7 +81,7 @@ class Source(NamedTuple):
     """Its name for people; None if that is its name."""
     area: str | None = None
     """The area that is suggested for it; None suggests none."""
-    fields: FieldsWords = NONE
+    fields: FieldsWords = NO_WORDS
     """What people see of its fields, where that is not what their types say."""
     discoverable: bool = True
     """Whether Home Assistant and Homie are told of it."""
@@ -132,29 +119,12 @@ def make_source(name: str, handler: Handler, options: Options, available: Sequen
     check_generator(handler)
     stale_after = length_of(options, "stale_after", STALE_AFTER)
     needs = needs_of(handler, available)
-    finds, filters = finds_of(options, needs), filters_of(options)
-    result = result_of(options, handler, finds, filters)
     return Source(
         name=name,
         handler=handler,
         needs=needs,
         guards=GuardSpec(from_options(backoff=backoff_of(options)), breaker_of(options)),
-        publish=publish_of(options, result.kind),
-        delivery=delivery_of(options),
-        layout=layout_of(options, result.kind),
-        content=result.content,
         stale_after=math.inf if stale_after is None else stale_after,
-        offline_on=offline_on_of(options),
         silence=length_of(options, "silence", stale_after),
-        enabled=enabled_of(options),
-        validate_result=result.validate,
-        finds=finds,
-        field=result.field,
-        filters=filters,
-        title=title_of(options),
-        area=area_of(options),
-        discoverable=discoverable_of(options),
-        fields=fields_of(options),
-        fixed=fixed_of(options),
-        labels=labels_of(options),
+        **reading_values(options, handler, needs),
     )

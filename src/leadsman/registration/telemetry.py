@@ -14,34 +14,22 @@ from leadsman.loop.durations import Duration, positive_seconds, seconds
 from leadsman.loop.schedule import Cron
 from leadsman.loop.slots import offset_of
 from leadsman.mqtt.message import Delivery
-from leadsman.readings.layout import Layout
 from leadsman.readings.publish import PublishRule
-from leadsman.registration.field_words import NONE, FieldsWords
+from leadsman.readings.reading import Layout
+from leadsman.readings.sensor import NO_WORDS, FieldsWords
+from leadsman.registration.command import RequestPayload, request_payload
 from leadsman.registration.injection import Dependencies, Dependency, Handler, is_async, needs_of
 from leadsman.registration.options import (
     Errors,
     ReadingOptions,
-    area_of,
     backoff_of,
     breaker_of,
     check_options,
-    delivery_of,
-    discoverable_of,
-    enabled_of,
-    fields_of,
-    filters_of,
-    finds_of,
-    fixed_of,
     group_of,
     is_second,
     label_errors,
-    labels_of,
-    layout_of,
     length_of,
-    offline_on_of,
-    publish_of,
-    result_of,
-    title_of,
+    reading_values,
 )
 from leadsman.registration.result import ValidateResult
 from leadsman.resilience.backoff import BackoffStrategy
@@ -52,7 +40,6 @@ from leadsman.resilience.policy import DEFAULT_RETRY_ON, UNTIL_NEXT_POLL, Lookup
 if TYPE_CHECKING:
     from leadsman.readings.content import ContentField
     from leadsman.readings.filtering import Filters
-    from leadsman.registration.command import RequestPayload
     from leadsman.registration.finds import Finds
     from leadsman.resilience.catalogue import Catalogue
 
@@ -165,7 +152,7 @@ class Telemetry(NamedTuple):
     """Its name for people; None if that is its name."""
     area: str | None = None
     """The area that is suggested for it; None suggests none."""
-    fields: FieldsWords = NONE
+    fields: FieldsWords = NO_WORDS
     """What people see of its fields, where that is not what their types say."""
     discoverable: bool = True
     """Whether Home Assistant and Homie are told of it."""
@@ -217,8 +204,6 @@ def _register(
     needs = needs_of(handler, available)
     interval, cron = _when(options)
     timeout = length_of(options, "timeout", min(interval or LONGEST_TIMEOUT, LONGEST_TIMEOUT))
-    finds, filters = finds_of(options, needs), filters_of(options)
-    result = result_of(options, handler, finds, filters)
     return Telemetry(
         name=name,
         handler=handler,
@@ -229,38 +214,21 @@ def _register(
         guards=GuardSpec(_policy(options, needs), breaker_of(options), timeout),
         overrun=is_second(options, "overrun", "next-poll", "finish"),
         on_failure=_on_failure(options),
-        publish=publish_of(options, result.kind),
-        delivery=delivery_of(options),
-        layout=layout_of(options, result.kind),
-        content=result.content,
         group=group_of(options),
         spread=seconds(options["spread"], "spread") if "spread" in options else None,
         stale_after=_stale_after(options, interval, cron, timeout or 0.0),
-        offline_on=offline_on_of(options),
         throttle=seconds(options.get("throttle", THROTTLE), "throttle"),
         undecided=options.get("policy") is None and not any(option in options for option in RETRYING),
-        enabled=enabled_of(options),
-        validate_result=result.validate,
         policy_name=named if isinstance(named := options.get("policy"), str) else None,
-        finds=finds,
-        field=result.field,
-        filters=filters,
         request=request,
         job=job,
-        title=title_of(options),
-        area=area_of(options),
-        discoverable=discoverable_of(options),
-        fields=fields_of(options),
-        fixed=fixed_of(options),
-        labels=labels_of(options),
+        **reading_values(options, handler, needs),
     )
 
 
 def _request(options: TelemetryOptions, handler: Handler) -> "RequestPayload | None":
     if options.get("request") is None:
         return None
-    from leadsman.registration.command import request_payload  # only handlers that take a payload pay for it
-
     return request_payload(handler, options["request"])
 
 

@@ -21,8 +21,7 @@ from leadsman.loop.durations import human
 from leadsman.loop.threads import call_on
 from leadsman.loop.timers import Timers
 from leadsman.mqtt.topics import check_name, escaped_name
-from leadsman.registration.finds import Finds
-from leadsman.registration.found_type import NOTHING, FoundType, found_type, from_json
+from leadsman.registration.finds import NOTHING, Finds, FoundType, found_type, from_json
 from leadsman.registration.injection import Handler, name_of
 from leadsman.registration.result import result_validator
 from leadsman.registration.source import Source

@@ -7,9 +7,8 @@ from collections.abc import Callable, Collection
 
 from leadsman.mqtt.message import Message, Receipt
 from leadsman.mqtt.topics import Topics, is_reserved_field
-from leadsman.readings.layout import Layout, plain_values
 from leadsman.readings.publish import Fields
-from leadsman.readings.reading import JsonObject, Reading
+from leadsman.readings.reading import JsonObject, Layout, Reading, plain_values
 from leadsman.runtime.other_topics import MOST, OtherTopics
 from leadsman.text import clean, log_fields
 

@@ -32,6 +32,7 @@ from leadsman.loop.durations import human
 from leadsman.loop.tasks import begin_at_once, outcome, user_error
 from leadsman.mqtt.answers import Json
 from leadsman.readings.reading import Reading, reading_of
+from leadsman.registration.command import convert_payload
 from leadsman.registration.injection import bound
 from leadsman.registration.telemetry import Fallback, Telemetry, facts_of
 from leadsman.resilience import overrides
@@ -605,6 +606,4 @@ def ask(polls: Mapping[str, PollRunner], name: str, answer: Answer, request: Jso
     if takes is None or request in ("", {}):
         runner.ask(answer)
     else:
-        from leadsman.registration.command import convert_payload  # only handlers that take a payload pay for it
-
         runner.ask(answer, convert_payload(takes, request, text))
