@@ -9,8 +9,7 @@ import pytest
 from leadsman import App
 from leadsman.errors import PollRefused
 from leadsman.introspection.mqtt_door import EXPIRY, MqttDoor
-from leadsman.introspection.registrations import Registrations
-from leadsman.introspection.registry import About, DeviceRegistry
+from leadsman.introspection.registry import About, DeviceRegistry, declared
 from leadsman.introspection.registry_publication import MOST_WAITING, PAUSE
 from leadsman.introspection.request_queue import RequestQueue
 from leadsman.introspection.sections import Parts, Sections
@@ -50,11 +49,11 @@ class Asked:
         self.outbox = SimpleNamespace(bytes=0, expects_answers=True)
         self.link = SimpleNamespace(maximum_packet_size=None, connects=1, outbox=self.outbox, put=self.sent.append)
         clock = Clock(lambda: self.now, lambda: self.now)
-        about, registrations = About("house", "1", "1", TOPICS, "house"), Registrations(app.telemetries, {}, {})
+        about, devices = About("house", "1", "1", TOPICS, "house"), declared(app.telemetries, {}, {})
         service = Service(
             about,
-            registrations,
-            DeviceRegistry(about, registrations, {}, health=False),
+            devices,
+            DeviceRegistry(about, devices, {}, health=False),
             Parts(
                 records=SimpleNamespace(entities={}),
                 ledgers=(),

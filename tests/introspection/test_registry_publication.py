@@ -6,8 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from leadsman import App
-from leadsman.introspection.registrations import Registrations
-from leadsman.introspection.registry import LIST_SLICE, About, DeviceRegistry
+from leadsman.introspection.registry import LIST_SLICE, About, DeviceRegistry, declared
 from leadsman.introspection.registry_publication import MOST_WAITING, PATIENCE, RegistryPublication
 from leadsman.loop.clock import Clock
 from leadsman.mqtt.topics import Topics
@@ -29,7 +28,7 @@ class House:
         self.link = SimpleNamespace(maximum_packet_size=None, connects=1, outbox=self.outbox, put=self.sent.append)
         clock = Clock(lambda: self.now, lambda: self.now)
         about = About("house", "1", "1", TOPICS, "house")
-        registry = DeviceRegistry(about, Registrations(app.telemetries, {}, {}), {}, health=False)
+        registry = DeviceRegistry(about, declared(app.telemetries, {}, {}), {}, health=False)
         self.publication = RegistryPublication(registry, TOPICS, self.link, clock, OtherTopics(), None, None)
 
 

@@ -11,8 +11,7 @@ from leadsman.errors import Busy, DeviceUnavailable, PollRefused, RequestRefused
 from leadsman.event_bus import EventBus
 from leadsman.events import CircuitRequested, DeviceHeld
 from leadsman.introspection.pages import Pages
-from leadsman.introspection.registrations import Registrations
-from leadsman.introspection.registry import LIST_SLICE, About, DeviceRegistry
+from leadsman.introspection.registry import LIST_SLICE, About, DeviceRegistry, declared
 from leadsman.introspection.sections import Parts, Sections
 from leadsman.introspection.service import MOST_AT_ONCE, MOST_UNDER_WAY, SLICE, PollResult, Service
 from leadsman.loop.clock import Clock
@@ -73,10 +72,9 @@ class House:
         )
         about = About("house", "1", "1", Topics("house"), "house")
         environment = SimpleNamespace(clock=clock, timers=SimpleNamespace(origin=0.0), events=bus)
-        self.telemetries = dict(app.telemetries)
-        registrations = Registrations(self.telemetries, {}, {})
-        self.registry = DeviceRegistry(about, registrations, {}, health=False)
-        self.service = Service(about, registrations, self.registry, parts, environment)
+        self.devices = declared(app.telemetries, {}, {})
+        self.registry = DeviceRegistry(about, self.devices, {}, health=False)
+        self.service = Service(about, self.devices, self.registry, parts, environment)
 
     def poll(self, name, answer, request, text):
         if isinstance(self.result, PollRefused):
@@ -134,7 +132,7 @@ def test_a_device_that_leaves_while_a_document_is_made_is_left_out_of_it(section
     for _ in house.service.describe(request, document):
         for name in names[SLICE::SLICE]:
             house.ledgers.pop(name, None)
-            house.telemetries.pop(name, None)
+            house.devices.pop(name, None)
 
     (page,) = document.end()
     assert set(json.loads(page)[section]) == set(names) - set(names[SLICE::SLICE])

@@ -20,7 +20,7 @@ from leadsman.wiring.plan import plan_of
 
 OPTIONAL = (
     "leadsman.readings.controls",
-    "leadsman.devices.registrations",
+    "leadsman.introspection.registrations",
     "leadsman.readings.device_classes",
     "leadsman.discovery",
     "leadsman.parts.cluster",

@@ -2,10 +2,9 @@
 
 import sys
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from leadsman.introspection.pages import Document
-from leadsman.introspection.registrations import Registrations, kind_of
 from leadsman.introspection.retained import APP, retained_of
 from leadsman.loop.slices import Work
 from leadsman.mqtt.topics import Topics
@@ -21,6 +20,51 @@ if TYPE_CHECKING:
 
 LIST_SLICE = 250
 """Devices of the registry, or rows of the trace, that are described in one turn of the loop."""
+
+
+class RegisteredDevice(Protocol):
+    """A device or a side job with its registrations, as in the roster of a running app."""
+
+    @property
+    def registrations(self) -> "list[Telemetry | Source | Command]":
+        """What is registered for it. What reads it comes first."""
+        ...
+
+    @property
+    def job(self) -> bool:
+        """Whether it is a side job."""
+        ...
+
+
+class DeclaredDevice(NamedTuple):
+    """A device or a side job of an app that does not run."""
+
+    registrations: list[Telemetry | Source | Command]
+
+    @property
+    def job(self) -> bool:
+        """Whether it is a side job."""
+        return kind_of(self.registrations[0]) == "periodic"
+
+
+def declared(
+    telemetries: Mapping[str, Telemetry], sources: Mapping[str, Source], commands: Mapping[str, Command]
+) -> dict[str, DeclaredDevice]:
+    """The devices and side jobs of an app that does not run. A device may have one that reads it and its commands."""
+    found: dict[str, DeclaredDevice] = {}
+    kinds: tuple[Mapping[str, Telemetry | Source | Command], ...] = telemetries, sources, commands
+    for name, each in (item for kind in kinds for item in kind.items()):
+        found.setdefault(name, DeclaredDevice([])).registrations.append(each)
+    return found
+
+
+def kind_of(each: Telemetry | Source | Command) -> str:
+    """The decorator of a registration."""
+    if isinstance(each, Telemetry):
+        return "periodic" if each.job else "telemetry"
+    if isinstance(each, Source):
+        return "source" if each.events is None else "event"
+    return "command"
 
 
 class About(NamedTuple):
@@ -52,17 +96,22 @@ class DeviceRegistry:
 
     Args:
         about: the identity of the app.
-        registrations: its registrations.
+        devices: its devices and side jobs.
         others: further retained topics, by device; those that belong to none by `APP`.
         health: whether each device has a topic for its health, as devices have while discovery for Home Assistant is
             on.
     """
 
     def __init__(
-        self, about: About, registrations: Registrations, others: Mapping[str, Collection[str]], *, health: bool
+        self,
+        about: About,
+        devices: Mapping[str, RegisteredDevice],
+        others: Mapping[str, Collection[str]],
+        *,
+        health: bool,
     ) -> None:
         self._about = about
-        self._registrations = registrations
+        self._devices = devices
         self._others = others
         self._health = health
         self.disabled: list[str] = []
@@ -85,14 +134,15 @@ class DeviceRegistry:
 
     def entry(self, name: str) -> "RegistryDevice | None":
         """What the registry says about a device; None if there is no such device, and for a side job."""
-        if name not in self._registrations:
+        device, others = self._devices.get(name), self._others.get(name, ())
+        if device is None:
             return None
-        found, others = self._registrations.of(name), self._others.get(name, ())
-        return registry_entry(self._about.topics, name, found, others, health=self._health)
+        return registry_entry(self._about.topics, name, device.registrations, others, health=self._health)
 
     def keeps_others(self, name: str) -> bool:
         """See the function of this name."""
-        return keeps_others(self._registrations.of(name))
+        device = self._devices.get(name)
+        return device is not None and keeps_others(device.registrations)
 
     @property
     def others(self) -> list[str]:
@@ -119,7 +169,7 @@ class DeviceRegistry:
             for topic in others:
                 document.member(None, topic)
         document.begin("devices", b"{}")
-        for number, name in enumerate(tuple(self._registrations), 1):
+        for number, name in enumerate(tuple(self._devices), 1):
             entry = self.entry(name)  # the device may be gone meanwhile
             if entry is not None and wanted(retained_of(entry)):
                 found = True

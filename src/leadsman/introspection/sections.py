@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from leadsman.adapters.managed import ManagedAdapter
-from leadsman.introspection.registrations import Registrations, describe_registration
-from leadsman.introspection.registry import About, app_section
+from leadsman.introspection.registrations import describe_registration, sentences
+from leadsman.introspection.registry import About, RegisteredDevice, app_section
 from leadsman.ledger.ledgers import Ledgers
 from leadsman.loop.clock import Clock, rfc3339
 from leadsman.monitoring.condition import condition_of, time_of
@@ -151,13 +151,15 @@ class Sections:
 
     Args:
         about: the identity of the app.
-        registrations: its registrations.
+        devices: its devices and side jobs.
         parts: the parts that are described.
         clock: the clock of the app.
         started: when the app started, monotonic seconds.
     """
 
-    def __init__(self, about: About, registrations: Registrations, parts: Parts, clock: Clock, started: float) -> None:
+    def __init__(
+        self, about: About, devices: Mapping[str, RegisteredDevice], parts: Parts, clock: Clock, started: float
+    ) -> None:
         self._about = about
         self._parts = parts
         self._clock = clock
@@ -165,7 +167,7 @@ class Sections:
         self._written: dict[str, bytes] = {}
         self._texts: dict[bytes, bytes] = {}
         self._terms: dict[object, dict[str, FieldTerms]] = {}
-        self.registrations = registrations
+        self._devices = devices
 
     def forget(self, name: str) -> None:
         """Describe the registrations of a device anew: it has changed, or is gone, and another one may have its name,
@@ -232,13 +234,11 @@ class Sections:
 
     def words(self, name: str) -> list[str]:
         """What the registrations of a device do, in plain English."""
-        from leadsman.introspection.words import sentences  # few ask
-
-        return [sentence for each in self.registrations.of(name) for sentence in sentences(each)]
+        return [sentence for each in self._registered(name) for sentence in sentences(each)]
 
     def fields(self, name: str) -> "dict[str, FieldTerms]":
         """What the type of each field of a device's readings says about it. A handler is looked at once."""
-        found = [each for each in self.registrations.of(name) if each.enabled]
+        found = [each for each in self._registered(name) if each.enabled]
         if not found:
             return {}
         each = next((each for each in found if not isinstance(each, Command)), found[0])
@@ -263,9 +263,13 @@ class Sections:
         are written once, and kept once."""
         text = self._written.get(name)
         if text is None:
-            text = encode([describe_registration(each) for each in self.registrations.of(name)])
+            text = encode([describe_registration(each) for each in self._registered(name)])
             text = self._written[name] = self._texts.setdefault(text, text)
         return text
+
+    def _registered(self, name: str) -> list[Telemetry | Source | Command]:
+        device = self._devices.get(name)
+        return [] if device is None else device.registrations
 
     def _runtime(self, name: str) -> "Runtime":
         """The state of a device, or of a side job."""
@@ -300,7 +304,7 @@ class Sections:
             found["finder_failed"] = True
         if health.life is not None:
             found["life"] = {"since": rfc3339(health.life.since), **_counters(health.life.before.plus(totals))}
-        if name not in self.registrations.jobs:
+        if not self._devices[name].job:
             found["published"] = describe_publication(publisher.publication)
             if (waiting := in_outbox(parts.link, publisher.topics, self._clock)) is not None:
                 found["outbox"] = waiting

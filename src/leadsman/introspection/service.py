@@ -16,8 +16,7 @@ from leadsman.errors import Busy, PayloadError, RequestRefused, UnknownDevice
 from leadsman.events import CircuitRequested, DeviceHeld
 from leadsman.introspection.measures import Measures
 from leadsman.introspection.pages import Document
-from leadsman.introspection.registrations import Registrations
-from leadsman.introspection.registry import LIST_SLICE, About, DeviceRegistry
+from leadsman.introspection.registry import LIST_SLICE, About, DeviceRegistry, RegisteredDevice
 from leadsman.introspection.requests import Query, hint, understood
 from leadsman.introspection.sections import Parts, Sections
 from leadsman.loop.clock import Clock, rfc3339
@@ -124,7 +123,7 @@ class Service:
 
     Args:
         about: the identity of the app.
-        registrations: its registrations.
+        devices: its devices and side jobs.
         registry: the list of its devices.
         parts: its parts.
         environment: its clock, timers and events.
@@ -133,7 +132,7 @@ class Service:
     def __init__(
         self,
         about: About,
-        registrations: Registrations,
+        devices: Mapping[str, RegisteredDevice],
         registry: DeviceRegistry,
         parts: Parts,
         environment: Environment,
@@ -143,7 +142,8 @@ class Service:
         self._about = about
         self._parts = parts
         self._environment = environment
-        self._sections = Sections(about, registrations, parts, environment.clock, environment.timers.origin)
+        self._devices = devices
+        self._sections = Sections(about, devices, parts, environment.clock, environment.timers.origin)
         self._under_way = 0
 
     # Documents
@@ -155,7 +155,7 @@ class Service:
             PayloadError: the request is wrong. The error says how to write it.
             Busy: too many answers are under way, or it asks for a large one, and too many for that are.
         """
-        request = understood(value, self._sections.registrations)
+        request = understood(value, self._devices)
         if "recent" in request.sections and self._parts.watching is None:
             raise PayloadError("'recent' values are kept only while the HTTP endpoint is on; set http.bind")
         self.admit(large=len(request.names) > SLICE or "trace" in request.sections)
@@ -173,7 +173,7 @@ class Service:
     @property
     def is_large(self) -> bool:
         """Whether an answer about all devices is a large one."""
-        return len(self._sections.registrations) > SLICE
+        return len(self._devices) > SLICE
 
     @contextmanager
     def under_way(self) -> Iterator[None]:
@@ -195,12 +195,12 @@ class Service:
             document.begin("adapters", b"[]")
             for adapter in sections.adapters():
                 document.member(None, adapter)
-        jobs, known = sections.registrations.jobs, sections.registrations
+        known = self._devices
         if "devices" in wanted:
-            names = (name for name in request.names if name not in jobs and name in known)
+            names = (name for name in request.names if name in known and not known[name].job)
             yield from _members(document, "devices", names, sections.device)
         if "jobs" in wanted:
-            names = (name for name in request.names if name in jobs and name in known)
+            names = (name for name in request.names if name in known and known[name].job)
             yield from _members(document, "jobs", names, sections.device)
         if "recent" in wanted and self._parts.watching is not None:
             yield from _members(document, "recent", request.names, self._parts.watching.recent.look)

@@ -17,7 +17,6 @@ from leadsman.wiring.plan import OPERATIONS
 if TYPE_CHECKING:
     from leadsman.introspection.document import FieldTerms
     from leadsman.introspection.mqtt_door import MqttDoor
-    from leadsman.introspection.registrations import Registrations
     from leadsman.introspection.registry import About, DeviceRegistry
     from leadsman.introspection.request_queue import RequestQueue
     from leadsman.introspection.service import Service
@@ -105,7 +104,7 @@ class IntrospectionPart:
 
         described = self._core.described
         health = described is not None and described.convention.has_health
-        return DeviceRegistry(self._about, self._registrations, self._core.others.topics, health=health)
+        return DeviceRegistry(self._about, self._core.roster, self._core.others.topics, health=health)
 
     @cached_property
     def service(self) -> "Service":
@@ -132,7 +131,7 @@ class IntrospectionPart:
             nodes=core.node.briefs,
             terms_of=_terms_of,
         )
-        return Service(self._about, self._registrations, self.registry, parts, core.environment)
+        return Service(self._about, core.roster, self.registry, parts, core.environment)
 
     def forget(self, device: str) -> None:
         """A device has changed, or has left."""
@@ -145,13 +144,6 @@ class IntrospectionPart:
 
         plan = self._core.plan
         return About(plan.name, plan.version, plan.leadsman, plan.topics, plan.client_id)
-
-    @cached_property
-    def _registrations(self) -> "Registrations":
-        from leadsman.devices.registrations import Present
-
-        jobs = frozenset(name for name, each in self._core.plan.telemetries.items() if each.job)
-        return Present(self._core.roster, jobs)
 
 
 def _terms_of(each: "Telemetry | Source | Command") -> "dict[str, FieldTerms]":

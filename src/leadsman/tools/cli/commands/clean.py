@@ -8,8 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from leadsman.errors import BrokerError, LeadsmanError
-from leadsman.introspection.registrations import Registrations
-from leadsman.introspection.registry import keeps_others, registry_entry
+from leadsman.introspection.registry import declared, keeps_others, registry_entry
 from leadsman.introspection.retained import APP, FORGETTING, Listed, in_order, no_longer, retained_of
 from leadsman.mqtt.answers import Json, object_in
 from leadsman.mqtt.broker import Broker, Brokers
@@ -42,18 +41,17 @@ def run(options: argparse.Namespace) -> None:
         return
     options.topic_prefix = options.prefix
     app = load_app(options)
-    known = Registrations(app.telemetries, app.sources, app.commands)
     plan = app.plan(os.environ)
     convention, described = described_by(plan), describe_topics(plan)
     health = convention is not None and convention.has_health
     shared = (plan.standby is not None or plan.cluster is not None) and plan.keep_state
     retained, may_add = {}, set()
-    for name in known:
+    for name, device in declared(app.telemetries, app.sources, app.commands).items():
         others = [*described.get(name, ()), *([app.topics.of(name, WORD)] if shared else [])]
-        entry = registry_entry(app.topics, name, known.of(name), others, health=health)
+        entry = registry_entry(app.topics, name, device.registrations, others, health=health)
         if entry is not None:
             retained[name] = retained_of(entry)
-        if keeps_others(known.of(name)):
+        if keeps_others(device.registrations):
             may_add.add(name)
     now = Remaining(retained, may_add)
     clean(app.brokers, app.topics, app.name, None if options.all else now, dry_run=options.dry_run)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, cast
 from leadsman._version import UNVERSIONED, __version__
 from leadsman.app import App
 from leadsman.errors import LeadsmanError
-from leadsman.introspection.registrations import Registrations, describe_registration
-from leadsman.introspection.registry import About, app_section
+from leadsman.introspection.registrations import describe_registration
+from leadsman.introspection.registry import About, app_section, declared
 from leadsman.introspection.requests import ON_REQUEST, SECTIONS
 from leadsman.introspection.situation import span
 from leadsman.loop.clock import rfc3339
@@ -61,14 +61,14 @@ def run(options: argparse.Namespace) -> None:
 def registrations(app: App) -> "Introspection":
     """The document of an app that does not run: its registrations."""
     about = About(app.name, app.version, __version__, app.topics, app.client_id)
-    known = Registrations(app.telemetries, app.sources, app.commands)
+    known = declared(app.telemetries, app.sources, app.commands)
     found: dict[str, DeviceSection] = {
-        name: {"registrations": [*map(describe_registration, known.of(name))]} for name in known
+        name: {"registrations": [*map(describe_registration, each.registrations)]} for name, each in known.items()
     }
     return {
         "app": app_section(about),
-        "devices": {name: each for name, each in found.items() if name not in known.jobs},
-        "jobs": {name: each for name, each in found.items() if name in known.jobs},
+        "devices": {name: each for name, each in found.items() if not known[name].job},
+        "jobs": {name: each for name, each in found.items() if known[name].job},
     }
 
 
