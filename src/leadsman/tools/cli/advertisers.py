@@ -8,7 +8,7 @@ from leadsman.adapters.ble.advertisement import Advertisement
 from leadsman.adapters.ble.gatt import short_uuid
 from leadsman.text import clean, count_noun
 from leadsman.text.identifiers import lowercase_identifier
-from leadsman.tools.cli.screen import Line, clip, cut, fill
+from leadsman.tools.cli.screen import STEPS, Line, clip, cut, fill
 
 MOST = 10_000
 """Devices that are remembered, those heard last: a phone has a new address every few minutes."""
@@ -180,9 +180,8 @@ class AirView:
 
     def press(self, key: str, rows: Sequence[Advertiser]) -> bool:
         """Do what a key asks for. Returns whether to quit."""
-        by = {"up": -1, "k": -1, "down": 1, "j": 1, "page-up": -10, "page-down": 10}.get(key)
-        if by is not None and rows:
-            self.chosen = rows[min(max(self.place(rows) + by, 0), len(rows) - 1)].address
+        if key in STEPS and rows:
+            self.chosen = rows[min(max(self.place(rows) + STEPS[key], 0), len(rows) - 1)].address
         return key in ("q", "ctrl-c")
 
 

@@ -27,6 +27,14 @@ if TYPE_CHECKING:
     from leadsman.mqtt.connection import Received
 
 
+MODES = {
+    "demo": "run without hardware and show what is published; needs mosquitto or leadsman[demo]",
+    "check": "check the app and its settings without running it",
+    "doctor": "examine the broker and this machine, and say what to mend",
+}
+"""What the program does instead of running the app."""
+
+
 def command_line(app: App, demo: Mapping[str, str] | None = None) -> Callable[[Sequence[str] | None], int]:
     """Make the entry point of an app that is a program of its own. It runs the app; ``--help`` lists its options.
 
@@ -57,31 +65,11 @@ def _parser(app: App) -> Parser:
         examples=(f"{app.name} --demo", f"{app.name} --check", f"{app.name} --mqtt mqtt://broker.lan"),
         notes=CODES,
     )
-    parser.set_defaults(mode="run")
     parser.add_argument("--version", action="version", version=f"{app.name} {app.version}")
     mode = parser.add_mutually_exclusive_group()
-    mode.add_argument(
-        "--demo",
-        dest="mode",
-        action="store_const",
-        const="demo",
-        help="run without hardware and show what is published; needs mosquitto or leadsman[demo]",
-    )
-    mode.add_argument(
-        "--check",
-        dest="mode",
-        action="store_const",
-        const="check",
-        help="check the app and its settings without running it",
-    )
-    mode.add_argument(
-        "--doctor",
-        dest="mode",
-        action="store_const",
-        const="doctor",
-        help="examine the broker and this machine, and say what to mend",
-    )
-    parser.set_defaults(prefix=None, json=False)
+    for name, text in MODES.items():
+        mode.add_argument(f"--{name}", dest="mode", action="store_const", const=name, help=text)
+    parser.set_defaults(mode="run", prefix=None, json=False)
     add(parser, (*OF_AN_APP, ends_after("30s")))
     return parser
 

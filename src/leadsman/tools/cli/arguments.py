@@ -200,8 +200,6 @@ WHERE = (
 SETTINGS = (*WHERE, argument("--mqtt", "the broker, such as mqtt://192.0.2.7; several with commas", metavar="URL"))
 ONE_TARGET = _target()
 TARGET = (ONE_TARGET, *SETTINGS)
-TARGET_ALONE = (ONE_TARGET, *WHERE)
-"""For commands that connect to no broker."""
 OWN_PREFIX = argument(
     "--prefix",
     "the topic prefix, instead of the app's own. It is also part of the client id and of the place "
@@ -227,19 +225,20 @@ IDENTITY = (
     ),
 )
 """What distinguishes two processes of one app at the broker."""
-HTTP = argument(
-    "--http",
-    "serve the page and the HTTP endpoint there, such as 127.0.0.1:8080 or unix:/run/house/http.sock; "
-    "another machine can reach it only with a token",
-    metavar="ADDRESS",
-)
 DISCOVERY = argument(
     "--discovery",
     "describe the devices at the broker by this convention: homeassistant, homie, or off",
     metavar="CONVENTION",
 )
-RUNNING = (
-    HTTP,
+RECORDING = (
+    *SETTINGS,
+    *IDENTITY,
+    argument(
+        "--http",
+        "serve the page and the HTTP endpoint there, such as 127.0.0.1:8080 or unix:/run/house/http.sock; "
+        "another machine can reach it only with a token",
+        metavar="ADDRESS",
+    ),
     DISCOVERY,
     switch(
         "--standby",
@@ -262,10 +261,11 @@ RUNNING = (
         choices=FORMATS,
     ),
 )
-SHOW = switch("--show", "print each reading and each failed call as it comes, with or without a broker")
-RECORDING = (*SETTINGS, *IDENTITY, *RUNNING)
 """What ``leadsman record`` takes. Its stdout is the session."""
-OF_AN_APP = (*RECORDING, SHOW)
+OF_AN_APP = (
+    *RECORDING,
+    switch("--show", "print each reading and each failed call as it comes, with or without a broker"),
+)
 """What ``leadsman run``, ``leadsman check`` and an app that is a program of its own take: what can be run can be
 checked."""
 APP = argument("--app", "the app, instead of --prefix", dest="target", metavar="MODULE:APP")
@@ -280,6 +280,7 @@ TIMEOUT = argument(
     "--timeout", "how long to wait for an answer (default: 5s)", metavar="TIME", type=duration, default=5.0
 )
 LIVE = (*MAYBE_TARGET, PREFIX, TIMEOUT)
+JSON = switch("--json", "print the JSON document")
 ONLY_DEVICE = argument("--device", "only this device (can be repeated)", metavar="NAME", action="append", type=device)
 DEVICE = argument(
     "--device", "the device (can be repeated)", metavar="NAME", action="append", type=device, required=True

@@ -8,14 +8,15 @@ from leadsman.introspection.situation import span
 from leadsman.mqtt.topics import NODES
 from leadsman.text import count_noun, escape
 from leadsman.tools.cli.fleet import SEVERITY, STOPPED, AppRow, DeviceRow
-from leadsman.tools.cli.screen import Line, clip, cut, fill, wrap
+from leadsman.tools.cli.screen import STEPS, Line, clip, cut, fill, wrap
 from leadsman.tools.cli.times import localise
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import Verdict
 
+_SEVERITY = {status: rank for rank, status in enumerate(SEVERITY)}
 SORTS: Mapping[str, Callable[[DeviceRow], tuple[object, ...]]] = {
-    "status": lambda row: (_severity(row.status), row.prefix, row.device),
+    "status": lambda row: (_SEVERITY.get(row.status, len(_SEVERITY)), row.prefix, row.device),
     "name": lambda row: (row.prefix, row.device),
     "age": lambda row: (-(row.age or 0.0), row.prefix, row.device),
 }
@@ -87,8 +88,8 @@ class BoardView:
             return key == "ctrl-c"
         if key in ("q", "ctrl-c"):
             return True
-        if key in ("up", "k", "down", "j", "page-up", "page-down"):
-            self._move({"up": -1, "k": -1, "down": 1, "j": 1, "page-up": -10, "page-down": 10}[key], self.of(rows))
+        if key in STEPS:
+            self._move(STEPS[key], self.of(rows))
         elif key == "enter":
             self.detail = self.chosen is not None
         elif key in ("esc", "backspace"):
@@ -154,9 +155,12 @@ def plain(apps: Sequence[AppRow], rows: Sequence[DeviceRow], width: int, options
     """The board as lines without an end, for ``--once``. Errors are whole, since nobody can open a device there."""
     running, rows = _expected(apps, rows)
     many = len(running) > 1
-    table = [line for row in rows for line in (_values(row, many, width, "  "), *_whole_trouble(row, width))]
-    heads = [*(_app(app, width, known=True) for app in running), *([_titles(width)] if running or not apps else [])]
-    return [*heads, *table, *_stopped(apps, width, options)]
+    lines = [*(_app(app, width, known=True) for app in running), *([_titles(width)] if running or not apps else [])]
+    for row in rows:
+        lines.append(_values(row, many, width, "  "))
+        if row.error:
+            lines += [[(line, row.status)] for line in wrap(escape(_trouble(row)), width, "    ")]
+    return [*lines, *_stopped(apps, width, options)]
 
 
 def _expected(apps: Sequence[AppRow], rows: Sequence[DeviceRow]) -> tuple[list[AppRow], list[DeviceRow]]:
@@ -272,11 +276,6 @@ def _values(row: DeviceRow, many: bool, width: int, marker: str) -> Line:
     ]
 
 
-def _whole_trouble(row: DeviceRow, width: int) -> list[Line]:
-    lines = wrap(escape(_trouble(row)), width, "    ") if row.error else []
-    return [[(line, row.status)] for line in lines]
-
-
 def _trouble(row: DeviceRow) -> str:
     """What is wrong with a device, in one line."""
     parts = [f"for {span(row.failing_for)}"] if row.failing_for is not None and row.failing_for >= 0 else []
@@ -323,7 +322,3 @@ def _widths(width: int) -> tuple[int, int]:
     """The columns of the name and of the value."""
     name = 28 if width >= _WIDE else 20
     return name, max(4, width - 2 - name - _STATUS - _AGE - _NEXT)
-
-
-def _severity(status: str) -> int:
-    return SEVERITY.index(status) if status in SEVERITY else len(SEVERITY)

@@ -40,6 +40,8 @@ SEVERITY = (
 )
 """The statuses, the worst first."""
 _LEVELS = ("status", "registry")
+_OF_AN_APP = ("registry/+", "+/state", "+/availability", "introspect/response", "state", "availability")
+"""What one app publishes, below its prefix; the last two of its root device."""
 _T = TypeVar("_T")
 
 
@@ -134,8 +136,36 @@ class _App:
     @property
     def devices(self) -> list[str]:
         """The names of its devices, sorted: those of the registry, or of the heartbeat without one."""
-        reported = (self.status or {}).get("devices")
-        return sorted(self.names or (reported if isinstance(reported, dict) else ()))
+        return sorted(self.names or self.reported("devices"))
+
+    def reported(self, key: str) -> dict[str, Json]:
+        """A part of its heartbeat."""
+        return _object((self.status or {}).get(key))
+
+    def section(self, device: str, now: float) -> dict[str, Json] | None:
+        """The newest answer about a device, unless it is old."""
+        at, found = self.details.get(device, (0.0, None))
+        return found if now - at <= ANSWERED else None
+
+    def state(self, now: float) -> str:
+        """As `AppRow.state`."""
+        if self.status is None:
+            return "silent"
+        if self.status.get("state") != "online":
+            # a will cannot know when it is sent
+            return STOPPED if isinstance(self.status.get("at"), str) else "offline"
+        return "silent" if self.sign_at is not None and now - self.sign_at > OVERDUE else "online"
+
+    def report(self, device: str, now: float) -> Mapping[str, Json]:
+        """What is known of a device: from its last answer, unless that is old or the heartbeat has another status
+        since."""
+        section, report = self.section(device, now), self.reported("devices").get(device)
+        runtime = None if section is None else section.get("runtime")
+        if isinstance(runtime, dict) and not _outdated(runtime, report, self.details[device][0], self.heard_at):
+            return runtime | {"next_poll_at": runtime.get("next_due_at")}
+        if isinstance(report, dict):
+            return report
+        return {"status": "ok" if "counts" in (self.status or {}) else "starting"}
 
     def not_heard(self, prefix: str) -> list[str]:
         """The topics of further pages of the registry, and of the values and availabilities of which nothing has
@@ -158,7 +188,7 @@ class _App:
             self._root = page.get("root")
         if _count(number) <= self._pages:
             for name, entry in devices.items():
-                entry = entry if isinstance(entry, dict) else {}
+                entry = _object(entry)
                 if entry.get("enabled") is not False:
                     _keep(self.names, name, None)
                 if isinstance(kinds := entry.get("kinds"), list) and "event" in kinds and name in self.names:
@@ -182,22 +212,13 @@ class _App:
         if isinstance(data, dict):
             self.answered_at = now
             self.sections |= {name: data[name] for name in ("app", "mqtt", "adapters") if name in data}
-            devices = data.get("devices")
-            for device, section in devices.items() if isinstance(devices, dict) else ():
+            for device, section in _object(data.get("devices")).items():
                 if isinstance(section, dict):
                     _keep(self.details, device, (now, section))
-            fields = data.get("fields")
-            for device, terms in fields.items() if isinstance(fields, dict) else ():
+            for device, terms in _object(data.get("fields")).items():
                 if isinstance(terms, dict):
                     _keep(self.terms, device, terms)
         return _count(answer.get("page", 1)) >= _count(answer.get("pages", 1))
-
-
-def _shown(value: LastReading | None, terms: dict[str, Json], *, sends_events: bool) -> str:
-    """The last reading of a device for a person."""
-    if value is None:
-        return "sends events" if sends_events else ""
-    return describe_reading(value.payload, terms)
 
 
 class Fleet:
@@ -227,13 +248,7 @@ class Fleet:
     @staticmethod
     def filters_of(prefix: str) -> list[str]:
         """The topic filters of what one app publishes."""
-        return [
-            f"{prefix}/{each}"
-            for each in (
-                *("registry/+", "+/state", "+/availability", "introspect/response"),
-                *("state", "availability"),  # of the root device
-            )
-        ]
+        return [f"{prefix}/{each}" for each in _OF_AN_APP]
 
     def exact_topics(self, prefix: str) -> list[str]:
         """The topics of what one app retains and nothing has come of: some brokers send what they keep only for a
@@ -288,10 +303,10 @@ class Fleet:
         value = app.values.get(key)
         payload, taken_at = (None, None) if value is None else (value.payload, value.taken_at)
         retained = RetainedDocuments(app.status, payload, app.availability.get(key), taken_at)
-        if self._state(app, now) != "online":
+        if app.state(now) != "online":
             moment = datetime.fromtimestamp(now, UTC)
             return unanswered(device, prefix, retained, f"it was not asked at {prefix}/introspect", moment)
-        section = self._section(app, device, now)
+        section = app.section(device, now)
         if section is None:
             return None
         document = app.sections | {"devices": {device: section}, "fields": {device: app.terms.get(device, {})}}
@@ -326,35 +341,11 @@ class Fleet:
             case ["availability"] | [_, "availability"]:
                 _keep(app.availability, ROOT if len(topic) == 1 else topic[0], _text_of(message))
 
-    def _section(self, app: _App, device: str, now: float) -> dict[str, Json] | None:
-        """The newest answer about a device, unless it is old."""
-        at, found = app.details.get(device, (0.0, None))
-        return found if now - at <= ANSWERED else None
-
-    def _state(self, app: _App, now: float) -> str:
-        if app.status is None:
-            return "silent"
-        if app.status.get("state") != "online":
-            return STOPPED if isinstance(app.status.get("at"), str) else "offline"  # a will cannot know when it is sent
-        return "silent" if app.sign_at is not None and now - app.sign_at > OVERDUE else "online"
-
-    def _report(self, app: _App, device: str, now: float) -> Mapping[str, Json]:
-        """What is known of a device: from its last answer, unless that is old or the heartbeat has another status
-        since."""
-        devices, section = (app.status or {}).get("devices"), self._section(app, device, now)
-        report = devices.get(device) if isinstance(devices, dict) else None
-        runtime = None if section is None else section.get("runtime")
-        if isinstance(runtime, dict) and not _outdated(runtime, report, app.details[device][0], app.heard_at):
-            return runtime | {"next_poll_at": runtime.get("next_due_at")}
-        if isinstance(report, dict):
-            return report
-        return {"status": "ok" if "counts" in (app.status or {}) else "starting"}
-
     def _row(self, prefix: str, device: str, now: float) -> DeviceRow:
         app = self._apps[prefix]
-        report, value, state = self._report(app, device, now), app.values.get(app.key(device)), self._state(app, now)
-        poll = report.get("poll_under_way")
-        poll = poll if isinstance(poll, dict) else {}
+        report, value, state = app.report(device, now), app.values.get(app.key(device)), app.state(now)
+        poll = _object(report.get("poll_under_way"))
+        none = "sends events" if device in app.sends_events else ""
         since = _ago(report.get("failing_since"), now + app.ahead)
         next_in = _ago(poll.get("next_call_at") or report.get("next_poll_at"), now + app.ahead)
         error = poll.get("last_error") or report.get("last_error") or report.get("deferred_reason") or ""
@@ -362,7 +353,7 @@ class Fleet:
             prefix,
             device,
             str(report.get("status", "starting")) if state == "online" else state,
-            _shown(value, app.terms.get(device, {}), sends_events=device in app.sends_events),
+            none if value is None else describe_reading(value.payload, app.terms.get(device, {})),
             None if value is None or value.taken is None else max(0.0, now - value.taken),
             None if next_in is None or state != "online" else max(0.0, -next_in),
             _count(report.get("consecutive_failures")),
@@ -373,14 +364,12 @@ class Fleet:
         )
 
     def _app_row(self, prefix: str, app: _App, now: float) -> AppRow:
-        status = app.status or {}
-        mqtt = status.get("mqtt")
-        mqtt = mqtt if isinstance(mqtt, dict) else {}
+        status, mqtt = app.status or {}, app.reported("mqtt")
         heard = None if app.heard_at is None else max(0.0, now - app.heard_at)
         uptime = status.get("uptime_s")
         return AppRow(
             prefix,
-            self._state(app, now),
+            app.state(now),
             heard,
             uptime + (heard or 0.0) if isinstance(uptime, int | float) else None,
             _count(mqtt.get("outbox_messages")),
@@ -419,6 +408,11 @@ def _outdated(runtime: Mapping[str, Json], report: Json, answered_at: float, hea
     """Whether a heartbeat that came after an answer has another status."""
     later = heard_at is not None and heard_at > answered_at
     return later and isinstance(report, dict) and report.get("status") != runtime.get("status")
+
+
+def _object(found: Json) -> dict[str, Json]:
+    """An object of JSON; empty for what is none."""
+    return found if isinstance(found, dict) else {}
 
 
 def _count(number: Json) -> int:

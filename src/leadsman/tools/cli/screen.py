@@ -90,6 +90,8 @@ def _cells_of(character: str) -> int:
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
+STEPS = {"up": -1, "k": -1, "down": 1, "j": 1, "page-up": -10, "page-down": 10}
+"""The rows by which keys move a cursor."""
 Line = list[tuple[str, str]]
 """Pieces of text with their styles: names of `STYLES`, or empty."""
 

@@ -19,7 +19,14 @@ from leadsman.mqtt.topics import Topics, encode
 from leadsman.nodes.shared_app import WORD
 from leadsman.text import clean as cleaned
 from leadsman.text import count_noun
-from leadsman.tools.cli.arguments import DISCOVERY, MAYBE_TARGET, Subcommand, UsageError, argument, prefix, switch
+from leadsman.tools.cli.arguments import (
+    DISCOVERY,
+    MAYBE_TARGET,
+    PREFIX,
+    Subcommand,
+    UsageError,
+    switch,
+)
 from leadsman.tools.cli.remote import running_app
 from leadsman.tools.cli.tables import say
 from leadsman.tools.cli.target import load_app
@@ -293,12 +300,7 @@ COMMAND = Subcommand(
     ),
     (
         *MAYBE_TARGET,
-        argument(
-            "--prefix",
-            "the topic prefix: instead of the app's own, or, with --all, instead of MODULE:APP",
-            metavar="PREFIX",
-            type=prefix,
-        ),
+        PREFIX._replace(help="the topic prefix: instead of the app's own, or, with --all, instead of MODULE:APP"),
         DISCOVERY,
         switch("--all", "remove everything that the app retains"),
         switch("--dry-run", "only print what would be removed"),

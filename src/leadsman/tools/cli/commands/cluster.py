@@ -12,6 +12,7 @@ from leadsman.nodes.document import Lacking
 from leadsman.text import clean, count_noun, escape, suggestion
 from leadsman.tools.cli.arguments import (
     APP,
+    PREFIX,
     SETTINGS,
     TIMEOUT,
     WITHOUT_NODE,
@@ -235,7 +236,7 @@ COMMAND = Subcommand(
         argument("item", "the prefix for status, else the node", nargs="?", metavar="PREFIX|NODE"),
         APP,
         *SETTINGS,
-        argument("--prefix", "the topic prefix of the app (default: all of one level)", metavar="PREFIX", type=prefix),
+        PREFIX._replace(help="the topic prefix of the app (default: all of one level)"),
         TIMEOUT,
         switch("--json", "print JSON"),
     ),

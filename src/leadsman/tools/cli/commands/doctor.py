@@ -9,7 +9,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from leadsman.text import clean, count_noun
-from leadsman.tools.cli.arguments import CHECK_FAILED, MAYBE_TARGET, Subcommand, UsageError, argument, prefix, switch
+from leadsman.tools.cli.arguments import (
+    CHECK_FAILED,
+    MAYBE_TARGET,
+    PREFIX,
+    Subcommand,
+    UsageError,
+    switch,
+)
 from leadsman.tools.cli.remote import running_app
 from leadsman.tools.cli.screen import CYAN, GREEN, RED, YELLOW
 from leadsman.tools.cli.tables import fill, json_text, paint
@@ -117,12 +124,7 @@ COMMAND = Subcommand(
     ),
     (
         *MAYBE_TARGET,
-        argument(
-            "--prefix",
-            "the topic prefix: instead of the app's own, or instead of MODULE:APP",
-            metavar="PREFIX",
-            type=prefix,
-        ),
+        PREFIX._replace(help="the topic prefix: instead of the app's own, or instead of MODULE:APP"),
         switch("--json", "print one JSON object with all findings"),
     ),
     "Exits with 0 if nothing fails, 4 if something does; warnings do not count.",

@@ -10,7 +10,7 @@ from leadsman.ledger.ledger import DISABLED, READ
 from leadsman.ledger.saved import KEPT
 from leadsman.loop.durations import human
 from leadsman.text import clean, count_noun
-from leadsman.tools.cli.arguments import LIVE, ONLY_DEVICE, Subcommand, UsageError, argument, duration, switch
+from leadsman.tools.cli.arguments import JSON, LIVE, ONLY_DEVICE, Subcommand, UsageError, argument, duration
 from leadsman.tools.cli.remote import any_version, ask_about_devices
 from leadsman.tools.cli.screen import GREEN, RED, YELLOW
 from leadsman.tools.cli.tables import json_text, say, table
@@ -118,6 +118,6 @@ COMMAND = Subcommand(
             metavar="TIME",
             default=86_400.0,
         ),
-        switch("--json", "print the JSON document"),
+        JSON,
     ),
 )

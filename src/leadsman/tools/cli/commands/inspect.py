@@ -21,7 +21,7 @@ from leadsman.loop.schedule import zone_of
 from leadsman.registration.injection import name_of
 from leadsman.registration.telemetry import THROTTLE
 from leadsman.text import clean, count_noun, suggestion
-from leadsman.tools.cli.arguments import LIVE, ONLY_DEVICE, Subcommand, argument, switch
+from leadsman.tools.cli.arguments import JSON, LIVE, ONLY_DEVICE, Subcommand, argument, switch
 from leadsman.tools.cli.commands import gaps
 from leadsman.tools.cli.commands.trace import Printer
 from leadsman.tools.cli.remote import any_version, ask_about_devices
@@ -381,6 +381,6 @@ COMMAND = Subcommand(
             choices=(*SECTIONS, *ON_REQUEST),
         ),
         ONLY_DEVICE,
-        switch("--json", "print the JSON document"),
+        JSON,
     ),
 )

@@ -13,7 +13,7 @@ from leadsman.loop.clock import rfc3339
 from leadsman.spool.file import NAME, Contents, SpoolFile, backup, look, restore
 from leadsman.spool.row import DeadLetter, Quota
 from leadsman.text import clean, count_noun
-from leadsman.tools.cli.arguments import OWN_PREFIX, SETTINGS, Subcommand, UsageError, argument, switch
+from leadsman.tools.cli.arguments import APP, OWN_PREFIX, SETTINGS, Subcommand, UsageError, argument, switch
 from leadsman.tools.cli.tables import json_text, say, table
 from leadsman.tools.cli.target import load_app
 
@@ -190,7 +190,7 @@ COMMAND = Subcommand(
             metavar="ITEM",
         ),
         switch("--all", "all dead letters; resend leaves out those whose bytes are damaged"),
-        argument("--app", "the app", dest="target", metavar="MODULE:APP"),
+        APP._replace(help="the app"),
         argument(
             "--state-directory",
             "the directory of its state, instead of --app, such as systemd's /var/lib/house",

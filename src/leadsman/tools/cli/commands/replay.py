@@ -10,7 +10,7 @@ from leadsman.loop.durations import human
 from leadsman.testing.broker import Delivered
 from leadsman.testing.harness import Harness
 from leadsman.text import count_noun, escape
-from leadsman.tools.cli.arguments import CODES, TARGET_ALONE, Subcommand, argument
+from leadsman.tools.cli.arguments import CODES, ONE_TARGET, WHERE, Subcommand, argument
 from leadsman.tools.cli.target import load_target, sources_of
 from leadsman.tools.simulation.guard import first_touch, refuse_real_world
 
@@ -62,6 +62,6 @@ COMMAND = Subcommand(
         "leadsman replay house:app kitchen.session",
         "leadsman replay house:app kitchen.session --set address=02:00:00:00:00:01",
     ),
-    (*TARGET_ALONE[:1], argument("session", "what leadsman record wrote", metavar="SESSION"), *TARGET_ALONE[1:]),
+    (ONE_TARGET, argument("session", "what leadsman record wrote", metavar="SESSION"), *WHERE),
     CODES,
 )

@@ -14,14 +14,15 @@ from leadsman.monitoring.log_format import wants_colour
 from leadsman.text import clean, describe
 from leadsman.tools.cli.arguments import (
     ASSERTION_FAILED,
+    JSON,
+    ONE_TARGET,
     ONLY_DEVICE,
-    TARGET_ALONE,
+    WHERE,
     Subcommand,
     UsageError,
     argument,
     duration,
     moment,
-    switch,
 )
 from leadsman.tools.cli.tables import json_text
 from leadsman.tools.cli.target import load_target, sources_of
@@ -226,7 +227,8 @@ COMMAND = Subcommand(
         "leadsman simulate house:app --assert 'gap_p99 < 10m and attempts < 4000'",
     ),
     (
-        *TARGET_ALONE,
+        ONE_TARGET,
+        *WHERE,
         argument(
             "--policy",
             "compare with this policy (can be repeated): retry=3, UNTIL_NEXT_POLL, a name of the settings or a "
@@ -263,7 +265,7 @@ COMMAND = Subcommand(
             default=[],
         ),
         argument("--svg", "write a picture to this file", type=Path, metavar="FILE"),
-        switch("--json", "print the JSON document"),
+        JSON,
     ),
     f"figures for --assert:\n  {', '.join(Figures._fields)}\n\n"
     "Exits with 0 if all assertions hold, 4 if one does not, 1 if the app cannot be simulated.",
