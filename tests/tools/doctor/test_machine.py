@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from leadsman.tools.doctor import machine
+from leadsman.tools.doctor import examination
 
 
 def test_the_machine_is_read_without_a_state_directory():
-    found = machine.look_at_machine(None)
+    found = examination.look_at_machine(None)
 
     assert found.state is None
     assert found.python.startswith("3.")
@@ -18,7 +18,7 @@ def test_the_machine_is_read_without_a_state_directory():
 
 
 def test_a_state_directory_that_is_not_there_is_not_made(tmp_path):
-    found = machine.look_at_machine(tmp_path / "a" / "b")
+    found = examination.look_at_machine(tmp_path / "a" / "b")
 
     assert found.state == (tmp_path / "a" / "b", False, True, 0o700)
     assert list(tmp_path.iterdir()) == []
@@ -27,13 +27,13 @@ def test_a_state_directory_that_is_not_there_is_not_made(tmp_path):
 def test_the_permissions_of_a_state_directory_are_seen(tmp_path):
     tmp_path.chmod(0o777)
 
-    assert machine.state_of(tmp_path).mode == 0o777
+    assert examination.state_of(tmp_path).mode == 0o777
 
 
 def test_a_file_is_no_state_directory(tmp_path):
     (tmp_path / "file").write_text("")
 
-    assert not machine.state_of(tmp_path / "file").writable
+    assert not examination.state_of(tmp_path / "file").writable
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_radio_is_blocked_if_every_one_is(tmp_path, switches, expected):
         for name, value in (("type", kind), ("hard", hard), ("soft", soft)):
             (directory / name).write_text(value + "\n")
 
-    assert machine.switch(tmp_path) == expected
+    assert examination.switch(tmp_path) == expected
 
 
 def test_the_programs_that_hold_a_port_are_named_and_others_are_not(tmp_path):
@@ -68,13 +68,13 @@ def test_the_programs_that_hold_a_port_are_named_and_others_are_not(tmp_path):
         (tmp_path / pid / "fd" / "3").symlink_to(target)
     (tmp_path / "14").mkdir()  # of another user
 
-    assert machine.holders("/dev/port", tmp_path) == ("gpsd (12)",)
+    assert examination.holders("/dev/port", tmp_path) == ("gpsd (12)",)
 
 
 def test_a_file_is_no_serial_port(tmp_path):
     (tmp_path / "file").write_text("")
 
-    assert not machine.look_at_port(str(tmp_path / "file"), Path("/nowhere")).device
+    assert not examination.look_at_port(str(tmp_path / "file"), Path("/nowhere")).device
 
 
 def test_a_gateway_without_an_address_is_named(monkeypatch):
@@ -83,9 +83,9 @@ def test_a_gateway_without_an_address_is_named(monkeypatch):
 
     monkeypatch.setattr(socket, "getaddrinfo", nobody)
 
-    assert machine.look_at_port("socket://gateway.lan:1").fault == "Name or service not known"
+    assert examination.look_at_port("socket://gateway.lan:1").fault == "Name or service not known"
 
 
 @pytest.mark.parametrize("url", ["socket://gateway.lan:modbus", "socket://gateway.lan:99999", "socket://[::1"])
 def test_an_address_that_cannot_be_one_is_a_finding(url):
-    assert machine.look_at_port(url).fault
+    assert examination.look_at_port(url).fault

@@ -11,6 +11,7 @@ from leadsman.wiring.plan import Plan
 
 if TYPE_CHECKING:
     from leadsman.discovery.description import Convention
+    from leadsman.discovery.registered import DescribedDevices
 
 
 class AccessList(NamedTuple):
@@ -97,12 +98,10 @@ def elsewhere(plan: Plan) -> tuple[str, ...]:
 def describe_topics(plan: Plan) -> Mapping[str | None, Collection[str]]:
     """The retained topics that describe each device to others, by its name; None is the app itself. Raises as
     `access_of`."""
-    if plan.discovery is None:
+    described = _described(plan)
+    if described is None:
         return {}
-    from leadsman.parts.discovery import convention_of, registered_of
-
-    registered = registered_of(plan)
-    convention = convention_of(plan, plan.discovery, registered)
+    registered, convention = described
     found: dict[str | None, Collection[str]] = {}
     for topic, name in convention.topics.items():
         messages = () if name is None else convention.describe(registered.device(name))
@@ -121,8 +120,15 @@ def hidden_values_of(plan: Plan) -> str | None:
 
 def described_by(plan: Plan) -> "Convention | None":
     """What describes the devices of an app to others; None if discovery is off. Raises as `access_of`."""
+    described = _described(plan)
+    return None if described is None else described[1]
+
+
+def _described(plan: Plan) -> "tuple[DescribedDevices, Convention] | None":
+    """The devices that are described to others, and what does so; None if discovery is off."""
     if plan.discovery is None:
         return None
     from leadsman.parts.discovery import convention_of, registered_of
 
-    return convention_of(plan, plan.discovery, registered_of(plan))
+    registered = registered_of(plan)
+    return registered, convention_of(plan, plan.discovery, registered)

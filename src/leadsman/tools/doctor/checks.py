@@ -445,7 +445,7 @@ def orphans(facts: Facts) -> Iterator[Result]:
         yield unknown(f"{prefix}/# may not be read", allow_reading(facts))
         return
     if facts.broker.live is not None:  # the app that runs has found some, and lists them
-        devices = devices.union(_listed(prefix, kept))
+        devices = devices.union(dict(_listed(prefix, kept)))
     found = left_behind(prefix, devices, kept)
     if found:
         text = f"{_named(found)} {'is' if len(found) == 1 else 'are'} kept, and no device of the app publishes there"
@@ -454,7 +454,7 @@ def orphans(facts: Facts) -> Iterator[Result]:
         yield ok(f"{count_noun(len(kept), 'retained topic')}, all of the app")
 
 
-def left_behind(prefix: str, devices: Iterable[str], kept: Iterable[str]) -> list[str]:
+def left_behind(prefix: str, devices: Iterable[str], kept: Mapping[str, bytes]) -> list[str]:
     """The topics of devices that are not registered, and pages of the registry that it no longer has. What has a
     status of its own belongs to another app."""
     known, found = set(devices), []
@@ -471,22 +471,21 @@ def left_behind(prefix: str, devices: Iterable[str], kept: Iterable[str]) -> lis
     return found + _old_pages(prefix, kept)
 
 
-def _listed(prefix: str, kept: Mapping[str, bytes]) -> Iterator[str]:
-    """The names of the devices in the registry, without the pages that it no longer has."""
+def _listed(prefix: str, kept: Mapping[str, bytes]) -> Iterator[tuple[str, object]]:
+    """The devices in the registry, without the pages that it no longer has, with their entries."""
     old = _old_pages(prefix, kept)
     for topic, payload in kept.items():
         if topic == f"{prefix}/registry" or (topic.startswith(f"{prefix}/registry/") and topic not in old):
             devices = (object_in(payload) or {}).get("devices")
-            yield from devices if isinstance(devices, dict) else ()
+            yield from devices.items() if isinstance(devices, dict) else ()
 
 
-def _old_pages(prefix: str, kept: Iterable[str]) -> list[str]:
-    documents = kept if isinstance(kept, dict) else {}
-    registry = object_in(documents.get(f"{prefix}/registry", b""))
+def _old_pages(prefix: str, kept: Mapping[str, bytes]) -> list[str]:
+    registry = object_in(kept.get(f"{prefix}/registry", b""))
     pages = None if registry is None else registry.get("pages", 1)
     if not isinstance(pages, int):
         return []
-    numbered = {topic: topic.removeprefix(f"{prefix}/registry/") for topic in documents}
+    numbered = {topic: topic.removeprefix(f"{prefix}/registry/") for topic in kept}
     return [topic for topic, page in numbered.items() if _PAGE.fullmatch(page) and int(page) > pages]
 
 
@@ -507,14 +506,12 @@ def arrival(facts: Facts) -> Iterator[Result]:
 
 def _states(prefix: str, kept: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:
     """The devices in the registry whose readings the broker shall keep, with their topics."""
-    for topic, payload in kept.items():
-        devices = (object_in(payload) or {}).get("devices") if topic.startswith(f"{prefix}/registry") else None
-        for name, entry in devices.items() if isinstance(devices, dict) else ():
-            paths, words = (entry.get("topics"), entry.get("retained")) if isinstance(entry, dict) else (None, None)
-            if isinstance(paths, dict) and isinstance(words, list) and "state" in words:
-                state = paths.get("state")
-                if isinstance(state, str):
-                    yield name, state
+    for name, entry in _listed(prefix, kept):
+        paths, words = (entry.get("topics"), entry.get("retained")) if isinstance(entry, dict) else (None, None)
+        if isinstance(paths, dict) and isinstance(words, list) and "state" in words:
+            state = paths.get("state")
+            if isinstance(state, str):
+                yield name, state
 
 
 def _is_there(broker: BrokerFacts, topic: str, published: str) -> bool:

@@ -1,18 +1,40 @@
-"""The whole examination: all collectors at once, each bounded in time."""
+"""The whole examination: all collectors at once, each bounded in time. Those of the machine, its serial ports, its
+Bluetooth radios and the servers are here; they change nothing. Functions that are not asynchronous block. Only this
+file imports dbus-fast, which comes with bleak."""
 
 import asyncio
 import contextlib
+import ctypes
 import functools
+import os
+import platform
+import shutil
+import socket
+import stat
+import time
+import warnings
 from collections.abc import Awaitable, Callable
+from pathlib import Path
+from urllib.parse import urlsplit
 
+from leadsman._version import __version__
 from leadsman.adapters.adapter import CalendarSearch, Resource, ResourceKind
+from leadsman.adapters.serial.port import BY_ID, stable_name
 from leadsman.errors import LeadsmanError
 from leadsman.loop.durations import human
 from leadsman.mqtt.transport import in_thread
-from leadsman.text import describe
+from leadsman.text import clean, describe
 from leadsman.tools.doctor.broker import BrokerExamination, Say
-from leadsman.tools.doctor.facts import CalendarFacts, Facts, ServerFacts
-from leadsman.tools.doctor.machine import look_at_machine, look_at_port, look_at_radios
+from leadsman.tools.doctor.facts import (
+    BluetoothFacts,
+    CalendarFacts,
+    DiskFacts,
+    Facts,
+    MachineFacts,
+    SerialFacts,
+    ServerFacts,
+    StateFacts,
+)
 from leadsman.tools.doctor.subject import Subject
 
 DEADLINE = 16.0
@@ -143,3 +165,190 @@ async def _calendars_of(resource: Resource) -> CalendarFacts:
     except Exception as error:  # see above
         stopped = describe(error)
     return CalendarFacts(resource, None, tuple(searches), stopped)
+
+
+_UNSYNCHRONISED = 5
+"""TIME_ERROR of adjtimex(2)."""
+_TIMEX = 512
+"""Bytes, more than ``struct timex`` has on any machine."""
+
+
+def look_at_machine(state: Path | None) -> MachineFacts:
+    """Look at the machine.
+
+    Args:
+        state: the state directory; None if nothing is kept there.
+    """
+    zone, fault = _zone()
+    return MachineFacts(
+        platform.python_version(),
+        __version__,
+        time.time(),
+        zone,
+        fault,
+        _synchronised(),
+        _disks([Path.cwd()] if state is None else [_existing(state), Path.cwd()]),
+        None if state is None else state_of(state),
+    )
+
+
+def state_of(path: Path) -> StateFacts:
+    """Look at the state directory."""
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except FileNotFoundError:
+        return StateFacts(path, False, os.access(_existing(path), os.W_OK | os.X_OK))
+    except OSError:
+        return StateFacts(path, True, False)
+    return StateFacts(path, True, path.is_dir() and os.access(path, os.W_OK | os.X_OK), mode)
+
+
+def _existing(path: Path) -> Path:
+    """The directory, or the nearest one above it that exists."""
+    return next((each for each in (path, *path.parents) if each.is_dir()), Path("/"))
+
+
+def _disks(paths: list[Path]) -> tuple[DiskFacts, ...]:
+    """The file systems of these paths, each once."""
+    found: dict[int, DiskFacts] = {}
+    for path in paths:
+        try:
+            found.setdefault(path.stat().st_dev, DiskFacts(path, shutil.disk_usage(path).free))
+        except OSError:
+            continue
+    return tuple(found.values())
+
+
+def _zone() -> tuple[str | None, str | None]:
+    from tzlocal import get_localzone_name
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            name = get_localzone_name()
+    except Exception as error:  # a file or a variable that names no zone
+        return None, describe(error)
+    return (name, None) if name else (None, "the system names no time zone")
+
+
+def _synchronised() -> bool | None:
+    """What the kernel says of its clock; None where it says nothing."""
+    try:
+        status = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX))
+    except (OSError, AttributeError):
+        return None
+    return None if status < 0 else status != _UNSYNCHRONISED
+
+
+def look_at_port(url: str, processes: Path = Path("/proc")) -> SerialFacts:
+    """Look at a port.
+
+    Args:
+        url: a path, or the URL of a gateway.
+        processes: where the kernel lists processes.
+    """
+    if "://" in url:
+        return _gateway(url)
+    try:
+        found = os.stat(url)
+    except OSError:
+        present = sorted(str(each) for each in BY_ID.iterdir()) if BY_ID.is_dir() else []
+        return SerialFacts(url, exists=False, present=tuple(present))
+    return SerialFacts(
+        url,
+        device=stat.S_ISCHR(found.st_mode),
+        allowed=os.access(url, os.R_OK | os.W_OK),
+        group=_group(found.st_gid),
+        member=found.st_gid in (*os.getgroups(), os.getegid()),
+        stable=stable_name(url),
+        holders=holders(os.path.realpath(url), processes),
+    )
+
+
+def holders(path: str, processes: Path) -> tuple[str, ...]:
+    """The programs that have a file open, as far as this user may see: ``python3 (1234)``."""
+    found = []
+    for process in processes.glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if int(process.name) != os.getpid() and _holds(process, path):
+                found.append(f"{clean((process / 'comm').read_text().strip())} ({process.name})")
+    return tuple(sorted(found))
+
+
+def _holds(process: Path, path: str) -> bool:
+    for each in (process / "fd").iterdir():
+        with contextlib.suppress(OSError):  # closed meanwhile
+            if os.readlink(each) == path:
+                return True
+    return False
+
+
+def _group(number: int) -> str:
+    import grp  # not on Windows
+
+    try:
+        return grp.getgrgid(number).gr_name
+    except KeyError:
+        return str(number)
+
+
+def _gateway(url: str) -> SerialFacts:
+    try:
+        parts = urlsplit(url)
+        socket.getaddrinfo(parts.hostname, parts.port, type=socket.SOCK_STREAM)
+    except ValueError as error:  # a port or a name that cannot be one
+        return SerialFacts(url, fault=describe(error))
+    except OSError as error:
+        return SerialFacts(url, fault=error.strerror or describe(error))
+    return SerialFacts(url)
+
+
+_ADAPTER = "org.bluez.Adapter1"
+
+
+async def look_at_radios(wanted: str, rfkill: Path = Path("/sys/class/rfkill")) -> BluetoothFacts:
+    """Ask BlueZ for its adapters.
+
+    Args:
+        wanted: the name of the adapter that the app uses; empty for any.
+        rfkill: where the kernel lists its switches.
+    """
+    blocked = switch(rfkill)
+    try:
+        from dbus_fast import BusType, Message, MessageType
+        from dbus_fast.aio import MessageBus
+    except ImportError as error:
+        return BluetoothFacts(wanted, {}, f"D-Bus cannot be asked: {error.name} is not installed", blocked)
+    try:
+        bus = await MessageBus(bus_type=BusType.SYSTEM).connect()
+    except Exception as error:  # no socket, or nobody behind it
+        return BluetoothFacts(wanted, {}, f"D-Bus does not answer: {describe(error)}", blocked)
+    try:
+        request = Message(
+            destination="org.bluez",
+            path="/",
+            interface="org.freedesktop.DBus.ObjectManager",
+            member="GetManagedObjects",
+        )
+        reply = await bus.call(request)
+    finally:
+        bus.disconnect()
+    if reply.message_type is MessageType.ERROR:
+        return BluetoothFacts(wanted, {}, f"BlueZ does not answer: {reply.error_name}", blocked)
+    adapters = {
+        str(path).rpartition("/")[2]: bool(interfaces[_ADAPTER]["Powered"].value)
+        for path, interfaces in reply.body[0].items()
+        if _ADAPTER in interfaces
+    }
+    return BluetoothFacts(wanted, adapters, None, blocked)
+
+
+def switch(rfkill: Path) -> str | None:
+    """``hard`` or ``soft`` if every Bluetooth radio is blocked, else None."""
+    found = []
+    for each in sorted(rfkill.glob("rfkill*")):
+        with contextlib.suppress(OSError):
+            if (each / "type").read_text().strip() == "bluetooth":
+                states = {kind: (each / kind).read_text().strip() == "1" for kind in ("hard", "soft")}
+                found.append(next((kind for kind, on in states.items() if on), None))
+    return found[0] if found and None not in found else None
