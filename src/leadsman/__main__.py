@@ -9,7 +9,7 @@ def main() -> int:
     words = sys.argv[1:]
     typed = sys.stdout is not None and sys.stdout.isatty()
     if not typed and words[:1] == ["health"] and len(words) < 3 and not any(word.startswith("-") for word in words):
-        from leadsman.health_file import probe
+        from leadsman.monitoring.health_file import probe
 
         well, line = probe(*words[1:])
         print(line, file=sys.stdout if well else sys.stderr)

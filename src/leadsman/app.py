@@ -309,7 +309,7 @@ class App(Registrar):
         log_format: str | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Run until SIGINT or SIGTERM, then end the process within two seconds. See `leadsman.process`.
+        """Run until SIGINT or SIGTERM, then end the process within two seconds. See `leadsman.wiring.process`.
 
         Args:
             log_level: None takes ``$LOG_LEVEL``, else INFO.
@@ -317,7 +317,7 @@ class App(Registrar):
                 stderr.
             environment: as for `serve`.
         """
-        from leadsman.process import run  # signals and logging are not for programs that embed an app
+        from leadsman.wiring.process import run  # signals and logging are not for programs that embed an app
 
         serve = functools.partial(self.serve, environment=environment)
         load = functools.partial(self._load_all, os.environ if environment is None else environment)

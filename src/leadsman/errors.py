@@ -19,6 +19,7 @@ sense.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 
 
 class LeadsmanError(Exception):
@@ -60,6 +61,26 @@ def collect(faults: list[ConfigurationError]) -> Iterator[None]:
 
 class NotInstalled(ConfigurationError, ImportError):
     """A library that an adapter needs is not installed. The message names the command that installs it."""
+
+
+def missing(what: str, library: str, extra: str, error: ImportError | None = None) -> NotInstalled:
+    """The error that says what `what` needs, and what to type: ``missing("serial ports", "pyserial-asyncio",
+    "serial")``. `error` is shown if the library is there and could not be loaded. What is typed adds libraries and
+    leaves leadsman as it is, wherever it was installed from: pip fetches nothing that is installed."""
+    there = error is not None and not isinstance(error, ModuleNotFoundError)
+    why = f"cannot be loaded ({error})" if there else "is not installed"
+    command = f'pip install "leadsman[{extra}]"'
+    return NotInstalled(f"{what} need {library}, which {why}; type: {command} (leadsman itself stays as it is)")
+
+
+def check_found(what: str, library: str, extra: str, *modules: str) -> None:
+    """Check that one of `modules` can be imported, without importing it.
+
+    Raises:
+        NotInstalled: none of them can be imported.
+    """
+    if not any(find_spec(module) for module in modules):
+        raise missing(what, library, extra)
 
 
 class ResultError(LeadsmanError):

@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from leadsman import App, RetryRequested
-from leadsman.health_file import HEALTH_FILE, OVERDUE, PERIOD, health_file, read_health
+from leadsman.monitoring.health_file import HEALTH_FILE, OVERDUE, PERIOD, health_file, read_health
 from leadsman.monitoring.watchdog import Notifier
 from leadsman.testing import Outages, Scripted, fail
 

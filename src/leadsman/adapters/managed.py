@@ -20,11 +20,11 @@ from leadsman.errors import DeviceUnavailable, InvalidType, InvalidValue, NotIns
 from leadsman.events import AdapterFailed, AdapterReopened, AppFault
 from leadsman.loop.durations import human
 from leadsman.loop.tasks import Outcome, begin, end, outcome_in_own_task
+from leadsman.loop.user_code import place_of
 from leadsman.readings.reading import plain
 from leadsman.resilience.backoff import ExponentialBackoff
 from leadsman.resilience.environment import Environment
 from leadsman.text import describe
-from leadsman.user_code import place_of
 
 OPEN_TIMEOUT = 30.0
 """The longest time in seconds for `__aenter__`; also for closing and resetting before an adapter is opened again."""

@@ -7,7 +7,7 @@ is measured of the process (``process_*``) comes from the library's own collecto
 
 from collections.abc import Iterator, Sequence
 
-from leadsman.extras import missing
+from leadsman.errors import missing
 from leadsman.introspection.measures import OF_DEVICES, Measures, MetricFamily, Sample
 from leadsman.introspection.pages import PIECE
 from leadsman.loop.slices import Work

@@ -9,9 +9,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from leadsman.errors import Busy, PayloadError, RequestRefused, UnknownDevice
+from leadsman.errors import Busy, PayloadError, RequestRefused, UnknownDevice, missing
 from leadsman.events import AppFault
-from leadsman.extras import missing
 from leadsman.http.rules import PROTECTION, AccessRules, RequestHead
 from leadsman.introspection.document import Problem
 from leadsman.introspection.happenings import Happenings, HappeningsWatcher

@@ -11,7 +11,7 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 
-from leadsman.extras import missing
+from leadsman.errors import missing
 
 try:
     import h11

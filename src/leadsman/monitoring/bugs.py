@@ -6,8 +6,8 @@ by `leadsman.runtime.subscriber`.
 """
 
 from leadsman.errors import DeviceTimeout, LeadsmanError
+from leadsman.loop.user_code import place_of
 from leadsman.text import describe
-from leadsman.user_code import place_of
 
 
 def is_bug(error: BaseException, expected: tuple[type[BaseException], ...] = ()) -> bool:

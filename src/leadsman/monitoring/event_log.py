@@ -37,11 +37,11 @@ from leadsman.events import (
 )
 from leadsman.loop.durations import human
 from leadsman.loop.timers import Timers
+from leadsman.loop.user_code import frames_of
 from leadsman.monitoring.bugs import is_bug, message_of, place, placed
 from leadsman.resilience.policy import REASONS
 from leadsman.text import clean, count_noun, describe, log_fields
 from leadsman.text.log_lines import MOST_SUBJECTS, Lines, left_out_before, others
-from leadsman.user_code import frames_of
 
 logger = logging.getLogger("leadsman")
 

@@ -13,6 +13,7 @@ from leadsman.events import (
 )
 from leadsman.loop.clock import rfc3339
 from leadsman.loop.durations import human
+from leadsman.loop.user_code import frames_of
 from leadsman.monitoring import outage as outages
 from leadsman.monitoring.bugs import is_bug, place
 from leadsman.monitoring.health import Health, HealthRecords
@@ -22,7 +23,6 @@ from leadsman.mqtt.topics import Topics, encode
 from leadsman.resilience.policy import REASONS
 from leadsman.text import clean, count_noun, describe, log_fields
 from leadsman.text.log_lines import Lines, left_out_before
-from leadsman.user_code import frames_of
 
 MOST_FIRST = 20
 """First readings that are logged, each with a line; a person who sets up thousands of devices reads no more."""

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Self
 
 from leadsman.events import Event, LinkDown, LinkUp
-from leadsman.health_file import HEALTH_FILE, PERIOD, HealthSummary, health_file
 from leadsman.loop.timers import Timers
 from leadsman.monitoring.health import OK, STARTING
+from leadsman.monitoring.health_file import HEALTH_FILE, PERIOD, HealthSummary, health_file
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.link import Link
 from leadsman.storage import files

@@ -22,7 +22,7 @@ from leadsman.wiring.plan import Plan
 from leadsman.wiring.run import serve
 
 HAND_OVER = 0.9
-"""Seconds, of the two that `leadsman.process` allows for the end, for a node to give its devices up."""
+"""Seconds, of the two that `leadsman.wiring.process` allows for the end, for a node to give its devices up."""
 
 
 async def serve_in_cluster(plan: Plan, access: Access, stopping: asyncio.Event) -> int:

@@ -7,8 +7,8 @@ import functools
 import logging
 import time
 
-from leadsman.health_file import HealthSummary
 from leadsman.loop.clock import system_clock
+from leadsman.monitoring.health_file import HealthSummary
 from leadsman.monitoring.watchdog import Signs, write_health
 from leadsman.mqtt.link import Access
 from leadsman.nodes.standby.machine import AppEnded, TakingOver

@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from leadsman.adapters.adapter import Adapter
 from leadsman.adapters.managed import check_installed, managed_adapters, replace_by_twins
-from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, SettingsError, collect, raise_together
-from leadsman.extras import check_found
+from leadsman.errors import (
+    ConfigurationError,
+    InvalidType,
+    InvalidValue,
+    SettingsError,
+    check_found,
+    collect,
+    raise_together,
+)
 from leadsman.mqtt.broker import Brokers
 from leadsman.mqtt.from_settings import brokers_of, with_credentials
 from leadsman.mqtt.topics import Topics, check_client_id, check_instance, check_prefix

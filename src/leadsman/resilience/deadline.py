@@ -25,8 +25,8 @@ from typing import ClassVar, Generic, TypeVar
 
 from leadsman.errors import Abandoned, DeviceTimeout
 from leadsman.loop.durations import human
+from leadsman.loop.user_code import blocked_at, waiting_at
 from leadsman.resilience.environment import Abandons, Environment
-from leadsman.user_code import blocked_at, waiting_at
 
 T = TypeVar("T")
 TimedOut = TypeVar("TimedOut", bound=DeviceTimeout)

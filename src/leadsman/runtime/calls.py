@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from leadsman.adapters.managed import ManagedAdapter
 from leadsman.errors import DeviceUnavailable, ResultError
+from leadsman.loop.user_code import blocked_at
 from leadsman.registration.injection import Dependencies, Handler, bound, closed_coroutine
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.circuit import SharedCircuit
 from leadsman.resilience.decision import RetryTokenBucket
 from leadsman.resilience.guards import NO_SHARED_GUARDS, BusLock, SharedGuards
-from leadsman.user_code import blocked_at
 
 if TYPE_CHECKING:
     from leadsman.runtime.thread_pool import TakenThread, ThreadPool

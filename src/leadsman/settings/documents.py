@@ -8,8 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from leadsman.errors import SettingsError
-from leadsman.extras import missing
+from leadsman.errors import SettingsError, missing
 from leadsman.settings.model import SettingPath
 from leadsman.storage.given_file import read_given
 from leadsman.text import clean

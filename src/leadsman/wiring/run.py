@@ -22,8 +22,8 @@ from leadsman.wiring.core import Core, Node
 from leadsman.wiring.plan import Plan
 
 _CANCEL_GRACE, _FLUSH, _CLOSE = 0.4, 0.6, 0.3
-"""Seconds, of the two that `leadsman.process` allows, for: handlers to end; the broker to take the remaining messages;
-the connection, the lifespan and the adapters to close, each."""
+"""Seconds, of the two that `leadsman.wiring.process` allows, for: handlers to end; the broker to take the remaining
+messages; the connection, the lifespan and the adapters to close, each."""
 _WRITTEN = 1.8
 """Seconds from the beginning of the end until what the parts of the app have not written to disk is lost. A busy disk
 takes longer than `_CLOSE` for a file, and nothing else waits for it."""

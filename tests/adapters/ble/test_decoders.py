@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from leadsman.adapters.ble import Advertisement, BindKey, Decoders, Recognised, decoders, recognise
-from leadsman.errors import InvalidType, InvalidValue
-from leadsman.extras import missing
+from leadsman.errors import InvalidType, InvalidValue, missing
 from leadsman.readings.sensor import Sensor
 
 BTHOME = "0000fcd2-0000-1000-8000-00805f9b34fb"

@@ -15,8 +15,8 @@ from leadsman.errors import (
     DeviceTimeout,
     DeviceUnavailable,
     PermanentError,
+    missing,
 )
-from leadsman.extras import missing
 from leadsman.text import describe
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ from pydantic import AfterValidator, SecretStr
 
 from leadsman.adapters.ble import bthome
 from leadsman.adapters.ble.advertisement import Advertisement, check_address
-from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, NotInstalled
-from leadsman.extras import check_found, missing
+from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, NotInstalled, check_found, missing
 from leadsman.readings.sensor import Sensor
 from leadsman.text import clean, log_fields
 from leadsman.text.log_lines import left_out_before, others

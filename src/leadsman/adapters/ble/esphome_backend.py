@@ -21,8 +21,8 @@ from leadsman.errors import (
     DeviceUnavailable,
     GarbledData,
     PermanentError,
+    missing,
 )
-from leadsman.extras import missing
 from leadsman.text import describe
 
 if TYPE_CHECKING:

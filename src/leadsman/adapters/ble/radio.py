@@ -31,8 +31,7 @@ from leadsman.adapters.ble.backend import Backend, GattConnection, Handle, start
 from leadsman.adapters.ble.device import BleDevice
 from leadsman.adapters.ble.gatt import uuid_of
 from leadsman.adapters.wires import wire_of
-from leadsman.errors import DeviceError, DeviceTimeout, DeviceUnavailable, InvalidType, InvalidValue
-from leadsman.extras import check_found
+from leadsman.errors import DeviceError, DeviceTimeout, DeviceUnavailable, InvalidType, InvalidValue, check_found
 from leadsman.loop.durations import Duration, human, positive_seconds
 from leadsman.text import log_fields
 

@@ -4,7 +4,7 @@ of the other decoders. Only `leadsman.adapters.ble.decoders` imports this file.
 
 from typing import TYPE_CHECKING
 
-from leadsman.extras import missing
+from leadsman.errors import missing
 
 if TYPE_CHECKING:
     from habluetooth import BluetoothServiceInfoBleak

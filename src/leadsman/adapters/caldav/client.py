@@ -16,8 +16,8 @@ from leadsman.errors import (
     GarbledData,
     LeadsmanError,
     PermanentError,
+    missing,
 )
-from leadsman.extras import missing
 from leadsman.resilience.failure import RetryRequested
 from leadsman.resilience.retry_after import LONGEST_PAUSE
 from leadsman.text import clean, describe, suggestion

@@ -16,8 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leadsman.errors import GarbledData
-from leadsman.extras import missing
+from leadsman.errors import GarbledData, missing
 from leadsman.text import clean, describe, log_fields
 
 if TYPE_CHECKING:

@@ -11,8 +11,15 @@ from pathlib import Path
 
 from leadsman.adapters.http.wire import Login, Reply, Request
 from leadsman.adapters.server import origin_of
-from leadsman.errors import DeviceTimeout, DeviceUnavailable, GarbledData, InvalidValue, LeadsmanError, PermanentError
-from leadsman.extras import missing
+from leadsman.errors import (
+    DeviceTimeout,
+    DeviceUnavailable,
+    GarbledData,
+    InvalidValue,
+    LeadsmanError,
+    PermanentError,
+    missing,
+)
 from leadsman.loop.durations import human
 from leadsman.text import clean, describe
 

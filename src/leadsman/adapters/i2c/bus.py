@@ -23,8 +23,8 @@ from leadsman.errors import (
     InvalidType,
     InvalidValue,
     PermanentError,
+    check_found,
 )
-from leadsman.extras import check_found
 from leadsman.loop.durations import Duration, positive_seconds
 from leadsman.loop.threads import Worker
 from leadsman.text import describe, join_words

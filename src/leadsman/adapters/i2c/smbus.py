@@ -4,7 +4,7 @@ import errno
 import fcntl
 import os
 
-from leadsman.extras import missing
+from leadsman.errors import missing
 
 try:
     from smbus2 import I2cFunc, SMBus, i2c_msg

@@ -31,8 +31,15 @@ from urllib.parse import urlsplit
 from leadsman.adapters.adapter import Resource
 from leadsman.adapters.serial.framing import Framer, LineFramer, Stream
 from leadsman.adapters.wires import wire_of
-from leadsman.errors import DeviceTimeout, DeviceUnavailable, InvalidType, InvalidValue, LeadsmanError
-from leadsman.extras import check_found, missing
+from leadsman.errors import (
+    DeviceTimeout,
+    DeviceUnavailable,
+    InvalidType,
+    InvalidValue,
+    LeadsmanError,
+    check_found,
+    missing,
+)
 from leadsman.loop.durations import Duration, human, positive_seconds
 from leadsman.loop.threads import Worker
 from leadsman.text import log_fields

@@ -16,8 +16,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple, Self, TypeVar
 from urllib.parse import urlsplit
 
-from leadsman.errors import InvalidValue, LeaseError, LeaseStoreRefused, LeaseStoreUnreachable, TermsDiffer
-from leadsman.extras import missing
+from leadsman.errors import InvalidValue, LeaseError, LeaseStoreRefused, LeaseStoreUnreachable, TermsDiffer, missing
 from leadsman.nodes.lease.lease import Lease, Member, Terms, check_keys, is_owner, read_member
 from leadsman.nodes.lease.store import Acquired, ClusterSnapshot
 from leadsman.text import clean

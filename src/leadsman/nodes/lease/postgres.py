@@ -17,8 +17,7 @@ from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping, Sequen
 from contextlib import suppress
 from typing import Any, Self, TypeVar
 
-from leadsman.errors import InvalidValue, LeaseError, LeaseStoreRefused, LeaseStoreUnreachable, TermsDiffer
-from leadsman.extras import missing
+from leadsman.errors import InvalidValue, LeaseError, LeaseStoreRefused, LeaseStoreUnreachable, TermsDiffer, missing
 from leadsman.nodes.lease.lease import Lease, Member, Terms, check_keys, read_member
 from leadsman.nodes.lease.store import Acquired, ClusterSnapshot
 from leadsman.text import clean, describe

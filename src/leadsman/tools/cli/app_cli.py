@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 from leadsman.app import App
 from leadsman.errors import InvalidValue
 from leadsman.mqtt.broker import Broker
-from leadsman.process import ended_after
 from leadsman.text import escape
 from leadsman.tools.cli.arguments import CODES, OF_AN_APP, Parser, add, ends_after
 from leadsman.tools.cli.commands import command
 from leadsman.tools.cli.commands.run import showing
 from leadsman.tools.cli.main import run_command
 from leadsman.tools.cli.target import load_app
+from leadsman.wiring.process import ended_after
 
 if TYPE_CHECKING:
     from leadsman.mqtt.connection import Received

@@ -11,9 +11,9 @@ from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.client import connect
 from leadsman.mqtt.connection import Connect, Connection, ConnectionListener, Received
 from leadsman.mqtt.side_connection import open_beside
-from leadsman.process import ended_by_sigterm
 from leadsman.testing.embedded import embedded_broker
 from leadsman.testing.mosquitto import Mosquitto, executable
+from leadsman.wiring.process import ended_by_sigterm
 
 RECONNECT = 0.2
 """Seconds between two attempts to connect."""

@@ -12,12 +12,12 @@ from types import ModuleType
 
 from leadsman.app import App
 from leadsman.errors import ConfigurationError, LeadsmanError
-from leadsman.process import only_looked_at
+from leadsman.loop.user_code import frame_of
 from leadsman.settings.sections import IDENTITY_KEYS
 from leadsman.settings.sources import Where
 from leadsman.text import clean, describe, nearest, suggestion
 from leadsman.tools.cli.arguments import UsageError
-from leadsman.user_code import frame_of
+from leadsman.wiring.process import only_looked_at
 
 _SETTINGS = {
     "mqtt": "mqtt.url",

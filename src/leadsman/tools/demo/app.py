@@ -10,8 +10,7 @@ from pydantic import BaseModel, create_model
 
 from leadsman.adapters.serial.port import SerialPort
 from leadsman.app import App
-from leadsman.errors import GarbledData
-from leadsman.extras import missing
+from leadsman.errors import GarbledData, missing
 from leadsman.readings.buffer import Buffer
 from leadsman.readings.filters import Round
 from leadsman.readings.publish import Every, OnChange

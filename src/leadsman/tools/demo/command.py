@@ -2,7 +2,7 @@
 
 import argparse
 
-from leadsman.extras import missing
+from leadsman.errors import missing
 from leadsman.settings.discovery import CONVENTIONS
 from leadsman.tools.cli.arguments import Subcommand, UsageError, argument, ends_after, switch
 

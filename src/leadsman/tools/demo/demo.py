@@ -16,7 +16,6 @@ from leadsman.monitoring.log_format import log_to
 from leadsman.mqtt.answers import Json
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import CONNECT_TIMEOUT, Received
-from leadsman.process import run as run_process
 from leadsman.readings.buffer import Buffer
 from leadsman.settings.discovery import HOMIE_PREFIX
 from leadsman.settings.discovery import PREFIX as DISCOVERY_PREFIX
@@ -29,6 +28,7 @@ from leadsman.tools.cli.tables import fill
 from leadsman.tools.demo.app import PREFIX, SETTINGS, Moved, demo_app, use_door
 from leadsman.tools.demo.board import Board, BoardLog, program, say, show
 from leadsman.tools.demo.faults import Faults, Meter
+from leadsman.wiring.process import run as run_process
 
 ASK_EVERY = 0.5
 """Seconds between two questions."""

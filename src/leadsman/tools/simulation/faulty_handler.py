@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 from leadsman.adapters.adapter import DeclaresTransientErrors, LimitsRetries
 from leadsman.adapters.managed import ManagedAdapter
 from leadsman.errors import DeviceTimeout, DeviceUnavailable, LeadsmanError
+from leadsman.loop.user_code import place_of
 from leadsman.registration.injection import Handler
 from leadsman.registration.telemetry import Telemetry
 from leadsman.resilience.backoff import Draw
@@ -19,7 +20,6 @@ from leadsman.resilience.policy import Policy, State, Verdict
 from leadsman.text import explain
 from leadsman.tools.simulation.guard import DEVICE, first_touch
 from leadsman.tools.simulation.scenario import Chance, FaultPlan, PlannedFault
-from leadsman.user_code import place_of
 
 BLOCKED = 1.0
 """Real seconds. A call in which no virtual time passes, and which takes longer, has blocked the simulation."""

@@ -16,8 +16,8 @@ from contextvars import ContextVar
 from typing import NamedTuple
 
 from leadsman.errors import PermanentError
+from leadsman.loop.user_code import innermost
 from leadsman.text import clean
-from leadsman.user_code import innermost
 
 DEVICE: ContextVar[str | None] = ContextVar("leadsman_simulated_device", default=None)
 """The device whose handler runs."""

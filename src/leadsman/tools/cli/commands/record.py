@@ -9,7 +9,6 @@ from leadsman.adapters.program import Programs
 from leadsman.adapters.wires import WIRES
 from leadsman.app import App
 from leadsman.errors import LeadsmanError
-from leadsman.process import ended_after
 from leadsman.sessions.mask import Mask
 from leadsman.sessions.recorder import Recorder
 from leadsman.text import clean
@@ -25,6 +24,7 @@ from leadsman.tools.cli.arguments import (
     switch,
 )
 from leadsman.tools.cli.commands.run import app_to_run
+from leadsman.wiring.process import ended_after
 
 
 def run(options: argparse.Namespace) -> None:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from leadsman.process import only_memory
+from leadsman.wiring.process import only_memory
 
 
 class Plain:

@@ -17,7 +17,7 @@ DEEPEST = 8
 """How many frames are shown, the innermost ones; a recursion has thousands of the same."""
 LONGEST = 1000
 """How many steps of what a task awaits are followed: a proxy may have an end of its chain nowhere."""
-_OURS = str(Path(__file__).parent) + os.sep
+_OURS = str(Path(__file__).parents[1]) + os.sep
 _NOBODYS = (_OURS, "<frozen ")
 """Where neither the user's code nor a library is: of leadsman, and of the interpreter's import."""
 

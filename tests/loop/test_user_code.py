@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 import leadsman
-from leadsman.user_code import blocked_at, frames_of, place_of, waiting_at
+from leadsman.loop.user_code import blocked_at, frames_of, place_of, waiting_at
 
 
 def raised(function):
