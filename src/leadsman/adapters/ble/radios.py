@@ -66,7 +66,7 @@ class KeptRadio:
         backend: RadioBackend,
         silence: float,
         hear: Callable[[str, Advertisement, Handle], None],
-        changed: Callable[[str], None],
+        changed: Callable[["KeptRadio"], None],
     ) -> None:
         self.name = name
         self.backend = backend
@@ -122,7 +122,7 @@ class KeptRadio:
         if self._logged:
             logger.info("radio %s works again", self.name, extra=log_fields("radio works again", radio=self.name))
         self.fault, self._logged = None, ""
-        self._changed(self.name)
+        self._changed(self)
 
     async def _until_lost(self) -> DeviceError | None:
         """Why it is lost; None if it is to be started again for its silence."""
@@ -155,7 +155,7 @@ class KeptRadio:
                 extra=log_fields("radio failed", radio=self.name, error=describe(error)),
             )
         self.fault = error
-        self._changed(self.name)
+        self._changed(self)
 
     def _on_advertisement(self, advertisement: Advertisement, handle: Handle) -> None:
         self._received_at = asyncio.get_running_loop().time()
@@ -340,9 +340,9 @@ class Radios:
         if heard is not None and self._listener is not None:
             self._listener(heard, heard.address)
 
-    def _on_change(self, name: str) -> None:
-        if any(radio.name == name and not radio.running for radio in self._radios):
-            self._reception.leave(name)
+    def _on_change(self, radio: KeptRadio) -> None:
+        if not radio.running:
+            self._reception.leave(radio.name)
         self._news.set()
 
     def _faults(self) -> list[DeviceError | None]:

@@ -1,21 +1,34 @@
-"""What a server answered: unpacked, with a limit on what comes of it, and read as text or as JSON. Pure."""
+"""What a server answered: what its status means (RFC 9110 §15), where a redirect may lead, and the content: unpacked,
+with a limit on what comes of it, and read as text or as JSON. Pure."""
 
 import codecs
 import json
 import math
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn, TypeVar, overload
+from urllib.parse import urljoin, urlsplit
 
 from pydantic import TypeAdapter, ValidationError
 
-from leadsman.adapters.http.wire import Place
-from leadsman.errors import GarbledData, PermanentError
+from leadsman.adapters.http.wire import RequestLine
+from leadsman.adapters.server import display_url, is_url, origin_of
+from leadsman.errors import DeviceUnavailable, GarbledData, LeadsmanError, PermanentError
+from leadsman.resilience.failure import RetryRequested
+from leadsman.resilience.retry_after import seconds_of
 from leadsman.text import clean, count_noun
 from leadsman.text.nesting import is_nested_deeper
 
+TRANSIENT = frozenset({408, 425, 429})
+"""Request Timeout, Too Early (RFC 8470 §5.2) and Too Many Requests (RFC 6585 §4); beside them each 5xx."""
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+MOST_REDIRECTS = 5
+SHORTEST_PAUSE = 1.0
+"""Seconds. A shorter ``Retry-After`` names no pause, so the policy of the handler decides."""
+_SHOWN_OF_ERROR = 200
+"""Characters of the body of an error that its message shows."""
 MOST_DEPTH = 50
 """Levels of lists and objects in each other."""
 ENCODINGS = frozenset({"utf-8", "utf-8-sig", "utf-16", "ascii", "iso8859-1", "iso8859-15", "cp1252"})
@@ -126,7 +139,7 @@ class HttpAnswer(NamedTuple):
     """Names in lower case."""
     content: bytes
     """Unpacked, at most `most_bytes` of the client."""
-    place: Place
+    place: RequestLine
     """The request. As text it has neither credentials nor a query: ``GET http://inverter.lan/status``."""
     unchanged: bool = False
     """Whether the server answered that nothing has changed, so that this is what it answered before."""
@@ -228,3 +241,128 @@ def _finite(text: str) -> float:
     if math.isinf(value):
         raise ValueError(f"{text[:20]} is too large")
     return value
+
+
+class HttpRefused(PermanentError):
+    """The server refused the request, such as with 401, 403 or 404. A retry in this cycle does not help.
+
+    Attributes:
+        status: of the answer.
+    """
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class HttpUnavailable(DeviceUnavailable):
+    """The server cannot answer now: 408, 425, 429 or 5xx. A retry may help.
+
+    Attributes:
+        status: of the answer.
+    """
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+_ADVICE: Mapping[int, str] = {
+    403: "the server accepts the account, and not this request: check its rights",
+    404: "there is nothing at this address: check url and path",
+    405: "the server does not take this method here",
+    407: "a proxy stands before the server, and wants an account",
+    410: "there is nothing at this address any more",
+}
+
+
+def status_error(
+    status: int, headers: Mapping[str, str], start: bytes, place: object, scheme: str | None, wall: float
+) -> LeadsmanError:
+    """The error that a status other than 200 to 299 means.
+
+    Args:
+        status: of the answer.
+        headers: names in lower case.
+        start: the first bytes of the body.
+        place: the request, for the message.
+        scheme: what was sent: ``basic``, ``digest`` or ``bearer``; None for nothing.
+        wall: the time of our clock, epoch seconds.
+
+    Returns:
+        `RetryRequested` if the server names a pause, else `HttpUnavailable` for 408, 425, 429 and 5xx; `GarbledData`
+        for what is no status, and `HttpRefused` for any other.
+    """
+    reason = _reason(headers, start)
+    if status in TRANSIENT or 500 <= status <= 599:
+        pause = seconds_of(headers.get("retry-after"), headers.get("date"), wall)
+        if pause is not None and pause >= SHORTEST_PAUSE:
+            return RetryRequested(pause, f"{place}: the server asks for a pause, with status {status}{reason}")
+        return HttpUnavailable(f"{place}: the server answers with status {status}{reason}", status)
+    if not 100 <= status <= 599:
+        return GarbledData(f"{place}: {status} is no status of HTTP")
+    advice = _login_advice(headers, scheme) if status == 401 else _ADVICE.get(status)
+    hint = "" if advice is None else f"; {advice}"
+    return HttpRefused(f"{place}: the server answers with status {status}{reason}{hint}", status)
+
+
+def next_hop(method: str, visited: Sequence[str], location: str, *, with_credentials: bool) -> str:
+    """Where a redirect leads.
+
+    Args:
+        method: of the request.
+        visited: the URLs so far, this one last.
+        location: the header of the reply.
+        with_credentials: whether the first request had any.
+
+    Raises:
+        PermanentError: it must not be followed. The message names the way.
+    """
+    try:
+        there = urljoin(visited[-1], location.strip())
+    except ValueError:
+        there = ""
+    why = _why_not(method, visited, there, with_credentials=with_credentials)
+    if why is not None:
+        way = " → ".join(map(display_url, visited))
+        shown = display_url(there) if is_url(there) else clean(repr(location[:_SHOWN_OF_ERROR]))
+        raise PermanentError(f"{method} {way} is redirected to {shown}, {why}")
+    return there
+
+
+def _why_not(method: str, visited: Sequence[str], there: str, *, with_credentials: bool) -> str | None:
+    """Why a redirect must not be followed; None if it may."""
+    if not is_url(there):
+        return "which is no address of a server"
+    if urlsplit(there).username is not None:
+        return "with an account of its own, which is not sent; write that address"
+    if method not in ("GET", "HEAD"):
+        return "and only GET is repeated elsewhere; write that address"
+    if there in visited:
+        return "so the redirects go in a circle"
+    if len(visited) > MOST_REDIRECTS:
+        return f"and no more than {MOST_REDIRECTS} redirects are followed"
+    if urlsplit(visited[-1]).scheme == "https" and urlsplit(there).scheme == "http":
+        return "which is not encrypted; write that address if you accept it"
+    if with_credentials and origin_of(there) != origin_of(visited[0]):
+        return "another server, which does not get the credentials; write that address"
+    return None
+
+
+def _reason(headers: Mapping[str, str], start: bytes) -> str:
+    """What the server writes beside the status, if that is not a web page."""
+    text = start.decode(errors="replace").strip()
+    if not text or text.startswith("<") or "html" in headers.get("content-type", ""):
+        return ""
+    return f" ({clean(text[:_SHOWN_OF_ERROR])})"
+
+
+def _login_advice(headers: Mapping[str, str], scheme: str | None) -> str:
+    wanted = headers.get("www-authenticate", "").lower()
+    if scheme is None:
+        return "it wants an account: give username= and password=, or token="
+    if scheme == "basic" and "digest" in wanted:
+        return 'it wants a digest: write auth="digest"'
+    if scheme == "digest" and wanted and not wanted.startswith("digest"):
+        return 'it does not offer a digest first; auth="basic" sends the password as it is'
+    return "check the token" if scheme == "bearer" else "check username and password"

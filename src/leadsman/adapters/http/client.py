@@ -18,9 +18,17 @@ from urllib.parse import unquote, urlencode, urlsplit, urlunsplit
 
 from leadsman._version import __version__
 from leadsman.adapters.adapter import Resource
-from leadsman.adapters.http.answer import ACCEPTED, AnswerTooLong, Body, HttpAnswer
-from leadsman.adapters.http.verdict import REDIRECTS, HttpRefused, next_hop, status_error
-from leadsman.adapters.http.wire import Login, Place, Reply, Request, Wire
+from leadsman.adapters.http.answer import (
+    ACCEPTED,
+    REDIRECTS,
+    AnswerTooLong,
+    Body,
+    HttpAnswer,
+    HttpRefused,
+    next_hop,
+    status_error,
+)
+from leadsman.adapters.http.wire import Login, Reply, Request, RequestLine, Wire
 from leadsman.adapters.server import check_url, display_url, is_url, origin_of, secret_in
 from leadsman.adapters.wires import wire_of
 from leadsman.errors import (
@@ -82,7 +90,7 @@ class _Credentials(NamedTuple):
 class _Progress:
     """How far a call got, for the message of its timeout."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: RequestLine) -> None:
         self.place = place
         self.text = "the answer did not come"
 
@@ -398,7 +406,7 @@ class HttpClient:
             own = {"Content-Type": "application/json", **own}
         elif data is not None and not isinstance(data, bytes):
             raise InvalidType(f"data has the type {type(data).__name__}; write bytes")
-        progress = _Progress(Place(method.upper(), url))
+        progress = _Progress(RequestLine(method.upper(), url))
         try:
             async with asyncio.timeout(self._timeout):
                 return await self._follow(method.upper(), url, own, body, progress)
@@ -428,7 +436,7 @@ class HttpClient:
             if isinstance(answer, HttpAnswer):
                 return answer
             visited.append(next_hop(method, visited, answer, with_credentials=with_credentials))
-            progress.place = Place(method, visited[-1])
+            progress.place = RequestLine(method, visited[-1])
 
     async def _exchange(self, request: Request, progress: _Progress, *, cached: bool) -> HttpAnswer | str:
         """Send one request. Returns the answer, or where it is redirected."""
@@ -487,7 +495,7 @@ class HttpClient:
         """Whether the server of a URL gets the credentials."""
         return self._base is None or origin_of(url) == origin_of(self._base)
 
-    async def _read_credentials(self, place: Place) -> _Credentials | None:
+    async def _read_credentials(self, place: RequestLine) -> _Credentials | None:
         if self._secret is None or self._credentials is not None:
             return self._credentials
         secret = self._secret

@@ -15,7 +15,7 @@ class Login(NamedTuple):
     password: Secret
 
 
-class Place(NamedTuple):
+class RequestLine(NamedTuple):
     """What was asked and where, for messages. It is put into words only where there is one to write."""
 
     method: str
@@ -38,9 +38,9 @@ class Request(NamedTuple):
     digest: Login | None = None
 
     @property
-    def place(self) -> Place:
+    def place(self) -> RequestLine:
         """What is asked, and where."""
-        return Place(self.method, self.url)
+        return RequestLine(self.method, self.url)
 
 
 class Reply(NamedTuple):

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from leadsman.adapters.modbus import pdu
 from leadsman.adapters.modbus.framing import ModbusFramer, ModbusRtuFramer, ModbusTcpFramer
-from leadsman.adapters.modbus.pdu import Kind, Request
+from leadsman.adapters.modbus.pdu import Kind, ModbusRequest
 from leadsman.adapters.modbus.table import Register, RegisterValue, Table
 from leadsman.adapters.serial.port import PortAdapter, SerialPort, Session
 from leadsman.errors import (
@@ -150,7 +150,7 @@ class Modbus(PortAdapter):
             found = await self.coils(unit, first, len(values))
             _check_kept(unit, first, _digits(values), _digits(found))
 
-    async def _exchange(self, unit: int, request: Request) -> bytes:
+    async def _exchange(self, unit: int, request: ModbusRequest) -> bytes:
         if type(unit) is not int or unit not in self._framer.units:
             units = self._framer.units
             raise InvalidValue(f"unit is {unit!r}; write {units[0]} to {units[-1]}")
@@ -162,7 +162,7 @@ class Modbus(PortAdapter):
                     return await self._ask(session, unit, request)
             await asyncio.sleep(late)  # with the port open, so that a late answer is not the first one of a connection
 
-    async def _ask(self, session: Session, unit: int, request: Request) -> bytes:
+    async def _ask(self, session: Session, unit: int, request: ModbusRequest) -> bytes:
         await asyncio.sleep(self._framer.pause(self._port.baudrate))
         await session.discard()
         self._transaction = (self._transaction + 1) & 0xFFFF
@@ -175,7 +175,7 @@ class Modbus(PortAdapter):
             await session.give_up()
             raise
 
-    async def _answer(self, session: Session, unit: int, request: Request, noise: int) -> bytes:
+    async def _answer(self, session: Session, unit: int, request: ModbusRequest, noise: int) -> bytes:
         """What the answer to a request holds. Answers of other units are passed over (Modbus over serial line 1.02,
         2.4.1), and over TCP those to earlier requests."""
         limit = self._port.timeout_of(None)

@@ -23,29 +23,23 @@ _ON, _OFF = b"\xff\x00", b"\x00\x00"
 """What a single coil is written as (6.5)."""
 
 
-class Refusal(NamedTuple):
-    """An exception code of the protocol (7)."""
-
-    name: str
-    meaning: str
-    for_good: bool = False
-    """Whether the same request will be refused again."""
-
-
-REFUSALS = {
-    1: Refusal("illegal function", "does not know this function", for_good=True),
-    2: Refusal("illegal data address", "does not have all of these addresses", for_good=True),
-    3: Refusal("illegal data value", "does not take this number or value", for_good=True),
-    4: Refusal("server device failure", "failed while it answered"),
-    5: Refusal("acknowledge", "needs more time"),
-    6: Refusal("server device busy", "is busy"),
-    8: Refusal("memory parity error", "found its memory damaged"),
-    10: Refusal("gateway path unavailable", "cannot be reached through its gateway"),
-    11: Refusal("gateway target device failed to respond", "did not answer its gateway"),
+EXCEPTIONS = {
+    1: ("illegal function", "does not know this function"),
+    2: ("illegal data address", "does not have all of these addresses"),
+    3: ("illegal data value", "does not take this number or value"),
+    4: ("server device failure", "failed while it answered"),
+    5: ("acknowledge", "needs more time"),
+    6: ("server device busy", "is busy"),
+    8: ("memory parity error", "found its memory damaged"),
+    10: ("gateway path unavailable", "cannot be reached through its gateway"),
+    11: ("gateway target device failed to respond", "did not answer its gateway"),
 }
+"""What a device reports (7), by code: its name, and what it means."""
+_FOR_GOOD = (1, 2, 3)
+"""Codes with which the same request will be refused again."""
 
 
-class Request(NamedTuple):
+class ModbusRequest(NamedTuple):
     """One request, and what its answer must look like."""
 
     function: int
@@ -70,7 +64,10 @@ class Request(NamedTuple):
             GarbledData: it is no answer to this request.
         """
         if len(pdu) == 2 and pdu[0] == self.function | 0x80:
-            raise refused(self.what, pdu[1])
+            name, meaning = EXCEPTIONS.get(pdu[1], (None, "refuses"))
+            kind = PermanentError if pdu[1] in _FOR_GOOD else TransientError
+            code = str(pdu[1]) if name is None else f"{pdu[1]}, {name}"
+            raise kind(f"{self.what}: the device {meaning} (exception {code})")
         if len(pdu) < 2 or pdu[0] != self.function:
             raise GarbledData(f"{self.what}: an answer to another request: {pdu[:8].hex(' ')}")
         behind = 1 + len(self.echo)
@@ -82,24 +79,15 @@ class Request(NamedTuple):
         return pdu[behind:]
 
 
-def refused(what: str, code: int) -> PermanentError | TransientError:
-    """The error for an exception code."""
-    refusal = REFUSALS.get(code)
-    if refusal is None:
-        return TransientError(f"{what}: the device refuses (exception {code})")
-    kind = PermanentError if refusal.for_good else TransientError
-    return kind(f"{what}: the device {refusal.meaning} (exception {code}, {refusal.name})")
-
-
-def read(kind: Kind, first: int, count: int) -> Request:
+def read(kind: Kind, first: int, count: int) -> ModbusRequest:
     """A request for `count` registers or bits. Raises `InvalidValue`."""
     _check_range(kind, first, count, MOST_BITS if kind in BITS else MOST_REGISTERS)
     size = (count + 7) // 8 if kind in BITS else 2 * count
     what = f"{count} {nouns(kind)} from {first}"
-    return Request(READS[kind], struct.pack(">HH", first, count), bytes((size,)), size, what)
+    return ModbusRequest(READS[kind], struct.pack(">HH", first, count), bytes((size,)), size, what)
 
 
-def write_registers(first: int, data: bytes) -> Request:
+def write_registers(first: int, data: bytes) -> ModbusRequest:
     """A request that writes holding registers: one with function 6, several with 16. Raises `InvalidValue`,
     `InvalidType`."""
     if not isinstance(data, bytes):
@@ -109,12 +97,12 @@ def write_registers(first: int, data: bytes) -> Request:
     what = f"writing {count} {nouns('holding')} from {first}"
     if count == 1:
         body = struct.pack(">H", first) + data
-        return Request(6, body, body, 0, what)
+        return ModbusRequest(6, body, body, 0, what)
     span = struct.pack(">HH", first, count)
-    return Request(16, span + bytes((len(data),)) + data, span, 0, what)
+    return ModbusRequest(16, span + bytes((len(data),)) + data, span, 0, what)
 
 
-def write_coils(first: int, values: Sequence[bool]) -> Request:
+def write_coils(first: int, values: Sequence[bool]) -> ModbusRequest:
     """A request that writes coils: one with function 5, several with 15. Raises `InvalidValue`, `InvalidType`."""
     if not all(isinstance(each, bool) for each in values):
         raise InvalidType(f"values is {values!r}; write a list of True and False")
@@ -122,9 +110,9 @@ def write_coils(first: int, values: Sequence[bool]) -> Request:
     what = f"writing {len(values)} {nouns('coil')} from {first}"
     if len(values) == 1:
         body = struct.pack(">H", first) + (_ON if values[0] else _OFF)
-        return Request(5, body, body, 0, what)
+        return ModbusRequest(5, body, body, 0, what)
     span, data = struct.pack(">HH", first, len(values)), packed(values)
-    return Request(15, span + bytes((len(data),)) + data, span, 0, what)
+    return ModbusRequest(15, span + bytes((len(data),)) + data, span, 0, what)
 
 
 def packed(values: Sequence[bool]) -> bytes:

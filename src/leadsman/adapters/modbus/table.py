@@ -98,7 +98,7 @@ class Register(Value):
         if is_bit != (held == "bool"):
             raise InvalidValue(f"type is {held!r} and kind is {kind!r}; coils and discrete inputs are bool, others not")
         for what, number in (("address", address), ("length", length)):
-            if isinstance(number, bool) or not isinstance(number, int):
+            if not _is_whole(number):
                 raise InvalidType(f"{what} is {number!r}; write a whole number")
         if not 1 <= length <= MOST_REGISTERS or (length > 1 and held != "string"):
             raise InvalidValue(f"length is {length}; write 1 to {MOST_REGISTERS}, and only for a string")
@@ -106,7 +106,7 @@ class Register(Value):
             raise InvalidType(f"scale is {scale!r}; write a number")
         if not math.isfinite(scale) or scale == 0 or (scale != 1 and held not in _FORMATS):
             raise InvalidValue(f"scale is {scale!r}; write a number that is not 0, and only for numbers")
-        if absent is not None and (isinstance(absent, bool) or not isinstance(absent, int)):
+        if absent is not None and not _is_whole(absent):
             raise InvalidType(f"absent is {absent!r}; write a whole number")
         if absent is not None and (held not in _FORMATS or held in _FLOATS or bits is not None):
             raise InvalidValue("absent is for whole numbers; of a float, NaN is no value anyway")
@@ -242,7 +242,7 @@ class Table(Value):
         if not isinstance(name, str):
             raise InvalidType(f"name is {name!r}; write text")
         for what, number, lowest, highest in (("gap", gap, 0, MOST_REGISTERS), ("most", most, 1, MOST_REGISTERS)):
-            if isinstance(number, bool) or not isinstance(number, int):
+            if not _is_whole(number):
                 raise InvalidType(f"{what} is {number!r}; write a whole number")
             if not lowest <= number <= highest:
                 raise InvalidValue(f"{what} is {number}; write {lowest} to {highest}")
@@ -309,7 +309,9 @@ class Table(Value):
         chosen = {}
         for name in names:
             if name not in self.registers:
-                raise InvalidValue(f"the table has no register {clean(str(name))!r}; {self._suggestion(str(name))}")
+                raise InvalidValue(
+                    f"the table has no register {clean(str(name))!r}; {suggestion(str(name), self.registers)}"
+                )
             chosen[name] = self.registers[name]
         return chosen
 
@@ -320,16 +322,14 @@ class Table(Value):
         found: list[Block] = []
         for kind in KINDS:
             most = MOST_BITS if kind in BITS else self.most
-            begun = False
             for name, register in self._sorted(kind, chosen):
                 end = register.address + register.size
-                last = found[-1] if begun else None
+                last = found[-1] if found and found[-1].kind == kind else None
                 if last and register.address <= last.first + last.size + self.gap and end - last.first <= most:
                     size = max(last.size, end - last.first)
                     found[-1] = Block(kind, last.first, size, (*last.names, name))
                 else:
                     found.append(Block(kind, register.address, register.size, (name,)))
-                begun = True
         return tuple(found)
 
     def decode(self, block: Block, data: bytes) -> dict[str, RegisterValue]:
@@ -341,9 +341,6 @@ class Table(Value):
             at = register.address - block.first
             found[name] = bits[at] if bits else register.decode(data[2 * at : 2 * (at + register.size)])
         return found
-
-    def _suggestion(self, name: str) -> str:
-        return suggestion(name, self.registers)
 
     @staticmethod
     def _sorted(kind: Kind, registers: Mapping[str, Register]) -> list[tuple[str, Register]]:
