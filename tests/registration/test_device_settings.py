@@ -2,12 +2,23 @@
 
 import re
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Annotated, Literal
 
 import pytest
 from pydantic import BaseModel
 
-from leadsman import UNTIL_NEXT_POLL, App, CircuitBreaker, Device, Every, ExponentialBackoff, OnChange, Sensor
+from leadsman import (
+    UNTIL_NEXT_POLL,
+    App,
+    CircuitBreaker,
+    Device,
+    Every,
+    ExponentialBackoff,
+    OnChange,
+    Sensor,
+    command_line,
+)
 from leadsman.errors import ConfigurationError, DeviceTimeout, GarbledData, InvalidValue
 from leadsman.registration.device_settings import OPTIONS, publish_rule
 from leadsman.registration.options import FOR_DEVICES
@@ -391,10 +402,11 @@ def test_a_variable_with_a_wrong_word_of_a_table_is_named_where_a_file_has_the_o
 class BusError(Exception): ...
 
 
-def test_check_shows_each_option_of_a_device_that_the_settings_concern_with_its_origin(load, capsys, tmp_path):
-    from leadsman.tools.cli.commands.check import show_device_settings
+def test_check_shows_each_option_of_a_device_that_the_settings_concern_with_its_origin(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("leadsman.toml").write_text("[devices.boiler]\ninterval = '10s'\n")
 
-    show_device_settings(load("[devices.boiler]\ninterval = '10s'\n", house(retry=3)))
+    assert command_line(house(retry=3))(["--check"]) == 0
 
     shown = capsys.readouterr().out
     assert re.search(rf"boiler +interval +'10s' +{re.escape(str(tmp_path))}/leadsman.toml line 2\n", shown)

@@ -153,15 +153,20 @@ def _all(faults: Sequence[BrokerError]) -> BrokerError:
     return error
 
 
+def named_app(options: argparse.Namespace) -> tuple[Brokers, str | None]:
+    """The brokers, and the prefix of the app that the command line names; None if it names none."""
+    if options.target is None:
+        return known_brokers(options), options.prefix
+    app = load_app(options)
+    return app.brokers, options.prefix or app.topics.prefix
+
+
 def running_app(options: argparse.Namespace) -> tuple[Brokers, str]:
     """The brokers and the prefix of a running app. If neither the app nor a prefix is given, it is the only app at the
     broker, or the only one there with the device."""
-    if options.target is not None:
-        app = load_app(options)
-        return app.brokers, options.prefix or app.topics.prefix
-    brokers = known_brokers(options)
-    if options.prefix is not None:
-        return brokers, options.prefix
+    brokers, prefix = named_app(options)
+    if prefix is not None:
+        return brokers, prefix
     devices = getattr(options, "device", None)
     try:
         return brokers, prefix_of(brokers, devices[0] if devices else None)

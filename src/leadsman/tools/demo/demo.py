@@ -79,14 +79,6 @@ DESCRIBED = f"{DISCOVERY_PREFIX}/device/{PREFIX}"
 """Below it Home Assistant reads what the devices are."""
 DELIVERY = 5.0
 """Seconds that the app has at the end to deliver what waits."""
-HOW_TO_SEE_AN_OUTAGE = "to see one, install mosquitto and leave out --broker"
-
-
-def hear(message: Received, board: Board, *, lines: bool) -> None:
-    """Keep the board, and print a line where there is none."""
-    line = board.hear(message, time.time())
-    if line is not None and lines:
-        say(line)
 
 
 async def reach(broker: Broker) -> None:
@@ -196,24 +188,24 @@ def run_demo(broker: str | None, duration: float | None, discovery: str | None =
             if lines:
                 say(f"--- {note}")
 
+        def hear(message: Received) -> None:
+            line = board.hear(message, time.time())
+            if line is not None and lines:
+                say(line)
+
         faults = Faults(meter, mosquitto, announce)
         hints = HINTS[discovery](app.brokers.primary, own=broker is None) if discovery else ()
         if lines:
             introduce(app.brokers.primary, description, page, hints)
             if mosquitto is None:
-                say(f"an outage of the broker is not shown; {HOW_TO_SEE_AN_OUTAGE}")
+                say("an outage of the broker is not shown; to see one, install mosquitto and leave out --broker")
         else:
             board.events.extend(hints)
             log_to(BoardLog(board), "INFO")
 
         async def serve() -> int:
             loop = asyncio.get_running_loop()
-            viewer = Viewer(
-                app.brokers.primary,
-                f"{PREFIX}-viewer",
-                f"{PREFIX}/#",
-                lambda message: hear(message, board, lines=lines),
-            )
+            viewer = Viewer(app.brokers.primary, f"{PREFIX}-viewer", f"{PREFIX}/#", hear)
             trouble = loop.create_task(faults.make())
             jobs = [use_door(moves), viewer.listen(), keep_asking(page, board.know), *([] if lines else [show(board)])]
             if duration is not None:

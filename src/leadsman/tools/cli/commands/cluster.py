@@ -4,10 +4,10 @@ the broker, and needs no credentials of the engine."""
 import argparse
 import asyncio
 import time
-from typing import NamedTuple
 
-from leadsman.errors import LeadsmanError
+from leadsman.errors import InvalidValue, LeadsmanError
 from leadsman.mqtt.broker import Brokers
+from leadsman.mqtt.topics import check_prefix
 from leadsman.nodes.document import Lacking
 from leadsman.text import clean, count_noun, escape, suggestion
 from leadsman.tools.cli.arguments import (
@@ -19,26 +19,17 @@ from leadsman.tools.cli.arguments import (
     Subcommand,
     UsageError,
     argument,
-    prefix,
     switch,
 )
 from leadsman.tools.cli.commands.clean import Removal, expect_none, remove
 from leadsman.tools.cli.nodes import SILENT, Shared, Shown, apps, filters_of
-from leadsman.tools.cli.remote import any_version, ask, known_brokers, retained, running_app, sender
+from leadsman.tools.cli.remote import any_version, ask, named_app, retained, sender
 from leadsman.tools.cli.tables import fill, json_text, say, table
 from leadsman.tools.cli.times import local, zone
 
 ACTIONS = ("status", "drain", "undrain", "forget")
 _NAMED = 20
 """Devices without a node that a person reads; a program gets all that are known."""
-
-
-class _Where(NamedTuple):
-    """Where the nodes are looked for."""
-
-    brokers: Brokers
-    prefix: str | None
-    """None: at all prefixes of one level."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -57,10 +48,10 @@ def _status(options: argparse.Namespace) -> int:
         if options.prefix is not None or options.target is not None:
             raise UsageError("write one prefix: leadsman cluster status house")
         try:
-            options.prefix = prefix(options.item)
-        except argparse.ArgumentTypeError as error:
+            options.prefix = check_prefix(options.item)
+        except InvalidValue as error:
             raise UsageError(str(error)) from None
-    found = _found(_where(options))
+    found = _found(*named_app(options))
     if options.json:
         print(json_text({each.prefix: _document(each) for each in found}, indent=2))
     else:
@@ -70,11 +61,11 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def _drain(options: argparse.Namespace) -> int:
-    where, node = _where(options), str(options.item)
-    app, _ = _app_of(node, where)
+    (brokers, prefix), node = named_app(options), str(options.item)
+    app, _ = _app_of(node, brokers, prefix)
     draining = options.action == "drain"
     request = {"drain": draining, "by": sender()}
-    answer = ask(where.brokers, f"{app}/nodes/{node}/drain", request, options.timeout)
+    answer = ask(brokers, f"{app}/nodes/{node}/drain", request, options.timeout)
     with any_version():
         left: list[Lacking] = answer["without_node"]
         if not draining:
@@ -89,12 +80,12 @@ def _drain(options: argparse.Namespace) -> int:
 
 def _forget(options: argparse.Namespace) -> int:
     """Remove what a node that is gone for good left at the broker."""
-    where, node = _where(options), str(options.item)
-    app, shown = _app_of(node, where)
+    (brokers, prefix), node = named_app(options), str(options.item)
+    app, shown = _app_of(node, brokers, prefix)
     if shown.is_here:
         raise LeadsmanError(f"{clean(node)} runs: its state is {shown.state}; stop it first")
     base, number = f"{app}/nodes/{node}", 0
-    for broker in where.brokers:
+    for broker in brokers:
         topics = tuple(retained(Brokers.of(broker), (f"{base}/#", f"{base}/status")))
         expect_none(asyncio.run(remove(broker, Removal(topics, (), (), {}), f"{base}/introspect/response")), broker)
         number += len(topics)
@@ -102,45 +93,39 @@ def _forget(options: argparse.Namespace) -> int:
     return 0
 
 
-def _app_of(node: str, where: _Where) -> tuple[str, Shown]:
+def _app_of(node: str, brokers: Brokers, prefix: str | None) -> tuple[str, Shown]:
     """The prefix of the app that has a node, and the node.
 
     Raises:
         LeadsmanError: there is no such node.
         UsageError: there are several.
     """
-    apps = _found(where)
+    apps = _found(brokers, prefix)
     having = {each.prefix: shown for each in apps for shown in each.nodes if shown.node == node}
     if not having:
         known = {shown.node for each in apps for shown in each.nodes}
-        place = f"{apps[0].prefix!r} has" if len(apps) == 1 else f"the apps at {where.brokers} have"
+        place = f"{apps[0].prefix!r} has" if len(apps) == 1 else f"the apps at {brokers} have"
         raise LeadsmanError(f"{place} no node {clean(node)!r}; {suggestion(node, known)}")
     if len(having) > 1:
         raise UsageError(f"{clean(node)!r} is a node of several apps; write --prefix {' or --prefix '.join(having)}")
     return next(iter(having.items()))
 
 
-def _where(options: argparse.Namespace) -> _Where:
-    if options.prefix is None and options.target is None:
-        return _Where(known_brokers(options), None)
-    return _Where(*running_app(options))
-
-
-def _found(where: _Where) -> list[Shared]:
-    """The apps with nodes there.
+def _found(brokers: Brokers, prefix: str | None) -> list[Shared]:
+    """The apps with nodes at a prefix, or at all prefixes of one level.
 
     Raises:
         BrokerError: the broker cannot be reached.
         LeadsmanError: there is none.
     """
-    filters = filters_of(where.prefix or "+")
-    seen = retained(where.brokers, [*filters, filters[-1]])
+    filters = filters_of(prefix or "+")
+    seen = retained(brokers, [*filters, filters[-1]])
     found = apps(seen.values(), time.time())
     if not found:
-        which = f"no node of {where.prefix!r}" if where.prefix else "no node of any app"
+        which = f"no node of {prefix!r}" if prefix else "no node of any app"
         advice = "an app has nodes while it runs with --standby or [cluster]; write --prefix for one of several levels"
-        raise LeadsmanError(f"{which} has a document at {where.brokers}; {advice}")
-    return [each for each in found if where.prefix in (None, each.prefix)]
+        raise LeadsmanError(f"{which} has a document at {brokers}; {advice}")
+    return [each for each in found if prefix in (None, each.prefix)]
 
 
 def _text(shared: Shared) -> str:

@@ -26,12 +26,11 @@ def run(options: argparse.Namespace) -> None:
     """Show or change what waits in the file of an app."""
     if (options.target is None) == (options.state_directory is None):
         raise UsageError("name the app with --app MODULE:APP, or its directory with --state-directory DIR")
-    path = (options.state_directory or _state_of(options)) / NAME
-    {"list": _list, "backup": _copy, "restore": _copy}.get(options.action, _change)(path, options)
-
-
-def _state_of(options: argparse.Namespace) -> Path:
-    return load_app(options).plan(os.environ).state_directory
+    path = (options.state_directory or load_app(options).plan(os.environ).state_directory) / NAME
+    try:
+        {"list": _list, "backup": _copy, "restore": _copy}.get(options.action, _change)(path, options)
+    except SpoolLocked:
+        raise LeadsmanError(f"the app runs and uses {path}; stop it, type this again, and start it") from None
 
 
 def _list(path: Path, options: argparse.Namespace) -> None:
@@ -54,7 +53,8 @@ def _change(path: Path, options: argparse.Namespace) -> None:
         raise UsageError(f"an id is a number, as list shows it; {clean(' '.join(options.item))!r} is none")
     if not path.exists():
         raise LeadsmanError(f"there is no {path}; an app makes it when readings wait for its broker")
-    spool = _open(path)
+    spool = SpoolFile(path, Quota())
+    spool.open()
     try:
         wanted = _wanted(spool, options)
         done = spool.drop(wanted) if options.action == "drop" else len(spool.resend(wanted))
@@ -62,15 +62,6 @@ def _change(path: Path, options: argparse.Namespace) -> None:
         spool.close()
     then = "deleted" if options.action == "drop" else "will be sent when the app runs"
     _tell({"ids": wanted}, f"{count_noun(done, 'dead letter')} {then}", options)
-
-
-def _open(path: Path) -> SpoolFile:
-    spool = SpoolFile(path, Quota())
-    try:
-        spool.open()
-    except SpoolLocked:
-        raise LeadsmanError(f"the app runs and uses {path}; stop it, type this again, and start it") from None
-    return spool
 
 
 def _wanted(spool: SpoolFile, options: argparse.Namespace) -> list[int]:
@@ -94,10 +85,7 @@ def _copy(path: Path, options: argparse.Namespace) -> None:
         found = backup(path, file)
         _tell({"rows": found.rows, "dead": len(found.dead)}, f"copied to {file}: {_summary(found)}", options)
         return
-    try:
-        found, aside = restore(path, file, time.time())
-    except SpoolLocked:
-        raise LeadsmanError(f"the app runs and uses {path}; stop it, type this again, and start it") from None
+    found, aside = restore(path, file, time.time())
     kept = f"; the outbox that was there is kept as {path.parent / aside}" if aside else ""
     document = {"rows": found.rows, "dead": len(found.dead), "kept": aside}
     _tell(document, f"restored from {file}: {_summary(found)}{kept}", options)

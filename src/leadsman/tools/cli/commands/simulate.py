@@ -110,11 +110,12 @@ def _read(options: argparse.Namespace) -> tuple[list[Assertion], list[Variant]]:
 
 
 def _pen() -> Pen:
+    blocks = True
     try:
         BLOCKS.encode(sys.stdout.encoding or "ascii")
     except UnicodeEncodeError:
-        return Pen(colour=wants_colour(sys.stdout, os.environ), blocks=False)
-    return Pen(colour=wants_colour(sys.stdout, os.environ), blocks=True)
+        blocks = False
+    return Pen(colour=wants_colour(sys.stdout, os.environ), blocks=blocks)
 
 
 def _remarks(stage: Stage) -> list[str]:

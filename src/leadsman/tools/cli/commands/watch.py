@@ -39,43 +39,29 @@ PLAIN_WIDTH = 100
 
 
 def run(options: argparse.Namespace) -> None:
-    """Show the board of the devices of one app or of many."""
+    """Show the board of the devices of one app or of many until ``q`` or Ctrl-C; or print it, if asked for or without a
+    terminal."""
     for pattern in options.pattern:
         levels = pattern.split("/")
         if "#" in pattern or "" in levels or any("+" in level and level != "+" for level in levels):
             raise UsageError(f"{clean(pattern)!r} is not a prefix; write one such as house, home/+ or 'g*'")
-    brokers = known_brokers(options)
-    more = given(None, options.config, options.set, options.mqtt).options
-    watch(brokers, options.pattern, options.timeout, once=options.once, as_json=options.json, options=more)
-
-
-def watch(
-    brokers: Brokers, patterns: Collection[str], timeout: float, *, once: bool, as_json: bool, options: str = ""
-) -> None:
-    """Show the board until ``q`` or Ctrl-C; or once, if asked for or without a terminal.
-
-    Args:
-        brokers: where the apps are.
-        patterns: prefixes of apps; see `Fleet`.
-        timeout: seconds for the first answers.
-        once: print the board, and end.
-        as_json: print JSON: one document with `once`, else one a line every few seconds.
-        options: what another command needs to reach the brokers; see `leadsman.tools.cli.commands.why.given`.
-
-    Raises:
-        BrokerError: the broker cannot be reached at the start, and there is no screen that could say so.
-        LeadsmanError: the board was printed once, and no app has a prefix that was given.
-    """
-    watcher = FleetWatcher(brokers, patterns, options)
-    if once or as_json or not (sys.stdout.isatty() and sys.stdin.isatty()):
-        asyncio.run(watcher.print(timeout, as_json=as_json, again=as_json and not once))
+    watcher = FleetWatcher(known_brokers(options), options.pattern, given(options).options)
+    if options.once or options.json or not (sys.stdout.isatty() and sys.stdin.isatty()):
+        again = options.json and not options.once
+        asyncio.run(watcher.print(options.timeout, as_json=options.json, again=again))
     else:
         asyncio.run(watcher.show())
 
 
 class FleetWatcher:
     """Listens to the apps of a broker, and shows them. Of several brokers it takes the first that it can reach, and
-    the next one after a failure."""
+    the next one after a failure.
+
+    Args:
+        brokers: where the apps are.
+        patterns: prefixes of apps; see `Fleet`.
+        options: what another command needs to reach the brokers; see `leadsman.tools.cli.commands.why.given`.
+    """
 
     def __init__(self, brokers: Brokers, patterns: Collection[str], options: str = "") -> None:
         self._brokers = brokers

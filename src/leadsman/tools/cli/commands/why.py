@@ -6,7 +6,6 @@ import shlex
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from leadsman.errors import BrokerError, SubscriptionRefused
@@ -33,12 +32,11 @@ from leadsman.tools.cli.commands.gaps import LATELY, ended_lately
 from leadsman.tools.cli.remote import (
     any_version,
     app_or_device,
-    known_brokers,
     look,
+    named_app,
     prefix_of,
     processes,
     retained,
-    running_app,
 )
 from leadsman.tools.cli.screen import BOLD, CYAN, GREEN, RED
 from leadsman.tools.cli.tables import columns, fill, json_text, paint, say, table
@@ -56,14 +54,9 @@ LEFT_OUT = "; passwords and other secrets are left out of the command: add them 
 
 def run(options: argparse.Namespace) -> int:
     """Explain why a device is silent, or list the devices that are."""
-    brokers: Brokers
-    prefix: str | None
     name = app_or_device(options)
-    if options.target is None and options.prefix is None:
-        brokers, prefix = known_brokers(options), None
-    else:
-        brokers, prefix = running_app(options)
-    more = given(options.target, options.config, options.set, options.mqtt)
+    brokers, prefix = named_app(options)
+    more = given(options)
     answers = verdicts(brokers, prefix, name, options.timeout, more.options)
     for each in answers.verdicts if more.left_out else ():
         each["advice"] += LEFT_OUT if "leadsman " in each["advice"] else ""
@@ -80,24 +73,18 @@ class Given(NamedTuple):
     """Whether there were credentials."""
 
 
-def given(target: object, config: Path | None, settings: Sequence[str], mqtt: str | None) -> Given:
-    """What was given of the options that say where the app is.
-
-    Args:
-        target: the app, as text; an app that has a command line of its own is none.
-        config: the settings file.
-        settings: assignments such as ``boiler.port=/dev/ttyUSB0``.
-        mqtt: the URL of the broker, or of several.
-    """
+def given(options: argparse.Namespace) -> Given:
+    """What was given of the options that say where the app is. An app with a command line of its own is not given."""
+    target = getattr(options, "target", None)
     words = [target] if isinstance(target, str) else []
-    words += [] if config is None else ["--config", str(config)]
-    public = [each for each in settings if clean(each) == each and "://" not in each]
+    words += [] if options.config is None else ["--config", str(options.config)]
+    public = [each for each in options.set if clean(each) == each and "://" not in each]
     words += [word for each in public for word in ("--set", each)]
-    urls = [] if mqtt is None else split_urls(mqtt)
+    urls = [] if options.mqtt is None else split_urls(options.mqtt)
     bare = [re.sub(r"(?<=://).*@", "", each) for each in urls]
     words += ["--mqtt", ",".join(bare)] if bare else []
     text = "".join(f" {shlex.quote(word)}" for word in words)
-    return Given(text, len(public) < len(settings) or bare != urls)
+    return Given(text, len(public) < len(options.set) or bare != urls)
 
 
 class Silences(NamedTuple):
