@@ -59,6 +59,15 @@ def collect(faults: list[ConfigurationError]) -> Iterator[None]:
         faults.append(error)
 
 
+@contextmanager
+def labelled(what: str) -> Iterator[None]:
+    """Put what it is about before the message of an error."""
+    try:
+        yield
+    except ConfigurationError as error:
+        raise type(error)(f"{what}: {error}") from None
+
+
 class NotInstalled(ConfigurationError, ImportError):
     """A library that an adapter needs is not installed. The message names the command that installs it."""
 

@@ -20,14 +20,14 @@ State = Sequence[Any]
 """The state of a filter as JSON-compatible values."""
 
 
-class Open(Enum):
+class Pending(Enum):
     """The answer of an aggregate whose window is still open."""
 
     OPEN = "open"
 
 
-OPEN: Final = Open.OPEN
-Output = Number | None | Open
+OPEN: Final = Pending.OPEN
+Output = Number | None | Pending
 
 MOST_READINGS = 1001
 """Readings of a `Median` or an `Outlier`. They are sorted at each reading."""

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
+from leadsman.errors import InvalidType, InvalidValue, labelled
 from leadsman.readings.publish import Deadband, check_deadband
 from leadsman.text import clean, suggestion
 from leadsman.value import Value
@@ -211,10 +211,8 @@ def _words(field: str, words: object) -> FieldWords:
     for word in words:
         if word not in WORDS:
             raise InvalidValue(f"{where} has {clean(str(word))!r}; {suggestion(str(word), WORDS)}")
-    try:
+    with labelled(where):
         sensor = Sensor(**words)
-    except ConfigurationError as error:
-        raise type(error)(f"{where}: {error}") from None
     if sensor.icon is not None and not sensor.icon.startswith("mdi:"):
         raise InvalidValue(f"{where}: icon is {sensor.icon!r}; write an icon such as 'mdi:water'")
     if sensor.name is not None and not sensor.name.isprintable():

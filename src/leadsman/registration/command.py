@@ -28,7 +28,6 @@ from leadsman.registration.options import (
     fixed_of,
     group_of,
     is_second,
-    label_errors,
     length_of,
     queue_of,
 )
@@ -90,18 +89,8 @@ class Command(NamedTuple):
     """What a node must have to execute it, in a cluster."""
 
 
-def register_command(
-    name: object, handler: Handler, options: CommandOptions, available: Sequence[Dependency]
-) -> Command:
-    """Check one registration.
-
-    Raises:
-        InvalidType, InvalidValue: the message begins with the device's name.
-    """
-    return label_errors("command", name, lambda device: _register(device, handler, options, available))
-
-
-def _register(name: str, handler: Handler, options: CommandOptions, available: Sequence[Dependency]) -> Command:
+def register_command(name: str, handler: Handler, options: CommandOptions, available: Sequence[Dependency]) -> Command:
+    """Check one registration. Raises `InvalidType`, `InvalidValue`."""
     check_options(options, CommandOptions)
     fixed_of(options)
     plain = not is_async(handler)

@@ -14,7 +14,6 @@ from leadsman.registration.options import (
     PublishingOptions,
     check_options,
     delivery_of,
-    label_errors,
     length_of,
     type_of_readings,
 )
@@ -50,16 +49,8 @@ class EventOptions(PublishingOptions, total=False):
     automations as a device, too. Default None."""
 
 
-def register_event(name: object, handler: Handler, options: Options, available: Sequence[Dependency]) -> Source:
-    """Check one registration.
-
-    Raises:
-        InvalidType, InvalidValue: the message begins with the device's name.
-    """
-    return label_errors("event", name, lambda device: _register(device, handler, options, available))
-
-
-def _register(name: str, handler: Handler, options: Options, available: Sequence[Dependency]) -> Source:
+def register_event(name: str, handler: Handler, options: Options, available: Sequence[Dependency]) -> Source:
+    """Check one registration. Raises `InvalidType`, `InvalidValue`."""
     check_options(options, EventOptions)
     check_result(handler, one_value=True)  # bytes are content of a source, and no event
     source = make_source(name, handler, _of_source(handler, options), available)

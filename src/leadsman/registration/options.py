@@ -1,13 +1,13 @@
 """Checks of what telemetry, sources and commands have in common: their names and their shared options."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
-from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
+from leadsman.errors import InvalidType, InvalidValue
 from leadsman.loop.durations import Duration, positive_seconds
 from leadsman.mqtt.message import STANDARD, Delivery
-from leadsman.mqtt.topics import check_name, check_prefix, is_reserved_field
+from leadsman.mqtt.topics import check_prefix, is_reserved_field
 from leadsman.readings import publish
 from leadsman.readings.publish import AllOf, AnyOf, OnChange, PublishRule
 from leadsman.readings.reading import LAYOUTS, Layout
@@ -113,16 +113,6 @@ class ReadingOptions(PublishingOptions, total=False):
     layout: Layout
     """``"json"`` publishes a reading as one object at ``{prefix}/{device}/state``, ``"fields"`` each of its values as
     plain text at ``{prefix}/{device}/{field}``, and ``"both"`` both. Default ``"json"``."""
-
-
-def label_errors(kind: str, name: object, make: Callable[[str], T]) -> T:
-    """Check the device name, and pass it to `make`, which checks the rest. Errors of `make` begin with `kind` and the
-    name."""
-    device = check_name(name)
-    try:
-        return make(device)
-    except ConfigurationError as error:
-        raise type(error)(f"{kind} {device!r}: {error}") from None
 
 
 def check_options(options: Options, known: type, without: frozenset[str] = frozenset()) -> None:

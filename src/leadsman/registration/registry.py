@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from leadsman.adapters.managed import ManagedAdapter, declared_errors
-from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, raise_together
+from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, labelled, raise_together
 from leadsman.mqtt.topics import check_name, filters_overlap
 from leadsman.registration.command import Command, CommandOptions, register_command
 from leadsman.registration.injection import (
@@ -17,11 +17,11 @@ from leadsman.registration.injection import (
     needs_of,
     place_of,
 )
-from leadsman.registration.options import Options, label_errors
+from leadsman.registration.options import Options
 from leadsman.registration.reading_type import payload_names, reading_type
 from leadsman.registration.router import Device, Registration, devices_of
 from leadsman.registration.source import Source, SourceOptions, register_source
-from leadsman.registration.telemetry import Telemetry, register
+from leadsman.registration.telemetry import Telemetry, register_telemetry
 from leadsman.settings.devices import is_pattern
 from leadsman.text import clean, describe, suggestion
 
@@ -188,39 +188,27 @@ class Registry:
         given: Sequence[Dependency],
         decide: Decide | None,
     ) -> None:
-        kind = registration.kind
-        options: Options = {**registration.options, **device.options_of(kind)}
+        kind, handler = registration.kind, registration.handler
+        options: Any = {**registration.options, **device.options_of(kind)}
         if device.adapter is not None:
             given = _with_adapter(f"{kind} {name!r}", device.adapter, given)
         own = [] if device.settings is None else [Provided(type(device.settings), device.settings)]
         available = [*own, *given, ContextDependency()]  # each name has a context of its own
         if kind != "subscription":
-            options = self._with_settings(kind, name, registration.handler, options, available)
+            options = self._with_settings(kind, name, handler, options, available)
         try:
-            self._add_one(registration._replace(options=options), name, [*own, *given], available, decide)
+            if kind == "command":
+                self._add_command(name, handler, options, available)
+            elif kind == "subscription":
+                self._add_subscription(name, handler, options, [*own, *given], available)
+            elif kind in ("source", "event"):
+                self._add_source(kind, name, handler, options, available)
+            else:
+                self._add_telemetry(name, TelemetryTemplate(kind, handler, options, decide), available)
         except ConfigurationError as error:
             if self.device_settings is None or not (said := self.device_settings.origins_of(str(name))):
                 raise
             raise type(error)(f"{error}{said}") from None
-
-    def _add_one(
-        self,
-        registration: Registration,
-        name: object,
-        given: Sequence[Dependency],
-        available: Sequence[Dependency],
-        decide: Decide | None,
-    ) -> None:
-        kind, handler = registration.kind, registration.handler
-        options: Any = registration.options
-        if kind == "command":
-            self._add_command(name, handler, options, available)
-        elif kind == "subscription":
-            self._add_subscription(name, handler, options, given, available)
-        elif kind in ("source", "event"):
-            self._add_source(kind, name, handler, options, available)
-        else:
-            self._add_telemetry(name, TelemetryTemplate(kind, handler, options, decide), available)
 
     def _with_settings(
         self, kind: str, name: object, handler: Handler, options: Options, available: Sequence[Dependency]
@@ -233,7 +221,7 @@ class Registry:
     def _add_command(
         self, name: object, handler: Handler, options: CommandOptions, available: Sequence[Dependency]
     ) -> None:
-        command = register_command(name, handler, options, available)
+        command = _checked("command", name, lambda device: register_command(device, handler, options, available))
         polled = self.telemetries.get(command.name)
         _check_free(command.name, "command", self.commands, self.telemetries if polled and polled.job else {})
         _check_apart(self.sources.get(command.name), command)
@@ -308,12 +296,12 @@ class Registry:
     def _add_source(
         self, kind: str, name: object, handler: Handler, options: SourceOptions, available: Sequence[Dependency]
     ) -> None:
+        register: Callable[[str, Handler, SourceOptions, Sequence[Dependency]], Source] = register_source
         if kind == "event":
             from leadsman.registration.event import register_event  # only apps with events pay for it
 
-            source = register_event(name, handler, options, available)
-        else:
-            source = register_source(name, handler, options, available)
+            register = register_event
+        source = _checked(kind, name, lambda device: register(device, handler, options, available))
         self._check_shared(source.guards)
         _check_free(source.name, kind, self.telemetries, self.sources)
         _check_apart(source, self.commands.get(source.name))
@@ -324,7 +312,8 @@ class Registry:
         telemetry = self._like_the_last(name, made_of, available)
         if telemetry is None:
             kind, handler, options, decide = made_of
-            telemetry = register(name, handler, options, available, job=kind == "periodic")
+            job = kind == "periodic"
+            telemetry = _checked(kind, name, lambda it: register_telemetry(it, handler, options, available, job=job))
             self._check_shared(telemetry.guards)
             telemetry = telemetry if decide is None else decide(telemetry)
         taken = self.commands if telemetry.job else {}
@@ -343,7 +332,7 @@ class Registry:
         last = self._last[1]
         if not last.needs:
             return last._replace(name=check_name(name))
-        needs = label_errors(made_of.kind, name, lambda _: needs_of(made_of.handler, available))
+        needs = _checked(made_of.kind, name, lambda _: needs_of(made_of.handler, available))
         same_errors = declared_errors(needs) == declared_errors(last.needs)
         return last._replace(name=check_name(name), needs=needs) if same_errors else None
 
@@ -356,6 +345,13 @@ class Registry:
                 raise InvalidValue(
                     f"circuit_breaker shared={shared!r} differs from that of {name!r}; write one, and use it twice"
                 )
+
+
+def _checked(kind: str, name: object, make: Callable[[str], T]) -> T:
+    """What `make` makes of the name of a device, once that is checked. Its errors begin with the kind and the name."""
+    device = check_name(name)
+    with labelled(f"{kind} {device!r}"):
+        return make(device)
 
 
 def ask_user(what: str, function: Callable[[Any], T], settings: object) -> T:

@@ -18,7 +18,6 @@ from leadsman.registration.options import (
     backoff_of,
     breaker_of,
     check_options,
-    label_errors,
     length_of,
     reading_values,
 )
@@ -100,18 +99,10 @@ class Source(NamedTuple):
     """Which events it sends; None if it gives readings."""
 
 
-def register_source(name: object, handler: Handler, options: SourceOptions, available: Sequence[Dependency]) -> Source:
-    """Check one registration.
-
-    Raises:
-        InvalidType, InvalidValue: the message begins with the device's name.
-    """
-
-    def make(device: str) -> Source:
-        check_options(options, SourceOptions)
-        return make_source(device, handler, options, available)
-
-    return label_errors("source", name, make)
+def register_source(name: str, handler: Handler, options: SourceOptions, available: Sequence[Dependency]) -> Source:
+    """Check one registration. Raises `InvalidType`, `InvalidValue`."""
+    check_options(options, SourceOptions)
+    return make_source(name, handler, options, available)
 
 
 def make_source(name: str, handler: Handler, options: Options, available: Sequence[Dependency]) -> Source:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from types import GenericAlias
 from typing import Any, Literal, NamedTuple
 
-from leadsman.errors import ConfigurationError, InvalidValue
+from leadsman.errors import InvalidValue, labelled
 from leadsman.loop.durations import Duration
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import check_filter
@@ -94,10 +94,27 @@ def register_subscription(
         InvalidType, InvalidValue: the message begins with the topic filter.
     """
     checked = check_filter(topic_filter)
-    try:
-        return _register(checked, handler, options, available, readings)
-    except ConfigurationError as error:
-        raise type(error)(f"subscription {checked!r}: {error}") from None
+    with labelled(f"subscription {checked!r}"):
+        check_options(options, SubscriptionOptions)
+        if readings is None and (only := sorted(options.keys() - OWN)):
+            raise InvalidValue(f"{only[0]} is an option of a device; write device= as well, such as device='door'")
+        fed = fed_by(options)
+        plain, message = not is_async(handler), Provided(Received)
+        needs, payload = needs_and_payload(handler, [*available, message])
+        return Subscription(
+            topic_filter=checked,
+            handler=handler,
+            needs=needs,
+            message=message,
+            plain=plain,
+            payload=payload.name if payload else None,
+            validate=payload_validator(payload.annotation, payload.name) if payload else None,
+            timeout=length_of(options, "timeout", TIMEOUT),
+            queue=queue_of(options, QUEUE),
+            enabled=enabled_of(options),
+            device=None if fed is None else fed.name,
+            readings=readings,
+        )
 
 
 def fed_by(options: SubscriptionOptions) -> Fed | None:
@@ -130,32 +147,3 @@ def source_of(handler: Handler, readings: Buffer[object]) -> Handler:
     source.__annotations__ = {} if result is None else {"return": GenericAlias(AsyncIterator, (result,))}
     source.__name__ = source.__qualname__ = name_of(handler)
     return source
-
-
-def _register(
-    topic_filter: str,
-    handler: Handler,
-    options: SubscriptionOptions,
-    available: Sequence[Dependency],
-    readings: Buffer[object] | None,
-) -> Subscription:
-    check_options(options, SubscriptionOptions)
-    if readings is None and (only := sorted(options.keys() - OWN)):
-        raise InvalidValue(f"{only[0]} is an option of a device; write device= as well, such as device='door'")
-    fed = fed_by(options)
-    plain, message = not is_async(handler), Provided(Received)
-    needs, payload = needs_and_payload(handler, [*available, message])
-    return Subscription(
-        topic_filter=topic_filter,
-        handler=handler,
-        needs=needs,
-        message=message,
-        plain=plain,
-        payload=payload.name if payload else None,
-        validate=payload_validator(payload.annotation, payload.name) if payload else None,
-        timeout=length_of(options, "timeout", TIMEOUT),
-        queue=queue_of(options, QUEUE),
-        enabled=enabled_of(options),
-        device=None if fed is None else fed.name,
-        readings=readings,
-    )

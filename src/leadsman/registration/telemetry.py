@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from leadsman.adapters.managed import adapter_names, declared_errors
-from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
+from leadsman.errors import InvalidType, InvalidValue, labelled
 from leadsman.loop.durations import Duration, positive_seconds, seconds
 from leadsman.loop.schedule import Cron
 from leadsman.loop.slots import offset_of
@@ -27,7 +27,6 @@ from leadsman.registration.options import (
     check_options,
     group_of,
     is_second,
-    label_errors,
     length_of,
     reading_values,
 )
@@ -183,21 +182,10 @@ class Telemetry(NamedTuple):
         return self.group or self.name if self.cron is None and self.spread is None else None
 
 
-def register(
-    name: object, handler: Handler, options: TelemetryOptions, available: Sequence[Dependency], *, job: bool = False
+def register_telemetry(
+    name: str, handler: Handler, options: TelemetryOptions, available: Sequence[Dependency], *, job: bool = False
 ) -> Telemetry:
-    """Check one registration.
-
-    Raises:
-        InvalidType, InvalidValue: the message begins with the device's name.
-    """
-    kind = "periodic" if job else "telemetry"
-    return label_errors(kind, name, lambda device: _register(device, handler, options, available, job))
-
-
-def _register(
-    name: str, handler: Handler, options: TelemetryOptions, available: Sequence[Dependency], job: bool
-) -> Telemetry:
+    """Check one registration. Raises `InvalidType`, `InvalidValue`."""
     check_options(options, TelemetryOptions, JOBLESS if job else frozenset())
     plain = not is_async(handler)
     request = _request(options, handler)
@@ -281,11 +269,9 @@ def with_policy(telemetry: Telemetry, catalogue: "Catalogue") -> Telemetry:
     """
     found, guards = telemetry.guards.policy, telemetry.guards
     if isinstance(found, Lookup):
-        try:
+        with labelled(f"telemetry {telemetry.name!r}"):
             asked = catalogue.policy(found.name, also=declared_errors(telemetry.needs))
             return telemetry._replace(guards=guards._replace(policy=asked), policy_name=found.name)
-        except ConfigurationError as error:
-            raise type(error)(f"telemetry {telemetry.name!r}: {error}") from None
     choice = catalogue.choice(facts_of(telemetry)) if telemetry.undecided else None
     if choice is None:
         return telemetry

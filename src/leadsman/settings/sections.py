@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, TypeVar, cast, get_args
 
-from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, collect, raise_together
+from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, collect, labelled, raise_together
 from leadsman.loop.durations import Duration, positive_seconds
 from leadsman.settings.documents import read_text
 from leadsman.settings.sources import BROKER, CLUSTER, DISCOVERY, HTTP, LOG, OUTBOX, STANDBY, SUPERVISION, SettingEntry
@@ -495,12 +495,7 @@ def cluster_of(entries: Mapping[str, SettingEntry]) -> ClusterSettings | None:
     raise_together(faults)
     if not found.engine:
         return None
-    return found if found.node else found._replace(node=_host())
-
-
-def _host() -> str:
-    """The name of this machine, as the name of a node. Raises `InvalidValue` if nothing of it can be one."""
-    try:
-        return check_node(socket.gethostname())
-    except ConfigurationError as error:
-        raise type(error)(f"cluster.node: the name of this machine cannot be used: {error}") from None
+    if found.node:
+        return found
+    with labelled("cluster.node: the name of this machine cannot be used"):
+        return found._replace(node=check_node(socket.gethostname()))

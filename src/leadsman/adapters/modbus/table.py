@@ -4,14 +4,21 @@ read them. Pure, but for reading the file."""
 import math
 import re
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, NamedTuple, Self
 
 from leadsman.adapters.modbus.pdu import ADDRESSES, BITS, KINDS, MOST_BITS, MOST_REGISTERS, Kind, nouns, unpacked
-from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, PayloadError, collect, raise_together
+from leadsman.errors import (
+    ConfigurationError,
+    InvalidType,
+    InvalidValue,
+    PayloadError,
+    collect,
+    labelled,
+    raise_together,
+)
 from leadsman.readings.sensor import Sensor
 from leadsman.settings.documents import read_text, toml_document
 from leadsman.text import clean, join_words, suggestion
@@ -278,12 +285,12 @@ class Table(Value):
         shared = {word: values[word] for word in _SHARED_WORDS if word in values}
         registers: dict[str, Register] = {}
         for key, entry in entries.items():
-            with collect(faults), _named(f"{path}: {clean(key)}"):
+            with collect(faults), labelled(f"{path}: {clean(key)}"):
                 registers[key] = _register(entry, shared)
         raise_together(faults)
         options = {word: values[word] for word in ("name", "gap", "most") if word in values}
         make: Callable[..., Self] = cls  # which checks what it is given
-        with _named(str(path)):
+        with labelled(str(path)):
             return make(registers, **options)
 
     @property
@@ -346,15 +353,6 @@ class Table(Value):
     def _sorted(kind: Kind, registers: Mapping[str, Register]) -> list[tuple[str, Register]]:
         chosen = [(name, register) for name, register in registers.items() if register.kind == kind]
         return sorted(chosen, key=lambda each: each[1].address)
-
-
-@contextmanager
-def _named(where: str) -> Iterator[None]:
-    """Put where it is in front of a configuration error."""
-    try:
-        yield
-    except ConfigurationError as error:
-        raise type(error)(f"{where}: {error}") from None
 
 
 def _register(entry: object, shared: Mapping[str, object]) -> Register:
