@@ -25,7 +25,7 @@ def test_the_file_is_what_the_types_make():
 
 
 def test_it_describes_every_route_and_no_other(text):
-    application = Application(None, None, None, None, {"/": None, "/openapi.json": None}, None, None)
+    application = Application(None, None, None, None, {"/": None, "/openapi.json": None}, None)
     served = {
         (route.path, method.lower()) for route in application.routes for method in route.methods if method != "HEAD"
     }

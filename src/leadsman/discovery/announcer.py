@@ -7,8 +7,9 @@ program published is left alone. When a program that reads descriptions starts, 
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.discovery.description import Convention, RetainedMessage
 from leadsman.discovery.registered import DescribedDevices
@@ -24,6 +25,9 @@ from leadsman.mqtt.message import Message
 from leadsman.runtime.other_topics import OtherTopics
 from leadsman.text import clean, log_fields
 from leadsman.text.log_lines import left_out_before, others
+
+if TYPE_CHECKING:
+    from leadsman.discovery.properties import Properties
 
 GRACE = 1.0
 """Seconds from a connection until the broker has sent what it has. What comes later is compared as it comes."""
@@ -55,42 +59,50 @@ Descriptions = Mapping[str, bytes]
 logger = logging.getLogger("leadsman")
 
 
-class AnnouncerContext(NamedTuple):
-    """What the announcer works with."""
-
-    link: Link
-    slices: Slices
-    draw: Callable[[], float]
-    """A random number from 0 to 1."""
-    say_again: Callable[[], None]
-    """Publishes the availability and the health of all devices again."""
-    described: Callable[[str | None, bool], None]
-    """Called when the broker has a description: with the name of the device, or None for the app, and whether it is a
-    new one."""
-    others: OtherTopics
-    """The retained topics that the registry lists."""
-    removed: RemovedDescriptions
-    """The descriptions that were removed."""
-    wall: Callable[[], float]
-    """The time, in epoch seconds."""
-    shared: bool = False
-    """Whether other nodes of a cluster describe devices of this app, too, so that only a device that was forgotten
-    here is gone."""
-
-
 class Announcer:
     """Announces the devices of one app.
 
     Args:
         convention: describes them.
         registered: the devices.
-        context: what it works with.
+        link: the connection to the broker.
+        slices: does what is too long for one turn of the loop.
+        clock: the clock of the app.
+        other_topics: the retained topics that the registry lists.
+        removed: the descriptions that were removed.
+        announce: publishes the availability of all devices again.
+        health: publishes how each device is that the broker knows.
+        properties: publishes the values of each such device; None where they have no topics of their own.
+        shared: whether other nodes of a cluster describe devices of this app, too, so that only a device that was
+            forgotten here is gone.
     """
 
-    def __init__(self, convention: Convention, registered: DescribedDevices, context: AnnouncerContext) -> None:
+    def __init__(
+        self,
+        convention: Convention,
+        registered: DescribedDevices,
+        link: Link,
+        slices: Slices,
+        clock: Clock,
+        other_topics: OtherTopics,
+        removed: RemovedDescriptions,
+        announce: Callable[[], None],
+        health: "HealthTopics",
+        properties: "Properties | None",
+        *,
+        shared: bool,
+    ) -> None:
         self._convention = convention
         self._registered = registered
-        self._context = context
+        self._link = link
+        self._slices = slices
+        self._clock = clock
+        self._others = other_topics
+        self._removed = removed
+        self._announce = announce
+        self._health = health
+        self._properties = properties
+        self._shared = shared
         self._topics = convention.topics
         self._found: dict[str, dict[str, bytes]] = {}
         """What the broker had at the beginning of this connection, until it is compared, by the topic of the first
@@ -119,7 +131,7 @@ class Announcer:
 
     def listen(self) -> None:
         """Subscribe to the descriptions of this app, and to the starts of readers."""
-        listeners = self._context.link.subscriptions.listeners
+        listeners = self._link.subscriptions.listeners
         listeners[self._convention.own] = self._on_own
         if self._convention.births is not None:
             listeners[self._convention.births] = self._on_birth
@@ -132,7 +144,7 @@ class Announcer:
             self._kept = self._kept_gone = 0
             self._settled = self._compared = False
             self._foreign.clear()
-            connects = self._context.link.connects
+            connects = self._link.connects
             asyncio.get_running_loop().call_later(GRACE, self._compare, connects)
 
     def change(self, convention: Convention, left: Mapping[str, Descriptions]) -> None:
@@ -143,14 +155,14 @@ class Announcer:
         self._before = self._before or self._convention
         self._convention, self._topics = convention, convention.topics
         if not waits:
-            self._context.slices.begin("discovery", self._change())
+            self._slices.begin("discovery", self._change())
 
     def _change(self) -> Work:
         while not self._compared:  # a comparison that has not begun includes the change
             yield GRACE
         before, self._before = self._before or self._convention, None
         left, self._left = self._left, {}
-        former, connects = before.topics, self._context.link.connects
+        former, connects = before.topics, self._link.connects
         for topic, name in self._topics.items():
             if name is None or (topic in former and name not in left):
                 continue
@@ -162,7 +174,7 @@ class Announcer:
         for topic in [topic for topic, name in self._topics.items() if name is None and topic not in self._foreign]:
             self._bring(topic, self._app)  # the app may list its devices
         gone = {topic: name for topic, name in former.items() if topic not in self._topics}
-        for topic in [topic for topic, name in gone.items() if not self._context.shared or name in left]:
+        for topic in [topic for topic, name in gone.items() if not self._shared or name in left]:
             if not (yield from self._room(connects)):
                 return
             if topic not in self._topics and topic not in self._foreign:
@@ -174,9 +186,9 @@ class Announcer:
             yield 0.0
 
     def _compare(self, connects: int) -> None:
-        if self._context.link.connects == connects:
+        if self._link.connects == connects:
             self._settled = True
-            self._context.slices.begin("discovery", self._comparison(connects))
+            self._slices.begin("discovery", self._comparison(connects))
 
     def _comparison(self, connects: int) -> Work:
         """Publish what differs from what the broker has, and remove what is gone."""
@@ -188,7 +200,7 @@ class Announcer:
             if topic in self._topics:  # its device may be forgotten meanwhile
                 self._bring(topic, found.pop(topic, {}))
             yield 0.0
-        for messages in () if self._context.shared else found.values():
+        for messages in () if self._shared else found.values():
             self._gone |= messages
         self._compared = True
         self._begin_removal()
@@ -213,7 +225,7 @@ class Announcer:
             if not self._settled:
                 self._kept_gone += size
                 self._found.setdefault(first, {})[topic] = payload
-            elif not self._context.shared:
+            elif not self._shared:
                 self._kept_gone += size
                 self._gone[topic] = payload
                 self._begin_removal()
@@ -227,11 +239,11 @@ class Announcer:
     def _begin_removal(self) -> None:
         if self._compared and self._gone and not self._removing:
             self._removing = True
-            self._context.slices.begin("discovery", self._removal())
+            self._slices.begin("discovery", self._removal())
 
     def _removal(self) -> Work:
         """Remove what is gone, and no more at a time than the outbox has room for."""
-        connects = self._context.link.connects
+        connects = self._link.connects
         try:
             while self._gone:
                 topic, payload = next(iter(self._gone.items()))
@@ -254,8 +266,8 @@ class Announcer:
     def _note_removal(self, topic: str, payload: bytes) -> None:
         """List a description that is about to be removed, for readers that are away."""
         if self._convention.births is not None:
-            self._context.removed.add(topic, payload, self._context.wall())
-            self._context.others.changed()
+            self._removed.add(topic, payload, self._clock.wall())
+            self._others.changed()
 
     def _say_removed(self, topic: str) -> None:
         left_out = self._lines.left_out("removed", asyncio.get_running_loop().time())
@@ -274,7 +286,7 @@ class Announcer:
         if foreign is not None:
             self._foreign.add(topic)
             for each in kept:
-                self._context.others.remove(name or APP, each)  # it is no longer ours to remove
+                self._others.remove(name or APP, each)  # it is no longer ours to remove
             logger.warning(
                 "Another program published the configuration at %s, so the device is not described; remove that "
                 "configuration, and start the app again",
@@ -283,12 +295,12 @@ class Announcer:
             )
             return
         for each in kept:
-            self._context.others.add(name or APP, each)
-            self._context.removed.forget(each)
+            self._others.add(name or APP, each)
+            self._removed.forget(each)
         several = found and {topic} != found.keys() | {each.topic for each in wanted}
         moves = self._convention.moves(found, wanted) if several else ()
         if moves:
-            self._context.slices.begin("discovery", self._move(topic, moves, found))
+            self._slices.begin("discovery", self._move(topic, moves, found))
         else:
             self._replace(topic, found, wanted)
 
@@ -306,7 +318,7 @@ class Announcer:
         """Ask readers to let go of what is at another topic from now on, one message after the other, and then replace
         the messages. If the connection breaks, the broker still has the old ones, and the next comparison begins
         again."""
-        link = self._context.link
+        link = self._link
         connects = link.connects
         for each in moves:
             link.put(Message(each.topic, each.payload, qos=1, remade=True))
@@ -334,7 +346,10 @@ class Announcer:
                 self._app = {each.topic: steps[-1].payload} if steps else found
         for at in found.keys() - {each.topic for each in wanted}:
             self._remove(at, found[at])
-        self._context.described(name, sent)
+        if self._properties is not None:
+            self._properties.on_described(name, new=sent)
+        if name is not None:
+            self._health.on_described(name)
 
     def _remove(self, topic: str, found: bytes) -> None:
         """Remove a message that a device no longer needs, if this app published it."""
@@ -361,11 +376,11 @@ class Announcer:
         return self._convention.describe(self._registered.device(name))
 
     def _put(self, step: RetainedMessage, *, latest: bool) -> None:
-        self._context.link.put(Message(step.topic, step.payload, qos=1, retain=True, latest=latest, remade=True))
+        self._link.put(Message(step.topic, step.payload, qos=1, retain=True, latest=latest, remade=True))
 
     def _room(self, connects: int) -> Generator[float, None, bool]:
         """Wait until the outbox has room. Returns whether the connection is still the same one."""
-        link = self._context.link
+        link = self._link
         while link.connects == connects and link.outbox.bytes > MOST_WAITING:
             yield PAUSE
         return link.connects == connects
@@ -379,20 +394,18 @@ class Announcer:
             self._born_again = True
             return
         self._repeating = True
-        shortest, longest = BIRTH_DELAY
-        delay = shortest + (longest - shortest) * self._context.draw()
-        asyncio.get_running_loop().call_later(delay, self._repeat)
+        asyncio.get_running_loop().call_later(random.uniform(*BIRTH_DELAY), self._repeat)
 
     def _repeat(self) -> None:
         self._born_again = False
-        self._context.slices.begin("discovery", self._repetition())
+        self._slices.begin("discovery", self._repetition())
 
     def _repetition(self) -> Work:
         """Publish all descriptions again, then how the devices are; and once more if a reader started meanwhile."""
         try:
             while not self._compared:
                 yield GRACE
-            connects = self._context.link.connects
+            connects = self._link.connects
             for topic in self._topics:
                 if not (yield from self._room(connects)):
                     return
@@ -400,7 +413,8 @@ class Announcer:
                     for each in self._description(topic):
                         self._put(each, latest=True)
                 yield 0.0
-            self._context.say_again()
+            self._announce()
+            self._health.announce()
             yield from self._remove_again(connects)
             if self._born_again:
                 self._born_again = False
@@ -413,8 +427,7 @@ class Announcer:
         """Describe once more what was removed while a reader was away, and then remove it again. A reader that still
         has the entities of such a device takes them for those of this description, and so removes them with it. The
         broker keeps none of this."""
-        context = self._context
-        gone = context.removed.current(context.wall())
+        gone = self._removed.current(self._clock.wall())
         for each in gone:
             if not (yield from self._room(connects)):
                 return
@@ -425,15 +438,15 @@ class Announcer:
             if not (yield from self._room(connects)):
                 return
             self._put_unless_back(each.topic, b"")
-            context.removed.forget(each.topic)
+            self._removed.forget(each.topic)
             yield 0.0
         if gone:
-            context.others.changed()
+            self._others.changed()
 
     def _put_unless_back(self, topic: str, payload: bytes) -> None:
         first = self._convention.first_of(topic)
         if first not in self._topics and first not in self._foreign:
-            self._context.link.put(Message(topic, payload, qos=1, remade=True))
+            self._link.put(Message(topic, payload, qos=1, remade=True))
 
 
 class _Said(NamedTuple):
@@ -499,7 +512,7 @@ class HealthTopics:
         self._said.clear()
         self._due.update(dict.fromkeys(self._statuses.words))
 
-    def described(self, name: str) -> None:
+    def on_described(self, name: str) -> None:
         """The broker has the description of a device, so how that is can be said, within a second."""
         self._described.add(name)
         self._said.pop(name, None)

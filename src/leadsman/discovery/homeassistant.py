@@ -74,7 +74,9 @@ FIRST = ""
 """The message that there always is."""
 
 
-def split_keys(keys: Sequence[str], fits: Callable[[str, Sequence[str]], bool]) -> Mapping[str, Sequence[str]]:
+def split_keys(
+    keys: Sequence[str], fits: Callable[[str, Sequence[str]], bool], prefix: str = ""
+) -> dict[str, Sequence[str]]:
     """The keys of each message, by the name of the message, which consists of ``0`` and ``1``.
 
     The place of a key follows from its own hash, as in extendible hashing (Fagin, Nievergelt, Pippenger and Strong,
@@ -85,22 +87,16 @@ def split_keys(keys: Sequence[str], fits: Callable[[str, Sequence[str]], bool]) 
         keys: the keys, each once. Those of a message are in the same order.
         fits: whether the message of this name is short enough with these keys. It is asked again with fewer until it
             agrees, or until one key is left; the first message may be left without any.
+        prefix: what the hashes of these keys begin with. One half keeps the name of the whole: the zeros at the end of
+            a name are left out.
     """
-    return _split_keys(keys, fits, "")
-
-
-def _split_keys(
-    keys: Sequence[str], fits: Callable[[str, Sequence[str]], bool], prefix: str
-) -> dict[str, Sequence[str]]:
-    """The messages with the keys whose hashes begin with `prefix`. One half keeps the name of the whole: it has no more
-    than the zeros at the end are."""
     name = prefix.rstrip("0")
     if not keys:
         return {FIRST: keys} if name == FIRST else {}
     if (len(keys) == 1 and name != FIRST) or fits(name, keys):
         return {name: keys}
     halves = {bit: [key for key in keys if _bit(key, len(prefix)) == bit] for bit in "01"}
-    return _split_keys(halves["0"], fits, f"{prefix}0") | _split_keys(halves["1"], fits, f"{prefix}1")
+    return split_keys(halves["0"], fits, f"{prefix}0") | split_keys(halves["1"], fits, f"{prefix}1")
 
 
 def _bit(key: str, number: int) -> str:

@@ -27,6 +27,7 @@ from leadsman.errors import PayloadError
 from leadsman.introspection.retained import is_description_of, type_of
 from leadsman.loop.durations import as_float
 from leadsman.monitoring.condition import Condition
+from leadsman.mqtt.answers import object_in
 from leadsman.mqtt.topics import encode, is_topic
 from leadsman.settings.discovery import homie_filters, homie_identifiers, homie_root
 from leadsman.text.identifiers import distinct_identifiers
@@ -319,7 +320,7 @@ class Homie(Convention, PropertyTopics):
     def steps(self, found: bytes, wanted: RetainedMessage) -> Sequence[RetainedMessage]:
         """See `Convention`. A description changes only while the state is ``init`` ("Device Attributes"), and gets a
         higher version. What the device has no more is removed ("Device reconfiguration")."""
-        before, after = _decode(found), _decode(wanted.payload)
+        before, after = object_in(found) or {}, object_in(wanted.payload) or {}
         version = before.get("version")
         known = version if isinstance(version, int) and 0 <= version < MOST_VERSION else -1
         if known >= 0 and {**before, "version": 0} == {**after, "version": 0}:
@@ -334,7 +335,7 @@ class Homie(Convention, PropertyTopics):
         """See `Convention`. The state comes first ("Device Lifecycle"), and the description last: a removal that is
         interrupted can be repeated."""
         key = self._key(topic)
-        others = [*self._alerts(key), *self._retained_in(key, _decode(found)), topic]
+        others = [*self._alerts(key), *self._retained_in(key, object_in(found) or {}), topic]
         return [RetainedMessage(each, b"") for each in (self._topic(key, "$state"), *others)]
 
     def condition(self, name: str, condition: Condition) -> Sequence[RetainedMessage]:
@@ -531,9 +532,3 @@ def _json(payload: bytes) -> object:
         return json.loads(payload)
     except (ValueError, RecursionError):
         return None
-
-
-def _decode(payload: bytes) -> Document:
-    """The document of a payload; an empty one if it is none."""
-    found = _json(payload)
-    return found if isinstance(found, dict) else {}

@@ -21,7 +21,6 @@ from leadsman.registration.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from leadsman.discovery.properties import Properties
-    from leadsman.readings.content import ContentField
     from leadsman.readings.filtering import Filters
     from leadsman.readings.sensor import FieldsWords, FieldWords
 
@@ -80,18 +79,23 @@ class DescribedDevices:
         shown = each if each is not None else command
         words = {field: said for one in (each, command) if one is not None for field, said in one.fields.items()}
         fields = () if shown is None else _with_words(self._shown_by(shown).fields, words)
+        taken = None if command is None else self._taken_by(command)
+        if taken is not None:
+            taken = taken._replace(fields=_with_words(taken.fields, words, taken.parameter or ""))
         return DeviceDescription(
             name=name,
             fields=fields,
             event=_event(each, fields) if isinstance(each, Source) and each.events is not None else None,
-            command=None if command is None else _with_words_of(self._taken_by(command), words),
-            stale_after=None if each is None or _is_kept_back(each) else _finite(each.stale_after),
+            command=taken,
+            stale_after=None if each is None else _stale_after(each),
             read=each is not None,
             polled=isinstance(each, Telemetry),
             circuit=each is not None and each.guards.breaker is not None,
             retained=each is None or each.delivery.retain,
             title=next((one.title for one in (each, command) if one is not None and one.title is not None), None),
-            content=None if each is None or each.content is None else _content(each.content),
+            content=None
+            if each is None or each.content is None
+            else (each.content.name, each.content.content.content_type),
             only_fields=each is not None and each.layout == "fields",
             update=None if shown is None else self._shown_by(shown).update,
             area=next((one.area for one in (each, command) if one is not None and one.area is not None), None),
@@ -167,10 +171,6 @@ def _command(command: RegisteredCommand) -> CommandDescription:
     return CommandDescription(tuple(each for each in fields if each not in taken), command.payload, control)
 
 
-def _with_words_of(command: CommandDescription, words: "FieldsWords") -> CommandDescription:
-    return command._replace(fields=_with_words(command.fields, words, command.parameter or ""))
-
-
 def _with_words(fields: tuple[Field, ...], words: "FieldsWords", parameter: str = "") -> tuple[Field, ...]:
     """The fields that others are told of, with what was said of them beside their types. One without a path is called
     as the parameter that gets it."""
@@ -202,14 +202,7 @@ def _control(schema: Mapping[str, Any]) -> ControlDescription | None:
     return ControlDescription(given["kind"], roles, None if current is None else (current,))
 
 
-def _content(found: "ContentField") -> tuple[str, str]:
-    return found.name, found.content.content_type
-
-
-def _is_kept_back(each: Telemetry | Source) -> bool:
-    """Whether a device that is well may publish nothing for longer than it takes to become stale."""
-    return each.publish is not None or (each.filters is not None and each.filters.window is not None)
-
-
-def _finite(seconds: float) -> float | None:
-    return seconds if math.isfinite(seconds) else None
+def _stale_after(each: Telemetry | Source) -> float | None:
+    """None for a device that is well and may publish nothing for longer than it takes to become stale, too."""
+    is_kept_back = each.publish is not None or (each.filters is not None and each.filters.window is not None)
+    return None if is_kept_back or not math.isfinite(each.stale_after) else each.stale_after

@@ -3,6 +3,7 @@ starts."""
 
 import asyncio
 import errno
+import functools
 import logging
 import os
 import socket
@@ -10,7 +11,6 @@ import stat
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from leadsman.errors import EndpointError
 from leadsman.events import AppFault
@@ -20,10 +20,6 @@ from leadsman.introspection.service import Service
 from leadsman.loop.slices import Slices
 from leadsman.settings.sections import Endpoint
 from leadsman.text import log_fields
-
-if TYPE_CHECKING:
-    from leadsman.http.metrics import Exposition
-    from leadsman.introspection.measures import Measures
 
 SOCKET_MODE = 0o660
 """Owner and group may use a unix socket."""
@@ -97,8 +93,15 @@ HERE = Path(__file__).parent
 logger = logging.getLogger("leadsman")
 
 
-class HttpDoor:
-    """The HTTP endpoint of one running app.
+async def keep_open(
+    endpoint: Endpoint,
+    service: Service,
+    happenings: Happenings,
+    slices: Slices,
+    emit: Callable[[AppFault], None],
+) -> None:
+    """Serve the HTTP endpoint of a running app until cancelled. An address that cannot be bound is reported once, and
+    tried again and again.
 
     Args:
         endpoint: where it is, and who may use it.
@@ -107,69 +110,47 @@ class HttpDoor:
         slices: does what is too long for one turn of the loop.
         emit: takes faults.
     """
+    load = functools.partial(_load, endpoint, service, happenings, slices, emit)
+    application, serve = await asyncio.get_running_loop().run_in_executor(None, load)
+    listener = await _bound(endpoint, emit)
+    port = None if endpoint.port is None else listener.getsockname()[1]  # the system may have chosen it
+    bound = endpoint._replace(port=port)
+    logger.info("The page of the app is at %s", bound, extra=log_fields("http", url=str(bound)))
+    try:
+        await serve(application, listener)
+    finally:
+        happenings.close()
+        if endpoint.port is None:
+            with suppress(OSError):
+                os.unlink(endpoint.address)
 
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        service: Service,
-        happenings: Happenings,
-        slices: Slices,
-        emit: Callable[[AppFault], None],
-    ) -> None:
-        self._endpoint = endpoint
-        self._service = service
-        self._happenings = happenings
-        self._slices = slices
-        self._emit = emit
 
-    async def run(self) -> None:
-        """Serve until cancelled. An address that cannot be bound is reported once, and tried again and again."""
-        application, serve = await asyncio.get_running_loop().run_in_executor(None, self._load)
-        listener = await self._bound()
-        self._log_address(listener)
+def _load(
+    endpoint: Endpoint,
+    service: Service,
+    happenings: Happenings,
+    slices: Slices,
+    emit: Callable[[AppFault], None],
+) -> tuple[Application, Callable[[Application, socket.socket], Awaitable[None]]]:
+    """Import what serves, and read the files of the page: in a thread, since it takes a while."""
+    from leadsman.http import routes
+    from leadsman.http.server import serve
+
+    files = routes.static_files([*(HERE / "page").iterdir(), HERE / "openapi.json"])
+    rules = AccessRules(endpoint, _machine(), {*files, "/livez", "/readyz"} - {"/openapi.json"})
+    return routes.Application(service, happenings, slices, rules, files, emit), serve
+
+
+async def _bound(endpoint: Endpoint, emit: Callable[[AppFault], None]) -> socket.socket:
+    reported = False
+    while True:
         try:
-            await serve(application, listener)
-        finally:
-            self._happenings.close()
-            if self._endpoint.port is None:
-                with suppress(OSError):
-                    os.unlink(self._endpoint.address)
-
-    def _load(self) -> tuple[Application, Callable[[Application, socket.socket], Awaitable[None]]]:
-        """Import what serves, and read the files of the page: in a thread, since it takes a while."""
-        from leadsman.http import routes
-        from leadsman.http.server import serve
-
-        files = routes.static_files([*(HERE / "page").iterdir(), HERE / "openapi.json"])
-        rules = AccessRules(self._endpoint, _machine(), {*files, "/livez", "/readyz"} - {"/openapi.json"})
-        application = routes.Application(
-            self._service, self._happenings, self._slices, rules, files, self._emit, _load_metrics
-        )
-        return application, serve
-
-    async def _bound(self) -> socket.socket:
-        reported = False
-        while True:
-            try:
-                return bind(self._endpoint)
-            except EndpointError as error:
-                if not reported:
-                    self._emit(AppFault("the HTTP endpoint", error.with_traceback(None)))
-                reported = True
-            await asyncio.sleep(AGAIN)
-
-    def _log_address(self, listener: socket.socket) -> None:
-        endpoint = self._endpoint
-        if endpoint.port is not None:  # the system may have chosen it
-            endpoint = endpoint._replace(port=listener.getsockname()[1])
-        logger.info("The page of the app is at %s", endpoint, extra=log_fields("http", url=str(endpoint)))
-
-
-def _load_metrics() -> "Callable[[Measures], Exposition]":
-    """Import what writes measures for Prometheus, which has an extra of its own."""
-    from leadsman.http.metrics import Exposition
-
-    return Exposition
+            return bind(endpoint)
+        except EndpointError as error:
+            if not reported:
+                emit(AppFault("the HTTP endpoint", error.with_traceback(None)))
+            reported = True
+        await asyncio.sleep(AGAIN)
 
 
 def _machine() -> set[str]:

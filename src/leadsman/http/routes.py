@@ -7,14 +7,13 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.errors import Busy, PayloadError, RequestRefused, UnknownDevice, missing
 from leadsman.events import AppFault
 from leadsman.http.rules import PROTECTION, AccessRules, RequestHead
 from leadsman.introspection.document import Problem
 from leadsman.introspection.happenings import Happenings, HappeningsWatcher
-from leadsman.introspection.measures import Measures
 from leadsman.introspection.pages import Whole
 from leadsman.introspection.requests import SECTIONS, sender_of
 from leadsman.introspection.service import PollResult, Service
@@ -30,9 +29,12 @@ try:
     from starlette.requests import ClientDisconnect, Request
     from starlette.responses import Response
     from starlette.routing import Route, Router
-    from starlette.types import Message, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 except ImportError as error:
     raise missing("HTTP endpoints", "starlette", "http") from error
+
+if TYPE_CHECKING:
+    from leadsman.http.metrics import Exposition
 
 SENDING = 60.0
 """Seconds in which a client must take an answer that is made in slices. A few clients that read slowly would otherwise
@@ -45,30 +47,16 @@ RETRY = 2000
 """Milliseconds after which a browser connects again, when a stream has ended."""
 
 
-class SlicedText(Protocol):
-    """A text that is made in slices."""
-
-    def end(self) -> list[bytes]:
-        """Its pieces."""
-        ...
-
-
-class MetricsText(SlicedText, Protocol):
-    """The text for Prometheus; see `leadsman.http.metrics`."""
-
-    def write(self) -> Work:
-        """Write it, in slices."""
-        ...
-
-
 class SlicedResponse:
-    """A response that is made in slices, and sent in pieces."""
+    """A response that `work` makes in slices; `end` has its pieces then."""
 
-    def __init__(self, service: Service, slices: Slices, text: SlicedText, work: Work, media_type: str) -> None:
+    def __init__(
+        self, service: Service, slices: Slices, work: Work, end: Callable[[], list[bytes]], media_type: str
+    ) -> None:
         self._service = service
         self._slices = slices
-        self._text = text
         self._work = work
+        self._end = end
         self._media_type = media_type
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -93,7 +81,7 @@ class SlicedResponse:
         def work() -> Work:
             try:
                 yield from self._work
-                pieces = self._text.end()
+                pieces = self._end()
             except Exception as error:
                 if not made.done():
                     made.set_exception(error)
@@ -163,7 +151,7 @@ METRICS = "text/plain; version=0.0.4; charset=utf-8"
 JSON, HEALTH, PROBLEM = "application/json", "application/health+json", "application/problem+json"
 
 
-Handler = Callable[[Request], Awaitable[Response | SlicedResponse | HappeningsStream]]
+Handler = Callable[[Request], Awaitable[ASGIApp]]
 """Answers the requests of one path."""
 
 
@@ -189,8 +177,6 @@ class Application:
         rules: who may ask.
         files: the files of the page and the OpenAPI document, by their paths.
         emit: takes our own faults.
-        load_metrics: imports what writes measures for Prometheus. It raises `ImportError` where its client is not
-            installed.
     """
 
     def __init__(
@@ -201,7 +187,6 @@ class Application:
         rules: AccessRules,
         files: Mapping[str, StaticFile],
         emit: Callable[[AppFault], None],
-        load_metrics: Callable[[], Callable[[Measures], MetricsText]],
     ) -> None:
         self._service = service
         self._happenings = happenings
@@ -209,8 +194,7 @@ class Application:
         self._rules = rules
         self._files = files
         self._emit = emit
-        self._load_metrics = load_metrics
-        self._expose: Callable[[Measures], MetricsText] | None = None
+        self._expose: type[Exposition] | None = None
         gets: dict[str, Handler] = {
             "/introspect": self._introspect,
             "/introspect/{device}": self._introspect_device,
@@ -269,31 +253,27 @@ class Application:
             await self._router(scope, receive, send)
         except HTTPException as error:
             await _problem(error.status_code, error.detail, error.headers)(scope, receive, send)
-        except UnknownDevice as error:
-            await _problem(404, describe(error))(scope, receive, send)
-        except PayloadError as error:
-            await _problem(400, describe(error))(scope, receive, send)
-        except Busy as error:
-            await _problem(503, describe(error), {"retry-after": "3"})(scope, receive, send)
-        except RequestRefused as error:
-            await _problem(409, describe(error))(scope, receive, send)
+        except (PayloadError, RequestRefused) as error:
+            status = next(status for kind, status in _STATUS_OF.items() if isinstance(error, kind))
+            again = {"retry-after": "3"} if status == 503 else None
+            await _problem(status, describe(error), again)(scope, receive, send)
 
     # Documents
 
-    async def _introspect(self, request: Request) -> SlicedResponse | HappeningsStream | Response:
+    async def _introspect(self, request: Request) -> ASGIApp:
         return self._described(_query(request))
 
-    async def _introspect_device(self, request: Request) -> SlicedResponse | HappeningsStream | Response:
+    async def _introspect_device(self, request: Request) -> ASGIApp:
         sections = ["devices", "jobs", "recent"]
         return self._described({"sections": sections, **_query(request), "devices": [request.path_params["device"]]})
 
-    async def _trace(self, request: Request) -> SlicedResponse | HappeningsStream | Response:
+    async def _trace(self, request: Request) -> ASGIApp:
         return self._described({**_query(request), "sections": ["trace"]})
 
-    async def _ledger(self, request: Request) -> SlicedResponse | HappeningsStream | Response:
+    async def _ledger(self, request: Request) -> ASGIApp:
         return self._described({**_query(request), "sections": ["ledger"]})
 
-    async def _why(self, request: Request) -> SlicedResponse | HappeningsStream | Response:
+    async def _why(self, request: Request) -> ASGIApp:
         device, whole = request.path_params["device"], Whole()
         for _ in self._service.describe(
             self._service.understood({"sections": [*SECTIONS, "fields"], "devices": [device]}), whole
@@ -304,48 +284,48 @@ class Application:
     def _described(self, wanted: dict[str, Json]) -> SlicedResponse:
         understood = self._service.understood(wanted)
         whole = Whole()
-        return self._made(whole, self._service.describe(understood, whole))
+        return self._made(self._service.describe(understood, whole), whole.end)
 
-    async def _registry(self, request: Request) -> SlicedResponse | HappeningsStream | Response:
+    async def _registry(self, request: Request) -> ASGIApp:
         self._service.admit(large=self._service.is_large)
         whole = Whole()
         for section, value in self._service.registry.head().items():
             whole.value(section, value)
-        return self._made(whole, self._service.registry.list_all(whole))
+        return self._made(self._service.registry.list_all(whole), whole.end)
 
-    async def _metrics(self, request: Request) -> SlicedResponse | HappeningsStream | Response:
+    async def _metrics(self, request: Request) -> ASGIApp:
         if self._expose is None:  # few apps are scraped, and the import takes memory and time
             try:
-                self._expose = await asyncio.get_running_loop().run_in_executor(None, self._load_metrics)
+                self._expose = await asyncio.get_running_loop().run_in_executor(None, _load_metrics)
             except ImportError:
                 detail = 'install the client of Prometheus: pip install "leadsman[metrics]"'
                 raise HTTPException(404, detail) from None
         self._service.admit(large=self._service.is_large)
         exposition = self._expose(self._service.measures())
-        return self._made(exposition, exposition.write(), METRICS)
+        return self._made(exposition.write(), exposition.end, METRICS)
 
-    def _made(self, text: SlicedText, work: Work, media_type: str = JSON) -> SlicedResponse:
-        return SlicedResponse(self._service, self._slices, text, work, media_type)
+    def _made(self, work: Work, end: Callable[[], list[bytes]], media_type: str = JSON) -> SlicedResponse:
+        return SlicedResponse(self._service, self._slices, work, end, media_type)
 
-    async def _alive(self, request: Request) -> SlicedResponse | HappeningsStream | Response:
+    async def _alive(self, request: Request) -> ASGIApp:
         return _json({"status": "pass"})
 
-    async def _ready(self, request: Request) -> SlicedResponse | HappeningsStream | Response:
+    async def _ready(self, request: Request) -> ASGIApp:
         ready = self._service.ready
         return _json({"status": "pass" if ready else "fail"}, 200 if ready else 503)
 
-    async def _health(self, request: Request) -> SlicedResponse | HappeningsStream | Response:
+    async def _health(self, request: Request) -> ASGIApp:
         health = self._service.health()
         return _json(health, 503 if health["status"] == "fail" else 200, HEALTH)
 
-    async def _file(self, request: Request) -> SlicedResponse | HappeningsStream | Response:
+    async def _file(self, request: Request) -> ASGIApp:
         file = self._files[request.scope["path"]]
         headers = {"cache-control": "no-cache", "etag": file.tag}
         if file.tag in (request.headers.get("if-none-match", "")):
             return Response(status_code=304, headers=headers)
         return Response(file.content, media_type=file.media_type, headers=headers)
 
-    async def _events(self, request: Request) -> SlicedResponse | HappeningsStream | Response:
+    async def _events(self, request: Request) -> ASGIApp:
         if request.method == "HEAD":  # a stream would keep the connection, with nothing to send
             return Response(media_type="text/event-stream", headers={"cache-control": "no-store"})
         if self._happenings.watchers >= MOST_WATCHERS:
@@ -356,7 +336,7 @@ class Application:
 
     # Requests about a device
 
-    async def _device(self, request: Request) -> SlicedResponse | HappeningsStream | Response:
+    async def _device(self, request: Request) -> ASGIApp:
         body = await _body(request)
         device, action = request.path_params["device"], request.scope["path"].rsplit("/", 1)[-1]
         by = sender_of(body, f"somebody at {request.client.host if request.client else 'HTTP'}")
@@ -382,6 +362,13 @@ class Application:
         if result.error is not None:
             raise HTTPException(502, result.error)
         return _json({"device": device, "reading": result.fields})
+
+
+def _load_metrics() -> "type[Exposition]":
+    """Import what writes measures for Prometheus, which has an extra of its own."""
+    from leadsman.http.metrics import Exposition
+
+    return Exposition
 
 
 def _head_size(scope: Scope) -> int:
@@ -438,6 +425,7 @@ def _problem(status: int, detail: str, headers: Mapping[str, str] | None = None)
     return _json(problem, status, PROBLEM, {**wanted, **(headers or {})})
 
 
+_STATUS_OF: Mapping[type[Exception], int] = {UnknownDevice: 404, PayloadError: 400, Busy: 503, RequestRefused: 409}
 _TITLES = {404: "Not found", 405: "Method not allowed", 500: "A fault", 502: "The device failed", 503: "Busy"}
 
 

@@ -10,7 +10,7 @@ A large document is made in slices, each of which takes a millisecond or two. Re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 from leadsman.errors import Busy, PayloadError, RequestRefused, UnknownDevice
 from leadsman.events import CircuitRequested, DeviceHeld
@@ -21,7 +21,7 @@ from leadsman.introspection.requests import Query, hint, understood
 from leadsman.introspection.sections import Parts, Sections
 from leadsman.loop.clock import Clock, rfc3339
 from leadsman.loop.slices import Work
-from leadsman.monitoring.condition import Condition, condition_of
+from leadsman.monitoring.condition import condition_of
 from leadsman.monitoring.health import WELL
 from leadsman.mqtt.answers import Json
 from leadsman.mqtt.topics import encode
@@ -46,59 +46,49 @@ def health_document(about: About, parts: Parts, clock: Clock) -> "HealthDocument
     statuses = parts.statuses
     statuses.refresh(now)
     troubled = [name for name in statuses.troubled if statuses.words[name] not in WELL]
-    checks = {"mqtt:connection": [_connection(parts, at)], "outbox:messages": [_outbox(parts, at)]}
+    link = parts.link
+    well = link.up and link.last_error is None
+    outbox = _check("component", link.outbox.messages, at, well=True)
+    checks = {
+        "mqtt:connection": _check("system", link.up, at, well=well, error=link.last_error),
+        "outbox:messages": outbox | {"observedUnit": "messages"},
+    }
     for name in islice(troubled, MOST_DEVICES):
-        checks[f"{name}:status"] = [_device(condition_of(parts.records.entities[name], now, wall), at)]
+        condition = condition_of(parts.records.entities[name], now, wall)
+        checks[f"{name}:status"] = _check("component", condition.status, at, error=condition.error)
     for file, error in parts.state_files.items():
-        checks[f"{clean(file)}:written"] = [
-            {"componentType": "datastore", "observedValue": False, "status": "warn", "time": at, "output": clean(error)}
-        ]
+        checks[f"{clean(file)}:written"] = _check("datastore", False, at, error=error)
     notes = [f"{count_noun(len(troubled), 'device')} of {len(statuses.words)} in trouble"] if troubled else []
     fresh = statuses.is_fresh(now)
     if not fresh:
         notes.append("no device has fresh data")
-    warned = any(check["status"] != "pass" for each in checks.values() for check in each)
+    warned = any(check["status"] != "pass" for check in checks.values())
     return {
         "status": "fail" if not fresh else "warn" if warned else "pass",
         "version": clean(about.version),
         "releaseId": about.leadsman,
         "serviceId": about.client_id,
         "notes": notes,
-        "checks": checks,
+        "checks": {name: [check] for name, check in checks.items()},
     }
 
 
-def _connection(parts: Parts, at: str) -> "HealthCheck":
+def _check(
+    kind: "Literal['component', 'system', 'datastore']",
+    value: str | float | bool,
+    at: str,
+    *,
+    well: bool = False,
+    error: str | None = None,
+) -> "HealthCheck":
     check: HealthCheck = {
-        "componentType": "system",
-        "observedValue": parts.link.up,
-        "status": "pass" if parts.link.up and parts.link.last_error is None else "warn",
+        "componentType": kind,
+        "observedValue": value,
+        "status": "pass" if well else "warn",
         "time": at,
     }
-    if parts.link.last_error is not None:
-        check["output"] = clean(parts.link.last_error)
-    return check
-
-
-def _outbox(parts: Parts, at: str) -> "HealthCheck":
-    return {
-        "componentType": "component",
-        "observedValue": parts.link.outbox.messages,
-        "observedUnit": "messages",
-        "status": "pass",
-        "time": at,
-    }
-
-
-def _device(condition: Condition, at: str) -> "HealthCheck":
-    check: HealthCheck = {
-        "componentType": "component",
-        "observedValue": condition.status,
-        "status": "warn",
-        "time": at,
-    }
-    if condition.error is not None:
-        check["output"] = clean(condition.error)
+    if error is not None:
+        check["output"] = clean(error)
     return check
 
 

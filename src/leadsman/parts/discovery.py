@@ -3,12 +3,11 @@
 import asyncio
 import functools
 import logging
-import random
 from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING
 
 from leadsman.devices.roster import Departure, Device, Follower, Phase
-from leadsman.discovery.announcer import Announcer, AnnouncerContext, HealthTopics
+from leadsman.discovery.announcer import Announcer, HealthTopics
 from leadsman.discovery.description import AppDescription, Convention
 from leadsman.discovery.registered import Described, DescribedDevices
 from leadsman.events import Event
@@ -159,24 +158,19 @@ class Presence:
         core.others.described = convention.removes
         for topic, name in convention.topics.items():
             core.others.keep(APP if name is None else name, convention.kept(topic))
-
-        def announce() -> None:
-            core.heartbeat.announce()
-            self._health.announce()
-
-        shared = core.node.shared
-        places = AnnouncerContext(
+        self._announcer = Announcer(
+            convention,
+            devices.registered,
             core.link,
             core.slices,
-            random.random,
-            announce,
-            self._described,
+            core.environment.clock,
             core.others,
             core.removed,
-            core.environment.clock.wall,
-            shared,
+            core.heartbeat.announce,
+            self._health,
+            self._properties,
+            shared=core.node.shared,
         )
-        self._announcer = Announcer(convention, devices.registered, places)
 
     def join(self, device: Device) -> None:
         """A device has joined. It is described soon; see `leadsman.devices.roster.Follower`."""
@@ -249,13 +243,6 @@ class Presence:
     def observe_health(self, event: Event) -> None:
         """Follow how the devices are."""
         self._health.observe(event)
-
-    def _described(self, name: str | None, new: bool) -> None:
-        """The broker has a description."""
-        if self._properties is not None:
-            self._properties.on_described(name, new=new)
-        if name is not None:
-            self._health.described(name)
 
     def goodbye(self) -> None:
         """Say that the app ends."""

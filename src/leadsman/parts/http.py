@@ -1,7 +1,9 @@
 """The HTTP endpoint, and what is kept for people who watch."""
 
+import functools
+
 from leadsman.devices.roster import Phase, forgetting
-from leadsman.http.door import HttpDoor
+from leadsman.http.door import keep_open
 from leadsman.introspection.watching import Watching
 from leadsman.wiring.core import Core
 
@@ -19,5 +21,6 @@ def join(core: Core) -> None:
     endpoint, watching = core.plan.endpoint, core.watching
     if endpoint is not None and watching is not None:
         emit = core.environment.events.emit
-        door = HttpDoor(endpoint, core.answers.service, watching.happenings, core.slices, emit)
-        core.life.beside["the HTTP endpoint"] = door.run
+        core.life.beside["the HTTP endpoint"] = functools.partial(
+            keep_open, endpoint, core.answers.service, watching.happenings, core.slices, emit
+        )
