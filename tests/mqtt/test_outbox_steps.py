@@ -208,7 +208,6 @@ def look_at_what_is_next(case):
     outbox, topic = case.outbox, case.topic_of(case.number)
     outbox.standing(topic)
     outbox.stores(topic)
-    outbox.is_paused(topic)
     outbox.kept_by_broker(topic)
     outbox.sendable(20)
     assert outbox.expects_answers in (True, False)

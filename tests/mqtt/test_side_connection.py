@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from leadsman.errors import BrokerError, ConnectionRefused, NotListening
-from leadsman.mqtt import client
+from leadsman.mqtt import client, side_connection
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.side_connection import AT_ONCE, NoAnswer, SideConnection
@@ -23,6 +23,7 @@ def broker(monkeypatch):
         return await memory.connect(packet, listener)
 
     monkeypatch.setattr(client, "connect", connect)
+    monkeypatch.setattr(side_connection, "ANSWER", SHORT)
     return memory
 
 
@@ -30,7 +31,7 @@ def visit(scenario, protocol="5.0"):
     """Run `scenario(side)` on a connection, and return its answer."""
 
     async def run():
-        async with SideConnection(SHORT).at(Broker(protocol=protocol)) as side:
+        async with SideConnection().at(Broker(protocol=protocol)) as side:
             return await scenario(side)
 
     return asyncio.run(asyncio.wait_for(run(), 10))

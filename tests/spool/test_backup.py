@@ -1,13 +1,13 @@
 """Copies of the file, and looking at it beside the app."""
 
 import os
+from pathlib import Path
 
 import pytest
 
 from leadsman.errors import SpoolLocked, SpoolUnavailable
 from leadsman.spool.file import backup, look, restore
 from leadsman.spool.row import size
-from leadsman.storage import database
 
 NOW = 1_800_000_000.0
 
@@ -101,11 +101,12 @@ def test_a_restore_that_is_killed_between_two_names_is_finished_by_the_next_star
     spool.close()
 
     def killed(old, new):
-        rename(old, new)
-        os._exit(0)
+        if old.name == f"{path.name}.new":
+            os._exit(0)
+        return rename(old, new)
 
-    rename = database.rename
-    monkeypatch.setattr(database, "rename", killed)
+    rename = Path.rename
+    monkeypatch.setattr(Path, "rename", killed)
     if (child := os.fork()) == 0:
         restore(path, copy, NOW)
         os._exit(1)

@@ -372,9 +372,7 @@ class Link:
         """Disconnect. `run` must have been cancelled."""
         connection = self._window.connection
         self._window.close()
-        for handle in (self._subscribing, self._settling, self._returning, self._inquiring):
-            if handle is not None:
-                handle.cancel()
+        self._cancel()
         if connection is None:
             return
         try:
@@ -550,10 +548,14 @@ class Link:
     def _end(self, connection: Connection, code: int = 0) -> Broken:
         """Clear up after a connection."""
         connection.abort()
+        self._cancel()
+        return self._window.stop(code)
+
+    def _cancel(self) -> None:
+        """End what runs beside a connection."""
         for handle in (self._subscribing, self._settling, self._returning, self._inquiring):
             if handle is not None:
                 handle.cancel()
-        return self._window.stop(code)
 
 
 class Access(NamedTuple):

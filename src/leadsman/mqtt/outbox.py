@@ -271,6 +271,15 @@ class TopicQueue:
         if older and (self.ahead is None or self.ahead[0] < self.newest[0]):
             self.ahead = self.newest
 
+    def renumber(self, by: int) -> None:
+        """Add to all numbers but those of items in flight."""
+        for item in self.waiting:
+            item.number += by
+        self.ahead, self.arrived, self.newest = (
+            None if known is None else (known[0] + by, known[1]) for known in (self.ahead, self.arrived, self.newest)
+        )
+        self.kept += by if self.kept else 0
+
     def note_arrival(self, item: Item) -> None:
         """An item arrived, and others of the topic did not."""
         if self.arrived is None or self.arrived[0] < item.number:
@@ -483,8 +492,7 @@ class Outbox:
         del self._flying[item]
         topic = item.message.topic
         self._return(topic, [item], RETURN)
-        if topic in self._ready:
-            self._ready.move_to_end(topic, last=False)
+        self.prefer(topic)
 
     def refuse(self, item: Item) -> None:
         """The broker refused a message in flight that it may take later. It is the next one of its topic when nothing
@@ -553,15 +561,7 @@ class Outbox:
         for item in self._flying:
             item.number += by
         for queue in self._queues.values():
-            for item in queue.waiting:
-                item.number += by
-            if queue.ahead is not None:
-                queue.ahead = queue.ahead[0] + by, queue.ahead[1]
-            if queue.newest is not None:
-                queue.newest = queue.newest[0] + by, queue.newest[1]
-            if queue.arrived is not None:
-                queue.arrived = queue.arrived[0] + by, queue.arrived[1]
-            queue.kept += by if queue.kept else 0
+            queue.renumber(by)
 
     def drop_held(self, item: Item) -> None:
         """A reading that was held will never be sent."""
@@ -611,8 +611,7 @@ class Outbox:
         counts = {topic: 1 if items[-1].message.latest else len(items) for topic, items in flying.items()}
         for topic in reversed(flying):
             self._return(topic, flying[topic], RETURN)
-            if topic in self._ready:
-                self._ready.move_to_end(topic, last=False)
+            self.prefer(topic)
         return counts
 
     def discard(self, topic: str, why: str) -> list[Dropped]:
@@ -826,10 +825,6 @@ class Outbox:
     def only_paused(self) -> bool:
         """Whether all messages that are left belong to topics that pause."""
         return not self._unpaused
-
-    def is_paused(self, topic: str) -> bool:
-        """Whether nothing of `topic` is offered now."""
-        return topic in self.paused
 
     def resume(self, now: float) -> float | None:
         """Let topics go on whose pause is over. Returns when the next pause ends, or None."""

@@ -198,7 +198,7 @@ class Pauses:
     def fault(self) -> str | None:
         """What is wrong with a topic of which something waits, or was dropped; None if nothing is."""
         outbox, lasting = self._outbox, self._for_good
-        waiting = (topic for topic in self._faults if topic in lasting or topic in outbox or outbox.is_paused(topic))
+        waiting = (topic for topic in self._faults if topic in lasting or topic in outbox or topic in outbox.paused)
         return next((self._faults[topic] for topic in waiting), None)
 
     def fault_of(self, topic: str) -> str | None:
@@ -706,7 +706,7 @@ class SendWindow:
         self.pauses.refused(topic, fault, for_good=code not in PASSING)
         if code not in PASSING:
             self._bury(item, f"{self._broker} refused it for good (0x{code:02x})")
-        elif self.outbox.is_paused(topic):  # several were in flight, and the first of them said so
+        elif topic in self.outbox.paused:  # several were in flight, and the first of them said so
             self.outbox.refuse(item)
         else:
             self.outbox.refuse(item)
@@ -717,7 +717,7 @@ class SendWindow:
         self._quiet = None
         self._limit.accepted(topic, self._alone_bytes)
         if self._suspects.survived(topic):
-            if not self.outbox.is_paused(topic):
+            if topic not in self.outbox.paused:
                 self.pauses.forgive(topic)
             self.outbox.resume_next()  # what was wrong with this topic may have been wrong with the next one too
         self.pump()
@@ -739,7 +739,7 @@ class SendWindow:
         self._retained.forget(topic)
         fault = f"the broker does not take messages of {topic!r}: {CLOSES}"
         self.pauses.refused(topic, fault)
-        if not self.outbox.is_paused(topic):
+        if topic not in self.outbox.paused:
             settled = blame.refused or now - self._started >= SETTLED
             self._pause(topic, CLOSES, PAUSE[1] if settled else PAUSE_DOUBTFUL)
         if in_flight and blame.breaks >= POISON and self.outbox.delivered > blame.delivered:

@@ -62,20 +62,15 @@ async def open_beside(broker: Broker, client_id: str, listener: ConnectionListen
 
 
 class SideConnection:
-    """One connection, and its listener.
-
-    Args:
-        answer: seconds to wait for an answer of the broker.
-    """
+    """One connection, and its listener."""
 
     connection: Connection
 
-    def __init__(self, answer: float = ANSWER) -> None:
+    def __init__(self) -> None:
         self.messages: list[Received] = []
         """What came, in order."""
         self.broken: BrokerError | None = None
         """Why the connection was lost; None if it was not."""
-        self._answer = answer
         self._codes: dict[int, int] = {}
         self._news = asyncio.Event()
 
@@ -93,7 +88,7 @@ class SideConnection:
         """Wait until something is done, at most `seconds`, or until the connection is lost. Returns whether it is.
         Without `seconds` it waits as long as for an answer of the broker."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._answer if seconds is None else seconds):
+            async with asyncio.timeout(ANSWER if seconds is None else seconds):
                 while not done() and self.broken is None:
                     self._news.clear()
                     await self._news.wait()
@@ -140,7 +135,7 @@ class SideConnection:
         ids = [self.connection.publish(message) for message in messages]
         answered = await self.until(lambda: all(each in self._codes for each in ids))
         if not answered and self.broken is None:
-            raise NoAnswer(f"no answer to a message within {self._answer:g} s")
+            raise NoAnswer(f"no answer to a message within {ANSWER:g} s")
         return [self._codes.pop(each, None) for each in ids]
 
     def acknowledged(self, packet_id: int, code: int) -> None:

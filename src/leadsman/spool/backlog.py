@@ -110,8 +110,8 @@ class Tail:
 
     __slots__ = ("held", "rows", "spans")
 
-    def __init__(self, rows: int = 0) -> None:
-        self.rows = rows
+    def __init__(self) -> None:
+        self.rows = 0
         self.held: deque[Item] = deque()
         self.spans: deque[Span] = deque()
 
@@ -463,7 +463,7 @@ class Backlog:
 
     @property
     def in_order(self) -> bool:
-        """Whether readings that are on disk only must be sent before newer ones of their topics."""
+        """See `Keeper`."""
         return self.rows > self._aside.rows
 
     @property
@@ -474,35 +474,35 @@ class Backlog:
 
     @property
     def on_disk(self) -> OnDisk:
-        """What is on disk."""
+        """See `Keeper`."""
         return OnDisk(self.store, self.kept, self.rows, self.replayed, self.dead, self.room)
 
     @property
     def held(self) -> Iterator[Item]:
-        """Readings that wait in memory until they are written, and are not offered to the broker before."""
+        """See `Keeper`."""
         return (item for tail in self._tails.values() for item in tail.held)
 
     @property
     def heads(self) -> Iterator[Item]:
-        """The oldest of those, of each topic."""
+        """See `Keeper`."""
         return (tail.held[0] for tail in self._tails.values() if tail.held)
 
     def holds(self, topic: str) -> bool:
-        """Whether older readings of a topic are on disk only, or may be."""
+        """See `Keeper`."""
         return topic in self._tails or self._may_have_rows(topic)
 
     def readings(self, topic: str) -> int:
-        """How many readings of a topic are held, or on disk only."""
+        """See `Keeper`."""
         tail = self._tails.get(topic)
         return self._aside.readings(topic) + (0 if tail is None else tail.rows + len(tail.held))
 
     def follow(self, topic: str, number: int) -> bool:
-        """Whether newer readings of a topic than this one, which waited in memory, are held, or on disk only."""
+        """See `Keeper`."""
         tail = self._tails.get(topic)
         return tail is not None and (bool(tail.held) or (tail.rows > 0 and self._overtaken.newest(topic) > number))
 
     def takes(self, topic: str, *, full: bool) -> bool:
-        """Whether a new reading is not to be sent before it was on disk only. `full`: the memory has no room."""
+        """See `Keeper`."""
         return topic in self._tails or self._may_have_rows(topic) or (full and self.works)
 
     def _may_have_rows(self, topic: str) -> bool:
@@ -529,13 +529,12 @@ class Backlog:
         return [Dropped(topic, 1, FULL)]
 
     def waits(self, item: Item) -> None:
-        """A reading waits in memory, and has no row."""
+        """See `Keeper`."""
         self._unstored.add(item)
         self._unstored.tidy(self._outbox.messages)
 
     def sets_aside(self, item: Item) -> bool:
-        """Let a reading that waits in memory wait on disk only, while newer ones of its topic are sent. Returns whether
-        that is so now: it needs a row."""
+        """See `Keeper`."""
         if item.row_state is not WRITTEN or item.message.latest:
             return False
         del self._stored[item.row]
@@ -545,11 +544,11 @@ class Backlog:
         return True
 
     def waiting(self, number: int) -> bool:
-        """Whether a reading that waits, with this number or a lower one, has no row."""
+        """See `Keeper`."""
         return self._unstored.waiting(number)
 
     def bury(self, item: Item, why: str) -> None:
-        """Keep a reading that the broker does not take among the dead letters."""
+        """See `Keeper`."""
         self.dead += 1
         buried = Item(item.number, item.message, item.size)
         self._buried = [*self._buried, (buried, why)][-MOST_DEAD:]
@@ -567,7 +566,7 @@ class Backlog:
             self._wake()
 
     def settled(self, row: int) -> None:
-        """A row is of no use any more: its reading arrived or was dropped."""
+        """See `Keeper`."""
         item = self._stored.pop(row, None)
         self._settled[row] = None
         if item is not None and not self.outdated:
@@ -618,8 +617,7 @@ class Backlog:
                 self.rows += only
         self.read = 0
         self.known = self.works = True
-        for topic in [topic for topic, tail in self._tails.items() if not tail.rows]:
-            self._release(topic)
+        self._release_all(with_rows=False)
         return lost
 
     def give_up(self) -> None:
@@ -627,8 +625,7 @@ class Backlog:
         with `begin`."""
         self.known, self.works, self.rows = True, False, 0
         self._aside.clear()
-        for topic in list(self._tails):
-            self._release(topic)
+        self._release_all()
 
     def batch(self, number: int) -> list[Item]:
         """Take the readings to be written, up to this number, in order, see `Unstored.batch`."""
@@ -695,8 +692,7 @@ class Backlog:
         self._settled = dict.fromkeys(deleted) | self._settled
         self._restore_rows()
         self.works = False
-        for topic in [topic for topic, tail in self._tails.items() if not tail.rows]:
-            self._release(topic)
+        self._release_all(with_rows=False)
 
     def _restore_rows(self) -> None:
         """Readings that took the place of older ones were not written: they have the rows of these, as before."""
@@ -751,8 +747,7 @@ class Backlog:
         lost += [Dropped(topic, tail.rows, DAMAGED) for topic, tail in self._tails.items() if tail.rows]
         for tail in self._tails.values():
             tail.lost()
-        for topic in list(self._tails):
-            self._release(topic)
+        self._release_all()
         return lost
 
     def _next_of(self, tail: Tail, row: SpoolRow, now: Times) -> Item:
@@ -768,6 +763,11 @@ class Backlog:
         self.rows += 1
         del self._stored[item.row]
         tail.put(item.row, self._outbox.let_go(item, PUT_AWAY))
+
+    def _release_all(self, *, with_rows: bool = True) -> None:
+        """Let what is held go on, of all topics, or of those that have no rows on disk only."""
+        for topic in [topic for topic, tail in self._tails.items() if with_rows or not tail.rows]:
+            self._release(topic)
 
     def _release(self, topic: str) -> None:
         """Nothing of a topic is on disk only: what was held goes on."""
