@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from leadsman.adapters.caldav.backend import CalendarBackend, CalendarChanges
-from leadsman.adapters.i2c.bus import I2cWire
+from leadsman.adapters.i2c import I2cWire
 from leadsman.adapters.onewire import OneWireFiles
 from leadsman.adapters.program import Finished, Run
 from leadsman.sessions.player import Lanes, Playing

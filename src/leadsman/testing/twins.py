@@ -25,8 +25,8 @@ from leadsman.adapters.caldav.backend import CalendarBackend, CalendarChanges
 from leadsman.adapters.caldav.calendar import CalDav
 from leadsman.adapters.http.client import HttpClient
 from leadsman.adapters.http.wire import Reply, Request, Wire
-from leadsman.adapters.i2c.bus import I2c, I2cWire
-from leadsman.adapters.i2c.bus import check_address as check_chip
+from leadsman.adapters.i2c import I2c, I2cWire
+from leadsman.adapters.i2c import check_address as check_chip
 from leadsman.adapters.modbus.bus import Modbus
 from leadsman.adapters.modbus.framing import ModbusFramer, ModbusRtuFramer, ModbusTcpFramer
 from leadsman.adapters.modbus.pdu import BITS, KINDS, MOST_BITS, MOST_REGISTERS, READS, Kind, packed, unpacked

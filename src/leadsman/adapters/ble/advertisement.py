@@ -91,51 +91,43 @@ def _uuid(data: bytes) -> str:
     return uuid_of(digits)
 
 
-class AdvertisementFilter:
+class AdvertisementFilter(NamedTuple):
     """Selects advertisements by their content, and limits their rate."""
 
-    def __init__(
-        self,
-        address: str | None,
-        name: str | None,
-        service: str | None,
-        manufacturer: int | None,
-        every: float,
-        changed: bool,
-    ) -> None:
-        self._address = address
-        self._name = name
-        self._service = service
-        self._manufacturer = manufacturer
-        self._every = every
-        self._changed = changed
-        self._last: dict[str, tuple[float, Advertisement]] = {}
+    address: str | None
+    name: str | None
+    service: str | None
+    manufacturer: int | None
+    every: float
+    changed: bool
+    last: dict[str, tuple[float, Advertisement]]
+    """By address: what passed last, and when."""
 
     def accepts(self, advertisement: Advertisement, now: float) -> bool:
         """Whether an advertisement passes the filter. `now` is monotonic seconds."""
-        if self._address is not None and advertisement.address != self._address:
+        if self.address not in (None, advertisement.address):
             return False
-        if self._name is not None and not fnmatch.fnmatchcase(advertisement.name or "", self._name):
+        if self.name is not None and not fnmatch.fnmatchcase(advertisement.name or "", self.name):
             return False
         if (
-            self._service is not None
-            and self._service not in advertisement.services
-            and self._service not in advertisement.service_data
+            self.service is not None
+            and self.service not in advertisement.services
+            and self.service not in advertisement.service_data
         ):
             return False
-        if self._manufacturer is not None and self._manufacturer not in advertisement.manufacturer:
+        if self.manufacturer is not None and self.manufacturer not in advertisement.manufacturer:
             return False
-        last = self._last.get(advertisement.address)
+        last = self.last.get(advertisement.address)
         if last is not None:
-            if self._every and now - last[0] < self._every:
+            if self.every and now - last[0] < self.every:
                 return False
-            if self._changed and last[1]._replace(rssi=0) == advertisement._replace(rssi=0):
+            if self.changed and last[1]._replace(rssi=0) == advertisement._replace(rssi=0):
                 return False
-        if self._every or self._changed:
-            self._last.pop(advertisement.address, None)
-            self._last[advertisement.address] = now, advertisement
-            if len(self._last) > MOST_KNOWN:
-                del self._last[next(iter(self._last))]
+        if self.every or self.changed:
+            self.last.pop(advertisement.address, None)
+            self.last[advertisement.address] = now, advertisement
+            if len(self.last) > MOST_KNOWN:
+                del self.last[next(iter(self.last))]
         return True
 
 

@@ -350,6 +350,7 @@ class BleRadio:
             manufacturer,
             0.0 if every is None else positive_seconds(every, "every"),
             changed,
+            last={},
         )
         unread, news = deque[Advertisement](maxlen=MOST_ADVERTISEMENTS), asyncio.Event()
         clock = asyncio.get_running_loop().time

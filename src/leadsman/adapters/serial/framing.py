@@ -88,8 +88,7 @@ class LineFramer(Value):
     max_size: int
 
     def __init__(self, end: bytes = b"\n", *, max_size: int = MAX_SIZE) -> None:
-        self._hold(end=_some_bytes(end, "end"))
-        self._hold(max_size=size_of(max_size, "max_size"))
+        self._hold(end=_some_bytes(end, "end"), max_size=size_of(max_size, "max_size"))
 
     def find(self, buffer: bytearray, start: int) -> Found:
         end = buffer.find(self.end, start)
@@ -132,11 +131,13 @@ class DelimiterFramer(Value):
         check: Callable[[bytes], bool] | None = None,
         max_size: int = MAX_SIZE,
     ) -> None:
-        self._hold(begin=_some_bytes(begin, "begin"))
-        self._hold(end=_some_bytes(end, "end"))
-        self._hold(trailer=size_of(trailer, "trailer", least=0))
-        self._hold(check=check)
-        self._hold(max_size=size_of(max_size, "max_size", least=len(begin) + len(end) + trailer))
+        self._hold(
+            begin=_some_bytes(begin, "begin"),
+            end=_some_bytes(end, "end"),
+            trailer=size_of(trailer, "trailer", least=0),
+            check=check,
+            max_size=size_of(max_size, "max_size", least=len(begin) + len(end) + trailer),
+        )
 
     def find(self, buffer: bytearray, start: int) -> Found:
         begin = sync(buffer, start, self.begin)
@@ -169,9 +170,8 @@ class FixedFramer(Value):
     check: Callable[[bytes], bool] | None
 
     def __init__(self, length: int, *, begin: bytes = b"", check: Callable[[bytes], bool] | None = None) -> None:
-        self._hold(length=size_of(length, "length", least=max(1, len(begin))))
-        self._hold(begin=begin if begin == b"" else _some_bytes(begin, "begin"))
-        self._hold(check=check)
+        begin = begin if begin == b"" else _some_bytes(begin, "begin")
+        self._hold(length=size_of(length, "length", least=max(1, len(begin))), begin=begin, check=check)
 
     @property
     def max_size(self) -> int:
@@ -222,12 +222,11 @@ class LengthPrefixedFramer(Value):
             raise InvalidValue(f"length_size is {length_size!r}; it must be 1, 2 or 4 bytes")
         if byteorder not in ("little", "big"):
             raise InvalidValue(f"byteorder is {byteorder!r}; it must be 'little' or 'big'")
-        self._hold(begin=begin if begin == b"" else _some_bytes(begin, "begin"))
-        self._hold(length_size=length_size)
-        self._hold(byteorder=byteorder)
-        self._hold(extra=extra)
-        self._hold(check=check)
-        self._hold(max_size=size_of(max_size, "max_size", least=len(begin) + length_size))
+        begin = begin if begin == b"" else _some_bytes(begin, "begin")
+        max_size = size_of(max_size, "max_size", least=len(begin) + length_size)
+        self._hold(
+            begin=begin, length_size=length_size, byteorder=byteorder, extra=extra, check=check, max_size=max_size
+        )
 
     def find(self, buffer: bytearray, start: int) -> Found:
         begin = sync(buffer, start, self.begin)
