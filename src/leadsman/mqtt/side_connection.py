@@ -30,8 +30,6 @@ class Opened(NamedTuple):
 
     connection: Connection
     protocol: str
-    refusal: BrokerError | None
-    """Why it has not the version of the URL; None if it has."""
 
 
 def new_client_id(name: str = "leadsman") -> str:
@@ -53,12 +51,12 @@ async def open_beside(broker: Broker, client_id: str, listener: ConnectionListen
     """
     clock, wanted = system_clock(asyncio.get_running_loop()), broker.protocol
     try:
-        return Opened(await client.connect(broker, clock, greeting(client_id, wanted), listener), wanted, None)
+        return Opened(await client.connect(broker, clock, greeting(client_id, wanted), listener), wanted)
     except (ConnectionRefused, ConnackMissing) as error:
         if isinstance(error, ConnectionRefused) and error.code != UNSUPPORTED_VERSION:
             raise
         other = V311 if wanted == V5 else V5
-        return Opened(await client.connect(broker, clock, greeting(client_id, other), listener), other, error)
+        return Opened(await client.connect(broker, clock, greeting(client_id, other), listener), other)
 
 
 class SideConnection:

@@ -20,14 +20,15 @@ from leadsman.text import clean
 T = TypeVar("T")
 W = TypeVar("W")
 
-LANES: Mapping[str, Callable[[Event], tuple[object, ...]]] = {
-    "http": lambda asked: (asked.more.get("url"), asked.more.get("method"), asked.data),
-    "bluetooth": lambda asked: (asked.more.get("address"),),
-    "i2c": lambda asked: (asked.more.get("address"),),
-    "onewire": lambda asked: (asked.more.get("thermometer"),),
-    "program": lambda asked: (asked.more.get("command"),),
+LANES: Mapping[str, tuple[str, ...]] = {
+    "http": ("url", "method", "data"),
+    "bluetooth": ("address",),
+    "i2c": ("address",),
+    "onewire": ("thermometer",),
+    "program": ("command",),
 }
-"""By the kind of a wire, what tells the lane of a request from the others of that wire. Others have one lane."""
+"""By the kind of a wire, what tells the lane of a request from the others of that wire: its bytes or fields. Others
+have one lane."""
 ENDING = 2.0, 10.0
 """Seconds around the end of a session in which a further request is no difference: a twentieth of its length, but at
 least and at most so many. The recording may have ended just before it, and began a bit before the app did."""
@@ -311,8 +312,7 @@ def _no_request(lane: WireLane, asked: Event) -> Exchange | None:
 
 def _key(asked: Event) -> Key:
     """What tells the lane of a request from the others of its wire."""
-    of_kind = LANES.get(asked.kind)
-    return () if of_kind is None else of_kind(asked)
+    return tuple(asked.data if each == "data" else asked.more.get(each) for each in LANES.get(asked.kind, ()))
 
 
 def _same_request(recorded: Event, asked: Event) -> bool:

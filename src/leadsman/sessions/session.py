@@ -189,10 +189,6 @@ class RecordedSession(NamedTuple):
     name: str = "the session"
     """Of its file."""
 
-    def as_text(self) -> str:
-        """The whole file."""
-        return "".join((head(self.app, self.began), *(each.as_line() for each in self.events), end(self.length)))
-
 
 def head(app: str, began: float) -> str:
     """The first line of a file."""

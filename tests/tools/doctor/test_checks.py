@@ -44,7 +44,6 @@ SOUND = BrokerFacts(
     probe=ProbeFacts(0, True, False),
     size=Size(65536, 0),
     offers=dict.fromkeys(TOPICS, 0),
-    offered=True,
     filters={"house/introspect": Answered(None, 0, True), "house/+/set": Answered(None, 0, True)},
     retained=RetainedFacts(0, True, True),
     will=Will(1.4, 1.0),
@@ -54,7 +53,7 @@ SOUND = BrokerFacts(
     software="mosquitto version 2.0.11",
 )
 MACHINE = MachineFacts("3.12", "1.0", 1.8e9, "Europe/Berlin", None, True, (DiskFacts(Path("/"), 2**40),), None)
-UNSEEN = {"offered": False, "offers": {}}
+UNSEEN = {"offers": None}
 PORT = SerialFacts("/dev/ttyUSB0", group="dialout")
 SERVER = Resource("http", "http://inverter.lan")
 BUS = Resource("i2c", "/dev/i2c-1")

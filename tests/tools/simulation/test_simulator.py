@@ -24,7 +24,7 @@ from leadsman.adapters.serial import SerialPort
 from leadsman.errors import ConfigurationError, InvalidValue, LeadsmanError
 from leadsman.settings.sources import Where
 from leadsman.testing import SerialTwin
-from leadsman.tools.simulation import faulty_handler
+from leadsman.tools.simulation import simulator
 from leadsman.tools.simulation.outcome import HELD, MISSED, SKIPPED, figures_of
 from leadsman.tools.simulation.scenario import BROKER, FLAKY, OUTAGES, QUIET, OutageRange
 from leadsman.tools.simulation.simulator import ShortLink, Simulation, simulate, stage_of
@@ -255,7 +255,7 @@ def test_only_the_devices_that_are_asked_for_are_simulated():
     ],
 )
 def test_a_handler_that_reaches_for_the_world_is_named_with_what_to_write(reaches, said, monkeypatch):
-    monkeypatch.setattr(faulty_handler, "BLOCKED", 0.2)
+    monkeypatch.setattr(simulator, "BLOCKED", 0.2)
 
     async def handler() -> dict[str, float]:
         reaches()
@@ -330,7 +330,7 @@ def test_an_app_whose_settings_name_no_device_is_refused_with_what_to_write():
 
 
 def test_a_machine_that_is_busy_for_a_moment_ends_nothing(monkeypatch):
-    monkeypatch.setattr(faulty_handler, "BLOCKED", 0.2)
+    monkeypatch.setattr(simulator, "BLOCKED", 0.2)
     calls = []
 
     async def handler() -> dict[str, float]:

@@ -214,7 +214,7 @@ async def offers(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Foun
         if batch[0] not in answers:
             answers[batch[0]] = None  # packets are read in order, so the first one is to blame
         waiting = [topic for topic in waiting if topic not in answers]
-    return {"offers": answers, "offered": True}
+    return {"offers": answers}
 
 
 async def subscriptions(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Found:
@@ -575,7 +575,6 @@ class BrokerExamination:
                 opened.connection.connack,
                 opened.protocol,
                 opened.connection.client,
-                old_protocol=None if opened.refusal is None else describe(opened.refusal),
                 mixed_up=await _mixed_up(visitor, visit),
             )
         finally:

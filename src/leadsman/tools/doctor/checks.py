@@ -347,23 +347,23 @@ RIVAL = "stop the other client with the client id of the app, or run the app wit
 
 def publishing(facts: Facts) -> Iterator[Result]:
     """Whether each topic of the app may be published to."""
-    broker, wanted = facts.broker, facts.subject.published
-    if broker.connack is None:
+    offers, wanted = facts.broker.offers, facts.subject.published
+    if facts.broker.connack is None:
         return
-    if not broker.offered:
+    if offers is None:
         yield _nothing(facts) or _not_offered(facts)
         return
-    refused = [topic for topic, code in broker.offers.items() if code is not None and code >= 0x80]
-    closed = [topic for topic, code in broker.offers.items() if code is None]
+    refused = {topic: code for topic, code in offers.items() if code is not None and code >= 0x80}
+    closed = [topic for topic, code in offers.items() if code is None]
     if refused:
-        codes = sorted({broker.offers[topic] or 0 for topic in refused})
+        codes = sorted({*refused.values()})
         why = ", ".join("not authorized" if code == NOT_AUTHORIZED else f"0x{code:02x}" for code in codes)
-        advice = f"add to the access list: topic write {refused[0]}{_bound(facts)}"
-        yield fail(f"{_named(refused)} may not be published to: {why}", advice)
+        advice = f"add to the access list: topic write {next(iter(refused))}{_bound(facts)}"
+        yield fail(f"{_named([*refused])} may not be published to: {why}", advice)
     if closed:
         advice = f"see the access list and the broker's log: topic write {closed[0]}"
         yield fail(f"the broker closes the connection on {_named(closed)}", advice)
-    tried = len(broker.offers)
+    tried = len(offers)
     if tried < len(wanted):
         yield unknown(f"{tried} of {count_noun(len(wanted), 'topic')} could be tried in the time")
     elif not refused and not closed:

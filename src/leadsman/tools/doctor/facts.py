@@ -111,16 +111,12 @@ class BrokerFacts(NamedTuple):
     library: str | None = None
     """The library that speaks MQTT."""
     failure: ConnectFailure | None = None
-    old_protocol: str | None = None
-    """Why the version of MQTT that was wanted was not accepted."""
     software: str | None = None
     """What the broker says that it is, at ``$SYS/broker/version``."""
     probe: ProbeFacts | None = None
     size: Size | None = None
-    offers: Mapping[str, int | None] = {}
+    offers: Mapping[str, int | None] | None = None
     """The reason code of each topic that was offered; None if the broker closed the connection instead."""
-    offered: bool = False
-    """Whether topics were offered."""
     filters: Mapping[str, Answered] = {}
     retained: RetainedFacts | None = None
     will: Will | None = None

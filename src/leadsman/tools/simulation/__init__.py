@@ -2,6 +2,6 @@
 
 The core decides and computes: which faults a day has (`scenario`), what a day comes to (`outcome`), what follows from
 that (`assertion`), and how it looks (`drawing`). The shell runs the app:
-`faulty_handler` stands between the app and its handlers, `guard` keeps them off the real world, and `simulator`
-advances the time and listens to the app.
+`simulator` advances the time, stands between the app and its handlers, and listens to the app; `guard` keeps them off
+the real world.
 """

@@ -1,4 +1,5 @@
-"""Runs a user's app for a simulated day, once for each policy. It touches nothing real: see `guard`."""
+"""Runs a user's app for a simulated day, once for each policy. It touches nothing real: see `guard`. Each call of a
+handler passes through here, and what the app does is recorded."""
 
 import asyncio
 import contextlib
@@ -6,18 +7,22 @@ import contextvars
 import gc
 import io
 import logging
+import math
 import random
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from types import UnionType
+from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
+from leadsman.adapters.adapter import DeclaresTransientErrors, LimitsRetries
 from leadsman.adapters.managed import ManagedAdapter
 from leadsman.app import App
-from leadsman.errors import InvalidValue
+from leadsman.errors import DeviceTimeout, DeviceUnavailable, InvalidValue, LeadsmanError
 from leadsman.event_bus import Phase
 from leadsman.events import (
     AttemptFailed,
@@ -34,28 +39,21 @@ from leadsman.events import (
 from leadsman.introspection.registrations import policy_text
 from leadsman.loop.schedule import Cron, zone_of
 from leadsman.loop.tasks import in_the_next_turn
+from leadsman.loop.user_code import place_of
 from leadsman.mqtt.link import Access, Link
 from leadsman.mqtt.message import Message
+from leadsman.registration.injection import Handler
 from leadsman.registration.setup import Setup
 from leadsman.registration.telemetry import Telemetry
+from leadsman.resilience.backoff import Draw
 from leadsman.resilience.catalogue import CATALOGUE, Catalogue
+from leadsman.resilience.failure import Failure
+from leadsman.resilience.policy import Policy, State, Verdict
 from leadsman.settings.sources import Where
 from leadsman.testing.broker import ForgetfulBroker
 from leadsman.testing.loop import VirtualLoop
-from leadsman.text import suggestion
-from leadsman.tools.simulation.faulty_handler import (
-    Calls,
-    Conditions,
-    Dice,
-    FaultyHandler,
-    NoHardware,
-    SimulationError,
-    WithDice,
-    in_thread,
-    stand_in,
-    wires_of,
-)
-from leadsman.tools.simulation.guard import first_touch, refuse_real_world
+from leadsman.text import explain, suggestion
+from leadsman.tools.simulation.guard import DEVICE, first_touch, refuse_real_world
 from leadsman.tools.simulation.outcome import (
     DEFERRED,
     FAILED,
@@ -69,14 +67,26 @@ from leadsman.tools.simulation.outcome import (
     day_of,
     figures_of,
 )
-from leadsman.tools.simulation.scenario import BROKER, Scenario, merge_spans, plan_of
+from leadsman.tools.simulation.scenario import BROKER, Chance, PlannedFault, Scenario, merge_spans, plan_of
 from leadsman.tools.simulation.variant import Variant
 from leadsman.wiring.build import PARTS, build
 from leadsman.wiring.plan import plan_of as wiring_plan_of
 from leadsman.wiring.run import run, stop
 
+BLOCKED = 1.0
+"""Real seconds. A call in which no virtual time passes, and which takes longer, has blocked the simulation."""
+BLOCKED_CALLS = 3
+"""So many of them in a row are the handler's fault. A single one may be that of a busy machine."""
+OF_ITS_OWN = 5
+"""A handler whose first so many calls fail, though there is no fault, does not work in a simulation."""
+FAILING = 0.2
+"""Seconds of a call that fails because the device is weak."""
 SHORT = 2**16
 """Bytes. Whether a longer message is too large is left to the outbox."""
+
+
+class SimulationError(LeadsmanError):
+    """The app cannot be simulated. The message says why, and what to write."""
 
 
 class ShortLink(Link):
@@ -97,9 +107,11 @@ class ShortLink(Link):
 class _GrowingRecord:
     """The record of one device while it grows."""
 
-    def __init__(self, interval: float | None, calls: Calls) -> None:
+    def __init__(self, interval: float | None) -> None:
         self.interval = interval
-        self.calls = calls
+        self.calls: list[float] = []
+        self.under_way: float | None = None
+        """When the last call began, until its outcome is known."""
         self.failures: list[float] = []
         self.readings: list[float] = []
         self.lost: list[Lost] = []
@@ -111,15 +123,15 @@ class DayRecorder:
     """Observes the events of an app.
 
     Args:
-        devices: the simulated devices, with the calls that their handlers count.
+        devices: the records of the simulated devices. Their handlers count the calls.
         topics: the topics of their readings.
         end: the length of the day, in seconds. What comes later is not recorded.
     """
 
-    def __init__(self, devices: Mapping[str, tuple[Telemetry, Calls]], topics: frozenset[str], end: float) -> None:
+    def __init__(self, devices: Mapping[str, _GrowingRecord], topics: frozenset[str], end: float) -> None:
         self.dropped = 0
         """Readings that the outbox dropped."""
-        self._devices = {name: _GrowingRecord(each.interval, calls) for name, (each, calls) in devices.items()}
+        self._devices = devices
         self._topics = topics
         self._end = end
 
@@ -130,7 +142,7 @@ class DayRecorder:
         if type(event) is ReadingTaken:  # most are, and a match of all kinds takes longer
             device = self._devices[event.entity]
             device.readings.append(event.at)
-            device.calls.under_way = None
+            device.under_way = None
         elif isinstance(event, MessageDropped):
             self.dropped += event.messages if event.topic in self._topics else 0
         elif (failing := self._devices.get(getattr(event, "entity", ""))) is not None:
@@ -139,7 +151,7 @@ class DayRecorder:
     def _take(self, device: _GrowingRecord, event: Event) -> None:
         match event:
             case AttemptFailed(requested=False):
-                began, device.calls.under_way = device.calls.under_way, None
+                began, device.under_way = device.under_way, None
                 device.failures.append(event.at if began is None else began)
             case PollFailed():
                 device.lost.append(Lost(event.at, FAILED))
@@ -165,12 +177,198 @@ class DayRecorder:
             device.lost += [Lost(device.held_at, HELD, slots)] if slots else []
         return DeviceRecord(
             name,
-            tuple([round(at, 3) for at in device.calls.began if at < self._end]),
+            tuple([round(at, 3) for at in device.calls if at < self._end]),
             tuple(sorted([round(at, 3) for at in device.failures])),
             tuple([round(at, 3) for at in device.readings]),
             tuple(each._replace(at=round(each.at, 3)) for each in device.lost),
             tuple((round(at, 3), state) for at, state in device.circuits),
         )
+
+
+class FaultyHandler:
+    """Stands in place of a handler. The app calls it as it would call the handler. Each call is counted, and fails,
+    hangs or takes longer as the plan of faults says."""
+
+    def __init__(
+        self, telemetry: Telemetry, wires: tuple[str, ...], call: Handler, record: _GrowingRecord, run: "_PolicyRun"
+    ) -> None:
+        self._name = telemetry.name
+        self._call = call
+        self._record = record
+        self._run = run
+        self._faults = run.stage.plan.of(wires)
+        self._well_until = 0.0  # no fault is under way before that moment
+        self._weakness = run.stage.plan.weakness(telemetry.name)
+        self._chance = Chance(run.stage.seed, "call", telemetry.name)
+        self._worked = False
+        self._failed = self._blocked = 0
+
+    async def __call__(self, **given: object) -> object:
+        """Call the handler, or fail."""
+        loop, weakness = self._run.loop, self._weakness
+        now = self._record.under_way = loop.time()
+        self._record.calls.append(now)
+        if now >= self._well_until:
+            await self._meet_faults(now)
+        if weakness.failing or weakness.slow:
+            luck = self._chance.at(round(now * 10))
+            if luck < weakness.failing:
+                await asyncio.sleep(FAILING)
+                raise DeviceTimeout("simulated: no answer")
+            if luck >= 1 - weakness.slow:
+                await asyncio.sleep(weakness.slower)
+                now = loop.time()
+        token, real = DEVICE.set(self._name), time.perf_counter()
+        try:
+            result = await self._call(**given)
+        except Exception as error:
+            self._check(error)
+            raise
+        finally:
+            DEVICE.reset(token)
+            if time.perf_counter() - real > BLOCKED and loop.time() == now:
+                self._is_blocked(time.perf_counter() - real)
+            else:
+                self._blocked = 0
+        self._worked = True
+        return result
+
+    async def _meet_faults(self, now: float) -> None:
+        """Fail if a fault is under way, and find out when the next one begins."""
+        for fault in self._faults:
+            if fault.begin <= now < fault.end:
+                await self._refuse(fault, now)
+        self._well_until = min((fault.begin for fault in self._faults if fault.begin > now), default=math.inf)
+
+    async def _refuse(self, fault: PlannedFault, now: float) -> None:
+        if fault.silent:
+            await asyncio.sleep(fault.end - now)  # the timeout of the call ends it, if that comes first
+            raise DeviceTimeout(f"simulated: {fault.wire} did not answer")
+        raise DeviceUnavailable(f"simulated: {fault.wire} is away")
+
+    def _is_blocked(self, seconds: float) -> None:
+        """End the simulation if the handler sleeps or waits in real time again and again."""
+        self._blocked += 1
+        if self._blocked >= BLOCKED_CALLS:
+            self._run.fail(
+                f"{self._name}: its handler blocked the simulation for {seconds:.1f} s of real time, "
+                f"{self._blocked} times; use asyncio.sleep and an adapter with a twin, or write --stand-in {self._name}"
+            )
+
+    def _check(self, error: Exception) -> None:
+        """End the simulation if the handler cannot work in it."""
+        touch = first_touch()
+        if touch is not None:
+            place = f" ({touch.place})" if touch.place else ""
+            self._run.fail(
+                f"{touch.device or self._name}: its handler {touch.what}{place}, and a simulation touches nothing "
+                f"real; put that into an adapter with a twin, or write --stand-in {self._name}"
+            )
+        self._failed += 1
+        if not self._worked and self._failed >= OF_ITS_OWN:
+            where = place_of(error)
+            self._run.fail(
+                f"{self._name}: its handler fails although nothing is wrong: {explain(error)}"
+                f"{f' ({where})' if where else ''}; a simulation enters no lifespan and has twins for adapters. "
+                f"See whether leadsman run --dry-run works, or write --stand-in {self._name}"
+            )
+
+
+def in_thread(handler: Handler) -> Handler:
+    """A plain ``def`` handler, called in a thread. Time stands still meanwhile."""
+
+    async def call(**given: object) -> object:
+        return await asyncio.to_thread(handler, **given)
+
+    return call
+
+
+def stand_in(handler: Handler, loop: asyncio.AbstractEventLoop) -> Handler:
+    """A handler that returns plausible values for the fields of another one's result: numbers that rise and fall over
+    two hours."""
+    fields = _fields_of(handler)
+
+    async def call(**given: object) -> dict[str, object]:
+        part = loop.time() / 7200 % 1
+        wave = 20 + round(4 * abs(2 * part - 1), 2)
+        return {name: _value(kind, wave) for name, kind in fields.items()}
+
+    return call
+
+
+def _fields_of(handler: Handler) -> dict[str, object]:
+    """The names and types of the fields of a handler's result, as far as its annotation says."""
+    try:
+        wanted = get_type_hints(handler).get("return")
+        kinds = get_args(wanted) if get_origin(wanted) in (Union, UnionType) else (wanted,)
+        for kind in kinds:
+            if isinstance(kind, type) and kind.__module__ != "builtins" and (found := get_type_hints(kind)):
+                return {name: each for name, each in found.items() if not name.startswith("_")}
+    except Exception:  # names that are there for type checkers only
+        return {"value": float}
+    return {"value": float}
+
+
+def _value(kind: object, wave: float) -> object:
+    if kind is bool:
+        return True
+    if kind is int:
+        return int(wave)
+    return wave if kind is float else "simulated"
+
+
+class NoHardware:
+    """In place of an adapter that has no twin. Handlers that ask for it are not called."""
+
+    def __init__(self, adapter: object) -> None:
+        self.retry_tokens = adapter.retry_tokens if isinstance(adapter, LimitsRetries) else None
+        self.transient_errors = adapter.transient_errors if isinstance(adapter, DeclaresTransientErrors) else ()
+
+    async def __aenter__(self) -> None:
+        """Open nothing."""
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        """Close nothing."""
+
+
+def wires_of(telemetry: Telemetry) -> tuple[str, ...]:
+    """What a handler depends on: its device, and the labels of its adapters."""
+    needed: list[Any] = [dependency for _, dependency in telemetry.needs]
+    return (telemetry.name, *(each.label for each in needed if isinstance(each, ManagedAdapter)))
+
+
+class Dice:
+    """Chance for the waits of one device, which no other device changes."""
+
+    def __init__(self, seed: int, device: str) -> None:
+        self._chance = Chance(seed, "wait", device)
+        self._drawn = 0
+
+    def __call__(self) -> float:
+        """The next number in [0, 1)."""
+        self._drawn += 1
+        return self._chance.at(self._drawn)
+
+
+class WithDice(Policy):
+    """A policy with dice of its own."""
+
+    __slots__ = ("draw", "inner")
+    inner: Policy
+    draw: Draw
+
+    def __init__(self, inner: Policy, draw: Draw) -> None:
+        self._hold(inner=inner, draw=draw)
+
+    @property
+    def inside(self) -> tuple[Policy, ...]:
+        return (self.inner,)
+
+    def start(self) -> State:
+        return self.inner.start()
+
+    def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
+        return self.inner.step(state, failure, self.draw)
 
 
 STEPS = 288
@@ -260,7 +458,7 @@ def simulate(simulation: Simulation, stage: Stage, variant: Variant, progress: P
         stack.callback(loop.close)
         stack.enter_context(simulation.app.unloaded())
         setup, _ = _load(simulation)
-        run_ = _PolicyRun(simulation, stage, variant, setup, loop)
+        run_ = _PolicyRun(stage, variant, setup, loop)
         stack.callback(run_.end)
         directory = stack.enter_context(TemporaryDirectory(prefix="leadsman-simulation-", ignore_cleanup_errors=True))
         stack.enter_context(refuse_real_world())
@@ -273,21 +471,21 @@ def simulate(simulation: Simulation, stage: Stage, variant: Variant, progress: P
 class _PolicyRun:
     """One day under one policy."""
 
-    def __init__(self, simulation: Simulation, stage: Stage, variant: Variant, setup: Setup, loop: VirtualLoop) -> None:
-        self._stage = stage
+    def __init__(self, stage: Stage, variant: Variant, setup: Setup, loop: VirtualLoop) -> None:
+        self.stage = stage
+        self.loop = loop
         self._setup = setup
-        self._loop = loop
         self._stopping = asyncio.Event()
         self._problem: str | None = None
         self._interrupted = False
         self._serving: asyncio.Task[None] | None = None
         self._broker = ForgetfulBroker()
-        conditions = Conditions(stage.plan, simulation.seed, loop, self._fail)
-        devices: dict[str, tuple[Telemetry, Calls]] = {}
+        devices: dict[str, _GrowingRecord] = {}
         for name, telemetry in setup.registry.telemetries.items():
             changed = variant.of(telemetry, setup.catalogue)
-            handler = FaultyHandler(changed, wires_of(telemetry), self._call_of(telemetry), conditions)
-            guards = changed.guards._replace(policy=WithDice(changed.guards.policy, Dice(simulation.seed, name)))
+            record = devices[name] = _GrowingRecord(changed.interval)
+            handler = FaultyHandler(changed, wires_of(telemetry), self._call_of(telemetry), record, self)
+            guards = changed.guards._replace(policy=WithDice(changed.guards.policy, Dice(stage.seed, name)))
             on_failure = "continue" if changed.on_failure == "stop" else changed.on_failure
             layout = "both" if changed.layout == "fields" else changed.layout  # lost readings are counted by their JSON
             setup.registry.telemetries[name] = changed._replace(
@@ -298,27 +496,27 @@ class _PolicyRun:
                 layout=layout,
                 content=None if name in stage.stand_ins else changed.content,
             )
-            devices[name] = changed, handler.calls
         _use_twins(setup)
         states = frozenset(map(setup.topics.state, devices))
         self.recorder = DayRecorder(devices, states, stage.length)
 
     def _call_of(self, telemetry: Telemetry) -> Callable[..., object]:
-        if telemetry.name in self._stage.stand_ins:
-            return stand_in(telemetry.handler, self._loop)
+        if telemetry.name in self.stage.stand_ins:
+            return stand_in(telemetry.handler, self.loop)
         return in_thread(telemetry.handler) if telemetry.plain else telemetry.handler
 
-    def _fail(self, problem: str) -> None:
+    def fail(self, problem: str) -> None:
+        """End the simulation with a message."""
         self._problem = self._problem or problem
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self.loop.call_soon_threadsafe(self.loop.stop)
 
     def go(self, directory: Path, progress: Progress) -> None:
         """Let the day pass."""
-        loop, length = self._loop, self._stage.length
+        loop, length = self.loop, self.stage.length
         self._serving = loop.create_task(self._serve(directory), context=_own_context())
-        for step in self._stage.plan.steps:
+        for step in self.stage.plan.steps:
             loop.call_at(step.at, loop.step_wall, step.seconds)
-        for begin, end in merge_spans([(each.begin, each.end) for each in self._stage.plan.of([BROKER])]):
+        for begin, end in merge_spans([(each.begin, each.end) for each in self.stage.plan.of([BROKER])]):
             loop.call_at(begin, self._broker.stop)
             loop.call_at(end, self._broker.start)
         with self._interruptible():
@@ -329,7 +527,7 @@ class _PolicyRun:
     def _until(self, moment: float) -> None:
         """Let time pass until `moment`, and end early for a reason."""
         try:
-            self._loop.run_until_complete(_passed(moment - self._loop.time()))
+            self.loop.run_until_complete(_passed(moment - self.loop.time()))
         except RuntimeError:  # the loop was stopped
             if self._problem is None and not self._interrupted:
                 raise
@@ -355,10 +553,10 @@ class _PolicyRun:
     def end(self) -> None:
         """End all tasks, whatever they do."""
         for _ in range(3):  # a stubborn handler swallows some of them
-            for task in asyncio.all_tasks(self._loop):
+            for task in asyncio.all_tasks(self.loop):
                 task.cancel()
             with contextlib.suppress(RuntimeError):
-                self._loop.run_until_complete(asyncio.sleep(0.01))
+                self.loop.run_until_complete(asyncio.sleep(0.01))
 
     @contextlib.contextmanager
     def _interruptible(self) -> Iterator[None]:
@@ -371,7 +569,7 @@ class _PolicyRun:
         def interrupted(number: int, frame: object) -> None:
             self._interrupted = True
             signal.signal(signal.SIGINT, before)
-            self._loop.stop()
+            self.loop.stop()
 
         before = signal.signal(signal.SIGINT, interrupted)
         try:
