@@ -2,7 +2,7 @@
 
 import pytest
 
-from leadsman.devices.roster import Departure, Device, Follower, Phase, Roster
+from leadsman.devices.roster import Departure, Device, Follower, Roster, RosterPhase
 
 
 def device(name):
@@ -24,7 +24,11 @@ def roster(noted):
             lambda each, why: noted.append((mark, each.name, why, each.name in roster)),
         )
 
-    for phase, mark in ((Phase.REPORT, "registry"), (Phase.HEALTH, "health"), (Phase.HEALTH, "ledger")):
+    for phase, mark in (
+        (RosterPhase.REPORT, "registry"),
+        (RosterPhase.HEALTH, "health"),
+        (RosterPhase.HEALTH, "ledger"),
+    ):
         roster.follow(phase, follower(mark))
     return roster
 

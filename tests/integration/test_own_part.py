@@ -4,7 +4,7 @@ import asyncio
 import csv
 
 from leadsman import App
-from leadsman.devices.roster import Follower, Phase
+from leadsman.devices.roster import Follower, RosterPhase
 from leadsman.mqtt.link import Access
 from leadsman.testing import MemoryBroker, Scripted, VirtualLoop
 from leadsman.wiring.build import PARTS, Part
@@ -37,7 +37,7 @@ def join(core):
     """What `leadsman.wiring.build` calls with the app, before its devices are made."""
     file = CsvFile(core.plan.state_directory / "readings.csv")
     core.listen(file.on_reading)
-    core.roster.follow(Phase.REPORT, Follower(file.join_device, file.leave_device))
+    core.roster.follow(RosterPhase.REPORT, Follower(file.join_device, file.leave_device))
     core.life.ends.append(file.close)
 
 

@@ -49,12 +49,16 @@ import json, os, random, signal, sys, time
 from pathlib import Path
 from leadsman.runtime.statefile import StateFile
 from leadsman.runtime.store import Store
+from leadsman.storage.directory import StateDirectory
 from leadsman.monitoring.trace import TraceRow
 
 directory, lives, last, last_stored = Path(sys.argv[1]), 0, 0, 0
 
+def store_in(directory):
+    return Store(directory / "d.json", StateDirectory(directory, lambda file, error: print(file, error)))
+
 def write(n):
-    file, store = StateFile(directory / "resilience.db"), Store(directory / "d.json")
+    file, store = StateFile(directory / "resilience.db"), store_in(directory)
     while True:
         n += 1
         file.write({"d": str(n)}, [TraceRow(n, float(n), "d", "retry", traceback="x" * 500)], float(n))
@@ -71,7 +75,7 @@ while lives < 100 or last <= 50:  # a busy machine may give many of them no time
     os.waitpid(child, 0)
     saved = StateFile(directory / "resilience.db").read()
     n = int(saved["d"].document) if saved else 0
-    stored = Store(directory / "d.json").get("n", 0)
+    stored = store_in(directory).get("n", 0)
     assert n >= last and stored >= last_stored and stored <= n, (last, last_stored, n, stored)
     last, last_stored = n, stored
 rows = list(StateFile(directory / "resilience.db").trace())

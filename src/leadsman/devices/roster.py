@@ -67,7 +67,7 @@ class Departure(Enum):
     """Another node of a cluster has it, and goes on at its topics."""
 
 
-class Phase(IntEnum):
+class RosterPhase(IntEnum):
     """The order in which followers learn of a device that joins. When it leaves, they learn it in the reverse order.
     Within a phase, the order is that in which they began to follow. One that begins later is not called for the devices
     that are here."""
@@ -113,7 +113,7 @@ class Roster(Mapping[str, Device]):
 
     def __init__(self) -> None:
         self._devices: dict[str, Device] = {}
-        self._followers: list[tuple[Phase, Follower]] = []
+        self._followers: list[tuple[RosterPhase, Follower]] = []
         self._last_first: list[Follower] = []
         self.readers: Mapping[str, Reader] = RosterView(self._devices, lambda device: device.runner)
         """What runs the telemetries and sources that are enabled."""
@@ -122,7 +122,7 @@ class Roster(Mapping[str, Device]):
         self.queues: Mapping[str, CommandQueue] = RosterView(self._devices, lambda device: device.queue)
         """What runs the commands that are enabled."""
 
-    def follow(self, phase: Phase, follower: Follower) -> None:
+    def follow(self, phase: RosterPhase, follower: Follower) -> None:
         """Let `follower` know of each device that joins or leaves from now on."""
         self._followers.append((phase, follower))
         self._followers.sort(key=lambda each: each[0])  # stable, so that the order within a phase stays

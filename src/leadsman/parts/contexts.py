@@ -1,24 +1,33 @@
 """The contexts of handlers that ask for one."""
 
-from leadsman.devices.roster import Departure, Device, Follower, Phase
-from leadsman.runtime.context import Contexts
+from collections.abc import Callable
+
+from leadsman.devices.roster import Departure, Device, Follower, RosterPhase
+from leadsman.registration.injection import ContextDependency, Dependencies
+from leadsman.runtime.context import Context
+from leadsman.runtime.store import Stores, Writer
 from leadsman.wiring.core import Core
 
 
 def join(core: Core) -> None:
-    """Give each handler that asks for a context its own."""
-    contexts = Contexts(core.state_directory, core.publisher, core.own_requests)
+    """Give each handler that asks for a context its own. Their stores are written while the app runs."""
+    stores, requests, publisher = Stores(core.state_directory), core.own_requests, core.publisher
 
-    def give(device: Device) -> None:
+    def give(needs: Dependencies, name: str, attempts: Callable[[], int]) -> None:
+        for _, dependency in needs:
+            if isinstance(dependency, ContextDependency):
+                dependency.value = Context(name, attempts, publisher, stores, requests)
+
+    def follow(device: Device) -> None:
         if device.reader is not None and device.runner is not None:
-            contexts.give(device.reader.needs, device.name, device.runner.retries)
+            give(device.reader.needs, device.name, device.runner.retries)
         if device.command is not None and device.queue is not None:
-            contexts.give(device.command.needs, device.name, device.queue.retries)
+            give(device.command.needs, device.name, device.queue.retries)
 
     def leave(device: Device, why: Departure) -> None:
         """A handler keeps its context: a call of it may still run."""
 
     for device in core.roster.values():
-        give(device)
-    core.roster.follow(Phase.STATE, Follower(give, leave))
-    core.life.closes.append(contexts.finish)
+        follow(device)
+    core.roster.follow(RosterPhase.STATE, Follower(follow, leave))
+    core.life.closes.append(Writer(stores, core.environment.timers).finish)

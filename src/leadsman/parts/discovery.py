@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING
 
-from leadsman.devices.roster import Departure, Device, Follower, Phase
+from leadsman.devices.roster import Departure, Device, Follower, RosterPhase
 from leadsman.discovery.announcer import Announcer, HealthTopics
 from leadsman.discovery.description import AppDescription, Convention
 from leadsman.discovery.registered import Described, DescribedDevices
@@ -125,7 +125,7 @@ def join(core: Core) -> None:
     presence.listen()
     events.subscribe(presence.observe, readings=False)
     events.subscribe(presence.observe_health)
-    core.roster.follow(Phase.REPORT, Follower(presence.join, presence.leave, presence.change))
+    core.roster.follow(RosterPhase.REPORT, Follower(presence.join, presence.leave, presence.change))
     core.life.goodbyes["the goodbye of discovery"] = presence.goodbye
     core.life.ends.append(presence.close)
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Collection
 
 from leadsman.devices.home import Home
-from leadsman.devices.roster import Departure, Device, Follower, Phase, Roster, forgetting, ignore
+from leadsman.devices.roster import Departure, Device, Follower, Roster, RosterPhase, forgetting, ignore
 from leadsman.introspection.registry import registry_entry
 from leadsman.introspection.retained import FORGETTING, retained_of
 from leadsman.loop.slices import Work
@@ -32,8 +32,8 @@ def join(core: Core) -> None:
         asyncio.get_running_loop(),
         None if plan.device_settings is None else plan.device_settings.found,
     )
-    roster.follow(Phase.TOPICS, Follower(ignore, TopicRemoval(core).leave))
-    roster.follow(Phase.TOPICS, forgetting(core.found.let_go))
+    roster.follow(RosterPhase.TOPICS, Follower(ignore, TopicRemoval(core).leave))
+    roster.follow(RosterPhase.TOPICS, forgetting(core.found.let_go))
 
 
 class FoundHost:

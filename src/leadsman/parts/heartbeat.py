@@ -3,8 +3,8 @@
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from leadsman.devices.roster import Departure, Device, Follower, Phase
-from leadsman.event_bus import Phase as EventPhase
+from leadsman.devices.roster import Departure, Device, Follower, RosterPhase
+from leadsman.event_bus import Phase
 from leadsman.monitoring.heartbeat import Heartbeat, will
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.message import Message
@@ -31,10 +31,10 @@ def join(core: Core) -> None:
     )
     if (states := core.node.states) is not None:
         core.heartbeat.nodes = lambda: Counter(states().values())
-    events.subscribe(core.records, EventPhase.HEALTH)
+    events.subscribe(core.records, Phase.HEALTH)
     events.subscribe(core.heartbeat.observe)
     events.subscribe(core.outages.observe)
-    roster.follow(Phase.STATUS, _follower(core))
+    roster.follow(RosterPhase.STATUS, _follower(core))
     core.life.beside["the heartbeat"] = core.heartbeat.run
 
 

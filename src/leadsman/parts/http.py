@@ -2,7 +2,7 @@
 
 import functools
 
-from leadsman.devices.roster import Phase, forgetting
+from leadsman.devices.roster import RosterPhase, forgetting
 from leadsman.http.door import keep_open
 from leadsman.introspection.watching import Watching
 from leadsman.wiring.core import Core
@@ -13,7 +13,7 @@ def watch(core: Core) -> None:
     environment = core.environment
     core.watching = Watching(environment.clock, environment.timers, environment.events)
     core.listen(core.watching.on_reading)
-    core.roster.follow(Phase.STATUS, forgetting(core.watching.recent.forget))
+    core.roster.follow(RosterPhase.STATUS, forgetting(core.watching.recent.forget))
 
 
 def join(core: Core) -> None:

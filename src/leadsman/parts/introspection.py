@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from leadsman.devices.roster import Phase, forgetting
+from leadsman.devices.roster import RosterPhase, forgetting
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import DOCTOR
 from leadsman.registration.command import Command
@@ -39,7 +39,9 @@ def join(core: Core) -> None:
     for request, topic_filter in core.plan.filters.items():
         listener = _only_here(core, listeners[request], every_node=request == "introspect")
         core.link.subscriptions.listeners[topic_filter] = listener
-    core.roster.follow(Phase.REPORT, forgetting(found.forget)._replace(change=lambda device: found.forget(device.name)))
+    core.roster.follow(
+        RosterPhase.REPORT, forgetting(found.forget)._replace(change=lambda device: found.forget(device.name))
+    )
 
 
 def _only_here(core: Core, listener: Callable[[Received], None], *, every_node: bool) -> Callable[[Received], None]:

@@ -1,6 +1,6 @@
 """The ledgers: what became of each poll that was due."""
 
-from leadsman.devices.roster import Departure, Device, Follower, Phase
+from leadsman.devices.roster import Departure, Device, Follower, RosterPhase
 from leadsman.ledger.ledgers import Ledgers, Schedule
 from leadsman.ledger.reports import LedgerReports
 from leadsman.registration.telemetry import Telemetry
@@ -11,7 +11,7 @@ def join(core: Core) -> None:
     """Keep one for each device, and publish them. They give the receipts of the readings, so this comes before the
     devices."""
     reports = core.ledgers = LedgerReports(core.plan.topics, core.link, core.environment, core.slices)
-    core.roster.follow(Phase.HEALTH, _follower(reports.ledgers))
+    core.roster.follow(RosterPhase.HEALTH, _follower(reports.ledgers))
     reports.subscribe(core.environment.events)
     core.life.starts.append(reports.start)
 

@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from leadsman.devices.roster import Phase, forgetting
+from leadsman.devices.roster import RosterPhase, forgetting
 from leadsman.errors import DeviceTimeout, InvalidType
-from leadsman.event_bus import Phase as EventPhase
+from leadsman.event_bus import Phase
 from leadsman.events import AppFault, Event
 from leadsman.loop.tasks import begin
 from leadsman.loop.threads import DaemonExecutor
@@ -40,8 +40,8 @@ def join(core: Core) -> None:
                 if isinstance(notice, listener.kind):
                     listener.notify(notice)
 
-    core.environment.events.subscribe(observe, EventPhase.ACT)
-    core.roster.follow(Phase.REPORT, forgetting(notices.forget))
+    core.environment.events.subscribe(observe, Phase.ACT)
+    core.roster.follow(RosterPhase.REPORT, forgetting(notices.forget))
     for number, listener in enumerate(listeners, 1):
         core.life.beside[f"{listener.name} ({number})"] = listener.run
 

@@ -1,6 +1,6 @@
 """Adapters that no longer work are opened again."""
 
-from leadsman.event_bus import Phase as EventPhase
+from leadsman.event_bus import Phase
 from leadsman.runtime.adapter_recovery import AdapterRecovery
 from leadsman.wiring.core import Core
 
@@ -10,4 +10,4 @@ def join(core: Core) -> None:
     plan = core.plan
     needs = {each.name: each.needs for each in plan.readers}
     recovery = AdapterRecovery(plan.adapters, needs, plan.last_resort, core.environment)
-    core.environment.events.subscribe(recovery.observe, EventPhase.ACT)
+    core.environment.events.subscribe(recovery.observe, Phase.ACT)

@@ -5,7 +5,7 @@ import asyncio
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from leadsman.devices.roster import Departure, Device, Follower, Phase
+from leadsman.devices.roster import Departure, Device, Follower, RosterPhase
 from leadsman.events import AppFault, Event, LinkUp, PrefixShared
 from leadsman.loop.slices import Work
 from leadsman.mqtt.answers import object_in
@@ -38,7 +38,7 @@ def join(core: Core) -> None:
     publisher, plan, subscriptions = Publisher(core), core.plan, core.link.subscriptions
     core.others.on_change = publisher.change
     core.environment.events.subscribe(publisher.observe, readings=False)
-    core.roster.follow(Phase.REPORT, Follower(publisher.join, publisher.leave))
+    core.roster.follow(RosterPhase.REPORT, Follower(publisher.join, publisher.leave))
     core.life.goodbyes["what may be published"] = publisher.end
     if plan.dry_run:
         return

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from leadsman.devices.roster import Departure, Device, Follower, Phase
-from leadsman.event_bus import Phase as EventPhase
+from leadsman.devices.roster import Departure, Device, Follower, RosterPhase
+from leadsman.event_bus import Phase
 from leadsman.events import Event, LinkUp
 from leadsman.runtime.persistence import ResilienceStore
 from leadsman.wiring.core import Core
@@ -30,8 +30,8 @@ async def join(core: Core) -> None:
     core.pending |= await store.restore(core.records, core.outages, core.environment.stopping)
     core.ledgers.save = store.keep_ledger
     store.restore_ledgers(core.ledgers.restore)
-    core.environment.events.subscribe(store.observe, EventPhase.SAVE)
-    core.roster.follow(Phase.STATE, _follower(core, store))
+    core.environment.events.subscribe(store.observe, Phase.SAVE)
+    core.roster.follow(RosterPhase.STATE, _follower(core, store))
     core.life.goodbyes["the failure state"] = store.publish
     core.life.ends.append(lambda _: store.finish())
 

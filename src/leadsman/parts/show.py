@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from leadsman.devices.roster import Phase, forgetting
+from leadsman.devices.roster import RosterPhase, forgetting
 from leadsman.events import AttemptFailed, PollFailed
 from leadsman.readings.reading import Reading
 from leadsman.wiring.core import Core
@@ -21,7 +21,7 @@ def join(core: Core) -> None:
         show(reading, known)
 
     core.listen(on_reading)
-    core.roster.follow(Phase.STATUS, forgetting(lambda device: units.pop(device, None)))
+    core.roster.follow(RosterPhase.STATUS, forgetting(lambda device: units.pop(device, None)))
     events = core.environment.events
     events.subscribe_to(PollFailed, lambda event: show(event, {}))
     events.subscribe_to(AttemptFailed, lambda event: show(event, {}))

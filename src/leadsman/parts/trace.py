@@ -2,7 +2,7 @@
 
 import functools
 
-from leadsman.event_bus import Phase as EventPhase
+from leadsman.event_bus import Phase
 from leadsman.events import (
     AdapterFailed,
     AdapterReopened,
@@ -46,7 +46,7 @@ def join(core: Core) -> None:
     if core.saved is not None and core.saved.outages:
         _begin(core)
         core.traces[0].resume(core.saved.outages)
-    core.environment.events.subscribe(observe, EventPhase.TRACE)
+    core.environment.events.subscribe(observe, Phase.TRACE)
 
 
 def _begin(core: Core) -> None:

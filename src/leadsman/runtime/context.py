@@ -13,10 +13,9 @@ from leadsman.loop.threads import call_on
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import RESERVED, check_prefix, encode
 from leadsman.readings.reading import plain
-from leadsman.registration.injection import ContextBase, ContextDependency, Dependencies
+from leadsman.registration.injection import ContextBase
 from leadsman.runtime.publisher import PublisherContext
-from leadsman.runtime.store import Store, Stores, Writer
-from leadsman.storage.directory import StateDirectory
+from leadsman.runtime.store import Store, Stores
 from leadsman.text import clean
 
 if TYPE_CHECKING:
@@ -210,27 +209,6 @@ class _Named(logging.LoggerAdapter[logging.Logger]):
         device = (self.extra or {})["device"]
         kwargs.setdefault("extra", {"fields": {"device": device}})  # its level may be set by the device
         return f"{device}: {msg}", kwargs
-
-
-class Contexts:
-    """The contexts of one app, with the stores behind them."""
-
-    def __init__(self, directory: StateDirectory, publisher_context: PublisherContext, requests: "OwnRequests") -> None:
-        self._publisher_context = publisher_context
-        self._requests = requests
-        self._stores = Stores(directory.path, directory)
-        self._writer = Writer(self._stores, publisher_context.environment.timers)
-
-    def give(self, needs: Dependencies, name: str, attempts: Callable[[], int]) -> None:
-        """Make the context of a handler that asks for one."""
-        for _, dependency in needs:
-            if isinstance(dependency, ContextDependency):
-                context = self._publisher_context
-                dependency.value = Context(name, attempts, context, self._stores, self._requests)
-
-    async def finish(self) -> None:
-        """Write what is left."""
-        await self._writer.finish()
 
 
 def _target(when: object, zone: str | tzinfo | None, now: float) -> float:

@@ -20,7 +20,7 @@ from leadsman.loop.threads import Worker
 from leadsman.loop.timers import Timers
 from leadsman.readings.reading import JsonObject, plain
 from leadsman.storage import files
-from leadsman.storage.directory import Report, StateDirectory
+from leadsman.storage.directory import StateDirectory
 from leadsman.text import describe, log_fields
 
 FLOOR = 60.0
@@ -35,16 +35,6 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, indent=1)
 logger = logging.getLogger("leadsman")
 
 
-def _log(file: Path, error: Exception | None) -> None:
-    if error is not None:
-        logger.warning(
-            "%s cannot be written: %s; it is kept in memory only",
-            file,
-            describe(error),
-            extra=log_fields("store failed", file=str(file), error_type=type(error).__name__),
-        )
-
-
 class Store(MutableMapping[str, Any]):
     """A dict of one device that survives a restart. Keys are text, values what JSON can represent.
 
@@ -53,14 +43,12 @@ class Store(MutableMapping[str, Any]):
 
     Args:
         path: the file.
-        directory: decides whether this process may write, and reports failures. None: it may write, and failures are
-            logged.
+        directory: decides whether this process may write, and reports failures.
     """
 
-    def __init__(self, path: Path, directory: StateDirectory | None = None) -> None:
+    def __init__(self, path: Path, directory: StateDirectory) -> None:
         self._path = path
         self._directory = directory
-        self._report: Report = _log if directory is None else directory.report
         self._lock = threading.Lock()  # plain handlers live in threads
         self._writing = threading.Lock()
         self._values: JsonObject = {}
@@ -73,7 +61,7 @@ class Store(MutableMapping[str, Any]):
             self._values, self._written = self._read()
         except OSError as error:  # perhaps it can be read later; until then it is not written over
             self._unread = self._failed = True
-            self._report(path, error)
+            self._directory.report(path, error)
 
     def __getitem__(self, key: str) -> Any:
         return self._values[key]
@@ -110,11 +98,11 @@ class Store(MutableMapping[str, Any]):
             except (OSError, ValueError, TypeError, RuntimeError) as error:
                 self.changed = True
                 if not self._failed:
-                    self._report(self._path, error)
+                    self._directory.report(self._path, error)
                 self._failed = True
 
     def _save(self) -> None:
-        if self._directory is not None and not self._directory.may_write():
+        if not self._directory.may_write():
             return
         if self._unread:
             self._read_late()
@@ -134,10 +122,10 @@ class Store(MutableMapping[str, Any]):
             self._written = data
         if self._failed:
             self._failed = False
-            self._report(self._path, None)
+            self._directory.report(self._path, None)
 
     def _read(self) -> tuple[JsonObject, bytes]:
-        return _read(self._path, keep_aside=self._directory is None or not self._directory.foreign)
+        return _read(self._path, keep_aside=not self._directory.foreign)
 
     def _read_late(self) -> None:
         """Read a file that could not be read at first. What was set since then wins."""
@@ -148,10 +136,9 @@ class Store(MutableMapping[str, Any]):
 
 
 class Stores:
-    """The stores of one app, made as they are asked for, in the directory `path`."""
+    """The stores of one app, made as they are asked for, in its state directory."""
 
-    def __init__(self, path: Path, directory: StateDirectory | None = None) -> None:
-        self._path = path
+    def __init__(self, directory: StateDirectory) -> None:
         self._directory = directory
         self._stores: dict[str, Store] = {}
 
@@ -159,7 +146,7 @@ class Stores:
         """The store of a device. Reads a small file the first time."""
         store = self._stores.get(device)
         if store is None:
-            made = Store(self._path / f"{_file_name(device)}.json", self._directory)
+            made = Store(self._directory.path / f"{_file_name(device)}.json", self._directory)
             store = self._stores.setdefault(device, made)  # a plain handler in a thread may have been quicker
         return store
 

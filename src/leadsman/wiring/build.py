@@ -65,12 +65,12 @@ PARTS = (
     Part("leadsman.parts.show", lambda plan: plan.show is not None, simulated=False),
     Part("leadsman.parts.discovery", _is_described, "describe", simulated=False),
     Part("leadsman.parts.ledger", simulated=False),
-    Part("leadsman.parts.node", join="attach"),
+    Part("leadsman.wiring.core", join="attach_node"),
     # The devices, and what their handlers use.
     Part("leadsman.parts.devices"),
     Part("leadsman.parts.found_devices", lambda plan: any(each.finds is not None for each in plan.readers)),
     Part("leadsman.parts.subscriptions", lambda plan: any(each.enabled for each in plan.subscriptions.values())),
-    Part("leadsman.parts.state_directory", _uses_directory),
+    Part("leadsman.wiring.core", _uses_directory, "claim_state_directory"),
     Part("leadsman.parts.contexts", _has_contexts),
     # What survives the app. What reports of the devices comes later, and finds them as they were.
     Part("leadsman.parts.disk", _keeps_readings_on_disk, simulated=False),
@@ -89,7 +89,7 @@ PARTS = (
     Part("leadsman.parts.registry", simulated=False),
     Part("leadsman.parts.discovery", _is_described, simulated=False),
     Part("leadsman.parts.http", _has_endpoint, simulated=False),
-    Part("leadsman.parts.node"),
+    Part("leadsman.wiring.core", join="join_node"),
     Part("leadsman.parts.heartbeat", join="say_goodbye", simulated=False),
 )
 """All parts, in the order in which they join. At each stage of the life of the app they act in this order, too."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from leadsman.adapters.managed import declared_errors
 from leadsman.devices.home import Home, Surroundings
-from leadsman.devices.roster import Departure, Device, Follower, Phase, Roster, forgetting
+from leadsman.devices.roster import Departure, Device, Follower, Roster, RosterPhase, forgetting
 from leadsman.errors import Stopped
 from leadsman.event_bus import EventBus
 from leadsman.events import AppFault, StateFailed, StateWritten
@@ -209,8 +209,8 @@ class Core:
         self.outages = OutageReporter(
             plan.topics, self.link.put, self.records, self.log_lines, self._declared_errors, plan.jobs, self._place_of
         )
-        self.roster.follow(Phase.HEALTH, _health_follower(self.records))
-        self.roster.follow(Phase.HEALTH, forgetting(self.others.forget))
+        self.roster.follow(RosterPhase.HEALTH, _health_follower(self.records))
+        self.roster.follow(RosterPhase.HEALTH, forgetting(self.others.forget))
 
         self.polling = False
         """Whether the devices are polled; set when the first polls start."""
@@ -315,6 +315,23 @@ class Core:
     def _declared_errors(self, device: str) -> tuple[type[Exception], ...]:
         """The errors that the adapters of a device declare as worth a retry."""
         return declared_errors(next((each.needs for each in self.plan.readers if each.name == device), ()))
+
+
+def attach_node(core: Core) -> None:
+    """Hear the other nodes, before the devices join."""
+    core.node.attach(core)
+
+
+def join_node(core: Core) -> None:
+    """Be one of them."""
+    core.node.join(core)
+
+
+async def claim_state_directory(core: Core) -> None:
+    """Lock the directory of what must survive the app, which waits for a process that is about to leave it. Readings
+    are there, too, in a file that has a lock of its own."""
+    await core.state_directory.claim(core.environment.stopping)
+    core.life.joined.append(core.state_directory.announce)
 
 
 def _health_follower(records: HealthRecords) -> Follower:
