@@ -1,4 +1,4 @@
-"""Durations as people write them: ``"5m"``, ``"1h30m"``, ``timedelta``, or plain seconds."""
+"""Durations as people write them: ``"5m"``, ``"1h30m"``, ``timedelta``, or plain seconds; and whole numbers."""
 
 import math
 import re
@@ -43,6 +43,37 @@ def as_float(value: float) -> float:
         return float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
+
+
+def whole(
+    value: object,
+    what: str,
+    least: int,
+    most: int | None = None,
+    *,
+    kind: str = "it must be a whole number",
+    limits: str | None = None,
+) -> int:
+    """Check a whole number that a user writes.
+
+    Args:
+        value: what was written.
+        what: its name.
+        least: the smallest that is taken.
+        most: the largest one; None: there is none.
+        kind: what the message about another type says to write.
+        limits: what that about another number says; None: the limits.
+
+    Raises:
+        InvalidType, InvalidValue: it is no whole number, or too small or too large.
+    """
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidType(f"{what} is {value!r}; {kind}")
+    if value < least or (most is not None and value > most):
+        raise InvalidValue(
+            f"{what} is {value!r}; {limits or f'it must be {least} ' + ('or more' if most is None else f'to {most}')}"
+        )
+    return value
 
 
 def positive_seconds(value: Duration, what: str) -> float:

@@ -9,7 +9,8 @@ from collections import deque
 from contextvars import ContextVar
 from typing import Generic, Literal, TypeVar
 
-from leadsman.errors import InvalidType, InvalidValue
+from leadsman.errors import InvalidValue
+from leadsman.loop.durations import whole
 from leadsman.text import count_noun, log_fields
 
 SIZE = 1000
@@ -45,10 +46,7 @@ class Buffer(Generic[T]):
     """
 
     def __init__(self, size: int = SIZE, when_full: Literal["drop-oldest", "drop-newest"] = "drop-oldest") -> None:
-        if isinstance(size, bool) or not isinstance(size, int):
-            raise InvalidType(f"size is {size!r}; write a whole number such as {SIZE}")
-        if size < 1:
-            raise InvalidValue(f"size is {size}; it must be 1 or more")
+        whole(size, "size", 1, kind=f"write a whole number such as {SIZE}")
         if when_full not in ("drop-oldest", "drop-newest"):
             raise InvalidValue(f"when_full is {when_full!r}; it must be 'drop-oldest' or 'drop-newest'")
         self.dropped = 0

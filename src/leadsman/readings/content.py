@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from leadsman.errors import InvalidType, InvalidValue, ResultError
 from leadsman.loop.clock import Clock
+from leadsman.loop.durations import whole
 from leadsman.readings.reading import JsonObject, Reading
 from leadsman.value import Value
 
@@ -36,10 +37,8 @@ class Content(Value):
             raise InvalidType(f"content_type is {content_type!r}; write text such as 'image/jpeg'")
         if not _TYPE.fullmatch(content_type):
             raise InvalidValue(f"content_type is {content_type!r}; write a media type such as 'image/jpeg'")
-        if isinstance(limit, bool) or not isinstance(limit, int):
-            raise InvalidType(f"limit is {limit!r}; write a number of bytes, such as 200_000")
-        if not 1 <= limit <= LARGEST:
-            raise InvalidValue(f"limit is {limit}; write 1 to {LARGEST} bytes, since the outbox takes no more")
+        limits = f"write 1 to {LARGEST} bytes, since the outbox takes no more"
+        whole(limit, "limit", 1, LARGEST, kind="write a number of bytes, such as 200_000", limits=limits)
         self._hold(content_type=content_type, limit=limit)
 
 

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any, ClassVar, Final, Protocol
 
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.loop.durations import Duration, as_float, positive_seconds
+from leadsman.loop.durations import Duration, as_float, positive_seconds, whole
 from leadsman.value import Value
 
 Number = int | float
@@ -31,6 +31,7 @@ Output = Number | None | Pending
 
 MOST_READINGS = 1001
 """Readings of a `Median` or an `Outlier`. They are sorted at each reading."""
+_WHOLE = "write a whole number"
 SIGMA = 1.4826
 """The median of the absolute deviations from the median, times this, is the standard deviation where values are
 normally distributed: 1/Φ⁻¹(3/4). F. R. Hampel, "The influence curve and its role in robust estimation", J. Am. Stat.
@@ -98,7 +99,7 @@ class Round(Filter):
     decimals: int
 
     def __init__(self, decimals: int) -> None:
-        self._hold(decimals=whole(decimals, "decimals", 0, 9))
+        self._hold(decimals=whole(decimals, "decimals", 0, 9, kind=_WHOLE))
 
     def take(self, value: Number | None, now: float) -> Output:
         """See `Step`."""
@@ -182,7 +183,7 @@ class Median(Filter):
     readings: int
 
     def __init__(self, readings: int) -> None:
-        self._hold(readings=whole(readings, "readings", 2, MOST_READINGS))
+        self._hold(readings=whole(readings, "readings", 2, MOST_READINGS, kind=_WHOLE))
 
     def begin(self) -> Step:
         """See `Filter`."""
@@ -215,7 +216,7 @@ class Outlier(Filter):
             raise InvalidValue(f"limit is {limit!r}; it must be more than 0 standard deviations")
         if number(least, "least") < 0:
             raise InvalidValue(f"least is {least!r}; it must not be negative")
-        self._hold(readings=whole(readings, "readings", 3, MOST_READINGS), limit=limit, least=least)
+        self._hold(readings=whole(readings, "readings", 3, MOST_READINGS, kind=_WHOLE), limit=limit, least=least)
 
     def begin(self) -> Step:
         """See `Filter`."""
@@ -396,15 +397,6 @@ def number(value: object, what: str) -> Number:
         raise InvalidType(f"{what} is {value!r}; write a number")
     if not math.isfinite(as_float(value)):
         raise InvalidValue(f"{what} is {value!r}; it must be finite")
-    return value
-
-
-def whole(value: object, what: str, least: int, most: int) -> int:
-    """Check an argument. Raises `InvalidType`, `InvalidValue`."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidType(f"{what} is {value!r}; write a whole number")
-    if not least <= value <= most:
-        raise InvalidValue(f"{what} is {value}; it must be {least} to {most}")
     return value
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.loop.durations import Duration, as_float, positive_seconds
+from leadsman.loop.durations import Duration, as_float, positive_seconds, whole
 from leadsman.value import Value
 
 Fields = Mapping[str, Any]
@@ -220,11 +220,8 @@ class Every(Rule):
     def __init__(self, seconds: Duration | None = None, *, n: int | None = None) -> None:
         if seconds is None and n is None:
             raise InvalidValue("Every() needs a time or a number; write Every('5m') or Every(n=10)")
-        if n is not None and (isinstance(n, bool) or not isinstance(n, int)):
-            raise InvalidType(f"n is {n!r}; it must be a whole number")
-        if n is not None and n < 1:
-            raise InvalidValue(f"n is {n!r}; it must be 1 or more")
-        self._hold(seconds=None if seconds is None else positive_seconds(seconds, "seconds"), n=n)
+        length = None if seconds is None else positive_seconds(seconds, "seconds")
+        self._hold(seconds=length, n=None if n is None else whole(n, "n", 1))
 
     def decide(self, previous: LastPublished, reading: Fields, now: float) -> bool:
         """See `PublishRule`."""

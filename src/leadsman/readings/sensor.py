@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.errors import InvalidType, InvalidValue, labelled
+from leadsman.loop.durations import whole
 from leadsman.readings.publish import Deadband, check_deadband
 from leadsman.text import clean, suggestion
 from leadsman.value import Value
@@ -120,10 +121,8 @@ class Sensor(Value):
             from leadsman.readings.device_classes import check_class  # only payloads with a class pay for the table
 
             check_class(device_class, unit)
-        if precision is not None and (isinstance(precision, bool) or not isinstance(precision, int)):
-            raise InvalidType(f"precision is {precision!r}; write a number of decimals")
-        if precision is not None and not 0 <= precision <= 9:
-            raise InvalidValue(f"precision is {precision}; it must be 0 to 9 decimals")
+        if precision is not None:
+            whole(precision, "precision", 0, 9, kind="write a number of decimals", limits="it must be 0 to 9 decimals")
         if not isinstance(discoverable, bool):
             raise InvalidType(f"discoverable is {discoverable!r}; write True or False")
         options = () if homeassistant is None else _entity_options(homeassistant)

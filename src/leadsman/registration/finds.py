@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin
 from typing_extensions import TypedDict
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
-from leadsman.loop.durations import Duration, positive_seconds
+from leadsman.loop.durations import Duration, positive_seconds, whole
 from leadsman.readings.sensor import Sensor
 from leadsman.registration.injection import ContextDependency, Dependencies
 from leadsman.text import clean
@@ -72,10 +72,8 @@ class Finds(Value):
     ) -> None:
         if readings is not None and not isinstance(readings, type) and get_origin(readings) is None:
             raise InvalidType(f"readings is {readings!r}; write a type, such as the class of a pydantic model")
-        if isinstance(most, bool) or not isinstance(most, int):
-            raise InvalidType(f"most is {most!r}; write a number of devices, such as 100")
-        if not 1 <= most <= LARGEST:
-            raise InvalidValue(f"most is {most}; write 1 to {LARGEST}")
+        kind, limits = "write a number of devices, such as 100", f"write 1 to {LARGEST}"
+        whole(most, "most", 1, LARGEST, kind=kind, limits=limits)
         if not isinstance(everywhere, bool):
             raise InvalidType(f"everywhere is {everywhere!r}; write True or False")
         forgotten = None if forget_after is None else positive_seconds(forget_after, "forget_after")

@@ -5,7 +5,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.loop.durations import Duration, positive_seconds
+from leadsman.loop.durations import Duration, positive_seconds, whole
 from leadsman.mqtt.message import STANDARD, Delivery
 from leadsman.mqtt.topics import check_prefix, is_reserved_field
 from leadsman.readings import publish
@@ -147,12 +147,7 @@ def length_of(options: Options, option: str, default: Duration | None) -> float 
 
 def queue_of(options: Options, default: int) -> int:
     """How many messages may wait behind the one that is handled. Raises `InvalidValue`, `InvalidType`."""
-    queue = options.get("queue", default)
-    if isinstance(queue, bool) or not isinstance(queue, int):
-        raise InvalidType(f"queue is {queue!r}; write a whole number such as {default}")
-    if queue < 1:
-        raise InvalidValue(f"queue is {queue}; it must be 1 or more")
-    return queue
+    return whole(options.get("queue", default), "queue", 1, kind=f"write a whole number such as {default}")
 
 
 def enabled_of(options: Options) -> bool:

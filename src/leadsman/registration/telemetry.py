@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from leadsman.adapters.managed import adapter_names, declared_errors
 from leadsman.errors import InvalidType, InvalidValue, labelled
-from leadsman.loop.durations import Duration, positive_seconds, seconds
+from leadsman.loop.durations import Duration, positive_seconds, seconds, whole
 from leadsman.loop.schedule import Cron
 from leadsman.loop.slots import offset_of
 from leadsman.mqtt.message import Delivery
@@ -246,10 +246,8 @@ def _policy(options: TelemetryOptions, needs: Dependencies) -> Policy:
     if retry is UNTIL_NEXT_POLL and options.get("overrun") == "finish":
         raise InvalidValue("retry=UNTIL_NEXT_POLL never ends with overrun='finish'; leave overrun out")
     if retry is not UNTIL_NEXT_POLL:
-        if isinstance(retry, bool) or not isinstance(retry, int):
-            raise InvalidType(f"retry is {retry!r}; it must be the number of retries after the first call, such as 3")
-        if retry < 0:
-            raise InvalidValue(f"retry is {retry}; it must be 0 or more retries after the first call")
+        kind = "it must be the number of retries after the first call, such as 3"
+        retry = whole(retry, "retry", 0, kind=kind, limits="it must be 0 or more retries after the first call")
     kinds = _transient(needs) if _left_out(options, retry) else exception_types(options["retry_on"], "retry_on")
     bounds = [seconds(options[option], option) if option in options else math.inf for option in ("budget", "within")]
     return from_options(retry, kinds, backoff_of(options), *bounds)

@@ -80,18 +80,12 @@ class Retrying:
         state, attempt, began = policy.start(), 0, asyncio.get_running_loop().time()
         while True:
             attempt += 1
-            logger.debug(
-                "%s: call %d (%s)", name, attempt, family, extra=log_fields("call", operation=name, attempt=attempt)
-            )
+            log = functools.partial(_log, name, attempt)
+            log(logging.DEBUG, "call", "call %d (%s)", attempt, family)
             value, error = await outcome_in_own_task(lambda: _awaitable(function(*args, **kwargs), name))
             if error is None:
                 if attempt > 1:
-                    logger.info(
-                        "%s: succeeded at call %d",
-                        name,
-                        attempt,
-                        extra=log_fields("call succeeded", operation=name, attempt=attempt),
-                    )
+                    log(logging.INFO, "call succeeded", "succeeded at call %d", attempt)
                 return cast("T", value)
             if not isinstance(error, Exception):
                 raise error
@@ -100,33 +94,16 @@ class Retrying:
             elapsed = asyncio.get_running_loop().time() - began
             failure = Failure(error, facts, 0, elapsed, attempt - 1, False, _on_strategy_error, time.time())
             state, verdict = policy.step(state, failure, random.random)
-            asked = policy.pause(failure)
+            asked, kind = policy.pause(failure), type(error).__name__
             if asked is not None and asked > policy.cap:  # the caller waits, and was promised no longer wait
                 verdict = GiveUp("deferred")
             if isinstance(verdict, GiveUp):
-                logger.warning(
-                    "%s: %s; call %d failed: %s",
-                    name,
-                    REASONS[verdict.reason],
-                    attempt,
-                    _write_error(error),
-                    extra=log_fields(
-                        "gave up",
-                        operation=name,
-                        attempt=attempt,
-                        reason=verdict.reason,
-                        error_type=type(error).__name__,
-                    ),
-                )
+                why, reason = REASONS[verdict.reason], verdict.reason
+                text = "%s; call %d failed: %s"
+                log(logging.WARNING, "gave up", text, why, attempt, _write_error(error), reason=reason, error_type=kind)
                 raise error
-            logger.warning(
-                "%s: call %d failed, again in %.1f s: %s",
-                name,
-                attempt,
-                verdict.delay,
-                _write_error(error),
-                extra=log_fields("call failed", operation=name, attempt=attempt, error_type=type(error).__name__),
-            )
+            text = "call %d failed, again in %.1f s: %s"
+            log(logging.WARNING, "call failed", text, attempt, verdict.delay, _write_error(error), error_type=kind)
             await asyncio.sleep(verdict.delay)
 
     def _policy(self) -> Policy:
@@ -248,6 +225,11 @@ def _write_error(error: Exception) -> str:
     """An error at the end of a line: its type and its message."""
     kind, text = type(error).__name__, describe(error)
     return kind if text == kind else f"{kind}: {text}"
+
+
+def _log(operation: str, attempt: int, level: int, event: str, text: str, *values: object, **fields: str) -> None:
+    about = log_fields(event, operation=operation, attempt=attempt, **fields)
+    logger.log(level, f"%s: {text}", operation, *values, extra=about, stacklevel=2)
 
 
 def _on_strategy_error(strategy: object, error: Exception) -> None:

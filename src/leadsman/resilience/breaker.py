@@ -27,9 +27,9 @@ from enum import Enum
 from typing import Literal, NamedTuple
 
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.loop.durations import Duration, positive_seconds, seconds
+from leadsman.loop.durations import Duration, positive_seconds, seconds, whole
 from leadsman.resilience.backoff import BackoffStrategy, as_backoff, wait_of
-from leadsman.resilience.failure import exception_types, ignore_error, whole
+from leadsman.resilience.failure import exception_types, ignore_error
 from leadsman.value import Value
 
 OnStrategyError = Callable[[object, Exception], None]

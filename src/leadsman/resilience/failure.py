@@ -196,15 +196,6 @@ def exception_types(value: object, what: str) -> tuple[type[Exception], ...]:
     return kinds
 
 
-def whole(value: object, what: str, least: int) -> int:
-    """Check that a value is a whole number, `least` or more. Raises `InvalidType`, `InvalidValue`."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidType(f"{what} is {value!r}; it must be a whole number")
-    if value < least:
-        raise InvalidValue(f"{what} is {value!r}; it must be {least} or more")
-    return value
-
-
 def as_scope(value: object) -> Scope:
     """Check that a value is a scope. Raises `InvalidValue`."""
     if value == "cycle" or value == "outage":

@@ -34,7 +34,7 @@ from enum import Enum
 from typing import Any, Final, Literal, NamedTuple
 
 from leadsman.errors import InvalidType, InvalidValue, TransientError
-from leadsman.loop.durations import Duration, seconds
+from leadsman.loop.durations import Duration, seconds, whole
 from leadsman.resilience.backoff import (
     DEFAULT_BACKOFF,
     LONGEST,
@@ -51,7 +51,7 @@ from leadsman.resilience.backoff import (
     jittered,
     wait_of,
 )
-from leadsman.resilience.failure import SHORTEST_REQUEST, Failure, RetryRequested, Scope, as_scope, whole
+from leadsman.resilience.failure import SHORTEST_REQUEST, Failure, RetryRequested, Scope, as_scope
 from leadsman.resilience.predicate import Constant, IsA, Predicate, predicate
 from leadsman.resilience.retry_after import pause_of
 from leadsman.value import Value
