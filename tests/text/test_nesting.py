@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.text.nesting import is_nested_deeper
+from leadsman.text import is_nested_deeper
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text('[]{}"\\ax', max_size=6),

@@ -39,10 +39,9 @@ if TYPE_CHECKING:
         Subscribed,
     )
     from leadsman.introspection.watching import Watching
-    from leadsman.monitoring.document import Counters
+    from leadsman.monitoring.document import Counters, NodeSection
     from leadsman.monitoring.trace import Trace
     from leadsman.nodes.brief import Brief
-    from leadsman.nodes.standby.node import Ownership
     from leadsman.runtime.document import Counted
     from leadsman.runtime.found_devices import FoundDevices
     from leadsman.runtime.subscriber import Subscriber
@@ -138,7 +137,7 @@ class Parts(NamedTuple):
     """What handles the messages of other programs, by topic filter."""
     found: "FoundDevices | None" = None
     """The devices that were found at run time; None where no handler finds any."""
-    node: "Ownership | None" = None
+    node: "NodeSection | None" = None
     """The node that owns the app; None if it shares it with no other."""
     nodes: "Callable[[], list[Brief]] | None" = None
     """The nodes that share the app, this one included; None if it shares it with no other."""
@@ -186,7 +185,7 @@ class Sections:
         if self._parts.state_files:
             section["state_files"] = dict(self._parts.state_files)
         if (node := self._parts.node) is not None:
-            section["node"] = node.section()
+            section["node"] = node
         if self._parts.nodes is not None:
             section["nodes"] = self._parts.nodes()
         return section

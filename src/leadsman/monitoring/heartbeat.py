@@ -108,7 +108,8 @@ class Heartbeat:
         """How many nodes share the app, by what they are; None if it shares it with no other."""
 
     def observe(self, event: Event) -> None:
-        """Process a new connection, or the effect of an event on the status of a device. Observes in `Phase.REPORT`."""
+        """Process a new connection, or the effect of an event on the status of a device. Observes in
+        `Phase.REPORT`."""
         if isinstance(event, LinkUp):
             self._send_status()
             self.announce()
@@ -323,14 +324,7 @@ def link_state(link: Link) -> "LinkState":
 
 def stored(found: OnDisk) -> "StoredReadings":
     """The readings on disk."""
-    return {
-        "store": found.store,
-        "readings": found.readings,
-        "only": found.only,
-        "replayed": found.replayed,
-        "dead": found.dead,
-        "room": found.room,
-    }
+    return cast("StoredReadings", found._asdict())
 
 
 def dropped_by(outbox: Outbox) -> "DroppedBy":

@@ -40,7 +40,7 @@ _PRIORITIES = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}
 """Of syslog(3)."""
 
 
-class Plain(logging.Formatter):
+class LinesFormatter(logging.Formatter):
     """The lines of a record alone."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -48,7 +48,7 @@ class Plain(logging.Formatter):
         return f"\n{MARK}".join(_lines(self, record))
 
 
-class TextFormatter(Plain):
+class TextFormatter(LinesFormatter):
     """One line for each record, with its time. The level is coloured on a terminal."""
 
     def __init__(self, *, colour: bool) -> None:
@@ -79,7 +79,7 @@ class Json(logging.Formatter):
         return json.dumps(document)
 
 
-class Journal(Plain):
+class Journal(LinesFormatter):
     """Lines with their priority and without the time, which the journal adds."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -133,7 +133,7 @@ class JournalHandler(logging.Handler):
 
     def __init__(self, path: str, instead: logging.Handler) -> None:
         super().__init__()
-        self.setFormatter(Plain())
+        self.setFormatter(LinesFormatter())
         self._path = path
         self._instead = instead
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)

@@ -17,9 +17,8 @@ from leadsman.loop.clock import rfc3339
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
-from leadsman.text import clean, describe, explain, log_fields
+from leadsman.text import clean, describe, explain, is_nested_deeper, log_fields
 from leadsman.text.log_lines import Lines, left_out_before
-from leadsman.text.nesting import is_nested_deeper
 
 Json = Any
 """A value of decoded JSON."""

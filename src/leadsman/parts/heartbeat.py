@@ -59,7 +59,7 @@ def _constants(core: Core) -> "Constants":
     if core.plan.dry_run:
         found["dry_run"] = True
     if core.node.ownership is not None:
-        found["node"] = core.node.ownership.section()
+        found["node"] = core.node.ownership
     return found
 
 

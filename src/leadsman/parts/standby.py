@@ -49,7 +49,7 @@ class ActiveNode(Node):
         core.life.waits.append(functools.partial(self._node.owner_or, core.environment.stopping))
 
 
-class _Waiting(Signs):
+class _StandbySigns(Signs):
     """Shows the service manager and a container that a node that stands by is well. While it is active, the watchdog of
     the app does that."""
 
@@ -70,7 +70,7 @@ async def serve_as_standby(plan: Plan, access: Access, stopping: asyncio.Event) 
     what = "%s: this node, %s, shares the app with others, and takes over when none is active; its lease holds for %g s"
     logger.info(what, plan.name, node.name, plan.standby.ttl, extra=about)
     observing = asyncio.get_running_loop().create_task(node.observer.run())
-    signs, left_behind = _Waiting(plan.variables), 0
+    signs, left_behind = _StandbySigns(plan.variables), 0
     try:
         while await _turn_comes(node, stopping, signs):
             ending, beside = _begin(node, stopping, signs)
@@ -89,7 +89,7 @@ async def serve_as_standby(plan: Plan, access: Access, stopping: asyncio.Event) 
         signs.close()
 
 
-async def _turn_comes(node: StandbyNode, stopping: asyncio.Event, signs: _Waiting) -> bool:
+async def _turn_comes(node: StandbyNode, stopping: asyncio.Event, signs: _StandbySigns) -> bool:
     """Wait until this node takes over. False if the process is to stop."""
     while not stopping.is_set():
         text = "stands by" if node.owner is None else f"stands by for {clean(node.owner)}"
@@ -100,7 +100,7 @@ async def _turn_comes(node: StandbyNode, stopping: asyncio.Event, signs: _Waitin
 
 
 def _begin(
-    node: StandbyNode, stopping: asyncio.Event, signs: _Waiting
+    node: StandbyNode, stopping: asyncio.Event, signs: _StandbySigns
 ) -> tuple[asyncio.Event, tuple[asyncio.Task[None], ...]]:
     """Begin a time for which this node is active. Returns what is set when the app must stop on this node, and the
     tasks beside it: one sets it when the process is to stop, one shows that the node is well until it is active."""

@@ -66,8 +66,7 @@ from leadsman.resilience.policy import (
     widest,
 )
 from leadsman.resilience.predicate import Both, Comparison, Constant, Either, IsA, Not, Predicate
-from leadsman.text import clean, count_noun, join_words, suggestion
-from leadsman.text.nesting import is_nested_deeper
+from leadsman.text import clean, count_noun, is_nested_deeper, join_words, suggestion
 
 DEEPEST = 50
 """Nodes within nodes; a file that nests deeper is not a policy."""

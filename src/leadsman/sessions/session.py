@@ -24,8 +24,7 @@ from leadsman.errors import SessionError
 from leadsman.loop.clock import rfc3339
 from leadsman.resilience.failure import RetryRequested
 from leadsman.storage.given_file import read_given
-from leadsman.text import clean, describe, suggestion
-from leadsman.text.nesting import is_nested_deeper
+from leadsman.text import clean, describe, is_nested_deeper, suggestion
 
 VERSION = 1
 """Of the format."""

@@ -34,8 +34,7 @@ from leadsman.settings.sources import (
     settings_file,
     variable,
 )
-from leadsman.text import clean, nearest, suggestion
-from leadsman.text.nesting import is_nested_deeper
+from leadsman.text import clean, is_nested_deeper, nearest, suggestion
 from leadsman.text.redaction import HIDDEN, Secret, reveal
 
 if TYPE_CHECKING:

@@ -43,6 +43,8 @@ _SCHEMES = re.compile(r"(?i)\b(basic|bearer)( )(?=[\w+/.~-]{0,200}[\d=])[\w+/=.~
 """Credentials without the name of their header. A digit or a = tells them from words such as "basic authentication"."""
 _COOKIES = re.compile(r"""(?i)\b((?:set-)?cookie)(["']?\s*[=:]\s*b?["']?)[^"'\n]+""")
 _PEM = re.compile(r"(-----BEGIN [A-Z0-9 ]{1,40}-----)(?:(?!-----END).)*", re.DOTALL)
+_JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
+_BRACKET = re.compile(r"[\[\]{}]")
 
 
 def clean(text: str) -> str:
@@ -187,3 +189,18 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     if near is not None:
         return f"did you mean {near!r}?"
     return f"write one of {', '.join(names)}" if names else "there are none"
+
+
+def is_nested_deeper(text: str, levels: int) -> bool:
+    """Whether the brackets and braces of a JSON text, those of its strings left out, are open more than `levels` deep
+    anywhere, before it is parsed: the parser of Python gives up at a depth that differs from version to version, and
+    what it has read may be too deep for what follows. It takes time in proportion to the length, also for a text that
+    is no JSON."""
+    if text.count("[") + text.count("{") <= levels:
+        return False
+    depth = 0
+    for bracket in _BRACKET.findall(_JSON_STRING.sub("", text)):
+        depth += 1 if bracket in "[{" else -1
+        if depth > levels:
+            return True
+    return False

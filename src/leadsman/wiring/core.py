@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from leadsman.introspection.service import Service
     from leadsman.introspection.watching import Watching
     from leadsman.ledger.reports import LedgerReports
+    from leadsman.monitoring.document import NodeSection
     from leadsman.monitoring.trace import Trace
     from leadsman.nodes.brief import Brief, State
     from leadsman.nodes.shared_app import Snapshots
-    from leadsman.nodes.standby.node import Ownership
     from leadsman.runtime.commands import Dispatcher
     from leadsman.runtime.found_devices import FoundDevices, Names
     from leadsman.runtime.own_requests import OwnRequests
@@ -100,7 +100,7 @@ class Node:
     """Whether this node may act now, which is asked before any timer rings; None: it always may."""
     snapshots: "Snapshots | None" = None
     """The failure state of the devices on the node that was active before; None if it is not shared."""
-    ownership: "Ownership | None" = None
+    ownership: "NodeSection | None" = None
     """What the heartbeat and introspection say of this node; None if they say nothing."""
     briefs: "Callable[[], list[Brief]] | None" = None
     """The nodes that share the app, this one included; None if it shares it with no other."""

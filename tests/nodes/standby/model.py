@@ -12,10 +12,10 @@ from leadsman.nodes.standby.machine import (
     LeaseHeard,
     Leave,
     Moment,
+    NodeRule,
     Observing,
     Release,
     Renew,
-    Rule,
     StatusHeard,
     Stop,
     Tick,
@@ -87,7 +87,7 @@ class Machine:
         self.lives += 1
         self.alive, self.paused = True, False
         name = f"n{self.number}.{self.lives}"
-        self.node = first(Rule(name, TTL), self.moment())
+        self.node = first(NodeRule(name, TTL), self.moment())
         self.observing = self.connected = self.running = False
         self.inbox, self.ends_at, self.tokens = [], None, []
 

@@ -18,8 +18,7 @@ from leadsman.adapters.server import display_url, is_url, origin_of
 from leadsman.errors import DeviceUnavailable, GarbledData, LeadsmanError, PermanentError
 from leadsman.resilience.failure import RetryRequested
 from leadsman.resilience.retry_after import seconds_of
-from leadsman.text import clean, count_noun
-from leadsman.text.nesting import is_nested_deeper
+from leadsman.text import clean, count_noun, is_nested_deeper
 
 TRANSIENT = frozenset({408, 425, 429})
 """Request Timeout, Too Early (RFC 8470 §5.2) and Too Many Requests (RFC 6585 §4); beside them each 5xx."""

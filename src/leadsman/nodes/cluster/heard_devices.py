@@ -10,7 +10,7 @@ from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics
-from leadsman.nodes.cluster.hearing import Hearings, is_heard, key_of
+from leadsman.nodes.cluster.hearing import Hearings, is_heard
 from leadsman.nodes.cluster.node import ClusterNode
 from leadsman.runtime.found_devices import FoundDevices
 
@@ -48,15 +48,12 @@ class HeardDevices:
         self._at_work: set[str] = set()
         """Those of them whose readings are published, and do not only wait for the broker before the device is given
         back."""
-        self._keys: dict[str, str] = {}
-        """The keys of the devices that this node hears, or has."""
 
     def heard(self, name: str, signal: float | None) -> bool:
         """See `Owners`."""
-        self._keys.setdefault(name, key_of(name))
         if self._hearings.hear(name, 0.0 if signal is None else signal, self._clock.uptime()):
             self._node.look_again()
-        return self._keys[name] in self._at_work
+        return self.key(name) in self._at_work
 
     def has(self, name: str) -> bool:
         """See `Owners`."""
@@ -69,7 +66,6 @@ class HeardDevices:
 
     def forget(self, name: str) -> bool:
         """See `Owners`."""
-        self._keys.pop(name, None)
         others_hear_it = self._hearings.forget(name, self._clock.uptime())
         self._node.look_again()
         return others_hear_it
@@ -77,18 +73,18 @@ class HeardDevices:
     def token_of(self, name: str) -> int | None:
         """The fencing token under which this node may act for a device now; 0 if it may not. None if this node does not
         hear such a device."""
-        key = self._keys.get(name)
+        key = self.key(name)
         if key is None:
             return None
         return self._tokens.get(key, 0) if self._node.allows(key) else 0
 
     def key(self, name: str) -> str | None:
         """The key of a device that this node hears; None if it hears no such device."""
-        return self._keys.get(name)
+        return self._hearings.keys.get(name)
 
     def names(self, keys: Collection[str]) -> list[str]:
         """The devices of these keys, sorted; those of shards are left out."""
-        return sorted(name for name, key in self._keys.items() if key in keys)
+        return sorted(name for name, key in self._hearings.keys.items() if key in keys)
 
     def begin(self, tokens: Mapping[str, int]) -> None:
         """This node has got leases. Those of shards are left out, here and below."""

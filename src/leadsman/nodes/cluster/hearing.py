@@ -142,7 +142,8 @@ class Hearings:
         """When the plan should be asked for again although nothing has changed."""
         self._member = member
         self._ttl = ttl
-        self._devices: dict[str, str] = {}
+        self.keys: dict[str, str] = {}
+        """The keys of the devices that the node has heard, by their names."""
         self._known: dict[str, Hearing] = {}
         self._unreported: set[str] = set()
         self._nodes: frozenset[str] = frozenset()
@@ -160,9 +161,9 @@ class Hearings:
             signal: how strong, in dBm; the same for all if it is not known.
             now: seconds of `Clock.uptime`.
         """
-        key = self._devices.get(device)
+        key = self.keys.get(device)
         if key is None:
-            key = self._devices[device] = key_of(device)
+            key = self.keys[device] = key_of(device)
         before = self._known.get(key)
         self._known[key] = hear(before, min(LOUDEST, max(UNHEARD, signal)), now)
         self._unreported.add(device)
@@ -170,13 +171,13 @@ class Hearings:
 
     def of(self, device: str) -> Hearing | None:
         """What the node knows of a device; None if it did not hear it."""
-        key = self._devices.get(device)
+        key = self.keys.get(device)
         return None if key is None else self._known[key]
 
     def forget(self, device: str, now: float) -> bool:
         """The app has forgotten a device. If the node has its lease, the plan gives it back. Returns whether others
         heard it in the last TTL."""
-        key = self._devices.pop(device, None)
+        key = self.keys.pop(device, None)
         if key is None:
             return False
         self._unreported.discard(device)
@@ -184,7 +185,7 @@ class Hearings:
 
     def report(self) -> dict[str, float]:
         """How strong this node hears each device that it has heard since the last report, in dBm."""
-        signals = {name: round(self._known[self._devices[name]].signal, 1) for name in sorted(self._unreported)}
+        signals = {name: round(self._known[self.keys[name]].signal, 1) for name in sorted(self._unreported)}
         self._unreported.clear()
         return signals
 
@@ -195,7 +196,7 @@ class Hearings:
         if node not in self._nodes or node == self._member.node:
             return False
         for device, signal in signals.items():
-            key = self._devices.get(device)
+            key = self.keys.get(device)
             if key is not None:
                 known = self._known[key] = merge(self._known[key], node, signal, now, self.interval)
                 asked = asked or (known.owned_since is not None and known.others[node].better >= IN_A_ROW)

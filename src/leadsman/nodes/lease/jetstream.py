@@ -353,14 +353,8 @@ async def in_batches(request: Callable[[S], Coroutine[Any, Any, T]], items: Sequ
     return answers
 
 
-class _Unread(NamedTuple):
-    """A key that has no member, though its name is that of one."""
-
-    name: str
-
-
-_Found = Lease | Member | _Unread | None
-"""What a key says; None if it was deleted."""
+_Found = Lease | Member | str | None
+"""What a key has; its own name if it has no member, though it is named like one; None if it was deleted."""
 
 
 class JetStreamStore:
@@ -535,7 +529,7 @@ def _read(name: str, entry: BucketEntry, ttl: float) -> "_Found":
     document = _document(entry.value)
     if name.startswith(_MEMBER):
         member = read_member(*(document.get(field) for field in ("node", "run", "labels", "version")))
-        return member if member is not None and name == _key_of(member) else _Unread(name)
+        return member if member is not None and name == _key_of(member) else name
     key, owner, token = name.removeprefix(_LEASE), document.get("owner"), document.get("token", entry.revision)
     if not is_owner(owner) or type(token) is not int or not 0 <= token < 2**63:
         return Lease(key, "", entry.revision, ttl)
@@ -556,7 +550,7 @@ def _document(value: bytes) -> dict[str, object]:
 def _snapshot(known: Mapping[str, "_Found"]) -> ClusterSnapshot:
     leases = {each.key: each for each in known.values() if isinstance(each, Lease)}
     members = [each for each in known.values() if isinstance(each, Member)]
-    unread = [each.name for each in known.values() if isinstance(each, _Unread)]
+    unread = [each for each in known.values() if isinstance(each, str)]
     unread += [f"{_LEASE}{lease.key}" for lease in leases.values() if not lease.owner]
     return ClusterSnapshot(
         leases, tuple(sorted(members, key=lambda member: (member.node, member.run))), frozenset(map(clean, unread))

@@ -58,7 +58,7 @@ class Moment(NamedTuple):
     else depends on it."""
 
 
-class Rule(NamedTuple):
+class NodeRule(NamedTuple):
     """What does not change."""
 
     owner: str
@@ -129,7 +129,7 @@ State = Standby | TakingOver | Active | Fenced | Released
 class NodeMachine(NamedTuple):
     """One node."""
 
-    rule: Rule
+    rule: NodeRule
     view: LeaseView
     state: State
     draining: bool = False
@@ -214,7 +214,7 @@ Action = Begin | Renew | Stop | Release
 Step = tuple[NodeMachine, tuple[Action, ...]]
 
 
-def first(rule: Rule, moment: Moment) -> NodeMachine:
+def first(rule: NodeRule, moment: Moment) -> NodeMachine:
     """A node that has just started, and has heard nothing."""
     return NodeMachine(rule, LeaseView(), _standing_by(rule, moment, rest=False))
 
@@ -294,7 +294,7 @@ def _observe(view: LeaseView, event: Event, now: float) -> LeaseView:
     return view
 
 
-def _standing_by(rule: Rule, moment: Moment, *, rest: bool) -> Standby:
+def _standing_by(rule: NodeRule, moment: Moment, *, rest: bool) -> Standby:
     low, high = JITTER
     jitter = rule.ttl * (low + (high - low) * moment.draw)
     return Standby(moment.now + rule.ttl + jitter if rest else moment.now, jitter)

@@ -9,7 +9,7 @@ import random
 import secrets
 import socket
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING
 
 from leadsman.errors import BrokerError, NotListening
 from leadsman.loop.clock import Clock, rfc3339
@@ -32,10 +32,10 @@ from leadsman.nodes.standby.machine import (
     Fenced,
     Leave,
     Moment,
+    NodeRule,
     Release,
     Released,
     Renew,
-    Rule,
     Standby,
     State,
     Stop,
@@ -55,24 +55,11 @@ if TYPE_CHECKING:
     from leadsman.monitoring.document import NodeSection
 
 
-class SessionHolder(Protocol):
-    """The node that the session belongs to."""
-
-    def permitted(self) -> bool:
-        """Whether it may use the session now."""
-
-    def disconnected(self, relay: "Relay", *, taken_over: bool) -> None:
-        """The connection was lost."""
-
-    def leave(self) -> None:
-        """The connection is about to be closed."""
-
-
 class Relay:
     """Listens to the connection, for the link. A `ConnectionListener`."""
 
-    def __init__(self, holder: SessionHolder, listener: ConnectionListener) -> None:
-        self._holder = holder
+    def __init__(self, node: "StandbyNode", listener: ConnectionListener) -> None:
+        self._node = node
         self._listener = listener
         self.over = False
         """Whether the connection was lost."""
@@ -86,34 +73,34 @@ class Relay:
         taken_over = code == SESSION_TAKEN_OVER
         if not self.over:
             self.over = True
-            self._holder.disconnected(self, taken_over=taken_over)
+            self._node.disconnected(self, taken_over=taken_over)
         if taken_over:  # no other program has our id: it is the other node
             reason, code = "another node has the session", ADMINISTRATIVE
         self._listener.lost(reason, code, reference)
 
     def received(self, message: Received) -> None:
         """See `ConnectionListener`. What lay in the socket while the process was frozen is for the new owner."""
-        if self._holder.permitted():
+        if self._node.permitted():
             self._listener.received(message)
 
 
 class OwnedConnection(WrappedConnection):
     """The connection, for the link."""
 
-    def __init__(self, connection: Connection, holder: SessionHolder, relay: Relay) -> None:
+    def __init__(self, connection: Connection, node: "StandbyNode", relay: Relay) -> None:
         super().__init__(connection)
-        self._holder = holder
+        self._node = node
         self._relay = relay
 
     def publish(self, message: Message) -> int:
         """See `Connection`."""
-        if not self._holder.permitted():
+        if not self._node.permitted():
             raise BrokerError("this node does not own the app any more")
         return super().publish(message)
 
     async def close(self) -> None:
         """See `Connection`."""
-        self._holder.leave()
+        self._node.leave()
         self._end()
         await super().close()
 
@@ -130,7 +117,7 @@ class OwnedConnection(WrappedConnection):
     def _end(self) -> None:
         if not self._relay.over:
             self._relay.over = True
-            self._holder.disconnected(self._relay, taken_over=False)
+            self._node.disconnected(self._relay, taken_over=False)
 
 
 SHORTEST_WAIT = 0.001
@@ -155,22 +142,6 @@ def node_name() -> str:
     return f"{clean(socket.gethostname())[:LONGEST_HOST]}-{secrets.token_hex(3)}"
 
 
-class Ownership(NamedTuple):
-    """The node that owns the app, as heartbeat and introspection have it."""
-
-    name: str
-    token: int
-    """Grows with each takeover, by whichever node."""
-    since: str
-    """When this node took over, RFC 3339."""
-    takeovers: int
-    """How often this process took over, this time included."""
-
-    def section(self) -> "NodeSection":
-        """It in a document."""
-        return {"name": clean(self.name), "token": self.token, "since": self.since, "takeovers": self.takeovers}
-
-
 class StandbyNode:
     """One node of a pair.
 
@@ -192,7 +163,7 @@ class StandbyNode:
         self._client_id = app.client_id
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._node = first(Rule(self.name, ttl), self._moment())
+        self._node = first(NodeRule(self.name, ttl), self._moment())
         self._since = clock.uptime()
         self._stays = False
         """Whether the process goes on when the app has ended: after a fence or a drain."""
@@ -203,7 +174,15 @@ class StandbyNode:
         self._connection: Connection | None = None
         self._ending = asyncio.Event()
         self._changed = asyncio.Event()
-        self.report = StandbyReport(app, self.name, ttl, clock, self._publish_beside, self._role, self._drain)
+        self.report = StandbyReport(
+            app,
+            self.name,
+            ttl,
+            clock,
+            publish=lambda message: self.observer.publish(message),
+            role=self._role,
+            drain=lambda draining: self.feed(Drain(draining)),
+        )
         """Of this node; it knows the others."""
         primary = access.brokers.primary
         observed = f"{app.client_id}-standby-{self.name[-6:]}"
@@ -234,13 +213,13 @@ class StandbyNode:
         return not self._stays
 
     @property
-    def ownership(self) -> Ownership | None:
+    def ownership(self) -> "NodeSection | None":
         """This node as owner; None if it does not take over, and is not active."""
         state = self.state
         if not isinstance(state, TakingOver | Active):
             return None
         since = rfc3339(self._clock.wall() - self._clock.uptime() + state.since)
-        return Ownership(self.name, state.token, since, self._takeovers)
+        return {"name": clean(self.name), "token": state.token, "since": since, "takeovers": self._takeovers}
 
     def feed(self, event: Event) -> None:
         """Take a step, and do what follows from it."""
@@ -284,13 +263,13 @@ class StandbyNode:
         return False
 
     def disconnected(self, relay: Relay, *, taken_over: bool) -> None:
-        """See `SessionHolder`."""
+        """The connection was lost."""
         if relay is self._relay:
             self._relay = self._connection = None
             self.feed(Disconnected(taken_over))
 
     def leave(self) -> None:
-        """See `SessionHolder`."""
+        """The connection is about to be closed."""
         if self._ending.is_set() and not isinstance(self.state, Fenced):
             self.feed(Leave())
 
@@ -352,10 +331,6 @@ class StandbyNode:
             case Release() if connection is not None:
                 self._publish(connection, Message(topic, b"", 0, retain=True))
 
-    def _publish_beside(self, message: Message) -> None:
-        """Publish on the connection that observes, if there is one."""
-        self.observer.publish(message)
-
     def _publish(self, connection: Connection, message: Message) -> None:
         try:
             connection.publish(message)
@@ -406,9 +381,6 @@ class StandbyNode:
         if due < float("inf"):
             wait = max(SHORTEST_WAIT, due - self._clock.uptime())
             self._handle = self._loop.call_later(wait, self.feed, Tick())
-
-    def _drain(self, draining: bool) -> None:
-        self.feed(Drain(draining))
 
     def _role(self) -> Role:
         state = self.state
