@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.errors import InvalidValue
-from leadsman.introspection.compatibility import Changes, compare
+from leadsman.introspection.compatibility import SchemaChanges, compare
 
 TOPIC = "house/air/state"
 LEAF = st.sampled_from(
@@ -37,7 +37,7 @@ def topics(draw):
 
 @given(topics())
 def test_a_schema_is_compatible_with_itself(schemas):
-    assert compare(schemas, copy.deepcopy(schemas)) == Changes([], [])
+    assert compare(schemas, copy.deepcopy(schemas)) == SchemaChanges([], [])
 
 
 @given(topics(), LEAF)
@@ -172,5 +172,5 @@ def test_what_is_no_schema_is_named(schema):
 
 
 def test_topics_come_and_go():
-    assert compare(of(NUMBER), {}) == Changes([f"{TOPIC} is gone"], [])
-    assert compare({}, of(NUMBER)) == Changes([], [f"{TOPIC} is new"])
+    assert compare(of(NUMBER), {}) == SchemaChanges([f"{TOPIC} is gone"], [])
+    assert compare({}, of(NUMBER)) == SchemaChanges([], [f"{TOPIC} is new"])

@@ -51,8 +51,6 @@ class Asked:
         clock = Clock(lambda: self.now, lambda: self.now)
         about, devices = About("house", "1", "1", TOPICS, "house"), declared(app.telemetries, {}, {})
         service = Service(
-            about,
-            devices,
             DeviceRegistry(about, devices, {}, health=False),
             Parts(
                 records=SimpleNamespace(entities={}),

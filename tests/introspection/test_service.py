@@ -74,7 +74,7 @@ class House:
         environment = SimpleNamespace(clock=clock, timers=SimpleNamespace(origin=0.0), events=bus)
         self.devices = declared(app.telemetries, {}, {})
         self.registry = DeviceRegistry(about, self.devices, {}, health=False)
-        self.service = Service(about, self.devices, self.registry, parts, environment)
+        self.service = Service(self.registry, parts, environment)
 
     def poll(self, name, answer, request, text):
         if isinstance(self.result, PollRefused):
@@ -139,7 +139,7 @@ def test_a_device_that_leaves_while_a_document_is_made_is_left_out_of_it(section
 
 
 def test_the_registry_is_made_in_slices():
-    assert len(list(House().registry.list_all(Pages(10**9)))) == DEVICES // LIST_SLICE
+    assert len(list(House().registry.list_devices(Pages(10**9)))) == DEVICES // LIST_SLICE
 
 
 def test_a_large_document_is_refused_while_too_many_are_under_way():

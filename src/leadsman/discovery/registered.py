@@ -12,7 +12,7 @@ from leadsman.discovery.description import (
     EventDescription,
     Field,
 )
-from leadsman.discovery.fields import fields_of, scalar, settable
+from leadsman.discovery.fields import fields_of, scalar, settable, terms_of
 from leadsman.introspection.schema import read_schema, result_schema, schema_of
 from leadsman.readings.controls import CONTROL
 from leadsman.registration.command import Command as RegisteredCommand
@@ -21,6 +21,7 @@ from leadsman.registration.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from leadsman.discovery.properties import Properties
+    from leadsman.introspection.document import FieldTerms
     from leadsman.readings.filtering import Filters
     from leadsman.readings.sensor import FieldsWords, FieldWords
 
@@ -121,7 +122,7 @@ class DescribedDevices:
         own = (None, None) if isinstance(each, RegisteredCommand) else (each.field, each.filters)
         key = id(each.handler), *own
         if key not in self._shown:
-            read = result_schema(each.handler) if isinstance(each, RegisteredCommand) else read_schema(each)
+            read = _schema_of(each)
             control = _control(read)
             self._shown[key] = _Shown(
                 fields_of(read), control if control is not None and control.kind == "update" else None
@@ -133,6 +134,15 @@ class DescribedDevices:
         if key not in self._takes:
             self._takes[key] = _command(command)
         return self._takes[key]
+
+
+def terms_of_registration(each: Telemetry | Source | RegisteredCommand) -> "dict[str, FieldTerms]":
+    """What is declared of the fields of the readings, or of what a command returns; see `terms_of`."""
+    return terms_of(_schema_of(each))
+
+
+def _schema_of(each: Telemetry | Source | RegisteredCommand) -> dict[str, Any]:
+    return result_schema(each.handler) if isinstance(each, RegisteredCommand) else read_schema(each)
 
 
 def _event(each: Source, fields: Sequence[Field]) -> EventDescription | None:

@@ -291,7 +291,7 @@ class Application:
         whole = Whole()
         for section, value in self._service.registry.head().items():
             whole.value(section, value)
-        return self._made(self._service.registry.list_all(whole), whole.end)
+        return self._made(self._service.registry.list_devices(whole), whole.end)
 
     async def _metrics(self, request: Request) -> ASGIApp:
         if self._expose is None:  # few apps are scraped, and the import takes memory and time

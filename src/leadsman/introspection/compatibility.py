@@ -14,7 +14,7 @@ _NUMBERS = frozenset({"number", "integer"})
 _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
 
 
-class Changes(NamedTuple):
+class SchemaChanges(NamedTuple):
     """Sentences about what changed, each beginning with the topic."""
 
     breaking: list[str]
@@ -53,7 +53,7 @@ class _Field(NamedTuple):
     rules: frozenset[_Rule]
 
 
-def compare(before: Mapping[str, Json], after: Mapping[str, Json]) -> Changes:
+def compare(before: Mapping[str, Json], after: Mapping[str, Json]) -> SchemaChanges:
     """Compare the topics of two documents.
 
     A reader stumbles over a field that is gone or may be missing, over a type or a listed value that it does not know,
@@ -63,7 +63,7 @@ def compare(before: Mapping[str, Json], after: Mapping[str, Json]) -> Changes:
     Raises:
         InvalidValue: what a topic has is no schema.
     """
-    changes = Changes([], [])
+    changes = SchemaChanges([], [])
     for topic, schema in before.items():
         if topic not in after:
             changes.breaking.append(f"{topic} is gone")
@@ -88,7 +88,7 @@ def compare(before: Mapping[str, Json], after: Mapping[str, Json]) -> Changes:
                 f"{topic}: {path} {'must be sent' if must else 'is new'}"
             )
     changes.compatible.extend(f"{topic} is new" for topic in after.keys() - before.keys())
-    return Changes(sorted(changes.breaking), sorted(changes.compatible))
+    return SchemaChanges(sorted(changes.breaking), sorted(changes.compatible))
 
 
 def _breaks(had: _Field, has: _Field, incoming: bool) -> Iterator[str]:

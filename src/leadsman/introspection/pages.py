@@ -32,7 +32,7 @@ def page_size(maximum_packet_size: int | None, besides: int = 0) -> int:
     return max(SMALLEST, largest - besides)
 
 
-class Document(Protocol):
+class DocumentWriter(Protocol):
     """Takes a document section by section, while it is made."""
 
     def value(self, section: str, value: Json) -> None:
@@ -73,14 +73,14 @@ class Pages:
         self._size += len(text) + 1
 
     def begin(self, section: str, brackets: bytes) -> None:
-        """See `Document`."""
+        """See `DocumentWriter`."""
         name = encode(section)
         self._end_section()
         self._make_room(len(name) + 3)
         self._open(name, brackets)
 
     def member(self, key: str | None, value: Json) -> None:
-        """See `Document`."""
+        """See `DocumentWriter`."""
         text = _text(value) if key is None else encode(key) + b":" + _text(value)
         if self._size + len(text) + 1 > self._largest and (self._sections or self._members):
             name, brackets = self._name, self._brackets
@@ -125,19 +125,19 @@ class Whole:
         self._first_section, self._first_member = True, True
 
     def value(self, section: str, value: Json) -> None:
-        """See `Document`."""
+        """See `DocumentWriter`."""
         self._begin(section)
         self._piece += encode(value)
         self._pass_on()
 
     def begin(self, section: str, brackets: bytes) -> None:
-        """See `Document`."""
+        """See `DocumentWriter`."""
         self._begin(section)
         self._piece += brackets[:1]
         self._closing, self._first_member = brackets[1:], True
 
     def member(self, key: str | None, value: Json) -> None:
-        """See `Document`."""
+        """See `DocumentWriter`."""
         if not self._first_member:
             self._piece += b","
         self._first_member = False

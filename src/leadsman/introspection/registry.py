@@ -4,9 +4,8 @@ import sys
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
-from leadsman.introspection.pages import Document
+from leadsman.introspection.pages import DocumentWriter
 from leadsman.introspection.retained import APP, retained_of
-from leadsman.loop.slices import Work
 from leadsman.mqtt.topics import Topics
 from leadsman.registration.command import Command
 from leadsman.registration.injection import ContextDependency
@@ -110,8 +109,8 @@ class DeviceRegistry:
         *,
         health: bool,
     ) -> None:
-        self._about = about
-        self._devices = devices
+        self.about = about
+        self.devices = devices
         self._others = others
         self._health = health
         self.disabled: list[str] = []
@@ -119,7 +118,7 @@ class DeviceRegistry:
 
     def head(self) -> "RegistryHead":
         """What the registry says about the app."""
-        about = self._about
+        about = self.about
         head: RegistryHead = {
             "app": about.name,
             "version": clean(about.version),
@@ -134,14 +133,14 @@ class DeviceRegistry:
 
     def entry(self, name: str) -> "RegistryDevice | None":
         """What the registry says about a device; None if there is no such device, and for a side job."""
-        device, others = self._devices.get(name), self._others.get(name, ())
+        device, others = self.devices.get(name), self._others.get(name, ())
         if device is None:
             return None
-        return registry_entry(self._about.topics, name, device.registrations, others, health=self._health)
+        return registry_entry(self.about.topics, name, device.registrations, others, health=self._health)
 
     def keeps_others(self, name: str) -> bool:
         """See the function of this name."""
-        device = self._devices.get(name)
+        device = self.devices.get(name)
         return device is not None and keeps_others(device.registrations)
 
     @property
@@ -149,35 +148,27 @@ class DeviceRegistry:
         """The retained topics that belong to no device, besides the status and the registry."""
         return sorted(self._others.get(APP, ()))
 
-    def list_all(self, document: Document) -> Work:
-        """List all devices, in slices."""
-        disabled: list[str] = []
-        yield from self._list(document, lambda _: True, disabled)
-        self.disabled = disabled
-
-    def list_some(self, document: Document, wanted: Callable[[Sequence[str]], bool]) -> Generator[float, None, bool]:
-        """List the devices of whose retained topics `wanted` is true, in slices. Returns whether there are any."""
-        return (yield from self._list(document, wanted, []))
-
-    def _list(
-        self, document: Document, wanted: Callable[[Sequence[str]], bool], disabled: list[str]
+    def list_devices(
+        self, document: DocumentWriter, wanted: Callable[[Sequence[str]], bool] = lambda _: True
     ) -> Generator[float, None, bool]:
-        found = False
+        """List the devices of whose retained topics `wanted` is true, in slices. Returns whether there are any."""
+        found, disabled = False, list[str]()
         if (others := self.others) and wanted(others):
             found = True
             document.begin("others", b"[]")
             for topic in others:
                 document.member(None, topic)
         document.begin("devices", b"{}")
-        for number, name in enumerate(tuple(self._devices), 1):
+        for number, name in enumerate(tuple(self.devices), 1):
             entry = self.entry(name)  # the device may be gone meanwhile
+            if entry is not None and not entry.get("enabled", True):
+                disabled.append(name)
             if entry is not None and wanted(retained_of(entry)):
                 found = True
                 document.member(name, entry)
-                if not entry.get("enabled", True):
-                    disabled.append(name)
             if number % LIST_SLICE == 0:
                 yield 0.0
+        self.disabled = disabled
         return found
 
 

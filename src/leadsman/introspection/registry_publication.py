@@ -145,7 +145,7 @@ class RegistryPublication:
         known = {topic for page in self._own_pages() for topics in page.topics.values() for topic in topics}
         yield 0.0
         pages = Pages(page_size(self._link.maximum_packet_size))
-        new = yield from self._registry.list_some(pages, lambda topics: not known.issuperset(topics))
+        new = yield from self._registry.list_devices(pages, lambda topics: not known.issuperset(topics))
         for document in pages.end() if new else ():
             self._put_ahead(document)
             self._number += 1
@@ -205,7 +205,7 @@ class RegistryPublication:
             for each in gone:
                 entry: RemovedEntry = {"topic": each.topic, "payload": each.payload.decode(), "until": each.until}
                 pages.member(None, entry)
-        yield from registry.list_all(pages)
+        yield from registry.list_devices(pages)
         documents = pages.end()
         for number, document in enumerate(documents, 1):
             yield from room(link, self._clock, PATIENCE)

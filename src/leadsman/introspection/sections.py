@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from leadsman.adapters.managed import ManagedAdapter
 from leadsman.introspection.registrations import describe_registration, sentences
-from leadsman.introspection.registry import About, RegisteredDevice, app_section
+from leadsman.introspection.registry import DeviceRegistry, app_section
 from leadsman.ledger.ledgers import Ledgers
 from leadsman.loop.clock import Clock, rfc3339
 from leadsman.monitoring.condition import condition_of, time_of
@@ -149,24 +149,21 @@ class Sections:
     """Makes the sections about one running app.
 
     Args:
-        about: the identity of the app.
-        devices: its devices and side jobs.
+        registry: the devices of the app.
         parts: the parts that are described.
         clock: the clock of the app.
         started: when the app started, monotonic seconds.
     """
 
-    def __init__(
-        self, about: About, devices: Mapping[str, RegisteredDevice], parts: Parts, clock: Clock, started: float
-    ) -> None:
-        self._about = about
+    def __init__(self, registry: DeviceRegistry, parts: Parts, clock: Clock, started: float) -> None:
+        self._about = registry.about
         self._parts = parts
         self._clock = clock
         self._started = started
         self._written: dict[str, bytes] = {}
         self._texts: dict[bytes, bytes] = {}
         self._terms: dict[object, dict[str, FieldTerms]] = {}
-        self._devices = devices
+        self._devices = registry.devices
 
     def forget(self, name: str) -> None:
         """Describe the registrations of a device anew: it has changed, or is gone, and another one may have its name,

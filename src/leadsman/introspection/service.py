@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 from leadsman.errors import Busy, PayloadError, RequestRefused, UnknownDevice
 from leadsman.events import CircuitRequested, DeviceHeld
 from leadsman.introspection.measures import Measures
-from leadsman.introspection.pages import Document
-from leadsman.introspection.registry import LIST_SLICE, About, DeviceRegistry, RegisteredDevice
+from leadsman.introspection.pages import DocumentWriter
+from leadsman.introspection.registry import LIST_SLICE, DeviceRegistry
 from leadsman.introspection.requests import Query, hint, understood
 from leadsman.introspection.sections import Parts, Sections
-from leadsman.loop.clock import Clock, rfc3339
+from leadsman.loop.clock import rfc3339
 from leadsman.loop.slices import Work
 from leadsman.monitoring.condition import condition_of
 from leadsman.monitoring.health import WELL
@@ -37,40 +37,6 @@ if TYPE_CHECKING:
 
 MOST_DEVICES = 32
 """Devices in trouble that the document lists. It says how many there are."""
-
-
-def health_document(about: About, parts: Parts, clock: Clock) -> "HealthDocument":
-    """The health of an app now."""
-    now, wall = clock.monotonic(), clock.wall()
-    at = rfc3339(wall)
-    statuses = parts.statuses
-    statuses.refresh(now)
-    troubled = [name for name in statuses.troubled if statuses.words[name] not in WELL]
-    link = parts.link
-    well = link.up and link.last_error is None
-    outbox = _check("component", link.outbox.messages, at, well=True)
-    checks = {
-        "mqtt:connection": _check("system", link.up, at, well=well, error=link.last_error),
-        "outbox:messages": outbox | {"observedUnit": "messages"},
-    }
-    for name in islice(troubled, MOST_DEVICES):
-        condition = condition_of(parts.records.entities[name], now, wall)
-        checks[f"{name}:status"] = _check("component", condition.status, at, error=condition.error)
-    for file, error in parts.state_files.items():
-        checks[f"{clean(file)}:written"] = _check("datastore", False, at, error=error)
-    notes = [f"{count_noun(len(troubled), 'device')} of {len(statuses.words)} in trouble"] if troubled else []
-    fresh = statuses.is_fresh(now)
-    if not fresh:
-        notes.append("no device has fresh data")
-    warned = any(check["status"] != "pass" for check in checks.values())
-    return {
-        "status": "fail" if not fresh else "warn" if warned else "pass",
-        "version": clean(about.version),
-        "releaseId": about.leadsman,
-        "serviceId": about.client_id,
-        "notes": notes,
-        "checks": {name: [check] for name, check in checks.items()},
-    }
 
 
 def _check(
@@ -112,28 +78,23 @@ class Service:
     """Answers and does what is requested of one running app.
 
     Args:
-        about: the identity of the app.
-        devices: its devices and side jobs.
-        registry: the list of its devices.
+        registry: the devices of the app.
         parts: its parts.
         environment: its clock, timers and events.
     """
 
     def __init__(
         self,
-        about: About,
-        devices: Mapping[str, RegisteredDevice],
         registry: DeviceRegistry,
         parts: Parts,
         environment: Environment,
     ) -> None:
         self.registry = registry
         """The list of the devices of the app."""
-        self._about = about
         self._parts = parts
         self._environment = environment
-        self._devices = devices
-        self._sections = Sections(about, devices, parts, environment.clock, environment.timers.origin)
+        self._clock = environment.clock
+        self._sections = Sections(registry, parts, environment.clock, environment.timers.origin)
         self._under_way = 0
 
     # Documents
@@ -145,7 +106,7 @@ class Service:
             PayloadError: the request is wrong. The error says how to write it.
             Busy: too many answers are under way, or it asks for a large one, and too many for that are.
         """
-        request = understood(value, self._devices)
+        request = understood(value, self.registry.devices)
         if "recent" in request.sections and self._parts.watching is None:
             raise PayloadError("'recent' values are kept only while the HTTP endpoint is on; set http.bind")
         self.admit(large=len(request.names) > SLICE or "trace" in request.sections)
@@ -163,7 +124,7 @@ class Service:
     @property
     def is_large(self) -> bool:
         """Whether an answer about all devices is a large one."""
-        return len(self._devices) > SLICE
+        return len(self.registry.devices) > SLICE
 
     @contextmanager
     def under_way(self) -> Iterator[None]:
@@ -174,7 +135,7 @@ class Service:
         finally:
             self._under_way -= 1
 
-    def describe(self, request: Query, document: Document) -> Work:
+    def describe(self, request: Query, document: DocumentWriter) -> Work:
         """Make the document that a request asks for, in slices."""
         sections, wanted = self._sections, request.sections
         if "app" in wanted:
@@ -185,7 +146,7 @@ class Service:
             document.begin("adapters", b"[]")
             for adapter in sections.adapters():
                 document.member(None, adapter)
-        known = self._devices
+        known = self.registry.devices
         if "devices" in wanted:
             names = (name for name in request.names if name in known and not known[name].job)
             yield from _members(document, "devices", names, sections.device)
@@ -221,17 +182,45 @@ class Service:
 
     def beat(self) -> "Beat":
         """A sign of life, with the state of the app and of its connection."""
-        at = rfc3339(self._environment.clock.wall())
+        at = rfc3339(self._clock.wall())
         return {"type": "beat", "at": at, "app": self._sections.app(), "mqtt": self._sections.mqtt()}
 
     def health(self) -> "HealthDocument":
         """The health of the app."""
-        return health_document(self._about, self._parts, self._environment.clock)
+        now, wall = self._clock.monotonic(), self._clock.wall()
+        at, about = rfc3339(wall), self.registry.about
+        statuses = self._parts.statuses
+        statuses.refresh(now)
+        troubled = [name for name in statuses.troubled if statuses.words[name] not in WELL]
+        link = self._parts.link
+        well = link.up and link.last_error is None
+        outbox = _check("component", link.outbox.messages, at, well=True)
+        checks = {
+            "mqtt:connection": _check("system", link.up, at, well=well, error=link.last_error),
+            "outbox:messages": outbox | {"observedUnit": "messages"},
+        }
+        for name in islice(troubled, MOST_DEVICES):
+            condition = condition_of(self._parts.records.entities[name], now, wall)
+            checks[f"{name}:status"] = _check("component", condition.status, at, error=condition.error)
+        for file, error in self._parts.state_files.items():
+            checks[f"{clean(file)}:written"] = _check("datastore", False, at, error=error)
+        notes = [f"{count_noun(len(troubled), 'device')} of {len(statuses.words)} in trouble"] if troubled else []
+        fresh = statuses.is_fresh(now)
+        if not fresh:
+            notes.append("no device has fresh data")
+        warned = any(check["status"] != "pass" for check in checks.values())
+        return {
+            "status": "fail" if not fresh else "warn" if warned else "pass",
+            "version": clean(about.version),
+            "releaseId": about.leadsman,
+            "serviceId": about.client_id,
+            "notes": notes,
+            "checks": {name: [check] for name, check in checks.items()},
+        }
 
     def measures(self) -> Measures:
         """What is measured."""
-        environment = self._environment
-        return Measures(self._about, self._parts, environment.clock, environment.timers.origin)
+        return Measures(self.registry.about, self._parts, self._clock, self._environment.timers.origin)
 
     @property
     def ready(self) -> bool:
@@ -311,7 +300,7 @@ class Service:
         return runner
 
 
-def _members(document: Document, section: str, names: Iterable[str], describe: Callable[[str], object]) -> Work:
+def _members(document: DocumentWriter, section: str, names: Iterable[str], describe: Callable[[str], object]) -> Work:
     """Add a section with a member for each device, in slices."""
     document.begin(section, b"{}")
     for number, name in enumerate(names, 1):

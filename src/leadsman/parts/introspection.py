@@ -17,7 +17,7 @@ from leadsman.wiring.plan import OPERATIONS
 if TYPE_CHECKING:
     from leadsman.introspection.document import FieldTerms
     from leadsman.introspection.mqtt_door import MqttDoor
-    from leadsman.introspection.registry import About, DeviceRegistry
+    from leadsman.introspection.registry import DeviceRegistry
     from leadsman.introspection.request_queue import RequestQueue
     from leadsman.introspection.service import Service
     from leadsman.registration.source import Source
@@ -102,11 +102,12 @@ class IntrospectionPart:
     @cached_property
     def registry(self) -> "DeviceRegistry":
         """The list of the devices, with their topics."""
-        from leadsman.introspection.registry import DeviceRegistry
+        from leadsman.introspection.registry import About, DeviceRegistry
 
-        described = self._core.described
+        plan, described = self._core.plan, self._core.described
         health = described is not None and described.convention.has_health
-        return DeviceRegistry(self._about, self._core.roster, self._core.others.topics, health=health)
+        about = About(plan.name, plan.version, plan.leadsman, plan.topics, plan.client_id)
+        return DeviceRegistry(about, self._core.roster, self._core.others.topics, health=health)
 
     @cached_property
     def service(self) -> "Service":
@@ -133,23 +134,15 @@ class IntrospectionPart:
             nodes=core.node.briefs,
             terms_of=_terms_of,
         )
-        return Service(self._about, core.roster, self.registry, parts, core.environment)
+        return Service(self.registry, parts, core.environment)
 
     def forget(self, device: str) -> None:
         """A device has changed, or has left."""
         if "service" in self.__dict__:  # else nobody has asked yet
             self.service.forget(device)
 
-    @cached_property
-    def _about(self) -> "About":
-        from leadsman.introspection.registry import About
-
-        plan = self._core.plan
-        return About(plan.name, plan.version, plan.leadsman, plan.topics, plan.client_id)
-
 
 def _terms_of(each: "Telemetry | Source | Command") -> "dict[str, FieldTerms]":
-    from leadsman.discovery.fields import terms_of
-    from leadsman.introspection.schema import read_schema, result_schema  # few ask
+    from leadsman.discovery.registered import terms_of_registration  # few ask
 
-    return terms_of(result_schema(each.handler) if isinstance(each, Command) else read_schema(each))
+    return terms_of_registration(each)

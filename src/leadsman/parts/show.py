@@ -28,9 +28,8 @@ def join(core: Core) -> None:
 
 
 def _units(core: Core, device: str) -> Mapping[str, str]:
-    from leadsman.discovery.fields import terms_of
-    from leadsman.introspection.schema import read_schema
+    from leadsman.discovery.registered import terms_of_registration
 
     reader = core.roster[device].reader if device in core.roster else None
-    terms = {} if reader is None else terms_of(read_schema(reader))
+    terms = {} if reader is None else terms_of_registration(reader)
     return {field: each["unit"] for field, each in terms.items() if "unit" in each}
