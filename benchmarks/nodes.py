@@ -18,7 +18,7 @@ from benchmarks.ear import Ear, Heard
 from benchmarks.measures import ROOT, with_state
 from benchmarks.rows import NONE, Row, note
 from leadsman.testing import Mosquitto
-from leadsman.tools.demo.cluster import NatsServer
+from leadsman.tools.demo.cluster import nats_server
 
 DEVICES, INTERVAL, TTL = 10_000, 60.0, 15.0
 NAMES = ("n1", "n2", "n3", "n4")
@@ -113,11 +113,11 @@ class Readings:
 def cluster(interval: float) -> Iterator[tuple[dict[str, Node], Readings]]:
     """Four nodes that share the devices, and what is heard of them."""
     with ExitStack() as stack:
-        broker, engine = stack.enter_context(Mosquitto()), stack.enter_context(NatsServer())
+        broker, engine = stack.enter_context(Mosquitto()), stack.enter_context(nats_server())
         readings = Readings()
         ear = Ear(broker.port, ("job/+/state", "job/nodes/+"), readings.hear)
         stack.callback(ear.close)
-        nodes = {name: Node(name, broker.port, engine.url, DEVICES, interval) for name in NAMES}
+        nodes = {name: Node(name, broker.port, engine, DEVICES, interval) for name in NAMES}
         for node in nodes.values():
             stack.callback(node.kill)
         _shared(readings, len(NAMES))

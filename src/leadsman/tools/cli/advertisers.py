@@ -8,7 +8,7 @@ from leadsman.adapters.ble.advertisement import Advertisement
 from leadsman.adapters.ble.gatt import short_uuid
 from leadsman.text import clean, count_noun
 from leadsman.text.identifiers import lowercase_identifier
-from leadsman.tools.cli.screen import STEPS, Line, clip, cut, fill
+from leadsman.tools.cli.screen import STEPS, Line, clip, column, cut
 
 MOST = 10_000
 """Devices that are remembered, those heard last: a phone has a new address every few minutes."""
@@ -211,12 +211,12 @@ def screen(
     view.top = max(min(view.top, place), place - room + 1)
     shown = rows[view.top : view.top + room]
     widths = (max([_ADDRESS, *(len(each.address) + 1 for each in shown)]), _NAME[width >= _WIDE], _SIGNAL, _DECODER)
-    titles = map(fill, ("address", "name", "signal", "decoder"), widths)
+    titles = map(column, ("address", "name", "signal", "decoder"), widths)
     body = [_row(each, widths, now, chosen=each is rows[place]) for each in shown] or [[(NOTHING, "dim")]]
     blank: list[Line] = [[] for _ in range(room - len(body) + 1)]
     count = f"  {count_noun(len(rows), 'device')}, {sum(bool(each.decoder) for each in rows)} recognised"
     count += f", {forgotten} forgotten" if forgotten else ""
-    head = [(TITLE, "bold"), (fill(count, width - len(TITLE) - len(clock)), ""), (clock, "dim")]
+    head = [(TITLE, "bold"), (column(count, width - len(TITLE) - len(clock)), ""), (clock, "dim")]
     lines = [
         head,
         [(f"  {''.join(titles)}advertises", "dim")],
@@ -237,7 +237,7 @@ def line_of(each: Advertiser) -> str:
 def _row(each: Advertiser, widths: Sequence[int], now: float, *, chosen: bool) -> Line:
     style = "dim" if now - each.heard > SILENT else "green" if each.decoder else ""
     texts = (each.address, each.name, f"{each.rssi} dBm", each.recognised)
-    return [("> " if chosen else "  ", "bold"), ("".join(map(fill, texts, widths)) + each.advertises, style)]
+    return [("> " if chosen else "  ", "bold"), ("".join(map(column, texts, widths)) + each.advertises, style)]
 
 
 def _first(parts: Mapping[_K, bytes]) -> dict[_K, bytes]:

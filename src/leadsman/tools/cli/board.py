@@ -8,7 +8,7 @@ from leadsman.introspection.situation import span
 from leadsman.mqtt.topics import NODES
 from leadsman.text import count_noun, escape
 from leadsman.tools.cli.fleet import SEVERITY, STOPPED, AppRow, DeviceRow
-from leadsman.tools.cli.screen import STEPS, Line, clip, cut, fill, wrap
+from leadsman.tools.cli.screen import STEPS, Line, clip, column, cut, wrap
 from leadsman.tools.cli.times import localise
 
 if TYPE_CHECKING:
@@ -190,9 +190,9 @@ def _head(head: Heading, apps: Sequence[AppRow], rows: Sequence[DeviceRow], widt
     name, clock, count = "leadsman watch", f"  {head.clock}", f"  {count_noun(len(rows), 'device')}{state}"
     room = width - len(name) - len(clock) - len(count) - 1
     broker = f"  {clip(head.broker, room - 2)}" if room > _SHORTEST else ""
-    yield [(name, "bold"), (fill(f"{broker}{count}", width - len(name) - len(clock)), ""), (clock, "dim")]
+    yield [(name, "bold"), (column(f"{broker}{count}", width - len(name) - len(clock)), ""), (clock, "dim")]
     if head.lost is not None:
-        yield from ([(fill(line, width), "lost")] for line in wrap(escape(head.lost), max(1, width - 1))[:_LOST])
+        yield from ([(column(line, width), "lost")] for line in wrap(escape(head.lost), max(1, width - 1))[:_LOST])
     for app in apps[:_APPS]:
         yield _app(app, width, known=head.lost is None)
     if len(apps) > _APPS:
@@ -209,7 +209,7 @@ def _app(app: AppRow, width: int, *, known: bool) -> Line:
         parts += [f"dropped {app.dropped}"] if app.dropped else []
         parts += [f"nodes: {app.nodes}"] if app.nodes else []
     parts += [app.error] if app.error else []
-    name = fill(app.prefix, 16)
+    name = column(app.prefix, 16)
     state = f" {app.state}" if known else f" was {app.state}"
     rest = clip(f"  {', '.join(parts)}", width - 16 - len(state))
     return [(name, "bold"), (state, app.state if known else "dim"), (rest, "")]
@@ -225,7 +225,7 @@ def _removing(prefix: str, options: str) -> str:
 
 def _titles(width: int) -> Line:
     name, room = _widths(width)
-    text = f"  {fill('device', name)}{fill('status', _STATUS)}{fill('last value', room)}{fill('age', _AGE)}next"
+    text = f"  {column('device', name)}{column('status', _STATUS)}{column('last value', room)}{column('age', _AGE)}next"
     return [(clip(text, width), "dim")]
 
 
@@ -237,7 +237,7 @@ def _devices(
     place = names.index(view.chosen) if view.chosen in names else 0
     room = height - 1
     view.top = min(view.top, place)
-    while sum(_height(row) for row in rows[view.top : place + 1]) > room and view.top < place:
+    while sum(2 if row.error else 1 for row in rows[view.top : place + 1]) > room and view.top < place:
         view.top += 1
     lines: list[Line] = [_titles(width)]
     view.visible = names[view.top : view.top + height]
@@ -249,10 +249,6 @@ def _devices(
     if not rows:
         lines.append([("  no device; the filter hides them, or no app publishes a registry here", "dim")])
     return lines[: room + 1]
-
-
-def _height(row: DeviceRow) -> int:
-    return 2 if row.error else 1
 
 
 def _row(row: DeviceRow, many: bool, width: int, *, marker: str) -> Iterator[Line]:
@@ -268,10 +264,10 @@ def _values(row: DeviceRow, many: bool, width: int, marker: str) -> Line:
     due = "" if row.next_in is None else f"in {span(round(row.next_in))}" if row.next_in >= 1 else "now"
     return [
         (marker, "bold"),
-        (fill(label, name), "bold" if marker == "> " else ""),
-        (fill(row.status.replace("_", " "), _STATUS), row.status),
-        (fill(row.value, room), ""),
-        (fill(age, _AGE), ""),
+        (column(label, name), "bold" if marker == "> " else ""),
+        (column(row.status.replace("_", " "), _STATUS), row.status),
+        (column(row.value, room), ""),
+        (column(age, _AGE), ""),
         (clip(due, _NEXT), ""),
     ]
 

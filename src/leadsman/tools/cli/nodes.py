@@ -188,14 +188,10 @@ def _unowned(here: "list[NodeDocument]", known: frozenset[str], registered: int)
     owned_names = {name for each in here for name in each["devices"]}
     free = {name for each in here for name in each.get("unowned", ())} - owned_names
     if all(len(each["devices"]) == each["device_count"] for each in here):
-        number = max([len(free), *(each.get("unowned_count", 0) for each in here if _has_more(each))])
+        counts = ((len(each.get("unowned", ())), each.get("unowned_count", 0)) for each in here)
+        number = max([len(free), *(count for names, count in counts if names < count)])  # no room for all names
         return tuple(sorted(free)), number
     return (), max(0, registered - sum(each["device_count"] for each in here))
-
-
-def _has_more(document: "NodeDocument") -> bool:
-    """Whether a document has no room for the names of all devices that no node owns."""
-    return len(document.get("unowned", ())) < document.get("unowned_count", 0)
 
 
 def _lacking(here: "list[NodeDocument]") -> "tuple[Lacking, ...]":

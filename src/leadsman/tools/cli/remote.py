@@ -61,11 +61,11 @@ def ask(
         BrokerError: the broker cannot be reached, there is no answer or no further page within `timeout` seconds, or
             the answer is an error.
     """
-    exchanges = _at_each(
-        brokers,
-        lambda broker: _Exchange(topic, request, quiet=quiet, may_be_empty=may_be_empty).ask(broker, timeout),
-    )
-    return next(exchanges)
+
+    def visit(broker: Broker) -> Coroutine[None, None, Any]:
+        return _Exchange(topic, request, quiet=quiet, may_be_empty=may_be_empty).ask(broker, timeout)
+
+    return next(_at_each(brokers, visit))
 
 
 def _at_each(brokers: Brokers, visit: Callable[[Broker], Coroutine[None, None, _T]]) -> Iterator[_T]:
@@ -112,10 +112,17 @@ def look(
     Raises:
         BrokerError: the broker cannot be reached.
     """
+
+    async def visit(broker: Broker) -> Looked:
+        exchange = _Exchange(topic, request)
+        try:
+            data = await exchange.ask(broker, timeout, (status, *filters), status)
+        except _NoAnswerError as error:
+            return Looked(None, str(error), isinstance(error, _RequestRefusedError), exchange.seen)
+        return Looked(data, None, False, exchange.seen)
+
     silent: Looked | None = None
-    for found in _at_each(
-        brokers, lambda broker: _Exchange(topic, request, quiet=False).look(broker, timeout, (status, *filters), status)
-    ):
+    for found in _at_each(brokers, visit):
         if found.data is not None or found.refused:
             return found
         silent = silent or found
@@ -337,7 +344,9 @@ class _RequestRefusedError(_NoAnswerError):
 class _Exchange(SideConnection):
     """One request and its answer, on a connection of their own."""
 
-    def __init__(self, topic: str, request: Mapping[str, object], *, quiet: bool, may_be_empty: bool = False) -> None:
+    def __init__(
+        self, topic: str, request: Mapping[str, object], *, quiet: bool = False, may_be_empty: bool = False
+    ) -> None:
         super().__init__()
         self._may_be_empty = may_be_empty
         self._topic = topic
@@ -346,17 +355,8 @@ class _Exchange(SideConnection):
         self._request = {**request, "transaction": self._transaction}
         self._pages: dict[int, Answer] = {}
         self._expected = 1
-        self._seen: dict[str, Received] = {}
+        self.seen: dict[str, Received] = {}
         """What the broker retains, by topic. Of a topic with many messages the last one is kept."""
-
-    async def look(self, broker: Broker, timeout: float, filters: Sequence[str], status: str) -> Looked:
-        """Ask, and read what the broker retains; see the function `look`."""
-        data, error, refused = None, None, False
-        try:
-            data = await self.ask(broker, timeout, filters, status)
-        except _NoAnswerError as raised:
-            error, refused = str(raised), isinstance(raised, _RequestRefusedError)
-        return Looked(data, error, refused, self._seen)
 
     async def ask(self, broker: Broker, timeout: float, filters: Sequence[str] = (), status: str | None = None) -> Any:
         """Send the request, and return the data of its answer; see the function `ask`. What the broker retains at
@@ -424,7 +424,7 @@ class _Exchange(SideConnection):
 
     def _is_offline(self, topic: str | None) -> bool:
         """Whether the status at this topic says that nobody answers."""
-        message = None if topic is None else self._seen.get(topic)
+        message = None if topic is None else self.seen.get(topic)
         status = None if message is None else object_in(message.payload)
         return status is not None and status.get("state") == "offline"
 
@@ -444,7 +444,7 @@ class _Exchange(SideConnection):
     def received(self, message: Received) -> None:
         """See `ConnectionListener`."""
         if message.topic != f"{self._topic}/response":
-            self._seen[message.topic] = message
+            self.seen[message.topic] = message
             return
         answer = object_in(message.payload)
         if answer is None or answer.get("transaction") != self._transaction:

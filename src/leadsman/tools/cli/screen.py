@@ -142,6 +142,6 @@ def cut(line: Line, width: int) -> Line:
     return kept
 
 
-def fill(text: str, width: int) -> str:
+def column(text: str, width: int) -> str:
     """The text in exactly `width` cells, with a blank at its end."""
     return pad(clip(text, width - 1), width)

@@ -20,7 +20,7 @@ from leadsman.mqtt.answers import Json
 from leadsman.mqtt.connection import Received
 from leadsman.text import count_noun, describe, escape
 from leadsman.tools.cli import screen
-from leadsman.tools.cli.screen import Line, cut, fill
+from leadsman.tools.cli.screen import Line, column, cut
 from leadsman.tools.cli.terminal import full_screen, size, stderr_to
 
 REDRAW = 0.25
@@ -111,7 +111,7 @@ class Board:
             *self._devices(now, width),
             *exactly(self._failures(now, width), tall + 1),
             heading("the broker", width),
-            *exactly(wrap(self._connection(now), width, self._colour_of_connection()), tall),
+            *exactly(wrap(self._connection(now), width, "alarm" if self.away else ""), tall),
             heading("heartbeat, as the broker has it", width),
             *exactly(wrap(self._heartbeat(now), width), 1),
             heading("log", width),
@@ -159,9 +159,6 @@ class Board:
         away = human(max(0, round(now - datetime.fromisoformat(mqtt["away_since"]).timestamp())))
         return f"away for {away}, {count_noun(self.waiting, 'reading')} on disk; {dropped}"
 
-    def _colour_of_connection(self) -> str:
-        return "alarm" if self.away else ""
-
     def _heartbeat(self, now: float) -> str:
         if "health" not in self._status:
             return "waiting for the first heartbeat"
@@ -195,7 +192,7 @@ def _row(room: int, cells: tuple[str, str, str, str, str, str], status: str) -> 
     """A row of the table, in columns that do not depend on what is in them. The second one has the style of the
     status."""
     widths, styles = (_NAME, _STATUS, room, _AGE, _WAIT, _COUNT), ("", status, "", "", "", "")
-    filled = (fill(cell, width) for cell, width in zip(cells, widths, strict=True))
+    filled = (column(cell, width) for cell, width in zip(cells, widths, strict=True))
     return list(zip(filled, styles, strict=True))
 
 

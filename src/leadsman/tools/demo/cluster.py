@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Self
@@ -52,49 +52,34 @@ def nats_executable() -> str | None:
     return shutil.which("nats-server") or shutil.which("nats-server", path="/usr/sbin:/usr/local/sbin")
 
 
-class NatsServer:
-    """A NATS server with JetStream on the loopback interface. Runs inside a ``with`` block."""
+@contextlib.contextmanager
+def nats_server() -> Iterator[str]:
+    """Run a NATS server with JetStream on the loopback interface. Gives its URL, for ``[cluster] engine``.
 
-    def __init__(self) -> None:
-        self._port = free_port()
-        self._directory = Path(tempfile.mkdtemp(prefix="leadsman-nats-"))
-        self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def url(self) -> str:
-        """For ``[cluster] engine``."""
-        return f"nats://127.0.0.1:{self._port}"
-
-    def __enter__(self) -> Self:
-        try:
-            self._start()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        if self._process is not None:
-            end(self._process)
-        shutil.rmtree(self._directory, ignore_errors=True)
-
-    def _start(self) -> None:
-        program = nats_executable()
-        if program is None:
-            raise LeadsmanError(INSTALL)
-        conf = self._directory / "nats.conf"
-        store = json.dumps(str(self._directory / "data"))
-        conf.write_text(f"listen: 127.0.0.1:{self._port}\njetstream {{ store_dir: {store} }}\n")
-        self._process = subprocess.Popen(
+    Raises:
+        LeadsmanError: nats-server is not installed, or did not start.
+    """
+    program, port = nats_executable(), free_port()
+    if program is None:
+        raise LeadsmanError(INSTALL)
+    with contextlib.ExitStack() as stack:
+        directory = tempfile.TemporaryDirectory(prefix="leadsman-nats-", ignore_cleanup_errors=True)
+        conf = Path(stack.enter_context(directory), "nats.conf")
+        store = json.dumps(str(conf.with_name("data")))
+        conf.write_text(f"listen: 127.0.0.1:{port}\njetstream {{ store_dir: {store} }}\n")
+        process = subprocess.Popen(
             [program, "-c", str(conf)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
         )
+        stack.callback(end, process)
         deadline = time.monotonic() + START_TIMEOUT
-        while time.monotonic() < deadline and self._process.poll() is None:
+        while True:
             with contextlib.suppress(OSError):
-                socket.create_connection(("127.0.0.1", self._port), 0.2).close()
-                return
+                socket.create_connection(("127.0.0.1", port), 0.2).close()
+                break
+            if time.monotonic() > deadline or process.poll() is not None:
+                raise LeadsmanError(f"nats-server did not start; try: {program} -js -p {port}")
             time.sleep(0.01)
-        raise LeadsmanError(f"nats-server did not start; try: {program} -js -p {self._port}")
+        yield f"nats://127.0.0.1:{port}"
 
 
 class NodeProcess:
@@ -279,17 +264,15 @@ def run_cluster_demo() -> None:
     """
     if find_spec("nats") is None:
         raise LeadsmanError('the demo of a cluster needs the client of NATS; type: pip install "leadsman[nats]"')
-    if nats_executable() is None:
-        raise LeadsmanError(INSTALL)
     lines = not sys.stdout.isatty()
     with contextlib.ExitStack() as stack:
+        engine = stack.enter_context(nats_server())
         url, description, _ = stack.enter_context(demo_broker())
-        engine = stack.enter_context(NatsServer())
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="leadsman-demo-")))
-        environment = {"MQTT__URL": url, "CLUSTER__ENGINE": engine.url, "CLUSTER__TTL": f"{TTL}s"}
+        environment = {"MQTT__URL": url, "CLUSTER__ENGINE": engine, "CLUSTER__TTL": f"{TTL}s"}
         nodes = {name: stack.enter_context(NodeProcess(name, directory, environment)) for name in NODES}
         broker = Broker.from_url(url)
-        title = f"{broker} ({description}), {engine.url}"
+        title = f"{broker} ({description}), {engine}"
         demo = ClusterDemo(nodes, broker, title, lines=lines)
         if lines:
             say(f"leadsman demo --cluster at {title}")

@@ -61,18 +61,17 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def _drain(options: argparse.Namespace) -> int:
-    (brokers, prefix), node = named_app(options), str(options.item)
-    app, _ = _app_of(node, brokers, prefix)
+    brokers, app, node = _node_of(options)
     draining = options.action == "drain"
     request = {"drain": draining, "by": sender()}
-    answer = ask(brokers, f"{app}/nodes/{node}/drain", request, options.timeout)
+    answer = ask(brokers, f"{app}/nodes/{node.node}/drain", request, options.timeout)
     with any_version():
         left: list[Lacking] = answer["without_node"]
         if not draining:
-            say(f"{node}: takes part again")
+            say(f"{node.node}: takes part again")
             return 0
-        again = f"leadsman cluster undrain {node} ends that, and so does a restart"
-        say(f"{node}: gives everything away, and takes nothing; {again}")
+        again = f"leadsman cluster undrain {node.node} ends that, and so does a restart"
+        say(f"{node.node}: gives everything away, and takes nothing; {again}")
         for each in left:
             say(f"no other node can poll {_needing(each)}")
         return WITHOUT_NODE if left else 0
@@ -80,35 +79,36 @@ def _drain(options: argparse.Namespace) -> int:
 
 def _forget(options: argparse.Namespace) -> int:
     """Remove what a node that is gone for good left at the broker."""
-    (brokers, prefix), node = named_app(options), str(options.item)
-    app, shown = _app_of(node, brokers, prefix)
-    if shown.is_here:
-        raise LeadsmanError(f"{clean(node)} runs: its state is {shown.state}; stop it first")
-    base, number = f"{app}/nodes/{node}", 0
+    brokers, app, node = _node_of(options)
+    if node.is_here:
+        raise LeadsmanError(f"{clean(node.node)} runs: its state is {node.state}; stop it first")
+    base, number = f"{app}/nodes/{node.node}", 0
     for broker in brokers:
         topics = tuple(retained(Brokers.of(broker), (f"{base}/#", f"{base}/status")))
         expect_none(asyncio.run(remove(broker, Removal(topics, (), (), {}), f"{base}/introspect/response")), broker)
         number += len(topics)
-    say(f"{node}: {count_noun(number, 'retained topic')} removed")
+    say(f"{node.node}: {count_noun(number, 'retained topic')} removed")
     return 0
 
 
-def _app_of(node: str, brokers: Brokers, prefix: str | None) -> tuple[str, Shown]:
-    """The prefix of the app that has a node, and the node.
+def _node_of(options: argparse.Namespace) -> tuple[Brokers, str, Shown]:
+    """The brokers, the prefix of the app that has the node of the command line, and the node.
 
     Raises:
         LeadsmanError: there is no such node.
         UsageError: there are several.
     """
+    (brokers, prefix), node = named_app(options), str(options.item)
     apps = _found(brokers, prefix)
-    having = {each.prefix: shown for each in apps for shown in each.nodes if shown.node == node}
+    having = [(brokers, each.prefix, shown) for each in apps for shown in each.nodes if shown.node == node]
     if not having:
         known = {shown.node for each in apps for shown in each.nodes}
         place = f"{apps[0].prefix!r} has" if len(apps) == 1 else f"the apps at {brokers} have"
         raise LeadsmanError(f"{place} no node {clean(node)!r}; {suggestion(node, known)}")
     if len(having) > 1:
-        raise UsageError(f"{clean(node)!r} is a node of several apps; write --prefix {' or --prefix '.join(having)}")
-    return next(iter(having.items()))
+        prefixes = " or --prefix ".join(each for _, each, _ in having)
+        raise UsageError(f"{clean(node)!r} is a node of several apps; write --prefix {prefixes}")
+    return having[0]
 
 
 def _found(brokers: Brokers, prefix: str | None) -> list[Shared]:

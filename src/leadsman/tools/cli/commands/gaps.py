@@ -86,12 +86,8 @@ def _device(name: str, ledger: "DeviceLedger") -> Sequence[str]:
     lost = ", ".join(f"{word.replace('_', ' ')} {count}" for word, count in counts.items() if word not in READ)
     slots = str(ledger["slots"]) if ledger["slots"] or DISABLED in counts else "–"
     came = count_noun(read, "event") if "events" in ledger else str(read)
-    return clean(name), "–" if share is None else f"{_floored(share)} %", slots, came, lost or "–"
-
-
-def _floored(share: float) -> str:
-    """Per cent, rounded down: only what has no gap is 100."""
-    return f"{int(share * 100) / 100:g}"
+    available = "–" if share is None else f"{int(share * 100) / 100:g} %"  # only what has no gap is 100
+    return clean(name), available, slots, came, lost or "–"
 
 
 def _gap(name: str, gap: "LedgerGap") -> Sequence[str]:
