@@ -108,10 +108,10 @@ class Keeper(Protocol):
     """Keeps the readings of an outbox on disk. Those of a topic that are on disk only are older than what it holds of
     the topic in memory."""
 
-    @property
-    def works(self) -> bool:
-        """Whether rows can be written."""
-        ...
+    works: bool
+    """Whether rows can be written."""
+    has_rows: bool
+    """Whether readings may be on disk."""
 
     @property
     def in_order(self) -> bool:
@@ -173,11 +173,6 @@ class Keeper(Protocol):
 
     def bury(self, item: Item, why: str) -> None:
         """Keep a reading that the broker does not take among the dead letters."""
-        ...
-
-    @property
-    def has_rows(self) -> bool:
-        """Whether readings may be on disk."""
         ...
 
     def arrived(self, topic: str, number: int) -> None:

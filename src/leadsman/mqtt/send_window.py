@@ -672,7 +672,7 @@ class SendWindow:
                     self._suspects.untested.clear()  # the last of them was replaced by a newer one
                 return None
             topic, size = item.message.topic, item.message.size + OVERHEAD
-            learned = self._limit.known(now) if self._limit else None
+            learned = self._limit.known(now)
             if (largest is None or size <= largest) and (learned is None or size < learned):
                 return item
             if learned is not None and size >= learned:
@@ -706,11 +706,10 @@ class SendWindow:
         self.pauses.refused(topic, fault, for_good=code not in PASSING)
         if code not in PASSING:
             self._bury(item, f"{self._broker} refused it for good (0x{code:02x})")
-        elif topic in self.outbox.paused:  # several were in flight, and the first of them said so
-            self.outbox.refuse(item)
         else:
             self.outbox.refuse(item)
-            self._pause(topic, f"{PASSING[code]} (0x{code:02x})")
+            if topic not in self.outbox.paused:  # else several were in flight, and the first of them said so
+                self._pause(topic, f"{PASSING[code]} (0x{code:02x})")
 
     def _survived(self, topic: str) -> None:
         """The connection outlived a message that was sent alone."""

@@ -253,7 +253,8 @@ def _copy(
     rows = _sort_out(pages, damaged, letters)
     while batch := list(islice(rows, _BATCH)):
         transact(database, [(_KEEP, [columns(row) for row in batch])])
-    lost = [row for row in damaged if not _has(database, row.id)]
+    there = "SELECT 1 FROM outbox WHERE id = ?"
+    lost = [row for row in damaged if not database.execute(there, (row.id,)).fetchall()]
     dead: Work = [(INSERT_DEAD, [dead_columns(each.row, each.died_at, each.why) for each in letters])]
     transact(database, [*dead, *bury([(row, DAMAGED) for row in lost], now), (NOTE, list(overtaken.items()))])
     count = database.execute("SELECT count(*) FROM outbox").fetchall()[0][0]
@@ -287,7 +288,3 @@ def _dead_letter(number: int, record: Record) -> DeadLetter | None:
     _, is_whole = row_of(record[3:])
     letter = dead_letter([number, *record[1:]])
     return letter if is_whole or letter.damaged else None
-
-
-def _has(database: sqlite3.Connection, key: int) -> bool:
-    return bool(database.execute("SELECT 1 FROM outbox WHERE id = ?", (key,)).fetchall())

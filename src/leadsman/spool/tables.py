@@ -88,7 +88,7 @@ def prepare(database: sqlite3.Connection, path: Path) -> None:
         database.execute(setting).fetchall()
     if is_new:
         database.execute(f"PRAGMA application_id = {APPLICATION}").fetchall()
-    found = _number(database, "user_version")
+    found = _number(database, "PRAGMA user_version")
     if found < VERSION and not is_new:
         check_structure(database)
     for version in range(found, VERSION):
@@ -114,7 +114,7 @@ def check(database: sqlite3.Connection, path: Path) -> bool:
         SpoolUnavailable: a newer version of leadsman wrote it.
         sqlite3.Error: it is damaged, or cannot be read just now.
     """
-    application, version = (_number(database, pragma) for pragma in ("application_id", "user_version"))
+    application, version = (_number(database, f"PRAGMA {name}") for name in ("application_id", "user_version"))
     if application == APPLICATION and version > VERSION:
         raise SpoolUnavailable(
             f"{path} was written by a newer version of leadsman (format {version}, this one knows {VERSION}); "
@@ -128,8 +128,8 @@ def check(database: sqlite3.Connection, path: Path) -> bool:
     return True
 
 
-def _number(database: sqlite3.Connection, pragma: str) -> int:
-    rows: list[tuple[int]] = database.execute(f"PRAGMA {pragma}").fetchall()
+def _number(database: sqlite3.Connection, query: str, *parameters: object) -> int:
+    rows: list[tuple[int]] = database.execute(query, parameters).fetchall()
     return rows[0][0]
 
 
@@ -166,6 +166,7 @@ _IDS = 100
 """Ids in one query. Its text is always the same: `sqlite3` keeps each of the last 128 texts compiled, which takes 170
 bytes for each id."""
 _BY_ID = f"SELECT id, topic, length(payload) FROM outbox WHERE id IN ({', '.join('?' * _IDS)})"
+_SIZE_OF = "SELECT length(payload) FROM outbox WHERE id = ?"
 _STRETCH = 10_000
 """Rows that are counted at once, so that sorting them by topic needs little memory."""
 _LATEST = 8
@@ -190,22 +191,17 @@ def count(database: sqlite3.Connection) -> tuple[Index, float | None]:
         for topic, rows, payloads, largest, newest, taken_at, latest in found:
             if largest > LARGEST:
                 raise Damage(f"one of its rows has {largest:,} bytes")
-            index.count(topic, rows, payloads, newest, None if latest is None else (latest, _bytes(database, latest)))
+            newer = None if latest is None else (latest, _number(database, _SIZE_OF, latest))
+            index.count(topic, rows, payloads, newest, newer)
             oldest.append(taken_at)
         if sum(each[1] for each in found) < _STRETCH:
             return index, min(oldest, default=None)
         after = max(each[4] for each in found)
 
 
-def _bytes(database: sqlite3.Connection, key: int) -> int:
-    rows: list[tuple[int]] = database.execute("SELECT length(payload) FROM outbox WHERE id = ?", (key,)).fetchall()
-    return rows[0][0]
-
-
 def largest_dead_id(database: sqlite3.Connection) -> int:
     """The largest id that a dead letter had as a row; 0 without any."""
-    rows: list[tuple[int]] = database.execute("SELECT coalesce(max(id), 0) FROM dead").fetchall()
-    return rows[0][0]
+    return _number(database, "SELECT coalesce(max(id), 0) FROM dead")
 
 
 def topics(database: sqlite3.Connection) -> frozenset[str]:
