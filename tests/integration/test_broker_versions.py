@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +14,6 @@ from leadsman.events import LinkUp
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection_state import INQUIRY
 from leadsman.parts.broker_versions import BrokerVersions
-from leadsman.storage import files
 from leadsman.testing import Harness, Scripted
 
 
@@ -108,15 +108,15 @@ def test_a_broker_of_mqtt_5_leaves_no_file(tmp_path):
 
 
 def test_a_write_that_takes_long_leaves_no_older_answer(tmp_path, monkeypatch):
-    begun, go_on, replace = threading.Event(), threading.Event(), files.replace
+    begun, go_on, replace = threading.Event(), threading.Event(), Path.replace
     written = []
 
-    def slow(path, beside, data, mode=0o600, *, sync):
-        written.append(json.loads(data))
+    def slow(beside, path):
+        written.append(json.loads(beside.read_bytes()))
         if len(written) == 1:
             begun.set()
             go_on.wait(10)
-        replace(path, beside, data, mode, sync=sync)
+        return replace(beside, path)
 
     async def live():
         core = SimpleNamespace(link=SimpleNamespace(broker=Broker("old"), version_is_guessed=False))
@@ -128,7 +128,7 @@ def test_a_write_that_takes_long_leaves_no_older_answer(tmp_path, monkeypatch):
         await asyncio.sleep(0.1)
         go_on.set()
 
-    monkeypatch.setattr(files, "replace", slow)
+    monkeypatch.setattr(Path, "replace", slow)
     asyncio.run(live())
 
     assert len(written) == 2

@@ -94,6 +94,8 @@ class Ended(NamedTuple):
     """Whether the host refused at once, as nothing listens there."""
     version: str | None = None
     """The version of MQTT that is tried next, where the broker may only be an old one."""
+    topic: str | None = None
+    """The topic on whose messages the broker closed the connection, once that is certain."""
 
 
 def first(brokers: Brokers) -> BrokerChoice:

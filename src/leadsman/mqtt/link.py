@@ -345,18 +345,18 @@ class Link:
         """Connect, wait for the end of the connection, and connect again."""
         while True:
             try:
-                end, topic = await self._live()
+                end = await self._live()
             except Exception:  # a fault of ours; the caller of `run` reports it, and calls it again
                 if self._window.connection is not None:
                     self._end(self._window.connection)
                 raise
-            self._error = None if topic is not None else end.reason
+            self._error = None if end.topic is not None else end.reason
             in_use = connection_state.client_id_in_use(self.session)
             draw = random.random()
             self.choice, wait = broker_choice.after(self.choice, self.session, end, self._clock.monotonic(), draw)
             self.session = self.choice.session
             if end.reason not in self._refusals:
-                self._events.emit(LinkDown(end.reason, wait, in_use, topic, self._named(), end.version))
+                self._events.emit(LinkDown(end.reason, wait, in_use, end.topic, self._named(), end.version))
             self._refusals = {*self._refusals, end.reason} if end.cheap else set()
             await asyncio.sleep(wait)
 
@@ -402,11 +402,11 @@ class Link:
         """See `ConnectionListener`."""
         self.subscriptions.received(message)
 
-    async def _live(self) -> tuple[Ended, str | None]:
-        """One connection, from CONNECT to its end. Returns how it ended, and the topic that it broke on."""
+    async def _live(self) -> Ended:
+        """One connection, from CONNECT to its end. Returns how it ended."""
         connection = await self._connected()
         if isinstance(connection, Ended):
-            return connection, None
+            return connection
         delivered = self.outbox.delivered
         self.refusal = self.not_listening = None
         self._begin(connection)
@@ -425,7 +425,7 @@ class Link:
         reason, topic = self._explained(clean(lost.reason), lost.code, broken)
         works = (settled or useful) and lost.reason != SILENT and lost.code not in connection_state.ELSEWHERE
         stay = works or lost.code == connection_state.SESSION_TAKEN_OVER
-        return Ended(reason, wait, settled, stay, lost.reference, back=lost.reason == BACK), topic
+        return Ended(reason, wait, settled, stay, lost.reference, back=lost.reason == BACK, topic=topic)
 
     async def _connected(self) -> Connection | Ended:
         """Connect, with the MQTT version that the broker probably speaks."""

@@ -1,4 +1,4 @@
-"""Finds the topic on whose messages the broker closes the connection.
+"""Finds the topic on whose messages the broker closes the connection, or how large a message it takes.
 
 Many brokers close the connection instead of refusing a message: mosquitto 2.0 on a topic that its access list denies,
 and above its `message_size_limit`. All messages in flight are lost with the connection, and no reason code names the

@@ -17,8 +17,7 @@ from leadsman.errors import (
     collect,
     raise_together,
 )
-from leadsman.mqtt.broker import Brokers
-from leadsman.mqtt.from_settings import brokers_of, with_credentials
+from leadsman.mqtt.broker import Brokers, brokers_of, with_credentials
 from leadsman.mqtt.topics import Topics, check_client_id, check_instance, check_prefix
 from leadsman.registration.injection import Dependency, fill, settings_dependencies
 from leadsman.registration.registry import Registry, ask_user

@@ -2,8 +2,8 @@
 key, the annotation has what reads the value, and the default holds where nobody sets it.
 
 So a new setting is one line here. The values are checked without pydantic, whose import would make the start of an app
-that has no model of its own a quarter longer. The section ``mqtt`` is read by `leadsman.mqtt.from_settings`: which of
-its values count depends on where they come from. The section ``retry`` is that of policies.
+that has no model of its own a quarter longer. The section ``mqtt`` is read by `leadsman.mqtt.broker`: which of its
+values count depends on where they come from. The section ``retry`` is that of policies.
 """
 
 import ipaddress

@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from leadsman.errors import BrokerError, LeadsmanError, SubscriptionRefused
 from leadsman.introspection.pages import merge
 from leadsman.mqtt.answers import object_in
-from leadsman.mqtt.broker import Broker, Brokers
+from leadsman.mqtt.broker import Broker, Brokers, brokers_of
 from leadsman.mqtt.connection import Received
-from leadsman.mqtt.from_settings import brokers_of
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.side_connection import SideConnection
 from leadsman.mqtt.topics import Topics
