@@ -132,7 +132,7 @@ class OneWire:
             return await self._worker.call(lambda: call(wire), self._timeout)
 
     def _create_wire(self) -> OneWireFiles:
-        return _Files(self.root)
+        return _KernelFiles(self.root)
 
     def _listed(self, wire: OneWireFiles) -> list[str]:
         try:
@@ -157,7 +157,7 @@ class OneWire:
             raise _error_of(error, f"{name} does not answer") from error
 
 
-class _Files:
+class _KernelFiles:
     def __init__(self, root: Path) -> None:
         self._root = root
 

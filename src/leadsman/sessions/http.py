@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from urllib.parse import urlsplit, urlunsplit
 
 from leadsman.adapters.http.client import SECRET_NAME
-from leadsman.adapters.http.wire import Reply, Request, Wire
+from leadsman.adapters.http.wire import HttpReply, HttpRequest, Wire
 from leadsman.adapters.server import origin_of
 from leadsman.sessions.player import Lanes, Playing
 from leadsman.sessions.recorder import WireLog
@@ -30,7 +30,7 @@ class _RecordedWire(Wire):
         self._wire = wire
 
     @contextlib.asynccontextmanager
-    async def send(self, request: Request) -> AsyncIterator[Reply]:
+    async def send(self, request: HttpRequest) -> AsyncIterator[HttpReply]:
         # What is compressed can neither be read by people nor masked.
         request = request._replace(headers={**request.headers, "Accept-Encoding": "identity"})
         headers = {key: _shown(key, value) for key, value in request.headers.items()}
@@ -44,7 +44,7 @@ class _RecordedWire(Wire):
             pieces = await stack.enter_async_context(contextlib.aclosing(self._pieces(n, found)))
             yield found._replace(pieces=pieces)
 
-    async def _pieces(self, n: int, found: Reply) -> AsyncGenerator[bytes, None]:
+    async def _pieces(self, n: int, found: HttpReply) -> AsyncGenerator[bytes, None]:
         body, ended, failure = bytearray(), False, None
         try:
             async for piece in found.pieces:
@@ -70,14 +70,14 @@ class _PlayedWire(Wire):
         self._lanes = lanes
 
     @contextlib.asynccontextmanager
-    async def send(self, request: Request) -> AsyncIterator[Reply]:
+    async def send(self, request: HttpRequest) -> AsyncIterator[HttpReply]:
         url = _below(self._lanes.name, request.url)
         exchange = self._lanes.take("ask", request.body or b"", method=request.method, url=url)
         later: asyncio.Queue[Event] = asyncio.Queue()
         playing = Playing(lambda event: later.put_nowait(event) if event.what in ("body", "failed") else None)
         try:
             found = (await playing.reply(exchange, "answered")).more
-            yield Reply(found["status"], found["headers"], _pieces(later), max(found["requests"], 1))
+            yield HttpReply(found["status"], found["headers"], _pieces(later), max(found["requests"], 1))
         finally:
             playing.end()
 

@@ -24,7 +24,7 @@ from leadsman.adapters.ble.radio import BleRadio
 from leadsman.adapters.caldav.backend import CalendarBackend, CalendarChanges
 from leadsman.adapters.caldav.calendar import CalDav
 from leadsman.adapters.http.client import HttpClient
-from leadsman.adapters.http.wire import Reply, Request, Wire
+from leadsman.adapters.http.wire import HttpReply, HttpRequest, Wire
 from leadsman.adapters.i2c import I2c, I2cWire
 from leadsman.adapters.i2c import check_address as check_chip
 from leadsman.adapters.modbus.bus import Modbus
@@ -704,7 +704,7 @@ MOST_REMEMBERED = 1000
 
 Answer = Any
 """Content: bytes and text as they are, anything else as JSON. Or a `Recorded`, or a function, plain or async, that
-takes the `Request` and returns one of these."""
+takes the `HttpRequest` and returns one of these."""
 
 
 class Recorded(NamedTuple):
@@ -736,7 +736,7 @@ class Recordings:
     def __init__(self, answers: Mapping[str, Answer]) -> None:
         self.answers = dict(answers)
         """They may be changed at any time."""
-        self.requests: deque[Request] = deque(maxlen=MOST_REMEMBERED)
+        self.requests: deque[HttpRequest] = deque(maxlen=MOST_REMEMBERED)
         """The newest requests."""
         self._first: dict[str, deque[Answer]] = {}
 
@@ -744,7 +744,7 @@ class Recordings:
         """Give these answers first, each of them once."""
         self._first.setdefault(path, deque()).extend(answers)
 
-    async def answer(self, request: Request) -> tuple[int, dict[str, str], bytes]:
+    async def answer(self, request: HttpRequest) -> tuple[int, dict[str, str], bytes]:
         """What is answered: the status, the headers with names in lower case, and the body."""
         self.requests.append(request)
         parts = urlsplit(request.url)
@@ -808,11 +808,11 @@ class _Played:
         self._error = error
 
     @contextlib.asynccontextmanager
-    async def send(self, request: Request) -> AsyncIterator[Reply]:
+    async def send(self, request: HttpRequest) -> AsyncIterator[HttpReply]:
         if (error := self._error()) is not None:
             raise error
         status, headers, content = await self._recordings.answer(request)
-        yield Reply(status, headers, _in_pieces(content))
+        yield HttpReply(status, headers, _in_pieces(content))
 
     async def close(self) -> None:
         pass

@@ -9,7 +9,7 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from leadsman.adapters.http.wire import Request
+from leadsman.adapters.http.wire import HttpRequest
 from leadsman.testing.twins import Recordings
 
 
@@ -58,7 +58,7 @@ class Web:
             def as_request(self):
                 headers = dict(self.headers.items())
                 url = f"http{'s' if web.certificate else ''}://{self.headers['Host']}{self.path}"
-                return Request(self.command, url, headers, self.body)
+                return HttpRequest(self.command, url, headers, self.body)
 
             def reply(self, status, headers, content):
                 self.send_response_only(status)

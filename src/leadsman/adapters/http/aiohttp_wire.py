@@ -9,7 +9,7 @@ import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from pathlib import Path
 
-from leadsman.adapters.http.wire import Login, Reply, Request
+from leadsman.adapters.http.wire import HttpReply, HttpRequest, Login
 from leadsman.adapters.server import origin_of
 from leadsman.errors import (
     DeviceTimeout,
@@ -96,7 +96,7 @@ class AiohttpWire:
         )
 
     @contextlib.asynccontextmanager
-    async def send(self, request: Request) -> AsyncIterator[Reply]:
+    async def send(self, request: HttpRequest) -> AsyncIterator[HttpReply]:
         """Send a request; see `leadsman.adapters.http.wire.Wire`."""
         sent = _Counter()
         digests = () if request.digest is None else (self._digest(request.url, request.digest), sent)
@@ -116,9 +116,9 @@ class AiohttpWire:
                     key = name.lower()
                     headers[key] = f"{headers[key]}, {value}" if key in headers else value
                 async with contextlib.aclosing(self._pieces(response, request)) as pieces:
-                    yield Reply(response.status, headers, pieces, max(sent.requests, 1))
+                    yield HttpReply(response.status, headers, pieces, max(sent.requests, 1))
 
-    async def _pieces(self, response: aiohttp.ClientResponse, request: Request) -> AsyncGenerator[bytes, None]:
+    async def _pieces(self, response: aiohttp.ClientResponse, request: HttpRequest) -> AsyncGenerator[bytes, None]:
         with self._translated(request):
             async for piece in response.content.iter_any():
                 yield piece
@@ -156,7 +156,7 @@ class AiohttpWire:
         return self._trust
 
     @contextlib.contextmanager
-    def _translated(self, request: Request) -> Iterator[None]:
+    def _translated(self, request: HttpRequest) -> Iterator[None]:
         try:
             yield
         except LeadsmanError:
@@ -180,7 +180,7 @@ class _Counter:
         return await handler(request)
 
 
-def _leadsman_error(error: Exception, request: Request, patience: float) -> LeadsmanError:
+def _leadsman_error(error: Exception, request: HttpRequest, patience: float) -> LeadsmanError:
     place = request.place
     _, host, port = origin_of(request.url)
     at = f"{clean(host)}:{port}"

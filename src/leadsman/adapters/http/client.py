@@ -11,9 +11,9 @@ import json as json_
 import math
 import re
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self, TypeVar, get_args, overload
+from typing import Any, Literal, Self, TypeVar, get_args, overload
 from urllib.parse import unquote, urlencode, urlsplit, urlunsplit
 
 from leadsman._version import __version__
@@ -28,7 +28,7 @@ from leadsman.adapters.http.answer import (
     next_hop,
     status_error,
 )
-from leadsman.adapters.http.wire import Login, Reply, Request, RequestLine, Wire
+from leadsman.adapters.http.wire import HttpReply, HttpRequest, Login, RequestLine, Wire
 from leadsman.adapters.server import check_url, display_url, is_url, origin_of, secret_in
 from leadsman.adapters.wires import wire_of
 from leadsman.errors import (
@@ -68,23 +68,6 @@ SECRET_NAME = re.compile(r"(?i)key|token|auth|secret|cookie|pass")
 """Names of headers whose values are hidden."""
 
 _T = TypeVar("_T")
-
-
-class _Credentials(NamedTuple):
-    """What authenticates a request."""
-
-    kind: Literal["basic", "digest", "bearer"]
-    username: str
-    secret: Secret
-
-    @property
-    def header(self) -> str | None:
-        """The header ``Authorization``; None for a digest, which the server begins."""
-        if self.kind == "digest":
-            return None
-        if self.kind == "bearer":
-            return f"Bearer {self.secret}"
-        return "Basic " + base64.b64encode(f"{self.username}:{self.secret}".encode()).decode()
 
 
 class _Progress:
@@ -256,7 +239,7 @@ class HttpClient:
             raise InvalidValue(f'auth is {auth!r}; it must be "basic" or "digest"')
         self._kind: Literal["basic", "digest", "bearer"] = auth if token is None else "bearer"
         self._username, self._secret = self._account(username, password, token)
-        self._credentials: _Credentials | None = None
+        self._credentials: Login | None = None
         self._revisions = Revisions()
         self._wire: Wire | None = None
         self._slots = asyncio.Semaphore(self._most_connections)
@@ -287,12 +270,15 @@ class HttpClient:
 
     def check_installed(self) -> None:
         """Raise `NotInstalled` if aiohttp is missing; else load it, before an event waits."""
-        from leadsman.adapters.http import aiohttp_wire  # noqa: F401  # whoever only has a client in the code needs none
+        self._wire_class()
+
+    def _wire_class(self) -> Callable[[str | Path | None, float, int], Wire]:
+        from leadsman.adapters.http.aiohttp_wire import AiohttpWire  # whoever only has a client in the code needs none
+
+        return AiohttpWire
 
     def _make_wire(self) -> Wire:
-        from leadsman.adapters.http.aiohttp_wire import AiohttpWire
-
-        return AiohttpWire(self._ca, self._timeout, self._most_connections)
+        return self._wire_class()(self._ca, self._timeout, self._most_connections)
 
     async def __aenter__(self) -> Self:
         """Open the pool. The first connection is opened when a handler asks."""
@@ -422,23 +408,20 @@ class HttpClient:
         credentials = await self._read_credentials(progress.place) if self._trusts(url) else None
         given = dict(self._headers) if self._trusts(url) else {}
         headers = {"User-Agent": f"leadsman/{__version__}", "Accept-Encoding": ACCEPTED, **given, **own}
-        digest = None
-        if credentials is not None:
-            if credentials.header is None:
-                digest = Login(credentials.username, credentials.secret)
-            else:
-                headers["Authorization"] = credentials.header
+        if credentials is not None and self._kind != "digest":
+            headers["Authorization"] = _authorization(self._kind, credentials)
+        digest = credentials if self._kind == "digest" else None
         with_credentials = credentials is not None or bool(given or own)
         visited = [url]
         while True:
-            request = Request(method, visited[-1], headers, body, digest)
+            request = HttpRequest(method, visited[-1], headers, body, digest)
             answer = await self._exchange(request, progress, cached=method == "GET" and not own)
             if isinstance(answer, HttpAnswer):
                 return answer
             visited.append(next_hop(method, visited, answer, with_credentials=with_credentials))
             progress.place = RequestLine(method, visited[-1])
 
-    async def _exchange(self, request: Request, progress: _Progress, *, cached: bool) -> HttpAnswer | str:
+    async def _exchange(self, request: HttpRequest, progress: _Progress, *, cached: bool) -> HttpAnswer | str:
         """Send one request. Returns the answer, or where it is redirected."""
         progress.text = f"none of {self._most_connections} connections was free"
         async with self._slots:
@@ -462,7 +445,7 @@ class HttpClient:
                 self._under_way -= 1
 
     async def _read(
-        self, request: Request, reply: Reply, progress: _Progress, kept: HttpAnswer | None, *, cached: bool
+        self, request: HttpRequest, reply: HttpReply, progress: _Progress, kept: HttpAnswer | None, *, cached: bool
     ) -> HttpAnswer | str:
         """Read what follows the headers of a reply."""
         place, status = progress.place, reply.status
@@ -486,7 +469,7 @@ class HttpClient:
             self._revisions.keep(answer)
         return answer
 
-    def _kind_sent(self, request: Request) -> str | None:
+    def _kind_sent(self, request: HttpRequest) -> str | None:
         if request.digest is not None or "Authorization" in request.headers:
             return self._kind
         return None
@@ -495,7 +478,7 @@ class HttpClient:
         """Whether the server of a URL gets the credentials."""
         return self._base is None or origin_of(url) == origin_of(self._base)
 
-    async def _read_credentials(self, place: RequestLine) -> _Credentials | None:
+    async def _read_credentials(self, place: RequestLine) -> Login | None:
         if self._secret is None or self._credentials is not None:
             return self._credentials
         secret = self._secret
@@ -506,7 +489,7 @@ class HttpClient:
                 raise PermanentError(f"{place}: the file of the password cannot be read: {describe(error)}") from error
             if not secret.isprintable():
                 raise PermanentError(f"{place}: the password in {self._secret} has a control character")
-        self._credentials = _Credentials(self._kind, self._username or "", secret)
+        self._credentials = Login(self._username or "", secret)
         return self._credentials
 
     def _url_of(self, path: str, params: Mapping[str, object] | None) -> str:
@@ -538,7 +521,14 @@ class HttpClient:
         return system_clock(asyncio.get_running_loop()).wall()
 
 
-async def _content_of(method: str, reply: Reply, most: int, progress: _Progress) -> bytes:
+def _authorization(kind: str, login: Login) -> str:
+    """The header ``Authorization``. That of a digest is made when the server has answered."""
+    if kind == "bearer":
+        return f"Bearer {login.password}"
+    return "Basic " + base64.b64encode(f"{login.username}:{login.password}".encode()).decode()
+
+
+async def _content_of(method: str, reply: HttpReply, most: int, progress: _Progress) -> bytes:
     """The whole content of a reply, unpacked."""
     if method == "HEAD":
         return b""
@@ -549,7 +539,7 @@ async def _content_of(method: str, reply: Reply, most: int, progress: _Progress)
     return body.finish()
 
 
-async def _start_of(reply: Reply) -> bytes:
+async def _start_of(reply: HttpReply) -> bytes:
     """The beginning of the content of an error, as far as it can be read."""
     with contextlib.suppress(LeadsmanError):
         body = Body(reply.headers.get("content-encoding", ""), MOST_OF_AN_ERROR)

@@ -9,7 +9,7 @@ from leadsman.text.redaction import Secret
 
 
 class Login(NamedTuple):
-    """An account for digest authentication (RFC 7616), where the server names what is to be sent."""
+    """An account. For a bearer token, the name is empty."""
 
     username: str
     password: Secret
@@ -28,7 +28,7 @@ class RequestLine(NamedTuple):
         return str(self)
 
 
-class Request(NamedTuple):
+class HttpRequest(NamedTuple):
     """One request. Redirects are not followed."""
 
     method: str
@@ -43,7 +43,7 @@ class Request(NamedTuple):
         return RequestLine(self.method, self.url)
 
 
-class Reply(NamedTuple):
+class HttpReply(NamedTuple):
     """The beginning of a reply, whose body is still to be read."""
 
     status: int
@@ -58,7 +58,7 @@ class Reply(NamedTuple):
 class Wire(Protocol):
     """Connections to servers, or a twin of them."""
 
-    def send(self, request: Request) -> AbstractAsyncContextManager[Reply]:
+    def send(self, request: HttpRequest) -> AbstractAsyncContextManager[HttpReply]:
         """Send a request. The reply, and its body, end with the context.
 
         Raises:
