@@ -13,21 +13,21 @@ from leadsman.adapters.onewire import OneWireFiles
 from leadsman.adapters.program import Finished, Run
 from leadsman.sessions.player import Lanes, Playing
 from leadsman.sessions.recorder import WireLog
-from leadsman.sessions.session import Fields, Reply
+from leadsman.sessions.session import Fields, ReplyShape
 
 NOTHING: Any = SimpleNamespace(close=lambda: None)
 """What is real where a session is played."""
 
-_TEXTS = Reply[list[str]]("found", lambda texts: (None, {"texts": texts}), lambda event: [*event.more["texts"]])
-_CHANGES = Reply[CalendarChanges](
+_TEXTS = ReplyShape[list[str]]("found", lambda texts: (None, {"texts": texts}), lambda event: [*event.more["texts"]])
+_CHANGES = ReplyShape[CalendarChanges](
     "changed",
     lambda changes: (None, changes._asdict()),
     lambda event: CalendarChanges(event.more["token"], event.more["objects"]),
 )
-_OPENED = Reply[None]("opened", lambda _: (None, {}), lambda _: None)
-_BYTES = Reply[bytes]("received", lambda data: (data, {}), lambda event: event.data or b"")
-_NAMES = Reply[list[str]]("listed", lambda names: (None, {"names": names}), lambda event: [*event.more["names"]])
-_CONTENT = Reply[str](
+_OPENED = ReplyShape[None]("opened", lambda _: (None, {}), lambda _: None)
+_BYTES = ReplyShape[bytes]("received", lambda data: (data, {}), lambda event: event.data or b"")
+_NAMES = ReplyShape[list[str]]("listed", lambda names: (None, {"names": names}), lambda event: [*event.more["names"]])
+_CONTENT = ReplyShape[str](
     "content", lambda text: (text.encode(), {}), lambda event: (event.data or b"").decode(errors="replace")
 )
 
@@ -81,7 +81,7 @@ class _Bus(I2cWire):
         self._bus.close()
 
 
-class _Files(OneWireFiles):
+class _Thermometers(OneWireFiles):
     """Which thermometers are there, and the file of each."""
 
     def __init__(self, calls: WireLog | Lanes, files: OneWireFiles = NOTHING) -> None:
@@ -116,5 +116,5 @@ def _played_programs(lanes: Lanes) -> Run:
     return run
 
 
-RECORDED = {"calendars": _Calendars, "i2c": _Bus, "onewire": _Files, "program": _recorded_programs}
-PLAYED = {"calendars": _Calendars, "i2c": _Bus, "onewire": _Files, "program": _played_programs}
+RECORDED = {"calendars": _Calendars, "i2c": _Bus, "onewire": _Thermometers, "program": _recorded_programs}
+PLAYED = {"calendars": _Calendars, "i2c": _Bus, "onewire": _Thermometers, "program": _played_programs}

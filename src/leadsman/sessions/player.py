@@ -14,7 +14,7 @@ from leadsman.loop import threads
 from leadsman.loop.durations import human
 from leadsman.sessions.mask import same
 from leadsman.sessions.recorder import MODULES
-from leadsman.sessions.session import SHAPES, Event, Fields, RecordedSession, Reply, error_of
+from leadsman.sessions.session import SHAPES, Event, Fields, RecordedSession, ReplyShape, error_of
 from leadsman.text import clean
 
 T = TypeVar("T")
@@ -207,7 +207,9 @@ class Lanes:
         """
         return self._player.take(self._wire, what, data, more)
 
-    def call(self, reply: Reply[T], real: Callable[[], T], what: str, data: bytes | None = None, **more: object) -> T:
+    def call(
+        self, reply: ReplyShape[T], real: Callable[[], T], what: str, data: bytes | None = None, **more: object
+    ) -> T:
         """Play a call that blocks, in a thread, and return as late as it was recorded. Raises as `take`, the recorded
         error, if there was one, and `TransientError` if there is no reply."""
         exchange = self.take(what, data, **more)

@@ -4,11 +4,11 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from importlib import import_module
-from typing import Protocol, TypeVar
+from typing import TextIO, TypeVar
 
 from leadsman.adapters.wires import WireKind
 from leadsman.sessions.mask import Mask
-from leadsman.sessions.session import LARGEST, Event, Reply, end, fields_of, head
+from leadsman.sessions.session import LARGEST, Event, ReplyShape, end, fields_of, head
 from leadsman.text import describe
 
 T = TypeVar("T")
@@ -27,14 +27,6 @@ MODULES: dict[WireKind, str] = {
 ``PLAYED[kind](lanes)``."""
 
 
-class File(Protocol):
-    """Where a session is written."""
-
-    def write(self, text: str, /) -> object: ...
-
-    def flush(self) -> object: ...
-
-
 class Recorder:
     """Records the wires of an app while it is set as `leadsman.adapters.wires.WIRES`. Threads may use it.
 
@@ -48,7 +40,7 @@ class Recorder:
     """
 
     def __init__(
-        self, file: File, app: str, clock: Callable[[], float], wall: float, mask: Mask, largest: int = LARGEST
+        self, file: TextIO, app: str, clock: Callable[[], float], wall: float, mask: Mask, largest: int = LARGEST
     ) -> None:
         self.events = 0
         """How many were written."""
@@ -135,7 +127,9 @@ class WireLog:
             self.fail(n, error)
             raise
 
-    def call(self, reply: Reply[T], real: Callable[[], T], what: str, data: bytes | None = None, **more: object) -> T:
+    def call(
+        self, reply: ReplyShape[T], real: Callable[[], T], what: str, data: bytes | None = None, **more: object
+    ) -> T:
         """Make a call that blocks, as a whole exchange, which ends with the reply or with the error."""
         with self.exchange(what, data, **more) as n:
             found = real()

@@ -165,8 +165,8 @@ class Event(NamedTuple):
 T = TypeVar("T")
 
 
-class Reply(NamedTuple, Generic[T]):
-    """How a session has what a call returns."""
+class ReplyShape(NamedTuple, Generic[T]):
+    """What the reply to a call has: an event for what is returned."""
 
     what: str
     """The event."""

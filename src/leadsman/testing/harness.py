@@ -121,10 +121,8 @@ class Harness:
             self._app.close()
 
     def _context(self) -> contextvars.Context:
-        """A context in which ``execute_with_retry`` does not read the environment of the process, and adapters get what
-        was recorded."""
-        context = contextvars.copy_context()
-        context.run(CATALOGUE.set, Catalogue())
+        """A context of its own, in which adapters get what was recorded."""
+        context = own_context()
         if self.player is not None:
             context.run(WIRES.set, self.player)
         return context
@@ -217,6 +215,13 @@ class Harness:
             document["devices"][device]["status"] for document in documents if device in document.get("devices", {})
         ]
         return [word for word, _ in groupby(said)]
+
+
+def own_context() -> contextvars.Context:
+    """A context in which ``execute_with_retry`` does not read the environment of the process."""
+    context = contextvars.copy_context()
+    context.run(CATALOGUE.set, Catalogue())
+    return context
 
 
 def _player_of(sessions: Path | str | Sequence[Path | str]) -> "Player | None":

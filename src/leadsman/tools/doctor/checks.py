@@ -177,22 +177,18 @@ def limits(facts: Facts) -> Iterator[Result]:
     connack = facts.broker.connack
     if connack is None:
         return
-    clear = True
+    found = []
     if connack.receive_maximum < FEW:
-        clear = False
         text = f"{connack.receive_maximum} in flight at a time (Receive Maximum): readings may wait for one another"
-        yield warn(text, f"let it allow 20 or more{_in_mosquitto(facts, 'max_inflight_messages 20')}")
+        found.append(warn(text, f"let it allow 20 or more{_in_mosquitto(facts, 'max_inflight_messages 20')}"))
     if connack.maximum_qos == 0:
-        clear = False
         text = "QoS 0 only: a message that is lost on the way stays lost"
-        yield warn(text, f"let it allow QoS 1{_in_mosquitto(facts, 'max_qos 2')}")
+        found.append(warn(text, f"let it allow QoS 1{_in_mosquitto(facts, 'max_qos 2')}"))
     if connack.keepalive is not None and 0 < connack.keepalive < 10:
-        clear = False
         text = f"the broker expects a message every {connack.keepalive} s: a slow network breaks the connection"
-        yield warn(text, f"let it allow a keep-alive of 60 s{_in_mosquitto(facts, 'max_keepalive 60')}")
-    if clear:
-        aliases = f", {connack.topic_alias_maximum} topic aliases" if connack.topic_alias_maximum else ""
-        yield ok(f"{connack.receive_maximum} in flight, QoS {connack.maximum_qos}{aliases}")
+        found.append(warn(text, f"let it allow a keep-alive of 60 s{_in_mosquitto(facts, 'max_keepalive 60')}"))
+    aliases = f", {connack.topic_alias_maximum} topic aliases" if connack.topic_alias_maximum else ""
+    yield from found or [ok(f"{connack.receive_maximum} in flight, QoS {connack.maximum_qos}{aliases}")]
 
 
 def packet_size(facts: Facts) -> Iterator[Result]:

@@ -3,6 +3,7 @@ device and the figures that sum it up; and which of the policies would have done
 
 import heapq
 import math
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
@@ -69,12 +70,12 @@ class DeviceDay(NamedTuple):
 
 def day_of(record: DeviceRecord, end: float) -> DeviceDay:
     """Fold the record of one device into its day, which ends at `end` seconds."""
-    lost: dict[str, int] = {}
+    lost = Counter[str]()
     for each in record.lost:
-        lost[each.cause] = lost.get(each.cause, 0) + each.slots
+        lost[each.cause] += each.slots
     return DeviceDay(
         record.device,
-        len(record.readings) + sum(lost.values()),
+        len(record.readings) + lost.total(),
         len(record.readings),
         tuple(sorted(lost.items())),
         gaps_of(record, end),

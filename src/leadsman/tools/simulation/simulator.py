@@ -3,7 +3,6 @@ handler passes through here, and what the app does is recorded."""
 
 import asyncio
 import contextlib
-import contextvars
 import gc
 import io
 import logging
@@ -46,11 +45,11 @@ from leadsman.registration.injection import Handler
 from leadsman.registration.setup import Setup
 from leadsman.registration.telemetry import Telemetry
 from leadsman.resilience.backoff import Draw
-from leadsman.resilience.catalogue import CATALOGUE, Catalogue
 from leadsman.resilience.failure import Failure
 from leadsman.resilience.policy import Policy, State, Verdict
 from leadsman.settings.sources import Where
 from leadsman.testing.broker import ForgetfulBroker
+from leadsman.testing.harness import own_context
 from leadsman.testing.loop import VirtualLoop
 from leadsman.text import explain, suggestion
 from leadsman.tools.simulation.guard import DEVICE, first_touch, refuse_real_world
@@ -513,7 +512,7 @@ class _PolicyRun:
     def go(self, directory: Path, progress: Progress) -> None:
         """Let the day pass."""
         loop, length = self.loop, self.stage.length
-        self._serving = loop.create_task(self._serve(directory), context=_own_context())
+        self._serving = loop.create_task(self._serve(directory), context=own_context())
         for step in self.stage.plan.steps:
             loop.call_at(step.at, loop.step_wall, step.seconds)
         for begin, end in merge_spans([(each.begin, each.end) for each in self.stage.plan.of([BROKER])]):
@@ -642,13 +641,6 @@ def _written(telemetry: Telemetry) -> str:
     breaker = telemetry.guards.breaker
     circuit = "" if breaker is None else f", circuit_breaker={breaker.threshold}"
     return text.replace("retry=until the next poll", "UNTIL_NEXT_POLL") + circuit
-
-
-def _own_context() -> contextvars.Context:
-    """A context in which ``execute_with_retry`` does not read the environment of the process."""
-    context = contextvars.copy_context()
-    context.run(CATALOGUE.set, Catalogue())
-    return context
 
 
 @contextlib.contextmanager
