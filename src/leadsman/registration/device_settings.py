@@ -41,7 +41,7 @@ from leadsman.resilience.failure import qualified_name
 from leadsman.resilience.notation import parse, policy_of
 from leadsman.resilience.policy import UNTIL_NEXT_POLL, Policy, Until, Waits
 from leadsman.settings.devices import DeviceSections, is_pattern, no_device
-from leadsman.settings.sections import OFF, read_switch
+from leadsman.settings.sections import OFF, read_number, read_switch
 from leadsman.settings.sources import DEVICES, SettingEntry
 from leadsman.text import clean, join_words, nearest, suggestion
 
@@ -59,19 +59,14 @@ _RULE_EXAMPLE = "write a rule as in code, such as \"OnChange(0.2) | Every('10m')
 _NEEDED = "write at least the threshold: circuit_breaker = { threshold = 5 }"
 
 
-def _number(value: object) -> object:
-    """A number that a variable has as text."""
-    return int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 20 else value
-
-
 def _duration(value: object, what: str = "it") -> Duration:
-    duration = cast("Duration", _number(value))
+    duration = cast("Duration", read_number(value))
     positive_seconds(duration, what)
     return duration
 
 
 def _pause(value: object) -> Duration:
-    duration = cast("Duration", _number(value))
+    duration = cast("Duration", read_number(value))
     seconds(duration, "it")
     return duration
 
@@ -92,7 +87,7 @@ def _for_people(example: str) -> Read:
 
 
 def _retry(value: object) -> int | Until:
-    number = _number(value)
+    number = read_number(value)
     if isinstance(number, str) and number.replace("_", " ").replace("-", " ").lower() == UNTIL:
         return UNTIL_NEXT_POLL
     if isinstance(number, bool) or not isinstance(number, int) or number < 0:
@@ -142,7 +137,7 @@ def _breaker(value: object) -> CircuitBreaker:
             raise InvalidValue(f"{clean(str(key))!r} is unknown; {suggestion(str(key), _BREAKER)}")
     if "threshold" not in value:
         raise InvalidValue(f"it has no threshold; {_NEEDED}")
-    arguments: dict[str, Any] = {key: _number(each) if key != "shared" else each for key, each in value.items()}
+    arguments: dict[str, Any] = {key: read_number(each) if key != "shared" else each for key, each in value.items()}
     if "recovery" in arguments:
         arguments["recovery"] = _recovery(arguments["recovery"])
     return CircuitBreaker(**arguments)
@@ -203,7 +198,7 @@ def _typed(words: object, kinds: Mapping[str, type] = MappingProxyType({"discove
     for word, value in words.items():
         found[word] = _typed(value, ENTITY_OPTIONS) if word == "homeassistant" else value
         if kinds.get(word) is int:
-            found[word] = _number(value)
+            found[word] = read_number(value)
         elif kinds.get(word) is bool:
             with suppress(InvalidValue):
                 found[word] = read_switch(value)

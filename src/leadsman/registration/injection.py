@@ -204,11 +204,15 @@ _NO_READING = (bytes, complex, list, tuple, set, frozenset)
 
 def result_kinds(handler: Handler) -> tuple[object, ...]:
     """The types that a handler is annotated to return or to yield, None among them. Each may be `Annotated`."""
-    wanted = annotated_result(handler)
-    origin = get_origin(wanted)
-    if isinstance(origin, type) and issubclass(origin, AsyncIterable):
-        wanted = get_args(wanted)[0]
+    wanted = one_result(annotated_result(handler))
     return get_args(wanted) if get_origin(wanted) in (Union, UnionType) else (wanted,)
+
+
+def one_result(annotation: object) -> object:
+    """What a handler that is annotated so returns, or yields each time."""
+    origin = get_origin(annotation)
+    yields = isinstance(origin, type) and issubclass(origin, AsyncIterable)
+    return get_args(annotation)[0] if yields else annotation
 
 
 @functools.lru_cache(maxsize=128)

@@ -1,7 +1,7 @@
 """The type of a reading, as the annotation of a handler names it: its fields, what a `Sensor` says of each, and whether
 each is a number. What is written about a field at a registration is checked against it."""
 
-from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -25,7 +25,7 @@ from uuid import UUID
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.readings.publish import Deadband
 from leadsman.readings.sensor import Sensor
-from leadsman.registration.injection import Handler, annotated_result, name_of
+from leadsman.registration.injection import Handler, annotated_result, name_of, one_result
 from leadsman.text import suggestion
 
 if TYPE_CHECKING:
@@ -48,6 +48,36 @@ class FieldType(NamedTuple):
     sensor: Sensor | None
     choices: tuple[object, ...] = ()
     """The values that it may have, if these are listed; empty if not."""
+
+    @classmethod
+    def of(cls, annotation: object, metadata: Iterable[object] = ()) -> "FieldType":
+        """That of an annotation: its types besides None, the first `Sensor` in it, and the values that it lists."""
+        sensor = next((each for each in metadata if isinstance(each, Sensor)), None)
+        origin = get_origin(annotation)
+        if origin is Annotated:
+            inner, *beside = get_args(annotation)
+            found = cls.of(inner, beside)
+        elif origin in (Required, NotRequired):
+            found = cls.of(get_args(annotation)[0])
+        elif origin in (Union, UnionType):
+            parts = [cls.of(each) for each in get_args(annotation)]
+            first = next((part.sensor for part in parts if part.sensor is not None), None)
+            listed = all(part.choices for part in parts if part.kinds)
+            choices = dict.fromkeys(each for part in parts for each in part.choices) if listed else ()
+            found = cls(tuple(kind for part in parts for kind in part.kinds), first, tuple(choices))
+        elif origin is Literal:
+            values = tuple(each for each in get_args(annotation) if each is not None)
+            found = cls(tuple(dict.fromkeys(map(type, get_args(annotation)))), None, _published(values))
+        else:
+            values = _published(annotation) if isinstance(annotation, type) and issubclass(annotation, Enum) else ()
+            found = cls(() if annotation in (None, NoneType) else (annotation,), None, values)
+        if any(hasattr(each, "when_used") for each in metadata):
+            found = found.serialized()
+        return found if sensor is None else found._replace(sensor=sensor)
+
+    def serialized(self) -> "FieldType":
+        """Of a field for which the user says what pydantic makes of it: what is text by itself may be anything."""
+        return self._replace(kinds=(), choices=()) if any(map(_is_text, self.kinds)) else self
 
     def union(self, other: "FieldType") -> "FieldType":
         """What is one of two types of a field."""
@@ -148,18 +178,15 @@ class ReadingType(NamedTuple):
 def reading_type(handler: Handler, field: str | None = None) -> ReadingType | None:
     """What a handler is annotated to return or to yield; None if that does not name fields. `field` is the name of its
     one field, if it returns one value."""
-    wanted = annotated_result(handler, described=True)
-    origin = get_origin(wanted)
-    if isinstance(origin, type) and issubclass(origin, AsyncIterable):
-        wanted = get_args(wanted)[0]
+    wanted = one_result(annotated_result(handler, described=True))
     if field is None:
         return type_of(wanted)
-    return ReadingType(name_of(handler), {field: FieldType(*_Kinds.of(wanted))}, open=False)
+    return ReadingType(name_of(handler), {field: FieldType.of(wanted)}, open=False)
 
 
 def type_of(annotation: object) -> ReadingType | None:
     """A type of readings; None if it does not name fields."""
-    kinds = _Kinds.of(annotation).kinds
+    kinds = FieldType.of(annotation).kinds
     fields: dict[str, FieldType] = {}
     named = [found for kind in kinds if (found := _fields_of(kind)) is not None]
     if not named:
@@ -168,45 +195,7 @@ def type_of(annotation: object) -> ReadingType | None:
     return ReadingType(" or ".join(getattr(kind, "__name__", repr(kind)) for kind in kinds), fields, not complete)
 
 
-class _Kinds(NamedTuple):
-    """The types that an annotation allows besides None, the first `Sensor` in it, and the values that it lists."""
-
-    kinds: tuple[object, ...]
-    sensor: Sensor | None
-    choices: tuple[object, ...] = ()
-    """Empty if another value is allowed, too."""
-
-    @classmethod
-    def of(cls, annotation: object, metadata: Iterable[object] = ()) -> "_Kinds":
-        sensor = next((each for each in metadata if isinstance(each, Sensor)), None)
-        origin = get_origin(annotation)
-        if origin is Annotated:
-            inner, *beside = get_args(annotation)
-            found = cls.of(inner, beside)
-        elif origin in (Required, NotRequired):
-            found = cls.of(get_args(annotation)[0])
-        elif origin in (Union, UnionType):
-            parts = [cls.of(each) for each in get_args(annotation)]
-            first = next((part.sensor for part in parts if part.sensor is not None), None)
-            listed = all(part.choices for part in parts if part.kinds)
-            choices = dict.fromkeys(each for part in parts for each in part.choices) if listed else ()
-            found = cls(tuple(kind for part in parts for kind in part.kinds), first, tuple(choices))
-        elif origin is Literal:
-            values = tuple(each for each in get_args(annotation) if each is not None)
-            found = cls(tuple(dict.fromkeys(map(type, get_args(annotation)))), None, _published(values))
-        else:
-            values = _published(annotation) if isinstance(annotation, type) and issubclass(annotation, Enum) else ()
-            found = cls(() if annotation in (None, NoneType) else (annotation,), None, values)
-        if any(hasattr(each, "when_used") for each in metadata):
-            found = found.serialized()
-        return found if sensor is None else found._replace(sensor=sensor)
-
-    def serialized(self) -> "_Kinds":
-        """Of a field for which the user says what pydantic makes of it: what is text by itself may be anything."""
-        return self._replace(kinds=(), choices=()) if any(map(_is_text, self.kinds)) else self
-
-
-def _listed(found: Mapping[str, _Kinds], path: str, into: dict[str, FieldType], depth: int) -> bool:
+def _listed(found: Mapping[str, FieldType], path: str, into: dict[str, FieldType], depth: int) -> bool:
     """List the fields of one type. Returns whether these are all that it can have."""
     complete = depth > 0
     for key, (kinds, sensor, choices) in found.items() if depth else ():
@@ -233,7 +222,7 @@ def _is_mapping(kind: object) -> bool:
     return isinstance(bare, type) and issubclass(bare, Mapping)
 
 
-def _fields_of(kind: object) -> Mapping[str, _Kinds] | None:
+def _fields_of(kind: object) -> Mapping[str, FieldType] | None:
     """The fields of a pydantic model, a dataclass or a TypedDict; None for anything else, and for a model that decides
     by itself what it becomes."""
     if not isinstance(kind, type):
@@ -248,15 +237,15 @@ def _fields_of(kind: object) -> Mapping[str, _Kinds] | None:
     except Exception:  # names that are there for type checkers only: nothing to check
         return None
     names: Iterator[str] = iter(getattr(kind, "__dataclass_fields__", hints))
-    return {name: _Kinds.of(hints[name]) for name in names}
+    return {name: FieldType.of(hints[name]) for name in names}
 
 
-def _fields_of_model(kind: Any, model: Mapping[str, Any]) -> Mapping[str, _Kinds] | None:
+def _fields_of_model(kind: Any, model: Mapping[str, Any]) -> Mapping[str, FieldType] | None:
     config, decorators = kind.model_config, kind.__pydantic_decorators__
     if config.get("extra") == "allow" or config.get("serialize_by_alias") or decorators.model_serializers:
         return None
-    found = {name: _Kinds.of(each.annotation, each.metadata) for name, each in model.items() if not each.exclude}
-    found |= {name: _Kinds.of(each.return_type) for name, each in kind.model_computed_fields.items()}
+    found = {name: FieldType.of(each.annotation, each.metadata) for name, each in model.items() if not each.exclude}
+    found |= {name: FieldType.of(each.return_type) for name, each in kind.model_computed_fields.items()}
     own = {name for each in decorators.field_serializers.values() for name in each.info.fields}
     if {config.get("ser_json_timedelta"), config.get("ser_json_temporal")} - {None, "iso8601"}:
         own |= {name for name, each in found.items() if any(kind in _MOMENTS for kind in each.kinds)}

@@ -5,7 +5,7 @@ A type checker finds a wrong dict only where it sees its parts. Subscribers rely
 made from the annotation.
 """
 
-from collections.abc import AsyncIterable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import lru_cache
 from types import NoneType, UnionType
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 
 from leadsman.errors import ResultError
 from leadsman.readings.sensor import Sensor
-from leadsman.registration.injection import ONE_VALUE, Handler, annotated_result, name_of, result_kinds
+from leadsman.registration.injection import ONE_VALUE, Handler, annotated_result, name_of, one_result, result_kinds
 from leadsman.text import clean, describe
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def returns_one_value(handler: Handler) -> bool:
 def value_field(field: str, handler: Handler) -> ValidateResult:
     """What makes a reading with one field of the values of a handler, which must be as it is annotated."""
     one = (*ONE_VALUE, Enum)
-    described: Any = _one_result(annotated_result(handler, described=True))
+    described: Any = one_result(annotated_result(handler, described=True))
     plain = () if _is_limited(described) else tuple(kind for kind in result_kinds(handler) if isinstance(kind, type))
     adapters: list[TypeAdapter[object]] = []
 
@@ -73,13 +73,6 @@ def value_field(field: str, handler: Handler) -> ValidateResult:
     return validate
 
 
-def _one_result(annotation: object) -> object:
-    """What a handler that is annotated so returns, or yields each time."""
-    origin = get_origin(annotation)
-    yields = isinstance(origin, type) and issubclass(origin, AsyncIterable)
-    return get_args(annotation)[0] if yields else annotation
-
-
 def _is_limited(annotation: object) -> bool:
     """Whether an annotation says more of a value than its type and what it measures."""
     if get_origin(annotation) is Annotated:
@@ -104,7 +97,7 @@ def _validated(adapter: "TypeAdapter[object]", result: object) -> tuple[object, 
 def result_validator(handler: Handler) -> ValidateResult | None:
     """What validates the dicts that a handler returns or yields; None if its annotation does not name pydantic models,
     or names something else beside them. Cached: one handler may serve a thousand devices."""
-    wanted = _one_result(annotated_result(handler))
+    wanted = one_result(annotated_result(handler))
     kinds = get_args(wanted) if get_origin(wanted) in (Union, UnionType) else (wanted,)
     models = [kind for kind in kinds if kind is not NoneType]
     if not models or not all(isinstance(kind, type) and hasattr(kind, "model_validate") for kind in models):

@@ -62,7 +62,18 @@ class Jittered(Value, ABC):
         return jittered(self.wait(attempt), self.jitter, self.cap, random.random() if draw is None else draw)
 
 
-class ExponentialBackoff(Jittered):
+class _Capped(Jittered):
+    """A strategy whose cap is given."""
+
+    __slots__ = ()
+    max_delay: float
+
+    @property
+    def cap(self) -> float:
+        return self.max_delay
+
+
+class ExponentialBackoff(_Capped):
     """``min(base · factor^(attempt-1), max_delay)`` seconds: 2, 4, 8, 16, 32, 60, 60, …
 
     Args:
@@ -77,7 +88,6 @@ class ExponentialBackoff(Jittered):
 
     __slots__ = ("base", "factor", "jitter", "max_delay")
     base: float
-    max_delay: float
     factor: float
     jitter: float
 
@@ -94,10 +104,6 @@ class ExponentialBackoff(Jittered):
             jitter=fraction_of(jitter),
         )
 
-    @property
-    def cap(self) -> float:
-        return self.max_delay
-
     def wait(self, attempt: int) -> float:
         # Logarithms are compared, as factor^attempt would overflow, at attempt 1025 for 2.0.
         if (attempt - 1) * math.log(self.factor) >= math.log(self.max_delay) - math.log(self.base):
@@ -105,7 +111,7 @@ class ExponentialBackoff(Jittered):
         return min(self.base * self.factor ** (attempt - 1), self.max_delay)
 
 
-class LinearBackoff(Jittered):
+class LinearBackoff(_Capped):
     """``min(step · attempt, max_delay)`` seconds: 2, 4, 6, 8, …
 
     Args and raises: as `ExponentialBackoff`.
@@ -113,15 +119,10 @@ class LinearBackoff(Jittered):
 
     __slots__ = ("jitter", "max_delay", "step")
     step: float
-    max_delay: float
     jitter: float
 
     def __init__(self, step: Duration = 2.0, max_delay: Duration = 60.0, *, jitter: float = 0.2) -> None:
         self._hold(step=_wait(step, "step"), max_delay=_wait(max_delay, "max_delay"), jitter=fraction_of(jitter))
-
-    @property
-    def cap(self) -> float:
-        return self.max_delay
 
     def wait(self, attempt: int) -> float:
         return min(self.step * attempt, self.max_delay)
@@ -162,7 +163,7 @@ class FixedBackoff(Jittered):
         return f"FixedBackoff(delay={self.seconds!r}, max_delay={self.max_delay!r}, jitter={self.jitter!r})"
 
 
-class FibonacciBackoff(Jittered):
+class FibonacciBackoff(_Capped):
     """`first`, `second`, and then the sum of the last two waits, up to `max_delay`: 1, 2, 3, 5, 8, … seconds.
 
     Args and raises: as `ExponentialBackoff`.
@@ -171,7 +172,6 @@ class FibonacciBackoff(Jittered):
     __slots__ = ("first", "jitter", "max_delay", "second")
     first: float
     second: float
-    max_delay: float
     jitter: float
 
     def __init__(
@@ -183,10 +183,6 @@ class FibonacciBackoff(Jittered):
             max_delay=_wait(max_delay, "max_delay"),
             jitter=fraction_of(jitter),
         )
-
-    @property
-    def cap(self) -> float:
-        return self.max_delay
 
     def wait(self, attempt: int) -> float:
         wait, following = self.first, self.second

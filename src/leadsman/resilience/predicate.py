@@ -106,8 +106,8 @@ class Not(Predicate):
         return None if said is None else not said
 
 
-class Both(Predicate):
-    """Yes when both say yes, no when one says no."""
+class _Pair(Predicate):
+    """Two questions."""
 
     __slots__ = ("left", "right")
     left: Predicate
@@ -115,6 +115,12 @@ class Both(Predicate):
 
     def __init__(self, left: Predicate, right: Predicate) -> None:
         self._hold(left=left, right=right)
+
+
+class Both(_Pair):
+    """Yes when both say yes, no when one says no."""
+
+    __slots__ = ()
 
     def answer(self, failure: Failure) -> bool | None:
         left = self.left.answer(failure)
@@ -124,15 +130,10 @@ class Both(Predicate):
         return right if left or right is False else None
 
 
-class Either(Predicate):
+class Either(_Pair):
     """Yes when one says yes, no when both say no."""
 
-    __slots__ = ("left", "right")
-    left: Predicate
-    right: Predicate
-
-    def __init__(self, left: Predicate, right: Predicate) -> None:
-        self._hold(left=left, right=right)
+    __slots__ = ()
 
     def answer(self, failure: Failure) -> bool | None:
         left = self.left.answer(failure)

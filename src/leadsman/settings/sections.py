@@ -128,9 +128,14 @@ def _durability(value: object) -> Durability:
     return cast("Durability", value)
 
 
+def read_number(value: object) -> object:
+    """A value, with a number that a variable has as text."""
+    return int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 20 else value
+
+
 def _whole(value: object) -> int | None:
     """A whole number, also one that a variable has as text; None for anything else."""
-    number = int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 20 else value
+    number = read_number(value)
     return number if isinstance(number, int) and not isinstance(number, bool) else None
 
 
@@ -367,16 +372,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
 TABLES = ((DISCOVERY, "ids"), (LOG, "levels"), (LOG, "devices"))
 """Those of them that have keys of their own."""
 
-S = TypeVar(
-    "S",
-    HttpSettings,
-    OutboxSettings,
-    DiscoverySettings,
-    StandbySettings,
-    ClusterSettings,
-    SupervisionSettings,
-    LogSettings,
-)
+S = TypeVar("S", bound=NamedTuple)
 
 
 def read_section(standard: S, entries: Mapping[str, SettingEntry]) -> S:
