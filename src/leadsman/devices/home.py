@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.devices.roster import Device
 from leadsman.loop.slots import shifts
+from leadsman.mqtt.message import STANDARD
 from leadsman.registration.injection import ContextDependency
 from leadsman.registration.telemetry import Telemetry
 from leadsman.runtime.calls import SharedResources
 from leadsman.runtime.poll_runner import PollContext, PollRunner
-from leadsman.runtime.publisher import PublisherContext, PublishQueue
+from leadsman.runtime.publisher import PublisherContext, PublishQueue, publisher_of
 from leadsman.runtime.supervision import cancel, keep_running
 
 if TYPE_CHECKING:
@@ -157,4 +158,6 @@ class Home:
 
     def _queue(self, command: "Command", reader: "Reader | None") -> "CommandQueue":
         self._commands.append(command.name)
-        return self._surroundings.dispatcher().queue(command, self._publishing, reader)
+        context = self._publishing
+        publisher = publisher_of(command.name, None, STANDARD, context) if reader is None else reader.publisher
+        return self._surroundings.dispatcher().queue(command, context, publisher)

@@ -8,7 +8,7 @@ What the handler returns is published as the device's state.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadsman.errors import Abandoned, Busy, DeviceUnavailable, PayloadError
@@ -17,7 +17,7 @@ from leadsman.loop.tasks import outcome
 from leadsman.monitoring.bugs import placed
 from leadsman.mqtt.answers import EXPIRY, Json, RetainedRequests, answer_to, decode, document
 from leadsman.mqtt.connection import Received
-from leadsman.mqtt.message import STANDARD, Message
+from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import encode
 from leadsman.readings.reading import Reading, reading_of
 from leadsman.registration.command import Command, convert_payload
@@ -26,8 +26,7 @@ from leadsman.resilience.environment import NO_GUARDS, Snapshot
 from leadsman.resilience.failure import RetryRequested, sift
 from leadsman.resilience.guards import guard_call
 from leadsman.runtime.calls import PlainCall, SharedResources
-from leadsman.runtime.publisher import PublisherContext, StatePublisher, publisher_of
-from leadsman.runtime.runner import Reader, Runners
+from leadsman.runtime.publisher import PublisherContext, StatePublisher
 from leadsman.runtime.supervision import cancel
 from leadsman.text import clean, describe, explain, log_fields
 from leadsman.text.log_lines import left_out_before, others
@@ -253,21 +252,27 @@ class Dispatcher:
 
     Args:
         context: the environment, the topics, and how to send.
-        runners: where the command queues are added. A command publishes its readings as the reader of its device does.
+        queues: the command queues, by the names of their devices.
+        readers: the devices that give readings.
         resources: threads and bus locks, shared with everything else that calls handlers.
     """
 
-    def __init__(self, context: PublisherContext, runners: Runners, resources: SharedResources) -> None:
+    def __init__(
+        self,
+        context: PublisherContext,
+        queues: "Mapping[str, CommandQueue]",
+        readers: Container[str],
+        resources: SharedResources,
+    ) -> None:
         self._context = context
-        self._runners = runners
         self._resources = resources
-        self._queues = runners.commands
+        self._queues = queues
+        self._readers = readers
         self._answers = CommandAnswers(context, self._queues)
         self._retained = RetainedRequests()
 
-    def queue(self, command: Command, context: PublisherContext, reader: Reader | None) -> CommandQueue:
-        """Make what runs a registered command. It publishes with `context`, or as the `reader` of its device does."""
-        publisher = publisher_of(command.name, None, STANDARD, context) if reader is None else reader.publisher
+    def queue(self, command: Command, context: PublisherContext, publisher: StatePublisher) -> CommandQueue:
+        """Make what runs a registered command."""
         return CommandQueue(command, context, self._resources, publisher, self._answers)
 
     async def stop(self, grace: float, names: Iterable[str]) -> int:
@@ -304,7 +309,7 @@ class Dispatcher:
 
     def _empty(self, device: str, error: PayloadError) -> PayloadError:
         """The error of an empty message. Somebody who sends one may have wanted a reading."""
-        polls = device in self._runners.readers
+        polls = device in self._readers
         hint = f", or an empty message to {self._context.topics.of(device, 'get')} to poll the device" if polls else ""
         return PayloadError(f"the message is empty: {error}{hint}")
 

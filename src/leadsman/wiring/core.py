@@ -251,7 +251,7 @@ class Core:
         """What executes commands; made for the first one."""
         from leadsman.runtime.commands import Dispatcher
 
-        return Dispatcher(self.publisher, self.runners, self.shared)
+        return Dispatcher(self.publisher, self.roster.queues, self.roster.readers, self.shared)
 
     @cached_property
     def own_requests(self) -> "OwnRequests":
