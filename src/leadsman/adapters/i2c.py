@@ -40,6 +40,8 @@ _HOW_TO_TURN_ON = (
     "turn I²C on: sudo raspi-config nonint do_i2c 0, or dtparam=i2c_arm=on in config.txt and sudo modprobe i2c-dev"
 )
 
+__all__ = ["I2c"]
+
 
 class I2cWire(Protocol):
     """What moves bytes over a bus. Its calls block, and raise `OSError`: EADDRINUSE if a driver of the kernel has the
