@@ -10,7 +10,7 @@ from pydantic import ConfigDict, TypeAdapter
 
 from leadsman import events
 from leadsman.introspection.document import Happening
-from leadsman.introspection.happenings import (
+from leadsman.introspection.watching import (
     KEPT,
     KEPT_BYTES,
     LARGEST,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from leadsman.event_bus import EventBus
 from leadsman.events import PollDeferred, PollFailed, PollMissed, PollSkipped, ReadingTaken
-from leadsman.introspection.watching import KEPT, MOST_SERIES, RecentValues, Watching
+from leadsman.introspection.watching import KEPT_VALUES, MOST_SERIES, RecentValues, Watching
 from leadsman.loop.clock import system_clock
 from leadsman.loop.timers import Timers
 from leadsman.readings.reading import Reading
@@ -19,14 +19,14 @@ def reading(wall, **fields):
     return Reading("d", fields, (), 0.0, wall)
 
 
-@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=2 * KEPT))
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=2 * KEPT_VALUES))
 def test_the_last_values_of_a_field_are_kept_with_their_times(values):
     recent = RecentValues()
     for at, value in enumerate(values):
         recent.on_reading(reading(float(at), t=value, mode="eco", on=True))
     found = recent.look("d")
 
-    assert found["series"].get("t", {"values": []})["values"] == values[-KEPT:]
+    assert found["series"].get("t", {"values": []})["values"] == values[-KEPT_VALUES:]
     assert set(found["series"]) <= {"t"}
     if values:
         assert found["series"]["t"]["at"][-1] == found["at"] == len(values) - 1
@@ -55,9 +55,9 @@ def test_the_last_outcomes_are_kept_in_order():
 
     words = ["ok", "failed", "skipped", "deferred", "missed"]
     assert recent.look("d")["outcomes"] == {"at": [1.0, 2.0, 3.0, 4.0, 5.0], "words": words}
-    for _ in range(KEPT):
+    for _ in range(KEPT_VALUES):
         recent.observe(events[1])
-    assert recent.look("d")["outcomes"]["words"] == ["failed"] * KEPT
+    assert recent.look("d")["outcomes"]["words"] == ["failed"] * KEPT_VALUES
 
 
 def test_a_device_without_readings_has_nothing():

@@ -15,8 +15,8 @@ from pathlib import Path
 from leadsman.errors import EndpointError
 from leadsman.events import AppFault
 from leadsman.http.rules import AccessRules
-from leadsman.introspection.happenings import Happenings
 from leadsman.introspection.service import Service
+from leadsman.introspection.watching import Happenings
 from leadsman.loop.slices import Slices
 from leadsman.settings.sections import Endpoint
 from leadsman.text import log_fields

@@ -13,10 +13,10 @@ from leadsman.errors import Busy, PayloadError, RequestRefused, UnknownDevice, m
 from leadsman.events import AppFault
 from leadsman.http.rules import PROTECTION, AccessRules, RequestHead
 from leadsman.introspection.document import Problem
-from leadsman.introspection.happenings import Happenings, HappeningsWatcher
 from leadsman.introspection.pages import Whole
 from leadsman.introspection.requests import SECTIONS, sender_of
 from leadsman.introspection.service import PollResult, Service
+from leadsman.introspection.watching import Happenings, HappeningsWatcher
 from leadsman.introspection.why import why
 from leadsman.loop.slices import Slices, Work
 from leadsman.mqtt.answers import Json, decode

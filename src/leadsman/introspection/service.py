@@ -10,7 +10,7 @@ A large document is made in slices, each of which takes a millisecond or two. Re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from leadsman.errors import Busy, PayloadError, RequestRefused, UnknownDevice
 from leadsman.events import CircuitRequested, DeviceHeld
@@ -32,7 +32,6 @@ from leadsman.text import clean, count_noun, explain
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import Beat, CircuitAnswer, HealthCheck, HealthDocument, HeldAnswer
-    from leadsman.ledger.document import DeviceLedger
     from leadsman.monitoring.trace import TraceRow
 
 MOST_DEVICES = 32
@@ -169,16 +168,6 @@ class Service:
             ledgers = self._parts.ledgers
             names = (name for name in request.names if name in ledgers)
             yield from _members(document, "ledger", names, lambda name: ledgers.document(name, request.since))
-
-    def ledger(self, device: str, since: float = 0.0) -> "DeviceLedger":
-        """The ledger of one device. Hours and gaps that ended before `since`, epoch seconds, are left out.
-
-        Raises:
-            UnknownDevice: no device of that name has a ledger.
-        """
-        if device not in self._parts.ledgers:
-            raise UnknownDevice(f"there is no device {clean(device)!r} that is read; {hint(device, self._readers)}")
-        return cast("DeviceLedger", self._parts.ledgers.document(device, since))
 
     def beat(self) -> "Beat":
         """A sign of life, with the state of the app and of its connection."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Self
 
 from leadsman.events import AttemptFailed, PollFailed
-from leadsman.introspection.happenings import small_fields
+from leadsman.introspection.watching import small_fields
 from leadsman.loop.clock import rfc3339
 from leadsman.loop.durations import human
 from leadsman.monitoring.bugs import placed
