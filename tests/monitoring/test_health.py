@@ -124,7 +124,7 @@ def test_looking_changes_nothing_and_two_lookers_agree(history, now):
     for event in history:
         records(event)
 
-    assert records.status("d", now) == records.status("d", now) == status(after(*history), now)
+    assert status(records.entities["d"], now) == status(after(*history), now)
 
 
 @given(events)

@@ -482,7 +482,3 @@ class HealthRecords:
         """Restore fields of `Health` from before a restart."""
         for field, value in known.items():
             setattr(self.entities[entity], field, value)
-
-    def status(self, entity: str, now: float) -> "StatusWord":
-        """The status of an entity."""
-        return status(self.entities[entity], now)

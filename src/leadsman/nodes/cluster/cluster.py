@@ -115,8 +115,11 @@ class Cluster:
         store = cast("LeaseStore", store_at(settings.engine, self.terms, self.member))
         self.node = ClusterNode(store, self.member, self.terms, self.pools, clock, self)
         """What holds the leases."""
-        self.heard = self._heard(app, clock) if any(map(is_everywhere, app.readers)) else None
+        self.heard: HeardDevices | None = None
         """The devices that this node hears, and others may hear too; None where no handler is called everywhere."""
+        if any(map(is_everywhere, app.readers)):
+            self.node.hearings = Hearings(self.member, self.terms.ttl)
+            self.heard = HeardDevices(self.node.hearings, self.node, app.topics, clock)
         self.clock = clock
         self._unread_at = -math.inf
         self._topics = app.topics
@@ -229,10 +232,6 @@ class Cluster:
         """The key of the lease under which a device is published."""
         heard = None if self.heard is None else self.heard.key(device)
         return heard or self._key_of.get(self.finders.get(device, device))
-
-    def _heard(self, app: SharedApp, clock: Clock) -> HeardDevices:
-        self.node.hearings = Hearings(self.member, self.terms.ttl)
-        return HeardDevices(self.node.hearings, self.node, app.topics, clock)
 
     async def run(self, shards: ShardHomes, link: Link) -> None:
         """Be a node until cancelled.

@@ -220,7 +220,10 @@ class LeftoverShards:
                 elif key not in held and key not in self._left_over:
                     waits = self._able(pool, snapshot) if waits is None else waits
                     free[key] = since = self._free_since.get(key, now)
-                    if self._member.node in waits and now - since >= self._ttl * (1 + self._rank(key, waits)):
+                    if self._member.node not in waits:
+                        continue
+                    better, _ = _preference(self._member.node, key, waits)
+                    if now - since >= self._ttl * (1 + better):
                         self._left_over.add(key)
                         self._counts_at = now + self._lasts
             if now >= self._counts_at and self._another_lacks(pool, snapshot):
@@ -243,7 +246,3 @@ class LeftoverShards:
         """The nodes that take part and have what the devices of a pool need."""
         nodes = serving(self._member, snapshot.members)
         return {node for node, labels in nodes.items() if pool.needs <= labels}
-
-    def _rank(self, key: str, nodes: Iterable[str]) -> int:
-        own = score(key, self._member.node)
-        return sum(score(key, node) > own for node in nodes)

@@ -151,11 +151,6 @@ class Bucket:
         deleted = found.headers is not None and _OPERATION in found.headers
         return BucketEntry(None if deleted else found.data or b"", found.seq or 0)
 
-    async def get_all(self, keys: Iterable[str]) -> dict[str, BucketEntry | None]:
-        """What these keys have. To be given to `call`."""
-        wanted = list(keys)
-        return dict(zip(wanted, await in_batches(self.get, wanted), strict=True))
-
     async def put(self, key: str, value: bytes | None, expected: int | None = None) -> int | None:
         """Write a key, and return the new revision. To be given to `call`.
 
@@ -454,8 +449,9 @@ class JetStreamStore:
     async def _refreshed(self, known: Mapping[str, "_Found"], only: str = "") -> dict[str, "_Found"]:
         """What the keys of the bucket have: of those that are known nothing is asked but whether they still exist."""
         keys = {key for key in await self._bucket.keys() if key.startswith(only)}
-        found = await self._bucket.get_all(keys - known.keys())
-        read = {key: _read(key, entry, self._terms.ttl) for key, entry in found.items() if entry is not None}
+        wanted = [*keys - known.keys()]
+        found = zip(wanted, await in_batches(self._bucket.get, wanted), strict=True)
+        read = {key: _read(key, entry, self._terms.ttl) for key, entry in found if entry is not None}
         return {key: value for key, value in known.items() if key in keys} | read
 
     async def _acquire(self, key: str) -> Lease | None:

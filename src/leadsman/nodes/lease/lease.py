@@ -195,11 +195,6 @@ class Held(NamedTuple):
     """When the `acquire` or `renew` that confirmed it was *sent*: the answer may have taken long."""
 
     @property
-    def renew_at(self) -> float:
-        """When to renew it."""
-        return self.asked_at + RENEW_AT * self.lease.ttl
-
-    @property
     def fence_at(self) -> float:
         """From when on it must not be used."""
         return self.asked_at + FENCE_AT * self.lease.ttl

@@ -21,7 +21,7 @@ from leadsman.errors import InvalidValue, LeaseError, LeaseStoreRefused, LeaseSt
 from leadsman.nodes.lease.lease import Lease, Member, Terms, check_keys, read_member
 from leadsman.nodes.lease.store import Acquired, ClusterSnapshot
 from leadsman.text import clean, describe
-from leadsman.text.redaction import SecretValue, address_of
+from leadsman.text.redaction import Secret, SecretValue, address_of
 
 try:
     from psycopg import AsyncConnection, Error, ProgrammingError, errors
@@ -141,8 +141,8 @@ class PostgresConnection:
         InvalidValue: the URL cannot be read.
     """
 
-    def __init__(self, url: str | SecretValue, timeout: float) -> None:
-        self._url = address_of(url)
+    def __init__(self, url: Secret, timeout: float) -> None:
+        self._url = url
         try:
             parts = conninfo_to_dict(self._url)
         except ProgrammingError as error:

@@ -8,7 +8,7 @@ from leadsman.loop.clock import Clock, rfc3339
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import Message
 from leadsman.nodes.brief import LIFE, Brief, State
-from leadsman.nodes.document import Lacking, NodeDocument, NodeState, brief_of, fit, read_document
+from leadsman.nodes.document import Lacking, NodeState, brief_of, fit, read_document
 from leadsman.nodes.report import NodeReport
 from leadsman.nodes.shared_app import WORD, SharedApp
 from leadsman.text import clean
@@ -50,7 +50,7 @@ class Peers:
         if len(self._heard) >= MOST:
             self._heard = {name: heard for name, heard in self._heard.items() if heard.lives(now)}
         if len(self._heard) < MOST:
-            self._heard[node] = _Peer(now, self._life(document), brief_of(document))
+            self._heard[node] = _Peer(now, max(LEAST_LIFE, LIFE * document["ttl_s"]), brief_of(document))
 
     def forget(self) -> None:
         """Nothing is heard any more."""
@@ -60,10 +60,6 @@ class Peers:
         """The nodes by name."""
         now = self._now()
         return {node: heard.brief for node, heard in sorted(self._heard.items()) if heard.lives(now)}
-
-    @staticmethod
-    def _life(document: NodeDocument) -> float:
-        return max(LEAST_LIFE, LIFE * document["ttl_s"])
 
 
 CAPABLE = ("active", "standby", "taking_over")
