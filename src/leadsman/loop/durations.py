@@ -1,4 +1,4 @@
-"""Durations as people write them: ``"5m"``, ``"1h30m"``, ``timedelta``, or plain seconds; and whole numbers."""
+"""Durations as people write them: ``"5m"``, ``"1h30m"``, ``timedelta``, or plain seconds; and numbers."""
 
 import math
 import re
@@ -73,6 +73,15 @@ def whole(
         raise InvalidValue(
             f"{what} is {value!r}; {limits or f'it must be {least} ' + ('or more' if most is None else f'to {most}')}"
         )
+    return value
+
+
+def number(value: object, what: str, *, kind: str = "it must be a number") -> int | float:
+    """Check a finite number that a user writes; `kind` as for `whole`. Raises `InvalidType`, `InvalidValue`."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidType(f"{what} is {value!r}; {kind}")
+    if not math.isfinite(as_float(value)):
+        raise InvalidValue(f"{what} is {value!r}; it must be finite")
     return value
 
 

@@ -5,14 +5,15 @@ one field of one device. A field that is None, or is not in a reading, changes n
 a time are in `leadsman.readings.windows`.
 """
 
+import functools
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, ClassVar, Final, Protocol
 
-from leadsman.errors import InvalidType, InvalidValue
-from leadsman.loop.durations import Duration, as_float, positive_seconds, whole
+from leadsman.errors import InvalidValue
+from leadsman.loop.durations import Duration, number, positive_seconds, whole
 from leadsman.value import Value
 
 Number = int | float
@@ -32,6 +33,7 @@ Output = Number | None | Pending
 MOST_READINGS = 1001
 """Readings of a `Median` or an `Outlier`. They are sorted at each reading."""
 _WHOLE = "write a whole number"
+_number = functools.partial(number, kind="write a number")
 SIGMA = 1.4826
 """The median of the absolute deviations from the median, times this, is the standard deviation where values are
 normally distributed: 1/Φ⁻¹(3/4). F. R. Hampel, "The influence curve and its role in robust estimation", J. Am. Stat.
@@ -124,9 +126,9 @@ class Scale(Filter):
     offset: Number
 
     def __init__(self, factor: Number, offset: Number = 0) -> None:
-        if number(factor, "factor") == 0:
+        if _number(factor, "factor") == 0:
             raise InvalidValue("factor is 0, which makes every value the same; write the factor of the calibration")
-        self._hold(factor=factor, offset=number(offset, "offset"))
+        self._hold(factor=factor, offset=_number(offset, "offset"))
 
     def take(self, value: Number | None, now: float) -> Output:
         """See `Step`."""
@@ -151,11 +153,11 @@ class Clamp(Filter):
     def __init__(self, low: Number | None = None, high: Number | None = None) -> None:
         if low is None and high is None:
             raise InvalidValue("Clamp() has no limit; write Clamp(low=0) or Clamp(0, 100)")
-        if low is not None and high is not None and number(low, "low") > number(high, "high"):
+        if low is not None and high is not None and _number(low, "low") > _number(high, "high"):
             raise InvalidValue(f"low is {low!r}, which is above high, {high!r}; exchange them")
         for limit, what in ((low, "low"), (high, "high")):
             if limit is not None:
-                number(limit, what)
+                _number(limit, what)
         self._hold(low=low, high=high)
 
     def take(self, value: Number | None, now: float) -> Output:
@@ -212,9 +214,9 @@ class Outlier(Filter):
     least: Number
 
     def __init__(self, readings: int, *, limit: Number = 3.0, least: Number = 0.0) -> None:
-        if number(limit, "limit") <= 0:
+        if _number(limit, "limit") <= 0:
             raise InvalidValue(f"limit is {limit!r}; it must be more than 0 standard deviations")
-        if number(least, "least") < 0:
+        if _number(least, "least") < 0:
             raise InvalidValue(f"least is {least!r}; it must not be negative")
         self._hold(readings=whole(readings, "readings", 3, MOST_READINGS, kind=_WHOLE), limit=limit, least=least)
 
@@ -391,18 +393,9 @@ def increase(before: Number, after: Number, wraps_at: Number | None) -> Number |
     return grown if 0 <= grown < wraps_at / 2 else None
 
 
-def number(value: object, what: str) -> Number:
-    """Check an argument. Raises `InvalidType`, `InvalidValue`."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidType(f"{what} is {value!r}; write a number")
-    if not math.isfinite(as_float(value)):
-        raise InvalidValue(f"{what} is {value!r}; it must be finite")
-    return value
-
-
 def check_wrap(wraps_at: object) -> Number | None:
     """Check where a counter begins again. Raises `InvalidType`, `InvalidValue`."""
-    if wraps_at is not None and number(wraps_at, "wraps_at") <= 0:
+    if wraps_at is not None and _number(wraps_at, "wraps_at") <= 0:
         raise InvalidValue(
             f"wraps_at is {wraps_at!r}; write the value at which the counter begins again, such as 2**32"
         )

@@ -54,7 +54,7 @@ class PublishRule(Protocol):
         ...
 
 
-class Rule(Value):
+class JoinableRule(Value):
     """The base class of the rules here: they are joined with ``|`` and ``&``."""
 
     __slots__ = ()
@@ -76,7 +76,7 @@ class Rule(Value):
         return AllOf(_rule(other), self)
 
 
-class _Pair(Rule):
+class _Pair(JoinableRule):
     """Two rules joined."""
 
     __slots__ = ("left", "right")
@@ -112,7 +112,7 @@ Deadband = float | str
 value that was last published."""
 
 
-class OnChange(Rule):
+class OnChange(JoinableRule):
     """Publishes when a value differs from the one last published.
 
     Args:
@@ -202,7 +202,7 @@ def deadband_fields(rule: PublishRule | None) -> tuple[str, ...]:
     return ()
 
 
-class Every(Rule):
+class Every(JoinableRule):
     """Publishes at intervals, by time or by count: ``Every(seconds=300)``, ``Every("5m")``, ``Every(n=10)``.
 
     Args:

@@ -17,7 +17,7 @@ from leadsman.adapters.managed import ManagedAdapter
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, collect, raise_together
 from leadsman.loop.durations import Duration, human, positive_seconds, seconds
 from leadsman.loop.schedule import Cron
-from leadsman.readings.publish import Every, OnChange, Rule
+from leadsman.readings.publish import Every, JoinableRule, OnChange
 from leadsman.readings.sensor import ENTITY_OPTIONS, check_fields, merge_fields
 from leadsman.registration.command import CommandOptions
 from leadsman.registration.event import EventOptions
@@ -52,7 +52,7 @@ Read = Callable[[object], object]
 """Reads the value of an option. Raises `InvalidValue`, `InvalidType`."""
 _OFFLINE_ON = ("stale", "error")
 """The words for when a device is offline."""
-RULES: Mapping[str, Callable[..., Rule]] = {"OnChange": OnChange, "Every": Every}
+RULES: Mapping[str, Callable[..., JoinableRule]] = {"OnChange": OnChange, "Every": Every}
 LONGEST_RULE = 1000
 """Characters; a rule has a hundred."""
 _RULE_EXAMPLE = "write a rule as in code, such as \"OnChange(0.2) | Every('10m')\""
@@ -143,7 +143,7 @@ def _breaker(value: object) -> CircuitBreaker:
     return CircuitBreaker(**arguments)
 
 
-def publish_rule(text: object) -> Rule:
+def publish_rule(text: object) -> JoinableRule:
     """Read a publish rule as it is written in code. Python's parser reads it, and nothing of it is executed.
 
     Raises:
@@ -160,7 +160,7 @@ def publish_rule(text: object) -> Rule:
     return _rule(tree, text)
 
 
-def _rule(node: ast.expr, text: str) -> Rule:
+def _rule(node: ast.expr, text: str) -> JoinableRule:
     match node:
         case ast.BinOp(left=left, op=ast.BitOr(), right=right):
             return _rule(left, text) | _rule(right, text)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.loop.durations import Duration, as_float, human, positive_seconds, seconds
+from leadsman.loop.durations import Duration, human, number, positive_seconds, seconds
 from leadsman.value import Value
 
 LONGEST = 10 * 366 * 86_400.0
@@ -94,7 +94,7 @@ class ExponentialBackoff(_Capped):
     def __init__(
         self, base: Duration = 2.0, max_delay: Duration = 60.0, *, factor: float = 2.0, jitter: float = 0.2
     ) -> None:
-        factor = number(factor, "factor")
+        factor = float(number(factor, "factor"))
         if factor < 1:
             raise InvalidValue(f"factor is {factor!r}; it must be 1 or more, or the waits would shrink")
         self._hold(
@@ -237,19 +237,9 @@ def as_backoff(strategy: object, what: str = "backoff") -> BackoffStrategy:
     return strategy  # type: ignore[return-value]  # it has the one method there is
 
 
-def number(value: object, what: str) -> float:
-    """Check that a value is a finite number. Raises `InvalidType`, `InvalidValue`."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidType(f"{what} is {value!r}; it must be a number")
-    found = as_float(value)
-    if not math.isfinite(found):
-        raise InvalidValue(f"{what} is {value!r}; it must be finite")
-    return found
-
-
 def fraction_of(value: object) -> float:
     """Check that a jitter is a fraction. Raises `InvalidType`, `InvalidValue`."""
-    fraction = number(value, "jitter")
+    fraction = float(number(value, "jitter"))
     if not 0 <= fraction <= 1:
         raise InvalidValue(f"jitter is {value!r}; it must be a fraction from 0 to 1, 0.2 for ±20 %")
     return fraction
