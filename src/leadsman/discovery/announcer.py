@@ -9,7 +9,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from leadsman.discovery.description import Convention, RetainedMessage
 from leadsman.discovery.registered import DescribedDevices
@@ -25,9 +25,6 @@ from leadsman.mqtt.message import Message
 from leadsman.runtime.other_topics import OtherTopics
 from leadsman.text import clean, log_fields
 from leadsman.text.log_lines import left_out_before, others
-
-if TYPE_CHECKING:
-    from leadsman.discovery.properties import Properties
 
 GRACE = 1.0
 """Seconds from a connection until the broker has sent what it has. What comes later is compared as it comes."""
@@ -70,9 +67,6 @@ class Announcer:
         clock: the clock of the app.
         other_topics: the retained topics that the registry lists.
         removed: the descriptions that were removed.
-        announce: publishes the availability of all devices again.
-        health: publishes how each device is that the broker knows.
-        properties: publishes the values of each such device; None where they have no topics of their own.
         shared: whether other nodes of a cluster describe devices of this app, too, so that only a device that was
             forgotten here is gone.
     """
@@ -86,9 +80,6 @@ class Announcer:
         clock: Clock,
         other_topics: OtherTopics,
         removed: RemovedDescriptions,
-        announce: Callable[[], None],
-        health: "HealthTopics",
-        properties: "Properties | None",
         *,
         shared: bool,
     ) -> None:
@@ -99,10 +90,12 @@ class Announcer:
         self._clock = clock
         self._others = other_topics
         self._removed = removed
-        self._announce = announce
-        self._health = health
-        self._properties = properties
         self._shared = shared
+        self.on_described: list[Callable[[str | None, bool], None]] = []
+        """Called when the broker has the description of a device, or of the app (None): with its name, and whether it
+        was published just now."""
+        self.on_repeated: list[Callable[[], None]] = []
+        """Called after all descriptions were published again."""
         self._topics = convention.topics
         self._found: dict[str, dict[str, bytes]] = {}
         """What the broker had at the beginning of this connection, until it is compared, by the topic of the first
@@ -346,10 +339,8 @@ class Announcer:
                 self._app = {each.topic: steps[-1].payload} if steps else found
         for at in found.keys() - {each.topic for each in wanted}:
             self._remove(at, found[at])
-        if self._properties is not None:
-            self._properties.on_described(name, new=sent)
-        if name is not None:
-            self._health.on_described(name)
+        for follow in self.on_described:
+            follow(name, sent)
 
     def _remove(self, topic: str, found: bytes) -> None:
         """Remove a message that a device no longer needs, if this app published it."""
@@ -413,8 +404,8 @@ class Announcer:
                     for each in self._description(topic):
                         self._put(each, latest=True)
                 yield 0.0
-            self._announce()
-            self._health.announce()
+            for follow in self.on_repeated:
+                follow()
             yield from self._remove_again(connects)
             if self._born_again:
                 self._born_again = False

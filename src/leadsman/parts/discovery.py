@@ -166,11 +166,16 @@ class Presence:
             core.environment.clock,
             core.others,
             core.removed,
-            core.heartbeat.announce,
-            self._health,
-            self._properties,
             shared=core.node.shared,
         )
+        self._announcer.on_described.append(self._on_described)
+        self._announcer.on_repeated += core.heartbeat.announce, self._health.announce
+
+    def _on_described(self, name: str | None, new: bool) -> None:
+        if self._properties is not None:
+            self._properties.on_described(name, new=new)
+        if name is not None:
+            self._health.on_described(name)
 
     def join(self, device: Device) -> None:
         """A device has joined. It is described soon; see `leadsman.devices.roster.Follower`."""
