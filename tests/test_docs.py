@@ -16,10 +16,9 @@ from typing import get_args
 import pytest
 import yaml
 
-from leadsman import App
+from leadsman import App, Received
 from leadsman.loop.clock import rfc3339
 from leadsman.monitoring.document import StatusWord
-from leadsman.mqtt.connection import Received
 from leadsman.settings.sources import Where
 from leadsman.testing import Harness
 

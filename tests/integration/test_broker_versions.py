@@ -8,10 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from leadsman import App
+from leadsman import App, Broker
 from leadsman.errors import ConnackMissing
 from leadsman.events import LinkUp
-from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection_state import INQUIRY
 from leadsman.parts.broker_versions import BrokerVersions
 from leadsman.testing import Harness, Scripted

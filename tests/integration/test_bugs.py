@@ -7,8 +7,7 @@ from typing import Literal
 
 import pytest
 
-from leadsman import App, Router
-from leadsman.readings.publish import PublishRule
+from leadsman import App, PublishRule, Router
 
 MARK = "BUG"
 

@@ -7,8 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from leadsman import App, CircuitBreaker, FixedBackoff, execute_with_retry
-from leadsman.resilience.policy import periodic
+from leadsman import App, CircuitBreaker, FixedBackoff, execute_with_retry, periodic
 from leadsman.testing import Scripted, fail
 
 READING = {"t": 21.5}

@@ -20,6 +20,10 @@ from leadsman import (
     LinearBackoff,
     RetryRequested,
     execute_with_retry,
+    fibonacci,
+    periodic,
+    prop,
+    sequence,
 )
 from leadsman.resilience.adhoc import (
     retry_api_call,
@@ -28,8 +32,6 @@ from leadsman.resilience.adhoc import (
     retry_worker_operation,
 )
 from leadsman.resilience.notation import policy_of, predicate_of
-from leadsman.resilience.policy import fibonacci, periodic, sequence
-from leadsman.resilience.predicate import prop
 from leadsman.settings.sources import Where
 from leadsman.testing import Outages, Scripted, VirtualLoop, fail
 

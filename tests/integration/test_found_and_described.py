@@ -11,8 +11,7 @@ from pydantic import BaseModel
 
 from leadsman import App, Context, Finds, Sensor
 from leadsman.introspection.retained import Listed
-from leadsman.testing import Harness
-from leadsman.testing.broker import Delivered
+from leadsman.testing import Delivered, Harness
 from leadsman_rigs.homie import violations
 
 ATTIC = {"homie": "homie/5/house-attic/$description", "homeassistant": "homeassistant/device/house/attic/config"}

@@ -11,8 +11,7 @@ from leadsman import App, CircuitBreaker, Delivery, Discovery, OnChange
 from leadsman.discovery.homie import Homie
 from leadsman.errors import BrokerError, ConfigurationError
 from leadsman.introspection.retained import Listed
-from leadsman.testing import Harness, Scripted, fail
-from leadsman.testing.broker import Delivered
+from leadsman.testing import Delivered, Harness, Scripted, fail
 from leadsman_rigs.homie import violations
 
 ROOT, KITCHEN = "homie/5/house", "homie/5/house-kitchen"

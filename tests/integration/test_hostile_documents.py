@@ -9,13 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from leadsman import App, Discovery
+from leadsman import App, Discovery, Received
 from leadsman.discovery.description import AppDescription
 from leadsman.discovery.homeassistant import HomeAssistant
 from leadsman.discovery.homie import Homie
 from leadsman.discovery.registered import DescribedDevices
 from leadsman.introspection.retained import Listed
-from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import Topics, encode, is_topic
 from leadsman.testing import Harness, Scripted
 from leadsman.tools.cli.commands.clean import Remaining, everything, left_behind

@@ -6,10 +6,8 @@ from typing import Annotated
 
 import pytest
 
-from leadsman import App, Context, FixedBackoff, execute_with_retry
+from leadsman import App, Context, FixedBackoff, execute_with_retry, immediate, is_a, never, periodic, prop
 from leadsman.errors import InvalidType, InvalidValue, SettingsError
-from leadsman.resilience.policy import immediate, never, periodic
-from leadsman.resilience.predicate import is_a, prop
 from leadsman.settings.sources import Where
 from leadsman.testing import Scripted, fail
 from leadsman_rigs.stage import inspected

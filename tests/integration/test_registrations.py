@@ -4,9 +4,19 @@ import json
 
 import pytest
 
-from leadsman import App, CircuitBreaker, Every, FixedBackoff, Mean, Median, OnChange
-from leadsman.resilience.policy import exponential, immediate
-from leadsman.resilience.predicate import is_a, prop
+from leadsman import (
+    App,
+    CircuitBreaker,
+    Every,
+    FixedBackoff,
+    Mean,
+    Median,
+    OnChange,
+    exponential,
+    immediate,
+    is_a,
+    prop,
+)
 from leadsman.testing import Scripted, fail
 from leadsman_rigs.stage import inspected
 

@@ -5,9 +5,18 @@ import random
 
 import pytest
 
-from leadsman import UNTIL_NEXT_POLL, App, CircuitBreaker, Context, ExponentialBackoff, RetryRequested
-from leadsman.resilience.policy import exponential, immediate, periodic
-from leadsman.resilience.predicate import prop
+from leadsman import (
+    UNTIL_NEXT_POLL,
+    App,
+    CircuitBreaker,
+    Context,
+    ExponentialBackoff,
+    RetryRequested,
+    exponential,
+    immediate,
+    periodic,
+    prop,
+)
 from leadsman.testing import Outages, Scripted, fail
 
 READING = {"t": 21.5}

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from leadsman import App
+from leadsman import App, Received
 from leadsman.errors import PollRefused
 from leadsman.introspection.mqtt_door import EXPIRY, MqttDoor
 from leadsman.introspection.registry import About, DeviceRegistry, declared
@@ -16,7 +16,6 @@ from leadsman.introspection.sections import Parts, Sections
 from leadsman.introspection.service import MOST_AT_ONCE, MOST_UNDER_WAY, PollResult, Service
 from leadsman.loop.clock import Clock
 from leadsman.mqtt.answers import MOST_WARNED
-from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import Topics
 
 DEVICES = 2000

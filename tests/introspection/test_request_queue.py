@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from leadsman import Received
 from leadsman.errors import Busy, PayloadError
 from leadsman.introspection import request_queue
 from leadsman.introspection.request_queue import MOST, MOST_BYTES, PATIENCE, TURN, RequestQueue
 from leadsman.loop.clock import Clock
 from leadsman.loop.slices import Slices
-from leadsman.mqtt.connection import Received
 from leadsman_rigs.examples import examples
 
 

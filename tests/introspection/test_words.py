@@ -2,8 +2,7 @@
 
 import pytest
 
-from leadsman import App, CircuitBreaker, Delivery, Every, Median, Minimum, OnChange
-from leadsman.resilience.policy import immediate
+from leadsman import App, CircuitBreaker, Delivery, Every, Median, Minimum, OnChange, immediate
 from leadsman.testing import Harness
 
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leadsman import Cron
 from leadsman.ledger.ledger import (
     BUFFERED,
     DISPOSITIONS,
@@ -19,7 +20,7 @@ from leadsman.ledger.ledger import (
     total,
 )
 from leadsman.ledger.saved import KILLED, NOT_RUNNING, LedgerRow, Now, restore, rows
-from leadsman.loop.schedule import Cron, slots_between
+from leadsman.loop.schedule import slots_between
 
 WALL = 1_700_000_000.0
 COUNTS = st.dictionaries(st.sampled_from([word for word in DISPOSITIONS if word != BUFFERED]), st.integers(1, 5000))

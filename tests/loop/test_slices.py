@@ -4,7 +4,7 @@ import asyncio
 import itertools
 
 from leadsman.loop.slices import Slices
-from leadsman.testing.loop import VirtualLoop
+from leadsman.testing import VirtualLoop
 
 
 def run(scenario):

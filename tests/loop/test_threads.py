@@ -5,9 +5,10 @@ import time
 
 import pytest
 
+from leadsman import Worker
 from leadsman.errors import DeviceTimeout, DeviceUnavailable
 from leadsman.loop import threads as workers
-from leadsman.loop.threads import DaemonExecutor, Worker
+from leadsman.loop.threads import DaemonExecutor
 
 
 def test_calls_are_made_one_after_another_on_one_thread():

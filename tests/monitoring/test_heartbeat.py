@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from leadsman import Broker
 from leadsman.events import (
     AttemptFailed,
     CircuitMoved,
@@ -21,7 +22,6 @@ from leadsman.loop.clock import Clock
 from leadsman.monitoring.health import HealthRecords
 from leadsman.monitoring.heartbeat import LARGEST, RATE, Heartbeat, will
 from leadsman.monitoring.statuses import Statuses
-from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection_state import ConnectionState
 from leadsman.mqtt.outbox import Outbox
 from leadsman.mqtt.topics import Topics

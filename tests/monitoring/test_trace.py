@@ -2,6 +2,7 @@
 
 import pytest
 
+from leadsman import RetryRequested
 from leadsman.events import (
     AdapterFailed,
     AdapterReopened,
@@ -14,7 +15,6 @@ from leadsman.events import (
     ReadingTaken,
 )
 from leadsman.monitoring.trace import LONGEST_TRACEBACK, Trace
-from leadsman.resilience.failure import RetryRequested
 
 AWAY = OSError("away")
 BEGAN = 1_000.0

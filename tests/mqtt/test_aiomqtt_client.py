@@ -7,9 +7,9 @@ import pytest
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
+from leadsman import Broker
 from leadsman.loop.clock import Clock
 from leadsman.mqtt.aiomqtt_client import BrokerConnection, _Client, _options, connect
-from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import ConnAck, Connect
 from leadsman.mqtt.message import Message
 from leadsman_rigs.byte_broker import CONNACK, ByteBroker, Line

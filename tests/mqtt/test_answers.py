@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leadsman import Received
 from leadsman.errors import PayloadError
 from leadsman.mqtt.answers import (
     LARGEST_CORRELATION,
@@ -15,7 +16,6 @@ from leadsman.mqtt.answers import (
     decode,
     document,
 )
-from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import Topics, encode
 from leadsman.text.log_lines import others
 

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman import Broker
+from leadsman import Broker, Tls
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, SettingsError
-from leadsman.mqtt.broker import Tls
 from leadsman.settings.load import load
 from leadsman.settings.sources import Where
 from leadsman.text import clean

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.mqtt.broker import Broker, Brokers
+from leadsman import Broker, Brokers
 from leadsman.mqtt.broker_choice import (
     MOST_HOPS,
     RETURN,

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from leadsman import App
+from leadsman import App, Broker, Brokers
 from leadsman.errors import ConfigurationError, InvalidValue, SettingsError
-from leadsman.mqtt.broker import Broker, Brokers, check_files
+from leadsman.mqtt.broker import check_files
 from leadsman.settings.rows import shown
 from leadsman.settings.sources import Where
 

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
+from leadsman import Broker
 from leadsman.errors import BrokerError, ConnectionRefused, NotListening, TlsRefused
 from leadsman.mqtt import aiomqtt_client, client, codec_client
-from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import ConnAck, Connect
 
 PACKET = Connect("me", "5.0", "house/status", b"{}")

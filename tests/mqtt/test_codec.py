@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leadsman import Broker, Received
 from leadsman.mqtt import codec
-from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.codec import PACKET_TOO_LARGE, PacketError, PacketReader
-from leadsman.mqtt.connection import ConnAck, Connect, Received
+from leadsman.mqtt.connection import ConnAck, Connect
 from leadsman.mqtt.message import Message
 
 CONNACK = mqtt5.ConnAckPacket().write()

@@ -11,10 +11,10 @@ import trustme
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leadsman import Broker
 from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, SubscriptionRefused, TlsRefused
 from leadsman.loop.clock import system_clock
 from leadsman.mqtt import codec_client
-from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.codec_client import CodecConnection
 from leadsman.mqtt.connection import Connect
 from leadsman.mqtt.connection_state import ADMINISTRATIVE

@@ -5,9 +5,9 @@ from collections import deque
 
 import pytest
 
+from leadsman import Broker, Brokers
 from leadsman.event_bus import EventBus
 from leadsman.loop.clock import system_clock
-from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.connection import ConnAck
 from leadsman.mqtt.connection_state import V5, V311
 from leadsman.mqtt.link import Access, ClientIdentity, Link

@@ -5,11 +5,11 @@ from itertools import pairwise
 
 import pytest
 
+from leadsman import Broker, Brokers
 from leadsman.errors import BrokerError, NotListening
 from leadsman.event_bus import EventBus
 from leadsman.events import AppFault, LinkDown, LinkUp, MessageDropped, MessageRefused, SubscriptionFailed
 from leadsman.loop.clock import system_clock
-from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.connection import ConnAck
 from leadsman.mqtt.link import GOODBYE_TO_FROZEN, Access, ClientIdentity, Link
 from leadsman.mqtt.message import Message

@@ -5,12 +5,12 @@ import json
 
 import pytest
 
+from leadsman import Broker, Brokers
 from leadsman.errors import ConnectionRefused
 from leadsman.event_bus import EventBus
 from leadsman.events import LinkDown, LinkUp, MessageDropped
 from leadsman.loop.clock import system_clock
 from leadsman.mqtt import broker_choice
-from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.broker_choice import RETURN
 from leadsman.mqtt.connection import ConnAck
 from leadsman.mqtt.link import BACK, Access, ClientIdentity, Link

@@ -1,7 +1,8 @@
 import pytest
 
+from leadsman import Delivery
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.mqtt.message import Delivery, Message
+from leadsman.mqtt.message import Message
 
 
 def test_the_size_of_a_message_counts_its_payload_and_its_topic():

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
+from leadsman import Broker
 from leadsman.errors import BrokerError
 from leadsman.loop.clock import system_clock
 from leadsman.mqtt import aiomqtt_client
-from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import LARGEST_PACKET, Connect
 from leadsman_rigs.byte_broker import CONNACK, ByteBroker, Line
 from leadsman_rigs.one_connection import Hooks

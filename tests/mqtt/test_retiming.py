@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from leadsman.loop.clock import rfc3339, system_clock
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.send_window import STEP, is_off, retime
-from leadsman.testing.loop import VirtualLoop
+from leadsman.testing import VirtualLoop
 
 IN_1970, IN_2026 = 30.25, 1_767_225_600.5
 

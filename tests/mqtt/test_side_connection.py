@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from leadsman import Broker
 from leadsman.errors import BrokerError, ConnectionRefused, NotListening
 from leadsman.mqtt import client, side_connection
-from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.side_connection import AT_ONCE, NoAnswer, SideConnection
 from leadsman.testing import MemoryBroker

@@ -2,11 +2,11 @@ import asyncio
 
 import pytest
 
+from leadsman import Received
 from leadsman.errors import BrokerError, SubscriptionRefused
 from leadsman.event_bus import EventBus
 from leadsman.events import AppFault, SubscriptionFailed
 from leadsman.loop.clock import Clock
-from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import LEFT_OUT_FOR, Subscriptions
 
 

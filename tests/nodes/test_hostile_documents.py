@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from nats.js.api import StreamConfig, StreamInfo
 from tests.nodes.test_document import document
 
+from leadsman import Received
 from leadsman.errors import TermsDiffer
 from leadsman.loop.clock import Clock
-from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import Topics, encode, is_topic
 from leadsman.nodes.brief import is_online
 from leadsman.nodes.cluster.heard_devices import HeardDevices

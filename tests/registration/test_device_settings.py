@@ -18,11 +18,12 @@ from leadsman import (
     OnChange,
     Sensor,
     command_line,
+    exponential,
 )
 from leadsman.errors import ConfigurationError, DeviceTimeout, GarbledData, InvalidValue
 from leadsman.registration.device_settings import OPTIONS, publish_rule
 from leadsman.registration.options import FOR_DEVICES
-from leadsman.resilience.policy import Lookup, exponential, from_options
+from leadsman.resilience.policy import Lookup, from_options
 from leadsman.settings.sources import Where
 
 

@@ -5,9 +5,8 @@ from typing import Annotated
 import pytest
 from pydantic import BaseModel
 
-from leadsman import App, CircuitBreaker, Device
+from leadsman import App, CircuitBreaker, Device, immediate
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
-from leadsman.resilience.policy import immediate
 from leadsman.settings.sources import Where
 
 

@@ -3,9 +3,8 @@
 import pytest
 from pydantic import BaseModel
 
-from leadsman import App, Broker
+from leadsman import App, Broker, immediate
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.resilience.policy import immediate
 from leadsman.settings.sources import Where
 
 

@@ -5,9 +5,20 @@ from typing import get_args
 
 import pytest
 
-from leadsman import App, CircuitBreaker, Cron, Delivery, ExponentialBackoff, Finds, FixedBackoff, OnChange
+from leadsman import (
+    UNTIL_NEXT_POLL,
+    App,
+    CircuitBreaker,
+    Cron,
+    Delivery,
+    ExponentialBackoff,
+    Finds,
+    FixedBackoff,
+    OnChange,
+    exponential,
+)
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
-from leadsman.resilience.policy import DEFAULT_RETRY_ON, UNTIL_NEXT_POLL, exponential, from_options
+from leadsman.resilience.policy import DEFAULT_RETRY_ON, from_options
 
 
 async def read():

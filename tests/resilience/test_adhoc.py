@@ -3,7 +3,7 @@ import logging
 
 import pytest
 
-from leadsman import execute_with_retry, retrying
+from leadsman import execute_with_retry, immediate, periodic, retrying
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.resilience.adhoc import (
     retry_api_call,
@@ -11,7 +11,6 @@ from leadsman.resilience.adhoc import (
     retry_storage_operation,
     retry_worker_operation,
 )
-from leadsman.resilience.policy import immediate, periodic
 from leadsman.testing import VirtualLoop
 
 

@@ -2,21 +2,11 @@ import urllib.error
 
 import pytest
 
+from leadsman import RetryRequested, exponential, immediate, is_a, never, periodic, prop
 from leadsman.errors import DeviceTimeout, InvalidType, InvalidValue, PermanentError
 from leadsman.resilience.catalogue import FAMILIES, Catalogue
-from leadsman.resilience.failure import Failure, RetryRequested
-from leadsman.resilience.policy import (
-    Choice,
-    GiveUp,
-    Named,
-    Retry,
-    exponential,
-    immediate,
-    named_policy,
-    never,
-    periodic,
-)
-from leadsman.resilience.predicate import is_a, prop
+from leadsman.resilience.failure import Failure
+from leadsman.resilience.policy import Choice, GiveUp, Named, Retry, named_policy
 from leadsman.settings.sources import SettingEntry
 
 

@@ -1,9 +1,9 @@
 import math
 
+from leadsman import RetryRequested, exponential, immediate, is_a, never, periodic
 from leadsman.resilience.decision import FailureStreak, RetryTokenBucket, decide, give_up
-from leadsman.resilience.failure import Failure, RetryRequested
-from leadsman.resilience.policy import GiveUp, Retry, exponential, immediate, never, periodic
-from leadsman.resilience.predicate import is_a
+from leadsman.resilience.failure import Failure
+from leadsman.resilience.policy import GiveUp, Retry
 
 NOW = 1000.0
 

@@ -7,19 +7,11 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from leadsman import exponential, fibonacci, immediate, linear, never, periodic, prop, sequence
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.resilience import notation
 from leadsman.resilience.notation import parse, policy_of, predicate_of, render
-from leadsman.resilience.policy import (
-    exponential,
-    fibonacci,
-    immediate,
-    linear,
-    never,
-    periodic,
-    sequence,
-)
-from leadsman.resilience.predicate import Constant, prop
+from leadsman.resilience.predicate import Constant
 from leadsman_rigs.examples import examples
 
 POLICIES = {

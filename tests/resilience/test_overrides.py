@@ -2,11 +2,11 @@ import asyncio
 
 import pytest
 
+from leadsman import exponential, is_a, never, periodic
 from leadsman.errors import DeviceTimeout
 from leadsman.resilience import overrides
 from leadsman.resilience.failure import Failure
-from leadsman.resilience.policy import GiveUp, Retry, exponential, never, periodic
-from leadsman.resilience.predicate import is_a
+from leadsman.resilience.policy import GiveUp, Retry
 
 ONE, TWO = periodic(1), periodic(2)
 

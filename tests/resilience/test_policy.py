@@ -7,30 +7,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leadsman import CircuitBreaker
-from leadsman.errors import DeviceTimeout, GarbledData, InvalidType, InvalidValue, TransientError
-from leadsman.resilience.backoff import ExponentialBackoff, FixedBackoff
-from leadsman.resilience.decision import as_state
-from leadsman.resilience.failure import Failure, RetryRequested, exception_types, matches
-from leadsman.resilience.policy import (
-    ONCE,
+from leadsman import (
     UNTIL_NEXT_POLL,
-    GiveUp,
+    CircuitBreaker,
+    ExponentialBackoff,
+    FixedBackoff,
     Policy,
-    Retry,
-    as_policy,
+    RetryRequested,
     exponential,
     fibonacci,
-    from_options,
     immediate,
+    is_a,
     linear,
     never,
-    options_of,
     periodic,
+    prop,
     sequence,
     strategy,
 )
-from leadsman.resilience.predicate import is_a, prop
+from leadsman.errors import DeviceTimeout, GarbledData, InvalidType, InvalidValue, TransientError
+from leadsman.resilience.decision import as_state
+from leadsman.resilience.failure import Failure, exception_types, matches
+from leadsman.resilience.policy import ONCE, GiveUp, Retry, as_policy, from_options, options_of
 from leadsman_rigs.examples import examples
 
 ERROR = OSError("gone")

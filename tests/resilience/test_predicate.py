@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leadsman import is_a, prop
 from leadsman.errors import DeviceTimeout, InvalidType, InvalidValue
 from leadsman.resilience.failure import Failure
-from leadsman.resilience.predicate import Constant, Predicate, is_a, predicate, prop, simplify
+from leadsman.resilience.predicate import Constant, Predicate, predicate, simplify
 
 UNKNOWN = prop("x-missing") == 1
 

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leadsman import App
+from leadsman import App, never
 from leadsman.resilience.failure import Failure
-from leadsman.resilience.policy import never
 from leadsman.testing import Harness
 from leadsman_rigs.examples import examples
 

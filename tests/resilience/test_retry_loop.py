@@ -4,15 +4,13 @@ import json
 import pytest
 from tests.resilience.callers import Answers, Recorder, hang, raised, stubborn
 
-from leadsman import CircuitBreaker
+from leadsman import CircuitBreaker, RetryRequested, exponential, immediate, never, periodic, strategy
 from leadsman.errors import Abandoned, DeviceTimeout
 from leadsman.events import AppFault, AttemptFailed
 from leadsman.resilience.circuit import SharedCircuit
 from leadsman.resilience.decision import RetryTokenBucket
 from leadsman.resilience.environment import GuardSpec
-from leadsman.resilience.failure import RetryRequested
 from leadsman.resilience.guards import BusLock, SharedGuards
-from leadsman.resilience.policy import exponential, immediate, never, periodic, strategy
 from leadsman.resilience.retry_loop import Execution
 
 GONE = OSError("gone")

@@ -2,10 +2,9 @@ import json
 
 import pytest
 
-from leadsman import ExponentialBackoff
+from leadsman import ExponentialBackoff, exponential, periodic, strategy
 from leadsman.resilience.decision import FailureStreak, streak_from_json
 from leadsman.resilience.failure import Failure
-from leadsman.resilience.policy import exponential, periodic, strategy
 
 POLICY = exponential("2s").max_retries(3)
 

@@ -2,10 +2,21 @@
 
 import pytest
 
-from leadsman import UNTIL_NEXT_POLL, App
-from leadsman.resilience.backoff import ExponentialBackoff, FibonacciBackoff, FixedBackoff, LinearBackoff
-from leadsman.resilience.policy import exponential, immediate, never, periodic, sequence
-from leadsman.resilience.predicate import Prop, is_a
+from leadsman import (
+    UNTIL_NEXT_POLL,
+    App,
+    ExponentialBackoff,
+    FixedBackoff,
+    LinearBackoff,
+    exponential,
+    immediate,
+    is_a,
+    never,
+    periodic,
+    sequence,
+)
+from leadsman.resilience.backoff import FibonacciBackoff
+from leadsman.resilience.predicate import Prop
 
 
 @pytest.fixture

@@ -2,9 +2,8 @@
 
 import pytest
 
-from leadsman import OnChange
+from leadsman import LastPublished, OnChange
 from leadsman.mqtt.message import STANDARD
-from leadsman.readings.publish import LastPublished
 from leadsman.readings.reading import Reading
 from leadsman.runtime.publisher import StatePublisher
 

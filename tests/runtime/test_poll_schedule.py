@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from leadsman.loop.schedule import Cron
+from leadsman import Cron
 from leadsman.runtime.poll_schedule import CLOCK_CHECK, CronSchedule, IntervalSchedule, schedule_of
 
 HOUR = 3600.0

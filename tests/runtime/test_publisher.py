@@ -3,10 +3,10 @@ import logging
 
 import pytest
 
-from leadsman import OnChange
+from leadsman import Delivery, OnChange
 from leadsman.events import AppFault, FieldsLeftOut
 from leadsman.ledger.ledger import DROPPED, PUBLISHED, SUPPRESSED, Ledger
-from leadsman.mqtt.message import STANDARD, Delivery
+from leadsman.mqtt.message import STANDARD
 from leadsman.mqtt.outbox import Outbox
 from leadsman.readings.reading import Reading
 from leadsman.runtime.publisher import LoggedPublisher, PublishQueue, StatePublisher, publisher_of

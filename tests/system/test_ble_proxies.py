@@ -13,10 +13,10 @@ import pytest
 from aioesphomeapi import api_pb2 as pb
 from pydantic import SecretStr
 
+from leadsman import ExponentialBackoff
 from leadsman.adapters.ble import BleRadio, bthome, esphome_backend, radios
 from leadsman.adapters.ble.proxy import Proxy
 from leadsman.errors import DeviceTimeout, DeviceUnavailable, GarbledData, PermanentError, TransientError
-from leadsman.resilience.backoff import ExponentialBackoff
 from leadsman.resilience.failure import Failure
 from leadsman_rigs.bluez import Scripted
 from leadsman_rigs.esphome_board import (

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 import psutil
 import pytest
 
+from leadsman import RetryRequested
 from leadsman.adapters.caldav import CalDav, calendar
 from leadsman.errors import (
     DeviceTimeout,
@@ -20,7 +21,6 @@ from leadsman.errors import (
     PermanentError,
     TransientError,
 )
-from leadsman.resilience.failure import RetryRequested
 from leadsman.testing import CalDavTwin
 from leadsman_rigs.dav import SERVERS, Proxy, Radicale, event, multistatus
 from leadsman_rigs.watched import on

@@ -15,11 +15,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from leadsman import Broker
 from leadsman.errors import NotListening
-from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Connect
 from leadsman.mqtt.message import Message
-from leadsman.testing.mosquitto import Mosquitto, free_port
+from leadsman.testing import Mosquitto
+from leadsman.testing.mosquitto import free_port
 from leadsman.tools.cli.own_broker import Viewer
 from leadsman_rigs.one_connection import Hooks
 

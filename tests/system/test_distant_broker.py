@@ -6,9 +6,9 @@ from functools import partial
 
 import pytest
 
+from leadsman import Brokers
 from leadsman.event_bus import EventBus
 from leadsman.loop.clock import system_clock
-from leadsman.mqtt.broker import Brokers
 from leadsman.mqtt.client import connect
 from leadsman.mqtt.connection_state import V5, V311
 from leadsman.mqtt.link import Access, ClientIdentity, Link

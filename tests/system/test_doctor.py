@@ -19,13 +19,11 @@ from typing import NamedTuple
 import pytest
 import trustme
 
-from leadsman import App, command_line
+from leadsman import App, Brokers, Received, command_line
 from leadsman.adapters.caldav import CalDav, calendar
 from leadsman.adapters.http import HttpClient
 from leadsman.adapters.serial import SerialPort
 from leadsman.introspection.retained import FIRST_AHEAD
-from leadsman.mqtt.broker import Brokers
-from leadsman.mqtt.connection import Received
 from leadsman.testing import Mosquitto, Recorded
 from leadsman.testing.mosquitto import free_port
 from leadsman.tools.cli.commands.doctor import lines

@@ -9,9 +9,9 @@ import time
 
 import pytest
 
+from leadsman import Broker
 from leadsman.errors import LeadsmanError
 from leadsman.loop.clock import system_clock
-from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.client import connect
 from leadsman.mqtt.connection import Connect
 from leadsman.mqtt.message import Message

@@ -15,6 +15,7 @@ import pytest
 import trustme
 from pydantic import BaseModel, SecretStr
 
+from leadsman import RetryRequested
 from leadsman.adapters.http import HttpClient, HttpRefused, HttpUnavailable
 from leadsman.errors import (
     ConfigurationError,
@@ -26,7 +27,6 @@ from leadsman.errors import (
     PermanentError,
     TransientError,
 )
-from leadsman.resilience.failure import RetryRequested
 from leadsman.testing import HttpTwin, Recorded
 from leadsman_rigs.watched import on
 from leadsman_rigs.web import Silent, Web, send, server_context

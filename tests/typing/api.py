@@ -31,12 +31,15 @@ from leadsman import (
     Router,
     Sensor,
     execute_with_retry,
+    exponential,
+    immediate,
+    is_a,
+    prop,
     retrying,
+    sequence,
 )
 from leadsman.adapters.serial import SerialPort
 from leadsman.adapters.serial.framing import DelimiterFramer, FixedFramer, LengthPrefixedFramer, LineFramer
-from leadsman.resilience.policy import exponential, immediate, sequence
-from leadsman.resilience.predicate import is_a, prop
 from leadsman.testing import Harness, Outages, Scripted, SerialTwin, fail, hang
 
 

@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from leadsman import Broker, Brokers
 from leadsman.mqtt import client
-from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.connection import ConnAck, Connect
 from leadsman.mqtt.message import Message
 from leadsman.testing import MemoryBroker, VirtualLoop

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, SecretStr, ValidationError
 
+from leadsman import Sensor
 from leadsman.adapters.ble import Advertisement, BindKey, Decoders, Recognised, decoders, recognise
 from leadsman.errors import InvalidType, InvalidValue, missing
-from leadsman.readings.sensor import Sensor
 
 BTHOME = "0000fcd2-0000-1000-8000-00805f9b34fb"
 XIAOMI = "0000fe95-0000-1000-8000-00805f9b34fb"

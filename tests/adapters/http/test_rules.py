@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.adapters.http.answer import HttpAnswer, HttpRefused, HttpUnavailable, next_hop, status_error
+from leadsman import RetryRequested
+from leadsman.adapters.http import HttpAnswer, HttpRefused, HttpUnavailable
+from leadsman.adapters.http.answer import next_hop, status_error
 from leadsman.adapters.http.client import DAY, MOST_KEPT, DailyQuota, Revisions, conditions_of
 from leadsman.adapters.http.wire import RequestLine
 from leadsman.errors import DeviceError, GarbledData, LeadsmanError, PermanentError, TransientError
-from leadsman.resilience.failure import RetryRequested
 
 PLACE = RequestLine("GET", "http://ann:geheim@a/b?key=geheim")
 headers = st.dictionaries(

@@ -4,15 +4,8 @@ from concurrent.futures import Future
 
 import pytest
 
-from leadsman.adapters.serial.port import (
-    ControlLines,
-    SerialPort,
-    advice,
-    check_url,
-    close_late,
-    open_device,
-    recommend_by_id,
-)
+from leadsman.adapters.serial import SerialPort
+from leadsman.adapters.serial.port import ControlLines, advice, check_url, close_late, open_device, recommend_by_id
 from leadsman.errors import InvalidType, InvalidValue
 
 

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman import App, Context, Finds
+from leadsman import App, Context, Finds, Received
 from leadsman.loop.timers import Timers
-from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import Topics
 from leadsman.nodes.cluster.heard_devices import IN_ONE, HeardDevices, _pages
 from leadsman.nodes.cluster.hearing import Hearings, key_of
@@ -18,7 +17,7 @@ from leadsman.nodes.lease.lease import Lease, Member
 from leadsman.nodes.lease.store import ClusterSnapshot
 from leadsman.runtime.found_devices import Family, FoundDevices, Names
 from leadsman.settings.sources import Where
-from leadsman.testing.loop import VirtualLoop
+from leadsman.testing import VirtualLoop
 from leadsman.tools.doctor.access import access_of
 from leadsman.wiring.plan import plan_of
 

@@ -9,8 +9,8 @@ from leadsman.errors import LeaseStoreUnreachable
 from leadsman.nodes.cluster.node import ClusterNode
 from leadsman.nodes.cluster.placement import pools_of, shard_of
 from leadsman.nodes.lease.lease import Member, Terms
+from leadsman.testing import VirtualLoop
 from leadsman.testing.leases import MemoryEngine, MemoryStore
-from leadsman.testing.loop import VirtualLoop
 
 TERMS = Terms("house", ttl=8.0, shards=6)
 POOLS = pools_of({shard_of(f"meter-{number}", (), TERMS.shards) for number in range(60)})

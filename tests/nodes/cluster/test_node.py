@@ -8,8 +8,8 @@ from leadsman.errors import LeaseStoreRefused, LeaseStoreUnreachable
 from leadsman.nodes.cluster.node import ClusterNode
 from leadsman.nodes.cluster.placement import pools_of, shard_of
 from leadsman.nodes.lease.lease import Member, Terms
+from leadsman.testing import VirtualLoop
 from leadsman.testing.leases import EngineAway, MemoryEngine, MemoryStore
-from leadsman.testing.loop import VirtualLoop
 
 TERMS = Terms("house", ttl=8.0, shards=4)
 POOLS = pools_of({shard_of(f"meter-{number}", (), TERMS.shards) for number in range(40)})

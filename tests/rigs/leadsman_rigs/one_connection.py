@@ -2,8 +2,8 @@
 
 import asyncio
 
+from leadsman import Broker
 from leadsman.loop.clock import system_clock
-from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.client import connect
 from leadsman.mqtt.connection import Connect
 from leadsman.mqtt.message import Message

@@ -3,7 +3,7 @@
 import json
 from typing import NamedTuple
 
-from leadsman.mqtt.connection import Received
+from leadsman import Received
 from leadsman.mqtt.topics import topic_matches
 from leadsman.testing import MemoryBroker
 from leadsman.tools.cli.main import main, parser, run_command

@@ -14,8 +14,8 @@ from leadsman.nodes.cluster.node import ClusterNode
 from leadsman.nodes.cluster.placement import pools_of, shard_of
 from leadsman.nodes.lease.lease import Lease, Member, Terms
 from leadsman.nodes.lease.store import Acquired, ClusterSnapshot
+from leadsman.testing import VirtualLoop
 from leadsman.testing.leases import Fault, MemoryEngine, MemoryStore, Pause
-from leadsman.testing.loop import VirtualLoop
 
 
 class Run(NamedTuple):

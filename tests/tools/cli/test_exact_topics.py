@@ -5,9 +5,8 @@ import json
 
 import pytest
 
-from leadsman import App
+from leadsman import App, Received
 from leadsman.introspection.requests import SECTIONS
-from leadsman.mqtt.connection import Received
 from leadsman.testing import Harness, Scripted
 from leadsman_rigs.stage import URL
 

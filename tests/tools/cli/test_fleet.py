@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leadsman import Received
 from leadsman.loop.clock import rfc3339
 from leadsman.monitoring.document import StatusWord
 from leadsman.monitoring.health import WELL
-from leadsman.mqtt.connection import Received
 from leadsman.tools.cli import fleet as fleet_module
 from leadsman.tools.cli.fleet import ANSWERED, LONGEST_PAYLOAD, MOST_APPS, OVERDUE, Fleet, describe_reading
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leadsman import Received
 from leadsman.loop.clock import rfc3339
-from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import topic_matches
 from leadsman.tools.cli.nodes import apps, filters_of
 

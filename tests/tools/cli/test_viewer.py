@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from leadsman.mqtt.broker import Broker
+from leadsman import Broker
 from leadsman.mqtt.connection import Connect
 from leadsman.mqtt.message import Message
 from leadsman.testing import MemoryBroker

@@ -11,9 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from leadsman import Brokers, Received
 from leadsman.errors import BrokerError, ConnectionRefused, SubscriptionRefused, TlsRefused
-from leadsman.mqtt.broker import Brokers
-from leadsman.mqtt.connection import Received
 from leadsman.mqtt.connection_state import ConnectionState
 from leadsman.tools.cli import terminal
 from leadsman.tools.cli.commands import watch

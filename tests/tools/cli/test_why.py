@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from leadsman import Received
 from leadsman.errors import BrokerError, NotListening
-from leadsman.mqtt.connection import Received
 from leadsman.tools.cli.main import main
 
 HELD = {

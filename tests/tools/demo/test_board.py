@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from leadsman.mqtt.connection import Received
+from leadsman import Received
 from leadsman.tools.cli.screen import text_of
 from leadsman.tools.demo.board import Board, BoardLog
 

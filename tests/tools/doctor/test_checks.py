@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leadsman import Broker
 from leadsman.adapters.adapter import CalendarSearch, Resource
-from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import ConnAck
 from leadsman.mqtt.topics import Topics
 from leadsman.tools.doctor.checks import CHECKS, Finding, findings, left_behind, worst

@@ -4,11 +4,11 @@ import asyncio
 import contextlib
 from pathlib import Path
 
+from leadsman import Broker
 from leadsman.adapters.adapter import CalendarSearch, Resource
 from leadsman.adapters.i2c import I2c
 from leadsman.adapters.onewire import OneWire
 from leadsman.errors import ConnectionRefused, PermanentError
-from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.topics import Topics
 from leadsman.tools.doctor import examination
 from leadsman.tools.doctor.examination import Examination

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.mqtt.connection import Received
+from leadsman import Received
 from leadsman.tools.doctor.broker import _data, _live
 from leadsman.tools.doctor.checks import _status, left_behind
 

@@ -6,13 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from leadsman import Broker, Received
 from leadsman.errors import BrokerError, SubscriptionRefused
 from leadsman.loop.clock import system_clock
-from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.connection import Received
 from leadsman.mqtt.connection_state import V5
 from leadsman.mqtt.topics import Topics
-from leadsman.testing.loop import VirtualLoop
+from leadsman.testing import VirtualLoop
 from leadsman.tools.doctor import broker
 from leadsman.tools.doctor.broker import MOST_BYTES, MOST_MESSAGES, Visit, Visitor
 from leadsman.tools.doctor.facts import Answered, BrokerFacts, ProbeFacts, RetainedFacts

@@ -6,7 +6,7 @@ from typing import Annotated
 import pytest
 from pydantic import BaseModel
 
-from leadsman import App, Content, Context
+from leadsman import App, Broker, Brokers, Content, Context
 from leadsman.adapters.ble import BleRadio
 from leadsman.adapters.caldav import CalDav
 from leadsman.adapters.http import HttpClient
@@ -15,7 +15,6 @@ from leadsman.adapters.modbus import Modbus
 from leadsman.adapters.onewire import OneWire
 from leadsman.adapters.serial import SerialPort
 from leadsman.adapters.serial.optolink import Optolink
-from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.testing import Harness
 from leadsman.tools.doctor.subject import of_plan, of_prefix
 

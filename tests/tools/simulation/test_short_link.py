@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leadsman import App
+from leadsman import App, Broker, Brokers
 from leadsman.event_bus import EventBus
 from leadsman.events import MessageDropped
 from leadsman.loop.clock import system_clock
-from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.link import Access, ClientIdentity, Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox

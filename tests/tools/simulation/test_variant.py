@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman import App, CircuitBreaker
+from leadsman import UNTIL_NEXT_POLL, App, CircuitBreaker, exponential, never
 from leadsman.errors import ConfigurationError
 from leadsman.resilience.notation import render
-from leadsman.resilience.policy import UNTIL_NEXT_POLL, exponential, from_options, never
+from leadsman.resilience.policy import from_options
 from leadsman.tools.simulation.variant import ALONE, AS_WRITTEN, USUAL, WORDS, variant_of
 
 BREAKER = CircuitBreaker(7)
