@@ -94,6 +94,12 @@ def test_nothing_is_off_the_screen(size, meter, mqtt):
         assert "22:25:29" in "".join(lines[-4:])  # the newest line of the log
 
 
+def test_how_many_arrived_has_nine_columns_of_a_wide_screen_and_the_reading_has_the_rest():
+    heads = next(line for line in drawn(board(), 100, 30) if line.startswith("device "))
+
+    assert (heads.index("age"), heads.index("arrived")) == (78, 91)
+
+
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("trouble", [{"meter": UNPLUGGED}, {"mqtt": AWAY, "waits": 3}], ids=["device", "broker"])
 def test_nothing_moves_when_a_device_or_the_broker_fails(size, trouble):

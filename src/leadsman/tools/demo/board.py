@@ -275,7 +275,7 @@ LATE = 1.6
 """A device without a reading for so many seconds is shown as one that nobody reads."""
 _COLOURS = ("green", "cyan", "magenta", "yellow")
 """Of the nodes, in their order."""
-_NODE, _STATE, _COUNT = 8, 10, 10
+_NODE, _STATE, _NUMBER = 8, 10, 10
 """Columns of the table of nodes."""
 _LINE = 30
 """Devices in a line."""
@@ -304,7 +304,7 @@ class ClusterBoard:
             [("leadsman demo --cluster", "bold"), (f"  {self._title}", "")],
             [(self.note, "note")],
             heading("nodes", width),
-            [(f"{'node':<{_NODE}}{'process':<{_STATE}}{'devices':<{_COUNT}}{'readings':<{_COUNT}}", "dim")],
+            [(f"{'node':<{_NODE}}{'process':<{_STATE}}{'devices':<{_NUMBER}}{'readings':<{_NUMBER}}", "dim")],
             *(self._node(number, name, now) for number, name in enumerate(self._states)),
             heading("devices, by the node that read each one last; · if nobody reads it", width),
             *self._devices(now),
@@ -315,7 +315,7 @@ class ClusterBoard:
     def _node(self, number: int, name: str, now: float) -> Line:
         silent = set(self._takeovers.silent(now, LATE))
         owned = [device for device in self._takeovers.owned(name) if device not in silent]
-        cells = f"{len(owned):<{_COUNT}}{self._takeovers.readings.get(name, 0):<{_COUNT}}"
+        cells = f"{len(owned):<{_NUMBER}}{self._takeovers.readings.get(name, 0):<{_NUMBER}}"
         return [(f"{name:<{_NODE}}{self._states[name]:<{_STATE}}{cells}", ""), ("█" * len(owned), _colour(number))]
 
     def _devices(self, now: float) -> list[Line]:
