@@ -271,9 +271,7 @@ class Homie(Convention, PropertyTopics):
         self.removes = f"{self._base}/#"
         self.publishes = (f"{self._base}/+/#",)
         children: dict[str, str | None] = {self._topic(key, "$description"): name for name, key in self._ids.items()}
-        self.topics = children | {
-            self._topic(self._root, "$description"): None
-        }  # parents come last ("Adding children")
+        self.topics = children | {self._topic(self._root, "$description"): None}  # the parent last ("Adding children")
 
     def knows(self, name: str) -> bool:
         """See `Convention`."""

@@ -2,7 +2,7 @@
 
 A device in the registry names its topics, and says which of them are retained. `Listed` reads this from the pages that
 the broker kept from an earlier run. They belong to an app and a client id: only the same two may remove what they
-list.
+list. Topics that cannot be the app's are left out.
 
 Anybody who may write the registry of an app could list topics of other programs there. So a topic is removed only if it
 is below the prefix of the app and means nothing to a running one; or if it belongs to a description of discovery whose

@@ -1,2 +1,2 @@
-"""Retry, backoff, circuit breaker and timeout: pure values that decide, and one module, `execution`, that makes and
-guards the calls."""
+"""Retry, backoff, circuit breaker and timeout: pure values that decide, and an execution, which makes the
+calls and guards them."""
