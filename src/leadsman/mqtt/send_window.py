@@ -634,7 +634,7 @@ class SendWindow:
         """Messages wait for room in the window."""
         silence = now - self._answered
         if self._suspects.searching or silence > max(SILENCE, 2 * self._round_trip):
-            self._waits_since = now  # the window is small on purpose, or the broker pauses, and not for the road
+            self._waits_since = now  # small on purpose, or the broker pauses, which says nothing about the road
         elif self.outbox.in_flight >= self._size.size:
             self._size.full(now)
             connection.urgent = True
