@@ -1,4 +1,5 @@
-"""This node of a cluster: what it does with its shards, and under which token. Imported only in a cluster."""
+"""This node of a cluster: what it does with its shards, under which token it publishes, and how it detects nodes of
+another cluster. Imported only in a cluster."""
 
 import asyncio
 import functools
@@ -402,7 +403,7 @@ class ForeignNodes:
         events: `PrefixShared` is emitted when one is detected, and when it is gone.
     """
 
-    def __init__(self, cluster: "Cluster", topics: Topics, link: Link, events: EventBus) -> None:
+    def __init__(self, cluster: Cluster, topics: Topics, link: Link, events: EventBus) -> None:
         self.topic_filter = f"{topics.prefix}/{NODES}/+/status"
         """Where they say it."""
         self._cluster = cluster

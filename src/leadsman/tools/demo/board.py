@@ -282,7 +282,7 @@ _LINE = 30
 
 
 class ClusterBoard:
-    """What is shown.
+    """What is shown of a cluster.
 
     Args:
         takeovers: the readings, as the broker had them.

@@ -116,7 +116,8 @@ class BrokerFacts(NamedTuple):
     probe: ProbeFacts | None = None
     size: Size | None = None
     offers: Mapping[str, int | None] | None = None
-    """The reason code of each topic that was offered; None if the broker closed the connection instead."""
+    """The reason code of each topic that was offered, or None where the broker closed the connection instead. None as a
+    whole: no topic was offered."""
     filters: Mapping[str, Answered] = {}
     retained: RetainedFacts | None = None
     will: Will | None = None
