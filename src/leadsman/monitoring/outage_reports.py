@@ -1,4 +1,5 @@
-"""Reports outages on the error topics and in the log. Both use the notices of `leadsman.monitoring.outage`."""
+"""Reports outages on the error topics and in the log, which both use the notices of `leadsman.monitoring.outage`, and
+flaky devices in the log."""
 
 import logging
 import math

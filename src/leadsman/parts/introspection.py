@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from leadsman.devices.roster import RosterPhase, forgetting
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import DOCTOR
-from leadsman.registration.command import Command
 from leadsman.runtime.poll_runner import ask
 from leadsman.wiring.core import Core
 from leadsman.wiring.plan import OPERATIONS
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from leadsman.introspection.registry import DeviceRegistry
     from leadsman.introspection.request_queue import RequestQueue
     from leadsman.introspection.service import Service
+    from leadsman.registration.command import Command
     from leadsman.registration.source import Source
     from leadsman.registration.telemetry import Telemetry
 

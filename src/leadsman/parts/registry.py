@@ -1,5 +1,5 @@
 """The registry: the list of the devices at the broker. What an earlier run listed there, and is no more, is
-removed."""
+removed. Another app below the same prefix is noticed."""
 
 import asyncio
 from functools import cached_property

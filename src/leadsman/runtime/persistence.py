@@ -315,8 +315,8 @@ class ResilienceStore:
     def adopt(
         self, name: str, document: str | None, age: float, records: HealthRecords, outages: OutageReporter
     ) -> float:
-        """Remember a device that another node of a cluster had, and what that published of it `age` seconds ago.
-        Returns seconds until its next attempt, 0 if it waits for none."""
+        """Remember a device that joins. If another node of a cluster had it, `document` is what that published of it
+        `age` seconds ago. Returns seconds until its next attempt, 0 if it waits for none."""
         self._records = records.entities
         self._gone.discard(name)
         self._records[name].life = EarlierLives(self._environment.clock.wall())
