@@ -155,12 +155,12 @@ def ble_twin():
     )
 
 
-def calendar_app(adapter):
+def calendar_app(adapter, name="Waste"):
     app = App("house", adapters=(adapter,))
 
     @app.telemetry("bins", interval="1h")
     async def bins(calendars: CalDav) -> dict[str, str]:
-        return {"next": (await calendars.events("Waste", days=3000))[0].summary}
+        return {"next": (await calendars.events(name, days=3000))[0].summary}
 
     return app
 
@@ -376,6 +376,16 @@ def test_the_first_difference_is_named_with_its_line_and_both_requests(tmp_path)
 
     assert "house.session line 4: 0s after the start, the app asks " in found
     assert r'{"event": "send", "text": "Q?\r\n"}, and the session has {"event": "send", "text": "P?\r\n"} next' in found
+
+
+def test_a_long_value_of_a_request_is_shortened_inside_its_quotes(tmp_path):
+    text, _ = recorded(calendar_app(calendar_twin()), "1m")
+    elsewhere = CalDav("https://elsewhere.invalid/", "ann", "secret", zone="UTC")
+
+    found = difference(tmp_path, text, calendar_app(elsewhere, "x" * 300))
+
+    assert '{"event": "changes", "calendar": "' + "x" * 60 + '…", ' in found
+    assert 'and the session has {"event": "changes", "calendar": "Waste", ' in found
 
 
 def test_the_difference_of_a_chip_is_named_with_its_address(tmp_path):

@@ -33,8 +33,8 @@ ENDING = 2.0, 10.0
 """Seconds around the end of a session in which a further request is no difference: a twentieth of its length, but at
 least and at most so many. The recording may have ended just before it, and began a bit before the app did."""
 
-MOST_SHOWN = 120
-"""Characters of a request in a message."""
+MOST_SHOWN = 60
+"""Characters of a value of a request in a message."""
 
 
 class Exchange(NamedTuple):
@@ -328,9 +328,9 @@ def _same_request(recorded: Event, asked: Event) -> bool:
 def _request(event: Event) -> str:
     """A request, as far as it is compared, and as the file has it."""
     compared = (*SHAPES[event.kind][event.what].fields, "event", "text", "hex")
-    shown = {key: value for key, value in event.content.items() if key in compared}
-    return _shortened(json.dumps(shown, ensure_ascii=False))
+    shown = {key: _shortened(value) for key, value in event.content.items() if key in compared}
+    return json.dumps(shown, ensure_ascii=False)  # whole, as what hides secrets reads on to the end of a value
 
 
-def _shortened(text: str) -> str:
-    return text if len(text) <= MOST_SHOWN else text[:MOST_SHOWN] + "…"
+def _shortened(value: object) -> object:
+    return value[:MOST_SHOWN] + "…" if isinstance(value, str) and len(value) > MOST_SHOWN else value
