@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import leadsman
+from leadsman.resilience.failure import qualified_name
 
 ROOT = Path(__file__).parent.parent
 PUBLIC = re.compile(r"leadsman(\.(errors|notices|testing|adapters)(\.\w+)*)?")
@@ -71,6 +72,20 @@ def test_each_public_name_of_the_package_is_in_the_reference():
 @pytest.mark.parametrize("name", leadsman.__all__)
 def test_each_public_name_exists(name):
     assert getattr(import_module("leadsman"), name) is not None
+
+
+@pytest.mark.parametrize(
+    "module", ["leadsman", "leadsman.errors", "leadsman.adapters.http", "leadsman.adapters.program"]
+)
+def test_a_policy_names_a_public_error_as_it_is_imported(module):
+    public = import_module(module)
+    names = getattr(public, "__all__", vars(public))
+    errors = [each for name in names if isinstance(each := getattr(public, name), type) and issubclass(each, Exception)]
+
+    assert errors
+    assert {qualified_name(each) for each in errors} <= {
+        f"{at}.{each.__name__}" for each in errors for at in (module, "leadsman.errors")
+    }
 
 
 def test_the_package_alone_gives_its_names_and_its_public_packages_when_they_are_asked_for():

@@ -55,6 +55,8 @@ class RetryRequested(LeadsmanError):
         reason: text, or None.
     """
 
+    __module__ = "leadsman"  # as policies in files name it
+
     def __init__(self, delay: Duration | None = None, reason: str | None = None) -> None:
         asked = None if delay is None else seconds(delay, "delay")
         self.delay = None if asked is None else min(max(SHORTEST_REQUEST, asked), LONGEST_REQUEST)

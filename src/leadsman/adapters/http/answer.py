@@ -249,6 +249,8 @@ class HttpRefused(PermanentError):
         status: of the answer.
     """
 
+    __module__ = "leadsman.adapters.http"  # as policies in files name it
+
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
         self.status = status
@@ -260,6 +262,8 @@ class HttpUnavailable(DeviceUnavailable):
     Attributes:
         status: of the answer.
     """
+
+    __module__ = "leadsman.adapters.http"  # as policies in files name it
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
