@@ -36,7 +36,7 @@ MODULES = (
     ("loop/timers.py", "rings what is due"),
     ("runtime/poll_runner.py", "starts the poll, sets the next one"),
     ("resilience/retry_loop.py", "timeout, shared bus, retry, circuit"),
-    ("runtime/calls.py", "a thread for a plain def"),
+    ("runtime/handler_calls.py", "a thread for a plain def"),
     ("readings/reading.py", "the result becomes fields"),
     ("runtime/publisher.py", "the publish rule decides"),
     ("mqtt/outbox.py", "keeps it until it is acknowledged"),

@@ -70,7 +70,7 @@ class App(Registrar):
         lifespan: a function that takes the app and returns an async context manager. The app enters it before the
             first poll and leaves it after the last one.
         keep_state: keep the failure state of devices over a restart: streaks, budgets, circuits, deferrals, holds,
-            counters and the trace, in one file in the state directory; see `leadsman.runtime.persistence`.
+            counters and the trace, in one file in the state directory; see `leadsman.runtime.failure_state`.
         redact: regular expressions, or a function that makes them from the settings. Text that they match in errors,
             log lines and introspection is shown as ``***``. Credentials are always hidden; see
             `leadsman.text.redaction`. Readings are published as they are.

@@ -85,9 +85,10 @@ class Answered(Exception):
 
 
 @pytest.mark.parametrize(
-    ("status", "again"), [(400, False), (401, False), (404, False), (408, True), (429, True), (500, True), (503, True)]
+    ("status", "again"),
+    [(400, False), (401, False), (404, False), (408, True), (425, True), (429, True), (500, True), (503, True)],
 )
-def test_http_stops_at_4xx_but_for_408_and_429(status, again):
+def test_http_stops_at_4xx_but_for_408_425_and_429(status, again):
     assert bool(waits(Catalogue().policy("http"), Answered(status))) is again
     refused = urllib.error.HTTPError("http://x", status, "no", {}, None)  # an OSError
     assert bool(waits(Catalogue().policy("http"), refused)) is again

@@ -11,7 +11,7 @@ from leadsman.loop.clock import system_clock
 from leadsman.loop.timers import Timers
 from leadsman.mqtt.topics import Topics
 from leadsman.resilience.environment import Environment
-from leadsman.runtime.calls import SharedResources
+from leadsman.runtime.handler_calls import SharedResources
 from leadsman.runtime.other_topics import OtherTopics
 from leadsman.runtime.publisher import PublisherContext
 from leadsman.testing import VirtualLoop

@@ -46,7 +46,7 @@ OPTIONAL = (
     "leadsman.runtime.context",
     "leadsman.storage.directory",
     "leadsman.runtime.own_requests",
-    "leadsman.runtime.persistence",
+    "leadsman.runtime.failure_state",
     "leadsman.runtime.sources",
     "leadsman.runtime.subscriber",
     "leadsman.spool",

@@ -10,7 +10,7 @@ from leadsman.loop.slots import shifts
 from leadsman.mqtt.message import STANDARD
 from leadsman.registration.injection import ContextDependency
 from leadsman.registration.telemetry import Telemetry
-from leadsman.runtime.calls import SharedResources
+from leadsman.runtime.handler_calls import SharedResources
 from leadsman.runtime.poll_runner import PollContext, PollRunner
 from leadsman.runtime.publisher import PublisherContext, PublishQueue, publisher_of
 from leadsman.runtime.supervision import cancel, keep_running

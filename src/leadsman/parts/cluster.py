@@ -69,7 +69,7 @@ class SharingNode(Node):
         self._report = ClusterReport(self._cluster, core.plan, core.link, core.environment.clock)
         self.briefs, self.states = self._report.briefs, self._report.states
         if core.plan.keep_state:
-            self.snapshots = self._cluster.share_state(core.link)
+            self.failure_states = self._cluster.share_state(core.link)
 
     def join(self, core: Core) -> None:
         """See `Node`. Requests to drain wait for their turn with all others."""

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 from leadsman.devices.roster import Departure, Device, Follower, RosterPhase
 from leadsman.event_bus import Phase
 from leadsman.events import Event, LinkUp
-from leadsman.runtime.persistence import ResilienceStore
+from leadsman.runtime.failure_state import FailureStateStore
 from leadsman.wiring.core import Core
 
 if TYPE_CHECKING:
-    from leadsman.nodes.shared_app import Snapshots
+    from leadsman.nodes.failure_state import FailureStates
 
 
 def _nothing(name: str) -> Mapping[str, object]:
@@ -22,11 +22,11 @@ async def join(core: Core) -> None:
     """Restore what an earlier run saved, and save what changes from now on."""
     readers = core.runners.readers
     kept = _nothing if core.found is None else core.found.kept
-    store = core.saved = ResilienceStore(core.state_directory, readers, core.environment, core.traces, kept)
+    store = core.saved = FailureStateStore(core.state_directory, readers, core.environment, core.traces, kept)
     if core.found is not None and not core.node.shared:  # else their handler finds them again, where it is
         store.rejoin = core.found.restore
-    if core.node.snapshots is not None:
-        _share(core, store, core.node.snapshots)
+    if core.node.failure_states is not None:
+        _share(core, store, core.node.failure_states)
     core.pending |= await store.restore(core.records, core.outages, core.environment.stopping)
     core.ledgers.save = store.keep_ledger
     store.restore_ledgers(core.ledgers.restore)
@@ -36,17 +36,17 @@ async def join(core: Core) -> None:
     core.life.ends.append(lambda _: store.finish())
 
 
-def _share(core: Core, store: ResilienceStore, snapshots: "Snapshots") -> None:
+def _share(core: Core, store: FailureStateStore, states: "FailureStates") -> None:
     """Publish the failure state for the other nodes."""
 
     def publish(name: str, document: str) -> None:
-        if (message := snapshots.message(name, document)) is not None:
+        if (message := states.message(name, document)) is not None:
             core.link.put(message)
 
     readers = core.runners.readers
     for name in readers:
-        core.others.keep(name, (snapshots.topic(name),))
-    shared = store.share(snapshots.found(), publish)
+        core.others.keep(name, (states.topic(name),))
+    shared = store.share(states.found(), publish)
 
     def repeat(event: Event) -> None:
         """A broker that has forgotten the session may have forgotten what it retained, too."""
@@ -57,17 +57,17 @@ def _share(core: Core, store: ResilienceStore, snapshots: "Snapshots") -> None:
     core.environment.events.subscribe(repeat, readings=False)
 
 
-def _follower(core: Core, store: ResilienceStore) -> Follower:
+def _follower(core: Core, store: FailureStateStore) -> Follower:
     """Lets devices that join later be remembered, too. One that another node had goes on where it was there."""
 
     def join(device: Device) -> None:
         name = device.name
         if device.runner is None:
             return
-        document, age, snapshots = None, 0.0, core.node.snapshots
-        if snapshots is not None:
-            core.others.keep(name, (snapshots.topic(name),))
-            document, age = snapshots.of(name) or (None, 0.0)
+        document, age, states = None, 0.0, core.node.failure_states
+        if states is not None:
+            core.others.keep(name, (states.topic(name),))
+            document, age = states.of(name) or (None, 0.0)
         wait = store.adopt(name, document, age, core.records, core.outages)
         if wait:
             core.pending[name] = wait

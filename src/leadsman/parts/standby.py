@@ -35,7 +35,7 @@ class ActiveNode(Node):
     def __init__(self, node: StandbyNode) -> None:
         self._node = node
         self.permitted = node.permitted
-        self.snapshots = node.observer.snapshots
+        self.failure_states = node.observer.failure_states
         self.ownership = node.ownership
         self.briefs, self.states = node.report.briefs, node.report.states
 

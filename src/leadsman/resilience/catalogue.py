@@ -19,14 +19,14 @@ from leadsman.resilience.failure import Property
 from leadsman.resilience.notation import duration_of, named_of
 from leadsman.resilience.policy import DEFAULT_RETRY_ON, Choice, Named, Policy, exponential, immediate
 from leadsman.resilience.predicate import Constant, Predicate, is_a, prop, simplify
+from leadsman.resilience.retry_after import TRANSIENT
 from leadsman.settings.sources import KNOBS, SettingEntry
 from leadsman.text import suggestion
 
 _STATUS = prop("status-code")
-_PASSING = (_STATUS >= 500) | _STATUS.in_(408, 429)
-_REFUSED = _STATUS.exists() & (_STATUS >= 400) & (_STATUS < 500) & ~_STATUS.in_(408, 429)
-"""4xx but for 408 Request Timeout and 429 Too Many Requests (RFC 9110 §15.5, RFC 6585 §4): asking again changes
-nothing."""
+_PASSING = (_STATUS >= 500) | _STATUS.in_(*TRANSIENT)
+_REFUSED = _STATUS.exists() & (_STATUS >= 400) & (_STATUS < 500) & ~_STATUS.in_(*TRANSIENT)
+"""The other 4xx (RFC 9110 §15.5): asking again changes nothing."""
 _BASES = prop("error-bases")
 _TRANSIENT = is_a(*DEFAULT_RETRY_ON)
 _GARBLED = _BASES.in_("json.decoder.JSONDecodeError", "builtins.UnicodeDecodeError", "httpx.DecodingError") | (

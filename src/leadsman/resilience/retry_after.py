@@ -11,6 +11,9 @@ from typing import Any, cast
 
 LONGEST_PAUSE = 86400.0
 """Seconds. A server that asks for more, or for nonsense, is asked again after a day."""
+TRANSIENT = (408, 425, 429)
+"""The 4xx after which the same request may succeed: Request Timeout (RFC 9110 §15.5.9), Too Early (RFC 8470 §5.2) and
+Too Many Requests (RFC 6585 §4). Beside them, each 5xx."""
 STATUSES = (429, 503)
 """Answers whose header is obeyed: Too Many Requests (RFC 6585 §4) and Service Unavailable (RFC 9110 §15.6.4)."""
 

@@ -25,7 +25,7 @@ from leadsman.registration.injection import bound
 from leadsman.resilience.environment import NO_GUARDS, Snapshot
 from leadsman.resilience.failure import RetryRequested, sift
 from leadsman.resilience.guards import guard_call
-from leadsman.runtime.calls import PlainCall, SharedResources
+from leadsman.runtime.handler_calls import PlainCall, SharedResources
 from leadsman.runtime.publisher import PublisherContext, StatePublisher
 from leadsman.runtime.supervision import cancel
 from leadsman.text import clean, describe, explain, log_fields

@@ -10,7 +10,7 @@ from leadsman.readings.reading import Reading
 from leadsman.registration.event import FIELD
 from leadsman.registration.result import ValidateResult
 from leadsman.registration.source import Source
-from leadsman.runtime.calls import SharedResources
+from leadsman.runtime.handler_calls import SharedResources
 from leadsman.runtime.publisher import PublisherContext
 from leadsman.runtime.sources import SourceRunner
 from leadsman.text import clean, join_words

@@ -39,7 +39,7 @@ from leadsman.resilience import overrides
 from leadsman.resilience.environment import Environment, Snapshot
 from leadsman.resilience.failure import Property, RetryRequested
 from leadsman.resilience.retry_loop import Execution
-from leadsman.runtime.calls import PlainCall, SharedResources
+from leadsman.runtime.handler_calls import PlainCall, SharedResources
 from leadsman.runtime.poll_schedule import schedule_of
 from leadsman.runtime.publisher import PublisherContext, PublishQueue, StatePublisher, publisher_of
 from leadsman.runtime.runner import Answer, Goodbye, say_goodbye

@@ -27,7 +27,7 @@ from leadsman.resilience.deadline import Silence
 from leadsman.resilience.environment import Snapshot
 from leadsman.resilience.failure import Property
 from leadsman.resilience.retry_loop import Execution
-from leadsman.runtime.calls import SharedResources
+from leadsman.runtime.handler_calls import SharedResources
 from leadsman.runtime.publisher import PublisherContext, publisher_of
 from leadsman.runtime.runner import say_goodbye
 

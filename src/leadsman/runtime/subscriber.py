@@ -23,7 +23,7 @@ from leadsman.registration.injection import bound
 from leadsman.registration.subscription import Subscription
 from leadsman.resilience.environment import Environment
 from leadsman.resilience.guards import guard_call
-from leadsman.runtime.calls import PlainCall, SharedResources
+from leadsman.runtime.handler_calls import PlainCall, SharedResources
 from leadsman.runtime.supervision import cancel
 from leadsman.text import clean, explain, log_fields
 from leadsman.text.log_lines import left_out_before, others

@@ -27,7 +27,7 @@ from leadsman.readings.reading import Reading
 from leadsman.registration.telemetry import Telemetry
 from leadsman.resilience.environment import Environment
 from leadsman.resilience.overrides import handler_context
-from leadsman.runtime.calls import SharedResources
+from leadsman.runtime.handler_calls import SharedResources
 from leadsman.runtime.other_topics import OtherTopics
 from leadsman.runtime.publisher import PublisherContext
 from leadsman.runtime.runner import Runners
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
     from leadsman.monitoring.document import NodeSection
     from leadsman.monitoring.trace import Trace
     from leadsman.nodes.brief import Brief, State
-    from leadsman.nodes.shared_app import Snapshots
+    from leadsman.nodes.failure_state import FailureStates
     from leadsman.runtime.commands import Dispatcher
+    from leadsman.runtime.failure_state import FailureStateStore
     from leadsman.runtime.found_devices import FoundDevices, Names
     from leadsman.runtime.own_requests import OwnRequests
-    from leadsman.runtime.persistence import ResilienceStore
     from leadsman.runtime.subscriber import Subscriber
     from leadsman.storage.directory import StateDirectory
 
@@ -98,7 +98,7 @@ class Node:
     """Whether other nodes read devices of the app at the same time."""
     permitted: Callable[[], bool] | None = None
     """Whether this node may act now, which is asked before any timer rings; None: it always may."""
-    snapshots: "Snapshots | None" = None
+    failure_states: "FailureStates | None" = None
     """The failure state of the devices on the node that was active before; None if it is not shared."""
     ownership: "NodeSection | None" = None
     """What the heartbeat and introspection say of this node; None if they say nothing."""
@@ -224,7 +224,7 @@ class Core:
         """What handles the messages of other programs, by topic filter."""
         self.found: FoundDevices | None = None
         """The devices that were found at run time; None where no handler may find any."""
-        self.saved: ResilienceStore | None = None
+        self.saved: FailureStateStore | None = None
         """The failure state of devices; None where it is not kept."""
         self.watching: Watching | None = None
         """What is kept for people who watch; None where nobody can."""

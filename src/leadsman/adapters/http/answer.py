@@ -17,11 +17,9 @@ from leadsman.adapters.http.wire import RequestLine
 from leadsman.adapters.server import display_url, is_url, origin_of
 from leadsman.errors import DeviceUnavailable, GarbledData, LeadsmanError, PermanentError
 from leadsman.resilience.failure import RetryRequested
-from leadsman.resilience.retry_after import seconds_of
+from leadsman.resilience.retry_after import TRANSIENT, seconds_of
 from leadsman.text import clean, count_noun, is_nested_deeper
 
-TRANSIENT = frozenset({408, 425, 429})
-"""Request Timeout, Too Early (RFC 8470 §5.2) and Too Many Requests (RFC 6585 §4); beside them each 5xx."""
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 MOST_REDIRECTS = 5
 SHORTEST_PAUSE = 1.0

@@ -28,10 +28,11 @@ from leadsman.nodes.cluster.hearing import Hearings, is_heard, key_of
 from leadsman.nodes.cluster.node import ClusterNode
 from leadsman.nodes.cluster.placement import Pool, missing_labels, pools_of, shard_of
 from leadsman.nodes.document import OwnedShard
+from leadsman.nodes.failure_state import FailureStates
 from leadsman.nodes.lease.engines import store_at
 from leadsman.nodes.lease.lease import Member, Terms
 from leadsman.nodes.lease.store import LeaseStore
-from leadsman.nodes.shared_app import SharedApp, Snapshots
+from leadsman.nodes.shared_app import SharedApp
 from leadsman.registration.options import is_everywhere
 from leadsman.registration.sharing import bundles_of
 from leadsman.resilience.environment import Environment
@@ -170,11 +171,11 @@ class Cluster:
             return None
         return {self.member.node, *(member.node for member in node.snapshot.members)}
 
-    def share_state(self, link: Link) -> Snapshots:
+    def share_state(self, link: Link) -> FailureStates:
         """Hear the failure state of all devices, which the node that has each of them retains."""
-        snapshots = Snapshots(self._topics, self.clock.uptime)
-        link.subscriptions.listeners |= dict.fromkeys(snapshots.topic_filters, snapshots.received)
-        return snapshots
+        states = FailureStates(self._topics, self.clock.uptime)
+        link.subscriptions.listeners |= dict.fromkeys(states.topic_filters, states.received)
+        return states
 
     async def begin(self, tokens: Mapping[str, int]) -> None:
         """See `leadsman.nodes.cluster.node.Duties`."""

@@ -19,7 +19,8 @@ from leadsman.mqtt.connection_state import ADMINISTRATIVE, SESSION_TAKEN_OVER
 from leadsman.mqtt.link import Access
 from leadsman.mqtt.message import Message
 from leadsman.nodes import brief
-from leadsman.nodes.shared_app import SharedApp, Snapshots
+from leadsman.nodes.failure_state import FailureStates
+from leadsman.nodes.shared_app import SharedApp
 from leadsman.nodes.standby.machine import (
     Action,
     Active,
@@ -189,7 +190,7 @@ class StandbyNode:
         connector = access.connector(primary)
         self.observer = Observer(observed, topics, connector, primary.protocol, self.feed, self.report, clock)
         if app.keep_state:
-            self.observer.snapshots = Snapshots(topics, clock.uptime)
+            self.observer.failure_states = FailureStates(topics, clock.uptime)
 
     @property
     def state(self) -> State:

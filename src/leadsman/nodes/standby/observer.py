@@ -15,7 +15,7 @@ from leadsman.mqtt.connection_state import ConnectionState
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics
 from leadsman.nodes.brief import is_online
-from leadsman.nodes.shared_app import Snapshots
+from leadsman.nodes.failure_state import FailureStates
 from leadsman.nodes.standby.machine import Blind, Event, LeaseHeard, Observing, StatusHeard
 from leadsman.nodes.standby.renewal import read_renewal
 from leadsman.nodes.standby.report import StandbyReport
@@ -67,7 +67,7 @@ class Observer:
         self._connection: Connection | None = None
         self._observing = asyncio.Event()
         self._reason: str | None = None
-        self.snapshots: Snapshots | None = None
+        self.failure_states: FailureStates | None = None
         """What keeps the failure state of the devices; None if it is not shared. Set it before `run`."""
 
     @property
@@ -140,8 +140,8 @@ class Observer:
         elif self._report.takes(message.topic):
             self._report.received(message)
         elif message.topic != self._topics.lease:
-            if self.snapshots is not None:
-                self.snapshots.received(message)
+            if self.failure_states is not None:
+                self.failure_states.received(message)
         elif not message.payload:
             self._feed(LeaseHeard(None))
         elif (lease := read_renewal(message.payload)) is not None:
@@ -155,7 +155,7 @@ class Observer:
             packet = Connect(self._client_id, self._session.protocol, will, b"", will_delay=0, session_expiry=0)
             self._connection = connection = await self._connector(packet, self)
             self._session = connection_state.connected(self._session, self._clock.monotonic())
-            shared = () if self.snapshots is None else self.snapshots.topic_filters
+            shared = () if self.failure_states is None else self.failure_states.topic_filters
             for topic in (*shared, self._topics.lease, self._topics.status):
                 await connection.subscribe(topic)
             await self._subscribe_to_nodes(connection)

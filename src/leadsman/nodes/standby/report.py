@@ -9,8 +9,9 @@ from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import Message
 from leadsman.nodes.brief import LIFE, Brief, State
 from leadsman.nodes.document import Lacking, NodeState, brief_of, fit, read_document
+from leadsman.nodes.failure_state import WORD
 from leadsman.nodes.report import NodeReport
-from leadsman.nodes.shared_app import WORD, SharedApp
+from leadsman.nodes.shared_app import SharedApp
 from leadsman.text import clean
 
 MOST = 256

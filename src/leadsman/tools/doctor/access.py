@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.introspection.registry import keeps_others
 from leadsman.mqtt.topics import Topics
-from leadsman.nodes.shared_app import filters_of
+from leadsman.nodes.failure_state import filters_of
 from leadsman.registration.options import is_everywhere
 from leadsman.wiring.plan import Plan
 

@@ -16,7 +16,7 @@ from leadsman.mqtt.diagnosis import NOT_AUTHORIZED
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.side_connection import SideConnection
 from leadsman.mqtt.topics import Topics, encode
-from leadsman.nodes.shared_app import WORD
+from leadsman.nodes.failure_state import WORD
 from leadsman.text import clean as cleaned
 from leadsman.text import count_noun
 from leadsman.tools.cli.arguments import (

@@ -240,7 +240,7 @@ class Pace:
         self._at = now
 
 
-class ResilienceStore:
+class FailureStateStore:
     """Keeps the file of one running app. An alarm in the heap.
 
     Args:
