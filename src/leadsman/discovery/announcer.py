@@ -250,7 +250,7 @@ class Announcer:
                     self._put(step, latest=True)
                     yield 0.0
                 else:
-                    self._say_removed(topic)
+                    self._log_removed(topic)
                 if self._gone.pop(topic, None) is not None:
                     self._kept_gone -= len(payload)
         finally:
@@ -262,7 +262,7 @@ class Announcer:
             self._removed.add(topic, payload, self._clock.wall())
             self._others.changed()
 
-    def _say_removed(self, topic: str) -> None:
+    def _log_removed(self, topic: str) -> None:
         left_out = self._lines.left_out("removed", asyncio.get_running_loop().time())
         if left_out is not None:
             text, more = "%s: removed, since the device is gone%s", left_out_before(left_out)
@@ -345,7 +345,7 @@ class Announcer:
     def _remove(self, topic: str, found: bytes) -> None:
         """Remove a message that a device no longer needs, if this app published it."""
         if self._convention.is_ours(found):
-            self._say_removed(topic)
+            self._log_removed(topic)
             for each in self._convention.removal(topic, found):
                 self._put(each, latest=True)
         else:
@@ -440,7 +440,7 @@ class Announcer:
             self._link.put(Message(topic, payload, qos=1, remade=True))
 
 
-class _Said(NamedTuple):
+class _PublishedHealth(NamedTuple):
     """What was published last of a device."""
 
     status: str
@@ -474,7 +474,7 @@ class HealthTopics:
         self._link = link
         self._clock = clock
         self._slices = slices
-        self._said: dict[str, _Said] = {}
+        self._published: dict[str, _PublishedHealth] = {}
         self._described: set[str] = set()
         """The devices whose descriptions the broker has, as far as this connection showed."""
         self._due: dict[str, None] = {}
@@ -489,7 +489,7 @@ class HealthTopics:
             self._due[entity] = None
         elif isinstance(event, LinkUp):
             self._described.clear()
-            self._said.clear()
+            self._published.clear()
         if not self._turning:
             self._turning = True
             self._slices.begin("the health of the devices", self._turns())
@@ -500,13 +500,13 @@ class HealthTopics:
 
     def announce(self) -> None:
         """Publish the health of all devices again, within a second."""
-        self._said.clear()
+        self._published.clear()
         self._due.update(dict.fromkeys(self._statuses.words))
 
     def on_described(self, name: str) -> None:
         """The broker has the description of a device, so how that is can be said, within a second."""
         self._described.add(name)
-        self._said.pop(name, None)
+        self._published.pop(name, None)
         self._due[name] = None
 
     def change(self, convention: Convention) -> None:
@@ -516,7 +516,7 @@ class HealthTopics:
     def forget(self, entity: str) -> None:
         """Remove a device, after its last event."""
         self._described.discard(entity)
-        self._said.pop(entity, None)
+        self._published.pop(entity, None)
         self._due.pop(entity, None)
 
     def _turns(self) -> Work:
@@ -539,16 +539,17 @@ class HealthTopics:
             return
         health, now = self._statuses.records[entity], self._clock.monotonic()
         status, offline = self._statuses.words[entity], entity in self._statuses.offline
-        failures, said = health.trouble.failures, self._said.get(entity)
-        if said is not None and said[:3] == (status, health.circuit, failures) and said.offline == offline:
-            if said.success == health.success_wall:
+        failures, last = health.trouble.failures, self._published.get(entity)
+        if last is not None and last[:3] == (status, health.circuit, failures) and last.offline == offline:
+            if last.success == health.success_wall:
                 return
-            if now - said.at < REFRESH:
+            if now - last.at < REFRESH:
                 self._due[entity] = None
                 return
-        before = () if said is None else said.messages
+        before = () if last is None else last.messages
         messages = tuple(self._convention.condition(entity, condition_of(health, now, self._clock.wall())))
-        self._said[entity] = _Said(status, health.circuit, failures, health.success_wall, offline, now, messages)
+        news = _PublishedHealth(status, health.circuit, failures, health.success_wall, offline, now, messages)
+        self._published[entity] = news
         for each in messages:
             if each not in before:
                 self._link.put(Message(each.topic, each.payload, qos=1, retain=True, latest=True))

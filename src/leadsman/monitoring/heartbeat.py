@@ -179,14 +179,14 @@ class Heartbeat:
         """Devices have come or gone: send a heartbeat soon, and the availability of the one that `joined`."""
         self._changed.set()
         if joined is not None:
-            self._say(joined)
+            self._publish_availability(joined)
 
     def announce(self) -> None:
         """Begin to publish the availability of every device. It ends with the connection, for the next one begins it
         again."""
         self._slices.begin("the announcement of the devices", self._announcement(self._link.connects))
 
-    def _say(self, entity: str) -> None:
+    def _publish_availability(self, entity: str) -> None:
         """Publish the availability of one device as it is now; nothing for a side job."""
         if entity not in self._statuses.jobs:
             self._send(self._topics.availability(entity), b"offline" if entity in self._statuses.offline else b"online")
@@ -196,7 +196,7 @@ class Heartbeat:
             if self._link.connects != connects:
                 return
             if entity in self._statuses.words:  # a device may be forgotten meanwhile
-                self._say(entity)
+                self._publish_availability(entity)
             if number % ANNOUNCED == 0:
                 yield PAUSE if self._link.outbox.messages > MOST_WAITING else 0.0
 
@@ -288,7 +288,7 @@ class Heartbeat:
     def _notice_change(self, change: StatusChange) -> None:
         self._changed.set()
         if change.online is not None:
-            self._say(change.entity)
+            self._publish_availability(change.entity)
 
     def _send_status(self) -> None:
         if not self._link.up:

@@ -73,7 +73,10 @@ class _Bus(I2cWire):
 
     def transfer(self, address: int, data: bytes, count: int) -> bytes:
         chip = f"0x{address:02x}"  # as i2cdetect and data sheets have it
-        transfer = lambda: self._bus.transfer(address, data, count)  # noqa: E731  # a name for what is long
+
+        def transfer() -> bytes:
+            return self._bus.transfer(address, data, count)
+
         return self._calls.call(_BYTES, transfer, "transfer", data, address=chip, count=count)
 
     def close(self) -> None:
