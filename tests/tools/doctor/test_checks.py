@@ -99,11 +99,15 @@ NEW, OLD = "2026-11-27T13:00:00.000Z", b"2026-11-27T11:00:00.000Z"
 """When the last reading was taken, and one of two hours before."""
 
 
-def running(published, readings=(), taken_at=()):
-    """An app that says what it published last, and what the broker has of it."""
+OLD_PAGE = {"house/registry/2": b'{"devices":{"a":{"topics":{"state":"house/old/state"},"retained":["state"]}}}'}
+"""A page that the registry no longer has, from when the readings of a device were at another topic."""
+
+
+def running(published, readings=(), taken_at=(), more=()):
+    """An app that says what it published last, and what the broker has of it, and `more` that it has."""
     devices = {name: {"topics": {"state": f"house/{name}/state"}, "retained": ["state"]} for name in published}
     kept = {"house/registry": json.dumps({"app": "house", "devices": devices}).encode()}
-    kept |= {f"house/{name}/state": payload for name, payload in dict(readings).items()}
+    kept |= {f"house/{name}/state": payload for name, payload in dict(readings).items()} | dict(more)
     return broker(live=LiveFacts("house", None, 1, 9.0, published=published), kept=kept, taken_at=dict(taken_at))
 
 
@@ -281,6 +285,7 @@ CASES = [
     (running({"a": NEW}, {"a": b"21"}, {"house/a/state": OLD.decode()}), "arrival", "fail", "nothing arrives", "list"),
     (running({"a": NEW}, {"a": b"21"}, {"house/a/state": NEW}), "arrival", "ok", "the last readings of 1 device", ""),
     (running({"a": NEW}, {"a": b"21"}), "arrival", "ok", "the last readings of 1 device are at the broker", ""),
+    (running({"a": NEW}, {"a": b"21"}, more=OLD_PAGE), "arrival", "ok", "the last readings of 1 device are", ""),
     (broker(kept=status(connects=7)), "running app", "fail", "7 times in 20 s", "client id"),
     (
         broker(kept=status(connects=2, last_error="the broker does not take messages of 'house/a/state'")),
