@@ -30,6 +30,7 @@ def server():
 
 @pytest.fixture(autouse=True)
 def empty(server):
+    server.start_again()
     server.sql("drop schema if exists leadsman cascade; drop role if exists reader")
 
 

@@ -23,9 +23,9 @@ shared_buffers = 8MB
 
 
 def tool(name):
-    """A program of PostgreSQL. Debian has them outside the search path."""
+    """A program of PostgreSQL. Debian has them outside the search path, which has scripts that choose among servers."""
     found = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
-    path = shutil.which(name) or (found and str(found[-1]))
+    path = str(found[-1]) if found else shutil.which(name)
     assert path, "PostgreSQL is not installed; type: make deps"
     return path
 
@@ -69,15 +69,23 @@ class PostgresServer:
                 command, stdout=stream, stderr=stream, cwd=self.directory, start_new_session=True, **self._user
             )
         deadline = time.monotonic() + START_TIMEOUT
-        while subprocess.run([tool("pg_isready"), "-q", "-h", self.directory, "-p", str(self.port)]).returncode:
-            assert self.process.poll() is None, self.log.read_text()
-            assert time.monotonic() < deadline, self.log.read_text()
+        # pg_isready is content with a server that refuses each session: what a test does first is a statement.
+        while (tried := self._run("select 1")).returncode:
+            assert self.process.poll() is None, self._happened(tried)
+            assert time.monotonic() < deadline, self._happened(tried)
             time.sleep(0.02)
+
+    def start_again(self):
+        """Start it unless it runs: a test that failed half-way has left it killed."""
+        if self.process is None or self.process.poll() is not None:
+            self.kill()
+            self.start()
 
     def kill(self):
         """End it, and its helpers, as a power cut does."""
         if self.process is not None:
-            os.killpg(self.process.pid, signal.SIGKILL)
+            if self.process.poll() is None:
+                os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
             self.process = None
             (self.data / "postmaster.pid").unlink(missing_ok=True)
@@ -93,9 +101,18 @@ class PostgresServer:
 
     def sql(self, statement):
         """Run a statement as the owner; what it prints."""
-        command = [tool("psql"), "-qAt", "-h", self.directory, "-p", str(self.port), "-U", "owner", "-d", "postgres"]
-        done = subprocess.run([*command, "-c", statement], check=True, capture_output=True, text=True)
+        done = self._run(statement)
+        assert done.returncode == 0, self._happened(done)
         return done.stdout.strip()
+
+    def _run(self, statement):
+        command = [tool("psql"), "-qAtX", "-h", self.directory, "-p", str(self.port), "-U", "owner", "-d", "postgres"]
+        return subprocess.run([*command, "-c", statement], capture_output=True, text=True)
+
+    def _happened(self, done):
+        """What a statement and the log of the server have of an error, and how the server ended."""
+        code = self.process.poll()
+        return f"psql ended with {done.returncode}: {done.stderr}\nthe server: {code}\n{self.log.read_text()}"
 
     def _group(self):
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
