@@ -211,14 +211,14 @@ class ConnectionRefused(BrokerError):
     Attributes:
         code: the CONNACK reason code (MQTT 5 §3.2.2.2; 3.1.1 return codes are translated to it).
         reference: the broker that it names instead, its Server Reference (MQTT 5 §4.11); None without one.
-        words: its Reason String (MQTT 5 §3.2.2.3.9); None without one.
+        reason_string: its Reason String (MQTT 5 §3.2.2.3.9); None without one.
     """
 
-    def __init__(self, code: int, message: str, reference: str | None = None, words: str | None = None) -> None:
+    def __init__(self, code: int, message: str, reference: str | None = None, reason_string: str | None = None) -> None:
         super().__init__(message)
         self.code = code
         self.reference = reference
-        self.words = words
+        self.reason_string = reason_string
 
 
 class SubscriptionRefused(BrokerError):

@@ -104,13 +104,13 @@ class Refusing:
 
     connack = ConnAck()
 
-    def __init__(self, *codes, words=None):
-        self.codes, self.words, self.packets = list(codes), words, []
+    def __init__(self, *codes, reason_string=None):
+        self.codes, self.reason_string, self.packets = list(codes), reason_string, []
 
     async def connect(self, broker, clock, packet, listener):
         self.packets.append(packet)
         if self.codes:
-            raise ConnectionRefused(self.codes.pop(0), "no", words=self.words)
+            raise ConnectionRefused(self.codes.pop(0), "no", reason_string=self.reason_string)
         return self
 
 
@@ -139,7 +139,7 @@ def test_another_refusal_or_the_same_again_is_raised(monkeypatch, codes):
 
 
 @pytest.mark.parametrize(
-    ("code", "words"),
+    ("code", "reason_string"),
     [
         (0x90, None),
         (0x90, "Publishing to this will topic is forbidden by service policy"),
@@ -148,15 +148,15 @@ def test_another_refusal_or_the_same_again_is_raised(monkeypatch, codes):
         (0x87, "Not authorized: Will."),
     ],
 )
-def test_a_client_whose_will_is_refused_connects_without_it(monkeypatch, code, words):
-    refusing = Refusing(code, words=words)
+def test_a_client_whose_will_is_refused_connects_without_it(monkeypatch, code, reason_string):
+    refusing = Refusing(code, reason_string=reason_string)
 
     assert connect(monkeypatch, refusing).connack.will_refused == "no"
     assert [packet.will_topic for packet in refusing.packets] == ["house/status", None]
 
 
 @pytest.mark.parametrize(
-    ("code", "words"),
+    ("code", "reason_string"),
     [
         (0x87, None),
         (0x87, "you will be banned"),
@@ -165,8 +165,8 @@ def test_a_client_whose_will_is_refused_connects_without_it(monkeypatch, code, w
         (0x89, "the will of many clients"),
     ],
 )
-def test_a_refusal_that_only_speaks_of_the_future_is_none_of_the_will(monkeypatch, code, words):
-    refusing = Refusing(code, words=words)
+def test_a_refusal_that_only_speaks_of_the_future_is_none_of_the_will(monkeypatch, code, reason_string):
+    refusing = Refusing(code, reason_string=reason_string)
 
     with pytest.raises(ConnectionRefused):
         connect(monkeypatch, refusing)

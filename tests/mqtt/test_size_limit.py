@@ -14,7 +14,7 @@ def test_only_what_the_broker_does_not_take_is_held_back(limit, messages):
     known = SizeLimit()
     breaks = dict.fromkeys("abc", 0)
     for topic, size in messages:
-        learned = known.known(0.0)
+        learned = known.refused_size(0.0)
         if learned is not None and size >= learned:
             assert size > limit
         elif size <= limit:
@@ -22,7 +22,7 @@ def test_only_what_the_broker_does_not_take_is_held_back(limit, messages):
         else:
             breaks[topic] += not known.broke(topic, size, 0.0)
     largest = max((size for _, size in messages if size <= limit), default=0)
-    assert not largest or known.known(0.0) is None or known.known(0.0) > largest
+    assert not largest or known.refused_size(0.0) is None or known.refused_size(0.0) > largest
 
 
 @given(SIZES, TOPICS)
@@ -46,8 +46,8 @@ def test_a_size_is_known_for_all_topics_where_the_topic_is_allowed_and_for_a_day
     known.accepted("a", 600)
     known.broke("a", 9000, 0.0)
 
-    assert known.known(RETRY - 1) == 9000
-    assert known.known(RETRY) is None
+    assert known.refused_size(RETRY - 1) == 9000
+    assert known.refused_size(RETRY) is None
     assert not known
 
 
@@ -59,7 +59,7 @@ def test_a_broker_that_restarts_with_a_lower_limit_is_learned_again():
     assert not known.broke("a", 5000, 0.0), "the topic may be denied by now"
     known.accepted("a", 600)
     assert known.broke("a", 5000, 0.0)
-    assert known.known(0.0) == 5000
+    assert known.refused_size(0.0) == 5000
 
 
 def test_what_is_acknowledged_just_before_the_connection_ends_was_not_taken():
@@ -80,5 +80,5 @@ def test_before_anything_was_taken_and_at_another_broker_nothing_is_known():
     known.broke("a", 9000, 0.0)
     known.forget()
 
-    assert known.known(0.0) is None
+    assert known.refused_size(0.0) is None
     assert not known.broke("a", 9000, 0.0)

@@ -1,2 +1,2 @@
-"""Adapters: each one speaks to one kind of bus. They move bytes and translate errors of libraries. They know
-nothing of MQTT, policies or the app."""
+"""Adapters, each for one kind of bus. They move bytes and translate errors of libraries. They have nothing to do with
+MQTT, policies or the app."""

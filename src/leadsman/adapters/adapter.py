@@ -54,7 +54,7 @@ class ReportsHealth(Protocol):
 
 @runtime_checkable
 class ChecksInstallation(Protocol):
-    """An adapter that needs a library, and can tell whether it is installed. The app asks before it starts."""
+    """An adapter that needs a library, and checks whether it is installed before the app starts."""
 
     def check_installed(self) -> None:
         """Raise `NotInstalled` if a library that opening needs is missing."""
@@ -120,7 +120,8 @@ class Resource(NamedTuple):
 
 @runtime_checkable
 class DeclaresResource(Protocol):
-    """An adapter that says what it needs, so that ``leadsman doctor`` can look at it without opening the adapter."""
+    """An adapter that declares what it needs, so that ``leadsman doctor`` can look at it without opening the
+    adapter."""
 
     @property
     def resource(self) -> Resource:

@@ -166,7 +166,7 @@ class I2c:
             return await self._worker.call(closing, self._timeout, abandon)
 
     def _create_wire(self) -> I2cWire:
-        from leadsman.adapters.smbus import SmbusWire  # whoever only has a bus in the code needs no library
+        from leadsman.adapters.smbus import SmbusWire  # an app that only names a bus needs no library
 
         return SmbusWire(self.path)
 

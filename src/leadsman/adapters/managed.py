@@ -80,12 +80,12 @@ class ManagedAdapter:
 
     @property
     def resource(self) -> Resource | None:
-        """What the adapter says that it needs of the machine or the network."""
+        """What the adapter declares that it needs of the machine or the network."""
         return self.adapter.resource if isinstance(self.adapter, DeclaresResource) else None
 
     @property
     def resource_kind(self) -> ResourceKind | None:
-        """What kind of resource that is; None if the adapter does not say it, or its property raises."""
+        """The kind of that resource; None if the adapter declares none, or its property raises."""
         try:
             resource = self.resource
         except Exception:  # a user's property may raise; introspection must show the rest

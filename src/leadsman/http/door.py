@@ -35,7 +35,7 @@ def bind(endpoint: Endpoint) -> socket.socket:
     """A socket that is bound to the address of an endpoint. A unix socket that nobody listens to is replaced.
 
     Raises:
-        EndpointError: that is impossible. The message says why, and what to do.
+        EndpointError: that is impossible. The message names the cause and the remedy.
     """
     try:
         return _bind_path(endpoint.address) if endpoint.port is None else _bind_port(endpoint.address, endpoint.port)

@@ -218,7 +218,7 @@ class Application:
         self._router = Router(self.routes, redirect_slashes=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, as ASGI says."""
+        """Answer a request, as ASGI defines."""
         started = False
 
         async def protected(message: Message) -> None:

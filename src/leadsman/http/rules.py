@@ -28,18 +28,18 @@ PROTECTION = (
 """Headers of every response."""
 _SAFE = frozenset({"GET", "HEAD"})
 _OURS = frozenset({"same-origin", "none", None})
-"""What ``Sec-Fetch-Site`` says of our own page, of an address that a person typed, and of a program."""
+"""``Sec-Fetch-Site`` of our own page, of an address that a person typed, and of a program."""
 
 
 class RequestHead(NamedTuple):
-    """What the rules need to know of a request: its method and path, and some of its headers."""
+    """What the rules need of a request: its method and path, and some of its headers."""
 
     method: str
     path: str
     host: str | None = None
     origin: str | None = None
     site: str | None = None
-    """``Sec-Fetch-Site``: what a browser says about where the request comes from."""
+    """``Sec-Fetch-Site``: where the request comes from, set by the browser."""
     mode: str | None = None
     """``Sec-Fetch-Mode``: ``navigate`` if a person follows a link."""
     authorization: str | None = None

@@ -1,4 +1,4 @@
-"""The server of the HTTP endpoint: connections, their limits and their ends. This file knows uvicorn.
+"""The server of the HTTP endpoint: connections, their limits and their ends. Only this file imports uvicorn.
 
 uvicorn runs as a task of the app's loop. It gets a socket that is bound already, installs no signal handlers, and does
 not touch the configuration of the log. What uvicorn has no limit for is limited here: the time in which a request must

@@ -27,7 +27,7 @@ gaps of their own. Gaps of nothing but missed polls that have the same cause, an
 are one gap: an app that is late at every other poll of a device with a short interval has one gap, which counts all
 slots, and not as many as push the other gaps out.
 
-Pure. All times are seconds of `leadsman.loop.clock.Clock.uptime`, which is never set, unless it says otherwise.
+Pure. All times are seconds of `leadsman.loop.clock.Clock.uptime`, which is never set, unless noted otherwise.
 """
 
 import json
@@ -103,8 +103,8 @@ class Counts(NamedTuple):
 
 
 class Period:
-    """Counts what became of the slots that came due in one period. It is the receipt of their readings: whoever
-    publishes and delivers these adds to it directly, since a reading may cost no more than that."""
+    """Counts what became of the slots that came due in one period. It is the receipt of their readings: the
+    code that publishes and delivers these adds to it directly, since a reading may cost no more than that."""
 
     __slots__ = ("_ledger", "_others", "opened", "published", "replayed", "sent", "start", "suppressed")
 
@@ -158,7 +158,7 @@ _NOT_ENTERED = Gap(0.0, None, _LATE_CAUSE, {})
 class _Late:
     """Slots that were missed because the app was late, as yet in no period and in no gap."""
 
-    __slots__ = ("group", "group_since", "since", "slots", "told", "until")
+    __slots__ = ("group", "group_since", "reported", "since", "slots", "until")
 
     def __init__(self, since: float, slots: int) -> None:
         self.since = self.group_since = since
@@ -167,7 +167,7 @@ class _Late:
         """How many they are, and those that were missed together last."""
         self.until = since
         """The last reading between them, or after them."""
-        self.told = False
+        self.reported = False
 
 
 class Ledger:
@@ -267,9 +267,9 @@ class Ledger:
         late = self._late
         if gap is _NOT_ENTERED and late is not None:
             late.until = max(at, late.group_since)
-            if not late.told:
-                late.told = True
-                self._tell()
+            if not late.reported:
+                late.reported = True
+                self._notify()
             return
         if gap is None:
             return
@@ -279,7 +279,7 @@ class Ledger:
             self._delayed(ended)
         else:
             self._keep(ended)
-        self._tell()
+        self._notify()
 
     def dropped(self, at: float, messages: int = 1) -> None:
         """Readings that were taken at `at`, or since, will never arrive. `Period` counts them."""
@@ -294,7 +294,7 @@ class Ledger:
             if drops is not None:
                 self._keep()
             self._drops = Gap(at, at, DROPPED, {DROPPED: messages})
-            self._tell()
+            self._notify()
 
     def explain(self, cause: str) -> None:
         """Why the latest readings were dropped."""
@@ -413,7 +413,7 @@ class Ledger:
         return sorted((gap for gap in (self._drops, self._delays) if gap is not None), key=lambda gap: gap.until or 0.0)
 
     def _enter_late(self) -> None:
-        """Enter the slots that `late` was told of. The gap of those that no reading followed has not ended."""
+        """Enter the slots that `late` took. The gap of those that no reading followed has not ended."""
         late, self._late = self._late, None
         if late is None:
             return
@@ -440,7 +440,7 @@ class Ledger:
         self._closed = (*self._closed, *map(_pack, (*self._latest(), *gaps)))[-MOST_GAPS:]
         self._drops = self._delays = None
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         """A gap has ended."""
         self.news = True
         if self.on_news is not None:

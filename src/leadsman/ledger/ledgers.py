@@ -1,5 +1,5 @@
-"""The ledgers of the devices of an app. They observe: the event bus says what became of the polls, and the receipts
-what became of the readings.
+"""The ledgers of the devices of an app. They observe: the event bus reports what became of the polls, and the
+receipts what became of the readings.
 
 A poll on request has no slot, unless a poll of the schedule answers it. Whatever it gives, a reading ends a gap.
 """

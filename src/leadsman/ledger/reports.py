@@ -18,9 +18,9 @@ from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
 from leadsman.resilience.environment import Environment
 
-SAID = 24 * HOUR
+PUBLISHED_SPAN = 24 * HOUR
 """Seconds of history in the message of a device. Introspection has all of it."""
-MOST_SAID = 20
+MOST_PUBLISHED = 20
 """Gaps in the message of a device."""
 SOON = 60.0
 """Seconds between two times at which gaps that have ended are published; and from a connection to the ledgers that
@@ -54,8 +54,8 @@ class LedgerReports:
         self._link = link
         self._environment = environment
         self._slices = slices
-        self._noticed = self._unsaid = self._said = self._repeats = False
-        self._said_at = -math.inf
+        self._noticed = self._unpublished = self._published = self._repeats = False
+        self._published_at = -math.inf
 
     def subscribe(self, events: EventBus) -> None:
         """Let the ledgers observe what happens, and publish them again where that is needed."""
@@ -92,11 +92,11 @@ class LedgerReports:
 
     def _on_connection(self, event: LinkUp) -> None:
         """The broker gets what could not be published, and what it may have lost."""
-        if self._unsaid or (self._said and not self._link.resumed):
-            self._unsaid = False
+        if self._unpublished or (self._published and not self._link.resumed):
+            self._unpublished = False
             if not self._repeats:
                 self._repeats = True
-                asyncio.get_running_loop().call_later(SOON, self._say_all)
+                asyncio.get_running_loop().call_later(SOON, self._publish_all)
 
     def _arm(self) -> None:
         """Ring at the next full hour of the wall clock, or at the one after it if that is less than a minute away."""
@@ -109,15 +109,15 @@ class LedgerReports:
         if not self._noticed:
             self._noticed = True
             now = self._environment.clock.monotonic()
-            wait = max(1.0, self._said_at + SOON - now)
-            asyncio.get_running_loop().call_later(wait, self._say_news)
+            wait = max(1.0, self._published_at + SOON - now)
+            asyncio.get_running_loop().call_later(wait, self._publish_news)
 
-    def _say_all(self) -> None:
+    def _publish_all(self) -> None:
         self._repeats = False
         self._slices.begin("the ledger", self._round(self.ledgers, begin=False))
 
-    def _say_news(self) -> None:
-        self._noticed, self._said_at = False, self._environment.clock.monotonic()
+    def _publish_news(self) -> None:
+        self._noticed, self._published_at = False, self._environment.clock.monotonic()
         names = [name for name in self.ledgers if self.ledgers[name].ledger.news]
         self._slices.begin("the ledger", self._round(names, begin=False))
 
@@ -135,17 +135,17 @@ class LedgerReports:
             if not entry.job:
                 while self._link.up and self._link.outbox.bytes > MOST_WAITING:
                     yield PAUSE
-                self._say(name)
+                self._publish(name)
             if number % SLICE == 0:
                 yield 0.0
 
-    def _say(self, name: str) -> None:
+    def _publish(self, name: str) -> None:
         if not self._link.up:
-            self._unsaid = True
+            self._unpublished = True
             return
-        self._said = True
-        since = self._environment.clock.wall() - SAID
-        payload = encode(self.ledgers.document(name, since, MOST_SAID))
+        self._published = True
+        since = self._environment.clock.wall() - PUBLISHED_SPAN
+        payload = encode(self.ledgers.document(name, since, MOST_PUBLISHED))
         self._link.put(Message(self._topics.of(name, "ledger"), payload, 1, retain=True, latest=True))
 
     def _save(self, name: str, *, stopped: bool) -> None:

@@ -16,7 +16,7 @@ class Clock(NamedTuple):
     wall: Callable[[], float]
     """Seconds since 1970-01-01 UTC; may jump when NTP or a person sets it. Only for what people and brokers read."""
     uptime: Callable[[], float] = time.monotonic
-    """Seconds from an arbitrary start; never goes back, and goes on while the host sleeps, where the host can tell."""
+    """Seconds from an arbitrary start; never goes back, and goes on while the host sleeps, if it has such a clock."""
 
     def offset(self) -> float:
         """`wall` less `uptime`. It changes only if the wall clock is set, and by as much as that."""

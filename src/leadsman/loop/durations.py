@@ -61,8 +61,8 @@ def whole(
         what: its name.
         least: the smallest that is taken.
         most: the largest one; None: there is none.
-        kind: what the message about another type says to write.
-        limits: what that about another number says; None: the limits.
+        kind: the advice in the message about another type.
+        limits: that in the message about another number; None: the limits.
 
     Raises:
         InvalidType, InvalidValue: it is no whole number, or too small or too large.

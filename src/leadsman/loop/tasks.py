@@ -2,7 +2,7 @@
 
 A task that was cancelled once may report that for ever: `asyncio.TaskGroup` of Python 3.11 and 3.12 does not take its
 own cancellation back, and neither does a timeout written by hand. So `Task.cancelling` of a task that runs foreign code
-proves nothing. There are two ways to know whether a cancellation is the app's own. `outcome` asks the app whether it
+proves nothing. There are two ways to detect whether a cancellation is the app's own. `outcome` asks the app whether it
 stops. `outcome_in_own_task` runs the call in another task and only waits for it: a task that only waits was cancelled
 if, and only if, it reports so.
 """
@@ -62,7 +62,7 @@ def user_error(error: BaseException, stopping: asyncio.Event, loop: asyncio.Abst
 
 
 def begin(call: Callable[[], Awaitable[T]]) -> asyncio.Task[Outcome[T]]:
-    """Call an async function in a task of its own. The task raises nothing: its result says how the call ended."""
+    """Call an async function in a task of its own. The task raises nothing: its result shows how the call ended."""
     return asyncio.get_running_loop().create_task(_caught(call))
 
 

@@ -53,7 +53,7 @@ class Timers:
         loop: the event loop.
         emit: takes the exceptions of alarms, as faults of the app.
         piled_up: whether what alarms caused, such as messages, waits for time of the event loop.
-        permitted: asked before alarms ring. If it says no, none of them rings any more; see `stop`.
+        permitted: called before alarms ring. If it returns false, none of them rings any more; see `stop`.
     """
 
     __slots__ = (
@@ -154,7 +154,7 @@ class Timers:
         self._handle = self._loop.call_at(self.origin + slot * FINE, self._wake, context=self._context)
 
     def _wake(self) -> None:
-        self._handle, self._wakes_at = None, -math.inf  # whoever adds while alarms ring must not arm the loop
+        self._handle, self._wakes_at = None, -math.inf  # an alarm added while others ring must not arm the loop
         if self._permitted is not None and not self._permitted():
             self.stop()
             return

@@ -77,7 +77,7 @@ class FrameReader:
 
     def __init__(self) -> None:
         self.closed = False
-        """Whether the broker has said that it closes. Nothing after that counts."""
+        """Whether the broker has sent CLOSE. Nothing after that counts."""
         self._head = bytearray()
         """The head of a frame that is not complete, or a control frame that is not."""
         self._left = 0
@@ -327,10 +327,10 @@ class _Client(aiomqtt.Client):
     def _admitted(self, command: int, size: int) -> int:
         """Whether a packet may come: 0 if it is kept, its size if it is passed over.
 
-        With MQTT 3.1.1 a broker does not know how much we take, and a large message may be one that it keeps for us: if
+        With MQTT 3.1.1 a broker is not sent our limit, and a large message may be one that it keeps for us: if
         that ended the connection, the next one would end likewise.
         """
-        quality_2 = command & 0xF0 == _PUBLISH and command & _QUALITY_2  # paho would keep it until the broker says so
+        quality_2 = command & 0xF0 == _PUBLISH and command & _QUALITY_2  # paho would keep it until PUBREL
         if quality_2:
             raise BrokerError("the broker sent a message with QoS 2, which was not asked for")
         if self._largest is None or size <= self._largest:
@@ -378,8 +378,8 @@ class _Client(aiomqtt.Client):
         if self.closing:  # aiomqtt waits for it; otherwise it would keep an exception that is never retrieved
             super()._on_disconnect(client, userdata, flags, reason_code, properties)
         elif flags.is_disconnect_packet_from_server:
-            reference, words = (getattr(properties, name, None) for name in ("ServerReference", "ReasonString"))
-            self._broken(diagnosis.disconnected(reason_code.value, reference, words), reason_code.value, reference)
+            reference, reason = (getattr(properties, name, None) for name in ("ServerReference", "ReasonString"))
+            self._broken(diagnosis.disconnected(reason_code.value, reference, reason), reason_code.value, reference)
         else:
             self._broken("the connection was lost")
 
@@ -449,7 +449,7 @@ class _Client(aiomqtt.Client):
         self.give_up()
 
     def _on_socket_register_write(self, client: paho.Client, userdata: object, sock: PahoSocket) -> None:
-        # Without a turn of the selector: the socket can nearly always be written, and `_write` says when it cannot.
+        # Without a turn of the selector: the socket can nearly always be written, and `_write` waits if it cannot.
         if threading.get_ident() == self._thread_id:
             self._loop.call_soon(self._write)
         else:

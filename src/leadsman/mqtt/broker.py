@@ -308,7 +308,7 @@ class Brokers(Value):
         """Read what `App` is given: a URL, a `Broker`, a list of them, or brokers.
 
         Raises:
-            InvalidType, InvalidValue: an item is wrong; the message says which one, and shows no password.
+            InvalidType, InvalidValue: an item is wrong; the message names it, and shows no password.
         """
         if isinstance(given, cls):
             return given
@@ -333,7 +333,7 @@ class Brokers(Value):
 
 
 def same(broker: Broker, other: Broker) -> bool:
-    """Whether two brokers have one address, whoever connects there."""
+    """Whether two brokers have one address, with any credentials."""
     return str(broker) == str(other) and (broker.path == other.path or not broker.websocket)
 
 
@@ -346,7 +346,7 @@ def split(urls: object) -> list[object]:
 
 
 def read_urls(urls: object) -> tuple[list[Broker], list[ConfigurationError]]:
-    """Read each URL by itself. Returns the brokers, and the faults of the others; each says which one it is about."""
+    """Read each URL by itself. Returns the brokers, and the faults of the others; each names its item."""
     items = split(urls)
     brokers: list[Broker] = []
     faults: list[ConfigurationError] = []

@@ -31,7 +31,7 @@ _WILL = re.compile(r"\bwill\b(?! (?:be|not|restart|shut|close|expire|retry)\b)",
 async def connect(broker: Broker, clock: Clock, packet: Connect, listener: ConnectionListener) -> Connection:
     """Make one connection to `broker`; see `leadsman.mqtt.connection.Connector`. A will that the broker does not take
     is offered again without what it does not support. If its topic is refused, the connection is made without a will,
-    and `ConnAck.will_refused` says so."""
+    and `ConnAck.will_refused` is set."""
     client = await _load(broker, packet.protocol)
     try:
         connection: Connection = await client.connect(broker, clock, packet, listener)
@@ -52,9 +52,11 @@ async def connect(broker: Broker, clock: Clock, packet: Connect, listener: Conne
 
 
 def _is_about_will(error: ConnectionRefused) -> bool:
-    """Whether the broker refuses the will, and not the client: its topic (MQTT 5 §3.2.2.2), or, as the words say, its
-    publication, for which there is no reason code."""
-    return error.code == TOPIC_INVALID or (error.code == NOT_AUTHORIZED and _WILL.search(error.words or "") is not None)
+    """Whether the broker refuses the will, and not the client: its topic (MQTT 5 §3.2.2.2), or, by its Reason
+    String, its publication, for which there is no reason code."""
+    return error.code == TOPIC_INVALID or (
+        error.code == NOT_AUTHORIZED and _WILL.search(error.reason_string or "") is not None
+    )
 
 
 async def _load(broker: Broker, protocol: str) -> ModuleType:
@@ -72,7 +74,7 @@ def choose(broker: Broker, protocol: str) -> ModuleType:
     """The client for this version of MQTT. Imports it.
 
     Args:
-        broker: its scheme says what the packets travel in.
+        broker: its scheme names what the packets travel in.
         protocol: ``5.0`` or ``3.1.1``.
     """
     if _codec_suits(broker, protocol):

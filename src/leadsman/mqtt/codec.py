@@ -37,7 +37,7 @@ the library, since one comes for each reading."""
 _CONNACK = 0x20
 """The first byte of a CONNACK (§3.2.1)."""
 _FIRST_BYTES = 16
-"""So many bytes of something that is not MQTT are reported: they say what it is."""
+"""So many bytes of something that is not MQTT are reported: they show what it is."""
 _SHOWN = 100
 """So many characters of a topic are reported that no message can have."""
 _OLD_CONNACK = b"\x20\x02"
@@ -75,8 +75,8 @@ class TextError(PacketError):
 class PacketHandler(Protocol):
     """Takes the packets of the broker."""
 
-    def answered(self, code: int, connack: ConnAck, reference: str | None, words: str | None) -> None:
-        """CONNACK: the reason code, what the broker allows, its Server Reference and its words (MQTT 5 §3.2.2)."""
+    def answered(self, code: int, connack: ConnAck, reference: str | None, reason: str | None) -> None:
+        """CONNACK: the reason code, what the broker allows, its Server Reference and Reason String (MQTT 5 §3.2.2)."""
         ...
 
     def acknowledged(self, packet_id: int, code: int) -> None:
@@ -91,8 +91,8 @@ class PacketHandler(Protocol):
         """SUBACK, with a reason code for each filter."""
         ...
 
-    def disconnected(self, code: int, reference: str | None, words: str | None) -> None:
-        """DISCONNECT, with the Server Reference and the words of the broker."""
+    def disconnected(self, code: int, reference: str | None, reason: str | None) -> None:
+        """DISCONNECT, with the Server Reference and the Reason String of the broker."""
         ...
 
 
@@ -202,7 +202,7 @@ class PacketReader:
         self._handler.answered(V311_REFUSALS.get(rest[3], UNSUPPORTED_VERSION), ConnAck(), None, None)
 
     def _length(self, rest: memoryview) -> int:
-        """The bytes of a packet of which the first bytes are there, as its fixed header says (MQTT 5 §2.1.4)."""
+        """The bytes of a packet of which the first bytes are there, from its fixed header (MQTT 5 §2.1.4)."""
         length = 0
         for place in range(1, min(5, len(rest))):
             length |= (rest[place] & 0x7F) << 7 * (place - 1)
@@ -224,7 +224,7 @@ class PacketReader:
         elif isinstance(packet, PublishPacket):
             self._publish(packet)
         elif isinstance(packet, PingRespPacket):
-            pass  # a packet arrived, which is all that it says
+            pass  # that a packet arrived is all that it means
         elif isinstance(packet, SubAckPacket):
             packet_id = packet.packet_id or _no_packet_id(_name(packet))
             handler.subscribed(packet_id, [int(code) for code in packet.reason_codes])

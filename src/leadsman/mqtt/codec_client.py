@@ -249,10 +249,10 @@ class CodecConnection(asyncio.BufferedProtocol):
         self._flush()
         self._listen()
 
-    def answered(self, code: int, connack: ConnAck, reference: str | None, words: str | None) -> None:
+    def answered(self, code: int, connack: ConnAck, reference: str | None, reason: str | None) -> None:
         """See `PacketHandler`."""
         if code >= 0x80:
-            error = diagnosis.refused(self._broker, code, reference, words)
+            error = diagnosis.refused(self._broker, code, reference, reason)
             self._end(str(error), error=error)
             return
         self.connack = connack
@@ -283,10 +283,10 @@ class CodecConnection(asyncio.BufferedProtocol):
         if answer is not None and not answer.done():
             answer.set_result(codes)
 
-    def disconnected(self, code: int, reference: str | None, words: str | None) -> None:
+    def disconnected(self, code: int, reference: str | None, reason: str | None) -> None:
         """See `PacketHandler`."""
         self._reference = reference
-        self._end(diagnosis.disconnected(code, reference, words), code)
+        self._end(diagnosis.disconnected(code, reference, reason), code)
 
     def _next_id(self) -> int:
         """A packet identifier that no unanswered packet has."""
@@ -370,7 +370,7 @@ class CodecConnection(asyncio.BufferedProtocol):
         self._timer = self._loop.call_at(keepalive.next(), self._watch)
 
     def _refuse(self, error: PacketError) -> None:
-        """End the connection, and say why to the broker if it listens."""
+        """End the connection, and send the broker the reason if it listens."""
         if self._accepted.done() and not self._over and self._transport is not None:
             self._transport.write(codec.disconnect(error.code))
         # For a wrong text or topic no message of ours is to blame, and no other client. Other packets may be malformed

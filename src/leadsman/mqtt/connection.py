@@ -77,7 +77,7 @@ class Received(NamedTuple):
     response_topic: str | None = None
     """Where the sender wants the answer (MQTT 5 §3.3.2.3.5)."""
     correlation: bytes | None = None
-    """What the answer must carry so that the sender knows it (§3.3.2.3.6)."""
+    """What the answer must carry so that the sender recognises it (§3.3.2.3.6)."""
     taken_at: str | None = None
     """When a reading was taken, RFC 3339; a user property (§3.3.2.3.7)."""
 
@@ -194,7 +194,7 @@ def seconds_left(expires: float, now: float) -> int:
 
 
 def adapt(message: Message, connack: ConnAck) -> Message:
-    """The message as the broker takes it: with a lower quality, or not retained, where CONNACK says so."""
+    """The message as the broker takes it: with a lower quality, or not retained, where CONNACK requires it."""
     if message.qos > connack.maximum_qos:
         message = message._replace(qos=connack.maximum_qos)
     if message.retain and not connack.retain_available:

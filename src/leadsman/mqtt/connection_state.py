@@ -155,7 +155,7 @@ def expect_newer(session: ConnectionState) -> ConnectionState:
 
 
 def tries_another_version(before: ConnectionState, after: ConnectionState) -> bool:
-    """Whether the first attempt failed, and says no more than that the broker may be an old one."""
+    """Whether the first attempt failed, and shows no more than that the broker may be an old one."""
     new = before.accepted is None and before.outage_since is None and not before.refusals
     return new and before.protocol == V5 and after.protocol == V311
 
@@ -230,7 +230,7 @@ def failed(
 
 
 def taken_over(session: ConnectionState, now: float, draw: float) -> tuple[ConnectionState, float]:
-    """The broker closed the connection, and said that another client took the session over."""
+    """The broker closed the connection, since another client took the session over."""
     short_lived = max(session.short_lived, SHORT_LIVED - 1) + 1
     since = now if session.outage_since is None else session.outage_since
     session = session._replace(outage_since=since, connected_at=None, short_lived=short_lived)

@@ -114,21 +114,21 @@ class FileError(OSError):
     """A file for TLS; the message names it."""
 
 
-def refused(broker: Broker, code: int, reference: str | None = None, words: str | None = None) -> ConnectionRefused:
-    """The broker answered CONNECT with a refusal; `reference` and `words` are what it says itself."""
+def refused(broker: Broker, code: int, reference: str | None = None, reason: str | None = None) -> ConnectionRefused:
+    """The broker answered CONNECT with a refusal, a Server Reference and a Reason String."""
     advice = _CONNACK.get(code, "the broker's log says why")
-    said = _said(reference, words)
-    return ConnectionRefused(code, f"{broker} refused the connection: {advice} (0x{code:02x}){said}", reference, words)
+    more = _describe_properties(reference, reason)
+    return ConnectionRefused(code, f"{broker} refused the connection: {advice} (0x{code:02x}){more}", reference, reason)
 
 
-def disconnected(code: int, reference: str | None = None, words: str | None = None) -> str:
+def disconnected(code: int, reference: str | None = None, reason: str | None = None) -> str:
     """The broker sent DISCONNECT."""
     why = _DISCONNECT.get(code, "for a reason of its own")
-    return f"the broker closed the connection: {why} (0x{code:02x}){_said(reference, words)}"
+    return f"the broker closed the connection: {why} (0x{code:02x}){_describe_properties(reference, reason)}"
 
 
 def unreachable(broker: Broker, text: str, cause: BaseException | None) -> BrokerError:
-    """No connection was made; `cause` is the error of the operating system or of TLS, and `text` what it says."""
+    """No connection was made; `cause` is the error of the operating system or of TLS, and `text` its message."""
     text = f"cannot connect to {broker}: {text}"
     match cause:
         case ssl.SSLCertVerificationError(verify_code=code) if code == _NOT_YET_VALID:
@@ -197,10 +197,10 @@ def not_subscribed(topic_filter: str, code: int) -> SubscriptionRefused:
     return SubscriptionRefused(f"the broker refused the subscription to {topic_filter!r}: {why} (0x{code:02x})")
 
 
-def _said(reference: str | None, words: str | None) -> str:
-    """What the broker adds to a reason code (MQTT 5 §4.11 and §3.14.2.2.3)."""
+def _describe_properties(reference: str | None, reason: str | None) -> str:
+    """Describe what the broker adds to a reason code (MQTT 5 §4.11 and §3.14.2.2.3)."""
     other = f"; it names {reference!r} as the broker to use" if reference else ""
-    return f"{other}; it says: {words}" if words else other
+    return f"{other}; it says: {reason}" if reason else other
 
 
 def _hinting(kind: type[BrokerError], text: str, broker: Broker) -> BrokerError:

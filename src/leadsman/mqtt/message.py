@@ -34,7 +34,7 @@ class Message(NamedTuple):
     topic: str
     payload: bytes
     qos: int = 1
-    """0 or 1. With 2 it is offered and never released: the broker says whether it may be published, and most brokers
+    """0 or 1. With 2 it is offered and never released: the broker answers whether it may be published, and most brokers
     give it to nobody (MQTT 5 §4.3.3, method A). Only the client with the codec does this."""
     retain: bool = False
     taken_at: float | None = None
@@ -78,7 +78,7 @@ class Delivery(Value):
         retain: whether the broker keeps the latest reading for later subscribers. Of readings that wait, only the
             newest of its topic is sent with the retain flag.
         expiry: after this long an undelivered reading is dropped, and the broker forgets a retained one (MQTT 5). While
-            the device is well it is published three times within it, whatever the publish rule says.
+            the device is well it is published three times within it, whatever the publish rule decides.
         taken_at: ``"payload"`` adds the field ``taken_at`` to the JSON, for consumers that cannot read MQTT 5 user
             properties; None leaves the JSON as the handler returned it.
         keep: ``"all"`` sends every reading, in order. With ``"newest"`` a newer reading takes the place of one that

@@ -634,7 +634,7 @@ class SendWindow:
         """Messages wait for room in the window."""
         silence = now - self._answered
         if self._suspects.searching or silence > max(SILENCE, 2 * self._round_trip):
-            self._waits_since = now  # small on purpose, or the broker pauses, which says nothing about the road
+            self._waits_since = now  # small on purpose, or the broker pauses: no sign of a slow network
         elif self.outbox.in_flight >= self._size.size:
             self._size.full(now)
             connection.urgent = True
@@ -672,7 +672,7 @@ class SendWindow:
                     self._suspects.untested.clear()  # the last of them was replaced by a newer one
                 return None
             topic, size = item.message.topic, item.message.size + OVERHEAD
-            learned = self._limit.known(now)
+            learned = self._limit.refused_size(now)
             if (largest is None or size <= largest) and (learned is None or size < learned):
                 return item
             if learned is not None and size >= learned:
@@ -708,7 +708,7 @@ class SendWindow:
             self._bury(item, f"{self._broker} refused it for good (0x{code:02x})")
         else:
             self.outbox.refuse(item)
-            if topic not in self.outbox.paused:  # else several were in flight, and the first of them said so
+            if topic not in self.outbox.paused:  # else several were in flight, and the first of them paused it
                 self._pause(topic, f"{PASSING[code]} (0x{code:02x})")
 
     def _survived(self, topic: str) -> None:

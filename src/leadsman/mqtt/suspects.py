@@ -98,7 +98,7 @@ class Suspects:
         return min(full, self._few) if self.untested else full
 
     def certain(self, message: Message, now: float) -> Message:
-        """Return a message of QoS 0 as it is sent: with QoS 1 if the link must know whether it arrives."""
+        """Return a message of QoS 0 as it is sent: with QoS 1 if the link must learn whether it arrives."""
         if message.topic in self.alone or message.topic in self._upgraded:
             return message._replace(qos=1)
         self._unsure[message.topic] = now
@@ -241,8 +241,8 @@ class SizeLimit:
         self._everywhere = size, now + RETRY
         return True
 
-    def known(self, now: float) -> int | None:
-        """Bytes from which on a message is not sent; None if none are known."""
+    def refused_size(self, now: float) -> int | None:
+        """Bytes from which on a message is not sent; None if there is no such limit."""
         if self._everywhere is not None and now >= self._everywhere[1]:
             self._everywhere = None
         return None if self._everywhere is None else self._everywhere[0]

@@ -18,7 +18,7 @@
 | `{prefix}/{device}/release/set`      | in: release a held device, so that it is polled again | no, 1         |
 | `{prefix}/{device}/circuit/set`      | in: `isolate`, `close` or `disable`                   | no, 1         |
 | `{prefix}/{word}`                    | the same topics of the root device, if there is one   | as above      |
-| `{prefix}/{device}/{word}`           | what a handler publishes through its `Context`        | as it says    |
+| `{prefix}/{device}/{word}`           | what a handler publishes through its `Context`        | as it sets    |
 | `{prefix}/error`                     | faults of the app itself                              | no, 1         |
 | `{prefix}/status`                    | birth, heartbeat, stop and will, one JSON             | yes, 1        |
 | `{prefix}/lease`                     | which node owns the app, while others stand by        | yes, 0        |
@@ -184,7 +184,7 @@ def check_filter(topic_filter: object) -> str:
     """A topic filter to subscribe to.
 
     Raises:
-        InvalidType, InvalidValue: it is none. The message says what to write.
+        InvalidType, InvalidValue: it is none. The message names the correction.
     """
     if not isinstance(topic_filter, str):
         raise InvalidType(f"the topic filter is {topic_filter!r}; write text such as 'zigbee2mqtt/+/battery'")

@@ -1,4 +1,4 @@
-"""What a session does not show: secrets, and on request addresses. Pure, but for the secrets that the process knows."""
+"""What a session does not show: secrets, and on request addresses. Pure, but for the secrets that the process has."""
 
 import re
 from collections.abc import Callable

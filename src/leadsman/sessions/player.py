@@ -27,8 +27,8 @@ LANES: Mapping[str, tuple[str, ...]] = {
     "onewire": ("thermometer",),
     "program": ("command",),
 }
-"""By the kind of a wire, what tells the lane of a request from the others of that wire: its bytes or fields. Others
-have one lane."""
+"""By the kind of a wire, what distinguishes the lane of a request from the others of that wire: its bytes or fields.
+Others have one lane."""
 ENDING = 2.0, 10.0
 """Seconds around the end of a session in which a further request is no difference: a twentieth of its length, but at
 least and at most so many. The recording may have ended just before it, and began a bit before the app did."""
@@ -313,7 +313,7 @@ def _no_request(lane: WireLane, asked: Event) -> Exchange | None:
 
 
 def _key(asked: Event) -> Key:
-    """What tells the lane of a request from the others of its wire."""
+    """What distinguishes the lane of a request from the others of its wire."""
     return tuple(asked.data if each == "data" else asked.more.get(each) for each in LANES.get(asked.kind, ()))
 
 

@@ -160,7 +160,7 @@ def row_of(item: Item, run: int, now: Times) -> SpoolRow:
     topic, payload, qos, retain, taken_at, expires, latest, *_ = item.message
     lasts = None if expires is None else expires - now.monotonic
     if lasts is not None and lasts > UNSURE and now.wall < FIRST_TIME:
-        lasts = None  # the clock is not set, so nobody can say later how old the reading is
+        lasts = None  # the clock is not set, so the age of the reading cannot be computed later
     expires_at = None if lasts is None else now.wall + lasts
     return SpoolRow(item.number, run, topic, payload, qos, retain, taken_at or 0.0, expires_at, latest)
 
@@ -171,7 +171,7 @@ def item_of(row: SpoolRow, span: Span | None, now: Times, *, retain: bool) -> It
     if row.expires_at is not None:
         lasts = row.expires_at - max(now.wall, row.taken_at)
         if span is None and lasts <= UNSURE and now.wall < max(FIRST_TIME, row.taken_at):
-            lasts = 0.0  # the clock is not set, or was set back: nobody knows how old the reading is
+            lasts = 0.0  # the clock is not set, or was set back: the age of the reading is not known
         expires = now.monotonic + lasts
     offset, receipt = (None, None) if span is None else (span.offset, span.receipt)
     times = (row.taken_at, expires, row.latest, None, offset, receipt)
@@ -224,7 +224,7 @@ class Unstored:
 # Which readings on disk were overtaken: the broker has a newer one of their topic, and shall keep that.
 #
 # A row is deleted when its reading arrived, and a reading that arrives at once never has one. So the rows of a topic do
-# not tell the next life of the app that a newer reading arrived before them. The file has a number for that: rows of
+# not show the next life of the app that a newer reading arrived before them. The file has a number for that: rows of
 # the topic up to this number are sent without the retain flag.
 #
 # The number is needed while the topic has rows, and none of them is newer. It is written once for each such moment, and
@@ -350,7 +350,7 @@ class Aside:
         return span
 
     def deleted(self, topic: str) -> None:
-        """A reading was deleted from the disk. Its span knows that."""
+        """A reading of this topic was deleted from the disk: count one less."""
         self._less(topic)
         if not self._tails[topic].rows:
             del self._tails[topic]
@@ -454,7 +454,7 @@ class Backlog:
         self._buried: list[tuple[Item, str]] = []
         self.outdated = False
         """Whether a topic has rows on disk that arrived, and no others: what it sends from now on has no row. Or the
-        broker keeps a reading that is newer than the rows of its topic, which the next life must know."""
+        broker keeps a reading that is newer than the rows of its topic, which the next life needs."""
 
     @property
     def kept(self) -> int:
@@ -648,7 +648,7 @@ class Backlog:
         return rows
 
     def overtaken(self) -> dict[str, int]:
-        """Take what the file is to know of readings that were overtaken, see `TopicRows.overtaken`."""
+        """Take what the file is to keep of readings that were overtaken, see `TopicRows.overtaken`."""
         return self._overtaken.take()
 
     @property

@@ -251,7 +251,7 @@ class Committer:
             return done._replace(page=page, taken_at=file.taken_at(page[-1].id if page else job.after))
         except SpoolError as error:
             return done._replace(error=error, broken=True)
-        except Exception as error:  # a fault of ours, or a kind of damage that nobody knew
+        except Exception as error:  # a fault of ours, or an unknown kind of damage
             return done._replace(error=SpoolUnavailable(f"{type(error).__name__}: {describe(error)}"), broken=True)
 
     def _listed(self, topics: frozenset[str]) -> None:
@@ -324,7 +324,7 @@ class Committer:
             self._open, self._first = True, False
             self._ripe = self._link.outbox.number
             if done.found.rows or done.found.quarantined:
-                self._say(done.found)
+                self._log_found(done.found)
         elif not done.written:
             return
         self._retry_at = -math.inf
@@ -370,7 +370,7 @@ class Committer:
         path = str(self.path)
         self._events.emit(StateWritten(path) if error is None else StateFailed(path, error))
 
-    def _say(self, found: Found) -> None:
+    def _log_found(self, found: Found) -> None:
         """Log what an earlier run left."""
         readings = count_noun(found.rows, "reading waits", "readings wait")
         more = ""

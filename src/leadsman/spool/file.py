@@ -61,7 +61,7 @@ T = TypeVar("T")
 class SpoolFile:
     """Rows in one SQLite file. All methods block; one thread at a time calls them, and it may be another each time.
 
-    Damage is no error: a damaged file is put aside, its rows are salvaged, and `found` says so.
+    Damage is no error: a damaged file is put aside, its rows are salvaged, and `found` shows it.
 
     Args:
         path: the file. Its directory is made where it is missing.

@@ -221,7 +221,7 @@ _KEEP = "INSERT OR IGNORE INTO outbox VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _BATCH = 2_000
 """Rows of one transaction."""
 _COLUMNS, _DEAD_COLUMNS = 8, 11
-"""Columns of the two tables, which tell a row from a dead letter."""
+"""Columns of the two tables, which distinguish a row from a dead letter."""
 
 
 def salvage(path: Path, new: Path, now: float, overtaken: Mapping[str, int]) -> tuple[int, int]:

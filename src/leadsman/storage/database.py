@@ -3,7 +3,7 @@ all of its files at once.
 
 Others may have put something else in its place: a database whose views never end, a journal that names another file. So
 what is not a regular file is set aside before the database is opened, and it is asked for nothing but its schema until
-it is known to be ours.
+it has proved to be ours.
 """
 
 import contextlib
@@ -63,7 +63,7 @@ def is_locked(error: Exception) -> bool:
 
 
 def is_full(error: Exception, directory: Path | None = None) -> bool:
-    """Whether an error says that the disk is full, or follows from that of a directory."""
+    """Whether an error means that the disk is full, or follows from that of a directory."""
     if _code(error) == sqlite3.SQLITE_FULL or (isinstance(error, OSError) and error.errno in _NO_SPACE):
         return True
     return directory is not None and _code(error) == sqlite3.SQLITE_IOERR and free_bytes(directory) == 0

@@ -19,7 +19,7 @@ LONGEST_PACKET = 1650
 """Bytes of extended advertising data (Core Specification, Vol 4, Part E, 7.8.54); legacy ones have 31, and a scan
 response as many."""
 WEAKEST, STRONGEST = -127, 20
-"""dBm that a controller can report (Core Specification, Vol 4, Part E, 7.7.65.2); 127 means that it does not know."""
+"""dBm that a controller can report (Core Specification, Vol 4, Part E, 7.7.65.2); 127 means not available."""
 _UUIDS = {0x02: 2, 0x03: 2, 0x04: 4, 0x05: 4, 0x06: 16, 0x07: 16}
 _SERVICE_DATA = {0x16: 2, 0x20: 4, 0x21: 16}
 _NAMES = (0x08, 0x09)

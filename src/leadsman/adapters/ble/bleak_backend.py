@@ -1,5 +1,5 @@
-"""The backend of real adapters: scans and connects with bleak. Only this file imports bleak. Its errors say what to
-do."""
+"""The backend of real adapters: scans and connects with bleak. Only this file imports bleak. Its errors name
+the remedy."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class BleakBackend:
 
     @property
     def lost(self) -> None:
-        """A scanner of BlueZ cannot know that it hears nothing more."""
+        """A scanner of BlueZ cannot detect that it hears nothing more."""
 
     async def close(self) -> None:
         """Nothing is kept between scans."""

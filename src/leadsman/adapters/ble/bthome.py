@@ -114,7 +114,7 @@ def decode(data: bytes) -> dict[str, Measurement]:
     """Decode the measurements in one advertisement, in the units of the format: °C, %, hPa, lx, kg, kWh, W, V, ppm, …
 
     If a kind occurs twice, its names are numbered: ``temperature`` and ``temperature_2``. Kinds are ordered by number.
-    A kind that this table does not know ends the reading; the measurements before it are kept.
+    A kind that this table does not have ends the reading; the measurements before it are kept.
 
     Raises:
         GarbledData: the data is not BTHome 2, or is incomplete.

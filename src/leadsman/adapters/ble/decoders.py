@@ -93,7 +93,7 @@ class Recognised(NamedTuple):
     decoder: str
     """The name of the decoder, such as ``"govee"``."""
     model: str
-    """Of the device, such as ``"H5075"``, as the decoder has it: a kind of device where it knows no model."""
+    """Of the device, such as ``"H5075"``, as the decoder has it: a kind of device where it has no model."""
     encrypts: bool = False
     """Whether the advertisement is encrypted, so that `Decoders` needs the bind key of the device."""
 
@@ -117,8 +117,8 @@ class Measurement(NamedTuple):
 
 
 def recognise(advertisement: Advertisement) -> Recognised | None:
-    """Find the decoder of an advertisement and the model of the device; None if no decoder knows it. A device that
-    encrypts its values is recognised, too. Without the extra ``ble-decoders`` only BTHome is. Never raises.
+    """Find the decoder of an advertisement and the model of the device; None if no decoder recognises it. A device
+    that encrypts its values is recognised, too. Without the extra ``ble-decoders`` only BTHome is. Never raises.
 
     The first call imports the decoders, which takes half a second.
     """
@@ -133,7 +133,7 @@ def recognise(advertisement: Advertisement) -> Recognised | None:
 
 class Decoders:
     """The decoders of an app, beside its radio in ``App(adapters=…)``. They remember the last values of 10,000 sensors,
-    and nothing of what they do not know. What cannot be decoded is counted, and costs the app nothing else.
+    and nothing of other devices. What cannot be decoded is counted, and costs the app nothing else.
 
     Args:
         keys: the bind keys of sensors that encrypt their values (BTHome and Xiaomi), by address; see `BindKey`. None
@@ -155,7 +155,7 @@ class Decoders:
         self._sensors: dict[str, _DecodedSensor] = {}
         """Those without a key. The one that was heard last is the last."""
         self._keyed: dict[str, _DecodedSensor] = {}
-        """Those with a key in the settings, which nobody on the air can push out: they know what was sent before."""
+        """Those with a key in the settings, which nobody on the air can push out: they keep what was sent before."""
         self._counts: Counter[str] = Counter()
         self._lines = others()
 
@@ -215,7 +215,7 @@ class Decoders:
         return None
 
     def _warn(self, advertisement: Advertisement, outcome: str, sensor: "_DecodedSensor", now: float) -> None:
-        """Say once in a while that a sensor cannot be read. Whoever is on the air may be the cause."""
+        """Log once in a while that a sensor cannot be read. Anybody on the air may be the cause."""
         if sensor.warned == outcome:
             return
         subject = advertisement.address if advertisement.address in self._keys else ""
@@ -400,7 +400,7 @@ def load() -> "Mapping[str, type[BluetoothData]]":
     except ImportError as error:
         raise missing(_WHAT, error.name or "a package", _EXTRA, error) from error
     for name in ("switchbot", *(f"{each}_ble" for each in found)):
-        # Whoever is on the air could fill the log with what they warn of; it is counted here instead.
+        # Anybody on the air could fill the log with their warnings; these are counted here instead.
         logging.getLogger(name).setLevel(logging.CRITICAL)
     return found
 
@@ -408,7 +408,7 @@ def load() -> "Mapping[str, type[BluetoothData]]":
 def _recognising(
     advertisement: Advertisement, parsers: "Mapping[str, type[BluetoothData]]", now: float
 ) -> Iterator[Recognised]:
-    """What the decoders make of an advertisement, each that knows it."""
+    """Yield the result of each decoder that recognises an advertisement."""
     for each in _alone(advertisement):
         info = service_info(each, now)
         for name, create in parsers.items():
@@ -423,7 +423,7 @@ def _recognising(
 
 def _alone(advertisement: Advertisement) -> Iterator[Advertisement]:
     """An advertisement, and then each of its manufacturer data alone: BlueZ adds up those of a device, and a parser
-    cannot know which of several is the new one."""
+    cannot detect which of several is the new one."""
     yield advertisement
     if len(advertisement.manufacturer) > 1:
         for each in advertisement.manufacturer.items():

@@ -1,7 +1,7 @@
-"""The backend of an ESPHome Bluetooth proxy. Only this file imports aioesphomeapi. Its errors say what to do.
+"""The backend of an ESPHome Bluetooth proxy. Only this file imports aioesphomeapi. Its errors name the remedy.
 
 A board serves its advertisements to one client at a time, and leaves out a second one without an error. A board whose
-firmware reports the state of its scanner reports it to the client that it serves: that is how this backend knows.
+firmware reports the state of its scanner reports it to the client that it serves, and so this backend can detect that.
 """
 
 from __future__ import annotations
@@ -333,8 +333,8 @@ class EsphomeConnection:
 
 
 def _device_error(error: Exception, name: str, what: str) -> DeviceError:
-    said = describe(error) if str(error) else type(error).__name__
-    text = f"{name}, {what}: {said}"
+    detail = describe(error) if str(error) else type(error).__name__
+    text = f"{name}, {what}: {detail}"
     match error:
         case errors.BluetoothGATTAPIError():
             return att_error(error.error.error, text)
@@ -347,9 +347,9 @@ def _device_error(error: Exception, name: str, what: str) -> DeviceError:
         case errors.InvalidAuthAPIError():
             return PermanentError(f"{name} wants a password; replace it by `encryption:` in its YAML")
         case errors.ResolveAPIError():
-            return DeviceUnavailable(f"{name} has no address; check the name, or write its IP address: {said}")
+            return DeviceUnavailable(f"{name} has no address; check the name, or write its IP address: {detail}")
         case errors.ProtocolAPIError() | errors.HandshakeAPIError():
-            return GarbledData(f"{name} does not answer as ESPHome does; check the host and the port: {said}")
+            return GarbledData(f"{name} does not answer as ESPHome does; check the host and the port: {detail}")
         case TimeoutError() | errors.TimeoutAPIError():
             advice = "; is it on, and in the network?" if what == "asking" else ""
             return DeviceTimeout(f"{name}, {what}: no answer{advice}")

@@ -1,7 +1,7 @@
 """Decoders of GATT characteristics: bytes to numbers, as the GATT Specification Supplement and IEEE 11073-20601 define
 them.
 
-``STANDARD["2a6e"].decode(data)`` gives degrees; a value that the device does not know is None. For formats of a maker's
+``STANDARD["2a6e"].decode(data)`` gives degrees; a value that is not known is None. For formats of a maker's
 own, `unpack` is `struct.unpack` with a named error.
 """
 
@@ -104,7 +104,7 @@ class Characteristic(NamedTuple):
     name: str
     unit: str
     decode: Decoder
-    """Decodes the value: None if the device does not know it. Raises `GarbledData` if the length is wrong."""
+    """Decodes the value: None if it is not known. Raises `GarbledData` if the length is wrong."""
 
 
 def _temperature_measurement(data: bytes) -> float | None:

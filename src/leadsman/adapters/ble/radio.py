@@ -1,8 +1,8 @@
 """The Bluetooth Low Energy adapter: one radio for all devices, with advertisements and short sessions.
 
 It uses bleak, on Linux with BlueZ, and on macOS and Windows as far as bleak supports them. It adds what bleak leaves to
-its users: one scanner for all handlers, connections that take turns, a timeout for every step, errors that say what to
-do, and detection of a ``bluetoothd`` that died, which bleak does not notice.
+its users: one scanner for all handlers, connections that take turns, a timeout for every step, errors that name the
+remedy, and detection of a ``bluetoothd`` that died, which bleak does not notice.
 
 ::
 

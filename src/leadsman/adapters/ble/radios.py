@@ -45,7 +45,7 @@ class RadioBackend(Backend, Protocol):
 
     @property
     def lost(self) -> "asyncio.Future[DeviceError] | None":
-        """Set with the reason when it hears nothing more; None if it cannot know."""
+        """Set with the reason when it hears nothing more; None if it cannot detect that."""
         ...
 
 
@@ -54,8 +54,7 @@ class KeptRadio:
 
     Args:
         name: in messages and in introspection.
-        silence: seconds without any advertisement after which a radio that cannot know that it is lost is started
-            again.
+        silence: seconds without any advertisement after which a radio that cannot detect its loss is started again.
         hear: called with each advertisement.
         changed: called when it works, or works no more.
     """
@@ -72,7 +71,7 @@ class KeptRadio:
         self.backend = backend
         self.running = False
         self.fault: DeviceError | None = None
-        """Why it does not work; None if it works, or nobody knows yet."""
+        """Why it does not work; None if it works, or that is not known yet."""
         self._silence = silence
         self._hear = hear
         self._changed = changed

@@ -21,13 +21,13 @@ class Account(NamedTuple):
 
 
 class CalendarChanges(NamedTuple):
-    """What a server says of the changes of a calendar."""
+    """A server's answer about the changes of a calendar."""
 
     token: str | None
     """The current sync token; None if there is none."""
     objects: int | None
     """How many objects changed since the token of the request. If the request had none, how many there are. None if the
-    server does not say."""
+    server does not report it."""
 
 
 class ReplyTooLarge(GarbledData):

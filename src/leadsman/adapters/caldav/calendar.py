@@ -171,7 +171,7 @@ class CalDav:
         Raises:
             DeviceTimeout, DeviceUnavailable, GarbledData: a retry may help.
             PermanentError: the password is wrong, or there is no such calendar.
-            RetryRequested: the server asks for a pause and says how long.
+            RetryRequested: the server asks for a pause and names its length.
         """
         if type(days) is not int or not 1 <= days <= MOST_DAYS:
             raise InvalidValue(f"days is {days!r}; it must be 1 to {MOST_DAYS}")
@@ -204,7 +204,7 @@ class CalDav:
         return answer
 
     def _reads_whole(self, objects: int | None) -> bool:
-        """Whether a calendar with this number of objects is read whole. None: nobody knows how many it has."""
+        """Whether a calendar with this number of objects is read whole. None: the number is not known."""
         return self._search == "all" or (objects is not None and objects <= MOST_OBJECTS)
 
     def _whole(self, calendar: str | None) -> list[str] | None:
@@ -271,7 +271,7 @@ class CalDav:
         return wire_of("calendars", display_url(self._account.url), self._create_backend)
 
     def _create_backend(self) -> CalendarBackend:
-        from leadsman.adapters.caldav.client import Client  # whoever only has a calendar in the code needs no library
+        from leadsman.adapters.caldav.client import Client  # an app that only names a calendar needs no library
 
         return Client(self._account)
 

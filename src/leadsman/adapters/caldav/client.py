@@ -1,5 +1,5 @@
-"""Requests calendars from a server with the library caldav, which blocks. Only this file imports caldav. Its errors say
-what to do."""
+"""Requests calendars from a server with the library caldav, which blocks. Only this file imports caldav. Its errors
+name the remedy."""
 
 import contextlib
 from collections.abc import Iterator
@@ -78,7 +78,7 @@ class Client:
             except errors.AuthorizationError:
                 if token is None:
                     raise
-                return CalendarChanges(None, None)  # RFC 6578, 3.2: so it says that the token is too old
+                return CalendarChanges(None, None)  # RFC 6578, 3.2: the answer to a token that is too old
             except errors.DAVError:
                 return CalendarChanges(None, None)
             return CalendarChanges(str(found.sync_token), len(list(found)))

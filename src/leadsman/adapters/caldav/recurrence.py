@@ -120,7 +120,7 @@ class CalendarEvent(NamedTuple):
     uid: str
     """The same for all occurrences of a recurring event (RFC 5545, 3.8.4.7)."""
     location: str | None
-    """Where it takes place; None if the calendar does not say."""
+    """Where it takes place; None if the calendar does not have it."""
     description: str | None
     """Its text; None if it has none."""
 

@@ -1,4 +1,4 @@
-"""Sends requests with the library aiohttp. Only this file imports it. Its errors say what to do."""
+"""Sends requests with the library aiohttp. Only this file imports it. Its errors name the remedy."""
 
 import asyncio
 import contextlib

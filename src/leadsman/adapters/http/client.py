@@ -136,8 +136,8 @@ class Revisions:
         return len(self._kept)
 
     def get(self, url: str) -> HttpAnswer | None:
-        """What is kept for a URL. Whoever asks the server whether it has changed holds it until the server answers:
-        other answers may take its place meanwhile."""
+        """Return the answer that is kept for a URL. A caller that revalidates it holds it until the server answers:
+        others may take its place meanwhile."""
         if url in self._kept:
             self._kept.move_to_end(url)
         return self._kept.get(url)
@@ -273,7 +273,7 @@ class HttpClient:
         self._wire_class()
 
     def _wire_class(self) -> Callable[[str | Path | None, float, int], Wire]:
-        from leadsman.adapters.http.aiohttp_wire import AiohttpWire  # whoever only has a client in the code needs none
+        from leadsman.adapters.http.aiohttp_wire import AiohttpWire  # an app that only names a client needs no library
 
         return AiohttpWire
 

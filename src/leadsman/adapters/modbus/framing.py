@@ -121,7 +121,7 @@ class ModbusTcpFramer(Value):
         return Heard(int.from_bytes(message[:2], "big"), message[2], message[3:])
 
     def pause(self, baudrate: int) -> float:
-        """None: frames say where they end."""
+        """No pause: each frame has its length."""
         return 0.0
 
 

@@ -24,7 +24,7 @@ from leadsman.loop.durations import Duration
 MOST = 200
 """The most bytes in one read or write."""
 _BEAT = 2.5
-"""Seconds within which a boiler that is not initialised says 05; it does so every two."""
+"""Seconds within which a boiler that is not initialised sends 05; it does so every two."""
 _ROUNDS = 10
 """Bytes of a handshake; if none of so many makes sense, the line is noise."""
 _LISTENS_FOR = {"P300": 2.0, "KW": 0.2}

@@ -59,7 +59,7 @@ _T = TypeVar("_T")
 
 
 class Line(asyncio.Protocol):
-    """What is told of an opened port."""
+    """Receives the events of an opened port."""
 
     made: asyncio.Event
     """Set when the port is open."""
@@ -232,7 +232,7 @@ class ThreadedTransport:
             self._protocol.connection_lost(error)
 
 
-# Opens devices with pyserial, which blocks, and says in errors what a person can do.
+# Opens devices with pyserial, which blocks, and names the remedy in errors.
 
 _NEEDS = ("serial ports", "pyserial-asyncio", "serial")
 """What needs which library, and the extra that installs it."""

@@ -8,7 +8,7 @@ const WAITS = [500, 1000, 2000, 4000, 8000]; // milliseconds before the next att
 
 let token = kept("token", "sessionStorage");
 
-/** The server has answered with an error: `status` is its number, the message says why. */
+/** The server has answered with an error: `status` is its number, the message explains it. */
 export class Refused extends Error {
 	constructor(status, message) {
 		super(message);
@@ -66,7 +66,7 @@ export async function post(path, body) {
 }
 
 /** The events of the app, without end. `load` fetches what the events build upon, and drops it if its argument returns true;
- * `state` is told "live", "lost" with the time of the next attempt and what the app said, and "locked" with the token that
+ * `state` takes "live", "lost" with the time of the next attempt and the error of the app, and "locked" with the token that
  * is wrong, or null. */
 export class Live {
 	constructor(load, event, state) {

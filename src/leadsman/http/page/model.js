@@ -1,4 +1,4 @@
-// What the page knows of the app: taken from the introspection document, and kept current by events between documents.
+// What the page has of the app: taken from the introspection document, and kept current by events between documents.
 // Times are milliseconds since 1970, by the clock of the app.
 
 import { counted, parse, span } from "./time.js";
@@ -78,7 +78,7 @@ class Device {
 	mark(at, kind, text, more) {
 		const marks = this.marks;
 		for (let i = marks.length - 1; i >= 0 && marks[i].at > at - 60; i--)
-			if (marks[i].kind === kind && marks[i].state === more?.state && marks[i].at < at + 60) return; // told twice
+			if (marks[i].kind === kind && marks[i].state === more?.state && marks[i].at < at + 60) return; // reported twice
 		const mark = { at, kind, text, ...more };
 		let place = marks.length;
 		while (place > 0 && (marks[place - 1].at > at || (marks[place - 1].at === at && after(marks[place - 1], mark)))) place--;
@@ -140,7 +140,7 @@ export class Model {
 	}
 
 	/** Take an introspection document, or some of its sections. `whole`: devices that are not in it are gone. `asked`: how
-	 * many events there were when it was asked for. What a later one said of a device stays. */
+	 * many events there were when it was asked for. What a later one changed of a device stays. */
 	take(document, whole, asked = Infinity) {
 		const { app, mqtt, adapters, devices, jobs } = document;
 		if (app) {
@@ -223,7 +223,7 @@ export class Model {
 		this.notices.clear();
 	}
 
-	/** Take an event. A reading says all that it changes; after any other event of a device its document is asked for, so
+	/** Take an event. A reading has all that it changes; after any other event of a device its document is asked for, so
 	 * that what a device is like is decided in one place. */
 	event(data) {
 		const { type, device: name } = data, at = parse(data.at);

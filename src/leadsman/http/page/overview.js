@@ -1,6 +1,6 @@
 // The first view: how the app is doing, and all its devices.
 
-import { by, h, icon, put, reicon, say } from "./dom.js";
+import { by, h, icon, put, reicon, setText } from "./dom.js";
 import { STATUSES } from "./model.js";
 import { bars, drawBars, drawSparkline, sparkline } from "./pictures.js";
 import { Rows } from "./rows.js";
@@ -93,30 +93,30 @@ function row(model, name, tall) {
 		const now = model.now(), main = mainField(device), status = device.status, runtime = device.runtime;
 		put(element, "data-status", status);
 		reicon(mark, status);
-		say(word, WORDS[status] ?? status);
-		say(link, device.title);
-		say(beat, [device.title === name ? "" : name, device.job ? "side job" : "", rhythm(device.main)].filter(Boolean).map((each) => ` · ${each}`).join(""));
+		setText(word, WORDS[status] ?? status);
+		setText(link, device.title);
+		setText(beat, [device.title === name ? "" : name, device.job ? "side job" : "", rhythm(device.main)].filter(Boolean).map((each) => ` · ${each}`).join(""));
 		drawSparkline(spark, main && device.series.get(main));
 		drawBars(strip, device.outcomes);
 		const measured = main && device.fields?.[main];
-		say(value, main ? shown(measured ?? "", device.terms[main]) : "");
+		setText(value, main ? shown(measured ?? "", device.terms[main]) : "");
 		put(value, "title", measured == null ? null : inFull(measured, device.terms[main]));
-		say(field, main ? named(main, device.terms[main]) : (device.job || runtime?.last_success_at ? "" : "no reading yet"));
+		setText(field, main ? named(main, device.terms[main]) : (device.job || runtime?.last_success_at ? "" : "no reading yet"));
 		const read = device.readAt ?? Date.parse(runtime?.last_success_at ?? "");
 		const rest = Object.entries(device.fields ?? {}).filter(([each]) => each !== main);
 		const listed = (write) => rest.map(([each, text]) => `${named(each, device.terms[each])} ${write(text, device.terms[each])}`).join(", ");
-		say(others, Number.isNaN(read) ? "" : [ago(read, now), listed(shown)].filter(Boolean).join(" · "));
+		setText(others, Number.isNaN(read) ? "" : [ago(read, now), listed(shown)].filter(Boolean).join(" · "));
 		put(others, "title", rest.length ? listed(inFull) : null);
-		say(circuit, circuitOf(device, now));
+		setText(circuit, circuitOf(device, now));
 		put(circuit, "data-circuit", runtime?.circuit);
-		say(attempts, attemptsOf(device));
+		setText(attempts, attemptsOf(device));
 		const due = device.next(now);
-		say(next, due == null ? "–" : until(due, now));
+		setText(next, due == null ? "–" : until(due, now));
 		const text = device.error;
 		put(element, "data-error", text && (tall(name) === 2 ? "long" : ""));
-		say(error, text ?? "–");
+		setText(error, text ?? "–");
 		put(error, "title", text);
-		say(since, text ? sinceOf(device, now) : "");
+		setText(since, text ? sinceOf(device, now) : "");
 	};
 	return element;
 }
@@ -131,7 +131,7 @@ export function sinceOf(device, now) {
 }
 
 export class Overview {
-	/** `remember` is told which devices come into view. */
+	/** `remember` takes the names of devices that come into view. */
 	constructor(model, remember) {
 		this.model = model;
 		this.status = "";
@@ -209,7 +209,7 @@ export class Overview {
 		const total = model.devices.size;
 		const away = model.mqtt && !model.mqtt.connected, devices = counted(total, "device");
 		const words = bad ? `${bad} of ${devices} ${bad === 1 ? "needs" : "need"} attention` : away ? devices : `${devices}, no trouble`;
-		say(by("summary"), words + (away ? "; readings wait: the broker is away" : ""));
+		setText(by("summary"), words + (away ? "; readings wait: the broker is away" : ""));
 		put(by("summary"), "class", bad || away ? "bad" : "good");
 		const text = JSON.stringify([...counts]) + total;
 		if (text !== this.counts) {
@@ -237,7 +237,7 @@ export class Overview {
 			this.chips.set(status, chip);
 			by("chips").append(chip);
 		}
-		say(chip.number, count.toLocaleString());
+		setText(chip.number, count.toLocaleString());
 		chip.hidden = !count && status !== this.status && status !== "";
 	}
 }
@@ -262,8 +262,8 @@ function tile(key, name, value, more, state) {
 		tiles.set(key, found);
 		by("facts").append(found.box);
 	}
-	say(found.dd, value);
-	say(found.small, more);
+	setText(found.dd, value);
+	setText(found.small, more);
 	put(found.small, "title", more);
 	put(found.box, "data-state", state);
 	return found.box;
@@ -272,7 +272,7 @@ function tile(key, name, value, more, state) {
 /** How many messages wait, in memory or on disk. */
 const waitingIn = ({ messages, on_disk }) => messages + (on_disk?.only ?? 0);
 
-const AGE = 7 * 86400; // seconds that a reading waits at the most, unless the settings say otherwise
+const AGE = 7 * 86400; // seconds that a reading waits at the most, unless the settings set another time
 
 /** What still fits into the outbox while the broker is away, and for how long, if readings go on coming as they did. The
  * bytes are those in memory; what waits on disk only is as large. */
