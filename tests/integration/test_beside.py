@@ -9,7 +9,6 @@ from leadsman import App
 from leadsman.mqtt.link import Access
 from leadsman.testing import MemoryBroker, Scripted, VirtualLoop
 from leadsman.wiring.build import PARTS, Part
-from leadsman.wiring.plan import plan_of
 from leadsman.wiring.run import serve
 
 
@@ -52,7 +51,7 @@ def lived():
             app.load()
             stopping = asyncio.Event()
             loop.call_later(seconds, stopping.set)
-            plan = plan_of(app.setup, variables={})
+            plan = app.plan({})
             access = Access(plan.brokers, lambda _: broker.connect)
             alive = await serve(plan, access, stopping, parts=(*PARTS, Part(__name__)))
             return alive, loop.time() - seconds

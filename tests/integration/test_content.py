@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import json
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
@@ -11,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman import App, Content, Delivery, Every, Finds, OnChange, Round
-from leadsman.errors import InvalidType, InvalidValue, ResultError
+from leadsman.errors import InvalidType, InvalidValue
 from leadsman.introspection.schema import schemas
-from leadsman.loop.clock import system_clock
-from leadsman.readings.content import LARGEST, ContentField
 from leadsman.settings.sources import Where
 from leadsman.testing import Harness, Scripted
 
 Jpeg = Annotated[bytes, Content("image/jpeg", limit=1000)]
+LARGEST = 1_000_000
+"""Bytes of a content, at the most."""
 PICTURES = [b"\xff\xd8one", b"\xff\xd8one", b"\xff\xd8two"]
 
 
@@ -148,18 +147,13 @@ def test_a_wrong_content_is_refused(words, error):
 
 @given(st.binary(max_size=60), st.integers(1, 50))
 def test_a_content_is_taken_whole_or_refused(data, limit):
-    loop = asyncio.new_event_loop()
-    try:
-        field = ContentField(Content("application/octet-stream", limit=limit), "content")
-        if 0 < len(data) <= limit:
-            reading = field.reading_of("d", data, system_clock(loop))
-            assert reading.content == data
-            json.dumps(reading.fields)
-        else:
-            with pytest.raises(ResultError):
-                field.reading_of("d", data, system_clock(loop))
-    finally:
-        loop.close()
+    with Harness(camera(data, kind=Annotated[bytes, Content("application/octet-stream", limit=limit)])) as running:
+        running.run("1s")
+
+    taken = [data] if 0 < len(data) <= limit else []
+    assert payloads(running) == taken
+    assert [state["size"] for state in running.states("d")] == [len(each) for each in taken]
+    assert len(running.errors("d")) == 1 - len(taken)
 
 
 def test_of_pictures_that_wait_one_arrives_and_displaces_no_reading(harness):

@@ -8,7 +8,6 @@ from leadsman.devices.roster import Follower, RosterPhase
 from leadsman.mqtt.link import Access
 from leadsman.testing import MemoryBroker, Scripted, VirtualLoop
 from leadsman.wiring.build import PARTS, Part
-from leadsman.wiring.plan import plan_of
 from leadsman.wiring.run import serve
 
 
@@ -57,7 +56,7 @@ def readings_of(tmp_path, *, wanted):
         app.load()
         stopping = asyncio.Event()
         loop.call_later(25, stopping.set)
-        plan = plan_of(app.setup, variables={"STATE_DIRECTORY": str(tmp_path)})
+        plan = app.plan({"STATE_DIRECTORY": str(tmp_path)})
         access = Access(plan.brokers, lambda _: broker.connect)
         return await serve(plan, access, stopping, parts=parts)
 

@@ -19,7 +19,6 @@ from leadsman.settings.sources import Where
 from leadsman.testing import MemoryBroker, VirtualLoop
 from leadsman.testing.leases import EngineAway, MemoryEngine
 from leadsman.wiring.build import build
-from leadsman.wiring.plan import plan_of
 from leadsman.wiring.run import run, stop
 from leadsman_rigs.examples import examples
 
@@ -52,13 +51,13 @@ class House:
         settings = {"engine": "nats://memory", "node": "one", "labels": [], "ttl": 6.0} if shared else {}
         app.load(Where.nowhere({f"cluster.{key}": value for key, value in settings.items()}))
         variables = {"STATE_DIRECTORY": str(directory)}
-        self.plan = plan_of(app.setup, variables=variables, heartbeat=1.0, keep_state=True)
+        self.plan = app.plan(variables)
         self.expected = {"ears@one" if shared else "ears": "resident"}
         if not shared:
             self.expected |= {**KINDS, "spare": "disabled"}
 
     def registered(self):
-        app = App("house", mqtt="mqtt://broker", discovery="homeassistant")
+        app = App("house", mqtt="mqtt://broker", heartbeat=1, discovery="homeassistant", keep_state=True)
 
         def reading(name):
             async def read():

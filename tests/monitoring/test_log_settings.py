@@ -12,7 +12,6 @@ from leadsman import App, Context, Finds
 from leadsman.errors import ConfigurationError, InvalidValue
 from leadsman.monitoring.log_format import JournalHandler, TextFormatter
 from leadsman.monitoring.log_settings import Levels, LogFile, change_log
-from leadsman.settings.sections import LogSettings
 from leadsman.settings.sources import Where
 from leadsman.text import log_fields
 
@@ -57,13 +56,24 @@ def ours():
         each.setLevel(level)
 
 
+def log_of(path=None, **section):
+    """The section ``log`` of an app whose devices may be found."""
+    app = house(finds=Finds())
+    app.load(Where.nowhere({"log": section | ({} if path is None else {"path": str(path)})}))
+    return app.setup.log
+
+
+SMALL = 1000
+"""Bytes of a file that is rotated soon: fewer than the settings allow."""
+
+
 def about(device):
     return log_fields("something", device)
 
 
 def test_one_device_may_be_louder_and_another_one_quieter(ours):
     logger, records = ours
-    change_log(LogSettings(devices={"boiler": "DEBUG", "room-*": "ERROR"}))
+    change_log(log_of(devices={"boiler": "DEBUG", "room-*": "ERROR"}))
 
     logger.debug("call of boiler", extra=about("boiler"))
     logger.debug("call of door", extra=about("door"))
@@ -78,7 +88,7 @@ def test_one_device_may_be_louder_and_another_one_quieter(ours):
 def test_levels_hold_for_the_journal_of_systemd_too(ours, tmp_path):
     logger, records = ours
     logger.handlers = [JournalHandler(str(tmp_path / "nobody listens"), instead=logger.handlers[0])]
-    change_log(LogSettings(devices={"boiler": "DEBUG", "room-*": "ERROR"}))
+    change_log(log_of(devices={"boiler": "DEBUG", "room-*": "ERROR"}))
 
     logger.debug("call of boiler", extra=about("boiler"))
     logger.warning("outage of room", extra=about("room-1"))
@@ -88,7 +98,7 @@ def test_levels_hold_for_the_journal_of_systemd_too(ours, tmp_path):
 
 def test_a_library_may_be_louder_than_the_others(ours):
     _, records = ours
-    change_log(LogSettings(levels={"somelibrary": "DEBUG"}))
+    change_log(log_of(levels={"somelibrary": "DEBUG"}))
 
     logging.getLogger("somelibrary.wire").debug("bytes")
     logging.getLogger("another").info("nothing of interest")
@@ -98,13 +108,13 @@ def test_a_library_may_be_louder_than_the_others(ours):
 
 def test_a_file_has_the_log_too_and_is_rotated(ours, tmp_path):
     logger, records = ours
-    change_log(LogSettings(path=tmp_path / "logs" / "house.log", max_bytes=1000, backups=2))
+    change_log(log_of(tmp_path / "logs" / "house.log", backups=2)._replace(max_bytes=SMALL))
     for number in range(60):
         logger.info("line %d of the log, which is longer than others", number, extra=about("boiler"))
 
     files = sorted((tmp_path / "logs").iterdir())
     assert [each.name for each in files] == ["house.log", "house.log.1", "house.log.2"]
-    assert all(each.stat().st_size <= 1000 for each in files)
+    assert all(each.stat().st_size <= SMALL for each in files)
     assert "line 59" in files[0].read_text()
     assert len(records) == 60
 
@@ -113,7 +123,7 @@ def test_a_file_that_cannot_be_opened_is_refused_with_what_to_write(ours, tmp_pa
     (tmp_path / "taken").write_text("")
 
     with pytest.raises(InvalidValue, match=r"log.path: .* cannot be opened: .*; write a path where the app may write"):
-        change_log(LogSettings(path=tmp_path / "taken" / "house.log"))
+        change_log(log_of(tmp_path / "taken" / "house.log"))
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/null", path)])
@@ -121,12 +131,12 @@ def test_what_is_no_regular_file_is_refused_and_not_waited_for(make, ours, tmp_p
     make(tmp_path / "house.log")
 
     with pytest.raises(InvalidValue, match=r"cannot be opened: .*it is no regular file; write a path"):
-        change_log(LogSettings(path=tmp_path / "house.log"))
+        change_log(log_of(tmp_path / "house.log"))
 
 
 def test_a_file_that_cannot_be_written_any_more_is_told_once(ours, tmp_path, capsys, monkeypatch):
     logger, records = ours
-    change_log(LogSettings(path=tmp_path / "house.log"))
+    change_log(log_of(tmp_path / "house.log"))
     (file,) = [each for each in logger.handlers if isinstance(each, LogFile)]
     monkeypatch.setattr(file, "shouldRollover", lambda record: 1 / 0)
     for number in range(3):
@@ -138,7 +148,7 @@ def test_a_file_that_cannot_be_written_any_more_is_told_once(ours, tmp_path, cap
 
 def test_a_file_that_cannot_be_rotated_goes_on_and_is_rotated_once_it_can_be(ours, tmp_path, capsys, monkeypatch):
     logger, _ = ours
-    change_log(LogSettings(path=tmp_path / "house.log", max_bytes=1000))
+    change_log(log_of(tmp_path / "house.log")._replace(max_bytes=SMALL))
     calls = []
 
     def refuse(source, target):
@@ -155,14 +165,14 @@ def test_a_file_that_cannot_be_rotated_goes_on_and_is_rotated_once_it_can_be(our
 
     for number in range(100):
         logger.info("line %d of the log", number)
-    assert (tmp_path / "house.log").stat().st_size <= 1000
+    assert (tmp_path / "house.log").stat().st_size <= SMALL
     assert (tmp_path / "house.log.1").exists()
 
 
 def test_a_program_with_logging_of_its_own_keeps_it(ours):
     logger, _ = ours
     logger.handlers[0].setFormatter(logging.Formatter())
-    change_log(LogSettings(devices={"boiler": "DEBUG"}))
+    change_log(log_of(devices={"boiler": "DEBUG"}))
 
     assert logger.level == logging.INFO
 

@@ -1,13 +1,12 @@
 """A list of brokers: how it is written, and what is wrong with it."""
 
 import json
+import re
 
 import pytest
 
-from leadsman import App, Broker, Brokers
+from leadsman import App, Broker, Brokers, command_line
 from leadsman.errors import ConfigurationError, InvalidValue, SettingsError
-from leadsman.mqtt.broker import check_files
-from leadsman.settings.rows import shown
 from leadsman.settings.sources import Where
 
 BOTH = [Broker("a"), Broker("b", 1884)]
@@ -78,18 +77,24 @@ def test_no_password_is_shown():
 
 
 @pytest.fixture
-def brokers_of(tmp_path):
-    """The brokers of an app with these keys in the section ``mqtt`` of its settings file."""
+def loaded(tmp_path):
+    """An app with these keys in the section ``mqtt`` of its settings file."""
 
-    def brokers_of(**values):
+    def loaded(**values):
         (tmp_path / "leadsman.toml").write_text(
             "[mqtt]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
         )
         app = App("house")
         app.load(Where({}, tmp_path, secrets=tmp_path))
-        return app.brokers
+        return app
 
-    return brokers_of
+    return loaded
+
+
+@pytest.fixture
+def brokers_of(loaded):
+    """The brokers of such an app."""
+    return lambda **values: loaded(**values).brokers
 
 
 def test_the_credentials_of_the_settings_join_each_url_that_has_none(brokers_of):
@@ -125,16 +130,18 @@ def test_a_wrong_word_for_following_says_what_to_write(brokers_of):
 
 
 @pytest.mark.parametrize("value", ["mqtt://u:hunter2@a,mqtt://u:hunter2@b", ["mqtt://u:hunter2@a", "mqtt://b"]])
-def test_the_settings_show_each_url_without_its_password(value):
-    text = shown("mqtt.url", value)
+def test_the_settings_show_each_url_without_its_password(value, loaded):
+    (text,) = [row.value for row in loaded(url=value).setup.rows if row.path == "mqtt.url"]
 
     assert "hunter2" not in text
     assert "@a" in text
     assert "b" in text
 
 
-def test_the_files_of_all_brokers_are_checked(tmp_path):
+def test_the_files_of_all_brokers_are_checked(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     urls = [f"mqtts://{host}?ca={tmp_path}/{host}.pem" for host in "ab"]
 
-    with pytest.raises(SettingsError, match=r"^mqtts://a:8883: .*a\.pem.*\nmqtts://b:8883: .*b\.pem"):
-        check_files(Brokers.of(urls))
+    assert command_line(App("house", mqtt=urls))(["--check"]) != 0
+
+    assert re.search(r"mqtts://a:8883: .*a\.pem.*\n.*mqtts://b:8883: .*b\.pem", capsys.readouterr().err)

@@ -1,10 +1,12 @@
+from typing import Annotated
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from typing_extensions import TypedDict
 
-from leadsman import Every, LastPublished, OnChange, PublishRule
+from leadsman import App, Every, LastPublished, OnChange, PublishRule, Sensor
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.readings.publish import AnyOf, add_deadbands, check_rule
 from leadsman.testing import published_by
 
 values = st.one_of(st.integers(-5, 5), st.floats(-5, 5), st.booleans(), st.text(max_size=2), st.none())
@@ -19,6 +21,22 @@ rules = st.recursive(
     max_leaves=4,
 )
 tolds = st.builds(LastPublished, readings, st.floats(0, 10), st.integers(0, 5))
+
+
+class Air(TypedDict):
+    t: Annotated[float, Sensor("°C", deadband=0.2)]
+    p: Annotated[float, Sensor("hPa", deadband=1.0)]
+
+
+def registered(kind=dict[str, float], **words):
+    """The rule of a telemetry whose handler returns such a reading."""
+
+    async def read(): ...
+
+    read.__annotations__["return"] = kind
+    app = App("house")
+    app.add_telemetry("d", read, interval=1, **words)
+    return app.telemetries["d"].publish
 
 
 def changed(old, new, **words):
@@ -146,10 +164,10 @@ def test_a_share_is_of_the_value_that_was_published_last():
 def test_deadbands_beside_the_fields_join_each_on_change_that_has_none_for_them():
     beside = {"t": 0.2, "p": 1.0}
 
-    assert add_deadbands(None, beside) == OnChange(beside)
-    assert add_deadbands(OnChange(0.5, fields={"p": 3}), beside) == OnChange(0.5, fields={"p": 3, "t": 0.2})
-    assert add_deadbands(OnChange() | Every("10m"), beside) == OnChange(beside) | Every("10m")
-    assert add_deadbands(Every("10m"), beside) == Every("10m")
+    assert registered(Air) == OnChange(beside)
+    assert registered(Air, publish=OnChange(0.5, fields={"p": 3})) == OnChange(0.5, fields={"p": 3, "t": 0.2})
+    assert registered(Air, publish=OnChange() | Every("10m")) == OnChange(beside) | Every("10m")
+    assert registered(Air, publish=Every("10m")) == Every("10m")
 
 
 class Rising:
@@ -163,8 +181,8 @@ def test_any_object_that_decides_is_a_rule_and_joins_from_both_sides():
     rule = Rising()
 
     assert isinstance(rule, PublishRule)
-    assert check_rule(rule) is rule
-    assert rule | Every(n=3) == AnyOf(rule, Every(n=3))
+    assert registered(publish=rule) is rule
+    assert published_by(rule | Every(n=3), [{"t": t} for t in (1, 0, 0, 0, 5)]) == [{"t": 1}, {"t": 0}, {"t": 5}]
     assert published_by(Every(n=3) & rule, [{"t": t} for t in (1, 2, 3, 4, 3)]) == [{"t": 1}, {"t": 4}]
     assert published_by(rule, [{"t": t} for t in (1, 0, 2, 2, 3)]) == [{"t": 1}, {"t": 2}, {"t": 3}]
 
@@ -209,7 +227,7 @@ class Awaited:
 
 def test_a_rule_that_is_to_be_awaited_is_refused():
     with pytest.raises(InvalidType, match="write def"):
-        check_rule(Awaited())
+        registered(publish=Awaited())
 
 
 @pytest.mark.parametrize(
@@ -246,7 +264,7 @@ def test_an_impossible_every_is_refused(words):
 @pytest.mark.parametrize("thing", ["on_change", OnChange, Every, 5, True])
 def test_what_is_no_rule_is_refused_with_what_to_write(thing):
     with pytest.raises(InvalidType, match=r"write (OnChange|Every)\("):
-        check_rule(thing)
+        registered(publish=thing)
 
 
 def test_a_rule_joins_only_with_a_rule():

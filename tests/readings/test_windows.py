@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 from leadsman import Delta, Last, Maximum, Mean, Minimum, Seen
 from leadsman.errors import InvalidValue
-from leadsman.readings.filters import OPEN
-from leadsman.readings.windows import EARLY
 
+OPEN = Last(60).begin().take(1, 0.0)
+"""What an aggregate gives while its window is open."""
+EARLY = 0.001
+"""The share of its length by which the first window begins before its first reading."""
 values = st.integers(-1000, 1000) | st.floats(-1e6, 1e6)
 series = st.lists(st.tuples(st.floats(0.01, 200), values | st.none()), min_size=1, max_size=40)
 AGGREGATES = [Mean(60), Minimum(60), Maximum(60), Last(60), Delta(60), Delta(60, wraps_at=2**16), Seen(60, 10)]

@@ -1,5 +1,6 @@
 """What who runs an app may say about its devices, without its code."""
 
+import json
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -21,8 +22,6 @@ from leadsman import (
     exponential,
 )
 from leadsman.errors import ConfigurationError, DeviceTimeout, GarbledData, InvalidValue
-from leadsman.registration.device_settings import OPTIONS, publish_rule
-from leadsman.registration.options import FOR_DEVICES
 from leadsman.resilience.policy import Lookup, from_options
 from leadsman.settings.sources import Where
 
@@ -53,8 +52,14 @@ def load(tmp_path):
     return with_file
 
 
-def test_every_option_that_may_be_fixed_may_be_set_and_the_other_way_round():
-    assert tuple(OPTIONS) == FOR_DEVICES
+def test_every_option_that_may_be_fixed_may_be_set_and_the_other_way_round(load):
+    with pytest.raises(InvalidValue, match="cannot change; write one of .*, interval, ") as fixed:
+        house(fixed={"zzzzzzzz"})
+    with pytest.raises(InvalidValue, match=r"unknown; write one of .* \(from ") as written:
+        load("[devices.boiler]\nzzzzzzzz = 1\n")
+
+    listed = [str(each.value).partition("write one of ")[2].partition(" (from ")[0] for each in (fixed, written)]
+    assert listed[0] == listed[1]
 
 
 SET = [
@@ -351,17 +356,17 @@ def test_a_pattern_whose_option_no_device_takes_is_an_error(load):
 
 
 @pytest.mark.parametrize(
-    "text", ["OnChange", "OnChange(", "OnChange(x)", "Every()", "exec('1')", "OnChange(*[1])", "1 | 2", "", "a" * 2000]
+    "text", ["OnChange", "OnChange(", "OnChange(x)", "Every()", "exec('1')", "OnChange(*[1])", "1 | 2", " ", "a" * 2000]
 )
-def test_a_rule_that_is_none_is_refused_and_nothing_of_it_is_executed(text):
-    with pytest.raises(ConfigurationError, match=r"write|did you mean|no publish rule"):
-        publish_rule(text)
+def test_a_rule_that_is_none_is_refused_and_nothing_of_it_is_executed(text, load):
+    with pytest.raises(ConfigurationError, match=r"publish: .*(write|did you mean|no publish rule)"):
+        load(f"[devices.boiler]\npublish = {json.dumps(text)}\n")
 
 
-def test_a_rule_is_read_as_it_is_written_in_code():
-    assert publish_rule("(OnChange(0.5, fields={'co2': 50}) | Every(n=3)) & Every('1m')") == (
-        OnChange(0.5, fields={"co2": 50}) | Every(n=3)
-    ) & Every("1m")
+def test_a_rule_is_read_as_it_is_written_in_code(load):
+    app = load("[devices.boiler]\npublish = \"(OnChange(0.5, fields={'t': 50}) | Every(n=3)) & Every('1m')\"\n")
+
+    assert app.telemetries["boiler"].publish == (OnChange(0.5, fields={"t": 50}) | Every(n=3)) & Every("1m")
 
 
 def test_an_error_that_an_adapter_declares_is_known_by_its_name(load):

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman import BackoffStrategy, ExponentialBackoff, FixedBackoff, LinearBackoff
+from leadsman import App, BackoffStrategy, ExponentialBackoff, FixedBackoff, LinearBackoff
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.resilience.backoff import as_backoff
 
 waits = st.floats(0.001, 1e6)
 draws = st.floats(0, 1, exclude_max=True)
@@ -144,10 +143,10 @@ def test_any_object_with_a_delay_is_a_strategy():
             return attempt
 
     assert isinstance(Mine(), BackoffStrategy)
-    assert as_backoff(mine := Mine()) is mine
+    App("house").add_telemetry("d", lambda: None, interval=1, retry=3, backoff=Mine())
 
 
 @pytest.mark.parametrize("thing", ["exponential", 5, None, object(), ExponentialBackoff])
 def test_what_is_no_strategy_is_refused_with_what_to_write(thing):
-    with pytest.raises(InvalidType, match=r"write ExponentialBackoff\(\)"):
-        as_backoff(thing)
+    with pytest.raises(InvalidType, match=r"backoff is .*write ExponentialBackoff\(\)"):
+        App("house").add_telemetry("d", lambda: None, interval=1, retry=3, backoff=thing)

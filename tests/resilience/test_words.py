@@ -9,13 +9,13 @@ from leadsman import (
     FixedBackoff,
     LinearBackoff,
     exponential,
+    fibonacci,
     immediate,
     is_a,
     never,
     periodic,
     sequence,
 )
-from leadsman.resilience.backoff import FibonacciBackoff
 from leadsman.resilience.predicate import Prop
 
 
@@ -60,7 +60,7 @@ class Mine:
         (ExponentialBackoff("20s"), None, "after 20 s and 40 s, and then 1 min each time (±20 %)"),
         (LinearBackoff("5s"), 6, "after 5 s, 10 s, 15 s, 20 s, … up to 30 s (±20 %)"),
         (FixedBackoff(3), None, "after 3 s each time (±20 %)"),
-        (FibonacciBackoff("1s", "2s"), 4, "after 1 s, 2 s, 3 s and 5 s (±20 %)"),
+        (fibonacci("1s", "2s").strategy, 4, "after 1 s, 2 s, 3 s and 5 s"),
         (Mine(), None, "after the waits of test_words.Mine"),
     ],
 )

@@ -33,7 +33,6 @@ from leadsman.adapters.serial import SerialPort
 from leadsman.adapters.wires import WIRES
 from leadsman.errors import DeviceTimeout, PermanentError, SessionDiffers, SessionError
 from leadsman.sessions.mask import Mask
-from leadsman.sessions.player import Player
 from leadsman.sessions.recorder import MODULES
 from leadsman.sessions.session import read_session, session_of
 from leadsman.testing import (
@@ -319,7 +318,7 @@ def test_what_was_recorded_is_played_byte_for_byte(tmp_path, way, plays):
     text, before = recorded(app_with(twin()), duration)
     played = adapter() if plays == "the adapter" else twin()
 
-    again, after = recorded(app_with(played), duration, before=Player([session_of(text, "a.session")]))
+    again, after = recorded(app_with(played), duration, sessions=written(tmp_path, text))
 
     assert len(before) > 4
     assert after == before

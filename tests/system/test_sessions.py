@@ -21,7 +21,6 @@ from leadsman.adapters.modbus import Modbus, Register, Table
 from leadsman.adapters.onewire import OneWire
 from leadsman.adapters.program import Programs
 from leadsman.adapters.serial import SerialPort
-from leadsman.sessions.player import Player
 from leadsman.sessions.session import read_session, session_of
 from leadsman.testing import Harness, I2cRegisters, I2cTwin, PtyDevice, Recorded
 from leadsman.testing.twins import content_of
@@ -161,7 +160,7 @@ def played_as_recorded(tmp_path, app, text, before):
         harness.run(session.length)
         assert published(harness.broker) == before
 
-    again, _ = recorded(app, session.length, before=Player([session]))
+    again, _ = recorded(app, session.length, sessions=written(tmp_path, text))
     whole = contents(session_of(again, ""))
     assert whole[: len(contents(session))] == contents(session)[: len(whole)]
     assert len(whole) >= len(contents(session)) - 3  # the last poll of the recording was cut off

@@ -16,7 +16,6 @@ from leadsman.errors import Stopped
 from leadsman.mqtt.link import Access
 from leadsman.testing import Harness, MemoryBroker, Scripted, VirtualLoop, fail
 from leadsman.wiring.build import PARTS, build
-from leadsman.wiring.plan import plan_of
 
 OPTIONAL = (
     "leadsman.readings.controls",
@@ -80,14 +79,14 @@ def in_memory(brokers):
     return Access(brokers, lambda _: MemoryBroker().connect)
 
 
-def core_of(app, tmp_path, *, keep_state=False, then=lambda core: None):
+def core_of(app, tmp_path, *, then=lambda core: None):
     """The app that is built, without running it. `then` is called with it on its loop."""
     loop = VirtualLoop()
     resources = contextlib.ExitStack()
 
     async def run():
         app.load()
-        plan = plan_of(app.setup, variables={"STATE_DIRECTORY": str(tmp_path)}, keep_state=keep_state)
+        plan = app.plan({"STATE_DIRECTORY": str(tmp_path)})
         core = await build(plan, in_memory(plan.brokers), asyncio.Event(), resources)
         then(core)
         return core
@@ -154,13 +153,13 @@ def test_parts_exist_only_where_an_app_uses_them(tmp_path):
 
     async def command(value: int, context: Context): ...
 
-    bare, full = App("app"), App("app")
+    bare, full = App("app"), App("app", keep_state=True)
     bare.add_telemetry("d", Scripted({"t": 1}), interval=1)
     full.add_source("s", source)
     full.add_command("c", command)
 
     without = core_of(bare, tmp_path)
-    with_all = core_of(full, tmp_path, keep_state=True)
+    with_all = core_of(full, tmp_path)
 
     assert (list(without.runners.readers), list(without.runners.commands)) == (["d"], [])
     assert without.saved is None
@@ -195,7 +194,7 @@ def test_the_state_directory_is_systemds_or_the_users():
     def directory(**variables):
         app = App("house")
         app.load()
-        return str(plan_of(app.setup, variables=variables).state_directory)
+        return str(app.plan(variables).state_directory)
 
     assert directory(STATE_DIRECTORY="/var/lib/house:/var/lib/other") == "/var/lib/house"
     assert directory(XDG_STATE_HOME="/home/me/state") == "/home/me/state/leadsman/house"
@@ -212,7 +211,7 @@ def test_a_user_without_a_home_directory_has_readings_in_memory_only(monkeypatch
 
     async def run():
         app.load()
-        plan = plan_of(app.setup, variables={})
+        plan = app.plan({})
         return await build(plan, in_memory(plan.brokers), asyncio.Event(), resources)
 
     try:

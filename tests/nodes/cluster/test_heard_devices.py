@@ -19,7 +19,6 @@ from leadsman.runtime.found_devices import Family, FoundDevices, Names
 from leadsman.settings.sources import Where
 from leadsman.testing import VirtualLoop
 from leadsman.tools.doctor.access import access_of
-from leadsman.wiring.plan import plan_of
 
 TTL = 9.0
 MEMBER = Member("near", "1")
@@ -247,7 +246,7 @@ class TestPlan:
         cluster = {"ENGINE": "nats://nats:4222", "NODE": "attic", "LABELS": ",".join(labels)}
         variables = {f"CLUSTER__{key}": value for key, value in cluster.items()}
         app.load(Where(variables, self.directory, None, {}, self.directory))
-        return plan_of(app.setup, variables={})
+        return app.plan({})
 
     def test_such_a_handler_is_a_device_of_its_node_from_the_start(self):
         plan = self.of("ble")

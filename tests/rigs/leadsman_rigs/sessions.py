@@ -14,11 +14,11 @@ from leadsman.testing.loop import START
 class Recording:
     """Records what an app does in a `Harness`, whose loop it learns."""
 
-    def __init__(self, largest=10**9, mask=None, file=None, before=None):
+    def __init__(self, largest=10**9, mask=None, file=None):
         self.file = io.StringIO() if file is None else file
         self.harness = None
         self.recorder = Recorder(self.file, "house", self.clock, START, mask or Mask(), largest)
-        self.before = before
+        self.before = None
 
     def clock(self):
         return 0.0 if self.harness is None else self.harness.now
@@ -28,12 +28,14 @@ class Recording:
         return self.recorder.wire(kind, name, between)
 
 
-def recorded(app, duration, **options):
-    """The text of a session of an app, and what it published."""
+def recorded(app, duration, sessions=(), **options):
+    """The text of a session of an app, to which others may be played, and what it published."""
     recording = Recording(**options)
+    harness = Harness(app, sessions=sessions)
+    recording.before, harness.player = harness.player, None  # what plays them is recorded
     token = WIRES.set(recording)
     try:
-        with Harness(app) as harness:
+        with harness:
             recording.harness = harness
             harness.run(duration)
             recording.recorder.end()
