@@ -173,7 +173,7 @@ class ManagedAdapter:
                 error = (await outcome_in_own_task(step)).error
         except TimeoutError as late:
             error = late
-        if error is not None:  # what is broken may not close; it is opened again all the same
+        if error is not None:  # a broken one may not close; it is opened again all the same
             environment.events.emit(AppFault(where, error))
 
     async def _open(self, environment: Environment, opening: asyncio.Task[Outcome[None]]) -> None:

@@ -21,7 +21,7 @@ from leadsman.storage.given_file import read_given
 from leadsman.text import clean, describe, join_words
 
 DEVICES = "/sys/bus/w1/devices"
-"""Where the kernel lists what is on its buses."""
+"""Where the kernel lists the devices of its buses."""
 THERMOMETER = "^(10|22|28|3b|42)-[0-9a-f]{12}$"
 """The name of a thermometer, as a pattern: its family (DS18S20, DS1822, DS18B20, DS1825 and DS28EA00, as w1_therm has
 them) and its serial number."""
@@ -43,7 +43,7 @@ class OneWireFiles(Protocol):
     """The files of the kernel. Its calls block, and raise `OSError`."""
 
     def names(self) -> list[str]:
-        """What is in the directory."""
+        """The names in the directory."""
         ...
 
     def content(self, name: str) -> str:

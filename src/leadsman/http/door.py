@@ -105,9 +105,9 @@ async def keep_open(
 
     Args:
         endpoint: where it is, and who may use it.
-        service: answers what is asked.
+        service: answers requests.
         happenings: what happens in the app.
-        slices: does what is too long for one turn of the loop.
+        slices: does work that is too long for one turn of the loop.
         emit: takes faults.
     """
     load = functools.partial(_load, endpoint, service, happenings, slices, emit)

@@ -1,4 +1,4 @@
-"""Writes what is measured in the text format of Prometheus. Only this file imports its client library.
+"""Writes the metrics in the text format of Prometheus. Only this file imports its client library.
 
 The library writes one family of a few devices at a time, so that a scrape of a thousand devices does not block the
 event loop. There is no registry besides ours: the library's global one is shared with everything in the process. What
@@ -27,7 +27,7 @@ class Exposition:
     """The text, as it grows.
 
     Args:
-        measures: what is measured.
+        measures: the values.
     """
 
     def __init__(self, measures: Measures) -> None:

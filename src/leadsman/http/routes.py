@@ -173,7 +173,7 @@ class Application:
     Args:
         service: answers them.
         happenings: what happens in the app.
-        slices: does what is too long for one turn of the loop.
+        slices: does work that is too long for one turn of the loop.
         rules: who may ask.
         files: the files of the page and the OpenAPI document, by their paths.
         emit: takes our own faults.
@@ -444,7 +444,7 @@ def static_files(paths: Iterable[Path]) -> dict[str, StaticFile]:
 
 
 def _sent(path: Path) -> bytes:
-    """What is sent of a file. No text of the page goes over several lines, so no line of it looks like a comment."""
+    """The bytes sent of a file. No text of the page goes over several lines, so no line of it looks like a comment."""
     content = path.read_bytes()
     if path.suffix not in (".html", ".css", ".js"):
         return content

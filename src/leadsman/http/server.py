@@ -32,7 +32,7 @@ HEAD_TIMEOUT = 10.0
 IDLE_TIMEOUT = 15
 """Seconds that a connection without a request is kept."""
 WRITE_TIMEOUT = 10.0
-"""Seconds in which a client must take what is in our buffer, if that is full."""
+"""Seconds in which a client must take the content of our buffer, if that is full."""
 BACKLOG = 32
 """Connections that are accepted in one turn of the loop."""
 
@@ -137,7 +137,7 @@ class BoundedConnection(H11Protocol):
         self._writing = self.loop.call_later(WRITE_TIMEOUT, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """See `asyncio.Protocol`: the client has taken what was in the buffer."""
+        """See `asyncio.Protocol`: the client has emptied the buffer."""
         super().resume_writing()
         if self._writing is not None:
             self._writing.cancel()

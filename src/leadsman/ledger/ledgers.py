@@ -68,7 +68,7 @@ class Schedule(NamedTuple):
 
 
 class _Silence:
-    """What is known of the silence of a source."""
+    """The silence of a source."""
 
     __slots__ = ("allowed", "heard_at")
 
@@ -86,7 +86,7 @@ class LedgerEntry(NamedTuple):
     schedule: Schedule
     job: bool
     silence: _Silence | None
-    """None of what is polled."""
+    """None of a polled device."""
 
 
 class Ledgers:
@@ -241,13 +241,13 @@ class Ledgers:
             entry.ledger.explain(event.reason)
 
     def _quiet_entry(self, name: str) -> LedgerEntry | None:
-        """What is kept of a device that gave no reading; None if it has no ledger."""
+        """The entry of a device that gave no reading; None if it has no ledger."""
         entry = self._entries.get(name)
         if entry is not None:
             self._quiet[name] = entry
         return entry
 
-    # What is read and saved
+    # Restored and saved rows
 
     def restore(self, name: str, found: Iterable[LedgerRow], *, durable: bool) -> list[LedgerRow]:
         """Continue the ledger of an earlier run. Returns the rows that must be written.
@@ -266,8 +266,8 @@ class Ledgers:
         return restore(entry.ledger, found, self.now(), entry.schedule.slots, durable=durable)
 
     def rows(self, name: str, *, stopped: bool) -> Iterable[LedgerRow]:
-        """What the state file keeps of a device: what has changed since its period began. Nothing of one that is not
-        enabled.
+        """The rows that the state file keeps of a device: those that changed since its period began. None of one
+        that is not enabled.
 
         Raises:
             KeyError: there is no such device.

@@ -47,7 +47,7 @@ class LedgerReports:
         self.ledgers = Ledgers(topics, environment.clock)
         """The ledgers."""
         self.save: Callable[[str, Iterable[LedgerRow]], None] | None = None
-        """Takes what has changed of a ledger, by the name of its device; None if no state is kept."""
+        """Takes the changed rows of a ledger, by the name of its device; None if no state is kept."""
         self.durable = False
         """Whether readings that wait as the app ends are on disk, and sent by its next life."""
         self._topics = topics

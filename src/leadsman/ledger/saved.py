@@ -56,7 +56,7 @@ class Now(NamedTuple):
 
 
 def rows(ledger: Ledger, now: Now, first_offset: float, *, stopped: bool) -> Iterator[LedgerRow]:
-    """What has changed since the current period began.
+    """Yield the rows that have changed since the current period began.
 
     Args:
         ledger: the ledger of a device.

@@ -57,7 +57,7 @@ def whole(
     """Check a whole number that a user writes.
 
     Args:
-        value: what was written.
+        value: the written value.
         what: its name.
         least: the smallest that is taken.
         most: the largest one; None: there is none.

@@ -155,7 +155,7 @@ class DaemonExecutor(ThreadPoolExecutor):
     def __init__(self) -> None:
         super().__init__(max_workers=1)  # its own threads are never started
         self._alive = threading.BoundedSemaphore(MOST_THREADS)
-        self._calls: dict[object, str] = {}  # what is called, by what
+        self._calls: dict[object, str] = {}  # the name of each call, by its future
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Make the call in a thread of its own.

@@ -69,7 +69,7 @@ _LONGEST_CONTROL = 125
 
 
 class FrameError(Exception):
-    """The broker sent what is no frame of MQTT over WebSocket."""
+    """The broker sent no valid frame of MQTT over WebSocket."""
 
 
 class FrameReader:
@@ -84,7 +84,7 @@ class FrameReader:
         """Bytes of the present frame that are still to come."""
 
     def take(self, data: bytes) -> tuple[bytes, tuple[int, bytes] | None]:
-        """Take what has arrived. Returns the bytes of messages, and the opcode and the content of the control frame to
+        """Take received bytes. Returns the bytes of messages, and the opcode and the content of the control frame to
         answer with, if any: of several pings the last one may be answered alone (§5.5.3).
 
         Raises:
@@ -138,7 +138,7 @@ def _head(rest: memoryview) -> tuple[int, int, int] | None:
 
 
 _PIECE = 64 * 1024
-"""Bytes that are read at a time of what is not kept whole."""
+"""Bytes that are read at a time of a message that is not kept whole."""
 _LONGEST_GREETING = 16 * 1024
 """Bytes of an answer of HTTP that opens a WebSocket."""
 _PUBLISH, _QUALITY_2 = 0x30, 0x04
@@ -196,7 +196,7 @@ class _WebSocket(paho._WebsocketWrapper):  # noqa: SLF001  # paho has no other h
 
     def _do_handshake(self, extra_headers: Any) -> None:
         sock = self._socket
-        self._socket = _Greeting(sock)  # type: ignore[assignment]  # it has what is used here
+        self._socket = _Greeting(sock)  # type: ignore[assignment]  # it has the used methods
         super()._do_handshake(extra_headers)
         self._socket = sock
 

@@ -38,7 +38,7 @@ _REFERENCE = re.compile(
 
 
 class Candidate(NamedTuple):
-    """A broker, with what is known of it."""
+    """A broker and its state."""
 
     broker: Broker
     session: ConnectionState

@@ -93,7 +93,7 @@ class KeepAlive:
         return self._asked is not None and now >= self._asked + self.patience
 
     def next(self) -> float:
-        """When to ask again what is due."""
+        """When to check again."""
         if self._asked is not None:
             return self._asked + self.patience
         return min(self._sent, self._received) + self.interval

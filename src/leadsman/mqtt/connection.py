@@ -9,7 +9,7 @@ from leadsman.loop.clock import rfc3339
 from leadsman.mqtt.message import Message
 
 LARGEST_PACKET = 256 * 1024
-"""Bytes: more than any command may have. The broker discards what is larger."""
+"""Bytes: more than any command may have. The broker discards larger ones."""
 CONNECT_TIMEOUT = 5.0
 """Seconds for the name, TCP, TLS and CONNACK together; also for the answer to a SUBSCRIBE."""
 KEEPALIVE = 15
@@ -53,9 +53,9 @@ class ConnAck(NamedTuple):
     retain_available: bool = True
     """Whether the broker keeps messages (§3.2.2.3.5). Where it does not, messages are sent without RETAIN."""
     session_expiry: int | None = None
-    """Seconds that the broker keeps the session, if that is not what was asked for (§3.2.2.3.2)."""
+    """Seconds that the broker keeps the session, if that is not the requested time (§3.2.2.3.2)."""
     keepalive: int | None = None
-    """Seconds that the broker demands instead of what was offered (§3.2.2.3.14)."""
+    """Seconds that the broker demands instead of ours (§3.2.2.3.14)."""
     topic_alias_maximum: int = 0
     """Topic aliases that the broker accepts (§3.2.2.3.8). We use none."""
     session_present: bool = False
@@ -71,7 +71,7 @@ class Received(NamedTuple):
     topic: str
     """Where it was published."""
     payload: bytes
-    """What was published, as it came."""
+    """The published bytes."""
     retain: bool
     """Whether the broker kept it from before; false for a message that is published now (§3.3.1.3)."""
     response_topic: str | None = None

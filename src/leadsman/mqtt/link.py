@@ -55,7 +55,7 @@ class Subscriptions:
         self.on_answer: Callable[[str], None] | None = None
         """Called with each filter when the broker has taken or refused it, or when it was left out."""
         self.error: str | None = None
-        """What is wrong with one of the subscriptions, or None."""
+        """The fault of one of the subscriptions, or None."""
         self.acknowledged: dict[str, float] = {}
         """When the broker took each subscription of this connection, monotonic seconds."""
         self._clock = clock
@@ -273,8 +273,8 @@ class Link:
 
     @property
     def last_error(self) -> str | None:
-        """What is wrong with the connection, the prefix, a subscription, a topic whose messages the broker does not
-        take, or the will."""
+        """The fault of the connection, the prefix, a subscription, a topic whose messages the broker does not take, or
+        the will."""
         return self._error or self.conflict or self.subscriptions.error or self._window.pauses.fault or self._no_will
 
     @property
@@ -284,7 +284,7 @@ class Link:
         return None if refusal is None else without_will(refusal)
 
     def fault_of(self, topic: str) -> str | None:
-        """What is wrong with the messages of a topic; None since the broker took one."""
+        """The fault of the messages of a topic; None since the broker took one."""
         return self._window.pauses.fault_of(topic)
 
     @property
@@ -317,7 +317,7 @@ class Link:
         self._window.put(message)
 
     def release(self) -> None:
-        """Send from now on what was held back."""
+        """Send the held messages, and hold none from now on."""
         self.held = False
         self._window.pump()
 
@@ -382,8 +382,8 @@ class Link:
             connection.abort()
 
     def reset(self, why: str) -> None:
-        """End the connection, if there is one, so that nothing of what is under way is sent any more, and make another
-        one. `why` is its reason in the log."""
+        """End the connection, if there is one, so that nothing under way is sent any more, and make another one.
+        `why` is its reason in the log."""
         connection = self._window.connection
         if connection is not None:
             connection.reset()

@@ -52,12 +52,12 @@ class Message(NamedTuple):
     replayed: bool = False
     """Whether it waited over an outage or a restart; sent as the MQTT 5 user property ``replayed``."""
     remade: bool = False
-    """Whether who sent it compares with each new connection what the broker has. Then nobody else sends it again."""
+    """Whether its sender compares with each new connection what the broker has. Then nobody else sends it again."""
     fence: int | None = None
     """The fencing token under which a node of a cluster publishes for a device; sent as the MQTT 5 user property
-    ``fence``. None outside a cluster, and for what is about no device."""
+    ``fence``. None outside a cluster, and for messages about no device."""
     content_type: str | None = None
-    """What the payload is, sent as the MQTT 5 Content Type (MQTT 5 §3.3.2.3.9); None: JSON or text."""
+    """The Content Type of the payload (MQTT 5 §3.3.2.3.9); None: JSON or text."""
 
     @property
     def is_answer(self) -> bool:

@@ -1,4 +1,4 @@
-"""Where a message of the outbox is, and what is on disk of it: the states, and the tables of their transitions. Pure.
+"""The states of a message of the outbox and of its row on disk, and the tables of their transitions. Pure.
 
 Both change independently of each other: a message is handed out while its row is being written, and a row is deleted
 while its message waits. So an item has two states, as the orthogonal regions of a statechart (Harel, "Statecharts: a
@@ -49,7 +49,7 @@ class PlaceEvent(StrEnum):
 
 
 class RowState(StrEnum):
-    """What is on disk of a message, while it is not there only."""
+    """The row on disk of a message, while it is not there only."""
 
     NONE = "none"
     """It is no reading, or a newer one has its row: nothing of it is written."""
@@ -128,7 +128,7 @@ ROWS: Mapping[tuple[RowState, RowEvent], RowState] = {
     (EVICTED, RENEW): UNWRITTEN,
     (REPEATED, RENEW): UNWRITTEN,
 }
-"""What is on disk of a message after an event. A reading begins as `UNWRITTEN`, another message as `NONE`, one that is
+"""The row of a message after an event. A reading begins as `UNWRITTEN`, another message as `NONE`, one that is
 sent again as `REPEATED`, and one that is read back as `WRITTEN`."""
 
 LEFT = frozenset((ON_DISK, GONE))

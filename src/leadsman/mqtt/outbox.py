@@ -11,10 +11,10 @@ While the connection is slower than the readings come, the newest reading of eac
 see `prefer_newest`.
 
 The oldest message of all is found without a search: each is listed in the order in which it came, readings apart from
-what may not wait on disk only. No list is walked for one message: what is passed over once leaves its list, until that
-which stood in its way has gone.
+messages that may not wait on disk only. No list is walked for one message: one that is passed over leaves its list,
+until the one in its way has gone.
 
-What is done with one message takes amortised O(log n) steps, however many wait, and of whichever kind they are. Pure:
+Any operation on one message takes amortised O(log n) steps, however many wait, and of whichever kind they are. Pure:
 `now` is passed in, and dropped messages are returned to the caller.
 """
 
@@ -87,7 +87,7 @@ Store = Literal["opening", "ok", "full", "locked", "memory"]
 
 
 class OnDisk(NamedTuple):
-    """What a keeper has on disk."""
+    """The store of a keeper on disk."""
 
     store: Store
     """``full``: only reading works. ``locked``: another process has the file. ``memory``: it cannot be used."""
@@ -125,7 +125,7 @@ class Keeper(Protocol):
 
     @property
     def on_disk(self) -> OnDisk:
-        """What is on disk."""
+        """The store on disk."""
         ...
 
     @property
@@ -155,7 +155,7 @@ class Keeper(Protocol):
         ...
 
     def hold(self, item: Item) -> list[Dropped]:
-        """Keep a reading for which `takes` is true. Returns what was dropped for it."""
+        """Keep a reading for which `takes` is true. Returns the messages dropped for it."""
         ...
 
     def waits(self, item: Item) -> None:
@@ -206,7 +206,7 @@ so many of those that wait; else all are merged."""
 
 
 class TopicQueue:
-    """The messages of a topic that wait, in which order they are sent, and what is known of those in flight."""
+    """The messages of a topic that wait, in which order they are sent, and those in flight."""
 
     __slots__ = ("ahead", "arrived", "behind", "in_flight", "kept", "newest", "waiting")
 
@@ -327,12 +327,12 @@ class Outbox:
         self._newest_first = False
         self._flying: dict[Item, None] = {}
         self._order: deque[Item] = deque()
-        """What may not be set aside, in the order in which it came."""
+        """Messages that may not be set aside, in the order in which they came."""
         self._readings: deque[Item] = deque()
-        """What may be."""
+        """Those that may."""
         self._number = 0
         self.renumbered = 0
-        """What was added to the numbers since the start."""
+        """The sum added to the numbers since the start."""
         self._late = 0
         self._keeper: Keeper | None = None
         self._arrived: dict[str, int] = {}
@@ -418,7 +418,7 @@ class Outbox:
         return item
 
     def take(self, now: float) -> tuple[Item | None, list[Dropped]]:
-        """Hand out the next message, or None when nothing is `ready`; and what has expired."""
+        """Hand out the next message, or None when nothing is `ready`; and the expired ones."""
         expired: list[Dropped] = []
         while self._ready:
             if self._fresh:
@@ -462,7 +462,7 @@ class Outbox:
         """Whether the newest reading of each topic goes ahead of all that wait, in the order in which they come.
 
         Readings are messages with `taken_at`, by which a subscriber finds their order. Messages without it are not
-        overtaken by others of their topic. What was overtaken follows when no new reading waits, the oldest first.
+        overtaken by others of their topic. Overtaken ones follow when no new reading waits, the oldest first.
         While readings are on disk only, all go in order, unless they are there because newer ones went ahead: where the
         memory is full meanwhile, the oldest that are on disk wait there only, and follow when there is room.
         """
@@ -514,7 +514,7 @@ class Outbox:
 
     @property
     def flying(self) -> Iterable[Item]:
-        """What is in flight."""
+        """The messages in flight."""
         return self._flying
 
     def unstored(self, number: int) -> bool:
@@ -597,7 +597,7 @@ class Outbox:
         self._late = self._number
 
     def lost(self) -> dict[str, int]:
-        """The connection broke: what was in flight goes back to the front, in order. Returns the number of messages
+        """The connection broke: messages in flight go back to the front, in order. Returns the number of messages
         that were in flight by topic; one where only the latest counts."""
         flying: dict[str, list[Item]] = {}
         for item in self._flying:
@@ -702,7 +702,7 @@ class Outbox:
 
     @property
     def on_disk(self) -> OnDisk | None:
-        """What is on disk; None as long as nothing had to be written."""
+        """The store on disk; None as long as nothing had to be written."""
         return None if self._keeper is None else self._keeper.on_disk
 
     @property
@@ -1019,8 +1019,8 @@ class Outbox:
                 queue.behind.append(item)
 
     def _evict(self, times: int) -> list[Dropped]:
-        """Make room for a hundredth of the bounds, or of so many times the bounds, oldest first. What is in flight, and
-        the newest of a topic, are passed over, and listed again when they are neither."""
+        """Make room for a hundredth of the bounds, or of so many times the bounds, oldest first. Messages in flight,
+        and the newest of a topic, are passed over, and listed again when they are neither."""
         counts: dict[str, int] = {}
         while (self._order or self._readings) and self.is_full(1 - 0.99 * times):
             item = self._next_listed()

@@ -173,7 +173,7 @@ class WindowSize:
         self._stale = 0
 
 
-# The topics whose messages the broker does not take: what is wrong with each, and how long it pauses.
+# The topics whose messages the broker does not take: the fault of each, and how long it pauses.
 
 PAUSE = (1.0, 60.0)
 """Seconds: the first and the longest pause of a topic whose message was refused."""
@@ -196,13 +196,13 @@ class Pauses:
 
     @property
     def fault(self) -> str | None:
-        """What is wrong with a topic of which something waits, or was dropped; None if nothing is."""
+        """The fault of a topic of which something waits, or was dropped; None without one."""
         outbox, lasting = self._outbox, self._for_good
         waiting = (topic for topic in self._faults if topic in lasting or topic in outbox or topic in outbox.paused)
         return next((self._faults[topic] for topic in waiting), None)
 
     def fault_of(self, topic: str) -> str | None:
-        """What is wrong with a topic since the broker refused a message of it; None since it took one."""
+        """The fault of a topic since the broker refused a message of it; None since it took one."""
         return self._faults.get(topic)
 
     def refused(self, topic: str, fault: str, *, for_good: bool = False) -> None:
@@ -666,7 +666,7 @@ class SendWindow:
             if expired:
                 self._report(expired)
             if item is None:
-                if self.outbox.ready:  # instead of what has expired
+                if self.outbox.ready:  # instead of the expired ones
                     continue
                 if not self.outbox.in_flight:
                     self._suspects.untested.clear()  # the last of them was replaced by a newer one
@@ -718,7 +718,7 @@ class SendWindow:
         if self._suspects.survived(topic):
             if topic not in self.outbox.paused:
                 self.pauses.forgive(topic)
-            self.outbox.resume_next()  # what was wrong with this topic may have been wrong with the next one too
+            self.outbox.resume_next()  # the next one may have had the same fault
         self.pump()
 
     def _blame(self, blame: Blame, *, in_flight: bool) -> Broken:

@@ -1,5 +1,5 @@
 """A connection beside that of an app, with a client id of its own: for a tool that asks an app or its broker. It
-collects what comes, and waits for what is wanted. It has no session that outlives it."""
+collects messages, and waits for the wanted ones. It has no session that outlives it."""
 
 import asyncio
 import contextlib

@@ -37,14 +37,14 @@ AFTER_SENDING = 1.0
 
 
 class Broken(NamedTuple):
-    """What is known about a connection that ended."""
+    """A connection that ended."""
 
     in_flight: bool
     """Whether messages were in flight, or one of them is to blame."""
     topic: str | None = None
     """The topic on whose messages the broker closes the connection, once that is certain."""
     fault: str | None = None
-    """The same in words."""
+    """The same as a text."""
 
 
 class Blame(NamedTuple):

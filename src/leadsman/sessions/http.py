@@ -31,7 +31,7 @@ class _RecordedWire(Wire):
 
     @contextlib.asynccontextmanager
     async def send(self, request: HttpRequest) -> AsyncIterator[HttpReply]:
-        # What is compressed can neither be read by people nor masked.
+        # A compressed body can neither be read by people nor masked.
         request = request._replace(headers={**request.headers, "Accept-Encoding": "identity"})
         headers = {key: _shown(key, value) for key, value in request.headers.items()}
         url = _QUERY.sub(_without_secret, _below(self._log.name, request.url))

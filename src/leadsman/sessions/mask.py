@@ -22,7 +22,7 @@ CHECKED = "serial", "i2c"
 
 
 class Mask:
-    """Hides what is not to be seen. The same address becomes the same mask, wherever it stands.
+    """Hides secrets, and on request addresses. The same address becomes the same mask, wherever it stands.
 
     Args:
         addresses: hide Bluetooth addresses, hosts, IPv4 addresses, the names that udev gives to ports, and serial

@@ -227,14 +227,14 @@ class Playing:
     """What a device does on one connection: it answers each request, and does what it did by itself then.
 
     Args:
-        deliver: takes what is no reply.
+        deliver: takes the events that are no reply.
     """
 
     def __init__(self, deliver: Callable[[Event], object]) -> None:
         self._deliver = deliver
         self._tasks: set[asyncio.Task[None]] = set()
         self._coming: deque[tuple[float, Event]] = deque()
-        """What is still to come of the exchange that began last, each with its time."""
+        """The events still to come of the exchange that began last, each with its time."""
 
     def begin(self, exchange: Exchange) -> None:
         """Let the device do what it did after a request."""
@@ -259,7 +259,7 @@ class Playing:
         return event
 
     def end(self, ahead: float = 0.0) -> None:
-        """Do nothing more, but what is due within `ahead` seconds: do that now."""
+        """Do nothing more, but the events due within `ahead` seconds: do that now."""
         for task in self._tasks:
             if task is not asyncio.current_task():
                 task.cancel()
@@ -284,7 +284,7 @@ async def _play(coming: deque[tuple[float, Event]], take: Callable[[Event], obje
         if wait > 0:
             await asyncio.sleep(wait)
         if take(coming.popleft()[1]):
-            await asyncio.sleep(0)  # who waits for this one sees it before the next one
+            await asyncio.sleep(0)  # its waiter sees it before the next one
 
 
 def _exchanges(events: Iterable[Event]) -> Iterable[Exchange]:

@@ -48,7 +48,7 @@ class _RecordedLine(Line):
 
 
 class _RecordedTransport:
-    """The transport, but for what is sent."""
+    """The transport, with sent bytes recorded."""
 
     def __init__(self, log: WireLog, transport: Any, line: _RecordedLine) -> None:
         self._log = log

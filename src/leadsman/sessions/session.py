@@ -166,14 +166,14 @@ T = TypeVar("T")
 
 
 class ReplyShape(NamedTuple, Generic[T]):
-    """What the reply to a call has: an event for what is returned."""
+    """The reply to a call: an event for the returned value."""
 
     what: str
     """The event."""
     kept: Callable[[T], tuple[bytes | None, Fields]]
-    """The bytes of the event and its other fields, made of what is returned."""
+    """The bytes of the event and its other fields, made of the returned value."""
     found: Callable[[Event], T]
-    """What is returned, made of the event."""
+    """The returned value, made of the event."""
 
 
 class RecordedSession(NamedTuple):
@@ -414,7 +414,7 @@ _KNOWN: dict[str, type[Exception]] = {
 
 
 def fields_of(error: Exception) -> Fields:
-    """What is kept of an error."""
+    """The fields kept of an error."""
     found: dict[str, object] = {"error": type(error).__name__, "message": str(error)}
     number = getattr(error, "errno", None)
     if type(number) is int:

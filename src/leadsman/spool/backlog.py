@@ -1,4 +1,4 @@
-"""What of an outbox is on disk: decides what is written, deleted and read back. Pure.
+"""The part of an outbox on disk: decides which rows are written, deleted and read back. Pure.
 
 A reading that waits in memory has a row as well once it has waited. Where the memory has no room, and behind older
 readings of its topic that are on disk only, a new reading is held until it is written; then it is on disk only, too.
@@ -37,7 +37,7 @@ from leadsman.mqtt.outbox import BURST, Dropped, OnDisk, Outbox, Store
 from leadsman.spool.eviction import FIRST_TIME
 from leadsman.spool.row import EXPIRED, FULL, SUPERSEDED, Evicted, SpoolRow, TopicRows
 
-# What is known of the readings of a topic that are on disk only.
+# The readings of a topic that are on disk only.
 
 STEP = 0.5
 """Seconds. A difference between wall clock and uptime that changes by less was not set."""
@@ -166,7 +166,7 @@ def row_of(item: Item, run: int, now: Times) -> SpoolRow:
 
 
 def item_of(row: SpoolRow, span: Span | None, now: Times, *, retain: bool) -> Item:
-    """The reading of a row that comes back. `span`: what is known of it; None of one of an earlier run."""
+    """The reading of a row that comes back. `span`: its times; None of one of an earlier run."""
     expires = None
     if row.expires_at is not None:
         lasts = row.expires_at - max(now.wall, row.taken_at)
@@ -236,7 +236,7 @@ class Overtaken:
 
     def __init__(self) -> None:
         self.counted = False
-        """Whether it is known what is in the file."""
+        """Whether the rows of the file were counted."""
         self._newest: dict[str, int] = {}
         """The largest row of each topic that has rows, or had some."""
         self._numbers: dict[str, int] = {}
@@ -433,7 +433,7 @@ class Backlog:
         self.store: Store = "opening"
         """Whether the disk can be used."""
         self.known = False
-        """Whether it is known what is on disk, or that nothing can be known. Until then readings are held: all of them,
+        """Whether the rows on disk are known, or cannot be known. Until then readings are held: all of them,
         or those of the topics that may have rows, see `list_topics`."""
         self.works = True
         """Whether rows can be written."""
@@ -510,8 +510,8 @@ class Backlog:
         return not self.known and (self._listed is None or topic in self._listed)
 
     def hold(self, item: Item) -> list[Dropped]:
-        """Keep a reading behind those of its topic that are on disk. Returns what was dropped for it: the oldest of
-        these, if nothing can be written and the memory is full."""
+        """Keep a reading behind those of its topic that are on disk. Returns the messages dropped for it: the
+        oldest of these, if nothing can be written and the memory is full."""
         topic = item.message.topic
         tail = self._tails.setdefault(topic, Tail())
         if tail.held and item.message.latest and tail.held[-1].message.latest:
@@ -599,8 +599,8 @@ class Backlog:
 
     def begin(self, rows: Mapping[str, TopicRows], next_row: int | None) -> list[Dropped]:
         """The disk has these rows of each topic. With `next_row`, all are of earlier lives of the app, and numbers go
-        on there; else rows may be among them that wait in memory as well. Returns what was on disk only, and is not
-        there any more."""
+        on there; else rows may be among them that wait in memory as well. Returns the readings that were on disk
+        only, and are not there any more."""
         lost = [] if next_row is None else self._begin_again(next_row)
         if next_row is not None and self._overtaken.counted:
             self._overtaken.before = self._outbox.number
@@ -621,8 +621,8 @@ class Backlog:
         return lost
 
     def give_up(self) -> None:
-        """Nothing can be written or read for now: send what is in memory. Rows on disk come back in another life, or
-        with `begin`."""
+        """Nothing can be written or read for now: send the readings in memory. Rows on disk come back in another life,
+        or with `begin`."""
         self.known, self.works, self.rows = True, False, 0
         self._aside.clear()
         self._release_all()
@@ -657,7 +657,7 @@ class Backlog:
         return len(self._settled) + len(self._buried) + len(self._overtaken)
 
     def written(self, batch: Iterable[Item], evicted: Sequence[Evicted]) -> list[Dropped]:
-        """Readings were written, and rows deleted to make room. Returns what is lost by that."""
+        """Readings were written, and rows deleted to make room. Returns the messages lost by that."""
         self.works = True
         topics: dict[str, None] = {}
         for item in batch:
@@ -711,8 +711,8 @@ class Backlog:
         return enough
 
     def page(self, rows: Sequence[SpoolRow], now: Times) -> list[Dropped]:
-        """Rows were read back, those that follow `read`. If there are none, nothing is left: returns what was there and
-        cannot be read."""
+        """Rows were read back, those that follow `read`. If there are none, nothing is left: returns those that were
+        there and cannot be read."""
         if self.in_order:
             self._outbox.prefer_newest(False)
         self._page_size.came(waited=not self._outbox.ready, last=len(rows) >= self.rows)
@@ -765,12 +765,12 @@ class Backlog:
         tail.put(item.row, self._outbox.let_go(item, PUT_AWAY))
 
     def _release_all(self, *, with_rows: bool = True) -> None:
-        """Let what is held go on, of all topics, or of those that have no rows on disk only."""
+        """Let held readings go on, of all topics, or of those that have no rows on disk only."""
         for topic in [topic for topic, tail in self._tails.items() if with_rows or not tail.rows]:
             self._release(topic)
 
     def _release(self, topic: str) -> None:
-        """Nothing of a topic is on disk only: what was held goes on."""
+        """Nothing of a topic is on disk only: held readings go on."""
         tail = self._tails.pop(topic)
         self._held -= len(tail.held)
         for item in tail.held:

@@ -1,8 +1,9 @@
-"""Writes what waits in the outbox to disk, and reads it back: the loop's end of it, with a worker thread for the file.
+"""Writes readings that wait in the outbox to disk, and reads them back: the loop's end, with a worker thread for the
+file.
 
-One call at a time is made in the thread. It writes what has waited, deletes what arrived, and reads a page. Nothing
-here blocks the event loop. While the file cannot be used, the outbox waits in memory, as it does without one; the file
-is tried again after `AGAIN`.
+One call at a time is made in the thread. It writes readings that wait, deletes those that arrived, and reads a page.
+Nothing here blocks the event loop. While the file cannot be used, the outbox waits in memory, as it does without one;
+the file is tried again after `AGAIN`.
 """
 
 import asyncio
@@ -92,7 +93,7 @@ class _Done(NamedTuple):
     written: bool = False
     """Whether the rows of the job were written, deleted and buried."""
     evicted: Sequence[Evicted] = ()
-    """What was deleted besides, also if nothing was written."""
+    """The rows deleted besides, also if nothing was written."""
     page: list[SpoolRow] | None = None
     taken_at: float | None = None
     """When the first reading that was not read back was taken, epoch seconds."""
@@ -110,7 +111,7 @@ class Committer:
         path: the file.
         quota: how much waits on disk at the most.
         clock: the clocks.
-        events: takes what is lost, and whether the file can be used.
+        events: takes lost messages, and whether the file can be used.
     """
 
     def __init__(self, link: Link, path: Path, quota: Quota, clock: Clock, events: EventBus) -> None:
@@ -221,7 +222,7 @@ class Committer:
         return NOTHING._replace(after=self.backlog.read, page=self._page())
 
     def _job(self) -> _Call:
-        """What is to be done now."""
+        """The job that is due now."""
         backlog = self.backlog
         if not self._open:
             return NOTHING._replace(delete=backlog.to_delete())

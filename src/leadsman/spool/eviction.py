@@ -76,7 +76,7 @@ class Index:
         added.
 
         Raises:
-            KeyError: a topic of a removed row is unknown, so the file is not what was counted.
+            KeyError: a topic of a removed row is unknown, so the file is not the counted one.
         """
         for row in changes.removed:
             known = self.topics[row.topic]
@@ -139,7 +139,7 @@ class Planner:
         self._newest = _newest(index.topics, self._added.values())
 
     def expire(self, aged: Iterable[Aged]) -> None:
-        """Delete what has expired: of `aged`, and of the rows to add."""
+        """Delete expired rows: of `aged`, and of the rows to add."""
         for row, taken_at, expires_at in aged:
             if row.id not in self._removed and self._has_expired(row, taken_at, expires_at):
                 self._evict(row, EXPIRED)
@@ -181,11 +181,11 @@ class Planner:
                 self._evict(row, FULL)
 
     def changes(self) -> RowChanges:
-        """What is to be written."""
+        """The changes to write."""
         return RowChanges(list(self._removed.values()), list(self._added.values()), self._newest)
 
     def evicted(self) -> list[Evicted]:
-        """What was not wanted of `add`, or is deleted without having been settled."""
+        """The rows of `add` that were not wanted, and those deleted without having been settled."""
         return [Evicted(topic, why, sorted(ids)) for (topic, why), ids in sorted(self._evicted.items())]
 
     def _newest_of(self, topic: str) -> int:

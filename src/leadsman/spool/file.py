@@ -125,7 +125,7 @@ class SpoolFile:
         settled. On a disk that is almost full, ``write((), settled)`` still works where `SpoolFull` refuses more rows.
 
         Returns:
-            What was deleted or not written because of the quota, its age or a newer row.
+            The rows deleted or not written because of the quota, its age or a newer row.
         """
         if not (add or settled or dead or overtaken):
             return []
@@ -141,7 +141,7 @@ class SpoolFile:
         return {name: topic.rows for name, topic in self._index.topics.items()}
 
     def by_topic(self) -> dict[str, TopicRows]:
-        """What is there of each topic."""
+        """The rows of each topic, their newest, and how far they were overtaken."""
         found, overtaken = self._index.topics.items(), self._overtaken
         return {name: TopicRows(topic.rows, topic.newest, overtaken.get(name, 0)) for name, topic in found}
 
@@ -168,7 +168,7 @@ class SpoolFile:
         self._lock.release()
 
     def _open(self, list_topics: Callable[[frozenset[str]], None] | None) -> None:
-        """Connect, and count what is there. A damaged file is replaced first."""
+        """Connect, and count the rows. A damaged file is replaced first."""
         if not self.path.exists() and _length(Path(f"{self.path}{LOG}")):
             self._heal(Damage("its log exists, but the file does not"))
         make_private(self.path)
@@ -246,7 +246,7 @@ class SpoolFile:
                 self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # the lost log is still open
                 return self._again()
         except (sqlite3.Error, BlockingIOError):
-            pass  # what is there now must be looked at as at a start
+            pass  # the present file must be examined as at a start
         except BaseException:
             self.close()
             raise
@@ -416,7 +416,7 @@ def _length(path: Path) -> int:
 
 
 class Contents(NamedTuple):
-    """What is in a file, as it was committed last."""
+    """The contents of a file, as committed last."""
 
     rows: int
     bytes: int
@@ -464,7 +464,7 @@ def restore(path: Path, source: Path, now: float) -> tuple[Contents, str | None]
     """Put a copy in the place of the file, which is kept aside.
 
     Returns:
-        What is in the copy, and the name of the file put aside, if there was one.
+        The contents of the copy, and the name of the file put aside, if there was one.
 
     Raises:
         SpoolLocked: an app has the file.

@@ -1,4 +1,4 @@
-"""Rows of the spool, their checksum, and the quota: what is stored, what it counts, and what the store answers."""
+"""Rows of the spool, their checksum, and the quota: the rows, their size, and the answers of the store."""
 
 import struct
 import zlib
@@ -47,7 +47,7 @@ class Quota(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What is in a file that was opened."""
+    """The contents of a file that was opened."""
 
     rows: int
     next_id: int
@@ -61,7 +61,7 @@ class Found(NamedTuple):
 
 
 class TopicRows(NamedTuple):
-    """What is in a file of one topic."""
+    """The rows of one topic in a file."""
 
     rows: int
     newest: int
@@ -100,7 +100,7 @@ class DeadLetter(NamedTuple):
 
     @property
     def damaged(self) -> bool:
-        """Whether its content is not what was accepted."""
+        """Whether its content is not the accepted one."""
         return self.why == DAMAGED
 
 

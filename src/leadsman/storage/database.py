@@ -1,8 +1,8 @@
-"""A SQLite database in the state directory: how it is opened, what makes it ours, what damage is, and what is done to
-all of its files at once.
+"""A SQLite database in the state directory: how it is opened, what makes it ours, damage, and work on all of its files
+at once.
 
 Others may have put something else in its place: a database whose views never end, a journal that names another file. So
-what is not a regular file is set aside before the database is opened, and it is asked for nothing but its schema until
+anything but a regular file is set aside before the database is opened, and it is asked for nothing but its schema until
 it has proved to be ours.
 """
 
@@ -209,7 +209,7 @@ def is_strange(path: Path) -> bool:
 
 
 def set_strange_aside(path: Path) -> None:
-    """Rename those of its files that are not ours, before it is opened: what is not a regular file, and a journal. A
+    """Rename those of its files that are not ours, before it is opened: anything but a regular file, and a journal. A
     database of ours has a log instead of one; SQLite would apply a journal, and open the file that it names.
 
     Raises:

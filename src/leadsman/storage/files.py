@@ -1,7 +1,7 @@
 """The files of the state directory, and their lock. Others may have put something else there: a pipe whose open waits
 for its other end, a device that never ends, a link to the file of another program.
 
-What is not a regular file is set aside before it is opened. Someone who exchanges files just then is not defended
+Anything but a regular file is set aside before it is opened. Someone who exchanges files just then is not defended
 against: he may write there in any case.
 """
 
@@ -30,7 +30,7 @@ def is_strange(path: Path) -> bool:
 
 
 def set_aside(path: Path, *, always: bool = False) -> None:
-    """Rename what is there if it is not a regular file, or in any case, and log its new name.
+    """Rename a path if it is no regular file, or in any case, and log its new name.
 
     Raises:
         OSError: it cannot be renamed.
@@ -117,7 +117,7 @@ class FileLock:
     """A lock that one process has at a time (`flock(2)`): of a directory, or of a side file. It ends with the process.
 
     Args:
-        path: what is locked.
+        path: the directory or the side file.
         open_path: opens it, and makes it where that is wanted. Returns its descriptor.
     """
 
@@ -150,7 +150,7 @@ class FileLock:
         self._handle = handle
 
     def holds(self) -> bool:
-        """Whether what is at the path is still what was locked. Another process may lock a new one."""
+        """Whether the path still leads to the locked inode. Another process may lock a new one."""
         with contextlib.suppress(OSError):
             return self._handle is not None and os.path.samestat(os.fstat(self._handle), self._path.stat())
         return False

@@ -57,7 +57,7 @@ class Backend(Protocol):
         ...
 
     async def close(self) -> None:
-        """Give up what is kept between scans. The scanner is stopped before."""
+        """Release the resources kept between scans. The scanner is stopped before."""
         ...
 
     async def connect(self, handle: Handle, on_lost: Callable[[], None], timeout: float) -> GattConnection:

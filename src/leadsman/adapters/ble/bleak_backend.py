@@ -42,7 +42,7 @@ _ABSENT = {
     "DENIED_BY_SYSTEM": _DENIED,
     "DENIED_BY_UNKNOWN": _DENIED,
 }
-"""What is wrong, and what to do, by the reason that bleak gives."""
+"""The cause and the remedy, by the reason that bleak gives."""
 
 
 class BleakBackend:

@@ -62,7 +62,7 @@ _WITH_KEYS = ("bthome", "xiaomi")
 _CLASSES = {"dew_point": "temperature", "mass": "weight", "mass_non_stabilized": "weight"}
 """Device classes that Home Assistant has under another name. It shows one that it does not have without a class."""
 _TOTALS = {"energy": "total_increasing", "gas": "total_increasing", "water": "total_increasing", "volume": "total"}
-"""State classes of what is counted (https://www.home-assistant.io/integrations/sensor/#device-class); of any other
+"""State classes of counted quantities (https://www.home-assistant.io/integrations/sensor/#device-class); of any other
 number it is ``measurement``."""
 _LEFT_OUT = frozenset({"signal_strength", "packet_id"})
 """Values about an advertisement instead of the sensor, different each time."""
@@ -267,7 +267,7 @@ class _DecodedSensor:
         self._values: dict[str, Value] = {}
         self._fields: dict[str, object] = {}
         self._last: Mapping[str, bytes] = {}
-        """What was decoded last, of a sensor that encrypts."""
+        """The service data decoded last, of a sensor that encrypts."""
         self.decoder = decoder
         self.model = decoder
         self._title = ""
@@ -275,7 +275,7 @@ class _DecodedSensor:
         self.warned: str | None = None
 
     def take(self, advertisement: Advertisement, now: float) -> str:
-        """Parse an advertisement. Returns what is counted."""
+        """Parse an advertisement. Returns the name of its count."""
         parser: Any = self._parser
         if self._key is not None and advertisement.service_data == self._last:
             return "repeated"  # the parser takes the last message once more, within four seconds

@@ -142,7 +142,7 @@ class EsphomeBackend:
                     if self._client is None:
                         await self._subscribe(client)
             except BaseException as failure:
-                if self._client is None or isinstance(failure, Exception):  # who gives up waiting cuts nobody off
+                if self._client is None or isinstance(failure, Exception):  # a cancelled caller cuts nobody off
                     self._cut(client)
                 raise
             return client

@@ -62,7 +62,7 @@ class Scanner:
 
     def __init__(self, silence: float) -> None:
         self.known: dict[str, tuple[Handle, float]] = {}
-        """By address: what is needed to connect, and when the device was received last."""
+        """By address: the handle to connect with, and when the device was received last."""
         self.listeners: list[Callable[[Advertisement], None]] = []
         self.running = False
         self._silence = silence
@@ -122,7 +122,7 @@ class Scanner:
                     await self._stop()
 
     async def locate(self, address: str, timeout: float) -> Handle:
-        """Return what is needed to connect to a device, after its next advertisement if none was received just now.
+        """Return the handle to connect to a device with, after its next advertisement if none was received just now.
 
         Raises:
             DeviceTimeout: the device was not received within `timeout` seconds.

@@ -137,7 +137,7 @@ class KeptRadio:
     async def _stop(self) -> None:
         if self.running:
             self.running = False
-            with contextlib.suppress(DeviceError):  # what is gone scans no more
+            with contextlib.suppress(DeviceError):  # a lost radio scans no more
                 await self.backend.stop()
 
     def _fail(self, error: DeviceError) -> None:
@@ -170,7 +170,7 @@ class Signal(NamedTuple):
 
 
 class _Device:
-    """What is known of one device."""
+    """The reception of one device."""
 
     __slots__ = ("latest", "passed", "signals")
 

@@ -9,7 +9,7 @@ from leadsman.text.redaction import Secret
 
 
 class Account(NamedTuple):
-    """The address of a server, and who reads its calendars."""
+    """The address of a server, and the user who reads its calendars."""
 
     url: Secret
     username: str | None

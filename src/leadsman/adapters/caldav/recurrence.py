@@ -91,7 +91,7 @@ _FINER = {
     "MINUTELY": ("BYSECOND",),
     "HOURLY": ("BYMINUTE", "BYSECOND"),
 }
-"""Parts that make more of it; for days and what is longer: BYHOUR, BYMINUTE and BYSECOND."""
+"""Parts that make more of it; for days and longer: BYHOUR, BYMINUTE and BYSECOND."""
 _ONLY_WITH = {
     "BYWEEKNO": frozenset({"YEARLY"}),
     "BYYEARDAY": frozenset({"YEARLY"}),
@@ -266,7 +266,7 @@ def unfold(text: str) -> str:
 
 
 def sift(text: str) -> str:
-    """Return what is needed of an object.
+    """Return the needed lines of an object.
 
     Raises:
         GarbledData: it is too large, or has a time zone that would take seconds to expand.

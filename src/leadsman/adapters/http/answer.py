@@ -38,7 +38,7 @@ _NAMED = 3
 """Fields that an error names."""
 
 ACCEPTED = "gzip"
-"""What is asked for. ``deflate`` is read as well, since some servers send it unasked."""
+"""Accept-Encoding. ``deflate`` is read as well, since some servers send it unasked."""
 _SPARE = 4096
 """Bytes of a packed body beyond the limit of the unpacked one: headers of gzip, and blocks without content."""
 _WINDOW_BITS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
@@ -80,7 +80,7 @@ class Body:
 
     @property
     def content(self) -> bytes:
-        """What has come so far."""
+        """The body so far."""
         return bytes(self._content)
 
     def feed(self, piece: bytes) -> None:
@@ -287,7 +287,7 @@ def status_error(
         headers: names in lower case.
         start: the first bytes of the body.
         place: the request, for the message.
-        scheme: what was sent: ``basic``, ``digest`` or ``bearer``; None for nothing.
+        scheme: of the credentials sent: ``basic``, ``digest`` or ``bearer``; None for nothing.
         wall: the time of our clock, epoch seconds.
 
     Returns:

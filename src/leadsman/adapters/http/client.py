@@ -81,7 +81,7 @@ class _Progress:
 class DailyQuota:
     """Counts requests, of which a server allows some in a day.
 
-    The first day gets the share of what is left of it. So an app that is started again in the evening does not have a
+    The first day gets the share of its rest. So an app that is started again in the evening does not have a
     whole day's requests once more; nothing is kept on disk.
 
     Args:
@@ -314,7 +314,7 @@ class HttpClient:
     @property
     def health(self) -> Mapping[str, object]:
         """For introspection: the server's address, how many requests were sent since the start, how many of them found
-        nothing changed, how many calls are under way, and what is left of the daily quota."""
+        nothing changed, how many calls are under way, and the rest of the daily quota."""
         return {
             "url": self._url or None,
             "requests": self._requests,
@@ -335,7 +335,7 @@ class HttpClient:
         Args:
             path: below the URL, such as ``/status``; or a whole URL.
             kind: a model of pydantic, or any other type, that the JSON must fit. None: anything.
-            params: what is added to the query. A value of None leaves its name out; a list is joined by commas.
+            params: parameters of the query. A value of None leaves its name out; a list is joined by commas.
 
         Raises:
             DeviceTimeout, DeviceUnavailable, HttpUnavailable, GarbledData: a retry may help.

@@ -16,7 +16,7 @@ class Login(NamedTuple):
 
 
 class RequestLine(NamedTuple):
-    """What was asked and where, for messages. It is put into words only where there is one to write."""
+    """The method and the URL, for messages. It is formatted only where there is one to write."""
 
     method: str
     url: str
@@ -39,7 +39,7 @@ class HttpRequest(NamedTuple):
 
     @property
     def place(self) -> RequestLine:
-        """What is asked, and where."""
+        """The method and the URL, for messages."""
         return RequestLine(self.method, self.url)
 
 

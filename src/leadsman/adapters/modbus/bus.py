@@ -94,7 +94,7 @@ class Modbus(PortAdapter):
             unit: as in `read`.
             table: what its registers mean.
             values: by name.
-            verify: read back what was written.
+            verify: read the written registers back.
 
         Raises:
             PayloadError: a register cannot hold its value, or is read-only.

@@ -49,7 +49,7 @@ class ModbusRequest(NamedTuple):
     size: int
     """Bytes of an answer behind these."""
     what: str
-    """For errors: what is asked for."""
+    """The request, for errors."""
 
     @property
     def pdu(self) -> bytes:

@@ -663,7 +663,7 @@ class Session:
     async def give_up(self) -> None:
         """End an exchange that failed. A connection over the network is closed, since it may be dead without a sign of
         it, or in the middle of an answer; so is a port that takes no bytes, so that they do not reach the device later.
-        A local port stays open. The next session opens what was closed."""
+        A local port stays open. The next session opens a closed one."""
         if "://" in self._port.url or self._connection.unsent:
             await self._close()
 

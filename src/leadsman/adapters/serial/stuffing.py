@@ -35,7 +35,7 @@ class _Stuffed(Value):
         return self.decoded(bytes(buffer[begin:end])) if whole else None, end + 1
 
     def decoded(self, raw: bytes) -> bytes | None:
-        """What is inside a frame, or None where it is broken."""
+        """Return the content of a frame, or None if it is broken."""
         raise NotImplementedError
 
 

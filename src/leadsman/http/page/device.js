@@ -1,7 +1,7 @@
 // The view of one device: how it is, what happened, its last values, and its registration in plain English.
 
 import { drawActions } from "./actions.js";
-import { by, h, icon, put, reicon, setText } from "./dom.js";
+import { by, h, icon, put, reicon, set } from "./dom.js";
 import { attemptsOf, circuitOf, inFull, named, rhythm, shown, sinceOf, WORDS } from "./overview.js";
 import { bars, curve, drawBars, drawSparkline, sparkline, timeline } from "./pictures.js";
 import { ago, clock, counted, local, span, until } from "./time.js";
@@ -91,11 +91,11 @@ export class DeviceView {
 		const now = model.now(), status = device.status;
 		put(this.box, "data-status", status);
 		reicon(this.mark, status);
-		setText(this.title, device.title);
+		set(this.title, device.title);
 		put(this.title, "title", device.title === name ? null : name);
-		setText(this.word, WORDS[status] ?? status);
+		set(this.word, WORDS[status] ?? status);
 		drawActions(this.buttons, device, model.frozen != null);
-		setText(this.lead, device.since && device.why?.cause ? device.why.cause : leadOf(device, now));
+		set(this.lead, device.since && device.why?.cause ? device.why.cause : leadOf(device, now));
 		put(this.lead, "class", device.error ? "lead bad" : "lead");
 		this.drawWhy(device, now);
 		this.drawFacts(device, now);
@@ -116,11 +116,11 @@ export class DeviceView {
 		this.why.hidden = !why || why.state === "ok" || (status === "ok" && why.state !== "broken" && why.link !== "result");
 		if (this.why.hidden || this.explained === why) return;
 		this.explained = why;
-		setText(this.reason, why.summary);
+		set(this.reason, why.summary);
 		const since = why.since ? `, since ${clock(Date.parse(why.since), now)}` : "";
-		setText(this.link, `${why.state === "broken" ? "First broken link" : "Silent on purpose"}: ${why.link}${since}`);
+		set(this.link, `${why.state === "broken" ? "First broken link" : "Silent on purpose"}: ${why.link}${since}`);
 		this.evidence.replaceChildren(...why.evidence.map((each) => h("li", {}, local(each, now))));
-		setText(this.advice, here(why.advice));
+		set(this.advice, here(why.advice));
 	}
 
 	drawFacts(device, now) {
@@ -165,19 +165,19 @@ export class DeviceView {
 		}
 		for (const [name, value] of fields) {
 			const cell = this.cells.get(name), terms = device.terms[name], kind = terms?.device_class, points = device.series.get(name);
-			setText(cell.value, shown(value, terms));
+			set(cell.value, shown(value, terms));
 			put(cell.value, "title", inFull(value, terms));
 			put(cell.value, "class", typeof value === "object" && value ? "nested" : "number");
-			setText(cell.label, named(name, terms));
+			set(cell.label, named(name, terms));
 			put(cell.open, "aria-label", `Curve of ${named(name, terms)}`);
-			setText(cell.kind, kind && kind !== name ? ` ${kind.replaceAll("_", " ")}` : "");
+			set(cell.kind, kind && kind !== name ? ` ${kind.replaceAll("_", " ")}` : "");
 			drawSparkline(cell.spark, points);
 			cell.open.hidden = !(points?.length > 1);
 			put(cell.open, "title", cell.open.hidden ? null : `${rangeOf(points, terms)}: open the curve`);
 			if (cell.unfolded.hidden) continue;
 			cell.large.replaceChildren(curve(points, (each) => shown(each, terms), Math.max(240, cell.large.clientWidth)));
 		}
-		setText(this.when, device.readAt == null ? "" : `Read at ${clock(device.readAt, now)}, ${ago(device.readAt, now)}.`);
+		set(this.when, device.readAt == null ? "" : `Read at ${clock(device.readAt, now)}, ${ago(device.readAt, now)}.`);
 	}
 
 	/** Open the curve of a field, or close it. */
@@ -193,7 +193,7 @@ export class DeviceView {
 		this.ledger.hidden = !ledger;
 		if (!ledger || this.drawn === ledger.at) return;
 		this.drawn = ledger.at;
-		setText(this.counts, Object.entries(ledger.counts).map(([name, count]) => `${count.toLocaleString()} ${name.replaceAll("_", " ")}`).join(", "));
+		set(this.counts, Object.entries(ledger.counts).map(([name, count]) => `${count.toLocaleString()} ${name.replaceAll("_", " ")}`).join(", "));
 		this.gaps.replaceChildren(...ledger.gaps.slice(-10).reverse().map(({ since, until, seconds, cause }) =>
 			happened(now, Date.parse(since), `${span(seconds)}${until ? "" : " so far"}: ${cause}`)));
 		if (!ledger.gaps.length) this.gaps.append(h("li", {}, "none"));
@@ -266,8 +266,8 @@ function table(dl, facts) {
 	if (dl.children.length !== facts.length)
 		dl.replaceChildren(...facts.map(() => h("div", {}, h("dt"), h("dd"))));
 	facts.forEach(([name, value], i) => {
-		setText(dl.children[i].firstChild, name);
-		setText(dl.children[i].lastChild, value);
+		set(dl.children[i].firstChild, name);
+		set(dl.children[i].lastChild, value);
 	});
 }
 

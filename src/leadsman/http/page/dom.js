@@ -34,7 +34,7 @@ export function reicon(svg, name) {
 }
 
 /** Set a text, if it is another one: a change costs layout, and screen readers may read it. */
-export function setText(element, text) {
+export function set(element, text) {
 	if (element.textContent !== text) element.textContent = text;
 }
 

@@ -1,6 +1,6 @@
 // The first view: how the app is doing, and all its devices.
 
-import { by, h, icon, put, reicon, setText } from "./dom.js";
+import { by, h, icon, put, reicon, set } from "./dom.js";
 import { STATUSES } from "./model.js";
 import { bars, drawBars, drawSparkline, sparkline } from "./pictures.js";
 import { Rows } from "./rows.js";
@@ -93,30 +93,30 @@ function row(model, name, tall) {
 		const now = model.now(), main = mainField(device), status = device.status, runtime = device.runtime;
 		put(element, "data-status", status);
 		reicon(mark, status);
-		setText(word, WORDS[status] ?? status);
-		setText(link, device.title);
-		setText(beat, [device.title === name ? "" : name, device.job ? "side job" : "", rhythm(device.main)].filter(Boolean).map((each) => ` · ${each}`).join(""));
+		set(word, WORDS[status] ?? status);
+		set(link, device.title);
+		set(beat, [device.title === name ? "" : name, device.job ? "side job" : "", rhythm(device.main)].filter(Boolean).map((each) => ` · ${each}`).join(""));
 		drawSparkline(spark, main && device.series.get(main));
 		drawBars(strip, device.outcomes);
 		const measured = main && device.fields?.[main];
-		setText(value, main ? shown(measured ?? "", device.terms[main]) : "");
+		set(value, main ? shown(measured ?? "", device.terms[main]) : "");
 		put(value, "title", measured == null ? null : inFull(measured, device.terms[main]));
-		setText(field, main ? named(main, device.terms[main]) : (device.job || runtime?.last_success_at ? "" : "no reading yet"));
+		set(field, main ? named(main, device.terms[main]) : (device.job || runtime?.last_success_at ? "" : "no reading yet"));
 		const read = device.readAt ?? Date.parse(runtime?.last_success_at ?? "");
 		const rest = Object.entries(device.fields ?? {}).filter(([each]) => each !== main);
 		const listed = (write) => rest.map(([each, text]) => `${named(each, device.terms[each])} ${write(text, device.terms[each])}`).join(", ");
-		setText(others, Number.isNaN(read) ? "" : [ago(read, now), listed(shown)].filter(Boolean).join(" · "));
+		set(others, Number.isNaN(read) ? "" : [ago(read, now), listed(shown)].filter(Boolean).join(" · "));
 		put(others, "title", rest.length ? listed(inFull) : null);
-		setText(circuit, circuitOf(device, now));
+		set(circuit, circuitOf(device, now));
 		put(circuit, "data-circuit", runtime?.circuit);
-		setText(attempts, attemptsOf(device));
+		set(attempts, attemptsOf(device));
 		const due = device.next(now);
-		setText(next, due == null ? "–" : until(due, now));
+		set(next, due == null ? "–" : until(due, now));
 		const text = device.error;
 		put(element, "data-error", text && (tall(name) === 2 ? "long" : ""));
-		setText(error, text ?? "–");
+		set(error, text ?? "–");
 		put(error, "title", text);
-		setText(since, text ? sinceOf(device, now) : "");
+		set(since, text ? sinceOf(device, now) : "");
 	};
 	return element;
 }
@@ -209,7 +209,7 @@ export class Overview {
 		const total = model.devices.size;
 		const away = model.mqtt && !model.mqtt.connected, devices = counted(total, "device");
 		const words = bad ? `${bad} of ${devices} ${bad === 1 ? "needs" : "need"} attention` : away ? devices : `${devices}, no trouble`;
-		setText(by("summary"), words + (away ? "; readings wait: the broker is away" : ""));
+		set(by("summary"), words + (away ? "; readings wait: the broker is away" : ""));
 		put(by("summary"), "class", bad || away ? "bad" : "good");
 		const text = JSON.stringify([...counts]) + total;
 		if (text !== this.counts) {
@@ -237,7 +237,7 @@ export class Overview {
 			this.chips.set(status, chip);
 			by("chips").append(chip);
 		}
-		setText(chip.number, count.toLocaleString());
+		set(chip.number, count.toLocaleString());
 		chip.hidden = !count && status !== this.status && status !== "";
 	}
 }
@@ -262,8 +262,8 @@ function tile(key, name, value, more, state) {
 		tiles.set(key, found);
 		by("facts").append(found.box);
 	}
-	setText(found.dd, value);
-	setText(found.small, more);
+	set(found.dd, value);
+	set(found.small, more);
 	put(found.small, "title", more);
 	put(found.box, "data-state", state);
 	return found.box;

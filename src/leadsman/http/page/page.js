@@ -1,7 +1,7 @@
 // The page: three views of one model, kept current by one connection.
 
 import { askToken } from "./actions.js";
-import { announce, by, keep, put, reicon, setText } from "./dom.js";
+import { announce, by, keep, put, reicon, set } from "./dom.js";
 import { DeviceView } from "./device.js";
 import { get, Live, sections, useToken } from "./live.js";
 import { Model, TROUBLE } from "./model.js";
@@ -121,7 +121,7 @@ async function load(stale) {
 	model.rows(trace.trace);
 	remembered.clear();
 	overview.rows.shown.forEach((_, name) => remember(name));
-	setText(by("app-name"), model.app?.name ?? "leadsman");
+	set(by("app-name"), model.app?.name ?? "leadsman");
 	if (!loaded) {
 		loaded = true;
 		by("waiting").hidden = true;
@@ -140,7 +140,7 @@ function state(word, more, why) {
 		model.frozen = null;
 		by("banner").hidden = true;
 		document.body.dataset.connection = "live";
-		setText(by("connection-word"), "Live");
+		set(by("connection-word"), "Live");
 		drawSoon();
 		return;
 	}
@@ -150,7 +150,7 @@ function state(word, more, why) {
 		lostAt = Date.now();
 		model.frozen = model.now();
 		document.body.dataset.connection = "lost";
-		setText(by("connection-word"), "No connection");
+		set(by("connection-word"), "No connection");
 		announce("The connection to the app is lost. What is shown is from then.");
 		if (loaded && view === "device") deviceView.draw();
 	}
@@ -160,7 +160,7 @@ function state(word, more, why) {
 function showLost() {
 	const wait = Math.ceil((nextTry - Date.now()) / 1000), when = wait > 0 ? `Trying again in ${wait} s.` : "Trying …";
 	const shown = loaded ? " What is shown is from then." : "";
-	setText(by("banner-text"), `No connection to the app since ${clock(lostAt)} (${span((Date.now() - lostAt) / 1000)})${refusal}.${shown} ${when}`);
+	set(by("banner-text"), `No connection to the app since ${clock(lostAt)} (${span((Date.now() - lostAt) / 1000)})${refusal}.${shown} ${when}`);
 	by("banner").hidden = false;
 }
 
@@ -290,7 +290,7 @@ function theme(chosen) {
 	if (chosen === "auto") delete document.documentElement.dataset.theme;
 	else document.documentElement.dataset.theme = chosen;
 	reicon(by("theme").firstElementChild, chosen);
-	setText(by("theme-word"), `Colours: ${THEMES[chosen]}`);
+	set(by("theme-word"), `Colours: ${THEMES[chosen]}`);
 	put(by("theme"), "title", `Colours: ${THEMES[chosen]}`);
 }
 

@@ -1,6 +1,6 @@
 // The trace: each failed call, what was decided, and why.
 
-import { by, h, setText } from "./dom.js";
+import { by, h, set } from "./dom.js";
 import { clock, parse, span } from "./time.js";
 import { inWords } from "./model.js";
 import { hrefOf } from "./overview.js";
@@ -26,7 +26,7 @@ export function traceTable(label) {
 		made = next;
 		grid.hidden = !shown.length;
 		none.hidden = shown.length > 0;
-		setText(none, empty);
+		set(none, empty);
 		more.hidden = rows.length <= limit;
 	};
 	more.addEventListener("click", () => {
@@ -94,7 +94,7 @@ export class TraceView {
 		}
 		const words = this.search.value.trim().toLowerCase(), reason = this.reason.value;
 		const found = rows.filter((row) => (!reason || row.reason === reason) && (!words || text(row).includes(words)));
-		setText(this.count, found.length === rows.length ? `${rows.length.toLocaleString()} rows` : `${found.length.toLocaleString()} of ${rows.length.toLocaleString()} rows`);
+		set(this.count, found.length === rows.length ? `${rows.length.toLocaleString()} rows` : `${found.length.toLocaleString()} of ${rows.length.toLocaleString()} rows`);
 		this.table.draw(found, rows.length ? "No row matches." : "No call has failed since the app was started.");
 	}
 }
