@@ -9,7 +9,6 @@ from functools import partial
 import pytest
 
 from leadsman import App
-from leadsman.introspection.requests import SECTIONS
 from leadsman.introspection.why import why
 
 READING = {"t": 21.5}
@@ -19,9 +18,9 @@ async def endless():
     await asyncio.Event().wait()
 
 
-def asked(running, sections):
-    """What the running app answers to an introspection request."""
-    running.broker.send("app/introspect", {"sections": sections}, response_topic="app/answers")
+def asked(running, request=None):
+    """What the running app answers to an introspection request; to one for all that is usual, if none is given."""
+    running.broker.send("app/introspect", request or b"", response_topic="app/answers")
     running.run("1s")
     return running.broker.messages("app/answers")[-1].json["data"]
 
@@ -177,7 +176,7 @@ def test_a_command_that_hangs_is_listed_with_its_line(harness):
     running.broker.send("app/d/set", b"")
     running.run("10s")
 
-    last = asked(running, ["devices"])["devices"]["d"]["runtime"]["commands"]["last_error"]
+    last = asked(running, {"sections": ["devices"]})["devices"]["d"]["runtime"]["commands"]["last_error"]
     assert last == f"DeviceTimeout: no answer within 5s (test_hangs.py:{d.__code__.co_firstlineno + 2})"
 
 
@@ -194,7 +193,7 @@ def test_log_heartbeat_trace_and_verdict_name_the_line(harness, caplog):
     assert any(f"d: failing: DeviceTimeout: {told}" in line for line in lines)
     assert running.status()["devices"]["d"]["last_error"] == f"DeviceTimeout: {told}"
     assert app.trace("d")[0].error_message == told
-    assert told in why("d", asked(running, [*SECTIONS]))["cause"]
+    assert told in why("d", asked(running))["cause"]
 
 
 def test_the_verdict_about_a_call_that_ignores_its_cancellation_names_the_line(harness):
@@ -210,6 +209,6 @@ def test_the_verdict_about_a_call_that_ignores_its_cancellation_names_the_line(h
     running.run("20s")
 
     line = stubborn.__code__.co_firstlineno + 3
-    assert why("d", asked(running, [*SECTIONS]))["advice"].startswith(
+    assert why("d", asked(running))["advice"].startswith(
         f"give the call at test_hangs.py:{line} a timeout, and restart the app"
     )

@@ -1,13 +1,14 @@
 import functools
 import json
 import socket
+import time
 
 import pytest
 
 from leadsman import App, RetryRequested
-from leadsman.monitoring.health_file import HEALTH_FILE, OVERDUE, PERIOD, health_file, read_health
 from leadsman.monitoring.watchdog import Notifier
 from leadsman.testing import Outages, Scripted, fail
+from leadsman.tools.cli.main import main
 
 READING = {"t": 21.5}
 
@@ -44,7 +45,7 @@ def manager(tmp_path, environment):
 
 @pytest.fixture
 def file(tmp_path, environment):
-    environment[HEALTH_FILE] = str(tmp_path / "health.json")
+    environment["LEADSMAN_HEALTH_FILE"] = str(tmp_path / "health.json")
     return tmp_path / "health.json"
 
 
@@ -151,19 +152,34 @@ def test_an_app_of_commands_only_has_nothing_to_be_stale(harness, manager, envir
     assert running.status()["health"] == "ok"
 
 
-def test_the_health_file_says_how_it_is_and_goes_with_the_app(harness, file):
+@pytest.fixture
+def probe(file, monkeypatch, capsys):
+    """What `leadsman health` says at a time: its exit code, and its line."""
+
+    def probe(now):
+        with monkeypatch.context() as patch:
+            patch.setattr(time, "monotonic", lambda: now)
+            code = main(["health", str(file)])
+        out, err = capsys.readouterr()
+        return code, (err if code else out).strip()
+
+    return probe
+
+
+def test_the_health_file_says_how_it_is_and_goes_with_the_app(harness, file, probe):
     running = harness(app_with(d=Outages(READING, [("2m", "10m")])))
     running.run("1m")
-    well = read_health(file, running.now)
+    well = probe(running.now)
     running.run("4m")
-    unwell = read_health(file, running.now)
-    old = read_health(file, running.now + PERIOD * (OVERDUE + 1))
+    unwell = probe(running.now)
+    recent, old = probe(running.now + 20), probe(running.now + 31)
     running.stop()
 
-    assert well == (True, "1 of 1 device ok; connected")
-    assert unwell == (False, "0 of 1 device ok (not d); connected")
-    assert old[0] is False
-    assert read_health(file, running.now)[0] is False
+    assert well == (0, "1 of 1 device ok; connected")
+    assert unwell == (1, "0 of 1 device ok (not d); connected")
+    assert recent == unwell
+    assert (old[0], "s old; the app hangs or has ended" in old[1]) == (1, True)
+    assert "does not exist" in probe(running.now)[1]
     assert not file.exists()
 
 
@@ -188,10 +204,20 @@ def test_the_health_file_is_not_written_through_a_link(harness, file, tmp_path):
     assert victim.read_text() == "precious"
 
 
-def test_the_health_file_is_where_the_environment_says():
-    assert health_file({}) is None
-    assert str(health_file({"RUNTIME_DIRECTORY": "/run/house:/run/x"})) == "/run/house/health.json"
-    assert str(health_file({"RUNTIME_DIRECTORY": "/run/house", HEALTH_FILE: "/dev/shm/h"})) == "/dev/shm/h"
+@pytest.mark.parametrize("given", [False, True])
+def test_the_health_file_is_where_the_environment_says(harness, environment, tmp_path, monkeypatch, capsys, given):
+    environment["RUNTIME_DIRECTORY"] = f"{tmp_path}:/run/x"
+    if given:
+        environment["LEADSMAN_HEALTH_FILE"] = str(tmp_path / "given.json")
+    for key, value in environment.items():
+        monkeypatch.setenv(key, value)
+    running = harness(app_with(d=Scripted(READING)))
+    running.run("11s")
+    monkeypatch.setattr(time, "monotonic", lambda: running.now)
+
+    assert [each.name for each in tmp_path.glob("*.json")] == ["given.json" if given else "health.json"]
+    assert main(["health"]) == 0
+    assert capsys.readouterr().out == "1 of 1 device ok; connected\n"
 
 
 @pytest.mark.parametrize(
@@ -239,10 +265,10 @@ def test_health_is_one_json_object(harness, file):
         b'{"at": 100, "period": 10, "fresh": true, "words": ["well"]}',
     ],
 )
-def test_a_health_file_of_any_content_is_no_good_health(tmp_path, content):
-    (tmp_path / "health.json").write_bytes(content)
+def test_a_health_file_of_any_content_is_no_good_health(file, probe, content):
+    file.write_bytes(content)
 
-    well, words = read_health(tmp_path / "health.json", 100.0)
+    code, words = probe(100.0)
 
-    assert not well
+    assert code == 1
     assert "cannot be read" in words

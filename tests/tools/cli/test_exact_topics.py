@@ -6,7 +6,6 @@ import json
 import pytest
 
 from leadsman import App, Received
-from leadsman.introspection.requests import SECTIONS
 from leadsman.testing import Harness, Scripted
 from leadsman_rigs.stage import URL
 
@@ -21,7 +20,9 @@ def left_by(*names):
     with Harness(app) as harness:
         harness.run("30s")
         running = dict(harness.broker.retained)
-        harness.broker.send("house/introspect", {"sections": [*SECTIONS, "fields", "ledger"]})
+        harness.broker.send(
+            "house/introspect", {"sections": ["app", "mqtt", "adapters", "devices", "jobs", "fields", "ledger"]}
+        )
         harness.run("2s")
         (answer,) = harness.broker.messages("house/introspect/response")
     stopped = {topic: each.payload for topic, each in harness.broker.retained.items()}
