@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman import Clamp, LowPass, Maximum, Mean, Median, Minimum, Outlier, Round, Scale, Sensor
+from leadsman import App, Clamp, LowPass, Maximum, Mean, Median, Minimum, Outlier, Round, Scale, Sensor
 from leadsman.errors import InvalidType, InvalidValue, ResultError
 from leadsman.loop.clock import Clock
-from leadsman.readings.filtering import check_filters
 from leadsman.readings.reading import Reading
 
 CLOCK = Clock(time.monotonic, time.time)
@@ -19,8 +18,15 @@ def reading(fields, at=0.0, left_out=()):
     return Reading("d", fields, left_out, at, 1_767_225_600.0 + at)
 
 
+def registered(filters):
+    """The filters of a telemetry, as the app checked them."""
+    app = App("house")
+    app.add_telemetry("d", lambda: None, interval=1, filters=filters)
+    return app.telemetries["d"].filters
+
+
 def at_work(filters):
-    return check_filters(filters).begin()
+    return registered(filters).begin()
 
 
 def fields(filters, *readings, step=1.0):
@@ -192,7 +198,7 @@ def test_a_state_that_makes_no_sense_is_refused_and_no_half_of_it_stays():
 )
 def test_nonsense_is_named_with_what_to_write(filters, error, match):
     with pytest.raises(error, match=match):
-        check_filters(filters)
+        registered(filters)
 
 
 def test_a_window_that_an_infinite_value_closes_is_given_all_the_same():

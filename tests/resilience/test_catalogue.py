@@ -2,12 +2,21 @@ import urllib.error
 
 import pytest
 
-from leadsman import RetryRequested, exponential, immediate, is_a, never, periodic, prop
+from leadsman import App, RetryRequested, exponential, immediate, is_a, never, periodic, prop
 from leadsman.errors import DeviceTimeout, InvalidType, InvalidValue, PermanentError
-from leadsman.resilience.catalogue import FAMILIES, Catalogue
 from leadsman.resilience.failure import Failure
-from leadsman.resilience.policy import Choice, GiveUp, Named, Retry, named_policy
-from leadsman.settings.sources import SettingEntry
+from leadsman.resilience.policy import Choice, GiveUp, Named, Retry
+from leadsman.settings.sources import Where
+
+
+def catalogue(section=None, **policies):
+    """The policies of an app with this section ``retry`` of its settings, and these policies of its code."""
+    app = App("house")
+    for name, policy in policies.items():
+        app.retry_policy(name, policy)
+    app.add_telemetry("d", lambda: None, interval="1h", policy="api")
+    app.load(Where.nowhere({"retry": section} if section else {}))
+    return app.setup.catalogue
 
 
 def waits(policy, error=None, draw=lambda: 0.5, calls=20):
@@ -34,7 +43,7 @@ def waits(policy, error=None, draw=lambda: 0.5, calls=20):
     ],
 )
 def test_a_family_makes_so_many_calls_with_waits_between_its_shortest_and_its_longest(family, calls, shortest, longest):
-    policy = Catalogue().policy(family)
+    policy = catalogue().policy(family)
 
     for draw in (0.0, 0.5, 1 - 1e-9):
         taken = waits(policy, draw=lambda draw=draw: draw)
@@ -45,7 +54,7 @@ def test_a_family_makes_so_many_calls_with_waits_between_its_shortest_and_its_lo
 @pytest.mark.parametrize(
     "section",
     [
-        *({"name": name} for name in FAMILIES if FAMILIES[name].jitter),
+        *({"name": name} for name in ("worker", "scheduler", "api", "ble", "http", "caldav")),
         *({"name": "api", "jitter": jitter} for jitter in ("full", "equal", "decorrelated", 0.2, 0.9, 1)),
         {"name": "api", "jitter": "full", "min_wait": 8, "max_wait": 10},
         {"name": "api", "jitter": "decorrelated", "min_wait": 0},
@@ -53,7 +62,7 @@ def test_a_family_makes_so_many_calls_with_waits_between_its_shortest_and_its_lo
 )
 def test_every_wait_of_a_family_with_jitter_is_spread_the_first_one_too(section):
     name = section.pop("name")
-    policy = Catalogue({name: section}).policy(name)
+    policy = catalogue({name: section}).policy(name)
     draws = [number / 100 for number in range(100)]
 
     spread = [waits(policy, draw=lambda draw=draw: draw) for draw in draws]
@@ -63,20 +72,20 @@ def test_every_wait_of_a_family_with_jitter_is_spread_the_first_one_too(section)
 
 
 def test_the_first_waits_of_a_family_go_from_its_shortest_to_twice_of_it():
-    shortest, longest = (waits(Catalogue().policy("api"), draw=lambda u=u: u) for u in (0.0, 1 - 1e-12))
+    shortest, longest = (waits(catalogue().policy("api"), draw=lambda u=u: u) for u in (0.0, 1 - 1e-12))
 
     assert shortest == [1, 2, 4]
     assert longest == pytest.approx([2, 4, 8])
 
 
 def test_a_local_bus_waits_without_jitter():
-    assert waits(Catalogue().policy("serial"), draw=lambda: 0.9) == [0.5, 1, 2, 4]
-    assert waits(Catalogue().policy("storage"), draw=lambda: 0.1) == [0.5, 1, 2, 4]
+    assert waits(catalogue().policy("serial"), draw=lambda: 0.9) == [0.5, 1, 2, 4]
+    assert waits(catalogue().policy("storage"), draw=lambda: 0.1) == [0.5, 1, 2, 4]
 
 
 def test_what_is_no_passing_trouble_stops_at_once():
-    for family in FAMILIES:
-        assert waits(Catalogue().policy(family), ValueError("bug")) == []
+    for family in catalogue().families:
+        assert waits(catalogue().policy(family), ValueError("bug")) == []
 
 
 class Answered(Exception):
@@ -89,9 +98,9 @@ class Answered(Exception):
     [(400, False), (401, False), (404, False), (408, True), (425, True), (429, True), (500, True), (503, True)],
 )
 def test_http_stops_at_4xx_but_for_408_425_and_429(status, again):
-    assert bool(waits(Catalogue().policy("http"), Answered(status))) is again
+    assert bool(waits(catalogue().policy("http"), Answered(status))) is again
     refused = urllib.error.HTTPError("http://x", status, "no", {}, None)  # an OSError
-    assert bool(waits(Catalogue().policy("http"), refused)) is again
+    assert bool(waits(catalogue().policy("http"), refused)) is again
     refused.close()
 
 
@@ -101,30 +110,30 @@ def foreign(name, base=Exception):
 
 
 def test_foreign_errors_are_known_by_name_without_their_library():
-    assert waits(Catalogue().policy("ble"), foreign("x.BleakDeviceNotFound", foreign("bleak.exc.BleakError"))())
-    assert waits(Catalogue().policy("http"), foreign("httpx.TransportError")())
+    assert waits(catalogue().policy("ble"), foreign("x.BleakDeviceNotFound", foreign("bleak.exc.BleakError"))())
+    assert waits(catalogue().policy("http"), foreign("httpx.TransportError")())
     dav = foreign("caldav.lib.error.DAVError")
-    assert waits(Catalogue().policy("caldav"), dav())
-    assert not waits(Catalogue().policy("caldav"), foreign("caldav.lib.error.AuthorizationError", dav)())
-    assert not waits(Catalogue().policy("caldav"), foreign("caldav.lib.error.NotFoundError", dav)())
-    assert not waits(Catalogue().policy("caldav"), PermanentError("wrong password"))
+    assert waits(catalogue().policy("caldav"), dav())
+    assert not waits(catalogue().policy("caldav"), foreign("caldav.lib.error.AuthorizationError", dav)())
+    assert not waits(catalogue().policy("caldav"), foreign("caldav.lib.error.NotFoundError", dav)())
+    assert not waits(catalogue().policy("caldav"), PermanentError("wrong password"))
 
 
 def test_a_group_is_matched_by_its_leaves_also_where_they_are_known_by_name():
     bleak = foreign("bleak.exc.BleakError")
 
-    assert waits(Catalogue().policy("ble"), ExceptionGroup("two", [bleak(), bleak()]))
-    assert not waits(Catalogue().policy("ble"), ExceptionGroup("two", [bleak(), ValueError()]))
+    assert waits(catalogue().policy("ble"), ExceptionGroup("two", [bleak(), bleak()]))
+    assert not waits(catalogue().policy("ble"), ExceptionGroup("two", [bleak(), ValueError()]))
 
 
 def test_a_call_wins_over_the_settings_and_these_over_what_is_built_in():
-    catalogue = Catalogue({"api": {"max_attempts": "6", "min_wait": "2", "max_wait": "30s", "jitter": "false"}})
+    found = catalogue({"api": {"max_attempts": "6", "min_wait": "2", "max_wait": "30s", "jitter": "false"}})
 
-    assert waits(catalogue.policy("api")) == [2, 4, 8, 16, 30]
-    assert waits(catalogue.policy("api", max_attempts=2, min_wait="5s")) == [5]
-    assert waits(Catalogue({"api": {"min_wait": 0, "jitter": 0}}).policy("api")) == [1, 2, 4]
-    assert waits(Catalogue({"api": {"min_wait": 0, "max_wait": 0}}).policy("api")) == [0, 0, 0]
-    assert waits(Catalogue({"api": {"max_attempts": 1}}).policy("api")) == []
+    assert waits(found.policy("api")) == [2, 4, 8, 16, 30]
+    assert waits(found.policy("api", max_attempts=2, min_wait="5s")) == [5]
+    assert waits(catalogue({"api": {"min_wait": 0, "jitter": 0}}).policy("api")) == [1, 2, 4]
+    assert waits(catalogue({"api": {"min_wait": 0, "max_wait": 0}}).policy("api")) == [0, 0, 0]
+    assert waits(catalogue({"api": {"max_attempts": 1}}).policy("api")) == []
 
 
 @pytest.mark.parametrize(
@@ -155,35 +164,32 @@ def test_a_call_wins_over_the_settings_and_these_over_what_is_built_in():
     ],
 )
 def test_what_is_wrong_is_told_with_where_it_is_from(section, message):
-    origins = {("retry", key): SettingEntry(("retry", key), value, 1, "file x.toml") for key, value in section.items()}
-
     with pytest.raises((InvalidType, InvalidValue)) as caught:
-        Catalogue(section, origins)
+        catalogue(section)
 
     assert message in str(caught.value)
-    assert "(from file x.toml)" in str(caught.value)
+    assert "(from flag retry" in str(caught.value)
 
 
 def test_policies_come_as_a_list_or_by_name():
-    listed = Catalogue({"policy": [{"name": "a", "priority": 3, "predicate": "true", "policy": "immediate"}]})
-    mapped = Catalogue({"policy": {"a": {"priority": 3, "policy": "immediate"}}})
+    listed = catalogue({"policy": [{"name": "a", "priority": 3, "predicate": "true", "policy": "immediate"}]})
+    mapped = catalogue({"policy": {"a": {"priority": 3, "policy": "immediate"}}})
 
     assert listed.named == mapped.named == {"a": Named("a", immediate(), 3)}
     assert listed.policy("a") == immediate()
 
 
 def test_a_policy_of_the_code_wins_over_one_of_the_file():
-    catalogue = Catalogue({"policy": {"a": {"policy": "never"}}})
-    catalogue.add(named_policy("a", immediate()))
+    found = catalogue({"policy": {"a": {"policy": "never"}}}, a=immediate())
 
-    assert catalogue.policy("a") == immediate()
+    assert found.policy("a") == immediate()
 
 
 def test_an_unknown_name_is_told_with_what_it_may_have_been():
     with pytest.raises(InvalidValue, match="did you mean 'serial'"):
-        Catalogue().policy("serail")
+        catalogue().policy("serail")
     with pytest.raises(InvalidValue, match="does not take max_attempts"):
-        Catalogue({"policy": {"a": {"policy": "never"}}}).policy("a", max_attempts=3)
+        catalogue({"policy": {"a": {"policy": "never"}}}).policy("a", max_attempts=3)
 
 
 def test_the_highest_priority_whose_predicate_matches_decides_and_the_first_name_among_equals():

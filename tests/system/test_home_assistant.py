@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from leadsman.readings.sensor import ENTITY_OPTIONS
+from leadsman import Sensor
+from leadsman.errors import InvalidValue
 from leadsman_rigs.homeassistant import ENVIRONMENT
 
 pytestmark = pytest.mark.home_assistant
@@ -404,8 +405,13 @@ def test_home_assistant_knows_each_further_word_of_an_entity(home):
     command = [ENVIRONMENT / "bin" / "python", "-c", WORDS]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
 
+    with pytest.raises(InvalidValue, match="write one of ") as refused:
+        Sensor(homeassistant={"zzzzzzzz": 1})
+    taken = set(str(refused.value).partition("write one of ")[2].split(", "))
+
+    assert "expire_after" in taken
     for known in json.loads(done.stdout):
-        assert ENTITY_OPTIONS.keys() <= set(known)
+        assert taken <= set(known)
 
 
 MANY = """
