@@ -137,7 +137,7 @@ class ManagedAdapter:
             await self._reopening.wait()
             await self._shut(environment)
             if self._with_reset and isinstance(self.adapter, SupportsReset):
-                await self._bounded(environment, f"resetting {self.label}", self.adapter.reset)
+                await self._run_bounded(environment, f"resetting {self.label}", self.adapter.reset)
             await self._open(environment, begin(self._enter))
             self.reopened += 1
             environment.events.emit(AdapterReopened(self.label, "reset" if self._with_reset else "reopened"))
@@ -164,9 +164,9 @@ class ManagedAdapter:
 
     async def _shut(self, environment: Environment) -> None:
         self._is_open, self._error = False, DeviceUnavailable("it is being opened again")
-        await self._bounded(environment, f"closing {self.label}", lambda: self.adapter.__aexit__(None, None, None))
+        await self._run_bounded(environment, f"closing {self.label}", lambda: self.adapter.__aexit__(None, None, None))
 
-    async def _bounded(self, environment: Environment, where: str, step: Callable[[], Awaitable[object]]) -> None:
+    async def _run_bounded(self, environment: Environment, where: str, step: Callable[[], Awaitable[object]]) -> None:
         error: BaseException | None
         try:
             async with asyncio.timeout(OPEN_TIMEOUT):

@@ -97,7 +97,7 @@ class OneWire:
             DeviceUnavailable: one-wire is off. A retry may help.
             PermanentError: the directory may not be read.
         """
-        found = await self._in_thread(self._listed)
+        found = await self._in_thread(self._list)
         self._found = len(found)
         return found
 
@@ -115,7 +115,7 @@ class OneWire:
             InvalidValue, InvalidType: this is no name of a thermometer.
         """
         name = check_thermometer(thermometer)
-        return degrees(name, await self._in_thread(lambda wire: self._measured(wire, name)))
+        return degrees(name, await self._in_thread(lambda wire: self._measure(wire, name)))
 
     async def probe(self) -> None:
         """Check that one-wire is on. Raises as `thermometers`."""
@@ -134,7 +134,7 @@ class OneWire:
     def _create_wire(self) -> OneWireFiles:
         return _KernelFiles(self.root)
 
-    def _listed(self, wire: OneWireFiles) -> list[str]:
+    def _list(self, wire: OneWireFiles) -> list[str]:
         try:
             return sorted(name for name in wire.names() if re.fullmatch(THERMOMETER, name))
         except FileNotFoundError as error:
@@ -142,11 +142,11 @@ class OneWire:
         except OSError as error:
             raise _error_of(error, f"{self.root} may not be read") from error
 
-    def _measured(self, wire: OneWireFiles, name: str) -> str:
+    def _measure(self, wire: OneWireFiles, name: str) -> str:
         try:
             return wire.content(name)
         except FileNotFoundError as error:
-            there = self._listed(wire)
+            there = self._list(wire)
             if name in there:
                 hint = "its driver is missing: sudo modprobe w1-therm"
             else:

@@ -261,17 +261,17 @@ class Application:
     # Documents
 
     async def _introspect(self, request: Request) -> ASGIApp:
-        return self._described(_query(request))
+        return self._describe(_query(request))
 
     async def _introspect_device(self, request: Request) -> ASGIApp:
         sections = ["devices", "jobs", "recent"]
-        return self._described({"sections": sections, **_query(request), "devices": [request.path_params["device"]]})
+        return self._describe({"sections": sections, **_query(request), "devices": [request.path_params["device"]]})
 
     async def _trace(self, request: Request) -> ASGIApp:
-        return self._described({**_query(request), "sections": ["trace"]})
+        return self._describe({**_query(request), "sections": ["trace"]})
 
     async def _ledger(self, request: Request) -> ASGIApp:
-        return self._described({**_query(request), "sections": ["ledger"]})
+        return self._describe({**_query(request), "sections": ["ledger"]})
 
     async def _why(self, request: Request) -> ASGIApp:
         device, whole = request.path_params["device"], Whole()
@@ -281,17 +281,17 @@ class Application:
             pass  # one device is one slice
         return _json(why(device, json.loads(b"".join(whole.end()))))
 
-    def _described(self, wanted: dict[str, Json]) -> SlicedResponse:
+    def _describe(self, wanted: dict[str, Json]) -> SlicedResponse:
         understood = self._service.understood(wanted)
         whole = Whole()
-        return self._made(self._service.describe(understood, whole), whole.end)
+        return self._respond(self._service.describe(understood, whole), whole.end)
 
     async def _registry(self, request: Request) -> ASGIApp:
         self._service.admit(large=self._service.is_large)
         whole = Whole()
         for section, value in self._service.registry.head().items():
             whole.value(section, value)
-        return self._made(self._service.registry.list_devices(whole), whole.end)
+        return self._respond(self._service.registry.list_devices(whole), whole.end)
 
     async def _metrics(self, request: Request) -> ASGIApp:
         if self._expose is None:  # few apps are scraped, and the import takes memory and time
@@ -302,9 +302,9 @@ class Application:
                 raise HTTPException(404, detail) from None
         self._service.admit(large=self._service.is_large)
         exposition = self._expose(self._service.measures())
-        return self._made(exposition.write(), exposition.end, METRICS)
+        return self._respond(exposition.write(), exposition.end, METRICS)
 
-    def _made(self, work: Work, end: Callable[[], list[bytes]], media_type: str = JSON) -> SlicedResponse:
+    def _respond(self, work: Work, end: Callable[[], list[bytes]], media_type: str = JSON) -> SlicedResponse:
         return SlicedResponse(self._service, self._slices, work, end, media_type)
 
     async def _alive(self, request: Request) -> ASGIApp:
@@ -437,13 +437,13 @@ def static_files(paths: Iterable[Path]) -> dict[str, StaticFile]:
     """
     kinds = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml", ".json": JSON}
     return {
-        "/" if path.name == "index.html" else f"/{path.name}": StaticFile(_sent(path), kinds[path.suffix])
+        "/" if path.name == "index.html" else f"/{path.name}": StaticFile(_read_sent(path), kinds[path.suffix])
         for path in sorted(paths)
         if path.suffix in kinds
     }
 
 
-def _sent(path: Path) -> bytes:
+def _read_sent(path: Path) -> bytes:
     """The bytes sent of a file. No text of the page goes over several lines, so no line of it looks like a comment."""
     content = path.read_bytes()
     if path.suffix not in (".html", ".css", ".js"):

@@ -104,15 +104,15 @@ def _parse(text: str, what: str) -> float:
 
 def human(amount: float) -> str:
     """Write seconds the way `seconds` reads them, to the millisecond: 5400 → ``"1h30m"``, 6.3 → ``"6.3s"``."""
-    return _written(amount, "m", "")
+    return _write(amount, "m", "")
 
 
 def write_duration(amount: float) -> str:
     """Write seconds as a sentence has them, to the millisecond: 5400 → ``"1 h 30 min"``, 0.3 → ``"300 ms"``."""
-    return _written(amount, "min", " ")
+    return _write(amount, "min", " ")
 
 
-def _written(amount: float, minute: str, gap: str) -> str:
+def _write(amount: float, minute: str, gap: str) -> str:
     remaining = round(amount * 1000)
     if 0 < remaining < 1000:
         return f"{remaining}{gap}ms"

@@ -63,7 +63,7 @@ def user_error(error: BaseException, stopping: asyncio.Event, loop: asyncio.Abst
 
 def begin(call: Callable[[], Awaitable[T]]) -> asyncio.Task[Outcome[T]]:
     """Call an async function in a task of its own. The task raises nothing: its result shows how the call ended."""
-    return asyncio.get_running_loop().create_task(_caught(call))
+    return asyncio.get_running_loop().create_task(_catch(call))
 
 
 async def end(task: asyncio.Task[Outcome[T]]) -> Outcome[T]:
@@ -114,7 +114,7 @@ def forget_cancellations() -> None:
         task.uncancel()
 
 
-async def _caught(call: Callable[[], Awaitable[T]]) -> Outcome[T]:
+async def _catch(call: Callable[[], Awaitable[T]]) -> Outcome[T]:
     try:
         return Outcome(await call(), None)
     except BaseException as error:  # a task that raised SystemExit would end the loop

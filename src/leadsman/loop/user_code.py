@@ -25,7 +25,7 @@ _NOBODYS = (_OURS, "<frozen ")
 def place_of(error: BaseException) -> str | None:
     """``plant.py:57``: its frame, as in `frame_of`; None without frames."""
     frame = frame_of(error)
-    return None if frame is None else _written(frame.filename, frame.lineno)
+    return None if frame is None else _write_place(frame.filename, frame.lineno)
 
 
 def frame_of(error: BaseException) -> traceback.FrameSummary | None:
@@ -40,7 +40,7 @@ def frame_of(error: BaseException) -> traceback.FrameSummary | None:
 def innermost(stack: Iterable[traceback.FrameSummary]) -> str | None:
     """The innermost frame of the user's code in a stack; None if there is none."""
     own = [frame for frame in stack if not _foreign(frame.filename)]
-    return _written(own[-1].filename, own[-1].lineno) if own else None
+    return _write_place(own[-1].filename, own[-1].lineno) if own else None
 
 
 def frames_of(error: BaseException) -> list[str]:
@@ -85,10 +85,10 @@ def _from_the_user(error: BaseException) -> list[traceback.FrameSummary]:
 
 
 def _line(frame: FrameType) -> str:
-    return _written(frame.f_code.co_filename, frame.f_lineno)
+    return _write_place(frame.f_code.co_filename, frame.f_lineno)
 
 
-def _written(file: str, line: int | None) -> str:
+def _write_place(file: str, line: int | None) -> str:
     return clean(f"{Path(file).name}:{line}")
 
 

@@ -313,7 +313,7 @@ class _Client(aiomqtt.Client):
         as there is. Of a packet that is too large the first part is kept, which has the topic and the identifier."""
         packet = self._client._in_packet  # noqa: SLF001
         if packet["have_remaining"] and packet["to_process"] == packet["remaining_length"]:
-            self._passing_over = self._admitted(packet["command"], 1 + len(packet["remaining_count"]) + bufsize)
+            self._passing_over = self._admit(packet["command"], 1 + len(packet["remaining_count"]) + bufsize)
         if not packet["have_remaining"] or not self._passing_over or self._largest is None:
             return paho.Client._sock_recv(self._client, bufsize)  # noqa: SLF001
         data = paho.Client._sock_recv(self._client, min(bufsize, _PIECE))  # noqa: SLF001
@@ -324,7 +324,7 @@ class _Client(aiomqtt.Client):
         del packet["packet"][self._largest - 1 :]
         return data[:1]
 
-    def _admitted(self, command: int, size: int) -> int:
+    def _admit(self, command: int, size: int) -> int:
         """Whether a packet may come: 0 if it is kept, its size if it is passed over.
 
         With MQTT 3.1.1 a broker is not sent our limit, and a large message may be one that it keeps for us: if

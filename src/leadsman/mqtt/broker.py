@@ -217,7 +217,7 @@ class Broker(Value):
 
     def moved(self, host: str, port: int) -> Self:
         """A broker elsewhere that is reached as this one is: with the same scheme, credentials and certificates."""
-        return self._changed(host=host, port=port)
+        return self._replace_fields(host=host, port=port)
 
     def completed(self, texts: Mapping[str, str]) -> Self:
         """This broker, with the texts for what its URL does not have."""
@@ -226,13 +226,13 @@ class Broker(Value):
             return texts.get(name) if given is None else given
 
         tls = self.tls
-        return self._changed(
+        return self._replace_fields(
             username=either(self.username, "username"),
             password=either(self.password, "password"),
             tls=Tls(either(tls.ca, "ca"), either(tls.cert, "cert"), either(tls.key, "key"), insecure=tls.insecure),
         )
 
-    def _changed(self, **fields: Any) -> Self:
+    def _replace_fields(self, **fields: Any) -> Self:
         own: dict[str, Any] = dict(zip(self._names(), self._fields(), strict=True))
         return type(self)(**own | fields)
 

@@ -120,7 +120,7 @@ def expect_newer(choice: BrokerChoice) -> BrokerChoice:
 
 def connected(choice: BrokerChoice) -> BrokerChoice:
     """The current broker accepted the connection."""
-    return _changed(choice, choice.candidates[choice.current]._replace(error=None))
+    return _replace_current(choice, choice.candidates[choice.current]._replace(error=None))
 
 
 def after(
@@ -133,11 +133,11 @@ def after(
     """
     since = now if ended.settled or choice.away_since is None else choice.away_since
     left = choice.candidates[choice.current]._replace(session=session, due=now + ended.wait, error=ended.reason)
-    choice = _changed(choice, left)._replace(away_since=since, hops=0 if ended.stay else choice.hops)
+    choice = _replace_current(choice, left)._replace(away_since=since, hops=0 if ended.stay else choice.hops)
     if choice.current == 0 and ended.settled and now - choice.back_at >= RETURN:
         choice = choice._replace(returns=0)
     if ended.back:
-        return _returned(choice, now), 0.0
+        return _return_to_primary(choice, now), 0.0
     soon = QUICK[0] + (QUICK[1] - QUICK[0]) * draw
     if ended.reference is not None and choice.follow and choice.hops < MOST_HOPS:
         named = named_by(choice.broker, ended.reference)
@@ -181,13 +181,13 @@ def _candidate(broker: Broker) -> Candidate:
     return Candidate(broker, ConnectionState(broker.protocol, broker.protocol))
 
 
-def _returned(choice: BrokerChoice, now: float) -> BrokerChoice:
+def _return_to_primary(choice: BrokerChoice, now: float) -> BrokerChoice:
     """The choice of the primary, in spite of a replacement that works."""
     candidates = choice.candidates[: choice.listed]
     return choice._replace(candidates=candidates, current=0, hops=0, returns=choice.returns + 1, back_at=now)
 
 
-def _changed(choice: BrokerChoice, candidate: Candidate) -> BrokerChoice:
+def _replace_current(choice: BrokerChoice, candidate: Candidate) -> BrokerChoice:
     """The choice with another state of its current candidate."""
     before, behind = choice.candidates[: choice.current], choice.candidates[choice.current + 1 :]
     return choice._replace(candidates=(*before, candidate, *behind))

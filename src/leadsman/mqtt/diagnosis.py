@@ -136,9 +136,9 @@ def unreachable(broker: Broker, text: str, cause: BaseException | None) -> Broke
         case ssl.SSLCertVerificationError() | FileError():
             return TlsRefused(text)
         case ssl.SSLError(reason="WRONG_VERSION_NUMBER" | "RECORD_LAYER_FAILURE" | "UNEXPECTED_EOF_WHILE_READING"):
-            return _hinting(BrokerError, text, broker)
+            return _hint_at_port(BrokerError, text, broker)
         case OSError() if isinstance(cause, _NO_TLS) and broker.encrypted:
-            return _hinting(BrokerError, text, broker)
+            return _hint_at_port(BrokerError, text, broker)
         case ssl.SSLError():
             return TlsRefused(text)
         case ConnectionRefusedError():
@@ -165,7 +165,7 @@ def no_connack(broker: Broker, reason: str) -> BrokerError:
 def silent(broker: Broker, seconds: float, *, opened: bool) -> BrokerError:
     """The broker did not answer within `seconds`; `opened`: after TCP, at least, was established."""
     text = f"{broker} did not answer within {seconds:g} s"
-    return _hinting(ConnackMissing, text, broker) if opened else _with_hint(BrokerError, text, _CHECK)
+    return _hint_at_port(ConnackMissing, text, broker) if opened else _with_hint(BrokerError, text, _CHECK)
 
 
 def without_will(refusal: str) -> str:
@@ -203,7 +203,7 @@ def _describe_properties(reference: str | None, reason: str | None) -> str:
     return f"{other}; it says: {reason}" if reason else other
 
 
-def _hinting(kind: type[BrokerError], text: str, broker: Broker) -> BrokerError:
+def _hint_at_port(kind: type[BrokerError], text: str, broker: Broker) -> BrokerError:
     """The error of an open port that gives no answer, with the URL that may have been meant."""
     return kind(text) if broker.unix else _with_hint(kind, text, f"; {_tls_port(broker)}")
 

@@ -404,7 +404,7 @@ class Link:
 
     async def _live(self) -> Ended:
         """One connection, from CONNECT to its end. Returns how it ended."""
-        connection = await self._connected()
+        connection = await self._connect()
         if isinstance(connection, Ended):
             return connection
         delivered = self.outbox.delivered
@@ -422,12 +422,12 @@ class Link:
             self.session, wait = connection_state.interrupted(self.session, now, draw, useful=useful)
         else:
             self.session, wait = connection_state.failed(self.session, now, draw)
-        reason, topic = self._explained(clean(lost.reason), lost.code, broken)
+        reason, topic = self._explain(clean(lost.reason), lost.code, broken)
         works = (settled or useful) and lost.reason != SILENT and lost.code not in connection_state.ELSEWHERE
         stay = works or lost.code == connection_state.SESSION_TAKEN_OVER
         return Ended(reason, wait, settled, stay, lost.reference, back=lost.reason == BACK, topic=topic)
 
-    async def _connected(self) -> Connection | Ended:
+    async def _connect(self) -> Connection | Ended:
         """Connect, with the MQTT version that the broker probably speaks."""
         now, draw = self._clock.monotonic, random.random
         while True:
@@ -458,7 +458,7 @@ class Link:
         """The reason of a failed attempt. Advice about the URL is left out once it has worked."""
         return clean(error.without_hint() if self.session.worked else str(error))
 
-    def _explained(self, reason: str, code: int, broken: Broken) -> tuple[str, str | None]:
+    def _explain(self, reason: str, code: int, broken: Broken) -> tuple[str, str | None]:
         """Why the connection ended, as far as it is known, and the topic that it broke on."""
         if connection_state.client_id_in_use(self.session):
             certain = code == connection_state.SESSION_TAKEN_OVER

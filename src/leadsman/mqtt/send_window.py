@@ -375,7 +375,7 @@ class Overdue:
 
     def _look(self) -> None:
         self.handle = None
-        waits = self._write is not None and self._stored(self._write)
+        waits = self._write is not None and self._store_waiting(self._write)
         if self._sent:
             now = self._clock.monotonic()
             _, oldest = next(iter(self._sent.values()))
@@ -387,7 +387,7 @@ class Overdue:
         if waits:
             self.waits()
 
-    def _stored(self, write: Callable[[int], None]) -> bool:
+    def _store_waiting(self, write: Callable[[int], None]) -> bool:
         """Have readings written that waited since the last look. Returns whether others wait."""
         number, mark = self._outbox.number, self._mark
         self._mark = number

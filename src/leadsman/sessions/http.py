@@ -33,13 +33,13 @@ class _RecordedWire(Wire):
     async def send(self, request: HttpRequest) -> AsyncIterator[HttpReply]:
         # A compressed body can neither be read by people nor masked.
         request = request._replace(headers={**request.headers, "Accept-Encoding": "identity"})
-        headers = {key: _shown(key, value) for key, value in request.headers.items()}
+        headers = {key: _show_header(key, value) for key, value in request.headers.items()}
         url = _QUERY.sub(_without_secret, _below(self._log.name, request.url))
         asked, body = {"method": request.method, "url": url, "headers": headers}, _hide(request.body or b"")
         async with contextlib.AsyncExitStack() as stack:
             with self._log.exchange("ask", body, **asked) as n:
                 found = await stack.enter_async_context(self._wire.send(request))
-            headers = {key: _shown(key, value) for key, value in found.headers.items()}
+            headers = {key: _show_header(key, value) for key, value in found.headers.items()}
             self._log.answer(n, "answered", status=found.status, headers=headers, requests=found.requests)
             pieces = await stack.enter_async_context(contextlib.aclosing(self._pieces(n, found)))
             yield found._replace(pieces=pieces)
@@ -103,7 +103,7 @@ def _below(name: str, url: str) -> str:
     return urlunsplit(("", "", *urlsplit(url)[2:])) or "/"
 
 
-def _shown(name: str, value: str) -> str:
+def _show_header(name: str, value: str) -> str:
     """The value of a header, as it is written."""
     if name == "location":
         return _QUERY.sub(_without_secret, value)

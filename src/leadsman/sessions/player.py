@@ -159,7 +159,7 @@ class Player:
             recorded = (
                 f"the session has nothing of {asked.wire!r}, but of {there}; give the adapter the name that it had"
             )
-            return self._noted(f"{where}: {recorded}")
+            return self._note(f"{where}: {recorded}")
         if expected is not None:
             where, recorded = f"{session.name} line {expected.line}", f"the session has {_request(expected)} next"
         elif now >= session.length:
@@ -171,7 +171,7 @@ class Player:
             nearest = min(waiting, key=lambda each: (_key(each)[:1] != _key(asked)[:1], each.line), default=None)
             recorded = "the session has this nowhere" + (f", and {_request(nearest)} next" if nearest else "")
             where = session.name if nearest is None else f"{session.name} line {nearest.line}"
-        error = self._noted(
+        error = self._note(
             f"{where}: {human(round(now, 3))} after the start, the app asks {_request(asked)}, and {recorded}; "
             "let it ask as it did, or record the session with this version of the app"
         )
@@ -179,7 +179,7 @@ class Player:
             lane.difference = error
         return error
 
-    def _noted(self, message: str) -> SessionDiffers:
+    def _note(self, message: str) -> SessionDiffers:
         error = SessionDiffers(clean(message))
         self.difference = self.difference or error
         return error
@@ -328,9 +328,9 @@ def _same_request(recorded: Event, asked: Event) -> bool:
 def _request(event: Event) -> str:
     """A request, as far as it is compared, and as the file has it."""
     compared = (*SHAPES[event.kind][event.what].fields, "event", "text", "hex")
-    shown = {key: _shortened(value) for key, value in event.content.items() if key in compared}
+    shown = {key: _shorten(value) for key, value in event.content.items() if key in compared}
     return json.dumps(shown, ensure_ascii=False)  # whole, as what hides secrets reads on to the end of a value
 
 
-def _shortened(value: object) -> object:
+def _shorten(value: object) -> object:
     return value[:MOST_SHOWN] + "…" if isinstance(value, str) and len(value) > MOST_SHOWN else value

@@ -154,7 +154,7 @@ class Event(NamedTuple):
     @property
     def content(self) -> dict[str, Any]:
         """All but the time and the place, as JSON."""
-        return {"event": self.what, **self.more, **({} if self.data is None else _written(self.data))}
+        return {"event": self.what, **self.more, **({} if self.data is None else _encode(self.data))}
 
     def as_line(self) -> str:
         """The line of the file, with its end."""
@@ -245,35 +245,35 @@ class _SessionReader:
 
     def head(self, line: str) -> tuple[str, float]:
         """Read the first line."""
-        head = self._parsed(line) if line.startswith("{") else None
+        head = self._parse(line) if line.startswith("{") else None
         if head is None or "session" not in head:
             raise self._wrong("this is no session; leadsman record APP writes one", "")
         version = head["session"]
         if version != VERSION or isinstance(version, bool):
             newer = isinstance(version, int) and version > VERSION
             advice = "update leadsman" if newer else "record it again"
-            raise self._wrong(f"the session has version {_shown(version)}, and this leadsman reads {VERSION}", advice)
+            raise self._wrong(f"the session has version {_show(version)}, and this leadsman reads {VERSION}", advice)
         app, began = head.get("app"), head.get("began")
         if not isinstance(app, str) or not isinstance(began, str):
             raise self._wrong("app and began are missing, or no text")
         try:
             return app, datetime.fromisoformat(began).timestamp()
         except (ValueError, OverflowError, OSError):
-            raise self._wrong(f"began is {_shown(began)}, which is no time such as 2026-11-27T20:40:00Z") from None
+            raise self._wrong(f"began is {_show(began)}, which is no time such as 2026-11-27T20:40:00Z") from None
 
     def take(self, number: int, line: str) -> None:
         """Read another line."""
         self._number = number
         if self.length is not None:
             raise self._wrong("something follows the end", "delete it, or the end above it")
-        found = self._parsed(line)
+        found = self._parse(line)
         self._at = self._time(found.get("at"))
         if found.get("event") == "end" and "wire" not in found:
             self.length = self._at
         else:
             self.events.append(self._event(found))
 
-    def _parsed(self, line: str) -> dict[str, Any]:
+    def _parse(self, line: str) -> dict[str, Any]:
         try:
             if is_nested_deeper(line, DEEPEST):
                 raise self._wrong(f"it is nested deeper than {DEEPEST}")
@@ -288,7 +288,7 @@ class _SessionReader:
 
     def _time(self, at: object) -> float:
         if isinstance(at, bool) or not isinstance(at, int | float) or not 0 <= at <= LONGEST:
-            raise self._wrong(f"at is {_shown(at)}; it must be 0 to {LONGEST:.0f} seconds")
+            raise self._wrong(f"at is {_show(at)}; it must be 0 to {LONGEST:.0f} seconds")
         if at < self._at:
             raise self._wrong(f"at is {at:g}, which is before {self._at:g} of the line above")
         return float(at)
@@ -296,14 +296,14 @@ class _SessionReader:
     def _event(self, found: dict[str, Any]) -> Event:
         n, what = found.pop("n", None), found.pop("event", None)
         if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-            raise self._wrong(f"n is {_shown(n)}; it must be 1 or more")
+            raise self._wrong(f"n is {_show(n)}; it must be 1 or more")
         wire = self._wire(n, found.pop("wire", None))
         kind = wire.partition(" ")[0]
         shapes = SHAPES.get(kind)
         if shapes is None:
             raise self._wrong(f"wire is of the kind {clean(kind)!r}", suggestion(kind, SHAPES))
         if not isinstance(what, str) or what not in shapes:
-            raise self._wrong(f"event is {_shown(what)}", suggestion(str(what), shapes))
+            raise self._wrong(f"event is {_show(what)}", suggestion(str(what), shapes))
         shape = shapes[what]
         if shape.asks is (n in self._wires):
             raise self._wrong(f"exchange {n} begins for the second time" if shape.asks else self._nobody(n))
@@ -312,7 +312,7 @@ class _SessionReader:
         for field, types in shape.fields.items():
             value = found.get(field, ...)
             if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-                raise self._wrong(f"{field} of {what!r} is {_shown(found.get(field))}")
+                raise self._wrong(f"{field} of {what!r} is {_show(found.get(field))}")
         del found["at"]
         self._check_bytes(what, found)
         return Event(self._at, wire, n, what, data, found, self._number)
@@ -342,7 +342,7 @@ class _SessionReader:
                 return bytes.fromhex(hex_)
         except ValueError:
             pass
-        raise self._wrong(f"its bytes are missing or wrong: text is {_shown(text)}, and hex is {_shown(hex_)}")
+        raise self._wrong(f"its bytes are missing or wrong: text is {_show(text)}, and hex is {_show(hex_)}")
 
     def _check_bytes(self, what: str, found: Fields) -> None:
         """Check what stands inside of fields: the bytes of an advertisement, and lists of text."""
@@ -375,7 +375,7 @@ def _line(found: Fields) -> str:
     return f"{text}\n"
 
 
-def _written(data: bytes) -> dict[str, str]:
+def _encode(data: bytes) -> dict[str, str]:
     """Bytes as text if a person can read that, else in hexadecimal digits."""
     try:
         text = data.decode()
@@ -384,7 +384,7 @@ def _written(data: bytes) -> dict[str, str]:
     return {"text": text} if all(each.isprintable() or each in "\r\n\t" for each in text) else {"hex": data.hex(" ")}
 
 
-def _shown(value: object) -> str:
+def _show(value: object) -> str:
     return clean(json.dumps(value, ensure_ascii=False, default=str)[:60])
 
 

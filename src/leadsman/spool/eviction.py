@@ -144,8 +144,8 @@ class Planner:
             if row.id not in self._removed and self._has_expired(row, taken_at, expires_at):
                 self._evict(row, EXPIRED)
         for added in list(self._added.values()):
-            if self._has_expired(_stored(added), added.taken_at, added.expires_at):
-                self._evict(_stored(added), EXPIRED)
+            if self._has_expired(_make_stored(added), added.taken_at, added.expires_at):
+                self._evict(_make_stored(added), EXPIRED)
 
     def supersede(self) -> None:
         """Delete the rows of topics of which only the latest counts, but for the latest."""
@@ -153,7 +153,7 @@ class Planner:
         for added in list(self._added.values()):
             if not added.latest:
                 continue
-            row = _stored(added)
+            row = _make_stored(added)
             before = current.get(row.topic) or self._latest(row.topic)
             older, newer = sorted((before or row, row))
             current[row.topic] = newer
@@ -167,13 +167,13 @@ class Planner:
             oldest: the rows of the file, in the order of their ids. It is read as far as needed.
         """
         total = self._index.bytes - sum(row.size for row in self._removed.values())
-        total += sum(_stored(row).size for row in self._added.values())
+        total += sum(_make_stored(row).size for row in self._added.values())
         most = self._quota.most_bytes
         if total <= most:
             return
         target = most - min(max(most // 100, LEAST_STEP), most // 2)
         stored = (row for row in oldest if row.id not in self._removed)
-        for row in heapq.merge(stored, [_stored(each) for each in self._added.values()]):
+        for row in heapq.merge(stored, [_make_stored(each) for each in self._added.values()]):
             if total <= target:
                 return
             if row.id != self._newest_of(row.topic):
@@ -210,7 +210,7 @@ class Planner:
         self._evicted.setdefault((row.topic, why), []).append(row.id)
 
 
-def _stored(row: SpoolRow) -> Stored:
+def _make_stored(row: SpoolRow) -> Stored:
     return Stored(row.id, row.topic, size(row.topic, len(row.payload)))
 
 

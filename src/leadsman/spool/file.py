@@ -129,12 +129,12 @@ class SpoolFile:
         """
         if not (add or settled or dead or overtaken):
             return []
-        return self._guarded(lambda database: self._write(database, add, settled, dead, overtaken or {}))
+        return self._guard(lambda database: self._write(database, add, settled, dead, overtaken or {}))
 
     def read(self, after: int, most_rows: int, most_bytes: int) -> list[SpoolRow]:
         """Rows with ids larger than `after`, in order; one at least if there are any. `most_bytes` counts as `size`
         does. A row with a wrong checksum becomes a dead letter and is counted in ``found.damaged``."""
-        return self._guarded(lambda database: self._read(database, after, most_rows, most_bytes))
+        return self._guard(lambda database: self._read(database, after, most_rows, most_bytes))
 
     def topics(self) -> dict[str, int]:
         """Rows of each topic."""
@@ -147,20 +147,20 @@ class SpoolFile:
 
     def taken_at(self, after: int) -> float | None:
         """When the first row with an id larger than `after` was taken, epoch seconds; None if there is none."""
-        return self._guarded(lambda database: tables.taken_at(database, after))
+        return self._guard(lambda database: tables.taken_at(database, after))
 
     def dead_letters(self) -> list[DeadLetter]:
         """The dead letters, oldest first."""
-        return self._guarded(tables.dead_letters)
+        return self._guard(tables.dead_letters)
 
     def resend(self, numbers: Sequence[int]) -> list[SpoolRow]:
         """Make rows of dead letters again, with new ids and a new `SpoolRow.run`, before anybody else gives out ids
         from ``found.next_id`` on. Returns the rows."""
-        return self._guarded(lambda database: self._resend(database, frozenset(numbers)))
+        return self._guard(lambda database: self._resend(database, frozenset(numbers)))
 
     def drop(self, numbers: Sequence[int]) -> int:
         """Delete dead letters. Returns how many there were."""
-        return self._guarded(lambda database: _drop(database, numbers))
+        return self._guard(lambda database: _drop(database, numbers))
 
     def close(self) -> None:
         """Close it and let the next process have it."""
@@ -221,7 +221,7 @@ class SpoolFile:
             extra=log_fields("spool damaged", file=str(self.path), error_type=type(error).__name__),
         )
 
-    def _guarded(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    def _guard(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Do work in the open file. If it turns out to be damaged, do it again in the one that replaces it."""
         try:
             try:
@@ -302,7 +302,7 @@ class SpoolFile:
         planner.supersede()
         planner.evict(tables.oldest(database))
         changes = planner.changes()
-        noted = self._noted(changes, overtaken)
+        noted = self._note_overtaken(changes, overtaken)
         work = [*_statements(changes), *tables.bury(dead, now), *_note(self._overtaken, noted)]
         if looks:  # first, since the topics of rows that are added come back with these
             work = [*tables.forget_topics(tables.topics(database) - self._index.topics.keys()), *work]
@@ -318,7 +318,7 @@ class SpoolFile:
         self._looked_at = now if looks else self._looked_at
         return planner.evicted()
 
-    def _noted(self, changes: RowChanges, overtaken: Mapping[str, int]) -> dict[str, int]:
+    def _note_overtaken(self, changes: RowChanges, overtaken: Mapping[str, int]) -> dict[str, int]:
         """`TopicRows.overtaken` after these changes, of the topics that have rows then."""
         numbers = dict(self._overtaken)
         for topic, number in overtaken.items():
@@ -435,7 +435,7 @@ def look(path: Path) -> Contents:
     Raises:
         SpoolUnavailable: there is none, or it cannot be read.
     """
-    return _reading(path, _contents)
+    return _read_only(path, _contents)
 
 
 def backup(path: Path, target: Path) -> Contents:
@@ -450,7 +450,7 @@ def backup(path: Path, target: Path) -> Contents:
     try:
         new = new_beside(target)
         try:
-            found = _reading(path, lambda database: _copy(database, path, new))
+            found = _read_only(path, lambda database: _copy(database, path, new))
             new.replace(target)
         finally:
             delete(new)
@@ -480,7 +480,7 @@ def restore(path: Path, source: Path, now: float) -> tuple[Contents, str | None]
         was_there = path.exists()
         new = new_beside(Path(f"{path}.restore"))
         try:
-            found = _reading(source, lambda database: _copy(database, source, new))
+            found = _read_only(source, lambda database: _copy(database, source, new))
             new = new.rename(f"{path}.new")  # it is whole: a start puts it in place, if this process is killed here
             aside = exchange(path, new, now)
         finally:
@@ -492,7 +492,7 @@ def restore(path: Path, source: Path, now: float) -> tuple[Contents, str | None]
     return found, aside if was_there else None
 
 
-def _reading(path: Path, work: Callable[[sqlite3.Connection], T]) -> T:
+def _read_only(path: Path, work: Callable[[sqlite3.Connection], T]) -> T:
     if not path.is_file():
         raise SpoolUnavailable(f"there is no {path}; an app makes it when readings wait for its broker")
     if strange := next((each for each in files_of(path)[1:] if is_strange(each)), None):  # SQLite would wait for a pipe

@@ -64,7 +64,7 @@ class DamagedFile:
         self._logged = {} if self._wal is None else _frames(self._wal, size)
         self._count = max([self._file.seek(0, 2) // size, *self._logged])
         self._followed = 0
-        self._numbers = sorted({*self._logged, *_written(self._file, size)})
+        self._numbers = sorted({*self._logged, *_find_written(self._file, size)})
 
     def close(self) -> None:
         """Close the files."""
@@ -140,7 +140,7 @@ class DamagedFile:
         return share if share <= most else least
 
 
-def _written(file: BinaryIO, size: int) -> Iterator[int]:
+def _find_written(file: BinaryIO, size: int) -> Iterator[int]:
     """The numbers of the pages that are no hole in the file (`lseek(2)`): a file of terabytes may have none."""
     end, at = file.seek(0, 2), 0
     while at < end:

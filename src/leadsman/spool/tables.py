@@ -241,7 +241,7 @@ def stored(database: sqlite3.Connection, ids: Iterable[int]) -> list[Stored]:
     for start in range(0, len(wanted), _IDS):
         some = wanted[start : start + _IDS]
         some += some[-1:] * (_IDS - len(some))  # an id that is asked for twice is found once
-        found += [_stored(*each) for each in database.execute(_BY_ID, some).fetchall()]
+        found += [_make_stored(*each) for each in database.execute(_BY_ID, some).fetchall()]
     return found
 
 
@@ -250,7 +250,7 @@ def oldest(database: sqlite3.Connection) -> Iterator[Stored]:
     query = "SELECT id, topic, length(payload) FROM outbox WHERE id > ? ORDER BY id LIMIT ?"
     after = -(1 << 63)
     while found := database.execute(query, (after, _MANY)).fetchall():
-        yield from (_stored(*each) for each in found)
+        yield from (_make_stored(*each) for each in found)
         after = found[-1][0]
 
 
@@ -261,7 +261,9 @@ def aged(database: sqlite3.Connection, quota: Quota, now: float) -> list[Aged]:
         " WHERE expires_at <= ? OR (taken_at < ? AND taken_at >= ?)"
     )
     found = database.execute(query, (now, now - quota.most_age, FIRST_TIME)).fetchall()
-    return [Aged(_stored(key, topic, payload), taken_at, expires) for key, topic, payload, taken_at, expires in found]
+    return [
+        Aged(_make_stored(key, topic, payload), taken_at, expires) for key, topic, payload, taken_at, expires in found
+    ]
 
 
 def page(
@@ -293,7 +295,7 @@ def _row(found: Sequence[Any]) -> tuple[SpoolRow, bool]:
         return SpoolRow(found[0], 0, "", b"", 0, False, 0.0, None, False), False
 
 
-def _stored(key: int, topic: str, payload: int) -> Stored:
+def _make_stored(key: int, topic: str, payload: int) -> Stored:
     return Stored(key, topic, size(topic, payload))
 
 

@@ -78,7 +78,7 @@ class BleakBackend:
             from bleak.assigned_numbers import AdvertisementDataType
 
             options["or_patterns"] = [OrPattern(0, AdvertisementDataType.FLAGS, flags) for flags in _FLAGS]
-        with _translated("scanning"):
+        with _translate_errors("scanning"):
             self._scanner = BleakScanner(
                 detected, scanning_mode="passive" if self._passive else "active", bluez=options
             )
@@ -88,7 +88,7 @@ class BleakBackend:
         """Stop the scanner."""
         scanner, self._scanner = self._scanner, None
         if scanner is not None:
-            with _translated("scanning"):
+            with _translate_errors("scanning"):
                 await scanner.stop()
 
     @property
@@ -102,7 +102,7 @@ class BleakBackend:
         """Connect to a device whose advertisement was received."""
         options: BlueZClientArgs = {} if self._adapter is None else {"adapter": self._adapter}
         client = BleakClient(handle, lambda _: on_lost(), timeout=timeout, bluez=options)
-        with _translated(f"connecting to {handle.address}"):
+        with _translate_errors(f"connecting to {handle.address}"):
             await client.connect()
         return BleakConnection(client)
 
@@ -115,37 +115,37 @@ class BleakConnection:
 
     def has(self, uuid: str) -> bool:
         """Whether the device has a characteristic."""
-        with _translated(f"looking for {uuid} of {self._client.address}"):
+        with _translate_errors(f"looking for {uuid} of {self._client.address}"):
             return any(each.uuid == uuid for each in self._client.services.characteristics.values())
 
     async def read(self, uuid: str) -> bytes:
         """Read a characteristic."""
-        with _translated(f"reading {uuid} of {self._client.address}"):
+        with _translate_errors(f"reading {uuid} of {self._client.address}"):
             return bytes(await self._client.read_gatt_char(uuid))
 
     async def write(self, uuid: str, data: bytes, response: bool | None) -> None:
         """Write a characteristic."""
-        with _translated(f"writing {uuid} of {self._client.address}"):
+        with _translate_errors(f"writing {uuid} of {self._client.address}"):
             await self._client.write_gatt_char(uuid, data, response=response)
 
     async def subscribe(self, uuid: str, on_notification: Callable[[bytes], None]) -> None:
         """Subscribe to the notifications of a characteristic."""
-        with _translated(f"subscribing to {uuid} of {self._client.address}"):
+        with _translate_errors(f"subscribing to {uuid} of {self._client.address}"):
             await self._client.start_notify(uuid, lambda _, data: on_notification(bytes(data)))
 
     async def unsubscribe(self, uuid: str) -> None:
         """End a subscription."""
-        with _translated(f"unsubscribing from {uuid} of {self._client.address}"):
+        with _translate_errors(f"unsubscribing from {uuid} of {self._client.address}"):
             await self._client.stop_notify(uuid)
 
     async def disconnect(self) -> None:
         """End the connection."""
-        with _translated(f"disconnecting from {self._client.address}"):
+        with _translate_errors(f"disconnecting from {self._client.address}"):
             await self._client.disconnect()
 
 
 @contextlib.contextmanager
-def _translated(what: str) -> Iterator[None]:
+def _translate_errors(what: str) -> Iterator[None]:
     """Raise what bleak and D-Bus raise as a `DeviceError`."""
     try:
         yield

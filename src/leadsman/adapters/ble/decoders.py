@@ -128,7 +128,7 @@ def recognise(advertisement: Advertisement) -> Recognised | None:
         data = advertisement.service_data.get(bthome.SERVICE, b"")
         is_bthome = bool(data) and data[0] >> 5 == 2
         return Recognised("bthome", "BTHome sensor", bool(data[0] & 1)) if is_bthome else None
-    return next(_recognising(advertisement, parsers, 0.0), None)
+    return next(_recognise_each(advertisement, parsers, 0.0), None)
 
 
 class Decoders:
@@ -196,7 +196,7 @@ class Decoders:
         sensors = self._keyed if address in self._keys else self._sensors
         sensor = sensors.pop(address, None)
         if sensor is None:
-            found = next(_recognising(advertisement, load(), now), None)
+            found = next(_recognise_each(advertisement, load(), now), None)
             if found is None:
                 self._counts["unknown"] += 1
                 return None
@@ -319,7 +319,7 @@ class _DecodedSensor:
                 self._values[name] = content if isinstance(content, int | datetime) else kind(content)
                 if name not in self._fields:
                     known = descriptions.get(key)
-                    described = _described(
+                    described = _describe_field(
                         _word(known, "device_class"),
                         _word(known, "native_unit_of_measurement"),
                         kind,
@@ -367,7 +367,7 @@ def _word(description: object, attribute: str) -> str | None:
 
 
 @lru_cache(maxsize=1024)
-def _described(device_class: str | None, unit: str | None, kind: type, title: str | None) -> object:
+def _describe_field(device_class: str | None, unit: str | None, kind: type, title: str | None) -> object:
     """The type of a field with what it measures. A class or a unit that Home Assistant does not have is left out."""
     device_class = _CLASSES.get(device_class or "", device_class)
     category = "diagnostic" if device_class == "battery" else None
@@ -405,7 +405,7 @@ def load() -> "Mapping[str, type[BluetoothData]]":
     return found
 
 
-def _recognising(
+def _recognise_each(
     advertisement: Advertisement, parsers: "Mapping[str, type[BluetoothData]]", now: float
 ) -> Iterator[Recognised]:
     """Yield the result of each decoder that recognises an advertisement."""

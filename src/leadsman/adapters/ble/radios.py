@@ -191,7 +191,7 @@ class _Device:
             self.passed[part] = radio, now
         while len(self.passed) > MOST_PARTS:
             del self.passed[next(iter(self.passed))]
-        self.latest = _merged(self.latest, advertisement)
+        self.latest = _merge(self.latest, advertisement)
         return True
 
     def _is_late(self, part: Part, radio: str, now: float) -> bool:
@@ -248,7 +248,7 @@ def _parts(advertisement: Advertisement) -> set[Part]:
     return data or {("name", advertisement.name, advertisement.services)}
 
 
-def _merged(earlier: Advertisement, later: Advertisement) -> Advertisement:
+def _merge(earlier: Advertisement, later: Advertisement) -> Advertisement:
     """A device sends its name in one packet and its data in another; BlueZ joins them, too."""
     if earlier is later:
         return later
@@ -297,7 +297,7 @@ class Radios:
                         await self._news.wait()
             faults = [fault for fault in self._faults() if fault is not None]
             if len(faults) == len(self._radios):
-                raise _joined(faults)
+                raise _join_faults(faults)
         except BaseException:  # also if nobody waits for it any more
             await self.stop()
             raise
@@ -331,7 +331,7 @@ class Radios:
                 faults.append(DeviceTimeout(f"{name} made no connection to {handle} within {human(round(share, 1))}"))
         if not faults:
             raise DeviceUnavailable(f"no radio hears {handle} any more; the next call searches for it again")
-        raise _joined(faults)
+        raise _join_faults(faults)
 
     def _on(self, name: str, advertisement: Advertisement, handle: Handle) -> None:
         now = asyncio.get_running_loop().time()
@@ -356,7 +356,7 @@ class Radios:
         return f"hears {heard} device{'' if heard == 1 else 's'}"
 
 
-def _joined(faults: list[DeviceError]) -> DeviceError:
+def _join_faults(faults: list[DeviceError]) -> DeviceError:
     """One error for what several radios raised. It is permanent only if each of them is."""
     if len(faults) == 1:
         return faults[0]

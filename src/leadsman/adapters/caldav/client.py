@@ -53,7 +53,7 @@ class Client:
 
     def search(self, calendar: str | None, start: date, end: date, zone: tzinfo) -> list[str]:
         """Return the iCalendar texts of all objects with an event in the window."""
-        with self._translated("asking for events"):
+        with self._translate_errors("asking for events"):
             # A day more on both sides: servers put whole days and floating times into their own zone (RFC 4791, 9.9).
             day = timedelta(days=1)
             first, last = (datetime.combine(each, time(), zone) for each in (start - day, end + day))
@@ -62,14 +62,14 @@ class Client:
 
     def search_all(self, calendar: str | None) -> list[str]:
         """Return the iCalendar texts of all objects with an event."""
-        with self._translated("asking for events"):
+        with self._translate_errors("asking for events"):
             found = self._calendar(calendar).search(event=True, expand=False, post_filter=False)
             return [_text_of(each) for each in found]
 
     def changes(self, calendar: str | None, token: str | None) -> CalendarChanges:
         """Return the current sync token (RFC 6578), and how many objects changed since `token`, or exist. Both are None
         if the server has no tokens, or has forgotten this one."""
-        with self._translated("asking for changes"):
+        with self._translate_errors("asking for changes"):
             request = self._calendar(calendar).get_objects_by_sync_token
             try:
                 found = request(sync_token=token, load_objects=False, disable_fallback=True)
@@ -85,7 +85,7 @@ class Client:
 
     def names(self) -> list[str]:
         """Return the names of the user's calendars."""
-        with self._translated("asking for calendars"):
+        with self._translate_errors("asking for calendars"):
             return list(self._by_name())
 
     def close(self) -> None:
@@ -130,7 +130,7 @@ class Client:
         return self._connected
 
     @contextlib.contextmanager
-    def _translated(self, what: str) -> Iterator[None]:
+    def _translate_errors(self, what: str) -> Iterator[None]:
         try:
             yield
         except (DeviceError, RetryRequested):

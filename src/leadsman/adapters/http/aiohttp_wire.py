@@ -100,8 +100,8 @@ class AiohttpWire:
         """Send a request; see `leadsman.adapters.http.wire.Wire`."""
         sent = _Counter()
         digests = () if request.digest is None else (self._digest(request.url, request.digest), sent)
-        with self._translated(request):
-            trust = await self._trusted()
+        with self._translate_errors(request):
+            trust = await self._load_trust()
             async with self._session.request(
                 request.method,
                 URL(request.url),
@@ -119,7 +119,7 @@ class AiohttpWire:
                     yield HttpReply(response.status, headers, pieces, max(sent.requests, 1))
 
     async def _pieces(self, response: aiohttp.ClientResponse, request: HttpRequest) -> AsyncGenerator[bytes, None]:
-        with self._translated(request):
+        with self._translate_errors(request):
             async for piece in response.content.iter_any():
                 yield piece
 
@@ -140,7 +140,7 @@ class AiohttpWire:
             self._digests[key] = aiohttp.DigestAuthMiddleware(login.username, login.password)
         return self._digests[key]
 
-    async def _trusted(self) -> ssl.SSLContext | bool:
+    async def _load_trust(self) -> ssl.SSLContext | bool:
         """Which certificates are trusted. Reading a file of them blocks."""
         if self._trust is None:
             if self._ca is None:
@@ -156,7 +156,7 @@ class AiohttpWire:
         return self._trust
 
     @contextlib.contextmanager
-    def _translated(self, request: HttpRequest) -> Iterator[None]:
+    def _translate_errors(self, request: HttpRequest) -> Iterator[None]:
         try:
             yield
         except LeadsmanError:

@@ -193,9 +193,9 @@ class HttpAnswer(NamedTuple):
                 found = json.loads(text, parse_constant=_refuse, parse_float=_finite)
             except ValueError as error:
                 raise self._no_json(text, str(error)) from error
-        return found if kind is None else self._fitting(kind, text)
+        return found if kind is None else self._validate(kind, text)
 
-    def _fitting(self, kind: Any, text: str) -> Any:
+    def _validate(self, kind: Any, text: str) -> Any:
         try:
             try:
                 reader = _reader(kind)

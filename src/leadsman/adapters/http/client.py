@@ -459,7 +459,7 @@ class HttpClient:
                 self._credentials = None  # a file may have another password by now
             progress.text = f"the server answered with status {status}, and the answer did not end"
             start = await _start_of(reply)
-            raise status_error(status, reply.headers, start, place, self._kind_sent(request), self._wall())
+            raise status_error(status, reply.headers, start, place, self._auth_scheme(request), self._wall())
         try:
             content = await _content_of(request.method, reply, self._most_bytes, progress)
         except (AnswerTooLong, GarbledData, PermanentError) as error:
@@ -469,7 +469,7 @@ class HttpClient:
             self._revisions.keep(answer)
         return answer
 
-    def _kind_sent(self, request: HttpRequest) -> str | None:
+    def _auth_scheme(self, request: HttpRequest) -> str | None:
         if request.digest is not None or "Authorization" in request.headers:
             return self._kind
         return None

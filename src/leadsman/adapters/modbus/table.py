@@ -155,7 +155,7 @@ class Register(Value):
         """
         if self.type == "bool":
             return data != b"\0"
-        words = self._ordered(data)
+        words = self._order_words(data)
         if self.type == "string":
             return words.split(b"\0")[0].decode("latin-1").strip()
         (number,) = struct.unpack(f">{_FORMATS[self.type]}", words)
@@ -188,7 +188,7 @@ class Register(Value):
                 raise PayloadError(f"{value!r} is no boolean; write true or false")
             return b"\1" if value else b"\0"
         if self.type == "string":
-            return self._ordered(_text(value, 2 * self.length))
+            return self._order_words(_text(value, 2 * self.length))
         if isinstance(value, bool) or not isinstance(value, int | float) or not _is_finite(value):
             raise PayloadError(f"{value!r} is no number")
         if isinstance(value, int) and value.bit_length() > LONGEST_NUMBER:
@@ -198,11 +198,11 @@ class Register(Value):
             whole = float(number) if self.type in _FLOATS else round(number)
             if not _is_finite(whole):
                 raise OverflowError
-            return self._ordered(struct.pack(f">{_FORMATS[self.type]}", whole))
+            return self._order_words(struct.pack(f">{_FORMATS[self.type]}", whole))
         except (struct.error, OverflowError):
             raise PayloadError(f"{value!r} does not fit a register of the type {self.type}") from None
 
-    def _ordered(self, data: bytes) -> bytes:
+    def _order_words(self, data: bytes) -> bytes:
         """The words of `data` from the highest to the lowest, or back."""
         if self.word_order == "big":
             return data
@@ -260,7 +260,7 @@ class Table(Value):
         raise_together(faults)
         self._hold(registers=dict(registers), name=name, gap=gap, most=most)
         for kind in KINDS:
-            _check_overlaps(self._sorted(kind, registers))
+            _check_overlaps(self._sort(kind, registers))
 
     def __hash__(self) -> int:
         return hash((tuple(self.registers.items()), self.name, self.gap, self.most))
@@ -329,7 +329,7 @@ class Table(Value):
         found: list[Block] = []
         for kind in KINDS:
             most = MOST_BITS if kind in BITS else self.most
-            for name, register in self._sorted(kind, chosen):
+            for name, register in self._sort(kind, chosen):
                 end = register.address + register.size
                 last = found[-1] if found and found[-1].kind == kind else None
                 if last and register.address <= last.first + last.size + self.gap and end - last.first <= most:
@@ -350,7 +350,7 @@ class Table(Value):
         return found
 
     @staticmethod
-    def _sorted(kind: Kind, registers: Mapping[str, Register]) -> list[tuple[str, Register]]:
+    def _sort(kind: Kind, registers: Mapping[str, Register]) -> list[tuple[str, Register]]:
         chosen = [(name, register) for name, register in registers.items() if register.kind == kind]
         return sorted(chosen, key=lambda each: each[1].address)
 

@@ -114,7 +114,7 @@ class MBusFramer(Value):
         if first == 0xE5:
             return b"\xe5", start + 1
         if first == 0x10:
-            return self._framed(buffer, start, 1, 2) if waiting >= 5 else (None, start)
+            return self._check_frame(buffer, start, 1, 2) if waiting >= 5 else (None, start)
         if first != 0x68:
             return None, start + 1
         if waiting < 4:
@@ -122,9 +122,9 @@ class MBusFramer(Value):
         length = buffer[start + 1]
         if length < 3 or buffer[start + 2] != length or buffer[start + 3] != 0x68:
             return None, start + 1
-        return self._framed(buffer, start, 4, length) if waiting >= length + 6 else (None, start)
+        return self._check_frame(buffer, start, 4, length) if waiting >= length + 6 else (None, start)
 
-    def _framed(self, buffer: bytearray, start: int, header: int, length: int) -> Found:
+    def _check_frame(self, buffer: bytearray, start: int, header: int, length: int) -> Found:
         behind = start + header + length + 2
         content = bytes(buffer[start + header : behind - 2])
         if buffer[behind - 1] != 0x16 or buffer[behind - 2] != sum8(content):
