@@ -80,7 +80,7 @@ class App(Registrar):
             the section ``discovery`` of the settings overrides it.
 
     Raises:
-        ConfigurationError: an argument is wrong. The message says what to write.
+        ConfigurationError: an argument is wrong. The message has the correction.
     """
 
     def __init__(
@@ -338,10 +338,10 @@ class App(Registrar):
         """Ask for a poll of a device, such as the one that reads it back after a write, and return at once. May be
         called from any thread.
 
-        The reading is published whatever the publish rule says, and the schedule does not change. The poll follows the
+        The reading is published whatever the publish rule, and the schedule does not change. The poll follows the
         commands of the device that run or wait, and a poll under way, so that it reads what was written. Several
         requests before it begins are one poll; two such polls are at least the handler's ``throttle`` apart. A device
-        that is held, whose circuit is open, or that asked for a pause is not polled, and the log says so.
+        that is held, whose circuit is open, or that asked for a pause is not polled, and the log has the reason.
 
         Raises:
             UnknownDevice: no device of that name is polled.

@@ -1,4 +1,4 @@
-"""The exceptions of leadsman, in one tree. The class of an error says whose fault it is, and whether a retry makes
+"""The exceptions of leadsman, in one tree. The class of an error shows whose fault it is, and whether a retry makes
 sense.
 
 | class                | whose fault                | another attempt?     |
@@ -27,7 +27,7 @@ class LeadsmanError(Exception):
 
 
 class ConfigurationError(LeadsmanError):
-    """An argument, a name or a setting is wrong. The message says what to write instead. A retry never helps."""
+    """An argument, a name or a setting is wrong. The message has the correction. A retry never helps."""
 
 
 class InvalidValue(ConfigurationError, ValueError):
@@ -73,7 +73,7 @@ class NotInstalled(ConfigurationError, ImportError):
 
 
 def missing(what: str, library: str, extra: str, error: ImportError | None = None) -> NotInstalled:
-    """The error that says what `what` needs, and what to type: ``missing("serial ports", "pyserial-asyncio",
+    """The error that names what `what` needs, and what to type: ``missing("serial ports", "pyserial-asyncio",
     "serial")``. `error` is shown if the library is there and could not be loaded. What is typed adds libraries and
     leaves leadsman as it is, wherever it was installed from: pip fetches nothing that is installed."""
     there = error is not None and not isinstance(error, ModuleNotFoundError)
@@ -105,12 +105,12 @@ class UnknownDevice(PayloadError):
 
 
 class RequestRefused(LeadsmanError):
-    """A request was understood, and is refused because of the state of the device or of the app. The message says
-    why."""
+    """A request was understood, and is refused because of the state of the device or of the app. The message has
+    the reason."""
 
 
 class PollRefused(RequestRefused):
-    """A requested poll was refused. The message says why, and whether to request it again."""
+    """A requested poll was refused. The message has the reason, and whether to request it again."""
 
 
 class Busy(RequestRefused):
@@ -165,7 +165,7 @@ class Abandoned(DeviceTimeout):
 
 
 class Stopped(LeadsmanError):
-    """The app ended because a handler failed for good whose registration says ``on_failure="stop"``.
+    """The app ended because a handler failed for good whose registration has ``on_failure="stop"``.
 
     Attributes:
         left_behind: how many calls would not end.
@@ -260,7 +260,7 @@ class SpoolFull(SpoolError):
 
 class SpoolUnavailable(SpoolError):
     """The file cannot be opened, read or written just now: permissions, descriptors, an I/O error, or it was written by
-    a newer version. The message says what to do. Another attempt may succeed later."""
+    a newer version. The message has the remedy. Another attempt may succeed later."""
 
 
 class SpoolReplaced(SpoolError):

@@ -1,6 +1,6 @@
 """What happened, as plain records. `leadsman.event_bus` carries them to their observers.
 
-All carry `at` (monotonic seconds) and `wall` (epoch seconds). Whoever emits an event leaves both out, and the bus
+All carry `at` (monotonic seconds) and `wall` (epoch seconds). Code that emits an event leaves both out, and the bus
 stamps it. Only `ReadingTaken` brings the time of its reading, and it is published with that.
 """
 
@@ -116,12 +116,12 @@ class PollDeferred(NamedTuple):
 
 Unread = Literal["held", "missed", "starting", "deferred", "circuit_open"]
 """Why a poll gives no reading, and has not failed: the device is held; an earlier poll still runs, or the app is late
-or stops; the app does not poll yet; the device asked for a pause or said goodbye; a person isolated its circuit."""
+or stops; the app does not poll yet; the device asked for a pause or is unavailable; a person isolated its circuit."""
 
 
 class PollWithoutReading(NamedTuple):
     """`polls` polls of the schedule, the first of which came due at `due`, monotonic seconds, gave no reading, and no
-    other event says so at once. They did not begin, or ended without an error. `cause` says more; it is empty if a
+    other event marks it at once. They did not begin, or ended without an error. `cause` has more; it is empty if a
     timer rang late. Only observers that name it receive it, since an app that is late has one for each reading."""
 
     entity: str
@@ -134,7 +134,7 @@ class PollWithoutReading(NamedTuple):
 
 
 class DeviceLeft(NamedTuple):
-    """The device has said goodbye, because of `reason`: it is not available until its next reading."""
+    """The device was marked as unavailable until its next reading, because of `reason`."""
 
     entity: str
     reason: str
@@ -144,7 +144,7 @@ class DeviceLeft(NamedTuple):
 
 class DeviceHeld(NamedTuple):
     """The handler is not polled again until a person releases it: a poll failed for good, or a person asked for it.
-    `by` says who that was, as far as it is known; it is empty after a failure."""
+    `by` names the person, as far as known; it is empty after a failure."""
 
     entity: str
     by: str = ""
@@ -153,7 +153,7 @@ class DeviceHeld(NamedTuple):
 
 
 class DeviceReleased(NamedTuple):
-    """A person released a held handler. `by` says who, as far as that is known."""
+    """A person released a held handler. `by` names the person, as far as known."""
 
     entity: str
     by: str = ""
@@ -188,8 +188,8 @@ class CircuitMoved(NamedTuple):
 
 
 class CircuitRequested(NamedTuple):
-    """A person asked to ``isolate``, ``close`` or ``disable`` the circuit of an entity. `by` says who, as far as
-    that is known."""
+    """A person asked to ``isolate``, ``close`` or ``disable`` the circuit of an entity. `by` names the person,
+    as far as known."""
 
     entity: str
     action: str
@@ -208,7 +208,7 @@ class FieldsLeftOut(NamedTuple):
 
 
 class CommandDone(NamedTuple):
-    """A command for a device ended or was refused, after `duration` seconds. `error` says why it failed."""
+    """A command for a device ended or was refused, after `duration` seconds. `error` is why it failed."""
 
     device: str
     duration: float
@@ -257,7 +257,7 @@ class LinkSettled(NamedTuple):
 
 
 class PrefixShared(NamedTuple):
-    """Another app publishes below our prefix: `reason` says which, and what to do. None: none does any more."""
+    """Another app publishes below our prefix: `reason` names it, and has what to do. None: none does any more."""
 
     reason: str | None
     at: float = UNSTAMPED

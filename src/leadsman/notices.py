@@ -19,7 +19,7 @@ class DeviceFailed(NamedTuple):
 
 
 class DeviceRecovered(NamedTuple):
-    """A device was read again. `seconds` is how long the outage lasted, as far as notices told of it."""
+    """A device was read again. `seconds` is how long the outage lasted, as far as notices show it."""
 
     at: datetime
     device: str
@@ -42,7 +42,7 @@ class CircuitClosed(NamedTuple):
 
 
 class DeviceHeld(NamedTuple):
-    """A device is not polled until a person releases it. `by` says who held it; it is empty after a failure."""
+    """A device is not polled until a person releases it. `by` names the person; it is empty after a failure."""
 
     at: datetime
     device: str
@@ -119,7 +119,7 @@ __all__ = [*(kind.__name__ for kind in KINDS), "KINDS", "Notice"]
 
 
 class Notices:
-    """Makes notices of what happened. It remembers what has been said of each device, and decides nothing else."""
+    """Makes notices of what happened. It remembers outages that have a notice, and decides nothing else."""
 
     __slots__ = ("_connected", "_failing", "_open")
 

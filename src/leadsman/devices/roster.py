@@ -1,7 +1,7 @@
 """The roster: which devices a running app has, whatever way they came. They are registered, or a handler finds them, or
 a cluster moves them here.
 
-`Roster.join` is the only way in and `Roster.leave` the only way out. Whatever else knows devices follows the roster,
+`Roster.join` is the only way in and `Roster.leave` the only way out. All other code with devices follows the roster,
 in a declared phase, as observers follow the event bus: each part of an app by itself, see `leadsman.parts`.
 """
 
@@ -123,7 +123,7 @@ class Roster(Mapping[str, Device]):
         """What runs the commands that are enabled."""
 
     def follow(self, phase: RosterPhase, follower: Follower) -> None:
-        """Let `follower` know of each device that joins or leaves from now on."""
+        """Call `follower` for each device that joins or leaves from now on."""
         self._followers.append((phase, follower))
         self._followers.sort(key=lambda each: each[0])  # stable, so that the order within a phase stays
         self._last_first = [each for _, each in reversed(self._followers)]

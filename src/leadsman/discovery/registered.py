@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from leadsman.discovery.properties import Properties
     from leadsman.introspection.document import FieldTerms
     from leadsman.readings.filtering import Filters
-    from leadsman.readings.sensor import FieldsWords, FieldWords
+    from leadsman.readings.sensor import FieldPresentation, Presentations
 
 
 class DescribedDevices:
@@ -78,11 +78,11 @@ class DescribedDevices:
         """Describe one device."""
         each, command = self._read.get(name), self._commands.get(name)
         shown = each if each is not None else command
-        words = {field: said for one in (each, command) if one is not None for field, said in one.fields.items()}
-        fields = () if shown is None else _with_words(self._shown_by(shown).fields, words)
+        how = {name: field for one in (each, command) if one is not None for name, field in one.fields.items()}
+        fields = () if shown is None else _present(self._shown_by(shown).fields, how)
         taken = None if command is None else self._taken_by(command)
         if taken is not None:
-            taken = taken._replace(fields=_with_words(taken.fields, words, taken.parameter or ""))
+            taken = taken._replace(fields=_present(taken.fields, how, taken.parameter or ""))
         return DeviceDescription(
             name=name,
             fields=fields,
@@ -181,23 +181,23 @@ def _command(command: RegisteredCommand) -> CommandDescription:
     return CommandDescription(tuple(each for each in fields if each not in taken), command.payload, control)
 
 
-def _with_words(fields: tuple[Field, ...], words: "FieldsWords", parameter: str = "") -> tuple[Field, ...]:
-    """The fields that others are told of, with what was said of them beside their types. One without a path is called
-    as the parameter that gets it."""
-    said = (_worded(each, words.get(".".join(each.path) or parameter)) for each in fields) if words else fields
-    return tuple(each for each in said if each.discoverable)
+def _present(fields: tuple[Field, ...], how: "Presentations", parameter: str = "") -> tuple[Field, ...]:
+    """The fields that are announced, as they are shown to people. One without a path is called as the parameter that
+    gets it."""
+    shown = (_present_one(each, how.get(".".join(each.path) or parameter)) for each in fields) if how else fields
+    return tuple(each for each in shown if each.discoverable)
 
 
-def _worded(field: Field, words: "FieldWords | None") -> Field:
-    if words is None:
+def _present_one(field: Field, how: "FieldPresentation | None") -> Field:
+    if how is None:
         return field
     return field._replace(
-        name=words.name or field.name,
-        title=words.name or field.title,
-        icon=words.icon or field.icon,
-        category=words.category or field.category,
-        discoverable=field.discoverable if words.discoverable is None else words.discoverable,
-        homeassistant={**field.homeassistant, **dict(words.homeassistant)},
+        name=how.name or field.name,
+        title=how.name or field.title,
+        icon=how.icon or field.icon,
+        category=how.category or field.category,
+        discoverable=field.discoverable if how.discoverable is None else how.discoverable,
+        homeassistant={**field.homeassistant, **dict(how.homeassistant)},
     )
 
 

@@ -9,7 +9,7 @@ from leadsman.introspection.registry import kind_of
 from leadsman.loop.durations import human, write_duration
 from leadsman.mqtt.message import Delivery
 from leadsman.readings.publish import AllOf, AnyOf, Deadband, Every, OnChange, PublishRule
-from leadsman.readings.sensor import FieldWords
+from leadsman.readings.sensor import FieldPresentation
 from leadsman.registration.command import Command
 from leadsman.registration.injection import Dependencies, name_of
 from leadsman.registration.options import ANY_ERROR, write_offline_on
@@ -42,7 +42,7 @@ def describe_registration(each: Telemetry | Source | Command) -> "Registered":
     if each.area is not None:
         common["area"] = clean(each.area)
     if each.fields:
-        common["fields"] = {clean(field): _said(words) for field, words in each.fields.items()}
+        common["fields"] = {clean(field): _presentation(how) for field, how in each.fields.items()}
     match each:
         case Telemetry():
             own: dict[str, object] = {
@@ -98,10 +98,10 @@ def _circuit(guards: GuardSpec) -> dict[str, object]:
     return {"circuit_breaker": None if guards.breaker is None else _breaker(guards.breaker)}
 
 
-def _said(words: FieldWords) -> dict[str, object]:
-    """What is said of a field, without what is not."""
-    found: dict[str, object] = {word: value for word, value in words._asdict().items() if value not in (None, ())}
-    return found | ({"homeassistant": dict(words.homeassistant)} if words.homeassistant else {})
+def _presentation(how: FieldPresentation) -> dict[str, object]:
+    """How a field is shown, without what is left to its type."""
+    found: dict[str, object] = {name: value for name, value in how._asdict().items() if value not in (None, ())}
+    return found | ({"homeassistant": dict(how.homeassistant)} if how.homeassistant else {})
 
 
 def policy_text(each: Telemetry | Source) -> str:

@@ -1,4 +1,4 @@
-"""A node, as the other nodes and the app itself know it: in the heartbeat, in introspection and in the metrics."""
+"""A node, as the other nodes and the app itself see it: in the heartbeat, in introspection and in the metrics."""
 
 from typing import (
     Literal,
@@ -21,7 +21,7 @@ LIFE = 3
 
 
 class Brief(TypedDict):
-    """A node, as the other nodes know it."""
+    """A node, as the other nodes see it."""
 
     node: str
     state: State
@@ -45,6 +45,6 @@ def counts_text(counts: Json) -> str:
 
 
 def is_online(payload: bytes) -> bool | None:
-    """Whether a document at a topic ``status`` says that its sender is online; None if it says neither."""
+    """Whether a document at a topic ``status`` shows its sender as online; None if it shows neither state."""
     state = (object_in(payload) or {}).get("state")
     return state == "online" if state in ("online", "offline") else None

@@ -1,8 +1,8 @@
 """The document of a node, retained at ``{prefix}/nodes/{node}``: what it is, and what it owns.
 
 Each node of an app that several share writes its own, at each change and once a TTL. With MQTT 5 a document ends three
-TTL after its node has written it last. Anybody who may publish there can write anything, so the types of the fields say
-how each is read: one that is missing or wrong gets a value that says nothing, and one that is too long is cut. Times
+TTL after its node has written it last. Anybody who may publish there can write anything, so the types of the fields set
+how each is read: one that is missing or wrong gets a value without meaning, and one that is too long is cut. Times
 are RFC 3339 in UTC, by the clock of the node.
 """
 
@@ -88,7 +88,7 @@ class OwnedShard(TypedDict):
 
 
 class Engine(TypedDict):
-    """What the node can say of the engine that has the leases."""
+    """What the node sees of the engine that has the leases."""
 
     reachable: Yes
     unreachable_since: OptionalText
@@ -127,7 +127,7 @@ class NodeState(TypedDict):
     """Those that it owns, sorted: the first 2000, or as many as fit in 48 kB."""
     device_count: Count
     registered: Count
-    """The devices that the app registers, whoever owns them."""
+    """The devices that the app registers, of any owner."""
     unowned: NotRequired[Texts]
     """The devices of shards that no node had when the node last heard of the engine: as many as there is room for, as
     of `devices`. Only in a cluster, as is the next one."""

@@ -56,7 +56,7 @@ class Drained(TypedDict):
 
 
 class NodeReport(ABC):
-    """Publishes the document of a node at each change and once a TTL, and takes requests to drain it. Subclasses know
+    """Publishes the document of a node at each change and once a TTL, and takes requests to drain it. Subclasses have
     the state of the node.
 
     Args:
@@ -186,7 +186,7 @@ class NodeReport(ABC):
         """Do what a request asks for.
 
         Raises:
-            PayloadError: it does not say whether to drain.
+            PayloadError: it does not have whether to drain.
         """
         draining, by = (request.get("drain"), request.get("by")) if isinstance(request, dict) else (None, None)
         if not isinstance(draining, bool):

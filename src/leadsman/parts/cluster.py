@@ -58,7 +58,7 @@ class SharingNode(Node):
         return self._cluster.has(device)
 
     def elsewhere(self, device: str, finder: str) -> bool | None:
-        """See `Node`. Without a connection nobody can say."""
+        """See `Node`. Without a connection that is unknown."""
         up = self._core is not None and self._core.link.up
         return self._cluster.elsewhere(device, finder) if up else None
 
@@ -96,8 +96,8 @@ class SharingNode(Node):
 
 
 class _ShardEvents(EventBus):
-    """The bus of the app, for the devices of one shard: a call that outlives the shard on this node says nothing of a
-    device that is gone."""
+    """The bus of the app, for the devices of one shard: a call that outlives the shard on this node reports nothing of
+    a device that is gone."""
 
     __slots__ = ("_app", "over")
 

@@ -49,7 +49,7 @@ def names_of(plan: Plan, discovery: Discovery) -> "Names":
 
 
 def convention_of(plan: Plan, discovery: Discovery, registered: DescribedDevices, number: int = 0) -> Convention:
-    """What describes them. Its `own`, `publishes` and `births` say where it publishes, and what it listens to. `number`
+    """What describes them. Its `own`, `publishes` and `births` are where it publishes, and what it listens to. `number`
     grows from run to run, for a convention whose descriptions have versions."""
     ids = discovery.ids
     if plan.cluster is not None:  # of the devices that are here
@@ -65,7 +65,7 @@ def convention_of(plan: Plan, discovery: Discovery, registered: DescribedDevices
 
 
 def device_at(plan: Plan, discovery: Discovery) -> Callable[[str], str | None]:
-    """What says to which device of the app a topic of discovery belongs, whichever node has that."""
+    """A function that returns the device of the app, on whichever node, to which a topic of discovery belongs."""
     convention = convention_of(plan, discovery, registered_of(plan))
     topics, properties = convention.topics, convention.properties
     return topics.get if properties is None else properties.device_of
@@ -80,7 +80,7 @@ MOST_NAMED = 5
 
 
 def hidden_values(registered: DescribedDevices, discovery: Discovery) -> str | None:
-    """What to say of devices whose values others cannot show, since their handlers return a plain dict."""
+    """The sentence about devices whose values others cannot show, since their handlers return a plain dict."""
     names = registered.without_values()
     if not names:
         return None
@@ -222,7 +222,7 @@ class Presence:
         self._announcer.change(convention, left)
 
     def _renewed(self) -> Convention:
-        """The convention, which knows all devices."""
+        """The convention, with all devices."""
         plan = self._core.plan
         if plan.discovery is None:
             raise AssertionError("nothing is described without discovery")
@@ -250,7 +250,7 @@ class Presence:
         self._health.observe(event)
 
     def goodbye(self) -> None:
-        """Say that the app ends."""
+        """Publish that the app ends."""
         if self._properties is not None:
             self._properties.goodbye()
 

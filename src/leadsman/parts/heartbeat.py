@@ -38,7 +38,7 @@ def join(core: Core) -> None:
     core.life.beside["the heartbeat"] = core.heartbeat.run
 
 
-def say_goodbye(core: Core) -> None:
+def publish_offline(core: Core) -> None:
     """Publish at the end that the app is offline, after all other goodbyes."""
 
     def goodbye() -> None:

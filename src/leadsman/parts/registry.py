@@ -174,7 +174,7 @@ class PrefixWatch:
     """Notices another app that publishes below our prefix, by its heartbeats.
 
     Each app hears what is published at ``{prefix}/status``, its own documents included. One with another client id that
-    says ``online``, and that the broker passes on just now, proves that the other app is alive. A retained document
+    shows ``online``, and that the broker passes on just now, proves that the other app is alive. A retained document
     proves nothing: it may be what an app left behind. The other app hears us in the same way, and answers with a
     heartbeat within a second; if that comes before the broker has our subscription, the next heartbeat proves it.
 

@@ -22,7 +22,7 @@ T = TypeVar("T")
 logger = logging.getLogger("leadsman")
 
 LASTS: ContextVar[float] = ContextVar("LASTS", default=math.inf)
-"""Seconds after which an item is worth nothing to whoever takes it: to a source of events, their expiry."""
+"""Seconds after which an item is worth nothing to its taker: to a source of events, their expiry."""
 
 _waiting: set[asyncio.Task[object]] = set()
 

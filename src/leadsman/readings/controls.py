@@ -1,5 +1,5 @@
-"""Says that the payload of a command sets a lamp, a thermostat, a cover, a fan, a lock, a siren or a valve, beside its
-type; or that a reading shows the versions of a program. Home Assistant then shows one control instead of an entity for
+"""Makes the payload of a command set a lamp, a thermostat, a cover, a fan, a lock, a siren or a valve, beside its
+type; or a reading show the versions of a program. Home Assistant then shows one control instead of an entity for
 each field.
 
 ::
@@ -134,7 +134,7 @@ class Climate(_Control):
 
     Args:
         target: the field with the temperature that is wanted: a number, with its limits as ``Field(ge=5, le=30)``. It
-            is in °C, unless a `Sensor` says °F.
+            is in °C, unless a `Sensor` has °F.
         mode: the field with what it does: a ``Literal`` of some of ``"auto"``, ``"off"``, ``"cool"``, ``"heat"``,
             ``"dry"`` and ``"fan_only"``. None: it heats.
         current: the field of the readings with the temperature that is measured. None: it is not shown with the target.

@@ -96,7 +96,7 @@ OF_EVENTS = ("button", "doorbell", "motion")
 
 
 def check_class(device_class: str, unit: str | None) -> None:
-    """See that Home Assistant knows a device class, and that it takes this unit.
+    """See that Home Assistant has a device class, and that it takes this unit.
 
     Raises:
         InvalidValue: the message lists the units that the class takes, or names the class that may be meant.

@@ -57,7 +57,7 @@ class Chain(NamedTuple):
 
     @property
     def keeps(self) -> frozenset[str]:
-        """What a `Sensor` says of the field and is still true of the output."""
+        """What a `Sensor` has on the field and is still true of the output."""
         return DESCRIPTION.intersection(*(each.keeps for each in self.filters))
 
 
@@ -151,7 +151,7 @@ class FilteredReadings:
     def apply(self, reading: Reading) -> Reading | None:
         """A reading that was just made, as it is published; None if the device has aggregates, and no window is over.
         An aggregate whose field the device never had does not count: it may be one of the devices that this one finds.
-        Its fields, which nobody else knows yet, are changed.
+        Its fields, which nothing else holds yet, are changed.
 
         Raises:
             ResultError: a field with filters is no number, or no field is left.

@@ -30,7 +30,7 @@ _DEPTH = 20
 
 
 class Reading(NamedTuple):
-    """What a device said at one time. It is passed on unchanged from the handler to the outbox."""
+    """What a device returned at one time. It is passed on unchanged from the handler to the outbox."""
 
     entity: str
     fields: JsonObject

@@ -35,7 +35,7 @@ ENTITY_OPTIONS: Mapping[str, type] = {
     "expire_after": int,
     "force_update": bool,
 }
-"""Further words of sensors and binary sensors in Home Assistant's MQTT integration
+"""Further options of sensors and binary sensors in Home Assistant's MQTT integration
 (https://www.home-assistant.io/integrations/sensor.mqtt/#configuration-variables): whether a new entity is enabled; the
 address of its picture; seconds after which its value expires; whether a value that did not change is an update, too."""
 _EXAMPLES = {
@@ -44,9 +44,9 @@ _EXAMPLES = {
     int: "a whole number from 0",
 }
 _DEFAULTS: Mapping[str, object] = {"discoverable": True, "homeassistant": ()}
-"""Of the words whose default is not None."""
-WORDS = ("name", "icon", "category", "discoverable", "homeassistant")
-"""What may be said of a field, by the names that `leadsman.Sensor` has for it."""
+"""Of the options whose default is not None."""
+PRESENTATION = ("name", "icon", "category", "discoverable", "homeassistant")
+"""The options of `leadsman.Sensor` for how a field is shown to people, by their names."""
 _FIELDS_EXAMPLE = "write a section for each field, such as fields = { flow = { name = 'Flow', icon = 'mdi:water' } }"
 
 
@@ -64,15 +64,15 @@ class Sensor(Value):
             of a command that configures it.
         name: for people, such as ``"Taupunkt"``; without it the name of the field in words.
         discoverable: False hides the field from Home Assistant and Homie; it stays in the readings.
-        homeassistant: further words of the configuration of the entity in Home Assistant, such as
+        homeassistant: further options of the configuration of the entity in Home Assistant, such as
             ``{"expire_after": 300}``: those of `ENTITY_OPTIONS`.
         deadband: the field counts as changed if it differs by more than this from the value that was last published, in
             its unit or as ``"1 %"`` of that value; see `OnChange`, which is then the publish rule of the handler,
             unless `publish` is given.
 
     Raises:
-        InvalidValue, InvalidType: at construction; also if Home Assistant does not know the device class or a further
-            word, or does not take the unit with the class.
+        InvalidValue, InvalidType: at construction; also if Home Assistant does not have the device class or a
+            further option, or does not take the unit with the class.
     """
 
     __slots__ = (
@@ -142,7 +142,7 @@ class Sensor(Value):
 
 
 def _entity_options(given: object) -> tuple[tuple[str, bool | int | str], ...]:
-    """Check further words of an entity. Raises `InvalidType`, `InvalidValue`."""
+    """Check further options of an entity. Raises `InvalidType`, `InvalidValue`."""
     if not isinstance(given, Mapping):
         raise InvalidType(f'homeassistant is {given!r}; write a dict such as {{"expire_after": 300}}')
     for word, value in given.items():
@@ -159,8 +159,8 @@ def _entity_options(given: object) -> tuple[tuple[str, bool | int | str], ...]:
     return tuple(given.items())
 
 
-class FieldWords(NamedTuple):
-    """The words for one field; None: what its type says."""
+class FieldPresentation(NamedTuple):
+    """How one field is shown to people; None: as its type defines."""
 
     name: str | None = None
     icon: str | None = None
@@ -169,28 +169,27 @@ class FieldWords(NamedTuple):
     homeassistant: tuple[tuple[str, bool | int | str], ...] = ()
 
 
-FieldsWords = Mapping[str, FieldWords]
-"""The words for some fields, by their names; nested ones have dots."""
-NO_WORDS: FieldsWords = MappingProxyType({})
-"""No words."""
+Presentations = Mapping[str, FieldPresentation]
+"""How some fields are shown, by their names; nested ones have dots."""
+NO_PRESENTATIONS: Presentations = MappingProxyType({})
 
 
-def check_fields(given: object) -> FieldsWords:
-    """Read the words for the fields of a device.
+def check_fields(given: object) -> Presentations:
+    """Read how the fields of a device are shown.
 
     Raises:
-        InvalidType, InvalidValue: they are no words for fields. The message names the field.
+        InvalidType, InvalidValue: an option is wrong. The message names the field.
     """
     if not isinstance(given, Mapping):
         raise InvalidType(f"fields is {given!r}; {_FIELDS_EXAMPLE}")
-    return MappingProxyType({_name(field): _words(field, words) for field, words in given.items()})
+    return MappingProxyType({_name(field): _presentation(field, options) for field, options in given.items()})
 
 
 def merge_fields(given: object, more: Mapping[str, Mapping[str, object]]) -> Mapping[str, object]:
-    """What is said of fields, with more that is said of them, which beats it word by word. Neither is changed."""
+    """The options of fields with further ones, which replace them one by one. Neither mapping is changed."""
     if not isinstance(given, Mapping):
         return more
-    return {**given, **{field: _merged(given.get(field), words) for field, words in more.items()}}
+    return {**given, **{field: _merged(given.get(field), options) for field, options in more.items()}}
 
 
 def _merged(given: object, more: Mapping[str, object]) -> Mapping[str, object]:
@@ -203,17 +202,18 @@ def _name(field: object) -> str:
     return field
 
 
-def _words(field: str, words: object) -> FieldWords:
+def _presentation(field: str, options: object) -> FieldPresentation:
     where = f"fields: {clean(field)!r}"
-    if not isinstance(words, Mapping):
-        raise InvalidType(f"{where} is {words!r}; {_FIELDS_EXAMPLE}")
-    for word in words:
-        if word not in WORDS:
-            raise InvalidValue(f"{where} has {clean(str(word))!r}; {suggestion(str(word), WORDS)}")
+    if not isinstance(options, Mapping):
+        raise InvalidType(f"{where} is {options!r}; {_FIELDS_EXAMPLE}")
+    for name in options:
+        if name not in PRESENTATION:
+            raise InvalidValue(f"{where} has {clean(str(name))!r}; {suggestion(str(name), PRESENTATION)}")
     with labelled(where):
-        sensor = Sensor(**words)
+        sensor = Sensor(**options)
     if sensor.icon is not None and not sensor.icon.startswith("mdi:"):
         raise InvalidValue(f"{where}: icon is {sensor.icon!r}; write an icon such as 'mdi:water'")
     if sensor.name is not None and not sensor.name.isprintable():
         raise InvalidValue(f"{where}: name is {sensor.name!r}; write printable text")
-    return FieldWords(sensor.name, sensor.icon, sensor.category, words.get("discoverable"), sensor.homeassistant)
+    discoverable = options.get("discoverable")
+    return FieldPresentation(sensor.name, sensor.icon, sensor.category, discoverable, sensor.homeassistant)

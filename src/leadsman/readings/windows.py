@@ -163,7 +163,7 @@ class Delta(Aggregate):
 
 
 class Seen(Aggregate):
-    """How much of a window was seen, 0 to 1: the share of its time that readings stand for. Beside a mean it says
+    """How much of a window was seen, 0 to 1: the share of its time that readings stand for. Beside a mean it shows
     whether an outage took a part of it.
 
     Args:

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from leadsman.errors import InvalidType, InvalidValue, PayloadError
 from leadsman.loop.durations import Duration
 from leadsman.mqtt.answers import Json, is_finite
-from leadsman.readings.sensor import NO_WORDS, FieldsWords
+from leadsman.readings.sensor import NO_PRESENTATIONS, Presentations
 from leadsman.registration.injection import (
     Dependencies,
     Dependency,
@@ -81,10 +81,10 @@ class Command(NamedTuple):
     """The name of its device for people; None if that is its name."""
     area: str | None = None
     """The area that is suggested for its device; None suggests none."""
-    fields: FieldsWords = NO_WORDS
-    """What people see of its fields, where that is not what their types say."""
+    fields: Presentations = NO_PRESENTATIONS
+    """How its fields are shown to people, where not as their types define."""
     discoverable: bool = True
-    """Whether Home Assistant and Homie are told of its device."""
+    """Whether its device is announced to Home Assistant and Homie."""
     labels: frozenset[str] = frozenset()
     """What a node must have to execute it, in a cluster."""
 

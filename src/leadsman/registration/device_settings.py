@@ -1,4 +1,4 @@
-"""What the settings say about single devices, as options of the decorators that registered them.
+"""The sections of the settings for single devices, as options of the decorators that registered them.
 
 The options of the settings replace those of the code before a registration is checked, so that there is one check for
 both, and whatever follows from an option, such as the timeout from the interval, follows from the one that counts.
@@ -51,7 +51,7 @@ _BREAKER = ("threshold", "recovery", "probes", "successes", "window", "slow", "s
 Read = Callable[[object], object]
 """Reads the value of an option. Raises `InvalidValue`, `InvalidType`."""
 _OFFLINE_ON = ("stale", "error")
-"""The words for when a device is offline."""
+"""What `offline_on` may be beside names of errors."""
 RULES: Mapping[str, Callable[..., JoinableRule]] = {"OnChange": OnChange, "Every": Every}
 LONGEST_RULE = 1000
 """Characters; a rule has a hundred."""
@@ -105,7 +105,7 @@ def _names(value: object) -> list[str]:
 
 
 def _offline_on(value: object) -> str | list[str]:
-    """One of the two words, or the names of errors."""
+    """One of `_OFFLINE_ON`, or the names of errors."""
     return value if isinstance(value, str) and value in _OFFLINE_ON else _names(value)
 
 
@@ -183,25 +183,25 @@ def _rule(node: ast.expr, text: str) -> JoinableRule:
 
 
 def _fields(value: object) -> object:
-    """The words for fields, as a decorator takes them."""
-    given = {field: _typed(words) for field, words in value.items()} if isinstance(value, Mapping) else value
+    """How fields are shown, as a decorator takes it."""
+    given = {field: _typed(options) for field, options in value.items()} if isinstance(value, Mapping) else value
     check_fields(given)
     return given
 
 
-def _typed(words: object, kinds: Mapping[str, type] = MappingProxyType({"discoverable": bool})) -> object:
-    """The words for a field, with the switches and numbers that a variable has as text. What is none stays as it is,
+def _typed(options: object, kinds: Mapping[str, type] = MappingProxyType({"discoverable": bool})) -> object:
+    """The options of a field, with the switches and numbers that a variable has as text. What is none stays as it is,
     so that `check_fields` names it with its field."""
-    if not isinstance(words, Mapping):
-        return words
+    if not isinstance(options, Mapping):
+        return options
     found: dict[object, object] = {}
-    for word, value in words.items():
-        found[word] = _typed(value, ENTITY_OPTIONS) if word == "homeassistant" else value
-        if kinds.get(word) is int:
-            found[word] = read_number(value)
-        elif kinds.get(word) is bool:
+    for name, value in options.items():
+        found[name] = _typed(value, ENTITY_OPTIONS) if name == "homeassistant" else value
+        if kinds.get(name) is int:
+            found[name] = read_number(value)
+        elif kinds.get(name) is bool:
             with suppress(InvalidValue):
-                found[word] = read_switch(value)
+                found[name] = read_switch(value)
     return found
 
 
@@ -212,7 +212,7 @@ class DeviceOption(NamedTuple):
     argument: str = ""
     """The option of the decorator; empty: it has the same name."""
     replaces: tuple[str, ...] = ()
-    """The options of the decorator that say the same in another way."""
+    """The options of the decorator that set the same in another way."""
 
 
 OPTIONS: Mapping[str, DeviceOption] = {
@@ -274,7 +274,7 @@ class InCode(NamedTuple):
 
 
 class DeviceSettings:
-    """What the settings say about the devices of an app.
+    """The sections of the settings for the devices of an app.
 
     Args:
         sections: the entries of each section, by its key and the option.
@@ -287,9 +287,9 @@ class DeviceSettings:
         self.applied: dict[str, dict[str, Applied]] = {}
         """What was set for each device, by its name and the option."""
         self.in_code: dict[str, list[InCode]] = {}
-        """What the code says about these devices, and the settings leave as it is."""
+        """What the code sets for these devices, and the settings leave as it is."""
         self.of_fields: dict[tuple[str, str], list[SettingEntry]] = {}
-        """All that say something of a field, by the names of its device and of the field."""
+        """All that are about a field, by the names of its device and of the field."""
         self._sections = DeviceSections(sections)
         self._entries = sections
         self._values: dict[tuple[str, ...], object] = {}
@@ -309,7 +309,7 @@ class DeviceSettings:
     def applied_to(
         self, kind: str, name: str, handler: Handler, options: Options, available: Iterable[Dependency]
     ) -> Options:
-        """The options of a registration, with what the settings say about its device.
+        """The options of a registration, with what the settings have for its device.
 
         Args:
             kind: the decorator.
@@ -331,13 +331,13 @@ class DeviceSettings:
         for section, entries in layers:
             for option, entry in entries.items():
                 rule = OPTIONS[option]
-                said = fixed & {option, *map(_written, rule.replaces)}
+                by_code = fixed & {option, *map(_written, rule.replaces)}
                 if option in taken:
                     self._fitting.add((section, option))
-                if option not in taken or (said and is_pattern(section)):
+                if option not in taken or (by_code and is_pattern(section)):
                     continue
-                if said:  # another handler of that name may take it, such as the command of the device
-                    why = f"the {kind} of this device fixes {min(said)} ({place})"
+                if by_code:  # another handler of that name may take it, such as the command of the device
+                    why = f"the {kind} of this device fixes {min(by_code)} ({place})"
                     self._fixed.setdefault((section, option), why)
                     continue
                 value = self._values[entry.path]
@@ -356,10 +356,10 @@ class DeviceSettings:
                 if option in OF_ERRORS and isinstance(value, list):
                     value = entry.read(partial(_errors, option, available))
                 if option == "fields":
-                    said_of = cast("Mapping[str, Mapping[str, object]]", value)
-                    for field in said_of:
+                    shown = cast("Mapping[str, Mapping[str, object]]", value)
+                    for field in shown:
                         self.of_fields.setdefault((name, field), []).append(entry)
-                    value = merge_fields(found.get("fields"), said_of)
+                    value = merge_fields(found.get("fields"), shown)
                 found[rule.argument or option] = value
                 self.applied.setdefault(name, {})[option] = Applied(option, value, entry)
                 self._used.add((section, option))
@@ -378,7 +378,7 @@ class DeviceSettings:
         return f"; the settings have {join_words(found)}" if found else ""
 
     def found(self, device: Source) -> Source:
-        """A device that a handler has found, with what the settings say about it and the handler does not fix.
+        """A device that a handler has found, with what the settings have for it and the handler does not fix.
 
         Raises:
             InvalidValue: the publish rule names a field that its readings do not have, or a field cannot have a topic
@@ -391,8 +391,8 @@ class DeviceSettings:
             taken = [option for option in layer if option in mine and option not in device.fixed]
             entries |= {option: layer[option] for option in taken}
             if "fields" in taken:
-                said_of = cast("Mapping[str, Mapping[str, object]]", self._values[layer["fields"].path])
-                fields = merge_fields(fields, said_of)
+                shown = cast("Mapping[str, Mapping[str, object]]", self._values[layer["fields"].path])
+                fields = merge_fields(fields, shown)
         changes: dict[str, Any] = {option: self._values[each.path] for option, each in entries.items()}
         if "publish" in changes:
             kind = _type_of_found(device)
@@ -444,7 +444,7 @@ class DeviceSettings:
         """Why nothing takes an option that no registration fixes by name."""
         if (section, option) in self._fitting:
             return _NOT_TAKEN
-        takers = [words for kind, words in _TAKERS.items() if option in TAKEN[kind]]
+        takers = [title for kind, title in _TAKERS.items() if option in TAKEN[kind]]
         return f"no device that it is about takes it; it is for {join_words(takers)}"
 
     def _check_stale(self, polled: Telemetry) -> None:
@@ -458,8 +458,8 @@ class DeviceSettings:
         if gap >= polled.stale_after:
             least = f"stale_after is {human(polled.stale_after)} in the code ({kept['stale_after'].place})"
             do = "poll it more often" if "stale_after" in polled.fixed else "set stale_after too"
-            said = f"{polled.name!r} would be stale before each poll, since its {least}; {do}"
-            raise when.entry.fault(InvalidValue(said))
+            message = f"{polled.name!r} would be stale before each poll, since its {least}; {do}"
+            raise when.entry.fault(InvalidValue(message))
 
 
 def _type_of_found(device: Source) -> ReadingType | None:
@@ -492,7 +492,7 @@ def _errors(option: str, available: Iterable[Dependency], value: object) -> list
     """The classes of errors that an option names: of Python, of leadsman, or declared by the adapters of the app."""
     names = _names(value)
     meant = option == "offline_on" and isinstance(value, str) and len(names) == 1
-    words = _OFFLINE_ON if meant else ()
+    choices = _OFFLINE_ON if meant else ()
     declared = [kind for each in available if isinstance(each, ManagedAdapter) for kind in each.transient_errors]
     known: dict[str, type[Exception]] = {}
     for module in (builtins, errors):
@@ -500,8 +500,8 @@ def _errors(option: str, available: Iterable[Dependency], value: object) -> list
     known |= {name: each for each in declared for name in (each.__name__, qualified_name(each))}
     for name in names:
         if name not in known:
-            near = nearest(name, (*words, *known))
-            other = f"{_KINDS}, or {join_words([repr(word) for word in words], 'or')}" if words else _KINDS
+            near = nearest(name, (*choices, *known))
+            other = f"{_KINDS}, or {join_words([repr(each) for each in choices], 'or')}" if choices else _KINDS
             raise InvalidValue(f"no error is called {clean(name)!r}; {f'did you mean {near!r}?' if near else other}")
     return [known[name] for name in names]
 

@@ -1,5 +1,5 @@
-"""The options of `@app.event` and the registration made from them: a source whose messages say that something happened,
-such as a press of a button, and no state that lasts."""
+"""The options of `@app.event` and the registration made from them: a source whose messages are about what
+happened, such as a press of a button, and no state that lasts."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from leadsman.registration.finds import Finds
 
 FIELD = "event_type"
-"""The field of an event that says what happened, as Home Assistant reads it
+"""The field of an event that holds what happened, as Home Assistant reads it
 (https://www.home-assistant.io/integrations/event.mqtt/)."""
 EXPIRY = 10.0
 """Seconds after which an event that did not arrive is dropped, by default. A broker that is restarted is back within

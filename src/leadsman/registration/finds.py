@@ -1,6 +1,6 @@
 """Which devices a handler may find while the app runs: how many, of which readings, and when they are forgotten; and
-what it says of one that it has found: the fields of its readings, and its name for people. Others are told of it, and
-it outlives a restart, so it is plain."""
+how it describes one that it has found: the fields of its readings, and its name for people. That is announced, and
+outlives a restart, so it is plain."""
 
 import re
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ MOST_FIELDS = 50
 LONGEST_TITLE = 80
 """Characters of a name for people; what comes after them is left out."""
 KINDS: Mapping[str, type] = {"number": float, "integer": int, "boolean": bool, "text": str, "timestamp": datetime}
-"""The types that a field may have, by the words under which they are kept."""
+"""The types that a field may have, by the names under which they are kept."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 
 
@@ -107,7 +107,7 @@ class FoundType(NamedTuple):
     title: str | None = None
 
     def union(self, other: "FoundType") -> "FoundType":
-        """This with what another one knows besides. A field stays as it was, since others were told of it."""
+        """This with what another one has besides. A field stays as it was, since it was announced."""
         news = {name: field for name, field in other.fields.items() if name not in self.fields}
         fields = dict(list({**self.fields, **news}.items())[:MOST_FIELDS])
         return FoundType(fields, self.title if other.title is None else other.title)
@@ -129,7 +129,7 @@ NOTHING = FoundType({})
 
 
 def found_type(fields: Mapping[str, object] | None, title: str | None) -> FoundType:
-    """What a handler has said of a device.
+    """How a handler describes a device.
 
     Raises:
         InvalidType, InvalidValue: a field has another type, or an invalid name; the title is no text.
@@ -143,13 +143,13 @@ def found_type(fields: Mapping[str, object] | None, title: str | None) -> FoundT
 
 
 def from_json(kept: object) -> FoundType | None:
-    """What was kept over a restart; None if it is damaged, or of a version that knew other words."""
+    """What was kept over a restart; None if it is damaged, or of a version that used other names."""
     if not isinstance(kept, dict):
         return None
     try:
         fields = {
-            name: FoundField(kind, None if words is None else Sensor(**words))
-            for name, (kind, words) in kept["fields"].items()
+            name: FoundField(kind, None if sensor is None else Sensor(**sensor))
+            for name, (kind, sensor) in kept["fields"].items()
         }
         return found_type({name: _annotation(field) for name, field in fields.items()}, kept.get("title"))
     except (LookupError, TypeError, ValueError, AttributeError, ConfigurationError):

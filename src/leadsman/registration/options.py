@@ -11,7 +11,7 @@ from leadsman.mqtt.topics import check_prefix, is_reserved_field
 from leadsman.readings import publish
 from leadsman.readings.publish import AllOf, AnyOf, OnChange, PublishRule
 from leadsman.readings.reading import LAYOUTS, Layout
-from leadsman.readings.sensor import NO_WORDS, FieldsWords, check_fields
+from leadsman.readings.sensor import NO_PRESENTATIONS, Presentations, check_fields
 from leadsman.registration.injection import (
     Dependencies,
     Handler,
@@ -66,12 +66,12 @@ class DeviceOptions(TypedDict, total=False):
     """The room or the place that Home Assistant suggests for the device, such as ``"Attic"``. Of several devices, each
     has its own: ``Device(area="Attic")``. Default None: it suggests none."""
     discoverable: bool
-    """False: Home Assistant and Homie are not told of the device. Default True."""
+    """False: the device is not announced to Home Assistant and Homie. Default True."""
     fields: Mapping[str, Mapping[str, object]]
-    """What people see of fields, by their names: ``{"flow": {"name": "Flow", "icon": "mdi:water"}}``. The words are
+    """What people see of fields, by their names: ``{"flow": {"name": "Flow", "icon": "mdi:water"}}``. The options are
     ``name``, ``icon``, ``category``, ``discoverable`` and ``homeassistant`` of `leadsman.Sensor`, and each of them
-    beats the one there. Of several devices, each may have its own: ``Device(fields=…)``. Default: what the types
-    say."""
+    beats the one there. Of several devices, each may have its own: ``Device(fields=…)``. Default: as the
+    types define."""
     enabled: bool
     """False registers the handler without running it. Default True."""
     fixed: Collection[str]
@@ -109,7 +109,7 @@ class ReadingOptions(PublishingOptions, total=False):
     filters: "Mapping[str, Sequence[Filter | Sensor] | Mapping[str, Sequence[Filter | Sensor]]]"
     """The filters of fields, in the order in which they are applied: ``{"temperature": [Median(5), Round(1)]}``. A dict
     in place of a list has several outputs: ``{"power": {"power_mean": [Mean("1m")], "power_max": [Maximum("1m")]}}``. A
-    `Sensor` at the end of a list says what the output measures. Nested fields have dots. Default: none."""
+    `Sensor` at the end of a list describes what the output measures. Nested fields have dots. Default: none."""
     layout: Layout
     """``"json"`` publishes a reading as one object at ``{prefix}/{device}/state``, ``"fields"`` each of its values as
     plain text at ``{prefix}/{device}/{field}``, and ``"both"`` both. Default ``"json"``."""
@@ -236,7 +236,7 @@ def content_of(options: Options, handler: Handler) -> "ContentField | None":
     """The content that a handler is annotated to return, with the name of its topic; None if it returns no bytes.
 
     Raises:
-        InvalidType, InvalidValue: it does not say which, may return something else as well, or has options that are
+        InvalidType, InvalidValue: it does not name which, may return something else as well, or has options that are
             about values.
     """
     if not returns_bytes(handler):
@@ -364,13 +364,13 @@ def labels_of(options: Options) -> frozenset[str]:
 
 
 class DeviceValues(TypedDict):
-    """What the options say of everything with a device, as the fields of its registration."""
+    """What the options set for everything with a device, as the fields of its registration."""
 
     enabled: bool
     title: str | None
     area: str | None
     discoverable: bool
-    fields: FieldsWords
+    fields: Presentations
     labels: frozenset[str]
 
 
@@ -381,13 +381,13 @@ def device_values(options: Options) -> DeviceValues:
         "title": _for_people(options, "title", TITLE),
         "area": _for_people(options, "area", AREA),
         "discoverable": instance_of(options, "discoverable", bool, True, "True or False"),
-        "fields": check_fields(options["fields"]) if "fields" in options else NO_WORDS,
+        "fields": check_fields(options["fields"]) if "fields" in options else NO_PRESENTATIONS,
         "labels": labels_of(options),
     }
 
 
 class ReadingValues(DeviceValues):
-    """What the options say of everything that gives readings, as the fields of its registration."""
+    """What the options set for everything that gives readings, as the fields of its registration."""
 
     publish: PublishRule | None
     delivery: Delivery

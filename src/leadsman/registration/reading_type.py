@@ -1,4 +1,4 @@
-"""The type of a reading, as the annotation of a handler names it: its fields, what a `Sensor` says of each, and whether
+"""The type of a reading, as the annotation of a handler names it: its fields, what a `Sensor` has on each, and whether
 each is a number. What is written about a field at a registration is checked against it."""
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -37,7 +37,7 @@ _NO_NUMBERS = (str, bool, bytes, list, tuple, dict, set, frozenset)
 _TEXTS = (str, bytes, date, time, timedelta, Decimal, UUID)
 """What pydantic publishes as text."""
 _MOMENTS = (date, datetime, time, timedelta)
-"""What it publishes as numbers, if the model says so."""
+"""What it publishes as numbers, if the model is set so."""
 
 
 class FieldType(NamedTuple):
@@ -76,7 +76,7 @@ class FieldType(NamedTuple):
         return found if sensor is None else found._replace(sensor=sensor)
 
     def serialized(self) -> "FieldType":
-        """Of a field for which the user says what pydantic makes of it: what is text by itself may be anything."""
+        """Of a field for which the user sets what pydantic makes of it: what is text by itself may be anything."""
         return self._replace(kinds=(), choices=()) if any(map(_is_text, self.kinds)) else self
 
     def union(self, other: "FieldType") -> "FieldType":
@@ -87,7 +87,7 @@ class FieldType(NamedTuple):
 
     @property
     def is_number(self) -> bool:
-        """Whether it is a number, or may be one as far as one can tell."""
+        """Whether it is a number, or may be one as far as can be seen."""
         return not self.kinds or any(_may_be_number(get_origin(kind) or kind) for kind in self.kinds)
 
 
@@ -116,7 +116,7 @@ class ReadingType(NamedTuple):
     """Whether a reading may have fields that are not listed."""
 
     def check(self, names: Iterable[str], what: str) -> None:
-        """Check that there are these fields. `what` says in the message what was written for them.
+        """Check that there are these fields. `what` names in the message what was written for them.
 
         Raises:
             InvalidValue: one does not exist. The message has the nearest name.

@@ -62,7 +62,7 @@ class Registry:
 
     Args:
         app: the name of the app, which is also that of its root device.
-        device_settings: what the settings say about single devices; None: nothing.
+        device_settings: the settings of single devices; None: there are none.
     """
 
     def __init__(self, app: str, device_settings: "DeviceSettings | None" = None) -> None:
@@ -119,7 +119,7 @@ class Registry:
             decide: puts policies in place; None while the settings are not loaded.
 
         Raises:
-            ConfigurationError: an option or a name is wrong. Once the settings are loaded, it says where the handler
+            ConfigurationError: an option or a name is wrong. Once the settings are loaded, it has where the handler
                 is.
         """
         names = registration.names
@@ -139,7 +139,7 @@ class Registry:
             raise type(error)(f"{error} ({where})") from None
 
     def check_fields(self) -> None:
-        """See that each field exists of which something is said. A pattern of the settings passes over the devices that
+        """See that each field exists for which something is set. A pattern of the settings passes over the devices that
         do not have it, if one does, or if one that has it may be found while the app runs.
 
         Raises:
@@ -206,9 +206,9 @@ class Registry:
             else:
                 self._add_telemetry(name, TelemetryTemplate(kind, handler, options, decide), available)
         except ConfigurationError as error:
-            if self.device_settings is None or not (said := self.device_settings.origins_of(str(name))):
+            if self.device_settings is None or not (origins := self.device_settings.origins_of(str(name))):
                 raise
-            raise type(error)(f"{error}{said}") from None
+            raise type(error)(f"{error}{origins}") from None
 
     def _with_settings(
         self, kind: str, name: object, handler: Handler, options: Options, available: Sequence[Dependency]
@@ -241,7 +241,7 @@ class Registry:
         readings, device = None, fed_by(options)
         if device is not None:
             readings = self._readings_of(*device, handler, options, of_a_device)
-            options = {**options, "enabled": self.sources[device.name].enabled}  # the settings may have said so
+            options = {**options, "enabled": self.sources[device.name].enabled}  # the settings may have it off
         subscription = register_subscription(topic_filter, handler, options, available, readings)
         mine = subscription.topic_filter
         for other in self.subscriptions:

@@ -32,7 +32,7 @@ class Device:
     Args:
         settings: the settings of this device; an object of any class of your own.
         adapter: the name of the adapter that it uses, where the app has several of one type. Its handlers ask for the
-            type alone. None: there is one, or the handlers say which.
+            type alone. None: there is one, or the handlers name it.
         options: options as the decorator takes them.
     """
 

@@ -93,7 +93,7 @@ class Declaration(NamedTuple):
     instance: str
     """The end of the client id."""
     brokers: Brokers | None
-    """None: the settings say which."""
+    """None: the settings name them."""
     adapters: AdapterSource
     """The adapters, or a function that makes them from the settings."""
     model: "type[BaseModel] | None"
@@ -174,7 +174,7 @@ class Setup:
         self.discovery = check_discovery(declaration.discovery)
         """By which convention the devices are described at the broker; None: they are not."""
         self.log: LogSettings | None = None
-        """What is logged, if the settings say it."""
+        """What is logged, if the settings set it."""
         self.supervision = SupervisionSettings()
         """When the process ends by itself."""
         self.standby: StandbySettings | None = None
@@ -182,7 +182,7 @@ class Setup:
         self.cluster: ClusterSettings | None = None
         """How this node shares the devices of the app with others; None: it does not."""
         self.device_settings: DeviceSettings | None = None
-        """What the settings say about single devices; None: nothing."""
+        """The settings of single devices; None: there are none."""
         self.loaded_from: Where | None = None
         """Where the settings were read from; None until they are loaded."""
         self.settings_file: str | None = None

@@ -9,7 +9,7 @@ from leadsman.loop.durations import Duration
 from leadsman.mqtt.message import Delivery
 from leadsman.readings.publish import PublishRule
 from leadsman.readings.reading import Layout
-from leadsman.readings.sensor import NO_WORDS, FieldsWords
+from leadsman.readings.sensor import NO_PRESENTATIONS, Presentations
 from leadsman.registration.injection import Dependencies, Dependency, Handler, check_generator, needs_of
 from leadsman.registration.options import (
     Errors,
@@ -80,10 +80,10 @@ class Source(NamedTuple):
     """Its name for people; None if that is its name."""
     area: str | None = None
     """The area that is suggested for it; None suggests none."""
-    fields: FieldsWords = NO_WORDS
-    """What people see of its fields, where that is not what their types say."""
+    fields: Presentations = NO_PRESENTATIONS
+    """How its fields are shown to people, where not as their types define."""
     discoverable: bool = True
-    """Whether Home Assistant and Homie are told of it."""
+    """Whether it is announced to Home Assistant and Homie."""
     field: str | None = None
     """The name of the field of its readings, if it returns one value."""
     filters: "Filters | None" = None
@@ -106,7 +106,7 @@ def register_source(name: str, handler: Handler, options: SourceOptions, availab
 
 
 def make_source(name: str, handler: Handler, options: Options, available: Sequence[Dependency]) -> Source:
-    """Make a source of options that are known to be some of a decorator. Raises `InvalidType`, `InvalidValue`."""
+    """Make a source of options that its decorator takes. Raises `InvalidType`, `InvalidValue`."""
     check_generator(handler)
     stale_after = length_of(options, "stale_after", STALE_AFTER)
     needs = needs_of(handler, available)

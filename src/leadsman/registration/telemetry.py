@@ -16,7 +16,7 @@ from leadsman.loop.slots import offset_of
 from leadsman.mqtt.message import Delivery
 from leadsman.readings.publish import PublishRule
 from leadsman.readings.reading import Layout
-from leadsman.readings.sensor import NO_WORDS, FieldsWords
+from leadsman.readings.sensor import NO_PRESENTATIONS, Presentations
 from leadsman.registration.command import RequestPayload, request_payload
 from leadsman.registration.injection import Dependencies, Dependency, Handler, is_async, needs_of
 from leadsman.registration.options import (
@@ -151,10 +151,10 @@ class Telemetry(NamedTuple):
     """Its name for people; None if that is its name."""
     area: str | None = None
     """The area that is suggested for it; None suggests none."""
-    fields: FieldsWords = NO_WORDS
-    """What people see of its fields, where that is not what their types say."""
+    fields: Presentations = NO_PRESENTATIONS
+    """How its fields are shown to people, where not as their types define."""
     discoverable: bool = True
-    """Whether Home Assistant and Homie are told of it."""
+    """Whether it is announced to Home Assistant and Homie."""
     field: str | None = None
     """The name of the field of its readings, if it returns one value."""
     filters: "Filters | None" = None
@@ -177,7 +177,7 @@ class Telemetry(NamedTuple):
 
     @property
     def unit(self) -> str | None:
-        """What is moved as one if the handler is spread by default: its group, or the handler itself. None if it says
+        """What is moved as one if the handler is spread by default: its group, or the handler itself. None if it sets
         how it is spread, and for cron."""
         return self.group or self.name if self.cron is None and self.spread is None else None
 

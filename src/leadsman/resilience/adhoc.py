@@ -1,7 +1,7 @@
 """Retries for calls outside of handlers: opening a file or a connection, or an HTTP request.
 
-``await execute_with_retry(fetch, url, retry="http")`` repeats the call as a family, a named policy or a policy of the
-algebra says, and raises the original error when it gives up. `retrying` does the same as a decorator::
+``await execute_with_retry(fetch, url, retry="http")`` repeats the call by a family, a named policy or a policy of the
+algebra, and raises the original error when it gives up. `retrying` does the same as a decorator::
 
     @retrying("http", max_attempts=6)
     async def fetch(url: str) -> bytes: ...
@@ -198,7 +198,7 @@ def _check_arguments(function: Callable[..., Any], kwargs: Mapping[str, object],
         return
     try:
         takes = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # a function of C says nothing
+    except (TypeError, ValueError):  # a function of C may have no signature
         return
     names = {each.name for each in takes}
     if any(each.kind is each.VAR_KEYWORD for each in takes) or names.issuperset(given):
@@ -242,7 +242,7 @@ def _on_strategy_error(strategy: object, error: Exception) -> None:
 
 
 def _of_environment() -> Catalogue:
-    """The families, for whoever runs no app."""
+    """The families, for a program without an app."""
     section: dict[str, dict[str, str]] = {}
     origins = {}
     for name, value in os.environ.items():

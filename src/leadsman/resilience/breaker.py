@@ -201,7 +201,7 @@ _NAMES: dict[type, CircuitWord] = {
 
 
 def name_of(circuit: Circuit) -> CircuitWord:
-    """``closed``, ``open``, ``half_open``, ``isolated`` or ``disabled``, as the heartbeat and the logs say it."""
+    """``closed``, ``open``, ``half_open``, ``isolated`` or ``disabled``, as in the heartbeat and the logs."""
     return _NAMES[type(circuit)]
 
 

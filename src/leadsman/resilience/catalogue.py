@@ -1,10 +1,10 @@
 """Named policies and families of operations: from the code, a file and the environment.
 
-A **family** says how often and how soon an operation of a kind is repeated: calls at the most, the shortest and the
+A **family** sets how often and how soon an operation of a kind is repeated: calls at the most, the shortest and the
 longest wait, the jitter, and which errors pass. Each value comes from the call, else the environment
 (``RETRY__API_MAX_ATTEMPTS=6``), else the file (``[retry.api]``), else is built in; a value that is present always wins.
 
-A **named policy** has a priority and a predicate as well: it is asked for by its name, or, by handlers that say nothing
+A **named policy** has a priority and a predicate as well: it is asked for by its name, or, by handlers that set nothing
 about retries themselves, chosen for each failure: the highest priority whose predicate matches; among equals, the first
 name.
 """
@@ -133,7 +133,7 @@ class Catalogue:
         return policy_of_family(_change(self.families[name], knobs), tuple(also))
 
     def choice(self, facts: Mapping[str, Property]) -> Choice | None:
-        """What a handler takes that says nothing about retries; None where no named policy can apply to it.
+        """What a handler takes that sets nothing about retries; None where no named policy can apply to it.
 
         Args:
             facts: the properties of the handler that never change. Predicates are decided as far as these go.
@@ -285,7 +285,7 @@ def _number(value: object) -> object:
 
 
 def _jitter(value: object) -> float | str:
-    words: Mapping[str, float | str] = {
+    named: Mapping[str, float | str] = {
         "true": "equal",
         "yes": "equal",
         "false": 0.0,
@@ -295,10 +295,10 @@ def _jitter(value: object) -> float | str:
         "decorrelated": "decorrelated",
     }
     if isinstance(value, bool | str):
-        found = words.get(str(value).lower())
+        found = named.get(str(value).lower())
         if found is None:
             raise InvalidValue(
-                f"jitter: {value!r}; write true, false, a fraction such as 0.2, or {', '.join(list(words)[4:])}"
+                f"jitter: {value!r}; write true, false, a fraction such as 0.2, or {', '.join(list(named)[4:])}"
             )
         return found
     if not isinstance(value, int | float) or not 0 <= value <= 1:

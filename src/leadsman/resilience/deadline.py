@@ -178,7 +178,7 @@ class Silence(Deadline[T]):
 
     Args:
         excused: is asked once `seconds` have passed in silence, and then again each `seconds`, with the task of the
-            call. If it says yes, the call goes on.
+            call. If it returns True, the call goes on.
     """
 
     __slots__ = ("_excused", "_heard_at", "_interrupted_by")

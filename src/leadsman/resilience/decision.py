@@ -1,4 +1,4 @@
-"""The decision about one failed call: what the policies say, and what the schedule and the shared guards allow; and
+"""The decision about one failed call: what the policies decide, and what the schedule and the shared guards allow; and
 what a policy remembers of an outage, from the first failure to the next success.
 
 Pure, but for the token that a retry takes from its adapter's bucket.
@@ -47,7 +47,7 @@ class FailureStreak(NamedTuple):
 
     @property
     def attempts(self) -> int:
-        """Retries that a handler is told of. One that asks for five retries, and fails then, may ask for five again."""
+        """Retries that a handler is shown. One that asks for five retries, and fails then, may ask for five again."""
         return self.waits - self.given_up
 
     def end(self) -> "FailureStreak":

@@ -1,6 +1,6 @@
 """The description of a failed call that a policy decides about, and the properties that a predicate can ask for.
 
-A failure has **properties**: what the runner knows of the handler, what the error itself contains, and what an
+A failure has **properties**: what the runner has on the handler, what the error itself contains, and what an
 exception carries in a mapping ``retry_properties``. They are looked up only when a policy asks for them, so that other
 policies cost nothing extra.
 """
@@ -47,7 +47,7 @@ class RetryRequested(LeadsmanError):
 
     Args:
         delay: from now, exactly as given, without jitter, but at least 100 ms and at most a year. None: as long as
-            the backoff says.
+            the backoff sets.
         reason: the reason, for readers of the trace.
 
     Attributes:
@@ -105,7 +105,7 @@ class Failure(NamedTuple):
 
     error: Exception
     facts: Mapping[str, Property] = {}
-    """The properties that the runner knows, by name."""
+    """The properties that the runner has, by name."""
     cycle: int = 0
     """Polls of this outage that failed before this one."""
     elapsed: float = 0.0

@@ -513,7 +513,7 @@ def parse(text: str) -> Tree:
     """Read the tree on one line: JSON whose names and values may stand without quotes.
 
     Raises:
-        InvalidValue: it is none; the message says from where on.
+        InvalidValue: it is none; the message has the place of the fault.
     """
     quoted = _TOKEN.sub(lambda match: match[1] or json.dumps(_scalar(match[2].strip())), text)
     if is_nested_deeper(quoted, _BRACKETS * DEEPEST):

@@ -267,7 +267,7 @@ class Never(_Leaf):
 
 
 class Waits(Policy):
-    """Waits as long as a strategy says. State: the waits taken in the scope."""
+    """Waits as long as a strategy sets. State: the waits taken in the scope."""
 
     __slots__ = ("scope", "strategy")
     strategy: BackoffStrategy
@@ -458,7 +458,7 @@ class AddDelay(_Shape):
 
 
 class Jitter(_Wrapper):
-    """Spreads waits by chance, as one of `MODES` says, up to `ceiling` seconds.
+    """Spreads waits by chance, by one of `MODES`, up to `ceiling` seconds.
 
     `exponential` keeps its cap; ``periodic(10)`` is spread from 8 to 12 s. ``decorrelated`` remembers the last wait."""
 
@@ -521,7 +521,7 @@ class ObeysRetryAfter(_Wrapper):
 
 
 class FilteredOn(_Wrapper):
-    """Gives up on failures for which `condition` is not known to hold; the policy inside does not see those."""
+    """Gives up on failures unless `condition` holds for certain; the policy inside does not see those."""
 
     __slots__ = ("condition", "inner")
     condition: Predicate

@@ -102,8 +102,8 @@ class Not(Predicate):
         self._hold(inner=inner)
 
     def answer(self, failure: Failure) -> bool | None:
-        said = self.inner.answer(failure)
-        return None if said is None else not said
+        answer = self.inner.answer(failure)
+        return None if answer is None else not answer
 
 
 class _Pair(Predicate):
@@ -118,7 +118,7 @@ class _Pair(Predicate):
 
 
 class Both(_Pair):
-    """Yes when both say yes, no when one says no."""
+    """Yes when both are yes, no when one is no."""
 
     __slots__ = ()
 
@@ -131,7 +131,7 @@ class Both(_Pair):
 
 
 class Either(_Pair):
-    """Yes when one says yes, no when both say no."""
+    """Yes when one is yes, no when both are no."""
 
     __slots__ = ()
 
@@ -228,8 +228,8 @@ def simplify(question: Predicate, facts: Mapping[str, Property]) -> Predicate:
     """What is left to ask once some properties are known for good: a `Constant` where they alone decide."""
     match question:
         case Comparison(name=name) if name in facts:
-            said = question.answer(Failure(OSError(), facts))
-            return question if said is None else Constant(said)
+            answer = question.answer(Failure(OSError(), facts))
+            return question if answer is None else Constant(answer)
         case Not(inner=inner):
             rest = simplify(inner, facts)
             return Constant(not rest.value) if isinstance(rest, Constant) else Not(rest)

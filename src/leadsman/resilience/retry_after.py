@@ -63,7 +63,7 @@ def _headers_of(error: Any) -> Mapping[str, object] | None:
 
 
 def _text(headers: Mapping[str, object], name: str) -> str | None:
-    for each in (name, name.lower()):  # a plain dict tells them apart
+    for each in (name, name.lower()):  # a plain dict distinguishes them
         value = headers.get(each)
         if isinstance(value, bytes):
             value = value.decode("latin-1")

@@ -51,7 +51,7 @@ class Execution(Generic[T]):
         environment: timers, clock and events.
         bus_lock: the lock of the bus that the call shares with others, if any.
         thread: waits for the thread of a plain ``def`` handler.
-        caller: knows the handler, and is informed of a call that does not end.
+        caller: has the handler, and is notified of a call that does not end.
         shared: the guards that the handler shares with others.
     """
 
@@ -135,7 +135,7 @@ class Execution(Generic[T]):
         return 0 if self._streak is None else self._streak.waits
 
     def context_attempts(self) -> int:
-        """The retries that the handler is told of: those since the last success, or since it last gave up."""
+        """The retries that the handler is shown: those since the last success, or since it last gave up."""
         return 0 if self._streak is None else self._streak.attempts
 
     def to_json(self) -> dict[str, object]:

@@ -106,8 +106,8 @@ class Context(ContextBase):
         self._requests.poll(self.name)
 
     def unavailable(self, reason: str) -> None:
-        """Say that the device has said goodbye: its availability is ``offline`` and its status ``deferred`` at once,
-        until its next reading. May be called from any thread.
+        """Mark the device as unavailable: its availability is ``offline`` and its status ``deferred`` at once, until
+        its next reading. May be called from any thread.
 
         The device is polled as before, and its source goes on, so that its return is noticed. A poll that returns None
         does not end the goodbye; nor does a reading that the same poll returns after this call.
@@ -136,7 +136,7 @@ class Context(ContextBase):
     ) -> "FoundDevice":
         """A device that this handler has found while the app runs, such as a sensor that a gateway has heard. It is
         made at the first call with its name, and is then a device as any other: with topics, availability, counters, a
-        ledger and discovery. The handler is registered with ``finds=Finds(…)``, which says how many devices it may
+        ledger and discovery. The handler is registered with ``finds=Finds(…)``, which sets how many devices it may
         have, and when one of them is forgotten. May be called from any thread, for each reading.
 
         Never raises because of the characters of the name, since it may come from outside: characters that a topic must
@@ -151,7 +151,7 @@ class Context(ContextBase):
                 when it hears the device 6 dB better in three reports in a row, or when the first one ends or hears the
                 device no more.
                 None: all nodes hear it equally well.
-            fields: what the readings of this device have, where only the device itself knows: a type for each name, as
+            fields: what the readings of this device have, where only the device has them: a type for each name, as
                 in ``{"temperature": Annotated[float, Sensor("°C")]}``; ``float``, ``int``, ``bool``, ``str`` or
                 ``datetime``. They take the place of ``Finds(readings)``. A later call may add fields, up to 50 in all,
                 and discovery then has them, too; a field that is there stays as it is. They outlive a restart. Give the

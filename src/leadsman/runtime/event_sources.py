@@ -1,4 +1,4 @@
-"""Runs sources of events. Their silence says nothing of how they are, so a run that has neither ended nor failed for a
+"""Runs sources of events. Their silence shows nothing of how they are, so a run that has neither ended nor failed for a
 while is taken for one that listens: its device is well, and available again if it was not."""
 
 import math
@@ -68,7 +68,7 @@ class EventRunner(SourceRunner):
     def _event_of(
         self, entity: str, result: object, clock: Clock, validate: ValidateResult | None = None
     ) -> Reading | None:
-        """The event. Raises `ResultError` if it is none of those that the type lists: nobody would know it."""
+        """The event. Raises `ResultError` if it is none of those that the type lists: nobody expects another."""
         reading = self._read(entity, result, clock, validate)
         if reading is not None and (found := reading.fields.get(FIELD)) not in self._types:
             given = "no event_type" if FIELD not in reading.fields else f"event_type {clean(repr(found)[:100])}"

@@ -352,7 +352,7 @@ class FailureStateStore:
 
     def forget(self, name: str, *, at_once: bool = False) -> None:
         """Delete the rows of a device that is gone, with the next write. ``at_once``: now, so that the next life of the
-        app does not know it if this one is killed. Those of one turn of the loop are one write."""
+        app does not have it if this one is killed. Those of one turn of the loop are one write."""
         for kept in (self._successes, self._outages, self._first, self.outages, self._found_ledgers):
             kept.pop(name, None)
         self._changed.discard(name)

@@ -4,7 +4,7 @@ Such a device has the runner of a source, which is not run: the handler hands it
 for any device. Its name may come from outside, so it is escaped, and the number of devices is bounded: a flood of names
 costs a counter and a log line an hour, and nothing per name.
 
-A device without a reading for the time that `Finds` says is forgotten. It is looked for once a minute.
+A device without a reading for the time that `Finds` sets is forgotten. It is looked for once a minute.
 """
 
 import asyncio
@@ -188,7 +188,7 @@ class FoundDevice:
             self._devices.on_loop(self._devices.take, self.name, reading)
 
     def unavailable(self, reason: str) -> None:
-        """Say that the device has said goodbye: it is ``offline`` until its next reading; see `Context.unavailable`."""
+        """Mark the device as unavailable: it is ``offline`` until its next reading; see `Context.unavailable`."""
         if self.accepted:
             self._devices.on_loop(self._devices.goodbye, self.name, clean(reason))
 
@@ -208,8 +208,8 @@ class FoundDevices:
         timers: ring once a minute while there are devices.
         now: the monotonic clock.
         loop: the event loop of the app.
-        adapt: changes a device as the settings say. One that is not enabled is refused, and so is one for which it
-            raises `ConfigurationError`. None: the settings say nothing.
+        adapt: applies the settings to a device. One that is not enabled is refused, and so is one for which it
+            raises `ConfigurationError`. None: the settings have nothing.
     """
 
     def __init__(
@@ -247,7 +247,7 @@ class FoundDevices:
         self.owners: Owners | None = None
         """Which node publishes a device of a handler that is called everywhere; None outside a cluster."""
         self._waiting: dict[str, tuple[object, float]] = {}
-        """Readings of devices that nobody has yet, as far as this node knows, with when they came."""
+        """Readings of devices that no node has yet, as far as seen from this one, with when they came."""
 
     def device(
         self,
@@ -316,7 +316,7 @@ class FoundDevices:
         if runner is not None and family is not None:
             try:
                 runner.source = self._made(family, name, self._types[name])
-            except ConfigurationError as error:  # what the settings say does not fit the new type
+            except ConfigurationError as error:  # what is set does not fit the new type
                 about = log_fields("device not described", name)
                 logger.warning("%s: it is described as before: %s", name, error, extra=about)
                 return
@@ -416,7 +416,7 @@ class FoundDevices:
             return
         self._since[name] = self._now()
         self._runners[name] = self._host.join(self._made(self._families[finder], name, self._types.get(name, NOTHING)))
-        if self.owners is None or not self._is_everywhere(name):  # else the cluster says who takes it, each time
+        if self.owners is None or not self._is_everywhere(name):  # else the cluster logs which node takes it, each time
             logger.info("%s: found by %s", name, finder, extra=log_fields("device found", name, by=finder))
         self._arm()
 
@@ -432,7 +432,7 @@ class FoundDevices:
             runner.take(reading)
 
     def goodbye(self, name: str, reason: str) -> None:
-        """A device has said goodbye."""
+        """Mark a device as unavailable."""
         if name in self._runners:
             self._runners[name].leave(reason)
 

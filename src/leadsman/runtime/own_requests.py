@@ -1,12 +1,12 @@
 """What the app's own code asks about a device: a poll, such as the one that reads it back after a write; and to be
-offline, because it has said goodbye.
+offline, because it is unavailable.
 
 Such a poll is a poll on request: the same runner makes it, under the same guards. But nobody waits for an answer, so
-what a person is told to do later is done later here: a poll follows the commands of the device, the poll under way and
+what a person is asked to do later is done later here: a poll follows the commands of the device, the poll under way and
 the handler's ``throttle``, and several requests before it begins are one.
 
 A device that is held, whose circuit is open, or that asked for a pause is not polled. The code goes on, since what it
-wrote is written; the log says so at the first of such requests.
+wrote is written; the log has the first of such requests.
 """
 
 import asyncio
@@ -61,7 +61,7 @@ class OwnRequests:
         """Devices whose last request was refused."""
 
     def leave(self, name: str, reason: str) -> None:
-        """A device has said goodbye. May be called from any thread.
+        """Mark a device as unavailable. May be called from any thread.
 
         Raises:
             UnknownDevice: no device of that name gives readings.

@@ -42,7 +42,7 @@ from leadsman.resilience.retry_loop import Execution
 from leadsman.runtime.handler_calls import PlainCall, SharedResources
 from leadsman.runtime.poll_schedule import schedule_of
 from leadsman.runtime.publisher import PublisherContext, PublishQueue, StatePublisher, publisher_of
-from leadsman.runtime.runner import Answer, Goodbye, say_goodbye
+from leadsman.runtime.runner import Answer, Goodbye, report_goodbye
 from leadsman.text import clean
 
 if TYPE_CHECKING:
@@ -444,7 +444,7 @@ class PollRunner:
 
     def leave(self, reason: str) -> None:
         """See `Reader`. It is polled as before, so that its return is noticed."""
-        self._goodbye = say_goodbye(self.name, reason, self._context.environment)
+        self._goodbye = report_goodbye(self.name, reason, self._context.environment)
 
     def release(self, by: str) -> bool:
         """See `Reader`. The first poll follows at once."""
@@ -518,7 +518,7 @@ class PollRunner:
         due = self.due
         if self._requests is not None and self._requests.answers:
             if reading is not None:
-                self.publisher.publish(reading, due, always=True)  # whatever the publish rule says
+                self.publisher.publish(reading, due, always=True)  # whatever the publish rule
             self._answer(reading)
         elif reading is not None:
             self._context.queue.add(self.publisher, reading, due)
@@ -527,7 +527,7 @@ class PollRunner:
             self.publisher.pass_over(due)
 
     def _heard_after(self, goodbye: Goodbye, reading: Reading | None) -> None:
-        """A poll has ended without an error after the device said goodbye, or in the poll in which it does."""
+        """A poll has ended without an error, and before or in it the device was marked as unavailable."""
         if reading is None:
             self._ended_without_reading("deferred", goodbye.cause)
             self._answer(DeviceUnavailable(goodbye.cause))

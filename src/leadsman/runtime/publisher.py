@@ -98,7 +98,7 @@ class AcceptedReading:
 
     def accepted(self, fields: Fields, at: float, taken: float) -> None:
         """The outbox is given a reading of the monotonic time `at`. `taken` is the same in seconds of
-        `leadsman.loop.clock.Clock.uptime`, as the outbox knows it."""
+        `leadsman.loop.clock.Clock.uptime`, as the outbox has it."""
         self._before = None if self.last is None else self.last.fields
         self.last = LastPublished(fields, at)
         self._taken = taken

@@ -1,6 +1,6 @@
 """What polls, sources and commands have in common while an app runs.
 
-Whatever reports on a device, or acts on it because a person asks, holds a `Runner` and need not know of which kind it
+Whatever reports on a device, or acts on it because a person asks, holds a `Runner`, of whichever kind it
 is.
 """
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class Goodbye(NamedTuple):
-    """What a device said: its handler knows that no reading is to be expected, before a poll has failed.
+    """The mark of a device as unavailable: its handler expects no reading, before a poll has failed.
 
     Such a device is deferred and offline at once, and until its next reading, however many polls fail or give nothing
-    meanwhile. A poll that says goodbye and returns a reading returns its last one.
+    meanwhile. A poll that marks it and returns a reading returns its last one.
     """
 
     reason: str
@@ -37,8 +37,8 @@ class Goodbye(NamedTuple):
         return f"{GOODBYE}: {self.reason}"
 
 
-def say_goodbye(name: str, reason: str, environment: Environment) -> Goodbye:
-    """Report that a device has said goodbye."""
+def report_goodbye(name: str, reason: str, environment: Environment) -> Goodbye:
+    """Report that a device was marked as unavailable."""
     goodbye = Goodbye(reason, environment.clock.monotonic())
     environment.events.emit(DeviceLeft(name, reason))
     return goodbye
@@ -93,11 +93,11 @@ class Reader(Runner, Protocol):
         ...
 
     def leave(self, reason: str) -> None:
-        """The device has said goodbye: it is not available until its next reading."""
+        """Mark the device as unavailable until its next reading."""
         ...
 
     def release(self, by: str) -> bool:
-        """Call a held handler again, as if nothing had failed; `by` says who asks. Returns whether it was held."""
+        """Call a held handler again, as if nothing had failed; `by` names the person. Returns whether it was held."""
         ...
 
 

@@ -29,7 +29,7 @@ from leadsman.resilience.failure import Property
 from leadsman.resilience.retry_loop import Execution
 from leadsman.runtime.handler_calls import SharedResources
 from leadsman.runtime.publisher import PublisherContext, publisher_of
-from leadsman.runtime.runner import say_goodbye
+from leadsman.runtime.runner import report_goodbye
 
 if TYPE_CHECKING:
     from leadsman.runtime.document import Counted
@@ -47,7 +47,7 @@ class SourceRunner:
         "_reading_of",
         "_run",
         "_silence",
-        "_told_silence_after",
+        "_silence_reported_after",
         "execution",
         "failures",
         "filters",
@@ -84,7 +84,7 @@ class SourceRunner:
         self._context = context
         self._run: asyncio.Task[Outcome[None]] | None = None
         self._isolated = False
-        self._told_silence_after = math.nan  # the time of the last reading before it
+        self._silence_reported_after = math.nan  # the time of the last reading before it
 
     @property
     def name(self) -> str:
@@ -109,7 +109,7 @@ class SourceRunner:
 
     def leave(self, reason: str) -> None:
         """See `Reader`. Its generator goes on, so that its return is noticed."""
-        say_goodbye(self.name, reason, self._context.environment)
+        report_goodbye(self.name, reason, self._context.environment)
 
     def release(self, by: str) -> bool:
         """See `Reader`. A source is never held."""
@@ -150,8 +150,8 @@ class SourceRunner:
         """The source is silent: report it, once, if it only waits for messages. No restart brings those."""
         if not waits(task):
             return False
-        if self.heard_at != self._told_silence_after:
-            self._told_silence_after = self.heard_at
+        if self.heard_at != self._silence_reported_after:
+            self._silence_reported_after = self.heard_at
             self._report(DeviceTimeout(f"silent for {human(self._silence.seconds)}"))
         return True
 

@@ -52,7 +52,7 @@ class _Job(NamedTuple):
 
 
 class TakenThread:
-    """One daemon thread of `ThreadPool`. Whoever takes it makes one call, which gives it back when it ends."""
+    """One daemon thread of `ThreadPool`. Each taker makes one call, which gives it back when it ends."""
 
     __slots__ = ("_jobs", "_loop", "_thread", "_threads", "holder", "running", "since")
 

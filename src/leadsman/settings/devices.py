@@ -1,4 +1,4 @@
-"""What the settings say about single devices: ``[devices.boiler]``, and ``[devices."room-*"]`` for several of them.
+"""The settings of single devices: ``[devices.boiler]``, and ``[devices."room-*"]`` for several of them.
 
 A section whose key is the name of a device is about that device. In the key of another one, ``*`` stands for any
 characters and ``?`` for one, and the section is about each device whose whole name matches. Each option is taken by
@@ -21,7 +21,7 @@ WILDCARDS = "*?"
 
 
 class Layer(NamedTuple):
-    """What one section says about a device, from sources of one rank."""
+    """What one section sets for a device, from sources of one rank."""
 
     section: str
     entries: Mapping[str, SettingEntry]
@@ -61,7 +61,7 @@ class DeviceSections:
         return iter(self._names)
 
     def of(self, name: str) -> list[Layer]:
-        """What is said about a device; of several layers that set an option, the last one counts."""
+        """What is set for a device; of several layers that set an option, the last one counts."""
         patterns = sorted(self._matching(name), key=lambda each: (each.specificity, each.number))
         layers = [layer for each in patterns for _, layer in sorted(each.ranks.items())]
         own = [each for each in (self._folded.get(fold(name)), self._names.get(name)) if each is not None]

@@ -117,7 +117,7 @@ def own_filter(prefix: str, app: str) -> str:
 
 
 def birth_topic(prefix: str) -> str:
-    """Where Home Assistant says that it has started, by its prefix of discovery."""
+    """Where Home Assistant publishes that it has started, by its prefix of discovery."""
     return f"{prefix}/status"
 
 

@@ -141,7 +141,7 @@ def yaml_document(path: Path, text: str) -> SettingsFile:
         raise SettingsError(f"{path} is not YAML: its sections are too deep (recursion)") from None
     except ValueError:  # of PyYAML, whose message shows the value
         raise SettingsError(f"{path} has a number or a date that cannot be read; write text in quotes") from None
-    except (LookupError, AttributeError, TypeError):  # of PyYAML, for a scalar that is not what its tag says
+    except (LookupError, AttributeError, TypeError):  # of PyYAML, for a scalar that does not fit its tag
         raise SettingsError(f"{path} has a value that does not fit its tag, such as !!bool; leave tags out") from None
     if document is None:
         return SettingsFile({}, dict)
@@ -241,7 +241,7 @@ def _path(key: str) -> SettingPath:
 
 def _unquoted(part: str) -> str:
     if part[0] == '"' and "\\" in part:
-        import tomllib  # knows the escapes
+        import tomllib  # decodes the escapes
 
         return str(tomllib.loads(f"it = {part}")["it"])
     return part[1:-1] if part[0] in "\"'" else part

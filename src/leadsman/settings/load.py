@@ -388,7 +388,7 @@ def _invalid(model: "type[BaseModel]", path: SettingPath, error: "ErrorDetails",
     plain = bool(path) and isinstance(error["input"], str | int | float | bool)
     hidden = is_secret(name) or declared_secret(model, path)
     given = f", not {clean(repr(error['input']))}" if plain and not hidden else ""
-    said, secret = error["msg"].removeprefix(_OF_A_VALIDATOR), str(reveal(error["input"]))
+    message, secret = error["msg"].removeprefix(_OF_A_VALIDATOR), str(reveal(error["input"]))
     if hidden and secret:  # also a short one: the validator of a user may repeat it
-        said = said.replace(secret, HIDDEN)
-    return f"{name or model.__name__}: {clean(said)}{given}{_origin(path, origins)}"
+        message = message.replace(secret, HIDDEN)
+    return f"{name or model.__name__}: {clean(message)}{given}{_origin(path, origins)}"

@@ -40,7 +40,7 @@ _SHORT_SECRETS = re.compile(
 _AUTHORIZATION = re.compile(r"""(?i)\b((?:proxy-)?authorization)(["']?\s*[=:]\s*["']?)[a-z][\w-]{0,30}\s+[^\s"',]+""")
 """A scheme and its credentials (RFC 9110 §11.6.2)."""
 _SCHEMES = re.compile(r"(?i)\b(basic|bearer)( )(?=[\w+/.~-]{0,200}[\d=])[\w+/=.~-]{12,}")
-"""Credentials without the name of their header. A digit or a = tells them from words such as "basic authentication"."""
+"""Credentials without the name of their header. A digit or a = marks them off from "basic authentication"."""
 _COOKIES = re.compile(r"""(?i)\b((?:set-)?cookie)(["']?\s*[=:]\s*b?["']?)[^"'\n]+""")
 _PEM = re.compile(r"(-----BEGIN [A-Z0-9 ]{1,40}-----)(?:(?!-----END).)*", re.DOTALL)
 _JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
@@ -138,7 +138,7 @@ def describe(error: BaseException) -> str:
 
 
 def _server_of(error: BaseException) -> str | None:
-    """The scheme, host and port of the request that failed, which errors of httpx and requests know. The path and what
+    """The scheme, host and port of the request that failed, which errors of httpx and requests have. The path and what
     follows may have secrets."""
     if not isinstance(error, Exception):
         return None

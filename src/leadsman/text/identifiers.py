@@ -13,7 +13,7 @@ _NOT_LOWERCASE = re.compile(r"[^a-z0-9]+")
 LONGEST = 64
 """Characters of a name that is its own identifier."""
 _DIGITS = 6
-"""Of the hash that tells two names apart which look the same without their other characters."""
+"""Of the hash that distinguishes two names that look the same without their other characters."""
 _BYTES = 6
 """Of the hash that is a short identifier: 48 bits. Of 10,000 entities, two have one with a probability of 2e-7."""
 

@@ -150,7 +150,7 @@ def address_of(value: str | SecretValue) -> Secret:
 
 def credentials_in(text: str) -> Iterator[str]:
     """The credentials in URLs: as they are written, and without percent-encoding. A user without a password is a token,
-    but not where servers know users without passwords."""
+    but not where servers have users without passwords."""
     for scheme, user, colon, password in _USER_INFO.findall(text):
         if colon or scheme.lower() in _TOKEN_SCHEMES:
             secret = password if colon else user

@@ -90,7 +90,7 @@ PARTS = (
     Part("leadsman.parts.discovery", _is_described, simulated=False),
     Part("leadsman.parts.http", _has_endpoint, simulated=False),
     Part("leadsman.wiring.core", join="join_node"),
-    Part("leadsman.parts.heartbeat", join="say_goodbye", simulated=False),
+    Part("leadsman.parts.heartbeat", join="publish_offline", simulated=False),
 )
 """All parts, in the order in which they join. At each stage of the life of the app they act in this order, too."""
 

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 class Life:
     """The life of an app: what its parts do when it begins, while it runs, and when it ends. A part adds what it does
-    at a stage, as an observer subscribes to the event bus. `leadsman.wiring.run` goes through the stages, and knows no
+    at a stage, as an observer subscribes to the event bus. `leadsman.wiring.run` goes through the stages, and names no
     part.
 
     The stages are in this order. At each, parts act in the order in which they were added.
@@ -101,7 +101,7 @@ class Node:
     failure_states: "FailureStates | None" = None
     """The failure state of the devices on the node that was active before; None if it is not shared."""
     ownership: "NodeSection | None" = None
-    """What the heartbeat and introspection say of this node; None if they say nothing."""
+    """What the heartbeat and introspection show of this node; None if they show nothing."""
     briefs: "Callable[[], list[Brief]] | None" = None
     """The nodes that share the app, this one included; None if it shares it with no other."""
     states: "Callable[[], Mapping[str, State]] | None" = None
@@ -122,7 +122,7 @@ class Node:
 
     def elsewhere(self, device: str, finder: str) -> bool | None:
         """Whether another node may have a device that this one has forgotten, and that `finder` had found here. None
-        while nobody can say."""
+        while that is unknown."""
         return False
 
     def attach(self, core: "Core") -> None:

@@ -83,7 +83,7 @@ class Plan(NamedTuple):
     discovery: "Discovery | None"
     """By which convention the devices are described at the broker; None: they are not."""
     variables: Mapping[str, str]
-    """Environment variables, which say where state, health file and service manager are."""
+    """Environment variables, which set where state, health file and service manager are."""
     dry_run: bool
     show: "Show | None"
     """Takes what is shown while the app runs; None: nothing is."""
@@ -96,7 +96,7 @@ class Plan(NamedTuple):
     subscriptions: "Mapping[str, Subscription]"
     """By topic filter."""
     device_settings: "DeviceSettings | None"
-    """What the settings say about single devices, for those that handlers find; the registrations have theirs already.
+    """The settings of single devices, for those that handlers find; the registrations have theirs already.
     None: nothing."""
     lifespan: Callable[[], AbstractAsyncContextManager[object]] | None
     last_resort: "LastResort | None"

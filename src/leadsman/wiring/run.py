@@ -159,7 +159,7 @@ async def run(core: Core) -> Running:
 
 
 async def stop(core: Core, running: Running) -> int:
-    """End the handlers, say that the app is offline, deliver what is left, and close everything.
+    """End the handlers, publish that the app is offline, deliver what is left, and close everything.
 
     Returns:
         The number of calls that did not end.
@@ -189,7 +189,7 @@ async def stop(core: Core, running: Running) -> int:
     await link.close()
     alive += await close_all(closing, _CLOSE, environment)
     alive += await close_all(writing, max(_CLOSE, deadline - loop.time()), environment)
-    _say_what_is_left(link.outbox)
+    _log_undelivered(link.outbox)
     if life.fatal:
         life.fatal[0].left_behind = alive
         raise life.fatal[0]
@@ -200,7 +200,7 @@ async def _done(call: Awaitable[object]) -> None:
     await call
 
 
-def _say_what_is_left(outbox: Outbox) -> None:
+def _log_undelivered(outbox: Outbox) -> None:
     """Log which readings the broker does not have as the process ends."""
     if (on_disk := outbox.on_disk) is not None and (kept := on_disk.readings):
         waiting = count_noun(kept, "reading waits", "readings wait")

@@ -1,1 +1,1 @@
-"""Divides devices among the nodes of a cluster. Leases say which node has which of them; see `leadsman.nodes.lease`."""
+"""Divides devices among the nodes of a cluster. Leases show which node has which; see `leadsman.nodes.lease`."""

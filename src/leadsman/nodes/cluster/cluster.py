@@ -393,7 +393,7 @@ class FencedOutbox(Outbox):
 class ForeignNodes:
     """Detects nodes of another cluster below our prefix: two clusters with two engines would read every device twice.
 
-    A node that starts is known to the engine before it says that it is online. So it is a foreign one if it is online
+    The engine has a node that starts before it publishes that it is online. So it is a foreign one if it is online
     at two times, two TTLs apart, at which the engine does not have it. Nothing is concluded while the engine does not
     answer.
 
@@ -406,7 +406,7 @@ class ForeignNodes:
 
     def __init__(self, cluster: Cluster, topics: Topics, link: Link, events: EventBus) -> None:
         self.topic_filter = f"{topics.prefix}/{NODES}/+/status"
-        """Where they say it."""
+        """Where they publish it."""
         self._cluster = cluster
         self._prefix = topics.prefix
         self._link = link

@@ -1,5 +1,5 @@
-"""The devices that this node of a cluster hears, and others may hear too: who has them, and what the nodes tell each
-other."""
+"""The devices that this node of a cluster hears, and others may hear too: who has them, and what the nodes report
+to each other."""
 
 import asyncio
 import json
@@ -115,7 +115,7 @@ class HeardDevices:
             self._node.look_again()
 
     async def report(self, link: Link) -> None:
-        """Tell the other nodes what this one hears, until cancelled. A report is worth nothing after the next one."""
+        """Report what this node hears to the others, until cancelled. A report is worth nothing after the next one."""
         while True:
             await asyncio.sleep(self._hearings.interval)
             for document in _pages(self._hearings.report()):

@@ -1,7 +1,7 @@
 """Which of several nodes that hear one sensor publishes its readings.
 
 Each gateway with a Bluetooth adapter hears the advertisements of a sensor, some better than others. There is a lease
-for each such device, and whoever has it publishes. The nodes tell each other how well they hear it. Only the owner
+for each such device, and its owner publishes. The nodes report to each other how well they hear it. Only the owner
 decides: it gives the device back when another node has heard it clearly better for a while, and that node takes it.
 Nothing is ever taken from an owner that lives.
 
@@ -21,12 +21,12 @@ BETTER = 6.0
 """dB by which another node must hear a device better than its owner. It is four times the power, and half of the
 distance in the open. Received signals of one place differ by 5 dB from one advertisement to the next."""
 IN_A_ROW = 3
-"""Reports of that other node in a row that say so."""
+"""Reports of that other node in a row that show it."""
 REPORT_AT = 1 / 3
 """A node reports what it hears after each such part of the TTL: every 5 s of 15."""
 STAY = 2.0
-"""TTLs for which an owner keeps a device that it hears, whatever others say: a sensor that is carried about, or noise
-beyond all measure, moves it no more often."""
+"""TTLs for which an owner keeps a device that it hears, whatever others report: a sensor that is carried about, or
+noise beyond all measure, moves it no more often."""
 WEIGHT = 0.25
 """Of the newest advertisement in the average of a signal. Noise of 5 dB to either side, evenly spread, is 1.1 dB in the
 average (standard deviation, 2.9 dB times the root of WEIGHT / (2 - WEIGHT))."""
@@ -63,7 +63,7 @@ class Other(NamedTuple):
 
 
 class Hearing(NamedTuple):
-    """What a node knows of one device. All times are those of its `Clock.uptime`."""
+    """What a node has on one device. All times are those of its `Clock.uptime`."""
 
     signal: float
     """dBm, on average, at this node."""
@@ -129,7 +129,7 @@ def takes_at(known: Hearing, node: str, members: Collection[str], now: float, tt
 
 
 class Hearings:
-    """What one node hears, and what the others say that they hear. It keeps no more devices than it is told to keep:
+    """What one node hears, and what the others report. It keeps no more devices than its limit:
     what others report is used for those that this node has heard itself.
 
     Args:
@@ -170,7 +170,7 @@ class Hearings:
         return before is None or (before.free_since is not None and now - before.at > self.interval)
 
     def of(self, device: str) -> Hearing | None:
-        """What the node knows of a device; None if it did not hear it."""
+        """What the node has on a device; None if it did not hear it."""
         key = self.keys.get(device)
         return None if key is None else self._known[key]
 
@@ -234,7 +234,7 @@ class Hearings:
     def _seen(
         self, known: Hearing, key: str, snapshot: ClusterSnapshot, now: float, *, mine: bool, members: frozenset[str]
     ) -> Hearing:
-        """What is known of a device with what the snapshot says of its lease. Nodes that have left are forgotten."""
+        """What the node has on a device, with its lease in the snapshot. Nodes that have left are forgotten."""
         others = known.others
         if not others.keys() <= members:
             others = {node: other for node, other in others.items() if node in members}

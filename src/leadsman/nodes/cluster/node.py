@@ -1,7 +1,7 @@
 """Keeps the part of one node: renews its leases, takes and releases shards, and stops what it may not do any more.
 
 Three tasks share the leases that are held. One watches the engine; one renews, releases and takes; one fences, since
-the other two may wait for an engine that does not answer. A node never tells another one anything.
+the other two may wait for an engine that does not answer. Nodes never message each other.
 """
 
 import asyncio
@@ -71,7 +71,7 @@ class ClusterNode:
         self._turn = asyncio.Lock()
         self._changed = asyncio.Event()
         self._restated = False
-        """Whether the node has changed since the engine knew it last."""
+        """Whether the node has changed since the engine last got it."""
         self._leftover = LeftoverShards(member, terms.ttl)
         self._at_rest: tuple[ClusterSnapshot, frozenset[str], frozenset[str]] | None = None
         """In which state the plan was to do nothing."""
@@ -82,7 +82,7 @@ class ClusterNode:
         return self._member
 
     def drain(self, draining: bool) -> None:
-        """Give everything away and take nothing, or take part again. The others know it with the next renewal, which
+        """Give everything away and take nothing, or take part again. The others see it with the next renewal, which
         is made at once. It lasts as long as the process."""
         if draining != self._member.draining:
             self._member = self._member.drained(draining)
@@ -137,7 +137,7 @@ class ClusterNode:
             await self._leave()
 
     async def _watch(self) -> None:
-        """Know the cluster as it is."""
+        """Follow the cluster as it is."""
         while True:
             try:
                 async with aclosing(self._store.watch()) as snapshots:
@@ -183,7 +183,7 @@ class ClusterNode:
         await self._begin(self.held.keys)
 
     async def _balance(self) -> None:
-        """Release and take what the plan says. Without a snapshot there is none: a node that knows of no other one
+        """Release and take by the plan. Without a snapshot there is none: a node that sees no other one
         would take all."""
         await self._release()
         if self.snapshot is None:

@@ -9,8 +9,8 @@ rendezvous hashing (Thaler and Ravishankar, "Using name-based mappings to increa
 few shards takes free ones; a node with too many releases some. No node takes a shard that another one has. So a node
 that dies costs only its own shards a move, and one that comes gets no more than its part.
 
-Shards may be left over, since nobody takes them: a quota is counted in the shards that a node knows. In a rolling
-upgrade the nodes know different ones, and then the quotas of all may be filled while a shard is free. A node that sees
+Shards may be left over, since nobody takes them: a quota is counted in the shards that a node registers. In a rolling
+upgrade those of the nodes differ, and then the quotas of all may be filled while a shard is free. A node that sees
 it free for longer than any takeover lasts takes it in addition to its quota. Those that have the greater weight for it
 wait less long, so that one of them is first.
 

@@ -15,7 +15,7 @@ from leadsman.nodes.shared_app import SharedApp
 from leadsman.text import clean
 
 LOOKS = 4
-"""Times in a TTL that a node looks whether it has something new to say, as when another node has taken a shard."""
+"""Times in a TTL that a node looks whether it has something new to publish, as when another node has taken a shard."""
 
 
 class ClusterReport(NodeReport):
@@ -38,7 +38,7 @@ class ClusterReport(NodeReport):
         self._devices = {key: [each for each in names if each not in jobs] for key, names in cluster.devices.items()}
 
     def start(self) -> None:
-        """Begin to say what the node is."""
+        """Begin to publish what the node is."""
         self._cluster.on_change.append(self.look)
         self.publish()
 
@@ -136,7 +136,7 @@ class ClusterReport(NodeReport):
         return self._names(self._devices.keys() - snapshot.leases.keys() - self._cluster.owned.keys())
 
     def _names(self, keys: Iterable[str]) -> list[str]:
-        """The devices of shards that this node knows of."""
+        """The devices of shards that this node registers."""
         return [name for key in keys for name in self._devices.get(key, ())]
 
     def _without_node(self) -> list[Lacking]:
@@ -145,5 +145,5 @@ class ClusterReport(NodeReport):
 
 
 def _state_of(member: Member) -> State:
-    """What another node is, as far as the engine knows."""
+    """What another node is, as the engine has it."""
     return "draining" if member.draining else "active"

@@ -4,7 +4,7 @@ A key lives for the TTL of the bucket, counted by the servers from its last writ
 it replaces, so of two nodes one gets the lease. The token is the revision of the write that granted it; each later
 write carries it.
 
-This file knows the library. A bucket is the stream ``KV_<bucket>``, and a key the subject ``$KV.<bucket>.<key>`` (NATS
+This file uses the library. A bucket is the stream ``KV_<bucket>``, and a key the subject ``$KV.<bucket>.<key>`` (NATS
 architecture decision 8), so ``nats kv`` shows it. Only requests to the stream are used. Listing and watching keys by
 the calls of the library makes a consumer for each call; with one of three servers down such calls took 28 s.
 """
@@ -498,7 +498,7 @@ class JetStreamStore:
         return lease.owner == self._member.owner
 
     def _value(self, token: int | None = None) -> bytes:
-        """What is written for a lease. The write that grants it does not know its own revision yet."""
+        """What is written for a lease. The write that grants it does not have its own revision yet."""
         document: dict[str, object] = {"owner": self._member.owner}
         if token is not None:
             document["token"] = token
@@ -519,7 +519,7 @@ def _encode(member: Member) -> bytes:
 
 
 def _read(name: str, entry: BucketEntry, ttl: float) -> "_Found":
-    """What a key says. What anybody else has written there counts as a lease of nobody, and as no member."""
+    """The value of a key. What anybody else has written there counts as a lease of nobody, and as no member."""
     if entry.value is None:
         return None
     document = _document(entry.value)

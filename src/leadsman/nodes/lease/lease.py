@@ -102,7 +102,7 @@ class Member(Value):
 
     Args:
         node: the name of the node, stable over restarts: letters, digits, ``.``, ``_`` and ``-``, at most 128.
-        run: what tells this process from every other one, also from those of the same name: a random hexadecimal
+        run: what separates this process from every other one, also from those of the same name: a random hexadecimal
             number, new at each start.
         labels: what the node has that others may lack, such as ``ble``; at most 128 characters each.
         version: the version of the app.

@@ -3,7 +3,7 @@
 Time is ``now()`` of the server, which is when the transaction began; a transaction that waits for a row thus grants a
 shorter lease, never a longer one. Rows of released leases stay, without an owner.
 
-This file knows psycopg. A task of psycopg that is cancelled asks the server to cancel its query and waits up to 10 s
+This file uses psycopg. A task of psycopg that is cancelled asks the server to cancel its query and waits up to 10 s
 for that, which a server that is stopped never answers. So a call that takes too long is ended by shutting the socket,
 and the next one connects again. A connection that is being made is not given up with the call that asked for it, since
 to a distant server it takes several times as long as a call: the next call waits for the same one.
@@ -268,16 +268,16 @@ class PostgresConnection:
         )
 
     def _named(self, error: Error) -> LeaseError:
-        said = str(error).strip().replace("\n", " ")
+        message = str(error).strip().replace("\n", " ")
         if isinstance(error, errors.InsufficientPrivilege):
             return LeaseStoreRefused(
-                f"{self._where} does not permit this ({said}); as its owner type: GRANT CREATE ON DATABASE"
+                f"{self._where} does not permit this ({message}); as its owner type: GRANT CREATE ON DATABASE"
                 f' "{self.database}" TO "{self.user}"; or, if the schema leadsman is there, GRANT ALL ON SCHEMA'
                 " leadsman, ON ALL TABLES IN SCHEMA leadsman and ON ALL SEQUENCES IN SCHEMA leadsman to that user"
             )
         if isinstance(error, errors.UndefinedTable | errors.UndefinedColumn | errors.WrongObjectType):
             return TermsDiffer(
-                f"{self._where} holds something else in the schema leadsman, or it was deleted ({said}); stop all"
+                f"{self._where} holds something else in the schema leadsman, or it was deleted ({message}); stop all"
                 " nodes of the cluster, rename that schema, and start them again"
             )
         if isinstance(error, errors.ReadOnlySqlTransaction):
@@ -285,12 +285,14 @@ class PostgresConnection:
                 f"{self._where} is a standby, which cannot be written; name all servers in the URL, and add"
                 " target_session_attrs=read-write"
             )
-        if error.sqlstate is None and any(part in said for part in _REFUSALS):
+        if error.sqlstate is None and any(part in message for part in _REFUSALS):
             return LeaseStoreRefused(
-                f"{self._where} refuses the connection ({said}); correct the user, the password or the database in"
+                f"{self._where} refuses the connection ({message}); correct the user, the password or the database in"
                 " the URL"
             )
-        return LeaseStoreUnreachable(f"{self._where} cannot be used ({said}); check the URL, and that the server runs")
+        return LeaseStoreUnreachable(
+            f"{self._where} cannot be used ({message}); check the URL, and that the server runs"
+        )
 
 
 async def _execute(
@@ -303,7 +305,7 @@ async def _execute(
 
 
 def _shut(connection: Connection) -> None:
-    """End a connection whose other end does not answer: whoever waits for it gets an error at once."""
+    """End a connection whose other end does not answer: a call that waits for it gets an error at once."""
     with suppress(OSError, Error), socket.socket(fileno=os.dup(connection.fileno())) as line:
         line.shutdown(socket.SHUT_RDWR)
 

@@ -9,7 +9,7 @@ until then two nodes may work. Set back, the leases of a node that died last lon
 
 *One at a time.* Calls of one store may run at the same time, except `acquire`, `renew` and `release` of the same key.
 
-*When a call fails.* `LeaseStoreUnreachable` says nothing about whether the engine did what it was asked. A lease that
+*When a call fails.* `LeaseStoreUnreachable` leaves open whether the engine did what it was asked. A lease that
 was granted without the node's knowledge is granted again by the next `acquire`, or ends by itself.
 """
 
@@ -95,8 +95,8 @@ class LeaseStore(Protocol):
     def watch(self) -> AsyncGenerator[ClusterSnapshot, None]:
         """Yield the cluster as it is, then again whenever a lease or a member came, went or has other
         labels. Renewals are no change.
-        Changes that come close together are yielded as one. A release is yielded as soon as the engine tells, the end
-        of a lease or of a membership within a quarter of the TTL.
+        Changes that come close together are yielded as one. A release is yielded as soon as the engine reports it, the
+        end of a lease or of a membership within a quarter of the TTL.
 
         It may stay silent while the engine is lost, which `renew` notices first, or end with an error; then call it
         again. Close it (`contextlib.aclosing`) when done.

@@ -1,7 +1,7 @@
 """Which node of an app may act, as a machine.
 
 The broker is the arbiter: it allows one session for a client id, so a node that connects with the id of the app ends
-the session of the node that had it, which cannot publish any more. The lease says when to do so, and when a node that
+the session of the node that had it, which cannot publish any more. The lease shows when to do so, and when a node that
 hears nothing must stop on its own.
 
 =============  =======================================================================
@@ -18,7 +18,7 @@ fenced         the app has stopped: standby
 released       the end, if the process stops; else the app has stopped: standby
 =============  =======================================================================
 
-A node that drains stands by and takes nothing over until it is told to take part again. If it is the owner, the app is
+A node that drains stands by and takes nothing over until it is asked to take part again. If it is the owner, the app is
 stopped as by SIGTERM, so that the lease is given back and another node takes over at once.
 
 A node observes the lease on a connection with an id of its own, in every state. It counts silence only while it
@@ -77,7 +77,7 @@ class LeaseView(NamedTuple):
     heard: float = -math.inf
     """When the lease changed last."""
     online: bool | None = None
-    """What the status of the app says; None if there is none."""
+    """What the status of the app shows; None if there is none."""
     top: int = 0
     """The highest token so far."""
 
@@ -164,7 +164,7 @@ class Disconnected(NamedTuple):
     """That connection was lost."""
 
     taken_over: bool = False
-    """Whether the broker said that another client has our session."""
+    """Whether the reason code was that another client has our session."""
 
 
 class AppEnded(NamedTuple):

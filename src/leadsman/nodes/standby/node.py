@@ -184,7 +184,7 @@ class StandbyNode:
             role=self._role,
             drain=lambda draining: self.feed(Drain(draining)),
         )
-        """Of this node; it knows the others."""
+        """Of this node; it holds the others."""
         primary = access.brokers.primary
         observed = f"{app.client_id}-standby-{self.name[-6:]}"
         connector = access.connector(primary)
@@ -288,9 +288,9 @@ class StandbyNode:
 
     async def _connect(self, connector: Connector, packet: Connect, listener: ConnectionListener) -> Connection:
         """Connect for the app, once the lease was read and names no other node. Only the connection with the id of the
-        app says who owns it; one beside it, as the last will of discovery has, carries no lease.
+        app shows who owns it; one beside it, as the last will of discovery has, carries no lease.
 
-        While the lease is not observed, the app's attempts fail at once. That tells the link that the broker is away,
+        While the lease is not observed, the app's attempts fail at once. That shows the link that the broker is away,
         and that no second client ends its connections; a wait until it is back would not.
         """
         if packet.client_id == self._client_id and (why := self.observer.blind) is not None:
@@ -358,7 +358,7 @@ class StandbyNode:
         if not isinstance(state, TakingOver | Active | Fenced):
             return
         left_out = self._lines.left_out(_WORDS[type(state)], self._clock.monotonic())
-        if left_out is None:  # whoever may publish the lease may cause it
+        if left_out is None:  # any client that may publish the lease may cause it
             return
         more = left_out_before(left_out)
         match state:

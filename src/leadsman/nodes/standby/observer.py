@@ -1,5 +1,5 @@
 """Observes the lease and the status of an app on a connection with a client id of its own, for as long as the process
-runs, whoever owns the app."""
+runs, whichever node owns the app."""
 
 import asyncio
 import contextlib
@@ -122,7 +122,7 @@ class Observer:
     def publish(self, message: Message) -> None:
         """Publish on this connection, if there is one. What is lost is not sent again."""
         if self._connection is not None:
-            with contextlib.suppress(BrokerError):  # `lost` says so too
+            with contextlib.suppress(BrokerError):  # `lost` reports it too
                 self._connection.publish(message)
 
     def acknowledged(self, packet_id: int, code: int) -> None:
@@ -174,7 +174,7 @@ class Observer:
         return wait, reason
 
     async def _subscribe_to_nodes(self, connection: Connection) -> None:
-        """Nobody takes over because of what the nodes say, so a broker may refuse it."""
+        """Nobody takes over because of documents of nodes, so a broker may refuse it."""
         try:
             for topic in self._report.topic_filters:
                 await connection.subscribe(topic)

@@ -1,7 +1,7 @@
 """The lease of an app that a pair shares: a retained document at ``{prefix}/lease`` that the owner renews, and how it
 is read.
 
-Anybody who may publish there can write anything, so the types of the fields say what counts. No time in a document is
+Anybody who may publish there can write anything, so the types of the fields set what counts. No time in a document is
 compared with a clock of another machine: `Renewal.sent` is of the owner's own clock, and only the owner reads it.
 """
 

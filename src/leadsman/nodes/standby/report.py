@@ -1,4 +1,4 @@
-"""The report of a node of a pair, and what the node knows of the others from their documents. Both go through the
+"""The report of a node of a pair, and what the node has of the others from their documents. Both go through the
 connection on which the node observes them, since a node that stands by has no other one."""
 
 from collections.abc import Callable, Mapping
