@@ -1,18 +1,14 @@
 """Which version of MQTT a broker speaks: found out once, without a warning, and remembered over a restart."""
 
-import asyncio
 import json
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from leadsman import App, Broker
+from leadsman import App
 from leadsman.errors import ConnackMissing
-from leadsman.events import LinkUp
 from leadsman.mqtt.connection_state import INQUIRY
-from leadsman.parts.broker_versions import BrokerVersions
 from leadsman.testing import Harness, Scripted
 
 
@@ -111,24 +107,25 @@ def test_a_write_that_takes_long_leaves_no_older_answer(tmp_path, monkeypatch):
     written = []
 
     def slow(beside, path):
-        written.append(json.loads(beside.read_bytes()))
-        if len(written) == 1:
-            begun.set()
-            go_on.wait(10)
+        if Path(path).name == "brokers.json":
+            written.append(json.loads(beside.read_bytes()))
+            if len(written) == 1:
+                begun.set()
+                go_on.wait(10)
         return replace(beside, path)
 
-    async def live():
-        core = SimpleNamespace(link=SimpleNamespace(broker=Broker("old"), version_is_guessed=False))
-        versions = BrokerVersions(core, tmp_path / "brokers.json")
-        for number, protocol in enumerate(("3.1.1", "5.0", "3.1.1", "5.0")):
-            versions.observe(LinkUp(number, protocol, "memory"))
-            if not number:
-                await asyncio.to_thread(begun.wait, 10)
-        await asyncio.sleep(0.1)
+    monkeypatch.setattr(Path, "replace", slow)
+    durable = {"outbox.durability": "acked-or-durable"}
+    with Harness(house(), settings=durable, state_directory=tmp_path, patience=0.2) as harness:
+        harness.broker.only_v311 = "refuse"
+        harness.run("10s")
+        assert begun.wait(10)
+        for old in (None, "refuse", None):
+            harness.broker.only_v311, harness.broker.only_v5 = old, old is None
+            harness.broker.cut()
+            harness.run("1m")
         go_on.set()
 
-    monkeypatch.setattr(Path, "replace", slow)
-    asyncio.run(live())
-
+    assert versions(harness) == ["5.0", "3.1.1", "3.1.1", "5.0"] * 2
     assert len(written) == 2
     assert json.loads((tmp_path / "brokers.json").read_bytes()) == {}

@@ -31,7 +31,6 @@ from leadsman.resilience.adhoc import (
     retry_storage_operation,
     retry_worker_operation,
 )
-from leadsman.resilience.notation import policy_of, predicate_of
 from leadsman.settings.sources import Where
 from leadsman.testing import Outages, Scripted, VirtualLoop, fail
 
@@ -300,10 +299,15 @@ FIRST_WAITS = {
 }
 
 
+def written(policy):
+    """Settings with a policy for whatever fails."""
+    return Where.nowhere({"retry": {"policy": {"all": {"policy": policy}}}})
+
+
 @pytest.mark.parametrize(("name", "wait"), FIRST_WAITS.items(), ids=FIRST_WAITS.keys())
 def test_golem_offers_fourteen_types_of_policies_in_files(polled, name, wait):
     sensor = Scripted(fail(1, OSError(5, "io")), READING)
-    polled(sensor, "1m", policy=policy_of(yaml.safe_load(GOLEM_POLICIES)[name], name))
+    polled(sensor, "1m", written(yaml.safe_load(GOLEM_POLICIES)[name]))
 
     assert gaps(sensor) == ([] if wait is None else [pytest.approx(wait, rel=0.2)])
 
@@ -330,11 +334,11 @@ not:            {not: {propExists: gatt-code}}
 
 @pytest.mark.parametrize("name", yaml.safe_load(GOLEM_PREDICATES).keys())
 def test_golem_offers_sixteen_predicates_with_typed_values_in_files(polled, name):
-    condition = predicate_of(yaml.safe_load(GOLEM_PREDICATES)[name], name)
+    condition = yaml.safe_load(GOLEM_PREDICATES)[name]
     yes, no = Scripted(fail(1, OSError(5, "io")), READING), Scripted(fail(1, OSError(5, "io")), READING)
 
-    polled(yes, "1m", policy=periodic("5s").only_when(condition))
-    polled(no, "1m", policy=periodic("5s").only_when(~condition))
+    for sensor, predicate in ((yes, condition), (no, {"not": condition})):
+        polled(sensor, "1m", written({"filteredOn": {"predicate": predicate, "inner": {"periodic": "5s"}}}))
 
     assert (gaps(yes), gaps(no)) == ([5], [])
 

@@ -14,9 +14,9 @@ from leadsman import (
     is_a,
     never,
     periodic,
+    prop,
     sequence,
 )
-from leadsman.resilience.predicate import Prop
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_a_policy_is_said_as_one_sentence(of_policy, policy, text):
         (is_a(OSError, ValueError), "the error is OSError or ValueError"),
         (~is_a(OSError), "not (the error is OSError)"),
         (is_a(OSError) & ~is_a(ValueError), "(the error is OSError) and (not (the error is ValueError))"),
-        (Prop("error-message").contains("busy"), "error-message contains busy"),
+        (prop("error-message").contains("busy"), "error-message contains busy"),
     ],
 )
 def test_a_predicate_says_which_errors_it_matches(of_policy, predicate, text):
