@@ -34,7 +34,7 @@ LOWEST, HIGHEST = 0x08, 0x77
 MOST_BYTES = 8192
 """Of one message, as the kernel takes them (``drivers/i2c/i2c-dev.c``)."""
 _NACK = (errno.EREMOTEIO, errno.ENXIO)
-"""What drivers report if no chip acknowledges (Documentation/i2c/fault-codes.rst; the Broadcom one has EREMOTEIO)."""
+"""Errors of drivers if no chip acknowledges (Documentation/i2c/fault-codes.rst; the Broadcom one has EREMOTEIO)."""
 _GONE = (errno.ENODEV, errno.ESHUTDOWN, errno.EBADF)
 _HOW_TO_TURN_ON = (
     "turn I²C on: sudo raspi-config nonint do_i2c 0, or dtparam=i2c_arm=on in config.txt and sudo modprobe i2c-dev"
@@ -44,7 +44,7 @@ __all__ = ["I2c"]
 
 
 class I2cWire(Protocol):
-    """What moves bytes over a bus. Its calls block, and raise `OSError`: EADDRINUSE if a driver of the kernel has the
+    """Moves bytes over a bus. Its calls block, and raise `OSError`: EADDRINUSE if a driver of the kernel has the
     address."""
 
     @property
@@ -204,7 +204,7 @@ def check_address(address: object) -> int:
 
 
 def opening_error(path: str, error: OSError) -> DeviceError:
-    """What an error of opening means, and what to do."""
+    """The cause and the remedy of an error of opening."""
     match error.errno:
         case errno.ENOENT | errno.ENODEV | errno.ENXIO:
             found = sorted(map(str, Path(path).parent.glob("i2c-*")))
@@ -221,7 +221,7 @@ def opening_error(path: str, error: OSError) -> DeviceError:
 
 
 def transfer_error(path: str, address: int, error: OSError) -> DeviceError:
-    """What an error of a transfer means, and what to do (Documentation/i2c/fault-codes.rst of the kernel)."""
+    """The cause and the remedy of an error of a transfer (Documentation/i2c/fault-codes.rst of the kernel)."""
     chip = f"0x{address:02X}"
     if error.errno in _NACK:
         return DeviceUnavailable(

@@ -70,7 +70,7 @@ class Finished(NamedTuple):
 
 
 Run = Callable[[str, tuple[str, ...]], Awaitable[Finished]]
-"""What runs a program with its arguments. It raises a `DeviceError` if that cannot start, or does not end in time."""
+"""Runs a program with its arguments. Raises a `DeviceError` if that cannot start, or does not end in time."""
 
 
 class Programs:
@@ -152,7 +152,7 @@ class Programs:
 
 
 class _Child(asyncio.SubprocessProtocol):
-    """What a running program writes."""
+    """The output of a running program."""
 
     def __init__(self, most: int) -> None:
         self._most = most

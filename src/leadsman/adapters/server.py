@@ -1,4 +1,4 @@
-"""What adapters for servers share: addresses, and files with passwords."""
+"""Shared by adapters for servers: addresses, and files with passwords."""
 
 import contextlib
 from pathlib import Path

@@ -146,7 +146,7 @@ POLL_TIMEOUT = 60.0
 MOST_WATCHERS = 16
 """Streams of happenings at the same time."""
 ACTIONS = ("poll", "hold", "release", "isolate", "close", "disable")
-"""What a person may request of a device."""
+"""Requests that a person may make of a device."""
 METRICS = "text/plain; version=0.0.4; charset=utf-8"
 JSON, HEALTH, PROBLEM = "application/json", "application/health+json", "application/problem+json"
 

@@ -37,7 +37,7 @@ BACKLOG = 32
 """Connections that are accepted in one turn of the loop."""
 
 _SILENT = logging.Logger("uvicorn", logging.CRITICAL + 1)
-"""What uvicorn logs of a single connection: anyone could fill the log with it."""
+"""Messages of uvicorn about a single connection: anyone could fill the log with it."""
 
 
 async def serve(application: Callable[..., Awaitable[None]], listener: socket.socket) -> None:

@@ -19,7 +19,7 @@ Disposition = Literal[
     "starting",
     "disabled",
 ]
-"""What became of a slot of the schedule; see `leadsman.ledger.ledger`."""
+"""The outcome of a slot of the schedule; see `leadsman.ledger.ledger`."""
 
 
 class LedgerHour(TypedDict):
@@ -41,7 +41,7 @@ class LedgerGap(TypedDict):
     """The next reading; null while there is none."""
     seconds: float
     cause: str
-    """What happened to the first slot."""
+    """The cause at the first slot."""
     slots: dict[Disposition, int]
 
 

@@ -87,7 +87,7 @@ class Gap(NamedTuple):
     until: float | None
     """The next reading; None while there is none."""
     cause: str
-    """What happened to the first slot."""
+    """The cause at the first slot."""
     slots: dict[str, int]
     """The slots without a reading, by disposition. None of a source, which has no schedule."""
 
@@ -481,7 +481,7 @@ def _asked(by: Mapping[str, int]) -> int:
 
 
 def _pack(ended: Counts | Gap) -> bytes:
-    """What does not change any more takes a fourth of the memory as JSON."""
+    """Gaps and periods that do not change any more take a fourth of the memory as JSON."""
     return json.dumps(ended, separators=(",", ":")).encode()
 
 

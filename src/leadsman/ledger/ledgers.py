@@ -276,7 +276,7 @@ class Ledgers:
         return () if name in self._disabled else rows(ledger, self.now(), self._first.offset, stopped=stopped)
 
     def end(self) -> None:
-        """What the broker does not have will never arrive."""
+        """Readings that the broker does not have will never arrive."""
         now = self.now()
         for entry in self._entries.values():
             entry.ledger.end(now.uptime, LOST)

@@ -20,7 +20,7 @@ from leadsman.ledger.ledger import (
 )
 
 Json = Any
-"""What JSON can represent."""
+"""Values that JSON can represent."""
 HEAD = 0
 """The key of the row with the gaps."""
 HOUR = 3600.0
@@ -51,7 +51,7 @@ class Now(NamedTuple):
 
     @property
     def offset(self) -> float:
-        """What the wall clock is ahead."""
+        """Seconds that the wall clock is ahead."""
         return self.wall - self.uptime
 
 

@@ -69,8 +69,8 @@ class Wait(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What a look at the clocks found: what to `wait` for, whether the slot that was waited for is `due`, and how many
-    after it were `missed`."""
+    """The result of a look at the clocks: what to `wait` for, whether the slot that was waited for is `due`, and how
+    many after it were `missed`."""
 
     wait: Wait
     due: bool

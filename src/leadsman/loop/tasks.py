@@ -44,8 +44,8 @@ async def outcome(call: Awaitable[T], stopping: asyncio.Event) -> Outcome[T]:
 
 
 def user_error(error: BaseException, stopping: asyncio.Event, loop: asyncio.AbstractEventLoop) -> BaseException:
-    """What a user's code raised in the current task, as a value: the ``except`` clause of `outcome`, for a caller that
-    cannot afford a coroutine more.
+    """The exception of a user's code in the current task, as a value: the ``except`` clause of `outcome`, for a caller
+    that cannot afford a coroutine more.
 
     Raises:
         CancelledError: the app stops; also where clean-up made another error of the cancellation.

@@ -77,7 +77,7 @@ class Received(NamedTuple):
     response_topic: str | None = None
     """Where the sender wants the answer (MQTT 5 §3.3.2.3.5)."""
     correlation: bytes | None = None
-    """What the answer must carry so that the sender recognises it (§3.3.2.3.6)."""
+    """Correlation Data: the answer carries it, and the sender recognises it by that (§3.3.2.3.6)."""
     taken_at: str | None = None
     """When a reading was taken, RFC 3339; a user property (§3.3.2.3.7)."""
 

@@ -46,7 +46,7 @@ class Message(NamedTuple):
     correlation: bytes | None = None
     """Correlation Data of the request that this answers (MQTT 5 §3.3.2.3.6), sent back unchanged."""
     clock_offset: float | None = None
-    """What the wall clock was set to at `taken_at`, see `leadsman.loop.clock.Clock.offset`."""
+    """The offset of the wall clock at `taken_at`, see `leadsman.loop.clock.Clock.offset`."""
     receipt: Receipt | None = None
     """Learns once whether the message arrived."""
     replayed: bool = False

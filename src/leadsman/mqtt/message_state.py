@@ -31,7 +31,7 @@ class Place(StrEnum):
 
 
 class PlaceEvent(StrEnum):
-    """What moves a message from one place to another."""
+    """Events that move a message from one place to another."""
 
     HOLD = "older ones on disk"
     RELEASE = "none on disk"
@@ -66,7 +66,7 @@ class RowState(StrEnum):
 
 
 class RowEvent(StrEnum):
-    """What changes the row of a message."""
+    """Events that change the row of a message."""
 
     WRITE = "write begins"
     COMMIT = "committed"

@@ -66,7 +66,7 @@ class SideConnection:
 
     def __init__(self) -> None:
         self.messages: list[Received] = []
-        """What came, in order."""
+        """The received messages, in order."""
         self.broken: BrokerError | None = None
         """Why the connection was lost; None if it was not."""
         self._codes: dict[int, int] = {}
@@ -118,7 +118,7 @@ class SideConnection:
         return refused
 
     def kept(self) -> dict[str, Received]:
-        """What the broker keeps, as far as it has come, by topic."""
+        """The retained messages received so far, by topic."""
         return {each.topic: each for each in self.messages if each.retain and each.payload}
 
     async def publish_all(self, messages: Sequence[Message]) -> list[int | None]:

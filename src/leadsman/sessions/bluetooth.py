@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 
 
 class _Seen(NamedTuple):
-    """What the radio keeps of a device."""
+    """A device that the radio received."""
 
     address: str
     handle: Handle

@@ -99,7 +99,7 @@ class _Thermometers(OneWireFiles):
 
 
 def _recorded_programs(log: WireLog, real: Run) -> Run:
-    """What runs programs, and writes down their exit codes, and what they wrote."""
+    """Runs programs, and records their exit codes and their output."""
 
     async def run(program: str, arguments: tuple[str, ...]) -> Finished:
         with log.exchange("run", command=shlex.join((program, *arguments))) as n:

@@ -38,7 +38,7 @@ MOST_SHOWN = 60
 
 
 class Exchange(NamedTuple):
-    """What the app did, and what the device did then."""
+    """A request of the app, and the events of the device then."""
 
     asked: Event
     answers: Sequence[Event]
@@ -224,7 +224,7 @@ class Lanes:
 
 
 class Playing:
-    """What a device does on one connection: it answers each request, and does what it did by itself then.
+    """A device on one connection: it answers each request, and does what it did by itself then.
 
     Args:
         deliver: takes the events that are no reply.

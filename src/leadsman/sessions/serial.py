@@ -10,7 +10,7 @@ from leadsman.sessions.session import Event
 
 
 def recorded(log: WireLog, wire: Opener) -> Opener:
-    """What opens the port, and writes down what goes over it."""
+    """Return an opener of the port that records its traffic."""
 
     async def open_(line: Line) -> None:
         with log.exchange("open") as n:
@@ -68,7 +68,7 @@ class _RecordedTransport:
 
 
 def played(lanes: Lanes) -> Opener:
-    """What opens a recorded port."""
+    """Return an opener of a recorded port."""
 
     async def open_(line: Line) -> None:
         transport = _PlayedTransport(lanes, line)

@@ -41,7 +41,7 @@ Fields = Mapping[str, Any]
 
 
 class Shape(NamedTuple):
-    """What an event has."""
+    """The fields of an event."""
 
     asks: bool = False
     """Whether the app does it, and so begins an exchange."""
@@ -131,7 +131,7 @@ SHAPES: Mapping[str, Mapping[str, Shape]] = {
 
 
 class Event(NamedTuple):
-    """What went over a wire at one moment."""
+    """The traffic of a wire at one moment."""
 
     at: float
     """Seconds since the beginning."""

@@ -85,7 +85,7 @@ class Span:
         self._drop(self.last_taken_at if number == self.last else self.taken_at, 1)
 
     def lost(self) -> None:
-        """What did not come back will never arrive. The receipt learns of all of them."""
+        """Readings that did not come back will never arrive. The receipt learns of all of them."""
         rows, self.rows = self.rows, 0
         newest = 1 if rows and self.read < self.last else 0
         if rows > newest:

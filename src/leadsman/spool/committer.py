@@ -63,7 +63,7 @@ T = TypeVar("T")
 
 
 class _Call(NamedTuple):
-    """What the thread does in one call."""
+    """The work of the thread in one call."""
 
     batch: list[Item]
     add: list[SpoolRow]
@@ -85,7 +85,7 @@ NOTHING = _Call([], [], [], [], [], {}, 0, 0)
 
 
 class _Done(NamedTuple):
-    """What the thread did. With `broken` the file must be opened again."""
+    """The result of a call in the thread. With `broken` the file must be opened again."""
 
     job: _Call
     found: Found | None = None

@@ -31,7 +31,7 @@ class Topic(NamedTuple):
 
 
 class RowChanges(NamedTuple):
-    """What one transaction changes in the table of the rows."""
+    """The changes of one transaction to the table of the rows."""
 
     removed: list[Stored]
     added: list[SpoolRow]

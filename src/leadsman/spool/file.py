@@ -76,7 +76,7 @@ class SpoolFile:
         self.path = path
         self.quota = quota
         self.found = Found(0, 1)
-        """What `open` found. `quarantined`, `salvaged` and `damaged` change when damage is found later."""
+        """The result of `open`. `quarantined`, `salvaged` and `damaged` change when damage is found later."""
         self._now = now
         self._lock = tables.lock_of(path)
         self._database: sqlite3.Connection | None = None

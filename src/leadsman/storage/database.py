@@ -20,7 +20,7 @@ from leadsman.storage import files
 
 LOG, SHARED = "-wal", "-shm"
 BESIDE = ("", LOG, SHARED, "-journal")
-"""What follows the name of a database in those of its files."""
+"""Suffixes of the files of a database."""
 MOST_STEPS = 1_000_000
 """Instructions of SQLite's machine that reading a schema may take. Ours take some hundreds."""
 MOST_NUMBER = 1 << 62

@@ -56,7 +56,7 @@ _PARSERS = {
     "rapt": "RAPTPill",
     "oralb": "OralB",
 }
-"""What the class of each decoder begins with, in the order in which they are asked. After them is SwitchBot's, whose
+"""The prefix of the class of each decoder, in the order in which they are asked. After them is SwitchBot's, whose
 package has another form."""
 _WITH_KEYS = ("bthome", "xiaomi")
 _CLASSES = {"dew_point": "temperature", "mass": "weight", "mass_non_stabilized": "weight"}
@@ -84,11 +84,11 @@ BindKey = Annotated[SecretStr, AfterValidator(check_bind_key)]
 
 
 Value = float | bool | str | datetime
-"""What a sensor measures."""
+"""A value that a sensor measures."""
 
 
 class Recognised(NamedTuple):
-    """What an advertisement is of."""
+    """The source of an advertisement."""
 
     decoder: str
     """The name of the decoder, such as ``"govee"``."""
@@ -99,7 +99,7 @@ class Recognised(NamedTuple):
 
 
 class Measurement(NamedTuple):
-    """What a sensor has advertised."""
+    """The values that a sensor has advertised."""
 
     address: str
     rssi: int

@@ -77,7 +77,7 @@ class KeptRadio:
         self._changed = changed
         self._task: asyncio.Task[None] | None = None
         self._logged = ""
-        """What the log has of its failure; empty if it works."""
+        """Its failure as logged; empty if it works."""
         self._failures = 0
         self._retry_at = 0.0
         self._received_at = 0.0

@@ -132,7 +132,7 @@ class AiohttpWire:
             await asyncio.sleep(GOODBYE / 50)
 
     def _digest(self, url: str, login: Login) -> aiohttp.DigestAuthMiddleware:
-        """What answers the challenges of one server."""
+        """Answers the challenges of one server."""
         key = (*origin_of(url), login)
         if key not in self._digests:
             if len(self._digests) >= MOST_LOGINS:

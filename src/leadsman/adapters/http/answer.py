@@ -1,5 +1,5 @@
-"""What a server answered: what its status means (RFC 9110 §15), where a redirect may lead, and the content: unpacked,
-with a limit on what comes of it, and read as text or as JSON. Pure."""
+"""The answer of a server: the meaning of its status (RFC 9110 §15), where a redirect may lead, and the content:
+unpacked, up to a limit, and read as text or as JSON. Pure."""
 
 import codecs
 import json
@@ -351,7 +351,7 @@ def _why_not(method: str, visited: Sequence[str], there: str, *, with_credential
 
 
 def _reason(headers: Mapping[str, str], start: bytes) -> str:
-    """What the server writes beside the status, if that is not a web page."""
+    """The text of the server beside the status, if that is not a web page."""
     text = start.decode(errors="replace").strip()
     if not text or text.startswith("<") or "html" in headers.get("content-type", ""):
         return ""

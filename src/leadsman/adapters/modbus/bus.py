@@ -176,7 +176,7 @@ class Modbus(PortAdapter):
             raise
 
     async def _answer(self, session: Session, unit: int, request: ModbusRequest, noise: int) -> bytes:
-        """What the answer to a request holds. Answers of other units are passed over (Modbus over serial line 1.02,
+        """The content of the answer to a request. Answers of other units are passed over (Modbus over serial line 1.02,
         2.4.1), and over TCP those to earlier requests."""
         limit = self._port.timeout_of(None)
         stray = ""
@@ -212,7 +212,7 @@ class _Write(NamedTuple):
 
 
 def _writes(registers: Mapping[str, Register], values: Mapping[str, object]) -> list[_Write]:
-    """What to write, joined where registers adjoin."""
+    """The writes, joined where registers adjoin."""
     found: list[_Write] = []
     ordered = sorted(registers.items(), key=lambda each: (each[1].kind, each[1].address))
     for name, register in ordered:

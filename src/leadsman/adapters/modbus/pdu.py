@@ -20,7 +20,7 @@ READS: dict[Kind, int] = {"coil": 1, "discrete": 2, "holding": 3, "input": 4}
 BITS = ("coil", "discrete")
 """The tables of bits."""
 _ON, _OFF = b"\xff\x00", b"\x00\x00"
-"""What a single coil is written as (6.5)."""
+"""The values of a single coil in a write (6.5)."""
 
 
 EXCEPTIONS = {
@@ -34,7 +34,7 @@ EXCEPTIONS = {
     10: ("gateway path unavailable", "cannot be reached through its gateway"),
     11: ("gateway target device failed to respond", "did not answer its gateway"),
 }
-"""What a device reports (7), by code: its name, and what it means."""
+"""Exceptions of a device (7), by code: the name and the meaning."""
 _FOR_GOOD = (1, 2, 3)
 """Codes with which the same request will be refused again."""
 
@@ -45,7 +45,7 @@ class ModbusRequest(NamedTuple):
     function: int
     body: bytes
     echo: bytes
-    """What an answer begins with, behind the function code."""
+    """The first bytes of an answer, behind the function code."""
     size: int
     """Bytes of an answer behind these."""
     what: str
@@ -57,7 +57,7 @@ class ModbusRequest(NamedTuple):
         return bytes((self.function,)) + self.body
 
     def answered(self, pdu: bytes) -> bytes:
-        """What an answer holds: registers or bits as they were sent, nothing after a write.
+        """The content of an answer: registers or bits as they were sent, nothing after a write.
 
         Raises:
             PermanentError, TransientError: the device refuses; the message has the exception of the protocol.
@@ -128,7 +128,7 @@ def unpacked(data: bytes, count: int) -> list[bool]:
 
 
 def nouns(kind: Kind) -> str:
-    """What the entries of a table are called."""
+    """The name of the entries of a table."""
     return {"coil": "coils", "discrete": "discrete inputs"}.get(kind, f"{kind} registers")
 
 

@@ -1,5 +1,5 @@
-"""What the registers of a device mean: names, types, scales and units, in code or in a TOML file; and which requests
-read them. Pure, but for reading the file."""
+"""The meaning of the registers of a device: names, types, scales and units, in code or in a TOML file; and which
+requests read them. Pure, but for reading the file."""
 
 import math
 import re
@@ -25,7 +25,7 @@ from leadsman.text import clean, join_words, suggestion
 from leadsman.value import Value
 
 RegisterValue = bool | int | float | str | None
-"""What a register holds; None where the device has no value for it."""
+"""The value of a register; None where the device has no value for it."""
 
 _FORMATS = {
     "int16": "h",

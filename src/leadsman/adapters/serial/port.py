@@ -235,7 +235,7 @@ class ThreadedTransport:
 # Opens devices with pyserial, which blocks, and names the remedy in errors.
 
 _NEEDS = ("serial ports", "pyserial-asyncio", "serial")
-"""What needs which library, and the extra that installs it."""
+"""The purpose, the library, and the extra that installs it."""
 
 BY_ID = Path("/dev/serial/by-id")
 """Where udev names ports after their devices."""
@@ -350,7 +350,7 @@ def close_late(future: Future[Device]) -> None:
 
 
 def advice(error: Exception) -> str:
-    """What a person can do about an error of opening."""
+    """The remedy of an error of opening."""
     number = getattr(error, "errno", None)
     if number is None:  # pyserial keeps the number of some errors only in the text
         found = re.search(r"\[Errno (-?\d+)\]", str(error))
