@@ -15,7 +15,7 @@ from leadsman.parts.cluster import Shards
 from leadsman.settings.sources import Where
 from leadsman.testing import MemoryBroker
 from leadsman.testing.leases import ClockStep, EngineAway, MemoryEngine, Partition
-from leadsman.tools.doctor.access import access_of
+from leadsman_rigs.stage import access_of
 
 TTL = 6.0
 METERS = [f"meter-{number}" for number in range(12)]
@@ -687,12 +687,17 @@ def test_one_access_list_is_enough_for_all_nodes(cluster):
         meters(app)
         app.add_command("valve", read)
 
-    apps = [cluster.start(name, register, app={"keep_state": True}) for name in ("one", "two")]
+    for name in ("one", "two"):
+        cluster.start(name, register, app={"keep_state": True})
     cluster.run(8)
     cluster.broker.send("house/nodes/one/introspect", "{}")
     cluster.broker.send("house/valve/set", "")
     cluster.run(2)
-    lists = [access_of(app.plan({"STATE_DIRECTORY": "/state"})) for app in apps]
+    lists = []
+    for name in ("one", "two"):
+        app = App("house", keep_state=True)
+        register(app)
+        lists.append(access_of(app, cluster__engine="nats://memory", cluster__node=name))
     assert lists[0] == lists[1]
     publish, subscribe = lists[0]
     assert [

@@ -10,7 +10,7 @@ from leadsman.errors import InvalidType, InvalidValue
 from leadsman.introspection.document import RegistryDocument
 from leadsman.mqtt.topics import topic_matches
 from leadsman.testing import Harness, Scripted, fail
-from leadsman.tools.doctor.access import access_of
+from leadsman_rigs.stage import access_of
 
 
 def gas(*script, **options):
@@ -191,9 +191,8 @@ def test_discovery_and_found_devices_go_along_with_it(harness):
 def test_the_access_list_has_its_topics():
     app = gas()
     app.add_command("lamp", accept)
-    app.load()
 
-    access = access_of(app.plan({}))
+    access = access_of(app)
 
     assert {"gas/state", "gas/availability", "gas/ledger", "gas/get/response", "gas/error"} <= set(access.publish)
     assert "gas/get" in access.subscribe
@@ -210,7 +209,7 @@ def test_all_that_it_publishes_and_subscribes_to_is_in_the_access_list(harness, 
     running.at("25s", lambda: running.broker.send("gas/lamp/set", b"true"))
     running.run("2m")
 
-    access = access_of(app.plan({}))
+    access = access_of(app)
     topics = {each.topic for each in running.broker.log}
     assert {"gas/state", "gas/error", "gas/availability", "gas/lamp/set/result"} <= topics
     assert [topic for topic in sorted(topics) if not any(topic_matches(each, topic) for each in access.publish)] == []

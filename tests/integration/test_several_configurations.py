@@ -9,7 +9,7 @@ from pydantic import create_model
 from leadsman import App, Context, Discovery, Finds
 from leadsman.discovery.announcer import GRACE, SETTLING
 from leadsman.testing import Harness
-from leadsman.tools.doctor.access import describe_topics
+from leadsman_rigs.stage import URL, run_for
 
 OWN = "homeassistant/device/house"
 
@@ -31,11 +31,6 @@ def house(names, discovery="homeassistant", name="cellar"):
     read.__annotations__["return"] = readings
     app.add_telemetry(name, read, interval="1h")
     return app
-
-
-def planned(app):
-    app.load()
-    return app.plan({})
 
 
 def configurations(broker):
@@ -222,15 +217,23 @@ def test_all_messages_are_in_the_registry_and_go_when_discovery_is_switched_off(
         assert configurations(after.broker) == {}
 
 
-def test_clean_takes_all_messages_of_a_device_for_topics_that_it_has(harness):
+def test_clean_takes_all_messages_of_a_device_for_topics_that_it_has(harness, stage, capsys):
     running = harness(house(MANY))
-
     running.run("2s")
+    registry = running.broker.retained["house/registry"].json
+    registry["devices"] = {"old": registry["devices"]["cellar"]}
+    stage.keep({topic: each.payload for topic, each in running.broker.retained.items()} | {"house/registry": registry})
 
-    known = describe_topics(planned(house(MANY)))
-    assert {*known["cellar"]} == configurations(running.broker).keys()
-    assert {*known[None]} == {f"{OWN}/leadsman_app/config"}
-    assert describe_topics(planned(house(MANY, discovery=None))) == {}
+    def removed(app):
+        """What is removed with the device that is gone."""
+        assert run_for(app, "clean", "--dry-run", "--mqtt", URL) == 0
+        return {line for line in capsys.readouterr().out.splitlines() if line.startswith(OWN)}
+
+    whole = {*configurations(running.broker)}
+    assert len(whole) > 2
+    assert removed(house(MANY)) == set()
+    assert removed(house(fields(1))) == whole - {f"{OWN}/cellar/config"}
+    assert removed(house(MANY, discovery=None)) == whole
 
 
 def test_another_program_at_a_further_topic_keeps_what_it_published(caplog):

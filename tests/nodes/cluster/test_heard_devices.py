@@ -18,7 +18,7 @@ from leadsman.nodes.lease.store import ClusterSnapshot
 from leadsman.runtime.found_devices import Family, FoundDevices, Names
 from leadsman.settings.sources import Where
 from leadsman.testing import VirtualLoop
-from leadsman.tools.doctor.access import access_of
+from leadsman_rigs.stage import access_of
 
 TTL = 9.0
 MEMBER = Member("near", "1")
@@ -228,6 +228,17 @@ def test_what_others_publish_as_a_report_does_no_harm(payload):
         loop.close()
 
 
+def house(everywhere):
+    app = App("house")
+
+    async def gateway(context: Context):
+        yield
+
+    app.add_source("gateway", gateway, needs="ble", finds=Finds(everywhere=everywhere))
+    app.add_telemetry("meter", lambda: {"t": 1}, interval=10)
+    return app
+
+
 class TestPlan:
     """What the plan of a node says of handlers that are called everywhere."""
 
@@ -236,13 +247,7 @@ class TestPlan:
         self.directory = tmp_path
 
     def of(self, *labels, everywhere=True):
-        app = App("house")
-
-        async def gateway(context: Context):
-            yield
-
-        app.add_source("gateway", gateway, needs="ble", finds=Finds(everywhere=everywhere))
-        app.add_telemetry("meter", lambda: {"t": 1}, interval=10)
+        app = house(everywhere)
         cluster = {"ENGINE": "nats://nats:4222", "NODE": "attic", "LABELS": ",".join(labels)}
         variables = {f"CLUSTER__{key}": value for key, value in cluster.items()}
         app.load(Where(variables, self.directory, None, {}, self.directory))
@@ -263,6 +268,8 @@ class TestPlan:
 
     @pytest.mark.parametrize("everywhere", [True, False])
     def test_the_access_list_has_the_reports(self, everywhere):
-        access = access_of(self.of("ble", everywhere=everywhere))
+        access = access_of(
+            house(everywhere), cluster__engine="nats://nats:4222", cluster__node="attic", cluster__labels="ble"
+        )
         assert ("house/nodes/+/hears" in access.publish) is everywhere
         assert ("house/nodes/+/hears" in access.subscribe) is everywhere

@@ -1,6 +1,9 @@
 """Brokers in memory, with an app that answers as a test says, for the commands of the command line."""
 
+import contextlib
+import io
 import json
+import re
 from typing import NamedTuple
 
 from leadsman import Received
@@ -14,10 +17,32 @@ URL = f"mqtt://{HOST}"
 
 def inspected(app, capsys, *arguments):
     """What `leadsman inspect` prints of an app that is not in a module."""
-    options = parser(["inspect"]).parse_args(["inspect", "app", *arguments])
-    options.target = app
-    assert run_command(options, "leadsman") == 0
+    assert run_for(app, "inspect", *arguments) == 0
     return capsys.readouterr().out
+
+
+def run_for(app, command, *arguments):
+    """Type a command for an app that is not in a module. Returns its exit code."""
+    options = parser([command]).parse_args([command, "app", *arguments])
+    options.target = app
+    return run_command(options, "leadsman")
+
+
+class Access(NamedTuple):
+    """Topic filters of an app."""
+
+    publish: tuple[str, ...]
+    subscribe: tuple[str, ...]
+
+
+def access_of(app, **settings):
+    """What an app may publish and subscribe to, as `leadsman acl` prints it. Dots of settings are `__` here."""
+    given = [f"--set={key.replace('__', '.')}={value}" for key, value in settings.items()]
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        assert run_for(app, "acl", "--format", "emqx", *given) == 0
+    rule = re.compile(r"^\{allow, \{.*?\}, (publish|subscribe), (\[.*?\])\}\.$", re.MULTILINE | re.DOTALL)
+    filters = dict(rule.findall(out.getvalue()))
+    return Access(*(tuple(json.loads(filters[each])) for each in Access._fields))
 
 
 class Printed(NamedTuple):

@@ -8,10 +8,9 @@ import pytest
 
 from leadsman import App, Content, Context, Delivery, Discovery
 from leadsman.mqtt.topics import topic_matches
-from leadsman.settings.sources import Where
 from leadsman.testing import Harness, Scripted
 from leadsman.tools.cli.main import main
-from leadsman.tools.doctor.access import AccessList, access_of
+from leadsman_rigs.stage import Access, access_of
 
 APP = """
 from leadsman import App
@@ -22,11 +21,6 @@ async def scale():
 @app.command("lamp")
 async def lamp(payload: dict): ...
 """
-
-
-def access(app):
-    app.load()
-    return access_of(app.plan({"STATE_DIRECTORY": "/state"}))
 
 
 async def adjust(payload: dict): ...
@@ -40,7 +34,7 @@ def test_an_app_that_only_reads_needs_no_topics_of_commands():
     app = App("house")
     app.add_source("scale", steady)
 
-    assert access(app) == AccessList(
+    assert access_of(app) == Access(
         (
             *("house/status", "house/registry/#", "house/error", "house/introspect/response"),
             *("house/+/state", "house/+/availability", "house/+/error", "house/+/ledger", "house/+/+/set/response"),
@@ -53,7 +47,7 @@ def test_commands_and_polls_on_demand_add_theirs():
     app = App("house")
     app.add_telemetry("a", Scripted({}), interval=10)
     app.add_command("b", adjust)
-    found = access(app)
+    found = access_of(app)
 
     assert {"house/+/set/result", "house/+/set/response", "house/+/get/response"} <= set(found.publish)
     assert {"house/+/set", "house/+/get"} <= set(found.subscribe)
@@ -65,7 +59,7 @@ def test_a_handler_with_a_context_may_publish_anywhere_below_its_device():
     @app.telemetry("a", interval=10)
     async def a(context: Context): ...
 
-    found = access(app).publish
+    found = access_of(app).publish
     assert any(topic_matches(each, "house/a/map/floor") for each in found)
     assert any(topic_matches(each, "house/a/state") for each in found)
     assert not any(topic_matches(each, "cellar/a/state") for each in found)
@@ -74,8 +68,7 @@ def test_a_handler_with_a_context_may_publish_anywhere_below_its_device():
 def test_a_node_among_others_reads_and_writes_the_lease_the_failure_state_and_the_nodes():
     app = App("house", keep_state=True)
     app.add_source("scale", steady)
-    app.load(Where.nowhere({"standby.enabled": "true"}))
-    found = access_of(app.plan({"STATE_DIRECTORY": "/state"}))
+    found = access_of(app, standby__enabled="true")
 
     for topic in ("house/lease", "house/+/resilience", "house/nodes/+"):
         assert topic in found.publish
@@ -89,7 +82,7 @@ def test_discovery_subscriptions_and_a_history_add_theirs():
     app.add_telemetry("a", Scripted({}), interval=10, delivery=Delivery(history=100))
     app.add_subscription("zigbee2mqtt/+/battery", adjust)
     app.add_subscription("price", adjust, enabled=False)
-    found = access(app)
+    found = access_of(app)
 
     assert {"house/+/history", "house/+/health", "ha/device/house/+/config"} <= set(found.publish)
     assert found.subscribe[-3:] == ("zigbee2mqtt/+/battery", "ha/device/house/+/config", "ha/status")
@@ -101,7 +94,7 @@ def test_an_app_may_do_under_its_list_all_that_it_does():
     app.add_telemetry("a", Scripted({"t": 1}), interval=10, delivery=Delivery(history=100))
     app.add_command("lamp", adjust)
     app.add_subscription("zigbee2mqtt/+/battery", adjust)
-    allowed = access(app)
+    allowed = access_of(app)
 
     with Harness(app) as harness:
         harness.run("5s")
@@ -116,7 +109,7 @@ def test_an_app_with_homie_may_do_all_that_it_does_and_has_no_health_topic():
     app = App("house", discovery="homie")
     app.add_telemetry("a", Scripted({"t": 1}), interval=10)
     app.add_command("lamp", adjust)
-    allowed = access(app)
+    allowed = access_of(app)
 
     with Harness(app) as harness:
         harness.run("5s")
@@ -134,7 +127,7 @@ def test_an_app_with_homie_and_without_commands_does_not_listen_for_values():
     app = App("house", discovery="homie")
     app.add_telemetry("a", Scripted({"t": 1}), interval=10)
 
-    assert not any(each.endswith("+/+/set") and each.startswith("homie") for each in access(app).subscribe)
+    assert not any(each.endswith("+/+/set") and each.startswith("homie") for each in access_of(app).subscribe)
 
 
 @pytest.fixture
@@ -159,7 +152,7 @@ def house():
     app = App("house")
     app.add_source("scale", steady)
     app.add_command("lamp", adjust)
-    return access(app)
+    return access_of(app)
 
 
 def test_the_lines_for_mosquitto_name_the_user_and_join_reading_and_writing(acl):
@@ -227,7 +220,7 @@ def test_values_at_topics_of_their_own_need_all_topics_below_the_devices():
     app = App("house")
     app.add_telemetry("a", Scripted({}), interval=10, layout="fields")
 
-    assert "house/+/#" in access(app).publish
+    assert "house/+/#" in access_of(app).publish
 
 
 def test_bytes_need_their_topic():
@@ -237,7 +230,7 @@ def test_bytes_need_their_topic():
     app = App("house")
     app.add_telemetry("a", picture, interval=10, field="image")
     app.add_telemetry("b", picture, interval=10, field="image")
-    published = access(app).publish
+    published = access_of(app).publish
 
     assert published.count("house/+/image") == 1
     assert "house/+/#" not in published
