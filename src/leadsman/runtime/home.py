@@ -126,13 +126,9 @@ class Home:
         return runner
 
     def _source_runner(self, source: "Source") -> "SourceRunner":
-        from leadsman.runtime.sources import SourceRunner  # only apps with sources pay for it
+        from leadsman.runtime.sources import EventRunner, SourceRunner  # only apps with sources pay for it
 
-        kind = SourceRunner
-        if source.events is not None:
-            from leadsman.runtime.event_sources import EventRunner  # only those with events
-
-            kind = EventRunner
+        kind = SourceRunner if source.events is None else EventRunner
         return kind(source, self._publishing, self._surroundings.resources)
 
     def _lay_out(
