@@ -1,4 +1,4 @@
-"""Opens the socket to a broker: TCP, TLS or a unix socket. Nothing here depends on MQTT.
+"""Opens the socket to a broker: TCP, TLS or a unix socket. Nothing here speaks MQTT.
 
 What may block, which is a name server that keeps silent, or a file of a certificate on a slow disk, runs in a daemon
 thread. A connection attempt that is given up leaves that thread alone, and the process ends without it.

@@ -71,8 +71,8 @@ class Mask:
         hosts = self._masks.get("host", {})
         if hosts:
             known = sorted([*hosts][:MOST_HOSTS], key=len, reverse=True)
-            words = rf"(?<![\w.-])(?:{'|'.join(map(re.escape, known))})(?![\w-])"
-            text = re.sub(words, lambda found: hosts[found[0]], text)
+            pattern = rf"(?<![\w.-])(?:{'|'.join(map(re.escape, known))})(?![\w-])"
+            text = re.sub(pattern, lambda found: hosts[found[0]], text)
         return _IPV4.sub(lambda found: self._ipv4(found[0]), text)
 
     def _host(self, host: str) -> str:

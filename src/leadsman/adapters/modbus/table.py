@@ -44,11 +44,11 @@ LONGEST_NUMBER = 128
 """Bits of a number that may be written before it is scaled."""
 _FLOATS = ("float32", "float64")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
-_SENSOR_WORDS = ("unit", "device_class", "state_class", "precision", "icon", "category", "name")
+_SENSOR_KEYS = ("unit", "device_class", "state_class", "precision", "icon", "category", "name")
 """Keys of a register in a file that are those of a `Sensor`."""
-_REGISTER_WORDS = ("address", "type", "kind", "scale", "word_order", "length", "bits", "absent")
-_TABLE_WORDS = ("name", "source", "gap", "most", "kind", "type", "word_order", "registers")
-_SHARED_WORDS = ("kind", "type", "word_order")
+_REGISTER_KEYS = ("address", "type", "kind", "scale", "word_order", "length", "bits", "absent")
+_TABLE_KEYS = ("name", "source", "gap", "most", "kind", "type", "word_order", "registers")
+_SHARED_KEYS = ("kind", "type", "word_order")
 """Keys of a file that stand for all of its registers, unless one has its own."""
 
 
@@ -277,18 +277,18 @@ class Table(Value):
         values = toml_document(path, read_text(path)).values
         faults: list[ConfigurationError] = []
         for key in values:
-            if key not in _TABLE_WORDS:
-                faults.append(InvalidValue(f"{path}: there is no key {clean(key)!r}; {suggestion(key, _TABLE_WORDS)}"))
+            if key not in _TABLE_KEYS:
+                faults.append(InvalidValue(f"{path}: there is no key {clean(key)!r}; {suggestion(key, _TABLE_KEYS)}"))
         entries = values.get("registers", {})
         if not isinstance(entries, dict):
             raise InvalidType(f"{path}: registers is {entries!r}; write [registers.volts] and its keys below")
-        shared = {word: values[word] for word in _SHARED_WORDS if word in values}
+        shared = {key: values[key] for key in _SHARED_KEYS if key in values}
         registers: dict[str, Register] = {}
         for key, entry in entries.items():
             with collect(faults), labelled(f"{path}: {clean(key)}"):
                 registers[key] = _register(entry, shared)
         raise_together(faults)
-        options = {word: values[word] for word in ("name", "gap", "most") if word in values}
+        options = {key: values[key] for key in ("name", "gap", "most") if key in values}
         make: Callable[..., Self] = cls  # which checks what it is given
         with labelled(str(path)):
             return make(registers, **options)
@@ -358,22 +358,22 @@ class Table(Value):
 def _register(entry: object, shared: Mapping[str, object]) -> Register:
     if not isinstance(entry, dict):
         raise InvalidType(f"it is {entry!r}; write its address and type below it")
-    words: dict[str, object] = {**shared, **entry}
-    known = (*_REGISTER_WORDS, *_SENSOR_WORDS)
-    for word in words:
-        if word not in known:
-            raise InvalidValue(f"there is no key {clean(word)!r}; {suggestion(word, known)}")
-    if "address" not in words:
+    values: dict[str, object] = {**shared, **entry}
+    known = (*_REGISTER_KEYS, *_SENSOR_KEYS)
+    for key in values:
+        if key not in known:
+            raise InvalidValue(f"there is no key {clean(key)!r}; {suggestion(key, known)}")
+    if "address" not in values:
         raise InvalidValue("it has no address; write address = 0, as it is sent")
-    if words.get("kind") in BITS and "type" not in entry:
-        words.pop("type", None)  # that of the whole table is for registers
-    bits = words.get("bits")
+    if values.get("kind") in BITS and "type" not in entry:
+        values.pop("type", None)  # that of the whole table is for registers
+    bits = values.get("bits")
     if isinstance(bits, list):
-        words["bits"] = tuple(bits)
-    sensor = {word: words.pop(word) for word in _SENSOR_WORDS if word in words}
+        values["bits"] = tuple(bits)
+    sensor = {key: values.pop(key) for key in _SENSOR_KEYS if key in values}
     described: Callable[..., Sensor] = Sensor
     make: Callable[..., Register] = Register  # both check what they are given
-    return make(**words, sensor=described(**sensor) if sensor else None)
+    return make(**values, sensor=described(**sensor) if sensor else None)
 
 
 def _one_of(what: str, value: object, known: tuple[str, ...]) -> None:
