@@ -201,7 +201,7 @@ class BrokerError(LeadsmanError):
     hint = ""
 
     def without_hint(self) -> str:
-        """The message without its hint, for those who have better advice."""
+        """The message without its hint, for a caller with better advice."""
         return str(self).removesuffix(self.hint)
 
 

@@ -1,7 +1,7 @@
 """The event bus: stamps events, and delivers them to their observers in the order in which they happened.
 
 An observer may cause another event: a heartbeat that is published can push a message out of the outbox. That event
-waits until every observer has received the first one. So no observer learns of an effect before its cause.
+waits until every observer has received the first one. So no observer gets an effect before its cause.
 """
 
 import logging

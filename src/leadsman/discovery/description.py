@@ -13,7 +13,7 @@ no field."""
 
 
 class Field(NamedTuple):
-    """One value of a payload, with the words of its `leadsman.readings.sensor.Sensor`."""
+    """One value of a payload, with the options of its `leadsman.readings.sensor.Sensor`."""
 
     path: tuple[str, ...]
     """The keys that lead to it; empty where the payload itself is the value."""
@@ -42,7 +42,7 @@ class Field(NamedTuple):
     discoverable: bool = True
     """Whether others are told of it."""
     homeassistant: Mapping[str, bool | int | str] = MappingProxyType({})
-    """Further words of its entity in Home Assistant; see `leadsman.readings.sensor.ENTITY_OPTIONS`."""
+    """Further options of its entity in Home Assistant; see `leadsman.readings.sensor.ENTITY_OPTIONS`."""
 
 
 class ControlDescription(NamedTuple):

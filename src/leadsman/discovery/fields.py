@@ -79,8 +79,8 @@ def terms_of(schema: Schema) -> "dict[str, FieldTerms]":
     """What is declared of the fields: unit, device class, precision and name; by their keys, joined by a dot."""
     found: dict[str, FieldTerms] = {}
     for field in fields_of(schema):
-        words = {word: getattr(field, word) for word in ("unit", "device_class", "precision")} | {"name": field.title}
-        given = {word: value for word, value in words.items() if value is not None}
+        terms = {name: getattr(field, name) for name in ("unit", "device_class", "precision")} | {"name": field.title}
+        given = {name: value for name, value in terms.items() if value is not None}
         if given:
             found[".".join(field.path)] = cast("FieldTerms", given)
     return found
@@ -123,28 +123,28 @@ def _fields(schema: Schema, defs: Schema, path: tuple[str, ...], title: str | No
 def _field(node: Schema, defs: Schema, path: tuple[str, ...], title: str | None) -> Field | None:
     """The field that a node describes; None if it is none."""
     branches = [_resolve(each, defs) for each in _alternatives(node)]
-    words = {word: node[word] for word in _SENSOR if word in node}
+    sensor = {name: node[name] for name in _SENSOR if name in node}
     for branch in branches:
-        words = {word: branch[word] for word in _SENSOR if word in branch} | words
+        sensor = {name: branch[name] for name in _SENSOR if name in branch} | sensor
     kinds = {_kind(branch) for branch in branches}
-    numeric = "unit" in words or "state_class" in words
-    if words and branches and all(_holds_items(each) for each in branches):
+    numeric = "unit" in sensor or "state_class" in sensor
+    if sensor and branches and all(_holds_items(each) for each in branches):
         kinds = {"list"}
     if None in kinds or not kinds:
-        if not words or kinds != {None} or any(each.get("type") for each in branches):
+        if not sensor or kinds != {None} or any(each.get("type") for each in branches):
             return None
         kinds = {"text"}
     kind = cast("Kind", kinds.pop() if len(kinds) == 1 else "text")
     if kind == "text" and numeric:
         kind = "number"
     options = _options(branches) if kind == "enum" else ()
-    title = words.pop("name", title)
+    title = sensor.pop("name", title)
     return Field(
         path,
         kind,
         title or _name(path),
         title=title,
-        **words,
+        **sensor,
         options=tuple(str(each) for each in options),
         quoted=all(isinstance(each, str) for each in options),
         whole=all(each.get("type") == "integer" for each in branches),
@@ -207,7 +207,7 @@ def _alternatives(node: Schema) -> list[Schema]:
 
 
 def _resolve(node: Schema, defs: Schema) -> Schema:
-    """The node with what it refers to. Its own words come first."""
+    """The node with what it refers to. Its own keys come first."""
     seen: set[str] = set()
     while "$ref" in node or len(node.get("allOf", ())) == 1:
         inner = {"$ref": node["$ref"]} if "$ref" in node else node["allOf"][0]

@@ -438,8 +438,8 @@ def _place(device: DeviceDescription, topics: Topics, field: Field) -> tuple[str
 
 
 def _options(field: Field) -> Component:
-    """The further words of its entity, abbreviated as the others are, so that none is there twice."""
-    return {_ABBREVIATED[word]: value for word, value in field.homeassistant.items()}
+    """The further options of its entity, abbreviated as the others are, so that none is there twice."""
+    return {_ABBREVIATED[name]: value for name, value in field.homeassistant.items()}
 
 
 def _expiry(device: DeviceDescription) -> Component:
@@ -593,7 +593,7 @@ _CONTROLS: Mapping[str, Callable[[ControlDescription, _At], Component]] = {
     "siren": _siren,
     "valve": _valve,
 }
-"""The words of each kind of control."""
+"""The options of each kind of control."""
 
 
 def _on_and_off(on: Field, at: _At) -> Component:
@@ -697,6 +697,6 @@ def _buttons(device: DeviceDescription, topics: Topics) -> dict[str, Component]:
     return found
 
 
-def _given(**words: object) -> Component:
-    """The words that have a value."""
-    return {word: value for word, value in words.items() if value is not None}
+def _given(**options: object) -> Component:
+    """The options that have a value."""
+    return {name: value for name, value in options.items() if value is not None}

@@ -186,18 +186,18 @@ class Situation:
         lasted, polls = self.age(runtime["failing_since"]), runtime["consecutive_failures"]
         times = f", {count_noun(polls, 'poll')} in a row" if polls > 1 else ""
         since = "" if lasted is None or lasted < 1 else f" for {span(lasted)}"
-        words = f"{error}{since}{times}."
+        text = f"{error}{since}{times}."
         if _ENDED.search(error) and (since or times):  # what follows would belong to its last words
-            words = (
+            text = (
                 f"{error}{'' if error[-1] in '.?!' else '.'} It has failed{since or times[1:]}{times if since else ''}."
             )
         if self.reader is None:
-            return words
+            return text
         breaker, is_open = self.reader.get("circuit_breaker"), runtime["circuit"] in ("open", "half_open")
         every = breaker.get("recovery") if is_open and breaker else self.reader.get("interval")
         if not isinstance(every, int | float):  # each of its pauses is longer than the last, or it has a schedule
-            return words
-        return f"{words} leadsman tries it every {span(every)}."
+            return text
+        return f"{text} leadsman tries it every {span(every)}."
 
     # Lines of evidence
 

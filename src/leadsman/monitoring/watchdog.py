@@ -64,7 +64,7 @@ class Watchdog(Signs):
         self._statuses = statuses
         self._link = link
         self._timers = timers
-        self._words = ""
+        self._summary = ""
         self._unwritable = False
 
     def start(self) -> None:
@@ -88,12 +88,12 @@ class Watchdog(Signs):
 
     def _show(self, now: float) -> bool:
         """Update ``STATUS=`` and the health file. Returns whether the app shows a sign of life."""
-        fresh, words = self.look(now)
-        if self._notifier is not None and words != self._words:
-            self._notifier.send(f"STATUS={words}")
-        self._words = words
+        fresh, summary = self.look(now)
+        if self._notifier is not None and summary != self._summary:
+            self._notifier.send(f"STATUS={summary}")
+        self._summary = summary
         if self._path is not None:
-            self._write(self._path, HealthSummary(now, self.period, fresh, words))
+            self._write(self._path, HealthSummary(now, self.period, fresh, summary))
         return fresh
 
     def look(self, now: float) -> tuple[bool, str]:

@@ -80,7 +80,7 @@ class PlainCall:
         handler: the handler.
         needs: what it is given.
         resources: has the threads.
-        name: who makes the calls, for the errors of others that wait for a thread.
+        name: of the maker of the calls, for the errors of others that wait for a thread.
         timeout: of a call, in seconds. The wait for a thread may last as long once more.
     """
 

@@ -43,7 +43,7 @@ class ContentTopic:
         return (self._topic,)
 
     def publish(self, reading: Reading, fields: JsonObject, message: Message, comparison: Receipt | None) -> None:
-        """See `FieldTopics`. The bytes go first: who reads the JSON finds them."""
+        """See `FieldTopics`. The bytes go first: a reader of the JSON finds them."""
         if reading.content is not None:
             expires = message.expires if message.retain else None  # what expires and is not retained is an answer
             content = Message(self._topic, reading.content, message.qos, message.retain, None, expires, latest=True)
@@ -101,7 +101,7 @@ class FieldTopics:
             reading: the reading.
             fields: its fields as they are published.
             message: the reading as JSON. Its receipt goes with one message, so that the reading is counted once.
-            comparison: what learns that another message of it was dropped, so that the next reading is published.
+            comparison: is notified when another message of it was dropped, so that the next reading is published.
         """
         messages = self._messages(fields, message)
         if self._both:

@@ -57,7 +57,7 @@ class PublisherContext(NamedTuple):
     others: OtherTopics
     """Takes the retained topics that handlers publish to by themselves."""
     on_reading: Callable[[Reading], None] | None = None
-    """Takes each reading, published or not, for those who watch; None where nobody does."""
+    """Takes each reading, published or not, for watchers; None where there are none."""
     on_published: Callable[[Reading], None] | None = None
     """Takes each reading that was published, for discovery; None where it does not ask for them."""
 
@@ -153,7 +153,7 @@ class StatePublisher:
         self._topic = context.topics.state(name)
         self._history = None if delivery.history is None else context.topics.history(name)
         self.comparison = None if rule is None else AcceptedReading()
-        """What the publish rule compares with. It must learn which readings never arrive."""
+        """What the publish rule compares with. It is notified of readings that never arrive."""
         self.own_topics: ContentTopic | FieldTopics | None = None
         """Publishes each reading otherwise than as one JSON object; None where it is one."""
         self.receipts: Receipts | None = None
@@ -208,7 +208,7 @@ class StatePublisher:
         self._put(reading, message)
         self.published += 1
         if receipt is not None:
-            receipt.sent += 1  # not before: who catches an error counts the reading then
+            receipt.sent += 1  # not before: a caller that catches an error counts the reading then
 
     def pass_over(self, due: float) -> None:
         """The poll that came due at `due`, monotonic seconds, has nothing to publish. A retained reading that is about

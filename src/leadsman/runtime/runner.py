@@ -33,7 +33,7 @@ class Goodbye(NamedTuple):
 
     @property
     def cause(self) -> str:
-        """Why there is no reading, for those who ask."""
+        """Why there is no reading."""
         return f"{GOODBYE}: {self.reason}"
 
 

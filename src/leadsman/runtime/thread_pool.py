@@ -137,7 +137,7 @@ class ThreadPool:
         """Take a thread: at once if there is one, else in the order of the requests.
 
         Raises:
-            NoFreeThread: there was none within `limit` seconds. The message names who has them.
+            NoFreeThread: there was none within `limit` seconds. The message names their holders.
         """
         thread = None if self._waiting else self._free.pop() if self._free else self._first()
         if thread is None:
