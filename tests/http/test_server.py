@@ -10,8 +10,7 @@ import httpx
 import pytest
 from tests.http.conftest import house_app, streams
 
-from leadsman.http import door, routes, server
-from leadsman.http.door import bind
+from leadsman.http import routes, server
 from leadsman.introspection.service import MOST_AT_ONCE
 from leadsman.settings.sources import Where
 from leadsman.testing import MemoryBroker
@@ -260,11 +259,13 @@ def test_a_stream_that_nobody_reads_is_cut_off(run, monkeypatch):
     assert run(ignore, flooding_app()) == (1, 200)
 
 
-def with_small_buffers(endpoint):
-    """As `bind`; the system keeps little of what a client does not read."""
-    listener = bind(endpoint)
+LISTEN = socket.socket.listen
+
+
+def with_small_buffers(listener, *arguments):
+    """As `listen`; the system keeps little of what a client does not read."""
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-    return listener
+    LISTEN(listener, *arguments)
 
 
 LARGE = ("/introspect", "/metrics", "/registry")
@@ -292,7 +293,7 @@ async def wait_for_room(house):
 def test_large_answers_are_few_at_a_time_and_clients_that_do_not_take_them_lose_them(run, monkeypatch):
     monkeypatch.setattr(server, "WRITE_TIMEOUT", 1000)
     monkeypatch.setattr(routes, "SENDING", 1000)
-    monkeypatch.setattr(door, "bind", with_small_buffers)
+    monkeypatch.setattr(socket.socket, "listen", with_small_buffers)
 
     async def crowd(house):
         async with contextlib.AsyncExitStack() as clients:
