@@ -4,8 +4,8 @@ import asyncio
 import csv
 
 from leadsman import App
+from leadsman.devices.roster import Follower, RosterPhase
 from leadsman.mqtt.link import Access
-from leadsman.runtime.roster import Follower, RosterPhase
 from leadsman.testing import MemoryBroker, Scripted, VirtualLoop
 from leadsman.wiring.build import PARTS, Part
 from leadsman.wiring.run import serve

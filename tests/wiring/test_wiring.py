@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from leadsman import App, Context
+from leadsman.devices.roster import Departure
 from leadsman.errors import Stopped
 from leadsman.mqtt.link import Access
-from leadsman.runtime.roster import Departure
 from leadsman.testing import Harness, MemoryBroker, Scripted, VirtualLoop, fail
 from leadsman.wiring.build import PARTS, build
 

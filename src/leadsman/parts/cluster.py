@@ -5,6 +5,8 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from leadsman.devices.home import Home
+from leadsman.devices.roster import Departure
 from leadsman.event_bus import EventBus
 from leadsman.events import Event
 from leadsman.loop.clock import Clock, system_clock
@@ -15,8 +17,6 @@ from leadsman.nodes.cluster.cluster import Cluster, FencedOutbox, ForeignNodes
 from leadsman.nodes.cluster.report import ClusterReport
 from leadsman.resilience.environment import Environment
 from leadsman.resilience.overrides import handler_context
-from leadsman.runtime.home import Home
-from leadsman.runtime.roster import Departure
 from leadsman.wiring.core import Core, Node
 from leadsman.wiring.plan import Plan
 from leadsman.wiring.run import serve

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
+from leadsman.devices.roster import Departure, Device, Follower, RosterPhase
 from leadsman.registration.injection import ContextDependency, Dependencies
 from leadsman.runtime.context import Context
-from leadsman.runtime.roster import Departure, Device, Follower, RosterPhase
 from leadsman.runtime.store import Stores, Writer
 from leadsman.wiring.core import Core
 

@@ -6,12 +6,12 @@ import logging
 from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING
 
+from leadsman.devices.roster import Departure, Device, Follower, RosterPhase
 from leadsman.discovery.announcer import Announcer, HealthTopics
 from leadsman.discovery.description import AppDescription, Convention
 from leadsman.discovery.registered import Described, DescribedDevices
 from leadsman.events import Event
 from leadsman.introspection.retained import APP, RemovedDescriptions
-from leadsman.runtime.roster import Departure, Device, Follower, RosterPhase
 from leadsman.settings.discovery import APP as APP_IDENTIFIER
 from leadsman.settings.discovery import CONVENTIONS, Discovery
 from leadsman.text import log_fields
@@ -178,7 +178,7 @@ class Presence:
             self._health.on_described(name)
 
     def join(self, device: Device) -> None:
-        """A device has joined. It is described soon; see `leadsman.runtime.roster.Follower`."""
+        """A device has joined. It is described soon; see `leadsman.devices.roster.Follower`."""
         self._register(device)
         self._change_soon()
 

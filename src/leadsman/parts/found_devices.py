@@ -3,14 +3,14 @@
 import asyncio
 from collections.abc import Collection
 
+from leadsman.devices.home import Home
+from leadsman.devices.roster import Departure, Device, Follower, Roster, RosterPhase, forgetting, ignore
 from leadsman.introspection.registry import registry_entry
 from leadsman.introspection.retained import FORGETTING, retained_of
 from leadsman.loop.slices import Work
 from leadsman.mqtt.message import Message
 from leadsman.registration.source import Source
 from leadsman.runtime.found_devices import Family, FoundDevices, Names, template_of
-from leadsman.runtime.home import Home
-from leadsman.runtime.roster import Departure, Device, Follower, Roster, RosterPhase, forgetting, ignore
 from leadsman.runtime.sources import SourceRunner
 from leadsman.wiring.core import Core
 

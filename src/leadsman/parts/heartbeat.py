@@ -3,11 +3,11 @@
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from leadsman.devices.roster import Departure, Device, Follower, RosterPhase
 from leadsman.event_bus import Phase
 from leadsman.monitoring.heartbeat import Heartbeat, will
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.message import Message
-from leadsman.runtime.roster import Departure, Device, Follower, RosterPhase
 from leadsman.wiring.core import Core
 
 if TYPE_CHECKING:

@@ -2,9 +2,9 @@
 
 import functools
 
+from leadsman.devices.roster import RosterPhase, forgetting
 from leadsman.http.door import keep_open
 from leadsman.introspection.watching import Watching
-from leadsman.runtime.roster import RosterPhase, forgetting
 from leadsman.wiring.core import Core
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from leadsman.devices.roster import RosterPhase, forgetting
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import DOCTOR
 from leadsman.runtime.poll_runner import ask
-from leadsman.runtime.roster import RosterPhase, forgetting
 from leadsman.wiring.core import Core
 from leadsman.wiring.plan import OPERATIONS
 

@@ -1,9 +1,9 @@
 """The ledgers: what became of each poll that was due."""
 
+from leadsman.devices.roster import Departure, Device, Follower, RosterPhase
 from leadsman.ledger.ledgers import Ledgers, Schedule
 from leadsman.ledger.reports import LedgerReports
 from leadsman.registration.telemetry import Telemetry
-from leadsman.runtime.roster import Departure, Device, Follower, RosterPhase
 from leadsman.wiring.core import Core
 
 

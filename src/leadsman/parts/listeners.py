@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from leadsman.devices.roster import RosterPhase, forgetting
 from leadsman.errors import DeviceTimeout, InvalidType
 from leadsman.event_bus import Phase
 from leadsman.events import AppFault, Event
@@ -16,7 +17,6 @@ from leadsman.loop.tasks import begin
 from leadsman.loop.threads import DaemonExecutor
 from leadsman.notices import Notice, Notices
 from leadsman.registration.injection import Handler, is_async, name_of
-from leadsman.runtime.roster import RosterPhase, forgetting
 from leadsman.text import count_noun, log_fields
 from leadsman.wiring.core import Core
 

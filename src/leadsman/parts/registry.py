@@ -5,12 +5,12 @@ import asyncio
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from leadsman.devices.roster import Departure, Device, Follower, RosterPhase
 from leadsman.events import AppFault, Event, LinkUp, PrefixShared
 from leadsman.loop.slices import Work
 from leadsman.mqtt.answers import object_in
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import encode
-from leadsman.runtime.roster import Departure, Device, Follower, RosterPhase
 from leadsman.text import clean
 from leadsman.wiring.core import Core
 
@@ -81,7 +81,7 @@ class Publisher:
 
     def join(self, device: Device) -> None:
         """A device has joined: list its topics, which are about to be published. See
-        `leadsman.runtime.roster.Follower`."""
+        `leadsman.devices.roster.Follower`."""
         if self._begun and not self._core.link.held:
             self._publication.list_entry_ahead(device.name)
         self.change()

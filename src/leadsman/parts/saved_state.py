@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from leadsman.devices.roster import Departure, Device, Follower, RosterPhase
 from leadsman.event_bus import Phase
 from leadsman.events import Event, LinkUp
 from leadsman.runtime.failure_state import FailureStateStore
-from leadsman.runtime.roster import Departure, Device, Follower, RosterPhase
 from leadsman.wiring.core import Core
 
 if TYPE_CHECKING:

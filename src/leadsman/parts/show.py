@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
+from leadsman.devices.roster import RosterPhase, forgetting
 from leadsman.events import AttemptFailed, PollFailed
 from leadsman.readings.reading import Reading
-from leadsman.runtime.roster import RosterPhase, forgetting
 from leadsman.wiring.core import Core
 
 

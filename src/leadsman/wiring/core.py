@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from leadsman.adapters.managed import declared_errors
+from leadsman.devices.home import Home, Surroundings
+from leadsman.devices.roster import Departure, Device, Follower, Roster, RosterPhase, forgetting
 from leadsman.errors import Stopped
 from leadsman.event_bus import EventBus
 from leadsman.events import AppFault, StateFailed, StateWritten
@@ -26,10 +28,8 @@ from leadsman.registration.telemetry import Telemetry
 from leadsman.resilience.environment import Environment
 from leadsman.resilience.overrides import handler_context
 from leadsman.runtime.handler_calls import SharedResources
-from leadsman.runtime.home import Home, Surroundings
 from leadsman.runtime.other_topics import OtherTopics
 from leadsman.runtime.publisher import PublisherContext
-from leadsman.runtime.roster import Departure, Device, Follower, Roster, RosterPhase, forgetting
 from leadsman.runtime.runner import Runners
 from leadsman.text import describe
 from leadsman.text.log_lines import Lines

@@ -5,6 +5,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from leadsman.devices.roster import Device
 from leadsman.loop.slots import shifts
 from leadsman.mqtt.message import STANDARD
 from leadsman.registration.injection import ContextDependency
@@ -12,7 +13,6 @@ from leadsman.registration.telemetry import Telemetry
 from leadsman.runtime.handler_calls import SharedResources
 from leadsman.runtime.poll_runner import PollContext, PollRunner
 from leadsman.runtime.publisher import PublisherContext, PublishQueue, publisher_of
-from leadsman.runtime.roster import Device
 from leadsman.runtime.supervision import cancel, keep_running
 
 if TYPE_CHECKING:

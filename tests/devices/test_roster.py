@@ -2,7 +2,7 @@
 
 import pytest
 
-from leadsman.runtime.roster import Departure, Device, Follower, Roster, RosterPhase
+from leadsman.devices.roster import Departure, Device, Follower, Roster, RosterPhase
 
 
 def device(name):
