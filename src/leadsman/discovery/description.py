@@ -205,7 +205,7 @@ class Convention(Protocol):
     publishes: Sequence[str]
     """The topic filters that the app publishes to."""
     births: str | None = None
-    """Where a program that reads descriptions says that it has started; None if none does."""
+    """Where a program that reads descriptions announces its start; None if none does."""
     has_health: bool = False
     """Whether it refers to the topic ``{prefix}/{device}/health``."""
 

@@ -95,7 +95,7 @@ class MqttDoor:
             pages = Pages(page_size(self._link.maximum_packet_size, len(message.payload)))
             try:
                 yield from self._service.describe(request, pages)
-            except Exception:  # the log says more
+            except Exception:  # the log has more
                 fault = encode({**envelope, "status": "error", "data": None, "error": FAULT})
                 self._send(message._replace(payload=fault))
                 raise

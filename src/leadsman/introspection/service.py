@@ -102,7 +102,7 @@ class Service:
         """The request in a decoded payload.
 
         Raises:
-            PayloadError: the request is wrong. The error says how to write it.
+            PayloadError: the request is wrong. The error has the right spelling.
             Busy: too many answers are under way, or it asks for a large one, and too many for that are.
         """
         request = understood(value, self.registry.devices)
@@ -235,7 +235,7 @@ class Service:
         Raises:
             UnknownDevice: no device of that name is polled.
             PayloadError: its handler does not take this payload.
-            PollRefused: it cannot be polled now. The message says why.
+            PollRefused: it cannot be polled now. The message explains why.
         """
         sent = encode(request) if text is None else text
         self._parts.poll(device, lambda result: answer(_poll_result(result)), request, sent)

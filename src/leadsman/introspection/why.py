@@ -172,7 +172,7 @@ def _well(s: Situation) -> "Verdict":
 
 
 def _forgets(s: Situation) -> bool:
-    """Whether messages expire at the broker, which MQTT 3.1.1 does not know."""
+    """Whether messages expire at the broker, which MQTT 3.1.1 does not have."""
     mqtt = s.document.get("mqtt")
     return mqtt is None or mqtt["protocol"] != "3.1.1"
 

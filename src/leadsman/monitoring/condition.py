@@ -44,7 +44,7 @@ def condition_of(health: Health, now: float, wall: float, pause_end: float | Non
         health: the record.
         now: monotonic seconds.
         wall: the same moment, epoch seconds.
-        pause_end: when the pause ends that the device asked for, as far as its guards know that, monotonic seconds. The
+        pause_end: when the pause ends that the device asked for, as far as its guards have that, monotonic seconds. The
             poll at its end may be under way, or late, so it may have passed.
     """
     trouble, word, ahead = health.trouble, status(health, now), wall - now

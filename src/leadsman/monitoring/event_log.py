@@ -216,7 +216,7 @@ class Log:
         self._link_timed = False
         if self._link_unsaid and now >= self._link_unsaid[0].at + LONG:
             for event in self._link_unsaid:
-                _say_down(event)
+                _log_down(event)
             self._link_unsaid.clear()
         elif self._link_unsaid:
             self._await_length()
@@ -404,7 +404,7 @@ class Log:
             self._link_unsaid.append(event)
         else:
             self._link_unsaid.clear()
-            _say_down(event)
+            _log_down(event)
 
     def _await_length(self) -> None:
         """Ring when the outage that has no lines has become a long one."""
@@ -480,14 +480,14 @@ _ACTIONS = {
 }
 
 
-def _say_down(event: LinkDown) -> None:
+def _log_down(event: LinkDown) -> None:
     why, about = clean(event.reason), log_fields("link down", broker=event.broker)
     then = "again" if event.broker is None else event.broker
     logger.warning("No connection to the broker: %s. Readings are kept; trying %s.", why, then, extra=about)
 
 
 def _remedy(error: BaseException) -> str:
-    """What to do about a file that cannot be written, unless its error says that."""
+    """What to do about a file that cannot be written, unless its error explains that."""
     text = str(error)
     if "STATE_DIRECTORY" in text or "delete something" in text:
         return ""

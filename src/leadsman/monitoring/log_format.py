@@ -33,7 +33,7 @@ _COLOURS = {"DEBUG": "2", "WARNING": "33", "ERROR": "31", "CRITICAL": "1;31"}
 SOCKET = "/run/systemd/journal/socket"
 """Where journald takes records (systemd-journald.service(8))."""
 PREFIX = "LEADSMAN_"
-"""Begins the names of our own fields, so that they are told from those of the journal."""
+"""Begins the names of our own fields, so that they differ from those of the journal."""
 MOST_NAME = 64
 """Characters of the name of a field (journal-fields(7))."""
 _PRIORITIES = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}

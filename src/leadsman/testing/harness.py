@@ -36,7 +36,7 @@ class Harness:
     Each harness starts with the app as its module declares it, and restores it at the end. So one app can be used by
     many harnesses, one after the other, each with its own settings. Neither the environment of the process nor a file
     is read, and only the state directory is written. Readings wait for the broker in memory, unless the settings have
-    ``outbox.durability``, and the app is never a node among others, whatever ``[standby]`` says.
+    ``outbox.durability``, and the app is never a node among others, whatever ``[standby]`` sets.
 
     Args:
         app: the app to run.

@@ -49,7 +49,7 @@ def fill(text: str, indent: str = "", further: str | None = None) -> str:
     return indent + text if most is None else "\n".join(wrap(text, most, indent, further))
 
 
-def say(text: str, indent: str = "", further: str | None = None) -> None:
+def print_text(text: str, indent: str = "", further: str | None = None) -> None:
     """Print a text in lines that fit. Its control characters are escaped.
 
     Args:

@@ -119,7 +119,7 @@ class Board:
         return with_newest(lines, self.events, width, height)
 
     def _is_new(self, device: str, taken_at: str | None) -> bool:
-        """Whether this reading arrives for the first time. MQTT 3.1.1 does not say when one was taken."""
+        """Whether this reading arrives for the first time. MQTT 3.1.1 does not carry the time one was taken."""
         if taken_at is None:
             return True
         times = self._times.setdefault(device, deque(maxlen=_REMEMBERED))
@@ -343,7 +343,7 @@ def program() -> str:
     return shlex.quote(str(near))
 
 
-def say(line: str) -> None:
+def print_text(line: str) -> None:
     """Print a line with the time, at once."""
     print(time.strftime("%H:%M:%S"), line, flush=True)
 

@@ -22,7 +22,7 @@ from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Received
 from leadsman.testing.mosquitto import free_port
 from leadsman.tools.cli.own_broker import Viewer, demo_broker
-from leadsman.tools.demo.board import ClusterBoard, Takeovers, describe_takeovers, say, show
+from leadsman.tools.demo.board import ClusterBoard, Takeovers, describe_takeovers, print_text, show
 from leadsman.tools.demo.cluster_app import INTERVAL, METERS, NODE, PREFIX
 
 NODES = ("pi-1", "pi-2", "pi-3")
@@ -248,7 +248,7 @@ class ClusterDemo:
     def _event(self, event: str) -> None:
         self._board.events.append(f"{time.strftime('%H:%M:%S')} {event}")
         if self._lines:
-            say(event)
+            print_text(event)
 
     def _hear(self, message: Received) -> None:
         if not message.retain:
@@ -275,8 +275,8 @@ def run_cluster_demo() -> None:
         title = f"{broker} ({description}), {engine}"
         demo = ClusterDemo(nodes, broker, title, lines=lines)
         if lines:
-            say(f"leadsman demo --cluster at {title}")
-            say(f"a lease lasts {TTL} s without a renewal; that is the shortest, and 15 s the default")
+            print_text(f"leadsman demo --cluster at {title}")
+            print_text(f"a lease lasts {TTL} s without a renewal; that is the shortest, and 15 s the default")
         with contextlib.suppress(KeyboardInterrupt):
             asyncio.run(demo.run())
     print("\n".join(demo.summary) or "Nothing was shown.")

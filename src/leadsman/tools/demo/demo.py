@@ -26,7 +26,7 @@ from leadsman.text import count_noun
 from leadsman.tools.cli.own_broker import Viewer, demo_broker, watching
 from leadsman.tools.cli.tables import fill
 from leadsman.tools.demo.app import PREFIX, SETTINGS, Moved, demo_app, use_door
-from leadsman.tools.demo.board import Board, BoardLog, program, say, show
+from leadsman.tools.demo.board import Board, BoardLog, print_text, program, show
 from leadsman.tools.demo.faults import Faults, Meter
 from leadsman.wiring.process import run as run_process
 
@@ -121,18 +121,18 @@ HINTS = {"homeassistant": in_home_assistant, "homie": in_controllers}
 
 def introduce(broker: Broker, description: str, page: str, hints: Iterable[str]) -> None:
     """Say where to look."""
-    say(f"leadsman demo at {broker} ({description})")
-    say(f"the page is at http://{page}/")
-    say(f"watch it with: {watching(broker, PREFIX)}")
+    print_text(f"leadsman demo at {broker} ({description})")
+    print_text(f"the page is at http://{page}/")
+    print_text(f"watch it with: {watching(broker, PREFIX)}")
     leadsman = program()
-    say(f"or with: {leadsman} watch --mqtt {broker}")
-    say(f"why the meter is silent: {leadsman} why meter --mqtt {broker}")
-    say(f"the gaps of each device: {leadsman} gaps --mqtt {broker}")
+    print_text(f"or with: {leadsman} watch --mqtt {broker}")
+    print_text(f"why the meter is silent: {leadsman} why meter --mqtt {broker}")
+    print_text(f"the gaps of each device: {leadsman} gaps --mqtt {broker}")
     changed = ", ".join(f"{setting.rpartition('.')[2]} = {value!r}" for setting, value in SETTINGS.items())
-    say(f"the disk is as the settings say, in [devices.disk]: {changed}")
-    say(f"whether the broker suits the app: {leadsman} doctor --prefix {PREFIX} --mqtt {broker}")
+    print_text(f"the disk is as the settings say, in [devices.disk]: {changed}")
+    print_text(f"whether the broker suits the app: {leadsman} doctor --prefix {PREFIX} --mqtt {broker}")
     for hint in hints:
-        say(hint)
+        print_text(hint)
 
 
 async def end_after(duration: float, trouble: asyncio.Task[None], board: Board, stop: Callable[[], None]) -> None:
@@ -186,19 +186,19 @@ def run_demo(broker: str | None, duration: float | None, discovery: str | None =
         def announce(note: str) -> None:
             board.note = note
             if lines:
-                say(f"--- {note}")
+                print_text(f"--- {note}")
 
         def hear(message: Received) -> None:
             line = board.hear(message, time.time())
             if line is not None and lines:
-                say(line)
+                print_text(line)
 
         faults = Faults(meter, mosquitto, announce)
         hints = HINTS[discovery](app.brokers.primary, own=broker is None) if discovery else ()
         if lines:
             introduce(app.brokers.primary, description, page, hints)
             if mosquitto is None:
-                say("an outage of the broker is not shown; to see one, install mosquitto and leave out --broker")
+                print_text("an outage of the broker is not shown; to see one, install mosquitto and leave out --broker")
         else:
             board.events.extend(hints)
             log_to(BoardLog(board), "INFO")

@@ -65,7 +65,7 @@ OFFERING = 5.0
 """Seconds for all topics together."""
 WILL_DELAY = 2.0
 """Seconds: the shortest at which a broker that counts whole seconds, as mosquitto 2.1 does, differs from one that
-knows no delay. MQTT can express 1 s, which ends at the next full second there."""
+has no delay. MQTT can express 1 s, which ends at the next full second there."""
 EXPIRIES = (1.0, 3.0, 6.0)
 """Seconds. The next one is tried if one may have been over before a new subscriber could look: the road to the broker
 is long, or a machine is busy."""
@@ -523,7 +523,7 @@ class BrokerExamination:
     def __init__(self, subject: Subject, say: Say) -> None:
         self.facts = BrokerFacts()
         self._subject = subject
-        self._say = say
+        self._report = say
 
     async def run(self) -> None:
         """Collect them. Takes about three seconds if all is well; never raises because of the broker."""
@@ -544,7 +544,7 @@ class BrokerExamination:
 
     async def _step(self, name: str, step: Step, visitor: Visitor, seconds: float) -> None:
         """One step: what it returns is added to the facts."""
-        self._say(f"broker: {name}")
+        self._report(f"broker: {name}")
         found: Found = {}
         fault = None
         try:
@@ -563,7 +563,7 @@ class BrokerExamination:
         """Connect once, with the version of MQTT that the app would find out."""
         broker, visit = self._subject.broker, Visit()
         client_id = f"{self._subject.client_id}-doctor-{uuid.uuid4().hex[:6]}"
-        self._say(f"broker: connecting to {broker}")
+        self._report(f"broker: connecting to {broker}")
         try:
             opened = await open_beside(broker, f"{client_id}-hello", visit)
         except BrokerError as error:

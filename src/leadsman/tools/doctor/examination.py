@@ -61,7 +61,7 @@ class Examination:
         self.facts = Facts(subject)
         self.left_behind = False
         self._subject = subject
-        self._say = say
+        self._report = say
         self._broker = BrokerExamination(subject, say)
 
     async def run(self) -> Facts:
@@ -99,11 +99,11 @@ class Examination:
     def _resources(self, kind: ResourceKind) -> list[Resource]:
         found = [each for each in self._subject.resources if each.kind == kind]
         if found:
-            self._say(f"{kind}: {', '.join(each.name for each in found if each.name) or 'any adapter'}")
+            self._report(f"{kind}: {', '.join(each.name for each in found if each.name) or 'any adapter'}")
         return found
 
     async def _machine(self) -> None:
-        self._say("machine")
+        self._report("machine")
         found = await in_thread(functools.partial(look_at_machine, self._subject.state))
         self.facts = self.facts._replace(machine=found)
 

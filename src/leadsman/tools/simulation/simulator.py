@@ -85,7 +85,7 @@ SHORT = 2**16
 
 
 class SimulationError(LeadsmanError):
-    """The app cannot be simulated. The message says why, and what to write."""
+    """The app cannot be simulated. The message explains why, and what to write."""
 
 
 class ShortLink(Link):
@@ -186,7 +186,7 @@ class DayRecorder:
 
 class FaultyHandler:
     """Stands in place of a handler. The app calls it as it would call the handler. Each call is counted, and fails,
-    hangs or takes longer as the plan of faults says."""
+    hangs or takes longer as the plan of faults sets."""
 
     def __init__(
         self, telemetry: Telemetry, wires: tuple[str, ...], call: Handler, record: _GrowingRecord, run: "_PolicyRun"

@@ -13,7 +13,7 @@ from leadsman.text import describe
 from leadsman.tools.cli.arguments import OF_AN_APP, ONE_TARGET, Subcommand
 from leadsman.tools.cli.commands.inspect import registrations, show, show_plans
 from leadsman.tools.cli.commands.run import app_to_run
-from leadsman.tools.cli.tables import say, table
+from leadsman.tools.cli.tables import print_text, table
 from leadsman.tools.doctor.access import hidden_values_of
 from leadsman.wiring.outside import check_installed
 
@@ -35,10 +35,10 @@ def run(options: argparse.Namespace) -> None:
         if not (app.telemetries or app.sources or app.commands):
             raise InvalidValue(f"the app {app.name!r} does nothing: {idle}")
         print()
-        say(f"The app does nothing: {idle}")
+        print_text(f"The app does nothing: {idle}")
     if app.setup.discovery is not None and (hidden := hidden_values_of(app.plan(os.environ))) is not None:
         print()
-        say(hidden)
+        print_text(hidden)
     print("\nok")
 
 
@@ -91,18 +91,18 @@ def show_identity(app: App) -> None:
     if any(each.protocol == V311 for each in app.brokers) and len(app.client_id.encode()) > SURE_CLIENT_ID:
         known = f"a broker of MQTT 3.1.1 may refuse a client id of more than {SURE_CLIENT_ID} bytes"
         print()
-        say(f"{known}; if this one does, write --client-id, or MQTT__CLIENT_ID")
+        print_text(f"{known}; if this one does, write --client-id, or MQTT__CLIENT_ID")
 
 
 def show_brokers(app: App) -> None:
     """Print the brokers in the order in which they are tried."""
     primary, *others = app.brokers
     print()
-    say(f"broker {primary}")
+    print_text(f"broker {primary}")
     for broker in others:
-        say(f"then   {broker}")
+        print_text(f"then   {broker}")
     if app.brokers.follow_server_reference:
-        say("and where they send the app (Server Reference)")
+        print_text("and where they send the app (Server Reference)")
 
 
 COMMAND = Subcommand(

@@ -5,13 +5,13 @@ import argparse
 from leadsman.text import clean
 from leadsman.tools.cli.arguments import DEVICE, LIVE, Subcommand, argument
 from leadsman.tools.cli.remote import order
-from leadsman.tools.cli.tables import say
+from leadsman.tools.cli.tables import print_text
 
 
 def run(options: argparse.Namespace) -> None:
     """Isolate, close or disable the circuits of devices."""
     for device, answer in order(options, "circuit", {"action": options.action}):
-        say(f"{device}: {clean(str(answer.get('circuit')))}")
+        print_text(f"{device}: {clean(str(answer.get('circuit')))}")
 
 
 COMMAND = Subcommand(

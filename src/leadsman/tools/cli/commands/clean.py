@@ -28,7 +28,7 @@ from leadsman.tools.cli.arguments import (
     switch,
 )
 from leadsman.tools.cli.remote import running_app
-from leadsman.tools.cli.tables import say
+from leadsman.tools.cli.tables import print_text
 from leadsman.tools.cli.target import load_app
 from leadsman.tools.doctor.access import describe_topics, described_by
 
@@ -173,14 +173,16 @@ def clean(brokers: Brokers, topics: Topics, app: str | None, now: Remaining | No
     """
     for broker in brokers:
         if len(brokers) > 1:
-            say(f"{broker}:")
+            print_text(f"{broker}:")
         _clean_at(broker, topics, app, now, dry_run=dry_run)
 
 
 def _clean_at(broker: Broker, topics: Topics, app: str | None, now: Remaining | None, *, dry_run: bool) -> None:
     listed, status = asyncio.run(_kept_at(broker, topics))
     if listed.app is None:
-        say(f"The broker keeps no registry at {topics.registry}, so the retained topics of this app are not known.")
+        print_text(
+            f"The broker keeps no registry at {topics.registry}, so the retained topics of this app are not known."
+        )
         return
     if app is not None and listed.app != app:
         raise LeadsmanError(
@@ -196,11 +198,11 @@ def _clean_at(broker: Broker, topics: Topics, app: str | None, now: Remaining | 
     gone = (*removal.elsewhere, *removal.topics)
     left = asyncio.run(remove(broker, removal, f"{topics.introspect}/response")) if gone and not dry_run else []
     for topic in gone:
-        say(f"{cleaned(topic)}{' is still there' if topic in left else ''}")
+        print_text(f"{cleaned(topic)}{' is still there' if topic in left else ''}")
     expect_none(left, broker)
     verb = "would be removed" if dry_run else "removed"
     of = f" of {count_noun(len(removal.devices), 'device')}" if removal.devices else ""
-    say(f"{count_noun(len(gone), 'retained topic')}{of} {verb}" if gone else "Nothing to remove.")
+    print_text(f"{count_noun(len(gone), 'retained topic')}{of} {verb}" if gone else "Nothing to remove.")
 
 
 async def _kept_at(broker: Broker, topics: Topics) -> tuple[Listed, Json | None]:
@@ -228,7 +230,7 @@ async def _kept_at(broker: Broker, topics: Topics) -> tuple[Listed, Json | None]
         refused = await side.read(tuple(documents), marker)
         kept = side.kept()
     for document, error in refused.items():
-        say(f"not removed, since its owner is not known: {cleaned(document)}: {cleaned(str(error))}")
+        print_text(f"not removed, since its owner is not known: {cleaned(document)}: {cleaned(str(error))}")
     found = {document: kept[document].payload for document in documents if document in kept}
     listed.prove(found, {documents[document] for document in refused})
     return listed, object_in(kept[topics.status].payload) if topics.status in kept else None

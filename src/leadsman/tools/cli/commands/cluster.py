@@ -24,7 +24,7 @@ from leadsman.tools.cli.arguments import (
 from leadsman.tools.cli.commands.clean import Removal, expect_none, remove
 from leadsman.tools.cli.nodes import SILENT, Shared, Shown, apps, filters_of
 from leadsman.tools.cli.remote import any_version, ask, named_app, retained, sender
-from leadsman.tools.cli.tables import fill, json_text, say, table
+from leadsman.tools.cli.tables import fill, json_text, print_text, table
 from leadsman.tools.cli.times import local, zone
 
 ACTIONS = ("status", "drain", "undrain", "forget")
@@ -68,12 +68,12 @@ def _drain(options: argparse.Namespace) -> int:
     with any_version():
         left: list[Lacking] = answer["without_node"]
         if not draining:
-            say(f"{node.node}: takes part again")
+            print_text(f"{node.node}: takes part again")
             return 0
         again = f"leadsman cluster undrain {node.node} ends that, and so does a restart"
-        say(f"{node.node}: gives everything away, and takes nothing; {again}")
+        print_text(f"{node.node}: gives everything away, and takes nothing; {again}")
         for each in left:
-            say(f"no other node can poll {_needing(each)}")
+            print_text(f"no other node can poll {_needing(each)}")
         return WITHOUT_NODE if left else 0
 
 
@@ -87,7 +87,7 @@ def _forget(options: argparse.Namespace) -> int:
         topics = tuple(retained(Brokers.of(broker), (f"{base}/#", f"{base}/status")))
         expect_none(asyncio.run(remove(broker, Removal(topics, (), (), {}), f"{base}/introspect/response")), broker)
         number += len(topics)
-    say(f"{node.node}: {count_noun(number, 'retained topic')} removed")
+    print_text(f"{node.node}: {count_noun(number, 'retained topic')} removed")
     return 0
 
 

@@ -13,7 +13,7 @@ from leadsman.text import clean, count_noun
 from leadsman.tools.cli.arguments import JSON, LIVE, ONLY_DEVICE, Subcommand, UsageError, argument, duration
 from leadsman.tools.cli.remote import any_version, ask_about_devices
 from leadsman.tools.cli.screen import GREEN, RED, YELLOW
-from leadsman.tools.cli.tables import json_text, say, table
+from leadsman.tools.cli.tables import json_text, print_text, table
 from leadsman.tools.cli.times import clock, local, zone
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def show(ledgers: Mapping[str, "DeviceLedger"], *, as_json: bool) -> None:
         return
     starts = [ledger["hours"][0]["start"] for ledger in ledgers.values() if ledger["hours"]]
     if starts:
-        say(f"Polls that were due since {local(min(starts))}, {zone()}:")
+        print_text(f"Polls that were due since {local(min(starts))}, {zone()}:")
         print()
     rows = [_device(name, ledger) for name, ledger in ledgers.items()]
     shares = {row[1]: GREEN if row[1] == "100 %" else YELLOW for row in rows if row[1] != "–"}
@@ -57,7 +57,7 @@ def show(ledgers: Mapping[str, "DeviceLedger"], *, as_json: bool) -> None:
     lasting = {row[2]: RED for row, (_, gap) in zip(rows, gaps, strict=False) if gap["until"] is None}
     print("\n" + table(("device", f"since ({zone()})", "length", "due", "cause"), rows, lasting))
     if len(gaps) > MOST:
-        say(f"… and {len(gaps) - MOST} earlier gaps; choose devices, a shorter time, or --json")
+        print_text(f"… and {len(gaps) - MOST} earlier gaps; choose devices, a shorter time, or --json")
 
 
 def ended_lately(ledgers: Mapping[str, "DeviceLedger"]) -> list[str]:

@@ -4,13 +4,13 @@ import argparse
 
 from leadsman.tools.cli.arguments import DEVICE, LIVE, Subcommand
 from leadsman.tools.cli.remote import order
-from leadsman.tools.cli.tables import say
+from leadsman.tools.cli.tables import print_text
 
 
 def run(options: argparse.Namespace) -> None:
     """Hold devices, so that they are not polled."""
     for device, _ in order(options, "hold", {}):
-        say(f"{device}: held")
+        print_text(f"{device}: held")
 
 
 COMMAND = Subcommand(

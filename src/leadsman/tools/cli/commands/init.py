@@ -11,7 +11,7 @@ from leadsman.errors import InvalidValue, LeadsmanError
 from leadsman.mqtt.topics import check_name
 from leadsman.settings.sources import variable_prefix
 from leadsman.tools.cli.arguments import Subcommand, argument, switch
-from leadsman.tools.cli.tables import say
+from leadsman.tools.cli.tables import print_text
 
 FILES = {
     "module.py.txt": "{name}.py",
@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> None:
     """Write a new app."""
     directory = options.directory or Path("." if options.minimal else options.name)
     for path in write(options.name, directory, MINIMAL if options.minimal else FILES):
-        say(f"wrote {path}")
+        print_text(f"wrote {path}")
     steps = [f"leadsman check {options.name}:app", f"leadsman run {options.name}:app"]
     if directory != Path("."):
         steps.insert(0, f"cd {directory}")
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> None:
         steps.append('pip install -e ".[test]" && python -m pytest')
     print("\nNext:")
     for step in steps:
-        say(step, "  ")
+        print_text(step, "  ")
 
 
 def write(name: str, directory: Path, files: dict[str, str] = FILES) -> list[Path]:

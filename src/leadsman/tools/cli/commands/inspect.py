@@ -25,7 +25,7 @@ from leadsman.tools.cli.arguments import JSON, LIVE, ONLY_DEVICE, Subcommand, ar
 from leadsman.tools.cli.commands import gaps
 from leadsman.tools.cli.commands.trace import Printer
 from leadsman.tools.cli.remote import any_version, ask_about_devices
-from leadsman.tools.cli.tables import json_text, say, table
+from leadsman.tools.cli.tables import json_text, print_text, table
 from leadsman.tools.cli.target import load_app
 from leadsman.tools.cli.times import local, zone
 
@@ -111,9 +111,9 @@ def show(document: "Introspection", *, as_json: bool) -> None:
             print(_runtime_table(title, devices, _now(document)) if live else _registration_table(title, devices))
     for name, sentences in document.get("words", {}).items():
         print()
-        say(clean(name))
+        print_text(clean(name))
         for sentence in sentences:
-            say(clean(sentence), "  ")
+            print_text(clean(sentence), "  ")
     if "fields" in document:
         print("\n" + _fields_table(document["fields"]))
     if "recent" in document:
@@ -143,7 +143,7 @@ def show_plans(app: App) -> None:
     if lines:
         print()
     for line in lines:
-        say(line)
+        print_text(line)
 
 
 def _fields_table(devices: "Mapping[str, Mapping[str, FieldTerms]]") -> str:
@@ -166,17 +166,17 @@ def _show_app(app: "AppSection") -> None:
     uptime = f", up {human(round(app['uptime']))}" if "uptime" in app else ""
     versions = f"leadsman {app['leadsman']}, Python {app['python']}"
     version = "" if app["version"] == UNVERSIONED else f" {app['version']}"
-    say(f"{app['name']}{version} at {app['prefix']}/{uptime} ({versions})")
+    print_text(f"{app['name']}{version} at {app['prefix']}/{uptime} ({versions})")
     if "node" in app:
         node = app["node"]
         takeovers = count_noun(node["takeovers"], "takeover")
         since = f"active since {local(node['since'])} ({zone()})"
-        say(f"node {node['name']}: {since}, token {node['token']}, {takeovers}")
+        print_text(f"node {node['name']}: {since}, token {node['token']}, {takeovers}")
     for each in app.get("nodes", []):
         if each["node"] != app.get("node", {}).get("name"):
-            say(f"node {each['node']}: {each['state'].replace('_', ' ')}")
+            print_text(f"node {each['node']}: {each['state'].replace('_', ' ')}")
     for file, error in app.get("state_files", {}).items():
-        say(f"state file {clean(file)} cannot be written: {clean(error)}")
+        print_text(f"state file {clean(file)} cannot be written: {clean(error)}")
 
 
 def _show_mqtt(mqtt: "MqttSection") -> None:
@@ -184,27 +184,27 @@ def _show_mqtt(mqtt: "MqttSection") -> None:
     oldest = f", the oldest for {outbox['oldest']:.0f} s" if outbox["oldest"] else ""
     counts = f"{count_noun(mqtt['connects'], 'connection')}, {count_noun(outbox['delivered'], 'message')} delivered"
     waiting = f"{count_noun(outbox['messages'], 'message')} waiting{oldest}"
-    say(f"broker {mqtt['broker']}: MQTT {mqtt['protocol']}, {counts}, {waiting}")
+    print_text(f"broker {mqtt['broker']}: MQTT {mqtt['protocol']}, {counts}, {waiting}")
     for each in mqtt.get("brokers", ()):
         if each["broker"] != mqtt["broker"]:
-            say(f"other broker {each['broker']}: {each['last_error'] or 'not tried yet'}")
+            print_text(f"other broker {each['broker']}: {each['last_error'] or 'not tried yet'}")
     if outbox["dropped"]:
-        say(f"dropped: {count_noun(outbox['dropped'], 'message')}")
+        print_text(f"dropped: {count_noun(outbox['dropped'], 'message')}")
     if mqtt["limited_by"]:
         allowed = f"the broker allows {count_noun(mqtt['window'], 'message')} in flight (Receive Maximum)"
-        say(f"readings come faster than the broker takes them, and the newest go first: {allowed}")
+        print_text(f"readings come faster than the broker takes them, and the newest go first: {allowed}")
     if mqtt["last_error"]:
-        say(f"last error: {clean(mqtt['last_error'])}")
+        print_text(f"last error: {clean(mqtt['last_error'])}")
     for topics, heard in mqtt.get("subscriptions", {}).items():
         numbers = f"{heard['received']} received, {heard['failed']} failed, {heard['dropped']} dropped"
         error = f"; last error: {clean(heard['last_error'])}" if heard["last_error"] else ""
-        say(f"messages at {clean(topics)}: {numbers}{error}")
+        print_text(f"messages at {clean(topics)}: {numbers}{error}")
 
 
 def _show_adapter(adapter: "AdapterSection") -> None:
     state = "open" if adapter["open"] else f"not open: {clean(adapter['error'] or 'opening')}"
     health = "".join(f", {_condition(name, value)}" for name, value in adapter.get("health", {}).items())
-    say(f"adapter {adapter['adapter']}: {state}, reopened {count_noun(adapter['reopened'], 'time')}{health}")
+    print_text(f"adapter {adapter['adapter']}: {state}, reopened {count_noun(adapter['reopened'], 'time')}{health}")
 
 
 def _condition(name: str, value: object) -> str:

@@ -14,7 +14,7 @@ from leadsman.spool.file import NAME, Contents, SpoolFile, backup, look, restore
 from leadsman.spool.row import DeadLetter, Quota
 from leadsman.text import clean, count_noun
 from leadsman.tools.cli.arguments import APP, OWN_PREFIX, SETTINGS, Subcommand, UsageError, argument, switch
-from leadsman.tools.cli.tables import json_text, say, table
+from leadsman.tools.cli.tables import json_text, print_text, table
 from leadsman.tools.cli.target import load_app
 
 ACTIONS = ("list", "resend", "drop", "backup", "restore")
@@ -40,7 +40,7 @@ def _list(path: Path, options: argparse.Namespace) -> None:
     if options.json:
         print(json_text(_document(found), indent=2))
         return
-    say(_summary(found))
+    print_text(_summary(found))
     if found.dead:
         print(table(("id", "died", "topic", "bytes", "payload", "reason"), [_cells(each) for each in found.dead]))
 
@@ -95,7 +95,7 @@ def _tell(document: dict[str, Any], text: str, options: argparse.Namespace) -> N
     if options.json:
         print(json.dumps(document))
     else:
-        say(text)
+        print_text(text)
 
 
 def _summary(found: Contents) -> str:

@@ -19,7 +19,7 @@ from leadsman.tools.cli.arguments import (
     switch,
 )
 from leadsman.tools.cli.remote import any_version, app_or_device, ask, process, running_app
-from leadsman.tools.cli.tables import json_text, say
+from leadsman.tools.cli.tables import json_text, print_text
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import DeviceSection
@@ -46,9 +46,9 @@ def run(options: argparse.Namespace) -> None:
     if options.json:
         print(json_text(fields))
     elif fields is None:
-        say(f"{name}: polled; its handler gave no reading, so nothing was published")
+        print_text(f"{name}: polled; its handler gave no reading, so nothing was published")
     else:
-        say(f"{name}: {describe_fields(fields, terms)}")
+        print_text(f"{name}: {describe_fields(fields, terms)}")
 
 
 def _not_polled(section: "DeviceSection | None") -> str:

@@ -4,13 +4,13 @@ import argparse
 
 from leadsman.tools.cli.arguments import DEVICE, LIVE, Subcommand
 from leadsman.tools.cli.remote import order
-from leadsman.tools.cli.tables import say
+from leadsman.tools.cli.tables import print_text
 
 
 def run(options: argparse.Namespace) -> None:
     """Release held devices, so that they are polled again."""
     for device, _ in order(options, "release", {}):
-        say(f"{device}: released")
+        print_text(f"{device}: released")
 
 
 COMMAND = Subcommand(

@@ -17,7 +17,7 @@ from leadsman.text import clean, describe
 from leadsman.tools.cli.arguments import LIVE, ONLY_DEVICE, Subcommand, argument, duration, switch
 from leadsman.tools.cli.remote import any_version, ask_about_devices
 from leadsman.tools.cli.screen import GREEN, RED, YELLOW
-from leadsman.tools.cli.tables import fill, json_text, paint, say
+from leadsman.tools.cli.tables import fill, json_text, paint, print_text
 from leadsman.tools.cli.times import local, zone
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Printer:
         """Print rows, one a line."""
         wanted = [row for row in rows if self._outage is None or row["outage_id"] == self._outage]
         if wanted and not self._zone_said and not self._as_json:
-            say(f"Times are local, {zone()}.")
+            print_text(f"Times are local, {zone()}.")
             self._zone_said = True
         for row in wanted:
             print(json_text(row) if self._as_json else shown(row), flush=True)

@@ -39,7 +39,7 @@ from leadsman.tools.cli.remote import (
     retained,
 )
 from leadsman.tools.cli.screen import BOLD, CYAN, GREEN, RED
-from leadsman.tools.cli.tables import columns, fill, json_text, paint, say, table
+from leadsman.tools.cli.tables import columns, fill, json_text, paint, print_text, table
 from leadsman.tools.cli.times import local, localise, zone
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def show(answers: Silences, device: str | None, *, as_json: bool) -> None:
         colours = {clean(each["device"]): _COLOURS[each["state"]] for each in found}
         print(table(("device", "link", f"since ({zone()})", "why"), [_row(each) for each in found], colours))
         print()
-        say(f"{_summary(found)}; leadsman why DEVICE has the evidence, and what to do.")
+        print_text(f"{_summary(found)}; leadsman why DEVICE has the evidence, and what to do.")
     elif not found:
         print("No device is silent.")
     for each in found if not as_json and (device is not None or len(found) == 1) else ():
@@ -200,7 +200,7 @@ def show(answers: Silences, device: str | None, *, as_json: bool) -> None:
     if answers.ended and not as_json:
         print()
         for line in (*answers.ended, f"leadsman gaps has more. Times are local: {zone()}."):
-            say(line)
+            print_text(line)
 
 
 def lines(verdict: "Verdict") -> list[str]:
