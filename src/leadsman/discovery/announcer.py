@@ -45,7 +45,7 @@ another program's, and of the latter it stays until the next connection."""
 TURN = 1.0
 """Seconds between two looks at what has changed."""
 REFRESH = 60.0
-"""Seconds between two messages about a device that only say when it was last read."""
+"""Seconds between two messages about a device that only have a newer time of its last reading."""
 SLICE = 100
 """Devices that are looked at in one turn of the loop."""
 MOST_MESSAGES = 1000
@@ -141,8 +141,8 @@ class Announcer:
             asyncio.get_running_loop().call_later(GRACE, self._compare, connects)
 
     def change(self, convention: Convention, left: Mapping[str, Descriptions]) -> None:
-        """Devices have come or gone: publish and remove what the convention that knows them has more and less. `left`
-        has the descriptions of those that have gone, of which some have come back."""
+        """Devices have come or gone: publish and remove what the convention that describes them has more and less.
+        `left` has the descriptions of those that have gone, of which some have come back."""
         self._left.update(left)
         waits = self._before is not None
         self._before = self._before or self._convention
@@ -357,7 +357,7 @@ class Announcer:
             self._foreign.add(topic)
 
     def _is_gone(self, name: str | None) -> bool:
-        """Whether a device was forgotten, and the change that says so waits."""
+        """Whether a device was forgotten, and the change that removes it waits."""
         return name is not None and name not in self._registered
 
     def _description(self, topic: str) -> Sequence[RetainedMessage]:
@@ -377,7 +377,7 @@ class Announcer:
         return link.connects == connects
 
     def _on_birth(self, received: Received) -> None:
-        """A reader of descriptions has started. A retained message says that it started some time ago, and it then has
+        """A reader of descriptions has started. A retained message means that it started some time ago, and it then has
         what is retained."""
         if received.retain or not self._convention.is_birth(received.payload):
             return
@@ -454,14 +454,14 @@ class _PublishedHealth(NamedTuple):
 
 
 class HealthTopics:
-    """Publishes how each device is, as the convention of discovery says it.
+    """Publishes how each device is, in the form of the convention of discovery.
 
     It is small, and about one device, where the heartbeat is about all of them. A change is published within a second;
-    the time of the last success alone at most once a minute. Nothing is said of a device before the broker has its
-    description.
+    the time of the last success alone at most once a minute. Nothing is published about a device before the broker has
+    its description.
 
     Args:
-        convention: says how a device is.
+        convention: makes the messages.
         statuses: the statuses of the devices.
         link: sends the messages.
         clock: the clocks.
@@ -504,7 +504,7 @@ class HealthTopics:
         self._due.update(dict.fromkeys(self._statuses.words))
 
     def on_described(self, name: str) -> None:
-        """The broker has the description of a device, so how that is can be said, within a second."""
+        """The broker has the description of a device, so its condition is published, within a second."""
         self._described.add(name)
         self._published.pop(name, None)
         self._due[name] = None

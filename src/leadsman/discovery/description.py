@@ -1,4 +1,4 @@
-"""What a convention of discovery is told about an app. All values are plain, and nothing here knows a convention."""
+"""The description of an app for a convention of discovery. All values are plain, and none depends on a convention."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -40,7 +40,7 @@ class Field(NamedTuple):
     title: str | None = None
     """The name that was declared; None if `name` is made of the path."""
     discoverable: bool = True
-    """Whether others are told of it."""
+    """Whether it is announced to others."""
     homeassistant: Mapping[str, bool | int | str] = MappingProxyType({})
     """Further options of its entity in Home Assistant; see `leadsman.readings.sensor.ENTITY_OPTIONS`."""
 
@@ -72,7 +72,7 @@ class EventDescription(NamedTuple):
     """What the messages of a device are that sends events, and has no state."""
 
     field: Field
-    """The field of its readings that says what happened, an enum."""
+    """The field of its readings that names what happened, an enum."""
     device_class: str | None
     """One of `leadsman.readings.device_classes.OF_EVENTS`."""
 
@@ -150,18 +150,18 @@ class PropertyCommand(NamedTuple):
     payload: bytes
     """As the device takes it at ``set``."""
     accepted: RetainedMessage | None
-    """What says that it was accepted; it is not retained. None where the next reading says so."""
+    """The acknowledgement, which is not retained. None where the next reading is one."""
 
 
 class PropertyTopics(Protocol):
-    """What a convention says in which each value has a topic of its own, and the app has a state. Pure."""
+    """The messages of a convention in which each value has a topic of its own, and the app has a state. Pure."""
 
     commands: str
     """The topic filter of the commands."""
     client: str
-    """Ends the client id of the connection whose will says that the app is lost."""
+    """Ends the client id of the connection whose will reports that the app is lost."""
 
-    def knows(self, name: str) -> bool:
+    def has_device(self, name: str) -> bool:
         """Whether a device of that name is described."""
         ...
 
@@ -170,7 +170,7 @@ class PropertyTopics(Protocol):
         ...
 
     def command(self, topic: str, payload: bytes) -> PropertyCommand:
-        """Read a command. Raises `leadsman.errors.PayloadError`: it does not match what the description says."""
+        """Read a command. Raises `leadsman.errors.PayloadError`: it does not match the description."""
         ...
 
     def device_of(self, topic: str) -> str | None:
@@ -178,15 +178,15 @@ class PropertyTopics(Protocol):
         ...
 
     def app_ready(self) -> RetainedMessage:
-        """What says that the app runs."""
+        """The message of an app that runs."""
         ...
 
     def app_lost(self) -> RetainedMessage:
-        """What the broker says when the connection is lost."""
+        """The will: what the broker publishes when the connection is lost."""
         ...
 
     def goodbye(self, names: Sequence[str]) -> Sequence[RetainedMessage]:
-        """What says that the app ends: of these devices, and of the app at last."""
+        """The messages of an app that ends: those of these devices, and its own at last."""
         ...
 
 
@@ -209,7 +209,7 @@ class Convention(Protocol):
     has_health: bool = False
     """Whether it refers to the topic ``{prefix}/{device}/health``."""
 
-    def knows(self, name: str) -> bool:
+    def has_device(self, name: str) -> bool:
         """Whether it describes a device of that name."""
         ...
 
@@ -255,9 +255,9 @@ class Convention(Protocol):
         ...
 
     def condition(self, name: str, condition: Condition) -> Sequence[RetainedMessage]:
-        """The messages that say how a device is. Their topics are always the same."""
+        """The messages of the condition of a device. Their topics are always the same."""
         ...
 
     def is_birth(self, payload: bytes) -> bool:
-        """Whether a message at `births` says so."""
+        """Whether a message at `births` is of a start."""
         return False

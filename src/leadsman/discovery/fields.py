@@ -1,6 +1,6 @@
 """Finds the fields of a payload in its JSON Schema, and what each of them is.
 
-A field appears if its type says what it is:
+A field appears if its type is in this table:
 
 ==========================  =============================================================
 type                        kind

@@ -55,7 +55,7 @@ _ABOUT = ("_status", "_circuit", "_failures", "_success", "_poll", "_release", "
 _PRESSED = frozenset({"button", "doorbell"})
 """The classes of events that trigger automations as a device, too: people look for a press there."""
 _SWITCHES = frozenset({"On", "State", "Enabled", "Value", "Switch"})
-"""Names of a switch that say no more than that it is one."""
+"""Names of a switch that only repeat that it is one."""
 _MOMENTS: Mapping[str, str] = {"timestamp": "datetime", "date": "date", "time": "time"}
 """The platforms of moments that a command sets, by the kinds of their fields. Home Assistant 2026.11 has them, and
 2025.4 has not (https://www.home-assistant.io/integrations/datetime.mqtt/)."""
@@ -66,7 +66,7 @@ _ABBREVIATED = {
     "force_update": "frc_upd",
 }
 RECENT = frozenset(_MOMENTS.values())
-"""The platforms that a release of the last years may not know. It refuses a whole message that has one, so they are in
+"""The platforms that a release of the last years may not have. It refuses a whole message that has one, so they are in
 a message of their own."""
 _RECENT = "recent"
 """The name of that message, or what the names of several begin with."""
@@ -133,7 +133,7 @@ class HomeAssistant(Convention):
         self.publishes = (app.topics.of("+", "health"), self.own)
         self.births = birth_topic(prefix)
 
-    def knows(self, name: str) -> bool:
+    def has_device(self, name: str) -> bool:
         """See `Convention`."""
         return name in self._ids
 
@@ -146,7 +146,7 @@ class HomeAssistant(Convention):
         return self._topic(topic.removeprefix(self.below).removesuffix("/config").split(_BETWEEN, 1)[0])
 
     def describe(self, device: DeviceDescription) -> Sequence[RetainedMessage]:
-        """See `Convention`. What leadsman itself says of the device is in the first message."""
+        """See `Convention`. The entities of leadsman itself are in the first message."""
         key, topics = self._ids[device.name], self._app.topics
         unique = f"{self._node}--{key}"
         found = _with_ids(_components(device, topics), unique)
@@ -269,7 +269,7 @@ def _with_ids(found: Mapping[str, Component], unique: str) -> Document:
 
 def _shorten(document: Document, state: str) -> Document:
     """The same configuration with the topic of the readings written once, for all components. Not if there is one
-    without a state, since it would inherit that topic; buttons and climate controls know no such topic."""
+    without a state, since it would inherit that topic; buttons and climate controls have no such topic."""
     found = document["cmps"].values()
     if not any(each.get("stat_t") == state for each in found):
         return document

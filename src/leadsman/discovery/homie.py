@@ -273,7 +273,7 @@ class Homie(Convention, PropertyTopics):
         children: dict[str, str | None] = {self._topic(key, "$description"): name for name, key in self._ids.items()}
         self.topics = children | {self._topic(self._root, "$description"): None}  # the parent last ("Adding children")
 
-    def knows(self, name: str) -> bool:
+    def has_device(self, name: str) -> bool:
         """See `Convention`."""
         return name in self._ids
 
@@ -291,7 +291,7 @@ class Homie(Convention, PropertyTopics):
         nodes: dict[str, Document] = {}
         for each in self._of(device.name):
             nodes.setdefault(each.node, {"properties": {}})["properties"][each.key] = each.attributes
-        more = {"root": self._root, "parent": self._root, "nodes": nodes}  # some controllers know no default for it
+        more = {"root": self._root, "parent": self._root, "nodes": nodes}  # some controllers have no default for it
         return (self._description(self._ids[device.name], device.title or device.name, more),)
 
     def describe_app(self) -> RetainedMessage:

@@ -1,5 +1,5 @@
-"""Publishes each value of a reading at a topic of its own, receives commands there, and says whether the app runs, for
-a convention that has such topics.
+"""Publishes each value of a reading at a topic of its own, receives commands there, and reports whether the app runs,
+for a convention that has such topics.
 
 A value is published when its reading is, and differs from the last one. While there is no connection only the newest
 reading is remembered, so none of these messages waits in the outbox. Nothing goes to the topics of a device before the
@@ -37,7 +37,7 @@ class Properties:
     """The values of the devices.
 
     Args:
-        topics: says what is published.
+        topics: make the messages.
         link: sends the messages.
         client_id: that of the app.
     """
@@ -55,7 +55,7 @@ class Properties:
         self.will = LastWill(topics, link, client_id)
 
     def goodbye(self) -> None:
-        """Say that the app ends, of the devices that the broker knows."""
+        """Report that the app ends, for the devices that the broker has."""
         for message in self._topics.goodbye(sorted(self._described)):
             _put(self._link, message)
 
@@ -72,7 +72,7 @@ class Properties:
     def forget(self, name: str) -> None:
         """Remove a device."""
         last = self._last.pop(name, {})
-        for value in self._topics.values(name, last) if self._topics.knows(name) else ():
+        for value in self._topics.values(name, last) if self._topics.has_device(name) else ():
             self._sent.pop(value.topic, None)
         self._described.discard(name)
         self._refused.discard(name)
@@ -138,14 +138,14 @@ class Properties:
 
 
 class LastWill:
-    """The connection whose will says that the app is lost, for a convention that wants one at a topic of its own.
+    """The connection whose will reports that the app is lost, for a convention that wants one at a topic of its own.
 
     A connection has one will (MQTT 5 §3.1.2.5), and that of the app is its status. So this is a second connection to
-    the same broker, which sends nothing. If it is lost alone, its will was a mistake, and the app says once more that
-    it runs.
+    the same broker, which sends nothing. If it is lost alone, its will was a mistake, and the app reports once more
+    that it runs.
 
     Args:
-        topics: says with which messages.
+        topics: make the messages.
         link: the connection of the app.
         client_id: that of the app.
     """
@@ -187,7 +187,7 @@ class LastWill:
         """See `ConnectionListener`."""
 
     async def close(self, *, delivered: bool) -> None:
-        """Close the connection. If the goodbye was not delivered, the broker publishes the will, which says it for all
+        """Close the connection. If the goodbye was not delivered, the broker publishes the will, which holds for all
         devices."""
         connection = self._connection
         if delivered and connection is not None:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 
 class DescribedDevices:
-    """The enabled devices of an app that others may be told of. A handler is looked at once, however many devices it
-    serves.
+    """The enabled devices of an app that may be announced to others. A handler is looked at once, however many devices
+    it serves.
 
     Args:
         read: the telemetries and sources by device name, without side jobs.
@@ -103,7 +103,7 @@ class DescribedDevices:
         )
 
     def without_values(self) -> Sequence[str]:
-        """The names of the devices of which no value is shown, because the handler does not say what it returns."""
+        """The names of the devices of which no value is shown, because the handler is not annotated."""
         return [name for name in self.names if self._says_nothing(name)]
 
     def _says_nothing(self, name: str) -> bool:
@@ -146,7 +146,7 @@ def _schema_of(each: Telemetry | Source | RegisteredCommand) -> dict[str, Any]:
 
 
 def _event(each: Source, fields: Sequence[Field]) -> EventDescription | None:
-    """The events of a device; None of a gateway, whose devices alone have some, and where nobody is told of them."""
+    """The events of a device; None of a gateway, whose devices alone have some, and where they are not announced."""
     from leadsman.registration.event import FIELD  # only apps with events pay for it
 
     field = next((field for field in fields if field.path == (FIELD,) and field.kind == "enum"), None)

@@ -127,7 +127,7 @@ class NodeSection(TypedDict):
 
 
 class Constants(TypedDict):
-    """What a heartbeat says as long as the app runs."""
+    """The constant members of the heartbeats of a run."""
 
     version: str
     client_id: NotRequired[str]

@@ -7,7 +7,7 @@ Reading changes nothing. The status of a device is the first that applies:
 ``held``            it failed, or a person holds it; it is not polled until a person releases it
 ``isolated``        a person isolated its circuit, so it is left alone on purpose
 ``circuit_open``    it failed poll after poll, and is only probed now and then
-``deferred``        it asked for a pause, or it has said goodbye
+``deferred``        it asked for a pause, or it has left
 ``stale``           its last reading is too old, or it was never read and nothing has failed
 ``error``           its last poll failed; or its current poll fails, and it was never read or has failed for a minute
 ``starting``        it has not been read yet
@@ -55,13 +55,13 @@ ERROR: Final = "error"
 STARTING: Final = "starting"
 OK: Final = "ok"
 OFFLINE = frozenset({HELD, ISOLATED, CIRCUIT_OPEN, STALE})
-"""The availability topic of a device in one of these says ``offline``: no fresh reading is expected soon."""
+"""The availability topic of a device in one of these is ``offline``: no fresh reading is expected soon."""
 WELL = frozenset({OK, STARTING, DEFERRED, ISOLATED})
 """In these there is no unknown trouble: the device works, or it waits because it or a person asked for that."""
 QUIET = frozenset({HELD, ISOLATED, DEFERRED})
 """In these no fresh reading can be expected."""
 GOODBYE = "it said goodbye"
-"""What is written before the reason of a device that has said goodbye."""
+"""What is written before the reason of a device that has left."""
 BLOCKING = frozenset({"open", "half_open"})
 """States of a circuit that keep polls from a device because it failed."""
 COUNTERS_VERSION = 1
@@ -101,7 +101,7 @@ class Trouble(NamedTuple):
     seconds."""
     deferred_reason: str | None = None
     left: str | None = None
-    """Why the device has said goodbye; None if it has not, or was read since."""
+    """Why the device has left; None if it has not, or was read since."""
     offline: bool = False
     """Whether its last error is one that makes it offline."""
 
@@ -294,7 +294,7 @@ def fold(health: Health, event: Event) -> None:
         case DeviceHeld():
             health.held = True
         case CircuitMoved():
-            health.circuit = cast("CircuitWord", event.state)  # the events know no circuit
+            health.circuit = cast("CircuitWord", event.state)  # the events have no type of circuits
             if event.state == "open":
                 health.counters = health.counters._replace(opens=health.counters.opens + 1)
         case PollMissed():

@@ -47,7 +47,7 @@ def read_health(path: str | os.PathLike[str], now: float) -> tuple[bool, str]:
 
 
 def probe(file: str | None = None) -> tuple[bool, str]:
-    """Whether the app runs and some data is fresh, and a line that says how it is, in printable characters.
+    """Whether the app runs and some data is fresh, and a line about how it is, in printable characters.
 
     Args:
         file: the health file; None: the one that the environment names.

@@ -5,8 +5,8 @@ A heartbeat is sent at a fixed interval, and within a second of every change of 
 of `LARGEST` at most, so that it can be made in one piece. All these messages carry the number of the session: an
 ``offline`` whose session is older than that of the last ``online`` is a will that came too late.
 
-A device is said online or offline after each connection, and when that changes. When the app stops, only the app's own
-status says so, as the will does after a crash.
+The availability of a device is published after each connection, and when it changes. When the app stops, only the app's
+own status changes, as by the will after a crash.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ _ENTRY, _REPORT = 48, 512
 _SLICE = 200
 """Entities that are looked at in one turn of the loop, because time may have changed their status."""
 _PLAIN: "Mapping[StatusWord, StatusDevice]" = {OK: {"status": OK}, STARTING: {"status": STARTING}}
-"""The reports of devices of which there is nothing else to say."""
+"""The reports of devices that have nothing else to report."""
 
 
 ANNOUNCED = 100
@@ -172,7 +172,7 @@ class Heartbeat:
             await asyncio.sleep(0)
 
     def goodbye(self) -> None:
-        """Publish that the app stops. That says it for all devices, as the will does."""
+        """Publish that the app stops. That holds for all devices, as the will does."""
         self._send(self._topics.status, self._payload("offline"))
 
     def changed(self, joined: str | None = None) -> None:

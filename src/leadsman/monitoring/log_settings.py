@@ -23,7 +23,7 @@ class Levels(NamedTuple):
     """The least level of the records that are shown. Pure."""
 
     own: int
-    """Of the loggers of leadsman that nothing else is said of."""
+    """Of the loggers of leadsman that have no level of their own."""
     others: int
     """The same, of all other loggers."""
     loggers: Mapping[str, int]
@@ -114,12 +114,12 @@ class LogFile(RotatingFileHandler):
 
 def _report(line: str) -> None:
     if sys.stderr is not None:
-        with contextlib.suppress(OSError, ValueError):  # nobody reads it; whoever logs must not notice
+        with contextlib.suppress(OSError, ValueError):  # nobody reads it; the code that logs must not notice
             sys.stderr.write(f"{line}\n")
 
 
 def change_log(settings: LogSettings) -> None:
-    """Change the log of this process as the settings say. Where the program has set up logging itself, nothing changes.
+    """Change the log of this process by the settings. Where the program has set up logging itself, nothing changes.
 
     Raises:
         InvalidValue: the file cannot be opened.

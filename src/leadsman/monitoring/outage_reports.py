@@ -156,7 +156,7 @@ class OutageReporter:
             self._look_for_retries(event, health, before)
 
     def _read_first(self, entity: str, *, reported: bool = False) -> None:
-        """Log the first reading of a device since the start: whoever looks at the log knows that it is read. After an
+        """Log the first reading of a device since the start: a reader of the log sees that it is read. After an
         outage that is `reported` with its recovery."""
         self._read.add(entity)
         if reported:

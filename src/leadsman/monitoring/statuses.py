@@ -6,8 +6,8 @@ the slot is due, the entity is looked at and put into a later slot, at the next 
 A slot is never too late: whatever happens to an entity, time alone changes its status no earlier than `stale_after`
 from then on, and an entity stays in a slot no longer than that.
 
-Whoever writes a document calls `refresh` first: then the statuses are those of that moment, and agree with whatever
-else is computed of it.
+The writer of a document calls `refresh` first: then the statuses are those of that moment, and agree with all else
+that is computed of it.
 """
 
 import math

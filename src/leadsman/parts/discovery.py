@@ -200,7 +200,7 @@ class Presence:
     def leave(self, device: Device, why: Departure) -> None:
         """A device has left. If it is forgotten, its description is removed soon; else another node describes it."""
         name = device.name
-        if why is Departure.FORGOTTEN and self._convention.knows(name):
+        if why is Departure.FORGOTTEN and self._convention.has_device(name):
             self._left[name] = dict(self._convention.describe(self._registered.device(name)))
         if self._properties is not None:
             self._properties.forget(name)
