@@ -130,7 +130,7 @@ class Properties:
         self._link.subscriptions.listeners[self._topics.commands] = on_set
 
     def _warn(self, name: str, topic: str, error: PayloadError) -> None:
-        """Log the first refused command of a device; the answers name all."""
+        """Log the first refused command of a device. Later ones are only answered."""
         if name not in self._refused:
             self._refused.add(name)
             about = log_fields("command refused", name, topic=topic)

@@ -37,7 +37,7 @@ class _Rule(NamedTuple):
 
 
 class _Field(NamedTuple):
-    """What a schema says of a field, of all its alternatives together."""
+    """What a schema declares for a field, in all its alternatives together."""
 
     types: frozenset[str]
     values: frozenset[str] | None
@@ -56,8 +56,8 @@ class _Field(NamedTuple):
 def compare(before: Mapping[str, Json], after: Mapping[str, Json]) -> SchemaChanges:
     """Compare the topics of two documents.
 
-    A reader stumbles over a field that is gone or may be missing, over a type or a listed value that it does not know,
-    and over another unit. Who sends stumbles over a field that is gone or must be there, over a type, a listed value or
+    A reader stumbles over a field that is gone or may be missing, over a type or a listed value that is new, and over
+    another unit. A sender stumbles over a field that is gone or must be there, over a type, a listed value or
     number or text that is no longer taken, and over another unit.
 
     Raises:

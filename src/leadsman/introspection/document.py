@@ -77,7 +77,7 @@ class Subscribed(TypedDict):
     last_error: str | None
     """Why the last message failed; null if it did not."""
     device: str | None
-    """The device that they feed, as far as the registration says that."""
+    """The device that they feed, if the registration names it."""
 
 
 Link = Literal[
@@ -160,7 +160,7 @@ class DeviceOutbox(TypedDict):
     paused_for: float | None
     """Seconds until the topic is tried again, after the broker refused it."""
     refused: str | None
-    """What the broker said of the topic, until it takes a message of it."""
+    """Why the broker refused the topic, until it takes a message of it."""
 
 
 class OutboxSection(TypedDict):
@@ -216,7 +216,7 @@ class FindsTerms(TypedDict):
 
 
 class ContentReading(TypedDict):
-    """What the JSON of a reading says of its bytes."""
+    """The JSON of a reading that consists of bytes."""
 
     content_type: str
     size: Annotated[int, Sensor("B", device_class="data_size")]
@@ -257,7 +257,7 @@ class Registered(TypedDict):
     area: NotRequired[str]
     """The room or the place that is suggested for the device. Present only if one is."""
     fields: NotRequired[dict[str, SaidOfField]]
-    """What people see of some fields, in place of what their types say. Present only if something is said."""
+    """What people see of some fields, in place of what their types set. Present only if something is set."""
     interval: NotRequired[float | None]
     schedule: NotRequired[str | None]
     retry: NotRequired[int | Literal["until the next poll"]]
@@ -331,7 +331,7 @@ class Runtime(Counted):
     deferred_until: str | None
     """Polls before this time are skipped, because the device asked for a pause."""
     deferred_reason: str | None
-    """Why the device asked for a pause, or why it has said goodbye."""
+    """Why the device asked for a pause, or the reason of its goodbye."""
     poll_under_way: PollUnderWay | None
     """Present only while the poll retries."""
     counters: Counters
@@ -442,7 +442,7 @@ class Recent(TypedDict):
 
 
 class FieldTerms(TypedDict, total=False):
-    """What the type of a field says about its values, as in `leadsman.Sensor`. What it does not say is left out."""
+    """What the type of a field sets for its values, as in `leadsman.Sensor`. What it does not set is left out."""
 
     unit: str
     device_class: str
@@ -469,8 +469,8 @@ class Introspection(TypedDict, total=False):
     recent: dict[str, Recent]
     """Present only if the request names this section. Kept only while the HTTP endpoint is on."""
     fields: dict[str, dict[str, FieldTerms]]
-    """The fields of the readings of a device of which the type says more than its name; the keys that lead to a nested
-    one are joined by a dot. Present only if the request names this section."""
+    """The fields of the readings of a device whose type sets more than a name; the keys that lead to a nested one are
+    joined by a dot. Present only if the request names this section."""
 
 
 class RegistryDevice(TypedDict):
@@ -633,7 +633,7 @@ class Happening(TypedDict):
         "state_written",
         "app_fault",
     ]
-    """``reading`` has the `fields` of a reading; ``reading_taken`` says that a poll succeeded."""
+    """``reading`` has the `fields` of a reading; ``reading_taken`` means that a poll succeeded."""
     at: str
     device: NotRequired[str]
     error_type: NotRequired[str]
@@ -678,7 +678,7 @@ class Happening(TypedDict):
 
 
 class Beat(TypedDict):
-    """What the stream of happenings says every few seconds, so that a watcher knows that the connection works."""
+    """Sent in the stream of happenings every few seconds, so that a watcher sees that the connection works."""
 
     type: Literal["beat"]
     at: str

@@ -117,7 +117,7 @@ class DeviceRegistry:
         """The names of the devices that are not enabled, once the list of all devices was made."""
 
     def head(self) -> "RegistryHead":
-        """What the registry says about the app."""
+        """The app in the registry."""
         about = self.about
         head: RegistryHead = {
             "app": about.name,
@@ -132,7 +132,7 @@ class DeviceRegistry:
         return head
 
     def entry(self, name: str) -> "RegistryDevice | None":
-        """What the registry says about a device; None if there is no such device, and for a side job."""
+        """A device in the registry; None if there is no such device, and for a side job."""
         device, others = self.devices.get(name), self._others.get(name, ())
         if device is None:
             return None
@@ -173,7 +173,7 @@ class DeviceRegistry:
 
 
 def keeps_others(found: Iterable[Telemetry | Source | Command]) -> bool:
-    """Whether a device may publish again at any time to a topic below it that leadsman does not know before: its
+    """Whether a device may publish again at any time to a topic below it that leadsman cannot list before: its
     handler may, and so do readings whose values have topics of their own."""
     return any(
         (not isinstance(each, Command) and each.layout != "json")

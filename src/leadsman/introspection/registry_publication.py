@@ -284,7 +284,7 @@ class RegistryPublication:
         return [page for page in self._listed.pages.values() if (page.app, page.client_id) == own]
 
     def _prove(self, listed: Listed, connects: int, *, exact: bool) -> Generator[float, None, bool]:
-        """Find out which of the topics outside the prefix are this app's, as the descriptions there say. Those that
+        """Find out which of the topics outside the prefix are this app's, by the descriptions there. Those that
         discovery looks after are left to it. Returns whether the connection is still the same one. With `exact` the
         descriptions are asked for one by one; see `Kept`."""
         claims = {topic: each for topic, each in listed.claims.items() if not self._others.is_described(topic)}

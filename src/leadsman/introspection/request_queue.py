@@ -71,7 +71,7 @@ class RequestQueue:
         if len(self._waiting) >= MOST or self._bytes + size > MOST_BYTES:
             refuse(received, Busy(f"{len(self._waiting)} requests wait; ask again in a few seconds"))
             return
-        received = received._replace(taken_at=None)  # it may be long, and says nothing about a request
+        received = received._replace(taken_at=None)  # it may be long, and a request does not need it
         self._waiting.append(_Waiting(received, handle, refuse, self._clock.monotonic(), size))
         self._bytes += size
         if not self._busy:

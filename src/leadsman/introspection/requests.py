@@ -38,7 +38,7 @@ def understood(request: Json, known: Collection[str]) -> Query:
     """Read a request to an app with these devices and side jobs.
 
     Raises:
-        PayloadError: the request is wrong. The error has the right spelling.
+        PayloadError: the request is wrong. The error explains how to correct it.
     """
     sections, devices = _wanted(request, known)
     after, since = (0.0, 0.0) if request == "" else (_number(request, key) for key in ("after", "since"))

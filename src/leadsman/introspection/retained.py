@@ -1,12 +1,12 @@
-"""What the registry says about retained topics, and which of them an app no longer has, or may remove.
+"""The retained topics in the registry, and which of them an app no longer has, or may remove.
 
-A device in the registry names its topics, and says which of them are retained. `Listed` reads this from the pages that
+A device in the registry lists its topics, and which of them are retained. `Listed` reads this from the pages that
 the broker kept from an earlier run. They belong to an app and a client id: only the same two may remove what they
 list. Topics that cannot be the app's are left out.
 
 Anybody who may write the registry of an app could list topics of other programs there. So a topic is removed only if it
 is below the prefix of the app and means nothing to a running one; or if it belongs to a description of discovery whose
-content says that this app published it. Pure.
+content shows that this app published it. Pure.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -45,7 +45,7 @@ class Claim(NamedTuple):
     """A topic outside the prefix of the app that it may have published to."""
 
     document: str
-    """The topic of the description that says whose it is."""
+    """The topic of the description that shows whose it is."""
     topic_filter: str
     """The descriptions at the same place."""
 
@@ -91,7 +91,7 @@ def is_description_of(prefix: str, payload: bytes) -> bool:
 
 
 def proves(claim: Claim, prefix: str, payload: bytes) -> bool:
-    """Whether the description of a claim says that the app published it. `payload` is empty if the broker keeps none:
+    """Whether the description of a claim shows that the app published it. `payload` is empty if the broker keeps none:
     what is left of a device of Homie without a description is nobody else's."""
     if not claim.document.endswith(_DESCRIPTION):
         return is_configuration_of(prefix, payload)
@@ -176,7 +176,7 @@ class Listed:
         self.pages: dict[int, Page] = {}
         """The pages by number; those behind the last one, from a run with more devices, are included."""
         self.claims: dict[str, Claim] = {}
-        """The topics outside the prefix that the pages list; `prove` says which of them are the app's."""
+        """The topics outside the prefix that the pages list; `prove` finds which of them are the app's."""
         self.places: dict[str, None] = {}
         """The topic filters of the descriptions that prove it."""
         self._proven: set[str] = set()
@@ -186,12 +186,12 @@ class Listed:
     @property
     def app(self) -> str | None:
         """The name of the app that wrote it; None if there is no page."""
-        return self._said("app")
+        return self._of_first_page("app")
 
     @property
     def client_id(self) -> str | None:
         """The client id of the app that wrote it; None if there is no page."""
-        return self._said("client_id")
+        return self._of_first_page("client_id")
 
     @property
     def is_complete(self) -> bool:
@@ -227,7 +227,7 @@ class Listed:
             self.pages[number] = Page(app, client_id, last, topics, payload, removed_in(page, self._prefix))
 
     def prove(self, documents: Mapping[str, bytes], unread: Collection[str] = ()) -> None:
-        """List the topics outside the prefix whose descriptions say that the app published them. Until then none of
+        """List the topics outside the prefix whose descriptions show that the app published them. Until then none of
         these is listed.
 
         Args:
@@ -247,8 +247,8 @@ class Listed:
                 for name, topics in page.topics.items():
                     yield name, tuple(each for each in topics if each not in self.claims or each in self._proven)
 
-    def _said(self, field: str) -> str | None:
-        """What the first page says. A first start that was interrupted left only pages of what it was about to
+    def _of_first_page(self, field: str) -> str | None:
+        """A field of the first page. A first start that was interrupted left only pages of what it was about to
         publish."""
         value = getattr(self.pages[min(self.pages)], field) if self.pages else None
         return value if isinstance(value, str) else None
@@ -294,7 +294,7 @@ def no_longer(before: Collection[str], now: Collection[str] | None, below: str |
         before: its topics in an earlier run.
         now: its topics now; None if there is no such device any more.
         below: what its topics begin with, ``{prefix}/{device}/``, if the device may publish again at any time to topics
-            there that leadsman does not know before: these are kept. None for other devices, and for the topics of the
+            there that leadsman cannot list before: these are kept. None for other devices, and for the topics of the
             app, which has no handlers.
     """
     gone = [each for each in dict.fromkeys(before) if now is None or each not in now]
@@ -311,7 +311,7 @@ def _topics(value: object) -> list[str]:
 
 def removed_in(page: object, prefix: str) -> tuple[RemovedDescription, ...]:
     """What a page of a registry lists as removed. Anybody may have written it, so only configurations are taken that
-    are at a topic of the app with this prefix, and say that it published them."""
+    are at a topic of the app with this prefix, and show that it published them."""
     entries = page.get("removed") if isinstance(page, dict) else None
     found = (_removed(each, prefix) for each in entries) if isinstance(entries, list) else ()
     return tuple(each for each in found if each is not None)

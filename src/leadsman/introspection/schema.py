@@ -102,7 +102,7 @@ def schemas(
 
 
 def _event(each: Telemetry | Source) -> Schema:
-    """What is said of the messages of a device that sends events; nothing of other ones."""
+    """The description of the messages of a device that sends events; empty for other ones."""
     if isinstance(each, Telemetry) or each.events is None:
         return {}
     expiry = each.delivery.expiry

@@ -79,8 +79,8 @@ def compare_fields(before: Mapping[str, Json], after: Mapping[str, Json]) -> "di
 
 
 def in_outbox(link: Link, topics: Sequence[str], clock: Clock) -> "DeviceOutbox | None":
-    """Where the readings of a device are in the outbox, and what the broker said of them; None if there is nothing to
-    say. It is about one of their topics: one that the broker refuses, or else the first that has readings there."""
+    """Where the readings of a device are in the outbox, and why the broker refuses them; None if none are there or
+    refused. It is about one of their topics: one that the broker refuses, or else the first that has readings there."""
     faults = {topic: fault for topic in topics if (fault := link.fault_of(topic)) is not None}
     topic = next(iter((*faults, *(each for each in topics if each in link.outbox))), None)
     if topic is None:
@@ -142,7 +142,7 @@ class Parts(NamedTuple):
     nodes: "Callable[[], list[Brief]] | None" = None
     """The nodes that share the app, this one included; None if it shares it with no other."""
     terms_of: "Callable[[Telemetry | Source | Command], dict[str, FieldTerms]]" = lambda _: {}
-    """What the type of what a handler returns says about its fields."""
+    """What the type of a handler's result sets for its fields."""
 
 
 class Sections:
@@ -233,7 +233,7 @@ class Sections:
         return [sentence for each in self._registered(name) for sentence in sentences(each)]
 
     def fields(self, name: str) -> "dict[str, FieldTerms]":
-        """What the type of each field of a device's readings says about it. A handler is looked at once."""
+        """What the type of each field of a device's readings sets for it. A handler is looked at once."""
         found = [each for each in self._registered(name) if each.enabled]
         if not found:
             return {}

@@ -1,7 +1,7 @@
 """The service that answers people and tools about one running app: what it is, how it is doing, what it offers. It also
 does what they request: poll a device, hold it, release it, isolate, close or disable its circuit.
 
-MQTT (`leadsman.introspection.mqtt_door`) and HTTP (`leadsman.http`) are doors to it. A door knows this service, the
+MQTT (`leadsman.introspection.mqtt_door`) and HTTP (`leadsman.http`) are doors to it. A door uses this service, the
 types of its answers and its own protocol, and no part of the app.
 
 A large document is made in slices, each of which takes a millisecond or two. Reading changes nothing.
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from leadsman.monitoring.trace import TraceRow
 
 MOST_DEVICES = 32
-"""Devices in trouble that the document lists. It says how many there are."""
+"""Devices in trouble that the document lists. A note counts all of them."""
 
 
 def _check(
@@ -102,7 +102,7 @@ class Service:
         """The request in a decoded payload.
 
         Raises:
-            PayloadError: the request is wrong. The error has the right spelling.
+            PayloadError: the request is wrong. The error explains how to correct it.
             Busy: too many answers are under way, or it asks for a large one, and too many for that are.
         """
         request = understood(value, self.registry.devices)

@@ -53,7 +53,7 @@ class RetainedDocuments(NamedTuple):
     availability: str | None = None
     """The payload at ``{prefix}/{device}/availability``."""
     taken_at: str | None = None
-    """When the reading at the state topic was taken, as far as the broker says that (MQTT 5)."""
+    """When the reading at the state topic was taken, if its message has that (MQTT 5)."""
     lease: dict[str, Json] | None = None
     """The document at ``{prefix}/lease``, of an app that several nodes share."""
 
@@ -109,7 +109,7 @@ class Situation:
 
     @property
     def published(self) -> "Published | None":
-        """What became of its readings; None if the document does not say that, as for a side job."""
+        """What became of its readings; None if the document does not have that, as for a side job."""
         return None if self.runtime is None else self.runtime.get("published")
 
     @property
@@ -300,15 +300,15 @@ def describe_fields(fields: Mapping[str, Json], terms: Mapping[str, Json]) -> st
         terms: what is declared of each field, as the section `fields` of introspection has it; it may be wrong, since
             another program sends it.
     """
-    return clean(", ".join(_words_of(fields, terms, "")))
+    return clean(", ".join(_describe_values(fields, terms, "")))
 
 
-def _words_of(fields: Mapping[str, Json], terms: Mapping[str, Json], path: str) -> Iterator[str]:
+def _describe_values(fields: Mapping[str, Json], terms: Mapping[str, Json], path: str) -> Iterator[str]:
     for name, value in fields.items():
         found = terms.get(f"{path}{name}")
         known = found if isinstance(found, dict) else {}
         if isinstance(value, dict):
-            yield from _words_of(value, terms, f"{path}{name}.")
+            yield from _describe_values(value, terms, f"{path}{name}.")
         elif isinstance(value, str):
             yield f"{path}{name} {value}"
         else:

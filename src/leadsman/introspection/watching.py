@@ -100,7 +100,7 @@ class Happenings:
     def watch(self, after: int | None = None) -> "HappeningsWatcher":
         """Begin to watch: from now on, or with what came after the number `after`.
 
-        `HappeningsWatcher.reset` says whether something after that number is no longer kept.
+        `HappeningsWatcher.reset` shows whether something after that number is no longer kept.
         """
         missed: list[NumberedHappening] = []
         reset = False

@@ -109,7 +109,7 @@ def _not_retained(s: Situation) -> "Verdict | None":
     return s.verdict("retention", summary, evidence, advice, sent)
 
 
-def _said_offline(s: Situation) -> "Verdict | None":
+def _retained_offline(s: Situation) -> "Verdict | None":
     retained = s.retained
     if retained is None:
         return None
@@ -172,7 +172,7 @@ def _well(s: Situation) -> "Verdict":
 
 
 def _forgets(s: Situation) -> bool:
-    """Whether messages expire at the broker, which MQTT 3.1.1 does not have."""
+    """Whether messages expire at the broker. With MQTT 3.1.1 none do."""
     mqtt = s.document.get("mqtt")
     return mqtt is None or mqtt["protocol"] != "3.1.1"
 
@@ -240,7 +240,7 @@ DELIVERY_LINKS: tuple[Callable[[Situation], "Verdict | None"], ...] = (
     _disconnected,
     _waiting,
     _not_retained,
-    _said_offline,
+    _retained_offline,
     _suppressed,
     _well,
 )
@@ -312,7 +312,7 @@ _MENDING: Mapping[str, Mapping[str, str]] = {
 }
 """One thing to do for the errors whose cause is known, by the name of the class, and then by the kind of the adapter;
 empty where the device has none, or one whose kind is unknown."""
-_BY_WORDS: Mapping[str, str] = {
+_BY_MESSAGE: Mapping[str, str] = {
     "'coroutine'": "write await before the call whose result is used",
     "returned a coroutine": "write await before the call that the handler returns",
     "Service Unavailable": "look at the server: it answers, and cannot serve the request for now",
@@ -321,7 +321,7 @@ _BY_WORDS: Mapping[str, str] = {
     "Unauthorized": "correct the user name, the password or the token that the handler sends",
     "thread of an earlier call is still busy": "give the blocking call in the handler a timeout: it has not come back",
 }
-"""The same for errors whose class says too little, by what their messages contain."""
+"""The same for errors whose class is too general, by what their messages contain."""
 _PLACE = re.compile(r" \(([^()]+\.py:\d+)(?: in [^()]+)?\)$")
 """The end of an error that user code raised: its file and line."""
 FAR = 60.0
@@ -567,7 +567,7 @@ def _mend(s: Situation, error: str | None) -> str:
     if text.startswith("DeviceTimeout") and (unfed := _by_subscriptions(s)) is not None:
         return unfed[1]
     name = text.partition(":")[0].strip()
-    known = next((advice for words, advice in _BY_WORDS.items() if words in text), None)
+    known = next((advice for words, advice in _BY_MESSAGE.items() if words in text), None)
     if known is None and (advice := _MENDING.get(name)) is not None:
         kinds = {each.get("kind", "") for each in s.adapters}
         known = advice.get(kinds.pop() if len(kinds) == 1 else "", advice[""])
@@ -614,8 +614,8 @@ READING_LINKS: tuple[Callable[[Situation], "Verdict | None"], ...] = (
 
 CHAIN = (*READING_LINKS, *DELIVERY_LINKS)
 OVERDUE = 120.0
-"""Seconds without a heartbeat after which an app that says that it is online probably is not: four of its
-default intervals."""
+"""Seconds without a heartbeat after which an app whose status is online probably is not: four of its default
+intervals."""
 
 
 def why(
@@ -654,7 +654,7 @@ def silent(document: "Introspection", retained: Mapping[str, RetainedDocuments],
 
 
 def refused(device: str, prefix: str, error: str, options: str = "") -> "Verdict":
-    """The verdict about a device that its app does not know; `error` is what the app answered. For `options`, see
+    """The verdict about a device that its app does not have; `error` is what the app answered. For `options`, see
     `why`."""
     asked = Situation(device, {}, None)
     advice = f"list the devices: leadsman inspect{options} --prefix {quote(prefix)}"
@@ -742,7 +742,7 @@ def _of_status(asked: Situation, status: Mapping[str, Json], lines: list[str]) -
 
 
 def _last_known(asked: Situation, status: Mapping[str, Json]) -> list[str]:
-    """What the last heartbeat says of the device."""
+    """The device in the last heartbeat."""
     devices = status.get("devices")
     report = devices.get(asked.name) if isinstance(devices, dict) else None
     if not isinstance(report, dict):
@@ -754,8 +754,8 @@ def _last_known(asked: Situation, status: Mapping[str, Json]) -> list[str]:
 
 
 def _nodes(asked: Situation, status: Mapping[str, Json]) -> list[str]:
-    """What the broker knows of the nodes, if several share the app. A lease of a node that is gone ends by itself, at a
-    time of that node's clock; with MQTT 5 the broker then forgets it."""
+    """What the broker retains of the nodes, if several share the app. A lease of a node that is gone ends by itself, at
+    a time of that node's clock; with MQTT 5 the broker then forgets it."""
     lease = None if asked.retained is None else asked.retained.lease
     if lease is not None and isinstance(lease.get("owner"), str):
         owner = clean(str(lease["owner"]))

@@ -44,8 +44,8 @@ def condition_of(health: Health, now: float, wall: float, pause_end: float | Non
         health: the record.
         now: monotonic seconds.
         wall: the same moment, epoch seconds.
-        pause_end: when the pause ends that the device asked for, as far as its guards have that, monotonic seconds. The
-            poll at its end may be under way, or late, so it may have passed.
+        pause_end: when the pause ends that the device asked for, by its guards, monotonic seconds. None takes that of
+            the record, which may have passed, as the poll at its end may be under way, or late.
     """
     trouble, word, ahead = health.trouble, status(health, now), wall - now
     if pause_end is None and is_deferred(health, now):

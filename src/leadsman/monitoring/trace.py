@@ -231,4 +231,4 @@ class Trace:
 
 def _traceback(error: BaseException) -> str:
     text = "".join(traceback.format_exception(error, limit=-DEEPEST))[-LONGEST_TRACEBACK:]
-    return "\n".join(clean(line) for line in text.splitlines())  # its last lines are the error's message
+    return "\n".join(clean(line) for line in text.splitlines())  # the last lines have the error's message

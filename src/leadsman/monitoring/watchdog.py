@@ -2,9 +2,9 @@
 fresh.
 
 A running process does not prove that it works: an app may be up for days with a radio that hangs. So the watchdog is
-fed, and the health file has ``fresh``, only while at least one device is not stale, or all of them wait on purpose. A
-device that waits is no sign of life for the others. An app whose only device is switched off is then restarted now and
-then, once per `stale_after`. That is the price for never missing data for days.
+fed, and ``fresh`` is true in the health file, only while at least one device is not stale, or all of them wait on
+purpose. A device that waits is no sign of life for the others. An app whose only device is switched off is then
+restarted now and then, once per `stale_after`. That is the price for never missing data for days.
 """
 
 import contextlib

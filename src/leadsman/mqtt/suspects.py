@@ -44,7 +44,7 @@ class Broken(NamedTuple):
     topic: str | None = None
     """The topic on whose messages the broker closes the connection, once that is certain."""
     fault: str | None = None
-    """The same as a text."""
+    """The fault of that topic, as an error message."""
 
 
 class Blame(NamedTuple):

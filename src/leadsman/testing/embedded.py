@@ -44,7 +44,7 @@ def embedded_broker(
         stdin=subprocess.PIPE,  # the process ends when this pipe closes, also when we are killed
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        start_new_session=True,  # Ctrl-C is for us; the broker lives until we have said goodbye to it
+        start_new_session=True,  # Ctrl-C is for us; the broker lives until we have disconnected from it
     ) as process:
         try:
             if not _started(process):

@@ -102,7 +102,7 @@ class _Row(NamedTuple):
 
 
 class LeaseTable:
-    """What an engine knows about one cluster: who has which key until when, and who is a member.
+    """What an engine keeps of one cluster: who has which key until when, and who is a member.
 
     It is the meaning of `LeaseStore` without a network. Every call takes `now`, the clock of the engine in seconds,
     and asking never changes anything. A lease counts while ``now < until``.
@@ -214,7 +214,7 @@ class MemoryEngine:
         return at + self.script.clock_offset("", at)
 
     def clock(self, node: str) -> Clock:
-        """The clocks of a node. Its wall clock is set as the script says."""
+        """The clocks of a node. The script sets its wall clock."""
         real = system_clock(asyncio.get_running_loop())
         return Clock(
             real.monotonic, lambda: real.wall() + self.script.clock_offset(node, real.monotonic()), real.uptime
@@ -234,7 +234,7 @@ class MemoryEngine:
         self.changed()
 
     def changed(self) -> None:
-        """Wake whoever watches."""
+        """Wake all watchers."""
         self._changed.set()
         self._changed = asyncio.Event()
 

@@ -128,7 +128,7 @@ class _JumpingSelector(selectors.DefaultSelector):
         return []
 
     def _a_thread_works(self, busy: int) -> bool:
-        """Whether more calls are under way than those known to hang."""
+        """Whether more calls are under way than those that hang."""
         self._hanging = min(self._hanging, busy)
         if busy == self._hanging:
             return False

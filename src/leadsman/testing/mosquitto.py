@@ -68,7 +68,7 @@ class Mosquitto:
 
     Args:
         conf: further lines of configuration.
-        anonymous: accept every client; if False, `conf` must say which clients are accepted.
+        anonymous: accept every client; if False, `conf` must set which clients are accepted.
         port: the port to listen on; None takes a free one.
     """
 

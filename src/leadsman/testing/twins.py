@@ -69,7 +69,7 @@ class SerialTwin(SerialPort):
     ) -> None:
         super().__init__("twin", **options)
         self._device = device
-        self._says = says
+        self._emit = says
         self._talking: asyncio.Task[None] | None = None
         self._line: Line | None = None
         self._there = True
@@ -97,14 +97,14 @@ class SerialTwin(SerialPort):
             raise DeviceUnavailable(f"{self.url} cannot be opened: the port does not exist; is the device plugged in?")
         self._line = connection
         connection.connection_made(_Wire(connection, self._device))
-        if self._says is not None:
+        if self._emit is not None:
             if self._talking is not None:
                 self._talking.cancel()
-            self._talking = asyncio.create_task(self._talk(self._says, connection))
+            self._talking = asyncio.create_task(self._talk(self._emit, connection))
 
-    async def _talk(self, says: Callable[[], tuple[float, bytes]], connection: Line) -> None:
+    async def _talk(self, emit: Callable[[], tuple[float, bytes]], connection: Line) -> None:
         while connection.lost is None:
-            wait, data = says()
+            wait, data = emit()
             await asyncio.sleep(wait)
             if connection.lost is None:
                 connection.data_received(data)

@@ -23,7 +23,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Import the decoders at their first use; most apps do without them."""
+    """Import the decoders at their first use: an app that decodes by itself needs none."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from leadsman.adapters.ble import decoders

@@ -1,4 +1,4 @@
-"""The backend of an ESPHome Bluetooth proxy. Only this file imports aioesphomeapi. Its errors name the remedy.
+"""The backend of an ESPHome Bluetooth proxy. Only this file imports aioesphomeapi. Most errors name a remedy.
 
 A board serves its advertisements to one client at a time, and leaves out a second one without an error. A board whose
 firmware reports the state of its scanner reports it to the client that it serves, and so this backend can detect that.

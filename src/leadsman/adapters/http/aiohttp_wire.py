@@ -1,4 +1,4 @@
-"""Sends requests with the library aiohttp. Only this file imports it. Its errors name the remedy."""
+"""Sends requests with the library aiohttp, which only this file imports. Most errors name a remedy."""
 
 import asyncio
 import contextlib

@@ -572,7 +572,7 @@ def _troubled(facts: Facts, kept: Mapping[str, bytes]) -> Iterator[Result]:
 
 
 def other_clock(facts: Facts) -> Iterator[Result]:
-    """Whether the clock of the running app is ours. The broker does not publish its own."""
+    """Whether the clock of the running app agrees with ours. A broker does not publish its own."""
     live = facts.broker.live
     if live is None or live.clock is None:
         return
