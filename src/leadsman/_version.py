@@ -3,4 +3,4 @@
 __version__ = "0.1.0"
 """The version of leadsman."""
 UNVERSIONED = "0"
-"""The version of an app that says none; a person is not shown it."""
+"""The version of an app without one; a person is not shown it."""

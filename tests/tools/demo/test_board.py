@@ -51,7 +51,7 @@ def document(meter=WELL, mqtt=CONNECTED, waits=0, published=1):
 
 def board(**options):
     it = Board("demo", "mqtt://127.0.0.1:47813 (a mosquitto of its own)", WAYS)
-    it.know(document(**options))
+    it.take(document(**options))
     it.hear(Received("demo/status", b'{"state": "online", "health": "ok", "uptime_s": 29, "devices": {}}', False), NOW)
     for number in range(30):
         it.events.append(f"22:25:{number:02} meter: still failing after {number}s: {UNPLUGGED['last_error']}")
@@ -136,7 +136,7 @@ def test_while_the_broker_is_away_it_shows_what_the_app_reads_and_how_much_of_it
 
 def test_a_device_that_is_well_but_has_no_reading_yet_has_a_row_without_one():
     it = board()
-    it.know(document() | {"recent": {"memory": {"at": None, "fields": {}}}})
+    it.take(document() | {"recent": {"memory": {"at": None, "fields": {}}}})
 
     assert [line.split() for line in drawn(it, 80, 24) if line.startswith("memory")] == [["memory", "ok", "0"]]
 

@@ -39,7 +39,7 @@ _WIDE = 100
 """Columns from which on it is wide."""
 
 Recognise = Callable[[Advertisement], tuple[str, str, bool] | None]
-"""The name of the decoder that knows an advertisement, the model of the device, and whether it is encrypted."""
+"""The name of the decoder that recognises an advertisement, the model of the device, and whether it is encrypted."""
 
 _K = TypeVar("_K", str, int)
 
@@ -57,12 +57,12 @@ class Advertiser(NamedTuple):
     """By company identifier."""
     service_data: Mapping[str, bytes]
     decoder: str
-    """Empty if none knows it."""
+    """Empty if none recognises it."""
     model: str
     encrypts: bool
     """Whether it has advertised something encrypted."""
     heard: float
-    """Seconds of the clock of whoever listens."""
+    """Seconds of the listener's clock."""
 
     @property
     def advertises(self) -> str:
@@ -108,7 +108,7 @@ class Advertisers:
     """All devices that were heard, at most `MOST`: the one that was silent for longest is forgotten first.
 
     Args:
-        recognise: looks which decoder knows an advertisement.
+        recognise: finds the decoder of an advertisement.
     """
 
     def __init__(self, recognise: Recognise) -> None:
@@ -161,7 +161,7 @@ class Advertisers:
         return found
 
     def ranked(self) -> list[Advertiser]:
-        """Those that a decoder knows first, and of these and the others the nearest first."""
+        """Those with a decoder first, and of these and the others the nearest first."""
         return sorted(self._found.values(), key=lambda each: (not each.decoder, -(each.rssi // _BAND), each.address))
 
 

@@ -73,7 +73,7 @@ def switch(flag: str, help: str) -> Argument:  # noqa: A002  # as above
 
 
 class Subcommand(NamedTuple):
-    """A command: what it does, and what its help says."""
+    """A command: what it does, and its help."""
 
     run: Callable[[argparse.Namespace], int | None]
     """Its exit code; None for success."""
@@ -288,7 +288,7 @@ DEVICE = argument(
 
 
 def moment(text: str) -> datetime:
-    """A date, or a date and a time; in UTC unless it says otherwise."""
+    """A date, or a date and a time; in UTC unless it has an offset."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:

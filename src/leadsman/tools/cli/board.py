@@ -26,7 +26,7 @@ DETAIL_KEYS = "q quit  ↑ ↓ another device  Esc back"
 _APPS = 6
 """Lines of apps, and of apps that were stopped; the others are counted."""
 _SHORTEST = 10
-"""Cells below which the URL of the broker says nothing."""
+"""Cells below which the URL of the broker is left out."""
 _LOST = 3
 """Lines about our own connection."""
 _STATUS, _AGE, _NEXT = 13, 9, 9
@@ -35,7 +35,7 @@ _WIDE = 100
 
 
 class Heading(NamedTuple):
-    """What the first line says, and what is wrong with our own connection."""
+    """What the first line shows, and what is wrong with our own connection."""
 
     broker: str
     clock: str

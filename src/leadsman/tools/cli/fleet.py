@@ -1,4 +1,4 @@
-"""What ``leadsman watch`` knows of the apps on a broker: messages in, rows out. Pure.
+"""What ``leadsman watch`` has of the apps on a broker: messages in, rows out. Pure.
 
 An app is known from its registry or its status. Its devices come from both, and what they are doing from its heartbeat,
 and in detail from introspection, which is asked about the visible devices only.
@@ -152,7 +152,7 @@ class _App:
         if self.status is None:
             return "silent"
         if self.status.get("state") != "online":
-            # a will cannot know when it is sent
+            # a will has no time of its sending
             return STOPPED if isinstance(self.status.get("at"), str) else "offline"
         return "silent" if self.sign_at is not None and now - self.sign_at > OVERDUE else "online"
 

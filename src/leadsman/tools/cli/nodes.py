@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from leadsman.nodes.document import Lacking, NodeDocument
 
 OFFLINE, SILENT, LOST = "offline", "silent", "lost"
-"""States besides those that a node says of itself: its status says that it is gone; its document is three TTL old; the
+"""States besides those that a node publishes: its status is offline; its document is three TTL old; the
 other nodes find it at the engine no more, as a moment after it died, or another one of a pair owns the app by now."""
 _OWNS = ("active", "taking_over", "draining")
 """States in which a node of a pair may still own the app."""
@@ -30,7 +30,7 @@ class Shown(NamedTuple):
 
     @property
     def is_here(self) -> bool:
-        """Whether it runs, as far as anybody can tell."""
+        """Whether it runs, as far as can be seen."""
         return self.document is not None and self.state not in (OFFLINE, SILENT, LOST)
 
 
@@ -111,7 +111,7 @@ def _shared(prefix: str, heard: _HeardOfApp, now: float) -> Shared:
 
 
 def _shown(node: str, payload: bytes, status: Mapping[str, Json] | None, now: float) -> Shown | None:
-    """None for what says nothing about a node."""
+    """None without a document and a status."""
     document = None
     if payload:
         from leadsman.nodes.document import read_document  # only where nodes share an app: it imports pydantic
@@ -125,7 +125,7 @@ def _shown(node: str, payload: bytes, status: Mapping[str, Json] | None, now: fl
 
 def _without_lost(nodes: tuple[Shown, ...]) -> tuple[Shown, ...]:
     """The nodes of a cluster, with those that no other node finds at the engine as lost. A node that has not heard
-    of the engine knows nothing about the others."""
+    of the engine does not count."""
     seen: dict[str, list[str]] = {}
     for each in nodes:
         document = each.document
@@ -174,7 +174,7 @@ def _devices(page: Mapping[str, Json] | None) -> list[str]:
 def _unowned(here: "list[NodeDocument]", known: frozenset[str], registered: int) -> tuple[tuple[str, ...], int]:
     """The devices that no node owns, and how many they are.
 
-    A document that is a moment older says that a shard is free which another node has taken since; so what some node
+    A document that is a moment older lists a shard as free which another node has taken since; so what some node
     owns is not free. Where a document does not name all of its devices, only the number is known.
 
     Args:
@@ -195,7 +195,7 @@ def _unowned(here: "list[NodeDocument]", known: frozenset[str], registered: int)
 
 
 def _lacking(here: "list[NodeDocument]") -> "tuple[Lacking, ...]":
-    """What the nodes say that nobody can poll, each set of labels once."""
+    """What no node can poll, as the nodes list it, each set of labels once."""
     found: dict[tuple[str, ...], int] = {}
     for document in here:
         for each in document["without_node"]:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 NO_SUBSCRIBERS = 0x10
-"""PUBACK: nobody has subscribed to the topic (MQTT 5 §3.4.2.1). Not every broker says so."""
+"""PUBACK: nobody has subscribed to the topic (MQTT 5 §3.4.2.1). Not every broker sends it."""
 _TARGET = re.compile(r"[\w./-]+:[A-Za-z_]\w*")
 """An app, such as ``house:app``."""
 _PATIENCE = 1.0
@@ -205,7 +205,7 @@ def order(options: argparse.Namespace, action: str, request: Mapping[str, object
     Args:
         options: those of the command line.
         action: the level of the topic below that of the device.
-        request: what is to be done, if the action does not say it.
+        request: what is to be done, if the action does not name it.
     """
     brokers, prefix = running_app(options)
     for device in options.device:
@@ -222,7 +222,7 @@ def sender() -> str:
 
 
 def prefix_of(brokers: Brokers, device: str | None) -> str:
-    """The prefix of the app that has a device, or of the only app, as the registries at the broker say, or else the
+    """The prefix of the app that has a device, or of the only app, from the registries at the broker, or else the
     nodes of clusters, whose registries are not at the place of an app's.
 
     Raises:
@@ -257,7 +257,7 @@ def _of_nodes(brokers: Brokers) -> Iterator[tuple[str, list[str]]]:
     try:
         seen = retained(brokers, ("+/nodes/+", "+/status"))
     except SubscriptionRefused:
-        return  # this user may not know of them
+        return  # this user may not read them
     for each in apps(seen.values(), time.time()):
         yield from ((each.prefix, node.document["devices"]) for node in each.nodes if node.document is not None)
 
@@ -273,7 +273,7 @@ def processes(brokers: Brokers, prefix: str, devices: Sequence[str] = ()) -> lis
     try:
         seen = retained(brokers, filters)
     except BrokerError:
-        seen = {}  # the request that follows says what is wrong, or needs no right to these topics
+        seen = {}  # the request that follows reports what is wrong, or needs no right to these topics
     nodes = [node for each in apps(seen.values(), time.time()) if each.prefix == prefix for node in each.nodes]
     here = [each.document for each in nodes if each.is_here and each.document is not None]
     owned = {each["node"]: each["devices"] for each in here if each["kind"] == "cluster"}
@@ -422,7 +422,7 @@ class _Exchange(SideConnection):
         return documents[0] if len(documents) == 1 else merge(documents)
 
     def _is_offline(self, topic: str | None) -> bool:
-        """Whether the status at this topic says that nobody answers."""
+        """Whether the status at this topic is offline."""
         message = None if topic is None else self.seen.get(topic)
         status = None if message is None else object_in(message.payload)
         return status is not None and status.get("state") == "offline"
@@ -430,13 +430,13 @@ class _Exchange(SideConnection):
     async def _show_progress(self, broker: Broker) -> None:
         await asyncio.sleep(_PATIENCE)
         if not self._pages:
-            self._say(f"waiting for an answer at {self._topic!r} on {broker} …")
+            self._print_progress(f"waiting for an answer at {self._topic!r} on {broker} …")
         while True:
             await asyncio.sleep(_PATIENCE)
             if self._pages:
-                self._say(f"{len(self._pages)} of {self._expected} pages have come …")
+                self._print_progress(f"{len(self._pages)} of {self._expected} pages have come …")
 
-    def _say(self, text: str) -> None:
+    def _print_progress(self, text: str) -> None:
         if not self._quiet:
             print(text, file=sys.stderr, flush=True)
 

@@ -73,7 +73,7 @@ def load_target(target: str) -> App:
 
     Raises:
         NoModuleError: there is no such module.
-        TargetError: there is no such app; the message says why.
+        TargetError: there is no such app; the message explains why.
         ConfigurationError: the app is wrong.
     """
     name, _, attribute = target.partition(":")

@@ -21,7 +21,7 @@ from leadsman.tools.cli.screen import Line, text_of
 FRAME = 0.25
 """Seconds between two frames; a frame that takes long is followed by a pause of four times its length."""
 _UNSIZED = (80, 24)
-"""Columns and lines of a terminal that does not know its size, such as a serial console."""
+"""Columns and lines of a terminal that does not have its size, such as a serial console."""
 KEYS = {
     "\x1b[A": "up",
     "\x1b[B": "down",
@@ -60,7 +60,7 @@ def size() -> tuple[int, int]:
 
 
 class Progress:
-    """One line that says what goes on, until the end of its block. What is no terminal gets nothing.
+    """One line that shows what goes on, until the end of its block. What is no terminal gets nothing.
 
     Args:
         stream: where it is written.

@@ -26,7 +26,7 @@ except ImportError as error:
 
 PREFIX = "leadsman-demo"
 SETTINGS = {"devices.disk.interval": "5s", "devices.disk.name": "Root disk"}
-"""What the settings change of a device: whoever runs an app may do so, without its code."""
+"""What the settings change of a device: the operator of an app may do so, without its code."""
 Degrees = Annotated[float | None, Sensor("°C", device_class="temperature", state_class="measurement", precision=1)]
 
 Moved = Literal["opened", "shut"]
@@ -139,7 +139,7 @@ def demo_app(broker: str, meter_path: str, moves: Buffer[Moved], discovery: str 
         payload = create_model("Chips", **fields)
 
         @app.telemetry("temperature", interval="5s", publish=OnChange(0.5) | Every("30s"))
-        def temperature() -> payload:  # type: ignore[valid-type]  # this machine says which chips it has
+        def temperature() -> payload:  # type: ignore[valid-type]  # the chips are those of this machine
             found = _temperatures()
             return payload(**{chip: found.get(chip) for chip in chips})  # type: ignore[no-any-return]  # as above
 

@@ -1,4 +1,4 @@
-"""The boards of the demos: what the broker has and what the app knows; and of a cluster its nodes, which of them read
+"""The boards of the demos: what the broker has and what the app has; and of a cluster its nodes, which of them read
 each device last, how long each device waited for the next one when nodes came and went, and what happened. Where there
 is no terminal, a demo is lines with the time."""
 
@@ -35,7 +35,7 @@ _REMEMBERED = 1000
 
 
 class Board:
-    """What arrived at the broker, and what the app says on its page, which it also does while the broker is away.
+    """What arrived at the broker, and what the app shows on its page, which it also does while the broker is away.
 
     Args:
         prefix: the topic prefix of the app.
@@ -74,8 +74,8 @@ class Board:
             return f"{device:<10} {message.payload.decode()}"
         return None
 
-    def know(self, document: dict[str, Json]) -> None:
-        """Take what the app says of itself: its document of introspection."""
+    def take(self, document: dict[str, Json]) -> None:
+        """Take the app's document of introspection."""
         self._app = document
         for name, device in document["devices"].items():
             self._handed_over[name] = device["runtime"]["counters"]["published"]
@@ -87,12 +87,12 @@ class Board:
 
     @property
     def waiting(self) -> int:
-        """Readings that wait in the app for the broker, as far as the app said so last."""
+        """Readings that wait in the app for the broker, by its last document."""
         return sum(device["runtime"].get("outbox", {}).get("messages", 0) for device in self._app["devices"].values())
 
     @property
     def away(self) -> bool:
-        """Whether the app has no connection to its broker, as far as it said so last."""
+        """Whether the app has no connection to its broker, by its last document."""
         return bool(self._app["mqtt"]) and not self._app["mqtt"]["connected"]
 
     @property

@@ -225,7 +225,7 @@ class ClusterDemo:
         self._states[name] = "running"
 
     async def _shared(self, names: tuple[str, ...]) -> None:
-        """Wait until these nodes read all meters, and say how many each."""
+        """Wait until these nodes read all meters, and report how many each."""
         end = time.monotonic() + PATIENCE
         while not self._takeovers.settled(names, METERS, time.time(), QUIET):
             for node in self._nodes.values():

@@ -116,11 +116,11 @@ def in_controllers(broker: Broker, *, own: bool) -> tuple[str]:
 
 
 HINTS = {"homeassistant": in_home_assistant, "homie": in_controllers}
-"""What is said of the devices, by the convention that describes them."""
+"""The hints about the devices, by the convention that describes them."""
 
 
 def introduce(broker: Broker, description: str, page: str, hints: Iterable[str]) -> None:
-    """Say where to look."""
+    """Print where to look."""
     print_text(f"leadsman demo at {broker} ({description})")
     print_text(f"the page is at http://{page}/")
     print_text(f"watch it with: {watching(broker, PREFIX)}")
@@ -140,13 +140,13 @@ async def end_after(duration: float, trouble: asyncio.Task[None], board: Board, 
     await asyncio.sleep(duration)
     trouble.cancel()
     end = time.monotonic() + DELIVERY
-    while (board.away or board.waiting) and time.monotonic() < end:  # noqa: ASYNC110  # the app says it when it is asked
+    while (board.away or board.waiting) and time.monotonic() < end:  # noqa: ASYNC110  # the app answers when it is asked
         await asyncio.sleep(ASK_EVERY)
     stop()
 
 
 def take_leave(board: Board, faults: Faults, broker: Broker | None) -> None:
-    """Say what stays, and what came of it all. `broker` is the one that was named, which outlives the demo."""
+    """Print what stays, and what came of it all. `broker` is the one that was named, which outlives the demo."""
     if broker is not None:
         clean = f"{program()} clean --prefix {PREFIX} --all --mqtt {broker}"
         print(f"The broker keeps the retained messages until you type: {clean}")
@@ -207,7 +207,7 @@ def run_demo(broker: str | None, duration: float | None, discovery: str | None =
             loop = asyncio.get_running_loop()
             viewer = Viewer(app.brokers.primary, f"{PREFIX}-viewer", f"{PREFIX}/#", hear)
             trouble = loop.create_task(faults.make())
-            jobs = [use_door(moves), viewer.listen(), keep_asking(page, board.know), *([] if lines else [show(board)])]
+            jobs = [use_door(moves), viewer.listen(), keep_asking(page, board.take), *([] if lines else [show(board)])]
             if duration is not None:
                 jobs.append(end_after(duration, trouble, board, app.stop))
             tasks = [trouble, *(loop.create_task(job) for job in jobs)]

@@ -25,7 +25,7 @@ class AccessList(NamedTuple):
 
 def access_of(plan: Plan) -> AccessList:
     """The topic filters that an app needs: readings, availability, errors, ledgers and answers of its devices; its own
-    status, registry and errors; the requests that make sense for it; what it subscribes to elsewhere; and what it tells
+    status, registry and errors; the requests that make sense for it; what it subscribes to elsewhere; and what it sends
     by discovery. Whatever it retains it may also remove.
 
     Raises:
@@ -110,7 +110,7 @@ def describe_topics(plan: Plan) -> Mapping[str | None, Collection[str]]:
 
 
 def hidden_values_of(plan: Plan) -> str | None:
-    """What to say of devices whose values discovery does not show; None if there are none, or discovery is off."""
+    """A text on devices whose values discovery does not show; None if there are none, or discovery is off."""
     if plan.discovery is None:
         return None
     from leadsman.parts.discovery import hidden_values, registered_of

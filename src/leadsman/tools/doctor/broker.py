@@ -285,7 +285,7 @@ def _data(message: Received, transaction: str) -> Json:
 
 
 def _live(data: Json) -> LiveFacts | None:
-    """What an answer says of the app; None if it is not that of an app."""
+    """The facts about the app in an answer; None if it is not that of an app."""
     app, mqtt, clock = data.get("app", {}), data.get("mqtt", {}), None
     try:
         uptime, connects = float(app.get("uptime", 0.0)), int(mqtt.get("connects", 0))
@@ -496,8 +496,8 @@ LONG_STEP = 10.0
 NEIGHBOUR = 0.3
 """Seconds in which a broker that takes two clients for one closes the older connection."""
 
-Say = Callable[[str], None]
-"""Told what is examined at the moment."""
+Report = Callable[[str], None]
+"""Called with what is examined at the moment."""
 Step = Callable[[Visitor, Subject, BrokerFacts], Awaitable[Found]]
 _QUICK: tuple[tuple[str, Step], ...] = (
     ("probe", probe),
@@ -517,13 +517,13 @@ class BrokerExamination:
 
     Args:
         subject: the app.
-        say: takes the name of what is examined at the moment.
+        report: takes the name of what is examined at the moment.
     """
 
-    def __init__(self, subject: Subject, say: Say) -> None:
+    def __init__(self, subject: Subject, report: Report) -> None:
         self.facts = BrokerFacts()
         self._subject = subject
-        self._report = say
+        self._report = report
 
     async def run(self) -> None:
         """Collect them. Takes about three seconds if all is well; never raises because of the broker."""

@@ -166,7 +166,7 @@ def version(facts: Facts) -> Iterator[Result]:
 
 
 def client_ids(facts: Facts) -> Iterator[Result]:
-    """Whether the broker tells clients apart by their client ids."""
+    """Whether the broker distinguishes clients by their client ids."""
     if facts.broker.mixed_up:
         text = "connections with different client ids end each other: the broker gives them one id"
         yield fail(text, f"give each app a user of its own{_in_mosquitto(facts, 'use_username_as_clientid false')}")
@@ -308,7 +308,7 @@ def takeover(facts: Facts) -> Iterator[Result]:
 
 
 def _in_mosquitto(facts: Facts, setting: str) -> str:
-    """The setting of mosquitto, where the broker says that it is one."""
+    """The setting of mosquitto, where the broker's version names it."""
     return f" ({setting} in mosquitto.conf)" if "mosquitto" in (facts.broker.software or "") else ""
 
 
@@ -487,7 +487,7 @@ def _old_pages(prefix: str, kept: Mapping[str, bytes]) -> list[str]:
 
 def arrival(facts: Facts) -> Iterator[Result]:
     """Whether the readings that a running app published, and the broker acknowledged, are at the broker. MQTT 3.1.1
-    knows no refusal, and some brokers acknowledge what their access list denies."""
+    has no refusal, and some brokers acknowledge what their access list denies."""
     live, kept = facts.broker.live, facts.broker.kept
     if live is None or kept is None or not live.published or not (facts.broker.retained and facts.broker.retained.kept):
         return
@@ -511,7 +511,7 @@ def _states(prefix: str, kept: Mapping[str, bytes]) -> Iterator[tuple[str, str]]
 
 
 def _is_there(broker: BrokerFacts, topic: str, published: str) -> bool:
-    """Whether the broker has a reading as new as the one that it acknowledged, as far as it says how new it is."""
+    """Whether the broker has a reading as new as the one that it acknowledged; also if it has no time."""
     payload = (broker.kept or {}).get(topic)
     if payload is None:
         return False
@@ -525,7 +525,7 @@ def _is_there(broker: BrokerFacts, topic: str, published: str) -> bool:
 
 
 def running_app(facts: Facts) -> Iterator[Result]:
-    """What the running app says about its own connection."""
+    """What the running app reports about its own connection."""
     live, kept = facts.broker.live, facts.broker.kept
     if facts.broker.connack is None:
         return
@@ -560,7 +560,7 @@ def running_app(facts: Facts) -> Iterator[Result]:
 
 
 def _troubled(facts: Facts, kept: Mapping[str, bytes]) -> Iterator[Result]:
-    """The devices that are in trouble, as the last heartbeat of an app that is online says."""
+    """The devices that are in trouble, by the last heartbeat of an app that is online."""
     prefix, status = facts.subject.topics.prefix, object_in(kept.get(facts.subject.topics.status, b"")) or {}
     devices = status.get("devices")
     if status.get("state") != "online" or not isinstance(devices, dict):
@@ -585,7 +585,7 @@ def other_clock(facts: Facts) -> Iterator[Result]:
 
 
 def home_assistant(facts: Facts) -> Iterator[Result]:
-    """Whether Home Assistant's birth message can be read, and what it says."""
+    """Whether Home Assistant's birth message can be read, and its payload."""
     broker = facts.broker
     if broker.birth_refused is not None:
         yield warn(broker.birth_refused, "add to the access list: topic read homeassistant/status")
@@ -611,7 +611,7 @@ def _may_ask(facts: Facts) -> bool:
 
 
 def _status(topic: str, kept: Mapping[str, bytes]) -> tuple[str | None, LiveFacts | None]:
-    """The state in the status that the broker keeps, and what it says about the connection while it is online."""
+    """The state in the status that the broker keeps, and what it has about the connection while it is online."""
     try:
         status = object_in(kept[topic]) or {}
         state, mqtt = str(status["state"]), status.get("mqtt", {})
@@ -867,5 +867,5 @@ CHECKS = (
 
 
 def findings(facts: Facts) -> list[Finding]:
-    """What all checks say."""
+    """The results of all checks."""
     return [Finding(each.group, each.name, *result) for each in CHECKS for result in each.check(facts)]

@@ -24,7 +24,7 @@ from leadsman.errors import LeadsmanError
 from leadsman.loop.durations import human
 from leadsman.mqtt.transport import in_thread
 from leadsman.text import clean, describe
-from leadsman.tools.doctor.broker import BrokerExamination, Say
+from leadsman.tools.doctor.broker import BrokerExamination, Report
 from leadsman.tools.doctor.facts import (
     BluetoothFacts,
     CalendarFacts,
@@ -49,20 +49,20 @@ COMPARING = 7.0
 
 
 class Examination:
-    """Collects all facts about one subject. `facts` holds what is known so far, and `left_behind` says whether a
+    """Collects all facts about one subject. `facts` holds what is known so far, and `left_behind` is whether a
     collector ignored its cancellation.
 
     Args:
         subject: what is examined.
-        say: called with what is examined at the moment.
+        report: called with what is examined at the moment.
     """
 
-    def __init__(self, subject: Subject, say: Say) -> None:
+    def __init__(self, subject: Subject, report: Report) -> None:
         self.facts = Facts(subject)
         self.left_behind = False
         self._subject = subject
-        self._report = say
-        self._broker = BrokerExamination(subject, say)
+        self._report = report
+        self._broker = BrokerExamination(subject, report)
 
     async def run(self) -> Facts:
         """Collect them. Never raises because of what it finds."""
@@ -232,7 +232,7 @@ def _zone() -> tuple[str | None, str | None]:
 
 
 def _synchronised() -> bool | None:
-    """What the kernel says of its clock; None where it says nothing."""
+    """Whether the kernel's clock is synchronised; None where the kernel has no answer."""
     try:
         status = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX))
     except (OSError, AttributeError):

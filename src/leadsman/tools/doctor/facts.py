@@ -13,7 +13,7 @@ class ConnectFailure(NamedTuple):
     """Why there is no connection."""
 
     kind: Literal["refused", "tls", "silent", "name", "clock", "address"]
-    """``refused``: by CONNACK, with `code`. ``silent``: no CONNACK came. ``name``: nobody knows the host. ``clock``: a
+    """``refused``: by CONNACK, with `code`. ``silent``: no CONNACK came. ``name``: no such host is found. ``clock``: a
     certificate is not valid yet. ``address``: nobody listens there, or there is no way to it."""
     text: str
     code: int = 0
@@ -52,7 +52,7 @@ class RetainedFacts(NamedTuple):
     kept: bool | None = False
     """None if the topic of the probe may not be read."""
     expired: bool | None = None
-    """None if this connection cannot say when a message expires."""
+    """None if this connection cannot set when a message expires."""
     wildcards: bool | None = None
     """Whether it came for a filter with a wildcard, too; None if that was not seen."""
 
@@ -89,7 +89,7 @@ class Size(NamedTuple):
 
 
 class LiveFacts(NamedTuple):
-    """What the running app says about itself."""
+    """What the running app reports about itself."""
 
     client_id: str
     last_error: str | None
@@ -112,7 +112,7 @@ class BrokerFacts(NamedTuple):
     """The library that speaks MQTT."""
     failure: ConnectFailure | None = None
     software: str | None = None
-    """What the broker says that it is, at ``$SYS/broker/version``."""
+    """The broker's name for itself, at ``$SYS/broker/version``."""
     probe: ProbeFacts | None = None
     size: Size | None = None
     offers: Mapping[str, int | None] | None = None
@@ -127,7 +127,7 @@ class BrokerFacts(NamedTuple):
     kept: Mapping[str, bytes] | None = None
     """The retained messages below the prefix."""
     taken_at: Mapping[str, str] = {}
-    """When the readings in them were taken, RFC 3339, by topic, as far as the broker says that (MQTT 5)."""
+    """When the readings in them were taken, RFC 3339, by topic, as far as the broker sends that (MQTT 5)."""
     crowded: bool = False
     """Whether there are more of them than the doctor reads."""
     birth: str | None = None
@@ -173,7 +173,7 @@ class MachineFacts(NamedTuple):
     """The name of the time zone; None if it cannot be found out."""
     zone_fault: str | None
     synchronised: bool | None
-    """Whether the kernel's clock follows a time server; None if it does not say."""
+    """Whether the kernel's clock follows a time server; None if it gives no answer."""
     disks: tuple[DiskFacts, ...]
     state: StateFacts | None
 

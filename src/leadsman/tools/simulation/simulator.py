@@ -296,7 +296,7 @@ def stand_in(handler: Handler, loop: asyncio.AbstractEventLoop) -> Handler:
 
 
 def _fields_of(handler: Handler) -> dict[str, object]:
-    """The names and types of the fields of a handler's result, as far as its annotation says."""
+    """The names and types of the fields of a handler's result, as far as its annotation has them."""
     try:
         wanted = get_type_hints(handler).get("return")
         kinds = get_args(wanted) if get_origin(wanted) in (Union, UnionType) else (wanted,)

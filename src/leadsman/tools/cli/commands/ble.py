@@ -1,4 +1,4 @@
-"""``leadsman ble scan``: the Bluetooth devices in range, which decoder knows each, and its lines of settings."""
+"""``leadsman ble scan``: the Bluetooth devices in range, the decoder of each, and its lines of settings."""
 
 import argparse
 import asyncio
@@ -19,7 +19,7 @@ from leadsman.tools.cli.terminal import end_on_signals, running, show, size
 from leadsman.tools.cli.times import zone
 
 SILENCE = 10.0
-"""Seconds without any advertisement after which the scanner is started again, or says why it cannot be."""
+"""Seconds without any advertisement after which the scanner is started again, or explains why it cannot be."""
 PRINTING = 1.0
 """Seconds between two looks for what is new, where the output is no terminal: a device sends its name apart."""
 MOST_SETTINGS = 100
@@ -95,7 +95,7 @@ def _frame(heard: Advertisers, view: AirView, hint: str) -> list[Line]:
 
 
 def _print_settings(rows: list[Advertiser]) -> None:
-    """Print the settings of the devices that a decoder knows, to be pasted."""
+    """Print the settings of the devices with a decoder, to be pasted."""
     known = [each for each in rows if each.decoder]
     for each in known[:MOST_SETTINGS]:
         print("", *map(escape, each.settings), sep="\n")

@@ -76,7 +76,7 @@ def _in_code(value: object) -> str:
 
 
 def show_identity(app: App) -> None:
-    """Print how the broker and this machine know the app, and where that is set."""
+    """Print how the broker and this machine identify the app, and where that is set."""
     origins = {row.path: row.origin for row in app.setup.rows}
     prefix = origins.get("mqtt.topic_prefix", "the app")
     instance = origins.get("mqtt.instance", "the instance that the app has" if app.setup.declaration.instance else "")

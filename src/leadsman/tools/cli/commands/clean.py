@@ -169,7 +169,7 @@ def clean(brokers: Brokers, topics: Topics, app: str | None, now: Remaining | No
 
     Raises:
         LeadsmanError: the app is online, or the registry is that of another app.
-        BrokerError: a broker cannot be reached, refuses to remove a topic, or keeps one that it said it removed.
+        BrokerError: a broker cannot be reached, refuses to remove a topic, or keeps one whose removal it acknowledged.
     """
     for broker in brokers:
         if len(brokers) > 1:

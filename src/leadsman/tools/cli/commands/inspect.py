@@ -254,7 +254,7 @@ def _breaker(each: "Registered") -> str:
 
 
 def _kept(each: "Registered") -> str:
-    """Which readings arrive after an outage, unless all of them do at the state topic. An older app says nothing."""
+    """Which readings arrive after an outage, unless all of them do at the state topic. Empty for an older app."""
     delivery = each.get("delivery")
     if delivery is None or "keep" not in delivery:
         return ""

@@ -61,7 +61,7 @@ def _change(path: Path, options: argparse.Namespace) -> None:
     finally:
         spool.close()
     then = "deleted" if options.action == "drop" else "will be sent when the app runs"
-    _tell({"ids": wanted}, f"{count_noun(done, 'dead letter')} {then}", options)
+    _print_result({"ids": wanted}, f"{count_noun(done, 'dead letter')} {then}", options)
 
 
 def _wanted(spool: SpoolFile, options: argparse.Namespace) -> list[int]:
@@ -83,15 +83,15 @@ def _copy(path: Path, options: argparse.Namespace) -> None:
         raise UsageError(f"{file} is the outbox itself; name another file")
     if options.action == "backup":
         found = backup(path, file)
-        _tell({"rows": found.rows, "dead": len(found.dead)}, f"copied to {file}: {_summary(found)}", options)
+        _print_result({"rows": found.rows, "dead": len(found.dead)}, f"copied to {file}: {_summary(found)}", options)
         return
     found, aside = restore(path, file, time.time())
     kept = f"; the outbox that was there is kept as {path.parent / aside}" if aside else ""
     document = {"rows": found.rows, "dead": len(found.dead), "kept": aside}
-    _tell(document, f"restored from {file}: {_summary(found)}{kept}", options)
+    _print_result(document, f"restored from {file}: {_summary(found)}{kept}", options)
 
 
-def _tell(document: dict[str, Any], text: str, options: argparse.Namespace) -> None:
+def _print_result(document: dict[str, Any], text: str, options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps(document))
     else:

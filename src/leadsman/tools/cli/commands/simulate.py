@@ -119,7 +119,7 @@ def _pen() -> Pen:
 
 
 def _remarks(stage: Stage) -> list[str]:
-    """What a reader must know about how this was made."""
+    """Remarks for the reader on how this was made."""
     remarks = []
     if stage.stand_ins:
         remarks.append(
@@ -144,7 +144,7 @@ def _list(devices: Sequence[str]) -> str:
 
 
 def _judge(assertions: Sequence[Assertion], written: PolicyDay, *, quiet: bool) -> int:
-    """Say which assertions hold for the app as it is written. Returns the exit code."""
+    """Print which assertions hold for the app as it is written. Returns the exit code."""
     failed = False
     for each in assertions:
         holds = each.holds(written.figures)
@@ -203,7 +203,7 @@ def _document(
 
 
 def _check_writable(path: Path | None) -> None:
-    """Say now, and not after the simulation, that a picture cannot be written."""
+    """Raise now, and not after the simulation, if a picture cannot be written."""
     if path is not None and (path.is_dir() or not path.parent.is_dir()):
         reason = "it is a directory" if path.is_dir() else f"there is no directory {clean(str(path.parent))}"
         raise LeadsmanError(f"--svg {clean(str(path))}: {reason}")

@@ -80,7 +80,7 @@ class FleetWatcher:
         self._requests: dict[int, str] = {}
         """The prefixes of the apps that were asked, by packet identifier."""
         self._deaf: set[str] = set()
-        """Those of them where nobody listens, as the broker says."""
+        """Those of them without a subscriber, by the PUBACK."""
         self._news = asyncio.Event()
         self._heard = asyncio.Event()
         self._settled = asyncio.Event()

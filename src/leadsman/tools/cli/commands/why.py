@@ -74,7 +74,7 @@ class Given(NamedTuple):
 
 
 def given(options: argparse.Namespace) -> Given:
-    """What was given of the options that say where the app is. An app with a command line of its own is not given."""
+    """The given options that locate the app. An app with a command line of its own is not given."""
     target = getattr(options, "target", None)
     words = [target] if isinstance(target, str) else []
     words += [] if options.config is None else ["--config", str(options.config)]
@@ -108,10 +108,10 @@ def verdicts(brokers: Brokers, prefix: str | None, device: str | None, timeout: 
         options: see `leadsman.introspection.why.why`.
 
     Raises:
-        BrokerError: the app refuses to answer, and not because it does not know the device; or the broker refuses a
+        BrokerError: the app refuses to answer, and not because it does not have the device; or the broker refuses a
             subscription.
-        LeadsmanError: no node of the cluster has the device, or the app answers in a form that this version does not
-            know.
+        LeadsmanError: no node of the cluster has the device, or the app answers in a form that this version cannot
+            read.
         UsageError: there is no such app, or there are several.
     """
     try:
