@@ -338,8 +338,8 @@ class App(Registrar):
         """Ask for a poll of a device, such as the one that reads it back after a write, and return at once. May be
         called from any thread.
 
-        The reading is published whatever the publish rule, and the schedule does not change. The poll follows the
-        commands of the device that run or wait, and a poll under way, so that it reads what was written. Several
+        The reading is published whatever the publish rule decides, and the schedule does not change. The poll follows
+        the commands of the device that run or wait, and a poll under way, so that it reads what was written. Several
         requests before it begins are one poll; two such polls are at least the handler's ``throttle`` apart. A device
         that is held, whose circuit is open, or that asked for a pause is not polled, and the log has the reason.
 

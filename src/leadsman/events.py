@@ -116,7 +116,8 @@ class PollDeferred(NamedTuple):
 
 Unread = Literal["held", "missed", "starting", "deferred", "circuit_open"]
 """Why a poll gives no reading, and has not failed: the device is held; an earlier poll still runs, or the app is late
-or stops; the app does not poll yet; the device asked for a pause or is unavailable; a person isolated its circuit."""
+or stops; the app does not poll yet; the device asked for a pause or was marked as unavailable; a person isolated its
+circuit."""
 
 
 class PollWithoutReading(NamedTuple):

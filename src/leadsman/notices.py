@@ -119,7 +119,8 @@ __all__ = [*(kind.__name__ for kind in KINDS), "KINDS", "Notice"]
 
 
 class Notices:
-    """Makes notices of what happened. It remembers outages that have a notice, and decides nothing else."""
+    """Makes notices of what happened. It remembers which devices fail, which circuits are open, and whether there is a
+    connection, so that each change has one notice, and decides nothing else."""
 
     __slots__ = ("_connected", "_failing", "_open")
 

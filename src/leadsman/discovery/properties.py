@@ -37,7 +37,7 @@ class Properties:
     """The values of the devices.
 
     Args:
-        topics: make the messages.
+        topics: makes the messages.
         link: sends the messages.
         client_id: that of the app.
     """
@@ -145,7 +145,7 @@ class LastWill:
     that it runs.
 
     Args:
-        topics: make the messages.
+        topics: makes the messages.
         link: the connection of the app.
         client_id: that of the app.
     """

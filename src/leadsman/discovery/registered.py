@@ -103,7 +103,7 @@ class DescribedDevices:
         )
 
     def without_values(self) -> Sequence[str]:
-        """The names of the devices of which no value is shown, because the handler is not annotated."""
+        """The names of the devices of which no value is shown, because the handler's annotation names no fields."""
         return [name for name in self.names if self._says_nothing(name)]
 
     def _says_nothing(self, name: str) -> bool:

@@ -331,7 +331,7 @@ class Runtime(Counted):
     deferred_until: str | None
     """Polls before this time are skipped, because the device asked for a pause."""
     deferred_reason: str | None
-    """Why the device asked for a pause, or the reason of its goodbye."""
+    """Why the device asked for a pause, or why it was marked as unavailable."""
     poll_under_way: PollUnderWay | None
     """Present only while the poll retries."""
     counters: Counters

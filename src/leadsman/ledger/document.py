@@ -41,7 +41,7 @@ class LedgerGap(TypedDict):
     """The next reading; null while there is none."""
     seconds: float
     cause: str
-    """The cause at the first slot."""
+    """Why the first slot gave no reading."""
     slots: dict[Disposition, int]
 
 

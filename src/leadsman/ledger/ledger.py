@@ -87,7 +87,7 @@ class Gap(NamedTuple):
     until: float | None
     """The next reading; None while there is none."""
     cause: str
-    """The cause at the first slot."""
+    """Why the first slot gave no reading."""
     slots: dict[str, int]
     """The slots without a reading, by disposition. None of a source, which has no schedule."""
 

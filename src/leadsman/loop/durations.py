@@ -62,7 +62,7 @@ def whole(
         least: the smallest that is taken.
         most: the largest one; None: there is none.
         kind: the advice in the message about another type.
-        limits: that in the message about another number; None: the limits.
+        limits: the advice in the message about a number that is too small or too large; None: the limits.
 
     Raises:
         InvalidType, InvalidValue: it is no whole number, or too small or too large.

@@ -33,7 +33,7 @@ class Slices:
             self._go_on(where, work, self._slice(where, work))
 
     def stop(self) -> None:
-        """Do no more, also of begun work."""
+        """Do nothing more, not even the rest of begun work."""
         self._stopped = True
         self._ready.clear()
 

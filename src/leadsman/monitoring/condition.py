@@ -18,7 +18,7 @@ class Condition(NamedTuple):
     offline: bool
     """Whether no fresh reading is expected soon."""
     left: bool
-    """Whether it has left: its handler reported so."""
+    """Whether its handler marked it as unavailable, until its next reading."""
     circuit: "CircuitWord"
     failures: int
     """Failed polls in a row."""
@@ -32,7 +32,7 @@ class Condition(NamedTuple):
     deferred_until: str | None = None
     """The end of the pause that it asked for."""
     deferred_reason: str | None = None
-    """Why it asked for a pause; or why it has left, which comes first."""
+    """Why it asked for a pause; or why it was marked as unavailable, which comes first."""
     poll_under_way: "PollUnderWay | None" = None
     """The poll that tries again, after failed calls."""
 

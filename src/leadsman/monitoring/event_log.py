@@ -312,7 +312,7 @@ class Log:
                 logger.info(text, entity, _ACTIONS[action], by, more, extra=about)
 
     def _is_repeated(self, event: DeviceLeft) -> bool:
-        """Whether a device that may leave at each poll has a line of the last hour with the same reason."""
+        """Whether a device that may be marked so at each poll has a line of the last hour with the same reason."""
         reason, logged_at = self._goodbyes.get(event.entity, ("", -math.inf))
         if event.reason == reason and event.at - logged_at < REMIND:
             return True

@@ -7,7 +7,7 @@ Reading changes nothing. The status of a device is the first that applies:
 ``held``            it failed, or a person holds it; it is not polled until a person releases it
 ``isolated``        a person isolated its circuit, so it is left alone on purpose
 ``circuit_open``    it failed poll after poll, and is only probed now and then
-``deferred``        it asked for a pause, or it has left
+``deferred``        it asked for a pause, or its handler marked it as unavailable
 ``stale``           its last reading is too old, or it was never read and nothing has failed
 ``error``           its last poll failed; or its current poll fails, and it was never read or has failed for a minute
 ``starting``        it has not been read yet
@@ -61,7 +61,7 @@ WELL = frozenset({OK, STARTING, DEFERRED, ISOLATED})
 QUIET = frozenset({HELD, ISOLATED, DEFERRED})
 """In these no fresh reading can be expected."""
 GOODBYE = "it said goodbye"
-"""What is written before the reason of a device that has left."""
+"""What is written before the reason of a device that is marked as unavailable."""
 BLOCKING = frozenset({"open", "half_open"})
 """States of a circuit that keep polls from a device because it failed."""
 COUNTERS_VERSION = 1
@@ -101,7 +101,7 @@ class Trouble(NamedTuple):
     seconds."""
     deferred_reason: str | None = None
     left: str | None = None
-    """Why the device has left; None if it has not, or was read since."""
+    """Why the device was marked as unavailable; None if it was not, or was read since."""
     offline: bool = False
     """Whether its last error is one that makes it offline."""
 

@@ -186,7 +186,7 @@ class NodeReport(ABC):
         """Do what a request asks for.
 
         Raises:
-            PayloadError: it does not have whether to drain.
+            PayloadError: ``drain`` is missing, or is neither true nor false.
         """
         draining, by = (request.get("drain"), request.get("by")) if isinstance(request, dict) else (None, None)
         if not isinstance(draining, bool):

@@ -35,7 +35,7 @@ _NEAR = 4096
 def join(core: Core) -> None:
     """Publish the registry, and notice another app below this prefix. In a dry run, which retains nothing, and in a
     cluster, where what an earlier run of this node listed may be another node's by now, no earlier one is read."""
-    publisher, plan, subscriptions = Publisher(core), core.plan, core.link.subscriptions
+    publisher, plan, subscriptions = RegistryTimer(core), core.plan, core.link.subscriptions
     core.others.on_change = publisher.change
     core.environment.events.subscribe(publisher.observe, readings=False)
     core.roster.follow(RosterPhase.REPORT, Follower(publisher.join, publisher.leave))
@@ -56,7 +56,7 @@ def join(core: Core) -> None:
     core.link.held = True
 
 
-class Publisher:
+class RegistryTimer:
     """Publishes the registry a moment after a connection, and after each change.
 
     Args:

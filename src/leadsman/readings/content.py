@@ -17,7 +17,7 @@ _TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,127}/[A-Za-z0-9!#$&^_.+-]{1,127}(; *
 
 
 class Content(Value):
-    """Sets beside ``bytes`` what a handler returns: ``-> Annotated[bytes, Content("image/jpeg")]``. The bytes are
+    """Declares beside ``bytes`` what a handler returns: ``-> Annotated[bytes, Content("image/jpeg")]``. The bytes are
     published as they are at a topic of their own, with the MQTT 5 property Content Type.
 
     Args:

@@ -1,6 +1,6 @@
-"""Makes the payload of a command set a lamp, a thermostat, a cover, a fan, a lock, a siren or a valve, beside its
-type; or a reading show the versions of a program. Home Assistant then shows one control instead of an entity for
-each field.
+"""Declares that the payload of a command sets a lamp, a thermostat, a cover, a fan, a lock, a siren or a valve, beside
+its type; or that a reading shows the versions of a program. Home Assistant then shows one control instead of an entity
+for each field.
 
 ::
 

@@ -57,7 +57,7 @@ class Chain(NamedTuple):
 
     @property
     def keeps(self) -> frozenset[str]:
-        """What a `Sensor` has on the field and is still true of the output."""
+        """What a `Sensor` declares of the field and is still true of the output."""
         return DESCRIPTION.intersection(*(each.keeps for each in self.filters))
 
 

@@ -1,5 +1,5 @@
-"""The type of a reading, as the annotation of a handler names it: its fields, what a `Sensor` has on each, and whether
-each is a number. What is written about a field at a registration is checked against it."""
+"""The type of a reading, as the annotation of a handler names it: its fields, what a `Sensor` declares of each, and
+whether each is a number. What is written about a field at a registration is checked against it."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime, time, timedelta

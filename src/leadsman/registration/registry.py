@@ -119,8 +119,8 @@ class Registry:
             decide: puts policies in place; None while the settings are not loaded.
 
         Raises:
-            ConfigurationError: an option or a name is wrong. Once the settings are loaded, it has where the handler
-                is.
+            ConfigurationError: an option or a name is wrong. Once the settings are loaded, the message names the place
+                of the handler.
         """
         names = registration.names
         if callable(names):

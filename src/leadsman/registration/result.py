@@ -74,7 +74,7 @@ def value_field(field: str, handler: Handler) -> ValidateResult:
 
 
 def _is_limited(annotation: object) -> bool:
-    """Whether an annotation has more on a value than its type and what it measures."""
+    """Whether an annotation declares more of a value than its type and what it measures."""
     if get_origin(annotation) is Annotated:
         inner, *beside = get_args(annotation)
         return not all(isinstance(each, Sensor) for each in beside) or _is_limited(inner)

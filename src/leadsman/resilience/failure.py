@@ -1,6 +1,6 @@
 """The description of a failed call that a policy decides about, and the properties that a predicate can ask for.
 
-A failure has **properties**: what the runner has on the handler, what the error itself contains, and what an
+A failure has **properties**: the facts of the runner about the handler, what the error itself contains, and what an
 exception carries in a mapping ``retry_properties``. They are looked up only when a policy asks for them, so that other
 policies cost nothing extra.
 """

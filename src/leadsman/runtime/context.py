@@ -110,7 +110,7 @@ class Context(ContextBase):
         its next reading. May be called from any thread.
 
         The device is polled as before, and its source goes on, so that its return is noticed. A poll that returns None
-        does not end the goodbye; nor does a reading that the same poll returns after this call.
+        does not end this state; nor does a reading that the same poll returns after this call.
 
         Args:
             reason: why, such as ``"its battery is low"``.

@@ -1,12 +1,12 @@
-"""What the app's own code asks about a device: a poll, such as the one that reads it back after a write; and to be
-offline, because it is unavailable.
+"""What the app's own code asks about a device: a poll, such as the one that reads it back after a write; and to mark it
+as unavailable until its next reading.
 
 Such a poll is a poll on request: the same runner makes it, under the same guards. But nobody waits for an answer, so
 what a person is asked to do later is done later here: a poll follows the commands of the device, the poll under way and
 the handler's ``throttle``, and several requests before it begins are one.
 
 A device that is held, whose circuit is open, or that asked for a pause is not polled. The code goes on, since what it
-wrote is written; the log has the first of such requests.
+wrote is written; the log has the refusal of the first of such requests.
 """
 
 import asyncio

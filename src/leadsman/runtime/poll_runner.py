@@ -518,7 +518,7 @@ class PollRunner:
         due = self.due
         if self._requests is not None and self._requests.answers:
             if reading is not None:
-                self.publisher.publish(reading, due, always=True)  # whatever the publish rule
+                self.publisher.publish(reading, due, always=True)  # whatever the publish rule decides
             self._answer(reading)
         elif reading is not None:
             self._context.queue.add(self.publisher, reading, due)

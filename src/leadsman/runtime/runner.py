@@ -1,7 +1,6 @@
 """What polls, sources and commands have in common while an app runs.
 
-Whatever reports on a device, or acts on it because a person asks, holds a `Runner`, of whichever kind it
-is.
+Whatever reports on a device, or acts on it because a person asks, holds a `Runner`, and need not distinguish its kinds.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Goodbye(NamedTuple):
-    """The mark of a device as unavailable: its handler expects no reading, before a poll has failed.
+    """The mark of a device as unavailable: its handler has detected, before a poll failed, that no reading will come.
 
     Such a device is deferred and offline at once, and until its next reading, however many polls fail or give nothing
     meanwhile. A poll that marks it and returns a reading returns its last one.

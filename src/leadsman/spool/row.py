@@ -21,7 +21,7 @@ class SpoolRow(NamedTuple):
     """Order of acceptance: unique in the file, and larger after a restart than anything in the file. 1 to
     `leadsman.storage.database.MOST_NUMBER`."""
     run: int
-    """Random number of the process that took the reading, 0 to 2^63 - 1. Duplicates have the same (run, id)."""
+    """Random number of the process that took the reading, 0 to 2^63 - 1. Subscribers find duplicates by (run, id)."""
     topic: str
     payload: bytes
     qos: int

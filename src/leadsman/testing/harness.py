@@ -179,8 +179,8 @@ class Harness:
             self.stopped_in = self.now - asked
 
     def kill(self) -> None:
-        """End the app without its last steps: it does not disconnect, and does not write stores and state. Handlers are
-        cancelled."""
+        """End the app without its last steps: it does not publish that it stops, and does not write stores and state.
+        Handlers are cancelled."""
         serving, self._serving = self._serving, None
         if serving is not None:
             serving.cancel()

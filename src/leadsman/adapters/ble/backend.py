@@ -9,7 +9,7 @@ from leadsman.adapters.ble.advertisement import Advertisement
 from leadsman.errors import DeviceError, PermanentError, TransientError
 
 Handle = Any
-"""The key with which a backend connects to a device that it received. Only the backend looks inside."""
+"""With it a backend connects to a device that it received. Only the backend looks inside."""
 AdvertisementListener = Callable[[Advertisement, Handle], None]
 """Called for each received advertisement."""
 _PERMANENT = frozenset({0x01, 0x02, 0x03, 0x05, 0x06, 0x07, 0x08, 0x0A, 0x0B, 0x0C, 0x0D, 0x0F, 0x10, 0x13})

@@ -133,7 +133,7 @@ def recognise(advertisement: Advertisement) -> Recognised | None:
 
 class Decoders:
     """The decoders of an app, beside its radio in ``App(adapters=…)``. They remember the last values of 10,000 sensors,
-    and nothing of other devices. What cannot be decoded is counted, and costs the app nothing else.
+    and nothing of devices without a decoder. What cannot be decoded is counted, and costs the app nothing else.
 
     Args:
         keys: the bind keys of sensors that encrypt their values (BTHome and Xiaomi), by address; see `BindKey`. None
@@ -400,7 +400,7 @@ def load() -> "Mapping[str, type[BluetoothData]]":
     except ImportError as error:
         raise missing(_WHAT, error.name or "a package", _EXTRA, error) from error
     for name in ("switchbot", *(f"{each}_ble" for each in found)):
-        # Anybody on the air could fill the log with their warnings; these are counted here instead.
+        # Anybody on the air could fill the log with warnings of the decoders; the causes are counted here instead.
         logging.getLogger(name).setLevel(logging.CRITICAL)
     return found
 

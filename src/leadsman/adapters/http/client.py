@@ -81,8 +81,8 @@ class _Progress:
 class DailyQuota:
     """Counts requests, of which a server allows some in a day.
 
-    The first day gets the share of its rest. So an app that is started again in the evening does not have a
-    whole day's requests once more; nothing is kept on disk.
+    The first day gets the share of the quota that is left of the day. So an app that is started again in the evening
+    does not have a whole day's requests once more; nothing is kept on disk.
 
     Args:
         limit: requests of a day.

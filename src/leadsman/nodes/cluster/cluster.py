@@ -393,9 +393,9 @@ class FencedOutbox(Outbox):
 class ForeignNodes:
     """Detects nodes of another cluster below our prefix: two clusters with two engines would read every device twice.
 
-    The engine has a node that starts before it publishes that it is online. So it is a foreign one if it is online
-    at two times, two TTLs apart, at which the engine does not have it. Nothing is concluded while the engine does not
-    answer.
+    A node that starts is one of the engine's nodes before it publishes that it is online. So it is a foreign one if it
+    is online at two times, two TTLs apart, at which the engine does not have it. Nothing is concluded while the engine
+    does not answer.
 
     Args:
         cluster: this node, and those that the engine has.

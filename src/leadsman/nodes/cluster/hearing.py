@@ -129,8 +129,8 @@ def takes_at(known: Hearing, node: str, members: Collection[str], now: float, tt
 
 
 class Hearings:
-    """What one node hears, and what the others report. It keeps no more devices than its limit:
-    what others report is used for those that this node has heard itself.
+    """What one node hears, and what the others report. It keeps only devices that the node has heard itself, until they
+    are forgotten, and drops what others report about any further one.
 
     Args:
         member: the node.

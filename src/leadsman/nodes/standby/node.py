@@ -184,7 +184,7 @@ class StandbyNode:
             role=self._role,
             drain=lambda draining: self.feed(Drain(draining)),
         )
-        """Of this node; it holds the others."""
+        """The report of this node; it also keeps the documents of the others."""
         primary = access.brokers.primary
         observed = f"{app.client_id}-standby-{self.name[-6:]}"
         connector = access.connector(primary)

@@ -111,7 +111,7 @@ def _shared(prefix: str, heard: _HeardOfApp, now: float) -> Shared:
 
 
 def _shown(node: str, payload: bytes, status: Mapping[str, Json] | None, now: float) -> Shown | None:
-    """None without a document and a status."""
+    """None if there is neither a document nor a status."""
     document = None
     if payload:
         from leadsman.nodes.document import read_document  # only where nodes share an app: it imports pydantic

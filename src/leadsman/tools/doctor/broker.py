@@ -496,7 +496,7 @@ LONG_STEP = 10.0
 NEIGHBOUR = 0.3
 """Seconds in which a broker that takes two clients for one closes the older connection."""
 
-Report = Callable[[str], None]
+ReportProgress = Callable[[str], None]
 """Called with what is examined at the moment."""
 Step = Callable[[Visitor, Subject, BrokerFacts], Awaitable[Found]]
 _QUICK: tuple[tuple[str, Step], ...] = (
@@ -520,7 +520,7 @@ class BrokerExamination:
         report: takes the name of what is examined at the moment.
     """
 
-    def __init__(self, subject: Subject, report: Report) -> None:
+    def __init__(self, subject: Subject, report: ReportProgress) -> None:
         self.facts = BrokerFacts()
         self._subject = subject
         self._report = report

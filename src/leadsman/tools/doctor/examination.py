@@ -24,7 +24,7 @@ from leadsman.errors import LeadsmanError
 from leadsman.loop.durations import human
 from leadsman.mqtt.transport import in_thread
 from leadsman.text import clean, describe
-from leadsman.tools.doctor.broker import BrokerExamination, Report
+from leadsman.tools.doctor.broker import BrokerExamination, ReportProgress
 from leadsman.tools.doctor.facts import (
     BluetoothFacts,
     CalendarFacts,
@@ -57,7 +57,7 @@ class Examination:
         report: called with what is examined at the moment.
     """
 
-    def __init__(self, subject: Subject, report: Report) -> None:
+    def __init__(self, subject: Subject, report: ReportProgress) -> None:
         self.facts = Facts(subject)
         self.left_behind = False
         self._subject = subject

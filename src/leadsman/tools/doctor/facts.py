@@ -112,7 +112,7 @@ class BrokerFacts(NamedTuple):
     """The library that speaks MQTT."""
     failure: ConnectFailure | None = None
     software: str | None = None
-    """The broker's name for itself, at ``$SYS/broker/version``."""
+    """The name and version that the broker publishes of itself, at ``$SYS/broker/version``."""
     probe: ProbeFacts | None = None
     size: Size | None = None
     offers: Mapping[str, int | None] | None = None
