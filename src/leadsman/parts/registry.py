@@ -57,7 +57,7 @@ def join(core: Core) -> None:
 
 
 class RegistryTimer:
-    """Publishes the registry a moment after a connection, and after each change.
+    """Decides when the registry is published: a moment after a connection, and after each change.
 
     Args:
         core: the app.
