@@ -8,6 +8,7 @@ import pytest
 
 from leadsman import App, CircuitBreaker, Context, Finds
 from leadsman.errors import LeaseStoreRefused, Stopped
+from leadsman.monitoring.watchdog import Notifier
 from leadsman.mqtt.topics import topic_matches
 from leadsman.nodes.cluster.cluster import Cluster
 from leadsman.nodes.lease.lease import Terms
@@ -88,12 +89,12 @@ class Clusters:
             self.engine = MemoryEngine(terms, self.faults)
         return self.engine.store(member, terms)
 
-    def start(self, name, register=None, *, labels=(), ports=(), **settings):
+    def start(self, name, register=None, *, labels=(), ports=(), variables=None, **settings):
         app = App("house", mqtt="mqtt://broker", adapters=ports, **settings.pop("app", {}))
         (register or meters)(app)
         given = {"engine": "nats://memory", "node": name, "labels": [*labels], "ttl": TTL, **settings}
         app.load(Where.nowhere({f"cluster.{key}": value for key, value in given.items()}))
-        variables = {"STATE_DIRECTORY": str(self.directory / name)}
+        variables = {"STATE_DIRECTORY": str(self.directory / name), **(variables or {})}
         task = self.loop.create_task(app.serve(self.broker.connect, environment=variables))
         self.nodes[name] = app, task
         return app
@@ -207,6 +208,31 @@ def test_a_node_that_ends_hands_over_at_once_and_removes_nothing(cluster):
     assert {f"house/{name}/state" for name in METERS} <= set(cluster.broker.retained)
     assert json.loads(cluster.broker.retained["house/nodes/one/status"].payload)["state"] == "offline"
     in_order(cluster.broker)
+
+
+def test_the_service_manager_hears_that_a_node_ends_before_its_devices_are_handed_over(cluster, monkeypatch):
+    heard, stop = [], Shards.stop
+
+    class Manager:
+        watchdog = None
+
+        def send(self, *lines):
+            heard.extend(lines)
+
+        def close(self):
+            heard.append("closed")
+
+    async def hand_over(shards, keys, grace):
+        heard.append("handed over")
+        return await stop(shards, keys, grace)
+
+    monkeypatch.setattr(Notifier, "from_environment", lambda environment: Manager())
+    monkeypatch.setattr(Shards, "stop", hand_over)
+    cluster.start("one", variables={"NOTIFY_SOCKET": "/run/notify"})
+    cluster.run(10)
+    assert heard[0] == "READY=1"
+    cluster.stop("one")
+    assert heard[-3:] == ["STOPPING=1", "closed", "handed over"]
 
 
 def test_a_node_that_is_cut_off_from_the_engine_stops_and_comes_back(cluster, caplog):

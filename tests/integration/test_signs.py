@@ -1,3 +1,5 @@
+import asyncio
+import contextlib
 import functools
 import json
 import socket
@@ -90,6 +92,21 @@ def test_ready_does_not_wait_for_the_broker(harness, manager):
     running.run(1)
 
     assert "READY=1" in manager()
+
+
+def test_an_app_that_ends_before_its_first_poll_says_neither_ready_nor_stopping(harness, manager):
+    @contextlib.asynccontextmanager
+    async def lifespan():
+        await asyncio.sleep(60)
+        yield
+
+    app = App("app", lifespan=lifespan)
+    app.add_telemetry("d", Scripted(READING), interval=10)
+    running = harness(app)
+    running.run(1)
+    running.stop()
+
+    assert manager() == []
 
 
 def fed_within_ten_seconds(running, manager):

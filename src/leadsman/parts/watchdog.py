@@ -6,15 +6,17 @@ from leadsman.wiring.core import Core
 
 def join(core: Core) -> None:
     """Show it from the first polls on, until the app is asked to stop."""
+    watchdog: Watchdog | None = None
 
     def start() -> None:
+        nonlocal watchdog
         watchdog = Watchdog(core.plan.variables, core.statuses, core.link, core.environment.timers)
         watchdog.start()
         core.environment.events.subscribe(watchdog.observe, readings=False)
 
-        async def end() -> None:
+    async def end() -> None:
+        if watchdog is not None:
             watchdog.stop(for_good=core.node.leaving)
 
-        core.life.leaves.insert(0, end)
-
     core.life.starts.append(start)
+    core.life.leaves.append(end)
