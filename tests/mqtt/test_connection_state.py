@@ -20,6 +20,7 @@ from leadsman.mqtt.connection_state import (
     expect_newer,
     failed,
     inquired,
+    inquiry_failed,
     interrupted,
     misconfigured,
     not_listening,
@@ -205,6 +206,20 @@ def test_where_a_version_has_worked_the_other_one_is_tried_once_after_each_fourt
     _, versions = silent(connected(ConnectionState(), 0.0), 11)
 
     assert versions == [V5, V5, V5, V311, V5, V5, V5, V5, V311, V5, V5]
+
+
+def test_a_guess_of_3_1_1_against_a_5_that_worked_or_is_needed_is_asked_about_before_anything_is_sent():
+    for before in (connected(ConnectionState(), 0.0), expect_newer(ConnectionState())):
+        guess = connected(silent(before, 4)[0], 200.0)
+        assert guess.asks_first
+        again = connected(failed(guess, 201.0, 0.5)[0], 202.0)
+        assert again.asks_first, "it broke before the answer"
+        for answered in (inquired(again, newer=True), inquired(again, newer=False), inquiry_failed(again)):
+            assert not answered.asks_first
+
+    for other in (recall(ConnectionState()), silent(ConnectionState(), 1)[0]):
+        assert doubtful(connected(other, 0.0))
+        assert not connected(other, 0.0).asks_first
 
 
 def test_a_version_that_only_silence_led_to_is_kept_and_5_is_asked_for_once_beside_it():

@@ -6,11 +6,12 @@ from itertools import pairwise
 import pytest
 
 from leadsman import Broker, Brokers
-from leadsman.errors import BrokerError, NotListening
+from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, NotListening
 from leadsman.event_bus import EventBus
 from leadsman.events import AppFault, LinkDown, LinkUp, MessageDropped, MessageRefused, SubscriptionFailed
 from leadsman.loop.clock import system_clock
 from leadsman.mqtt.connection import ConnAck
+from leadsman.mqtt.connection_state import PATIENT, V5, V311
 from leadsman.mqtt.link import GOODBYE_TO_FROZEN, Access, ClientIdentity, Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
@@ -439,3 +440,52 @@ def test_no_size_is_learned_from_a_network_that_takes_nothing(running, breaks):
 
     assert here.arrived() == [1, 2, 1000, 5000]
     assert not here.all(MessageDropped)
+
+
+def returns_at_an_attempt_with_3_1_1(life):
+    """Lose the broker behind a proxy, and let it return for an attempt with MQTT 3.1.1."""
+    life.broker.refuse_connect = ConnackMissing("closed before CONNACK")
+    life.broker.cut()
+    for _ in range(2000):
+        life.run(0.1)
+        if life.link.session.protocol == V311:
+            life.broker.refuse_connect = None
+            return
+    raise AssertionError("3.1.1 was not tried")
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_where_mqtt_5_has_worked_nothing_is_sent_in_3_1_1_before_the_broker_was_asked(up, old):
+    up.broker.cut()
+    up.put(1)
+    returns_at_an_attempt_with_3_1_1(up)
+    up.broker.only_v311 = "close" if old else None
+    connects, sent = [], []
+
+    async def connect(packet, listener, connect=up.broker.connect):
+        sent.append(len(up.broker.messages("house/d/state")))
+        connects.append((packet.client_id, packet.protocol))
+        return await connect(packet, listener)
+
+    up.broker.connect = connect
+    up.run(PATIENT)
+
+    assert connects == [("me", V311), ("me-newer", V5), *([] if old else [("me", V5)])]
+    assert sent == [0] * len(connects)
+    assert up.arrived() == [1]
+
+
+def test_a_broker_that_refuses_the_client_id_of_the_inquiry_gets_what_waits(up):
+    connect = up.broker.connect
+
+    async def only_ours(packet, listener):
+        if packet.client_id != "me":
+            raise ConnectionRefused(0x87, "not authorised")
+        return await connect(packet, listener)
+
+    up.broker.connect = only_ours
+    returns_at_an_attempt_with_3_1_1(up)
+    up.put(1)
+    up.run(PATIENT)
+
+    assert (up.arrived(), up.link.session.protocol) == ([1], V311)

@@ -20,7 +20,8 @@ no CONNACK at all       the other version at once; where this one has worked the
                         other one once after each fourth time
 connected with 3.1.1    5.0 is tried again at a reconnect after a day. Where only
                         silence had led to 3.1.1, which a start-up causes as well,
-                        another connection asks after a minute
+                        another connection asks after a minute; where 5.0 has worked
+                        or is needed, at once, and nothing is sent before the answer
 ======================  ================================================================
 
 An outage is over after 5 s of connection: a link that flaps goes on backing off. Pure: `now` is monotonic seconds and
@@ -101,6 +102,10 @@ class ConnectionState(NamedTuple):
     """Whether only silence led to this version."""
     trial: bool = False
     """Whether this version is tried once, and the other one works."""
+    asks_first: bool = False
+    """Whether nothing is sent through this connection of 3.1.1 before the broker was asked for 5.0: only silence had
+    led to 3.1.1, and 5.0 has worked or is needed. A proxy is silent as well while the broker behind it is away, and a
+    reading without User Properties carries no fencing token."""
     version_until: float | None = None
     """Monotonic seconds from which 5.0 is tried again at a reconnect."""
     refusals: int = 0
@@ -119,6 +124,7 @@ def connected(session: ConnectionState, now: float) -> ConnectionState:
         no_connack=0,
         refusals=0,
         trial=False,
+        asks_first=doubtful(session) and (session.asks_first or session.accepted == V5),
         accepted=session.protocol,
         worked=True,
         version_until=until,
@@ -133,7 +139,12 @@ def doubtful(session: ConnectionState) -> bool:
 def inquired(session: ConnectionState, *, newer: bool) -> ConnectionState:
     """The broker was asked for 5.0 beside a connection of 3.1.1. With `newer` it took that, and the next connection is
     one of 5.0."""
-    return session._replace(protocol=V5 if newer else V311, guessed=False, trial=newer)
+    return session._replace(protocol=V5 if newer else V311, guessed=False, trial=newer, asks_first=False)
+
+
+def inquiry_failed(session: ConnectionState) -> ConnectionState:
+    """The broker was asked for 5.0 beside a connection of 3.1.1, and gave no answer from which its version follows."""
+    return session._replace(asks_first=False)
 
 
 def speaks_old_version(error: BrokerError) -> bool:

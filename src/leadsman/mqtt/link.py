@@ -222,7 +222,7 @@ class Link:
         """Whether nothing is sent before `release`."""
         self.on_old_version: Callable[[], object] = lambda: None
         """Called when the broker, which was asked for MQTT 5 beside its connection, speaks 3.1.1 only."""
-        self._window = SendWindow(outbox, clock, events, self.lost, lambda: self.held or self.subscriptions.go_first)
+        self._window = SendWindow(outbox, clock, events, self.lost, self._must_wait)
         self._error: str | None = None
         self._refusals: set[str] = set()
         """The reasons since other things happened for which a host refused at once; each is an event once."""
@@ -276,6 +276,9 @@ class Link:
         """The fault of the connection, the prefix, a subscription, a topic whose messages the broker does not take, or
         the will."""
         return self._error or self.conflict or self.subscriptions.error or self._window.pauses.fault or self._no_will
+
+    def _must_wait(self) -> bool:
+        return self.held or self.session.asks_first or self.subscriptions.go_first
 
     @property
     def _no_will(self) -> str | None:
@@ -524,13 +527,17 @@ class Link:
     async def _ask_newer(self) -> None:
         """Ask the broker once for MQTT 5, beside a connection of 3.1.1 to which only silence had led. It may have been
         about to start."""
-        await asyncio.sleep(connection_state.INQUIRY)
+        if not self.session.asks_first:
+            await asyncio.sleep(connection_state.INQUIRY)
         try:
             await self._inquire(self.broker, NEWER, V5)
         except BrokerError as error:
             if connection_state.speaks_old_version(error):
                 self.session = connection_state.inquired(self.session, newer=False)
                 self.on_old_version()
+            else:
+                self.session = connection_state.inquiry_failed(self.session)
+            self._window.pump()
             return
         self.session = connection_state.inquired(self.session, newer=True)
         self.lost(NEWER_VERSION, connection_state.ADMINISTRATIVE)  # no message is to blame for it
