@@ -435,7 +435,7 @@ ACTIONS = (
     "lost",
     "defer",
     "back",
-    "discard",
+    "drop next",
     "set aside",
     "wake next",
 )
@@ -518,9 +518,9 @@ class Life:
                 outbox.defer(topic)
             case "set aside" if waiting:
                 outbox.pause(topic, self.now + 3)
-            case "discard" if waiting:
+            case "drop next" if waiting:
                 self.spoilt.add(topic)
-                outbox.discard(topic, "refused")
+                outbox.drop_next(topic, "refused")
             case "newest" | "oldest":
                 outbox.prefer_newest(action == "newest")
             case "trust":

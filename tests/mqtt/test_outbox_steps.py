@@ -191,10 +191,10 @@ def drop(case):
         case.outbox.drop(item, "refused")
 
 
-def discard(case):
+def drop_next(case):
     for item in case.takes(1):
         case.outbox.back(item)
-        case.outbox.discard(item.message.topic, "refused")
+        case.outbox.drop_next(item.message.topic, "refused")
 
 
 def expire(case):
@@ -264,7 +264,7 @@ OPERATIONS = (
     refuse_and_go_on,
     lose_the_connection,
     drop,
-    discard,
+    drop_next,
     expire,
     look,
     acknowledge_while_many_are_in_flight,

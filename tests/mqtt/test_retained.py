@@ -64,12 +64,12 @@ def test_what_is_sent_again_and_refused_is_no_loss(sender):
     assert (sender.dropped, sender.outbox.dropped, sender.outbox.messages) == ([], 0, 0)
 
 
-def test_what_is_sent_again_and_discarded_is_no_loss(sender):
+def test_what_is_sent_again_and_dropped_next_is_no_loss(sender):
     sender.put(b"1")
     sender.send()
     sender.connect_again()
 
-    assert sender.outbox.discard("t", "it breaks the connection") == []
+    assert sender.outbox.drop_next("t", "it breaks the connection") == []
     assert (sender.outbox.dropped, sender.outbox.messages) == (0, 0)
 
 

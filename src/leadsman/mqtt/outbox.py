@@ -5,6 +5,9 @@ delivers them in the order in which they are handed out. A message that the brok
 the outbox is full, the oldest messages are dropped, in steps of a hundredth, but never the newest of a topic: a publish
 rule that compares a reading with the last one relies on its arrival.
 
+A message leaves the memory in one of four ways: it arrives (`accept`), it will never arrive (`drop`, `drop_next`), a
+newer one of its topic replaces it, or it is on disk only from now on (`leave_on_disk`).
+
 A `Keeper` stores readings that wait, and those for which the memory has no room.
 
 While the connection is slower than the readings come, the newest reading of each topic may go ahead of the older ones,
@@ -32,6 +35,7 @@ from leadsman.mqtt.message_state import (
     FREED,
     HAND_OUT,
     HAS_ROW,
+    IN_FLIGHT,
     LEFT,
     MERGE,
     NONE,
@@ -429,8 +433,7 @@ class Outbox:
                 item = self._pop_oldest(queue) if queue.behind else queue.waiting.popleft()
             expires = item.message.expires
             if expires is not None and expires <= now:
-                expired += self._lose(item, "expired", "expired")
-                self._forget(item, DROP)
+                expired += self.drop(item, "expired", "expired")
                 self._offer(topic, queue)
                 continue
             item.move(HAND_OUT)
@@ -474,12 +477,28 @@ class Outbox:
     def accept(self, item: Item) -> Message:
         """A message in flight arrived."""
         self.delivered += 1
-        return self._done(item, ARRIVE)
+        return self._settle(item, ARRIVE)
 
-    def drop(self, item: Item, why: str) -> list[Dropped]:
-        """The broker does not take a message in flight, and never will. Returns it, unless it arrived before."""
-        dropped = self._bury(item, why)
-        self._done(item, DROP)
+    def drop(self, item: Item, why: str, cause: Cause = "refused") -> list[Dropped]:
+        """A message that is in flight or held, or was taken from its queue, will never arrive. The keeper buries a
+        reading that the broker does not take. Returns it, unless it arrived before."""
+        if cause == "refused" and self._keeper is not None and item.row_state in STORABLE:
+            self._keeper.bury(item, why)
+        dropped = []
+        if item.row_state is not REPEATED:
+            self.drops[cause] += 1
+            dropped.append(Dropped(item.message.topic, 1, why))
+        if item.place is IN_FLIGHT:
+            self._settle(item, DROP)
+        else:
+            self._free(item, DROP)
+        return dropped
+
+    def drop_next(self, topic: str, why: str) -> list[Dropped]:
+        """As `drop`, the next message of a topic of which nothing is in flight."""
+        queue = self._queues[topic]
+        dropped = self.drop(self._pop_oldest(queue), why)
+        self._offer(topic, queue)
         return dropped
 
     def back(self, item: Item) -> None:
@@ -558,11 +577,6 @@ class Outbox:
         for queue in self._queues.values():
             queue.renumber(by)
 
-    def drop_held(self, item: Item) -> None:
-        """A reading that was held will never be sent."""
-        self.drops["full"] += 1
-        self._forget(item, DROP)
-
     def bring_back(self, item: Item) -> None:
         """A reading that was on disk only waits in memory."""
         item.move(READ_BACK)
@@ -584,8 +598,8 @@ class Outbox:
             self.bytes += item.size
         self._return(topic, items, READ_BACK)
 
-    def let_go(self, item: Item, event: PlaceEvent) -> Message:
-        """A reading is on disk only from now on."""
+    def leave_on_disk(self, item: Item, event: PlaceEvent) -> Message:
+        """A reading is on disk only from now on. Returns it."""
         item.move(event)
         message, item.message = item.message, FREED
         self.messages -= 1
@@ -608,20 +622,6 @@ class Outbox:
             self._return(topic, flying[topic], RETURN)
             self.prefer(topic)
         return counts
-
-    def discard(self, topic: str, why: str) -> list[Dropped]:
-        """As `drop`, the first message of a topic of which nothing is in flight."""
-        queue = self._queues[topic]
-        item = self._pop_oldest(queue)
-        dropped = self._bury(item, why)
-        self._forget(item, DROP)
-        self._offer(topic, queue)
-        return dropped
-
-    def _bury(self, item: Item, why: str) -> list[Dropped]:
-        if self._keeper is not None and item.row_state in STORABLE:
-            self._keeper.bury(item, why)
-        return self._lose(item, "refused", why)
 
     def _next_fresh(self) -> tuple[str, TopicQueue, Item]:
         """Take the newest reading of the topic whose turn it is, or the oldest of messages that keep their order. The
@@ -665,7 +665,7 @@ class Outbox:
                 self._ready.pop(topic, None)
                 self._fresh.pop(topic, None)
 
-    def _done(self, item: Item, event: PlaceEvent) -> Message:
+    def _settle(self, item: Item, event: PlaceEvent) -> Message:
         """A message in flight arrived, or was dropped."""
         arrived = event is ARRIVE
         del self._flying[item]
@@ -684,7 +684,7 @@ class Outbox:
         keeper = self._keeper
         if keeper is not None and keeper.has_rows and arrived and message.retain and not item.unretained:
             keeper.arrived(message.topic, item.number)
-        self._forget(item, event)
+        self._free(item, event)
         if not queue.in_flight:
             if queue.waiting:
                 self._offer(message.topic, queue)
@@ -885,14 +885,7 @@ class Outbox:
         if not queue.waiting and not queue.in_flight:
             self._remove_queue(topic)
 
-    def _lose(self, item: Item, cause: Cause, why: str) -> list[Dropped]:
-        """Count a message that is to be forgotten, and return it, unless it arrived before."""
-        if item.row_state is REPEATED:
-            return []
-        self.drops[cause] += 1
-        return [Dropped(item.message.topic, 1, why)]
-
-    def _forget(self, item: Item, event: PlaceEvent) -> None:
+    def _free(self, item: Item, event: PlaceEvent) -> None:
         """Free what an item takes, and let the receipt of its message learn what became of it."""
         message = item.message
         item.move(event)
@@ -953,18 +946,18 @@ class Outbox:
         return True
 
     def _supersede(self, item: Item, newer: Item | None = None) -> None:
-        """Forget a message, since a newer one arrived, or `newer` waits."""
+        """Free a message, since a newer one arrived, or `newer` waits."""
         if newer is not None and item.row_state in HAS_ROW and self._keeper is not None:
             item.change_row(PASS_ON)
             self._keeper.superseded(item.row, newer)
-        self._forget(item, REPLACE)
+        self._free(item, REPLACE)
 
     def _listed_in(self, item: Item) -> deque[Item]:
-        """The list in which `_set_aside` or `_evict` finds an item."""
+        """The list in which `_set_aside` or `_drop_oldest` finds an item."""
         return self._order if item.message.taken_at is None else self._readings
 
     def _list(self, item: Item) -> None:
-        """Let `_set_aside` and `_evict` find an item that was passed over."""
+        """Let `_set_aside` and `_drop_oldest` find an item that was passed over."""
         if not item.listed:
             item.listed = True
             self._listed_in(item).appendleft(item)
@@ -988,10 +981,10 @@ class Outbox:
         be written may exceed the bounds."""
         keeper = self._keeper
         if keeper is None or not keeper.works:
-            return self._evict(1) if self.is_full() else []
+            return self._drop_oldest(1) if self.is_full() else []
         if self._newest_first:
             self._set_aside(keeper)
-        return self._evict(BURST) if self.is_full(1 - BURST) else []
+        return self._drop_oldest(BURST) if self.is_full(1 - BURST) else []
 
     def _set_aside(self, keeper: Keeper) -> None:
         """Let the oldest readings wait on disk only, until the reserve is free again. The newest of a topic waits
@@ -1018,7 +1011,7 @@ class Outbox:
             else:
                 queue.behind.append(item)
 
-    def _evict(self, times: int) -> list[Dropped]:
+    def _drop_oldest(self, times: int) -> list[Dropped]:
         """Make room for a hundredth of the bounds, or of so many times the bounds, oldest first. Messages in flight,
         and the newest of a topic, are passed over, and listed again when they are neither."""
         counts: dict[str, int] = {}
@@ -1034,9 +1027,8 @@ class Outbox:
             oldest = self._pop_oldest(queue)
             if oldest is not item:
                 self._list(item)
-            for _, count, _ in self._lose(oldest, "full", "outbox full"):
+            for _, count, _ in self.drop(oldest, "outbox full", "full"):
                 counts[topic] = counts.get(topic, 0) + count
-            self._forget(oldest, DROP)
         return [Dropped(topic, count, "outbox full") for topic, count in counts.items()]
 
     def _next_listed(self) -> Item:

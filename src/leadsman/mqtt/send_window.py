@@ -745,7 +745,7 @@ class SendWindow:
             self._suspects.pardon(topic)
             why = f"the connection broke {POISON} times on it"
             self.overdue.writes()
-            self._report(self.outbox.discard(topic, why))
+            self._report(self.outbox.drop_next(topic, why))
         return Broken(True, topic, fault)
 
     def _pause(self, topic: str, reason: str, longest: float = PAUSE[1]) -> None:

@@ -525,8 +525,7 @@ class Backlog:
         if len(tail.held) == 1 or not self._outbox.is_full(1 - BURST if self.works else 0):
             return []
         self._held -= 1
-        self._outbox.drop_held(tail.held.popleft())
-        return [Dropped(topic, 1, FULL)]
+        return self._outbox.drop(tail.held.popleft(), FULL, "full")
 
     def waits(self, item: Item) -> None:
         """See `Keeper`."""
@@ -538,7 +537,7 @@ class Backlog:
         if item.row_state is not WRITTEN or item.message.latest:
             return False
         del self._stored[item.row]
-        self._aside.put(item.row, self._outbox.let_go(item, SET_ASIDE))
+        self._aside.put(item.row, self._outbox.leave_on_disk(item, SET_ASIDE))
         self.rows += 1
         self.read = min(self.read, item.row - 1)
         return True
@@ -762,7 +761,7 @@ class Backlog:
         self._held -= 1
         self.rows += 1
         del self._stored[item.row]
-        tail.put(item.row, self._outbox.let_go(item, PUT_AWAY))
+        tail.put(item.row, self._outbox.leave_on_disk(item, PUT_AWAY))
 
     def _release_all(self, *, with_rows: bool = True) -> None:
         """Let held readings go on, of all topics, or of those that have no rows on disk only."""

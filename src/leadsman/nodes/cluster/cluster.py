@@ -19,7 +19,7 @@ from leadsman.loop.clock import Clock, rfc3339
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.message_state import DROP, Item
+from leadsman.mqtt.message_state import Item
 from leadsman.mqtt.outbox import Dropped, Outbox
 from leadsman.mqtt.topics import NODES, Topics
 from leadsman.nodes.brief import is_online
@@ -381,8 +381,7 @@ class FencedOutbox(Outbox):
             lost += expired
             if item is None or self._may_go(item.message):
                 return item, lost
-            lost += self._lose(item, "fenced", LOST)
-            self._done(item, DROP)
+            lost += self.drop(item, LOST, "fenced")
 
     def _may_go(self, message: Message) -> bool:
         if message.fence is None:
