@@ -1,147 +1,185 @@
-"""The connection and the variables of an app, and the harmless ones of a dry run."""
+"""The connection of an app and the variables that it sees. Dry runs have `tests/integration/test_dry_run.py`."""
 
-import asyncio
+import functools
+import gc
 import os
 import subprocess
 import sys
-from pathlib import Path
 
-from leadsman import Broker, Brokers
+import pytest
+
+from leadsman import App, Broker, Brokers
+from leadsman.errors import ConnectionRefused
 from leadsman.mqtt import client
-from leadsman.mqtt.connection import ConnAck, Connect
-from leadsman.mqtt.message import Message
+from leadsman.mqtt.connection import ConnAck
 from leadsman.testing import MemoryBroker, VirtualLoop
-from leadsman.wiring.outside import access, connector, variables
-
-BROKER = Broker.from_url("mqtt://localhost")
 
 
-class Listener:
-    def acknowledged(self, packet_id, code): ...
-    def lost(self, reason, code=0, reference=None): ...
-    def received(self, message): ...
+def app_at(mqtt, **options):
+    app = App("house", mqtt=mqtt, **options)
+
+    @app.telemetry("boiler", interval="1s")
+    async def read() -> dict[str, int]:
+        return {"degrees": 60}
+
+    return app
 
 
-def retained_after(dry_run):
-    """What a broker keeps of one retained message."""
-    broker, loop = MemoryBroker(), VirtualLoop()
-
-    async def publish():
-        connect = connector(BROKER, broker.connect, dry_run=dry_run)
-        connection = await connect(Connect("me", "5.0", None, b""), Listener())
-        connection.publish(Message("a/b", b"1", retain=True))
-        await asyncio.sleep(1)
-        await connection.close()
-
+def served(app, duration, *events, connect=None, environment=None):
+    """Run an app in virtual time, as a program with a loop of its own does. Events are (time, action)."""
+    loop = VirtualLoop()
     try:
-        loop.run_until_complete(publish())
+        for when, action in events:
+            loop.call_at(when, action)
+        loop.call_at(duration, app.stop)
+        loop.run_until_complete(app.serve(connect, environment=environment))
     finally:
         loop.close()
-    return list(broker.retained)
 
 
-def test_a_dry_run_retains_nothing():
-    assert retained_after(dry_run=False) == ["a/b"]
-    assert retained_after(dry_run=True) == []
+@pytest.fixture
+def network(monkeypatch):
+    """Puts a function of a broker, a packet and a listener in the place of the network."""
+
+    def put(connect):
+        async def made(broker, clock, packet, listener):
+            return await connect(broker, packet, listener)
+
+        monkeypatch.setattr(client, "connect", made)
+
+    return put
 
 
-def test_a_connection_that_is_given_is_used_as_it_is():
-    connect = MemoryBroker().connect
+def test_a_connection_that_is_given_stands_for_all_brokers_and_the_network_is_not_touched(network, tmp_path):
+    async def touched(broker, packet, listener):
+        raise AssertionError("the network was touched")
 
-    assert connector(BROKER, connect, dry_run=False) == connect
+    network(touched)
+    broker = MemoryBroker()
 
+    served(app_at(["mqtt://a", "mqtt://b"]), 3, connect=broker.connect, environment={"STATE_DIRECTORY": str(tmp_path)})
 
-def test_each_broker_has_one_connector_and_those_that_others_name_do_not_gather():
-    brokers = Brokers(Broker("a"), Broker("b"))
-
-    async def made():
-        reach = access(brokers, None, dry_run=False)
-        kept = reach.connector(Broker("a"))
-        again = reach.connector(Broker("a")) is kept
-        named = [reach.connector(Broker(f"named{number}")) for number in range(3)]
-        return again, len(set(named)), reach.brokers
-
-    assert asyncio.run(made()) == (True, 3, brokers)
+    assert broker.retained["house/boiler/state"].json == {"degrees": 60}
 
 
-def test_certificates_that_are_not_verified_are_warned_of(caplog):
-    async def make(url):
-        return connector(Broker.from_url(url), None, dry_run=False)
+def test_of_the_connectors_to_brokers_that_others_name_few_are_kept(network, tmp_path):
+    tried, kept = set(), []
 
-    asyncio.run(make("mqtts://localhost"))
-    assert caplog.text == ""
-    asyncio.run(make("mqtts://localhost?insecure=1"))
+    async def connect(broker, packet, listener):
+        tried.add(broker.host)
+        if len(tried) == 30:
+            made = [each for each in gc.get_objects() if isinstance(each, functools.partial)]
+            kept.extend(each for each in made if any(isinstance(argument, Broker) for argument in each.args))
+            app.stop()
+        raise ConnectionRefused(0x9C, "use another server", f"named{len(tried)}:1883")
+
+    network(connect)
+    app = app_at(Brokers(Broker("a"), follow_server_reference=True))
+
+    served(app, 3600, environment={"STATE_DIRECTORY": str(tmp_path)})
+
+    assert 0 < len(kept) <= 4
+
+
+def test_certificates_that_are_not_verified_are_warned_of(network, caplog, tmp_path):
+    async def connect(broker, packet, listener):
+        return await MemoryBroker().connect(packet, listener)
+
+    network(connect)
+    served(app_at("mqtts://localhost"), 1, environment={"STATE_DIRECTORY": str(tmp_path)})
+    assert "not verified" not in caplog.text
+
+    served(app_at("mqtts://localhost?insecure=1"), 1, environment={"STATE_DIRECTORY": str(tmp_path)})
     assert "not verified" in caplog.text
 
 
-def warnings_after(connacks, caplog, monkeypatch):
-    """What is logged when a broker accepts connections with these answers, one after the other."""
-    coming = iter(connacks)
+def warnings_after(connacks, network, caplog, tmp_path):
+    """What is logged of the abilities of a broker that accepts connections with these answers, one after the other."""
+    broker, coming = MemoryBroker(), iter(connacks)
 
-    async def connect(broker, clock, packet, listener):
-        return await MemoryBroker(next(coming)).connect(packet, listener)
+    async def connect(address, packet, listener):
+        broker.connack = next(coming)
+        return await broker.connect(packet, listener)
 
-    async def scenario():
-        made = connector(BROKER, None, dry_run=False)
-        for _ in connacks:
-            await made(Connect("me", "5.0", None, b""), Listener())
-
-    monkeypatch.setattr(client, "connect", connect)
-    asyncio.run(scenario())
-    return caplog.messages
+    network(connect)
+    cuts = [(30.0 * number, broker.cut) for number in range(1, len(connacks))]
+    served(app_at("mqtt://localhost"), 30 * len(connacks), *cuts, environment={"STATE_DIRECTORY": str(tmp_path)})
+    assert next(coming, None) is None
+    return [message for message in caplog.messages if "messages" in message]
 
 
-def test_what_the_broker_does_without_is_logged_once(caplog, monkeypatch):
+def test_what_the_broker_does_without_is_logged_once(network, caplog, tmp_path):
     neither = ConnAck(maximum_qos=0, retain_available=False)
 
-    assert warnings_after([neither, neither, ConnAck()], caplog, monkeypatch) == [
+    assert warnings_after([neither, neither, ConnAck()], network, caplog, tmp_path) == [
         "mqtt://localhost:1883 keeps no messages, so a new subscriber sees a device only with its next reading, and "
         "acknowledges no messages, so some may be lost"
     ]
 
 
-def test_a_broker_that_does_all_is_not_worth_a_word(caplog, monkeypatch):
-    assert warnings_after([ConnAck()], caplog, monkeypatch) == []
+def test_a_broker_that_does_all_is_not_worth_a_word(network, caplog, tmp_path):
+    assert warnings_after([ConnAck()], network, caplog, tmp_path) == []
 
 
-def test_an_app_sees_the_variables_of_its_process_or_those_that_it_is_given():
-    with variables("app", None, dry_run=False) as found:
-        assert found is os.environ
-    with variables("app", {"A": "b"}, dry_run=True) as found:
-        assert found == {"A": "b"}
+@pytest.mark.parametrize("given", [False, True])
+def test_an_app_sees_the_variables_of_its_process_or_those_that_it_is_given(monkeypatch, tmp_path, given):
+    for name in ("process", "given"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path / "process"))
+    environment = {"STATE_DIRECTORY": str(tmp_path / "given")} if given else None
+
+    served(app_at("mqtt://localhost", keep_state=True), 3, connect=MemoryBroker().connect, environment=environment)
+
+    used = [each.name for each in tmp_path.iterdir() if any(each.iterdir())]
+    assert used == ["given" if given else "process"]
 
 
-def test_a_dry_run_has_a_state_directory_of_its_own_which_is_removed_at_the_end():
-    with variables("app", None, dry_run=True) as found:
-        directory = Path(found["STATE_DIRECTORY"])
-        (directory / "state").write_text("x")
+def test_a_dry_run_has_a_state_directory_of_its_own_which_is_removed_at_the_end(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    app, found = app_at("mqtt://localhost", keep_state=True), []
+    with app.unloaded():
+        app.rehearse()
+        served(app, 3, (2, lambda: found.extend(tmp_path.iterdir())), connect=MemoryBroker().connect)
 
-    assert list(found) == ["STATE_DIRECTORY"]
-    assert not directory.exists()
+    assert [each.name.startswith("house-dry-run-") for each in found] == [True]
+    assert list(tmp_path.iterdir()) == []
 
 
 WITHOUT_FILES = """
 import os, resource
 from leadsman import App
-from leadsman.wiring.outside import load_modules
+from leadsman.errors import BrokerError
+from leadsman.mqtt import client
 
 app = App("app", mqtt="mqtt://broker.lan")
-app.load()
-load_modules(app.plan({}))
-free = os.dup(0)
-os.close(free)
-before = resource.getrlimit(resource.RLIMIT_NOFILE)
-resource.setrlimit(resource.RLIMIT_NOFILE, (free, before[1]))
-try:
-    "broker.lan".encode("idna")
-except LookupError:
-    pass
-resource.setrlimit(resource.RLIMIT_NOFILE, before)
-print("broker.lan".encode("idna"))
+
+@app.telemetry("boiler", interval="1h")
+async def read() -> dict[str, int]:
+    return {"degrees": 60}
+
+async def connect(*arguments):
+    app.stop()
+    free = os.dup(0)
+    os.close(free)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, before[1]))
+    try:
+        "broker.lan".encode("idna")
+    except LookupError:
+        pass
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    print("broker.lan".encode("idna"))
+    raise BrokerError("unreachable")
+
+client.connect = connect
+app.run(log_level="critical")
 """
 
 
-def test_the_name_of_a_broker_is_found_after_a_time_without_free_descriptors():
-    done = subprocess.run([sys.executable, "-c", WITHOUT_FILES], capture_output=True, text=True, check=False)
+def test_the_name_of_a_broker_is_found_after_a_time_without_free_descriptors(tmp_path):
+    environment = {**os.environ, "STATE_DIRECTORY": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_FILES], capture_output=True, text=True, check=False, env=environment
+    )
 
     assert (done.stdout, done.stderr) == ("b'broker.lan'\n", "")

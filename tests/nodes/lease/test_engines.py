@@ -9,8 +9,7 @@ from leadsman import App
 from leadsman.errors import InvalidValue, NotInstalled
 from leadsman.nodes.lease.engines import store_at
 from leadsman.nodes.lease.lease import Member, Terms
-from leadsman.settings.sources import Where
-from leadsman.wiring.outside import check_installed
+from leadsman_rigs.stage import run_for
 
 TERMS, MEMBER = Terms("house"), Member("a", "1")
 
@@ -31,7 +30,7 @@ def test_another_scheme_is_refused_with_an_example_of_each(url):
 @pytest.mark.parametrize(
     ("url", "library", "extra"), [("nats://h", "nats", "nats"), ("postgresql://h/d", "psycopg", "postgres")]
 )
-def test_a_library_that_is_missing_is_named_with_what_to_type(monkeypatch, url, library, extra):
+def test_a_library_that_is_missing_is_named_with_what_to_type(monkeypatch, capsys, url, library, extra):
     for module in [
         name
         for name in sys.modules
@@ -39,13 +38,11 @@ def test_a_library_that_is_missing_is_named_with_what_to_type(monkeypatch, url, 
     ]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, library, None)
-    app = App("house")
-    app.load(Where.nowhere({}, {"CLUSTER__ENGINE": url}))
-
     with pytest.raises(NotInstalled, match=rf'pip install "leadsman\[{extra}\]"'):
         store_at(url, TERMS, MEMBER)
-    with pytest.raises(NotInstalled, match=rf'pip install "leadsman\[{extra}\]"'):
-        check_installed(app.setup)  # which `leadsman check` calls
+
+    assert run_for(App("house"), "check", "--set", f"cluster.engine={url}") == 78
+    assert f'pip install "leadsman[{extra}]"' in capsys.readouterr().err
 
 
 def test_an_app_without_a_cluster_loads_nothing_of_it_and_the_protocol_loads_no_engine():
