@@ -14,8 +14,10 @@ LONGEST_PAUSE = 86400.0
 TRANSIENT = (408, 425, 429)
 """The 4xx after which the same request may succeed: Request Timeout (RFC 9110 §15.5.9), Too Early (RFC 8470 §5.2) and
 Too Many Requests (RFC 6585 §4). Beside them, each 5xx."""
-STATUSES = (429, 503)
-"""Answers whose header is obeyed: Too Many Requests (RFC 6585 §4) and Service Unavailable (RFC 9110 §15.6.4)."""
+_OBEYED = (429, 503)
+"""Answers to other libraries whose header a policy obeys, as a lower bound of its waits: Too Many Requests (RFC 6585
+§4) and Service Unavailable (RFC 9110 §15.6.4). `leadsman.adapters.http` takes the header of each answer that may pass
+as a request of the device."""
 
 
 def pause_of(error: BaseException, status: object, wall: float) -> float | None:
@@ -26,7 +28,7 @@ def pause_of(error: BaseException, status: object, wall: float) -> float | None:
         status: that of the error.
         wall: the time of our clock, epoch seconds.
     """
-    if status not in STATUSES:
+    if status not in _OBEYED:
         return None
     headers = _headers_of(error)
     return None if headers is None else seconds_of(_text(headers, "Retry-After"), _text(headers, "Date"), wall)

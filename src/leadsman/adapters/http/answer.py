@@ -291,8 +291,9 @@ def status_error(
         wall: the time of our clock, epoch seconds.
 
     Returns:
-        `RetryRequested` if the server names a pause, else `HttpUnavailable` for 408, 425, 429 and 5xx; `GarbledData`
-        for what is no status, and `HttpRefused` for any other.
+        For 408, 425, 429 and 5xx, `RetryRequested` if the server names a pause, else `HttpUnavailable`; `GarbledData`
+        for what is no status, and `HttpRefused` for any other. A policy obeys the header of fewer statuses, see
+        `leadsman.resilience.retry_after`.
     """
     reason = _reason(headers, start)
     if status in TRANSIENT or 500 <= status <= 599:
