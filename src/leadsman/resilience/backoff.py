@@ -1,4 +1,4 @@
-"""Backoff strategies. They decide how long to wait before the next attempt.
+"""Backoff strategies and jitter: how long to wait before the next attempt, and how chance spreads the waits.
 
 A strategy is a value without state, so one object may serve any number of handlers. Attempts count from 1: the number
 is that of the waits since the last success, plus one. So waits keep growing in an outage that spans several polls: 2,
@@ -6,13 +6,14 @@ is that of the waits since the last success, plus one. So waits keep growing in 
 
 Jitter is ±20 % of the wait, limited *inside* the cap: ``U(0.8·d, min(1.2·d, max_delay))``. No wait exceeds the cap, and
 the waits do not pile up on it, as they would if the sum were clipped: half of all waits would then be equal again.
+A policy has more modes of jitter to choose from, `JITTER_MODES`.
 """
 
 import math
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.loop.durations import Duration, human, number, positive_seconds, seconds
@@ -40,6 +41,59 @@ def jittered(wait: float, jitter: float, cap: float, draw: float) -> float:
     low = wait * (1.0 - jitter)
     high = min(wait * (1.0 + jitter), cap)
     return low + (high - low) * draw if high > low else min(wait, cap)
+
+
+_DECORRELATED_CAP = 60.0
+
+
+class JitterMode(NamedTuple):
+    """One mode of jitter. Times are seconds; `u` is uniform in [0, 1)."""
+
+    spread: Callable[[float, float, float, float], float]
+    """The wait to take for a wait, a fraction, a cap and u."""
+    cap: Callable[[float, float, float], float]
+    """The cap if none is given: for the longest wait inside, the cap of `symmetric` jitter inside, and a fraction."""
+
+
+def _add(wait: float, fraction: float, cap: float, u: float) -> float:
+    low = min(wait, cap)
+    return low + (min(wait * (1 + fraction), cap) - low) * u
+
+
+def decorrelated(wait: float, cap: float, before: float, u: float) -> float:
+    """The wait to take after the wait `before`, which is 0 at first. It is the only mode that remembers one."""
+    low = min(wait, cap)
+    return low + max(0.0, min(3 * (before or low), cap) - low) * u
+
+
+JITTER_MODES: Mapping[str, JitterMode] = {
+    "symmetric": JitterMode(jittered, lambda _, symmetric, __: symmetric),
+    "add": JitterMode(_add, lambda longest, _, fraction: min(longest * (1 + fraction), LONGEST)),
+    "full": JitterMode(lambda wait, _, cap, u: min(wait, cap) * u, lambda longest, _, __: longest),
+    "equal": JitterMode(lambda wait, _, cap, u: min(wait, cap) * (0.5 + u / 2), lambda longest, _, __: longest),
+    "decorrelated": JitterMode(
+        lambda wait, _, cap, u: decorrelated(wait, cap, 0.0, u), lambda _, __, ___: _DECORRELATED_CAP
+    ),
+}
+"""The modes of jitter: how a wait is spread by chance, and how long it may become.
+
+================  =======================================  ===========================================================
+mode              drawn from, within [0, cap]              the cap, if none is given
+================  =======================================  ===========================================================
+``symmetric``     d·(1 - fraction) to d·(1 + fraction)     that of the policy inside, if it was given one; else
+                                                           `fraction` more than its longest wait
+``add``           d to d·(1 + fraction)                    `fraction` more than the longest wait inside
+``full``          0 to d                                   the longest wait inside
+``equal``         d/2 to d                                 the longest wait inside
+``decorrelated``  d to three times the wait before, at     60 s
+                  first to three times d
+================  =======================================  ===========================================================
+
+``full``, ``equal`` and ``decorrelated`` are those of M. Brooker, "Exponential Backoff And Jitter", AWS Architecture
+Blog, 2015.
+
+The first wait of ``decorrelated`` is in the table; those after it depend on the one before.
+"""
 
 
 class Jittered(Value, ABC):

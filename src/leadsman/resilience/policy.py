@@ -29,7 +29,7 @@ Pure: `draw` gives uniform numbers in [0, 1), and a step with the same arguments
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, Literal, NamedTuple
 
@@ -37,6 +37,7 @@ from leadsman.errors import InvalidType, InvalidValue, TransientError
 from leadsman.loop.durations import Duration, seconds, whole
 from leadsman.resilience.backoff import (
     DEFAULT_BACKOFF,
+    JITTER_MODES,
     LONGEST,
     BackoffStrategy,
     Draw,
@@ -47,8 +48,8 @@ from leadsman.resilience.backoff import (
     LinearBackoff,
     SequenceBackoff,
     as_backoff,
+    decorrelated,
     fraction_of,
-    jittered,
     wait_of,
 )
 from leadsman.resilience.failure import SHORTEST_REQUEST, Failure, RetryRequested, Scope, as_scope
@@ -85,58 +86,6 @@ REASONS: Mapping[str, str] = {
     "fault": "gave up: the policy itself failed",
 }
 """What a reason means, for a person."""
-
-
-_DECORRELATED_CAP = 60.0
-
-
-class Mode(NamedTuple):
-    """One mode of jitter. Times are seconds; `u` is uniform in [0, 1)."""
-
-    spread: Callable[[float, float, float, float], float]
-    """The wait to take for a wait, a fraction, a cap and u."""
-    cap: Callable[[float, float, float], float]
-    """The cap if none is given: for the longest wait inside, the cap of `symmetric` jitter inside, and a fraction."""
-
-
-def _add(wait: float, fraction: float, cap: float, u: float) -> float:
-    low = min(wait, cap)
-    return low + (min(wait * (1 + fraction), cap) - low) * u
-
-
-def decorrelated(wait: float, cap: float, before: float, u: float) -> float:
-    """The wait to take after the wait `before`, which is 0 at first. It is the only mode that remembers one."""
-    low = min(wait, cap)
-    return low + max(0.0, min(3 * (before or low), cap) - low) * u
-
-
-MODES: Mapping[str, Mode] = {
-    "symmetric": Mode(jittered, lambda _, symmetric, __: symmetric),
-    "add": Mode(_add, lambda longest, _, fraction: min(longest * (1 + fraction), LONGEST)),
-    "full": Mode(lambda wait, _, cap, u: min(wait, cap) * u, lambda longest, _, __: longest),
-    "equal": Mode(lambda wait, _, cap, u: min(wait, cap) * (0.5 + u / 2), lambda longest, _, __: longest),
-    "decorrelated": Mode(lambda wait, _, cap, u: decorrelated(wait, cap, 0.0, u), lambda _, __, ___: _DECORRELATED_CAP),
-}
-"""The modes of jitter: how a wait is spread by chance, and how long it may become.
-
-================  =======================================  ===========================================================
-mode              drawn from, within [0, cap]              the cap, if none is given
-================  =======================================  ===========================================================
-``symmetric``     d·(1 - fraction) to d·(1 + fraction)     that of the policy inside, if it was given one; else
-                                                           `fraction` more than its longest wait
-``add``           d to d·(1 + fraction)                    `fraction` more than the longest wait inside
-``full``          0 to d                                   the longest wait inside
-``equal``         d/2 to d                                 the longest wait inside
-``decorrelated``  d to three times the wait before, at     60 s
-                  first to three times d
-================  =======================================  ===========================================================
-
-``full``, ``equal`` and ``decorrelated`` are those of M. Brooker, "Exponential Backoff And Jitter", AWS Architecture
-Blog, 2015.
-
-The first wait of ``decorrelated`` is in the table; those after it depend on the one before.
-"""
-
 
 State = Any
 """None, a number, or a nested tuple of them: what a policy remembers."""
@@ -458,7 +407,7 @@ class AddDelay(_Shape):
 
 
 class Jitter(_Wrapper):
-    """Spreads waits by chance, by one of `MODES`, up to `ceiling` seconds.
+    """Spreads waits by chance, by one of `JITTER_MODES`, up to `ceiling` seconds.
 
     `exponential` keeps its cap; ``periodic(10)`` is spread from 8 to 12 s. ``decorrelated`` remembers the last wait."""
 
@@ -468,8 +417,8 @@ class Jitter(_Wrapper):
     ceiling: float
 
     def __init__(self, fraction: float, inner: Policy, mode: str = "symmetric", cap: Duration | None = None) -> None:
-        if mode not in tuple(MODES):  # a settings file may hold a list, which has no hash
-            raise InvalidValue(f"the mode of jitter is {mode!r}; it must be one of {', '.join(MODES)}")
+        if mode not in tuple(JITTER_MODES):  # a settings file may hold a list, which has no hash
+            raise InvalidValue(f"the mode of jitter is {mode!r}; it must be one of {', '.join(JITTER_MODES)}")
         part, within = fraction_of(fraction), as_policy(inner)
         ceiling = widest(within, part, mode) if cap is None else _duration(cap, "the cap of jitter")
         self._hold(fraction=part, inner=within, mode=mode, ceiling=ceiling)
@@ -483,7 +432,7 @@ class Jitter(_Wrapper):
         inner, verdict = self.inner.step(inner, failure, draw)
         if type(verdict) is Retry and not isinstance(failure.error, RetryRequested):
             wait, cap, u = verdict.delay, self.ceiling, draw()
-            spread = MODES[self.mode].spread
+            spread = JITTER_MODES[self.mode].spread
             before = decorrelated(wait, cap, before, u) if remembers else spread(wait, self.fraction, cap, u)
             verdict = Retry(before)
         return (before, inner) if remembers else inner, verdict
@@ -498,7 +447,7 @@ class Jitter(_Wrapper):
 
 def widest(inner: Policy, fraction: float, mode: str) -> float:
     """The cap of a jitter around `inner` that was given none."""
-    return MODES[mode].cap(inner.cap, inner.jittered_cap(fraction), fraction)
+    return JITTER_MODES[mode].cap(inner.cap, inner.jittered_cap(fraction), fraction)
 
 
 class ObeysRetryAfter(_Wrapper):
