@@ -54,7 +54,7 @@ class TestClosed:
         assert circuit == Closed(0, failures=1)
 
     def test_an_abandoned_cycle_neither_counts_nor_forgives(self):
-        circuit = run(RULE, CLOSED, [CycleOutcome.FAILED, CycleOutcome.ABANDONED])
+        circuit = run(RULE, CLOSED, [CycleOutcome.FAILED, CycleOutcome.NEUTRAL])
 
         assert circuit == Closed(0, failures=1)
 
@@ -115,7 +115,7 @@ class TestHalfOpen:
     def test_an_abandoned_probe_gives_its_place_back(self):
         circuit, permit = self.half_open()
 
-        circuit = settle(RULE, circuit, permit, CycleOutcome.ABANDONED, 1)
+        circuit = settle(RULE, circuit, permit, CycleOutcome.NEUTRAL, 1)
 
         assert isinstance(circuit, HalfOpen)
         assert admit(RULE, circuit, 1, LEASE)[1] is not None

@@ -316,7 +316,9 @@ def _components(device: DeviceDescription, topics: Topics) -> dict[str, Componen
         if place is None:
             continue
         state, value = place
-        found[join_names(*field.path)] = _reading(field, value) | {"stat_t": state} | _expiry(device) | _options(field)
+        found[join_names(*field.path)] = (
+            _component_of_field(field, value) | {"stat_t": state} | _expiry(device) | _options(field)
+        )
         if field.kind == "list":
             found[join_names(*field.path)]["json_attr_t"] = state
     if device.content is not None and device.content[1].startswith("image/"):
@@ -374,7 +376,7 @@ def _template(expression: str) -> str:
     return f"{{{{{expression}}}}}"
 
 
-def _reading(field: Field, value: str) -> Component:
+def _component_of_field(field: Field, value: str) -> Component:
     """The component for a field of the readings; `value` is the expression for it."""
     found: Component = {"p": "sensor", "name": field.name}
     if field.kind == "boolean":

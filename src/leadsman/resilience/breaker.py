@@ -14,7 +14,7 @@ The breaker counts **cycles**: a poll with all its retries is one failure. A per
 that issued it; an outcome of an older generation is ignored. In half-open, a permit also has a lease: if a probe does
 not report before its lease ends, its place is free again, so half-open always ends.
 
-There are three outcomes, not two. *Abandoned* is neither success nor failure: the cycle was cancelled, or failed with
+There are three outcomes, not two. *Neutral* is neither success nor failure: the cycle was cancelled, or failed with
 an error that the user declared neutral. It returns the permit.
 
 Pure: `now` is monotonic seconds, and reading a state never changes it.
@@ -128,7 +128,7 @@ class CycleOutcome(Enum):
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
-    ABANDONED = "abandoned"
+    NEUTRAL = "neutral"
 
 
 class Permit(NamedTuple):
@@ -335,7 +335,7 @@ def _settle_probe(
 ) -> Circuit:
     out = tuple(probe for probe in circuit.out if probe[0] != permit.number)
     match outcome:
-        case CycleOutcome.ABANDONED:
+        case CycleOutcome.NEUTRAL:
             return circuit._replace(out=out)
         case CycleOutcome.FAILED:
             failures, opens = circuit.failures + 1, circuit.opens + 1

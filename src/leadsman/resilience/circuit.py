@@ -124,9 +124,9 @@ class CircuitGuard:
     def outcome_of(self, error: BaseException) -> CycleOutcome:
         """How a cycle that ended with this error counts."""
         if not isinstance(error, Exception) or isinstance(error, RetryRequested | NoFreeThread):
-            return CycleOutcome.ABANDONED
+            return CycleOutcome.NEUTRAL
         ignored = self._rule is not None and matches(error, self._rule.ignore)
-        return CycleOutcome.ABANDONED if ignored else CycleOutcome.FAILED
+        return CycleOutcome.NEUTRAL if ignored else CycleOutcome.FAILED
 
     def settle(self, permit: Permit, outcome: CycleOutcome, on_strategy_error: OnStrategyError) -> None:
         """Report how an admitted cycle ended. `on_strategy_error` is called if the strategy of `recovery` raises."""

@@ -208,7 +208,7 @@ class Execution(Generic[T]):
         except Exception as error:
             failed = error
         except BaseException:
-            self._settle(CycleOutcome.ABANDONED)
+            self._settle(CycleOutcome.NEUTRAL)
             raise
         else:
             if not self._fast_path:

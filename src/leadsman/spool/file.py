@@ -1,4 +1,5 @@
-"""The file of the spool, where readings are written to disk. It blocks; see `leadsman.spool.committer`."""
+"""The file of the spool: it writes readings to disk, and reads them. It blocks, so `leadsman.spool.committer` calls it
+in a thread."""
 
 import contextlib
 import logging

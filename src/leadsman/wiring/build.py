@@ -1,4 +1,4 @@
-"""The first act: builds an app of its parts."""
+"""Builds an app of its parts."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""The second and the third act: runs the parts of an app until it is asked to stop, and then stops them in order."""
+"""Runs the parts of an app until it is asked to stop, and then stops them in order."""
 
 import asyncio
 import contextlib
