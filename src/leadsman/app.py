@@ -27,8 +27,9 @@ from leadsman.registration.setup import (
 )
 from leadsman.registration.telemetry import Telemetry
 from leadsman.resilience.policy import Policy, named_policy
-from leadsman.text import log_fields, suggestion
+from leadsman.text import log_fields
 from leadsman.text.redaction import Redaction
+from leadsman.text.suggestion import suggestion
 from leadsman.wiring.plan import LiveParts, Plan, plan_of
 
 if TYPE_CHECKING:

@@ -70,10 +70,11 @@ def test_a_wrong_request_is_refused_with_what_may_have_been_meant(ask, request_,
 def test_a_wrong_name_is_compared_with_few_of_many_names(ask, monkeypatch):
     compared = []
 
-    def watched(word, names):
+    def watched(word, names, otherwise):
         compared.extend(names)
+        return otherwise
 
-    monkeypatch.setattr("leadsman.introspection.requests.nearest", watched)
+    monkeypatch.setattr("leadsman.introspection.requests.suggestion", watched)
     ask({"devices": ["device-x"]}, MANY)
 
     assert len(compared) == 100

@@ -7,7 +7,8 @@ from typing import NamedTuple
 from leadsman.errors import PayloadError, UnknownDevice
 from leadsman.mqtt.answers import Json
 from leadsman.mqtt.topics import LONGEST_NAME
-from leadsman.text import clean, nearest, suggestion
+from leadsman.text import clean
+from leadsman.text.suggestion import suggestion
 
 SECTIONS = ("app", "mqtt", "adapters", "devices", "jobs")
 ON_REQUEST = ("trace", "words", "ledger", "recent", "fields")
@@ -110,5 +111,4 @@ def hint(name: str, known: Collection[str]) -> str:
     if len(known) <= MOST_NEAR:
         return suggestion(name, known)
     alike = (each for each in known if each[:3] == name[:3])
-    near = nearest(name, itertools.islice(alike, MOST_NEAR))
-    return f"there are {len(known)}, which the registry lists" if near is None else f"did you mean {near!r}?"
+    return suggestion(name, itertools.islice(alike, MOST_NEAR), f"there are {len(known)}, which the registry lists")

@@ -14,7 +14,8 @@ from leadsman.introspection.situation import RetainedDocuments, Situation, descr
 from leadsman.monitoring.health import GOODBYE
 from leadsman.mqtt.answers import Json
 from leadsman.mqtt.connection_state import CREDENTIALS
-from leadsman.text import clean, count_noun, nearest
+from leadsman.text import clean, count_noun
+from leadsman.text.suggestion import nearest
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import ComparedField, Introspection, Link, Verdict

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, TextIO
 
 from leadsman.errors import InvalidValue
 from leadsman.loop.clock import rfc3339
-from leadsman.text import clean, suggestion, without_secret_lines
+from leadsman.text import clean, without_secret_lines
+from leadsman.text.suggestion import suggestion
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs

@@ -6,7 +6,7 @@ https://www.home-assistant.io/integrations/binary_sensor/#device-class).
 """
 
 from leadsman.errors import InvalidValue
-from leadsman.text import suggestion
+from leadsman.text.suggestion import suggestion
 
 RELEASE = "2026.11"
 """The release of Home Assistant whose table this is."""

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from leadsman.errors import InvalidType, InvalidValue, labelled
 from leadsman.loop.durations import whole
 from leadsman.readings.publish import Deadband, check_deadband
-from leadsman.text import clean, suggestion
+from leadsman.text import clean
+from leadsman.text.suggestion import suggestion
 from leadsman.value import Value
 
 if TYPE_CHECKING:

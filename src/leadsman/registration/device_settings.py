@@ -43,7 +43,8 @@ from leadsman.resilience.policy import UNTIL_NEXT_POLL, Policy, Until, Waits
 from leadsman.settings.devices import DeviceSections, is_pattern, no_device
 from leadsman.settings.sections import OFF, read_number, read_switch
 from leadsman.settings.sources import DEVICES, SettingEntry
-from leadsman.text import clean, join_words, nearest, suggestion
+from leadsman.text import clean, join_words
+from leadsman.text.suggestion import suggestion
 
 UNTIL = "until next poll"
 """How the settings write `UNTIL_NEXT_POLL`."""
@@ -500,9 +501,8 @@ def _errors(option: str, available: Iterable[Dependency], value: object) -> list
     known |= {name: each for each in declared for name in (each.__name__, qualified_name(each))}
     for name in names:
         if name not in known:
-            near = nearest(name, (*choices, *known))
-            other = f"{_KINDS}, or {join_words([repr(each) for each in choices], 'or')}" if choices else _KINDS
-            raise InvalidValue(f"no error is called {clean(name)!r}; {f'did you mean {near!r}?' if near else other}")
+            kinds = f"{_KINDS}, or {join_words([repr(each) for each in choices], 'or')}" if choices else _KINDS
+            raise InvalidValue(f"no error is called {clean(name)!r}; {suggestion(name, (*choices, *known), kinds)}")
     return [known[name] for name in names]
 
 

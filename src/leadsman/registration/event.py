@@ -21,7 +21,7 @@ from leadsman.registration.reading_type import ReadingType
 from leadsman.registration.result import returns_one_value
 from leadsman.registration.source import EventTypes, Source, make_source
 from leadsman.resilience.backoff import BackoffStrategy
-from leadsman.text import suggestion
+from leadsman.text.suggestion import suggestion
 
 if TYPE_CHECKING:
     from leadsman.registration.finds import Finds

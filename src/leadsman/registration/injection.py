@@ -15,7 +15,7 @@ from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol, Union, get_args, get_origin, get_type_hints
 
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.text import suggestion
+from leadsman.text.suggestion import suggestion
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

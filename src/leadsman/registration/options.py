@@ -27,7 +27,7 @@ from leadsman.resilience.backoff import DEFAULT_BACKOFF, BackoffStrategy, as_bac
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.failure import exception_types
 from leadsman.settings.sections import LONGEST_LABEL
-from leadsman.text import suggestion
+from leadsman.text.suggestion import suggestion
 
 if TYPE_CHECKING:
     from leadsman.readings.content import ContentField

@@ -26,7 +26,7 @@ from leadsman.errors import InvalidType, InvalidValue
 from leadsman.readings.publish import Deadband
 from leadsman.readings.sensor import Sensor
 from leadsman.registration.injection import Handler, annotated_result, name_of, one_result
-from leadsman.text import suggestion
+from leadsman.text.suggestion import suggestion
 
 if TYPE_CHECKING:
     from leadsman.readings.filtering import Filters

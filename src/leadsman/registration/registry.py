@@ -23,7 +23,8 @@ from leadsman.registration.router import Device, Registration, devices_of
 from leadsman.registration.source import Source, SourceOptions, register_source
 from leadsman.registration.telemetry import Telemetry, register_telemetry
 from leadsman.settings.devices import is_pattern
-from leadsman.text import clean, describe, suggestion
+from leadsman.text import clean, describe
+from leadsman.text.suggestion import suggestion
 
 if TYPE_CHECKING:
     from leadsman.readings.buffer import Buffer

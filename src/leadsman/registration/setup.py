@@ -55,8 +55,9 @@ from leadsman.settings.sources import (
     near_misses,
     settings_file,
 )
-from leadsman.text import clean, log_fields, suggestion
+from leadsman.text import clean, log_fields
 from leadsman.text.redaction import Public, Redaction
+from leadsman.text.suggestion import suggestion
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

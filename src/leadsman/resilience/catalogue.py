@@ -21,7 +21,7 @@ from leadsman.resilience.policy import DEFAULT_RETRY_ON, Choice, Named, Policy, 
 from leadsman.resilience.predicate import Constant, Predicate, is_a, prop, simplify
 from leadsman.resilience.retry_after import TRANSIENT
 from leadsman.settings.sources import KNOBS, SettingEntry
-from leadsman.text import suggestion
+from leadsman.text.suggestion import suggestion
 
 _STATUS = prop("status-code")
 _PASSING = (_STATUS >= 500) | _STATUS.in_(*TRANSIENT)

@@ -66,7 +66,8 @@ from leadsman.resilience.policy import (
     widest,
 )
 from leadsman.resilience.predicate import Both, Comparison, Constant, Either, IsA, Not, Predicate
-from leadsman.text import clean, count_noun, is_nested_deeper, join_words, suggestion
+from leadsman.text import clean, count_noun, is_nested_deeper, join_words
+from leadsman.text.suggestion import suggestion
 
 DEEPEST = 50
 """Nodes within nodes; a file that nests deeper is not a policy."""

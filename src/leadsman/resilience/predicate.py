@@ -12,7 +12,7 @@ from typing import Any
 
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.resilience.failure import NUMBERS, PROPERTIES, Failure, Property, exception_types, matches
-from leadsman.text import suggestion
+from leadsman.text.suggestion import suggestion
 from leadsman.value import Value
 
 Literal = str | int | float | bool

@@ -24,7 +24,8 @@ from leadsman.errors import SessionError
 from leadsman.loop.clock import rfc3339
 from leadsman.resilience.failure import RetryRequested
 from leadsman.storage.given_file import read_given
-from leadsman.text import clean, describe, is_nested_deeper, suggestion
+from leadsman.text import clean, describe, is_nested_deeper
+from leadsman.text.suggestion import suggestion
 
 VERSION = 1
 """Of the format."""

@@ -15,7 +15,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from leadsman.settings.sources import SettingEntry
-from leadsman.text import join_words, nearest
+from leadsman.text import join_words
+from leadsman.text.suggestion import suggestion
 
 WILDCARDS = "*?"
 
@@ -97,10 +98,9 @@ def closest(keys: Iterable[str], name: str) -> str | None:
 
 def no_device(key: str, names: Collection[str]) -> str:
     """That no device of these names has this name, or matches this pattern, and which one may be meant."""
-    near = nearest(key, names)
     what = "no device matches" if is_pattern(key) else "there is no device of that name"
-    meant = f"did you mean {near!r}?" if near else f"the app has {join_words(sorted(names)[:10]) or 'none'}"
-    return f"{what}; {meant}"
+    others = f"the app has {join_words(sorted(names)[:10]) or 'none'}"
+    return f"{what}; {suggestion(key, names, others)}"
 
 
 def is_pattern(key: str) -> bool:

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, collect, raise_together
 from leadsman.settings.sections import DiscoverySettings, check_convention, check_ids, read_section
 from leadsman.settings.sources import SettingEntry
-from leadsman.text import suggestion
 from leadsman.text.identifiers import identifier, lowercase_identifier
+from leadsman.text.suggestion import suggestion
 from leadsman.value import Value
 
 APP = "leadsman_app"

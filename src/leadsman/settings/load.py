@@ -34,8 +34,9 @@ from leadsman.settings.sources import (
     settings_file,
     variable,
 )
-from leadsman.text import clean, is_nested_deeper, nearest, suggestion
+from leadsman.text import clean, is_nested_deeper
 from leadsman.text.redaction import HIDDEN, Secret, reveal
+from leadsman.text.suggestion import nearest, suggestion
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

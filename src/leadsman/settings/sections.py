@@ -17,8 +17,9 @@ from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, colle
 from leadsman.loop.durations import Duration, positive_seconds
 from leadsman.settings.documents import read_text
 from leadsman.settings.sources import BROKER, CLUSTER, DISCOVERY, HTTP, LOG, OUTBOX, STANDBY, SUPERVISION, SettingEntry
-from leadsman.text import clean, nearest, suggestion
+from leadsman.text import clean
 from leadsman.text.redaction import Secret
+from leadsman.text.suggestion import nearest, suggestion
 
 DEFAULT_PORT = 8080
 SHORTEST_TOKEN = 16

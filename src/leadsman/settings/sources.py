@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, TypeVar
 from leadsman.errors import ConfigurationError, SettingsError
 from leadsman.settings.documents import line_of, read_text, toml_document, yaml_document
 from leadsman.settings.model import SettingPath
-from leadsman.text import clean, suggestion
+from leadsman.text import clean
+from leadsman.text.suggestion import suggestion
 
 FILES = ("leadsman.toml", "leadsman.yaml", "leadsman.yml")
 BROKER, HTTP, OUTBOX, DISCOVERY = "mqtt", "http", "outbox", "discovery"

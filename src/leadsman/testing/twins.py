@@ -37,7 +37,7 @@ from leadsman.adapters.serial.checksums import crc16_modbus, sum8
 from leadsman.adapters.serial.port import Line, SerialPort
 from leadsman.errors import DeviceUnavailable, PermanentError
 from leadsman.loop.durations import Duration
-from leadsman.text import suggestion
+from leadsman.text.suggestion import suggestion
 
 ADVERTISING_INTERVAL = 0.2
 """Seconds between two advertisements of a device in memory."""

@@ -1,7 +1,7 @@
 """Makes text from outside safe to show in a log, a topic or a terminal."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from leadsman.errors import PayloadError, RequestRefused
@@ -173,22 +173,6 @@ def log_fields(event: str, device: str | None = None, **more: object) -> dict[st
     about = {"event": event, "device": device, **more}
     texts = {name: clean(value) if isinstance(value, str) else value for name, value in about.items()}
     return {"fields": {name: value for name, value in texts.items() if value is not None}}
-
-
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that a person who wrote `word` may have meant."""
-    import difflib  # only a mistake needs it
-
-    return next(iter(difflib.get_close_matches(word, sorted(known), n=1)), None)
-
-
-def suggestion(word: str, known: Iterable[str]) -> str:
-    """What a person who wrote `word` may have meant, as the end of a message."""
-    names = sorted(known)
-    near = nearest(word, names)
-    if near is not None:
-        return f"did you mean {near!r}?"
-    return f"write one of {', '.join(names)}" if names else "there are none"
 
 
 def is_nested_deeper(text: str, levels: int) -> bool:

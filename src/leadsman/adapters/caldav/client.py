@@ -20,8 +20,9 @@ from leadsman.errors import (
 )
 from leadsman.resilience.failure import RetryRequested
 from leadsman.resilience.retry_after import LONGEST_PAUSE
-from leadsman.text import clean, describe, suggestion
+from leadsman.text import clean, describe
 from leadsman.text.redaction import Secret
+from leadsman.text.suggestion import suggestion
 
 try:
     import niquests

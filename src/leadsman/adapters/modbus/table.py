@@ -21,7 +21,8 @@ from leadsman.errors import (
 )
 from leadsman.readings.sensor import Sensor
 from leadsman.settings.documents import read_text, toml_document
-from leadsman.text import clean, join_words, suggestion
+from leadsman.text import clean, join_words
+from leadsman.text.suggestion import suggestion
 from leadsman.value import Value
 
 RegisterValue = bool | int | float | str | None

@@ -12,7 +12,8 @@ from leadsman.errors import InvalidValue, LeadsmanError
 from leadsman.loop.durations import seconds
 from leadsman.monitoring.log_format import FORMATS, LEVELS
 from leadsman.mqtt.topics import check_client_id, check_instance, check_name, check_prefix
-from leadsman.text import escape, nearest
+from leadsman.text import escape
+from leadsman.text.suggestion import nearest
 from leadsman.tools.cli.screen import wrap
 
 T = TypeVar("T")

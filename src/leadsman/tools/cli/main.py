@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from leadsman._version import __version__
 from leadsman.errors import ConfigurationError, LeadsmanError
 from leadsman.monitoring.log_format import abandon_unwritable_streams
-from leadsman.text import escape, suggestion
+from leadsman.text import escape
+from leadsman.text.suggestion import suggestion
 from leadsman.tools.cli.arguments import CODES, CONFIG, FAILED, INTERRUPTED, USAGE, Parser, UsageError, add
 from leadsman.tools.cli.commands import COMMANDS, GROUPS, command
 

@@ -26,7 +26,8 @@ from leadsman.mqtt.message import Message
 from leadsman.mqtt.side_connection import SideConnection
 from leadsman.mqtt.topics import Topics
 from leadsman.settings.load import load_broker
-from leadsman.text import clean, count_noun, suggestion
+from leadsman.text import clean, count_noun
+from leadsman.text.suggestion import suggestion
 from leadsman.tools.cli.arguments import UsageError
 from leadsman.tools.cli.nodes import apps
 from leadsman.tools.cli.target import load_app, sources_of

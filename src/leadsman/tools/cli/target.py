@@ -15,7 +15,8 @@ from leadsman.errors import ConfigurationError, LeadsmanError
 from leadsman.loop.user_code import frame_of
 from leadsman.settings.sections import IDENTITY_KEYS
 from leadsman.settings.sources import Where
-from leadsman.text import clean, describe, nearest, suggestion
+from leadsman.text import clean, describe
+from leadsman.text.suggestion import nearest, suggestion
 from leadsman.tools.cli.arguments import UsageError
 from leadsman.wiring.process import only_looked_at
 

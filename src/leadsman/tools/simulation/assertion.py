@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 from leadsman.errors import InvalidValue
 from leadsman.loop.durations import human, seconds
-from leadsman.text import clean, nearest
+from leadsman.text import clean
+from leadsman.text.suggestion import nearest
 from leadsman.tools.simulation.outcome import DURATIONS, PERCENTAGES, Figures
 
 MOST_BRACKETS = 50

@@ -51,7 +51,8 @@ from leadsman.settings.sources import Where
 from leadsman.testing.broker import ForgetfulBroker
 from leadsman.testing.harness import own_context
 from leadsman.testing.loop import VirtualLoop
-from leadsman.text import explain, suggestion
+from leadsman.text import explain
+from leadsman.text.suggestion import suggestion
 from leadsman.tools.simulation.guard import DEVICE, first_touch, refuse_real_world
 from leadsman.tools.simulation.outcome import (
     DEFERRED,

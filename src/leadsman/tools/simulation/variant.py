@@ -13,7 +13,8 @@ from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.catalogue import Catalogue
 from leadsman.resilience.notation import parse, policy_of
 from leadsman.resilience.policy import UNTIL_NEXT_POLL
-from leadsman.text import clean, suggestion
+from leadsman.text import clean
+from leadsman.text.suggestion import suggestion
 from leadsman.tools.simulation.outcome import WRITTEN
 
 WORDS = ("retry", "budget", "within", "overrun", "circuit_breaker", "recovery", "policy")

@@ -9,7 +9,8 @@ from leadsman.errors import InvalidValue, LeadsmanError
 from leadsman.mqtt.broker import Brokers
 from leadsman.mqtt.topics import check_prefix
 from leadsman.nodes.document import Lacking
-from leadsman.text import clean, count_noun, escape, suggestion
+from leadsman.text import clean, count_noun, escape
+from leadsman.text.suggestion import suggestion
 from leadsman.tools.cli.arguments import (
     APP,
     PREFIX,

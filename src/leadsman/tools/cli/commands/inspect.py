@@ -20,7 +20,8 @@ from leadsman.loop.durations import human
 from leadsman.loop.schedule import zone_of
 from leadsman.registration.injection import name_of
 from leadsman.registration.telemetry import THROTTLE
-from leadsman.text import clean, count_noun, suggestion
+from leadsman.text import clean, count_noun
+from leadsman.text.suggestion import suggestion
 from leadsman.tools.cli.arguments import JSON, LIVE, ONLY_DEVICE, Subcommand, argument, switch
 from leadsman.tools.cli.commands import gaps
 from leadsman.tools.cli.commands.trace import Printer
