@@ -9,8 +9,6 @@ import pytest
 from pydantic import BaseModel
 
 from leadsman import App, CircuitBreaker, Context, Delivery, Device, Discovery, Finds, Sensor
-from leadsman.discovery import announcer
-from leadsman.discovery.announcer import BIRTH_DELAY, GRACE
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
 from leadsman.testing import Harness, Outages, Scripted, fail
 from leadsman.testing.loop import START
@@ -262,8 +260,8 @@ def test_both_steps_reach_a_slow_broker():
     with Harness(house()) as before:
         before.run("2s")
     with restarted(before, Harness, house(handler=read_co2)) as after:
-        after.at(GRACE / 2, after.broker.freeze)
-        after.at(GRACE + 3, after.broker.thaw)
+        after.at(0.5, after.broker.freeze)  # before the app describes anything
+        after.at(4, after.broker.thaw)
         after.run("10s")
 
         assert len(sent(after)) == 2
@@ -323,11 +321,14 @@ def test_a_broker_that_forgot_gets_the_configurations_again(harness):
     assert described(running.broker) == {"kitchen", "leadsman_app"}
 
 
-@pytest.mark.parametrize("cut", [GRACE - 0.5, GRACE + 0.01, GRACE + 0.03])
-def test_a_connection_that_breaks_meanwhile_costs_no_configuration(harness, cut):
+@pytest.mark.parametrize("late", [-0.5, 0.01, 0.03])
+def test_a_connection_that_breaks_meanwhile_costs_no_configuration(harness, late):
     names = [f"d{number}" for number in range(200)]
+    with Harness(house(*names)) as whole:
+        whole.run("10s")
+        began = min(message.at for message in whole.broker.log if message.topic.startswith(OWN))
     running = harness(house(*names))
-    running.at(cut, running.broker.cut)
+    running.at(began + late, running.broker.cut)
 
     running.run("10s")
 
@@ -343,7 +344,7 @@ def test_a_birth_brings_configuration_availability_and_health_again(harness):
     before = len(sent(running)), len(running.broker.messages("house/kitchen/availability")), len(health(running))
 
     running.broker.send("homeassistant/status", "online")
-    running.run(BIRTH_DELAY[1] + 2)
+    running.run(5 + 2)
 
     after = len(sent(running)), len(running.broker.messages("house/kitchen/availability")), len(health(running))
     assert [later - earlier for earlier, later in zip(before, after, strict=True)] == [1, 1, 1]
@@ -354,7 +355,7 @@ def test_a_birth_is_answered_after_a_delay(harness):
     running.run("10s")
 
     running.broker.send("homeassistant/status", "online")
-    running.run(BIRTH_DELAY[0] - 0.1)
+    running.run(0.9)
 
     assert len(sent(running)) == 1
 
@@ -371,8 +372,8 @@ def test_what_is_no_birth_brings_nothing(harness, payload, retain):
 
 
 def test_a_birth_before_a_reconnect_leaves_the_configuration_of_another_program_alone(monkeypatch):
-    monkeypatch.setattr(announcer, "BIRTH_DELAY", (3.0, 3.0))
-    monkeypatch.setattr(announcer, "GRACE", 4.0)
+    monkeypatch.setattr("random.uniform", lambda low, high: (low + high) / 2)  # it is answered three seconds later
+    monkeypatch.setattr("random.random", lambda: 0.5)
     with Harness(house("kitchen", "attic")) as before:
         before.run("5s")
     topic = f"{OWN}/kitchen/config"
@@ -380,9 +381,10 @@ def test_a_birth_before_a_reconnect_leaves_the_configuration_of_another_program_
     before.broker.retained[topic] = before.broker.retained[topic]._replace(payload=foreign)
     with restarted(before, Harness, house("kitchen", "attic")) as after:
         after.at("10s", lambda: after.broker.send("homeassistant/status", "online"))
-        after.at("11s", after.broker.cut)
+        after.at("11.5s", after.broker.cut)
         after.run("30s")
 
+        assert 12 < after.broker.connects[-1][0] < 13  # then what the broker has comes within a second
         assert sent(after) == []
         assert sent(after, "attic") != []
 

@@ -7,11 +7,12 @@ import pytest
 from pydantic import create_model
 
 from leadsman import App, Context, Discovery, Finds
-from leadsman.discovery.announcer import GRACE, SETTLING
 from leadsman.testing import Harness
 from leadsman_rigs.stage import URL, run_for
 
 OWN = "homeassistant/device/house"
+SETTLING = 3.0
+"""Seconds that Home Assistant has for what a message asks for."""
 
 
 def fields(*numbers):
@@ -145,8 +146,8 @@ def test_a_slow_broker_gets_the_new_messages_seconds_after_the_request_to_let_go
         before.run("2s")
     with Harness(house(MANY)) as after:
         after.broker.retained.update(before.broker.retained)
-        after.at(GRACE / 2, after.broker.freeze)
-        after.at(GRACE + 6, after.broker.thaw)  # before it is given up
+        after.at(0.5, after.broker.freeze)  # before the app describes anything
+        after.at(7, after.broker.thaw)  # before it is given up
         after.run("40s")
 
         asked, *published = [m for m in after.broker.log if m.topic.startswith(f"{OWN}/cellar")]
