@@ -2,14 +2,16 @@
 anything but its named refusal, what it keeps is bounded, and what the others say is still read."""
 
 import asyncio
+import contextlib
 import json
 import math
-from types import SimpleNamespace
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from nats.js.api import StreamConfig, StreamInfo
+from tests.integration import test_standby as standby
 from tests.nodes.test_document import document
 
 from leadsman import Received
@@ -24,10 +26,10 @@ from leadsman.nodes.lease.jetstream import Bucket, BucketEntry, _read, _snapshot
 from leadsman.nodes.lease.lease import Lease, Member, Terms, read_member
 from leadsman.nodes.lease.postgres import _members
 from leadsman.nodes.lease.store import ClusterSnapshot
-from leadsman.nodes.standby.machine import LeaseHeard, StatusHeard
-from leadsman.nodes.standby.observer import Observer
 from leadsman.nodes.standby.renewal import LARGEST_TOKEN, LONGEST_OWNER, LONGEST_TTL, read_renewal
-from leadsman.nodes.standby.report import Peers, Role, StandbyReport
+from leadsman.nodes.standby.report import Peers
+from leadsman.testing import VirtualLoop
+from leadsman.testing.broker import Delivered
 from leadsman.text import clean
 from leadsman_rigs.examples import examples
 from leadsman_rigs.hostile import BOMBS, LIES, payloads, values
@@ -72,51 +74,64 @@ def test_a_lease_is_one_or_none_and_a_status_says_something_or_nothing(payload):
         assert math.isfinite(lease.sent)
 
 
-def report(sent, asked):
-    return StandbyReport(
-        SimpleNamespace(topics=TOPICS, version="1", leadsman="0.1", devices=frozenset),
-        "pi-1",
-        3.0,
-        CLOCK,
-        sent.append,
-        lambda: Role("standby", 1.0, "pi-2", None, 0),
-        asked.append,
-    )
+def introspected(broker, run):
+    """The nodes that an app answers it knows."""
+    broker.send("house/introspect", {"sections": ["app"]})
+    run(0.5)
+    return broker.messages("house/introspect/response")[-1].json["data"]["app"]["nodes"]
 
 
 @bombs("nodes/pi-2", False)
+@bombs("lease", False)
+@bombs("status", False)
 @given(
     payloads(LEASE, STATUS, *NODES, {"drain": True}),
     st.sampled_from(
-        ["lease", "status", "nodes/pi-1", "nodes/pi-2", "nodes/pi-1/drain", "nodes", "nodes/", "nodes/a/b"]
+        ["lease", "status", "nodes/{me}", "nodes/pi-2", "nodes/{me}/drain", "nodes", "nodes/", "nodes/a/b"]
     ),
     st.booleans(),
 )
 def test_a_standby_node_hears_the_others_whatever_one_of_them_says(payload, word, retain):
-    fed, sent, asked = [], [], []
+    faults = []
+    with contextlib.closing(VirtualLoop()) as loop, TemporaryDirectory() as directory:
+        loop.set_exception_handler(lambda loop, context: faults.append(context))
 
-    async def hear():
-        heard = report(sent, asked)
-        observer = Observer("id", TOPICS, None, "5.0", fed.append, heard, CLOCK)
-        observer.received(Received(f"house/{word}", payload, retain))
-        observer.received(Received("house/nodes/pi-3", encode(document(node="pi-3")), True))
-        observer.received(Received("house/lease", encode(LEASE), True))
-        observer.received(Received("house/status", encode(STATUS), True))
-        heard.publish()
-        briefs = heard.briefs()
-        heard.goodbye()
-        return briefs
+        def run(seconds):
+            loop.run_until_complete(asyncio.sleep(seconds))
 
-    briefs = asyncio.run(hear())
+        broker = standby.Broker()
+        broker.retained["house/lease"] = Delivered(0.0, "house/lease", encode(LEASE), True, None)
+        broker.retained["house/status"] = Delivered(0.0, "house/status", encode(STATUS), True, None)
+        node = standby.Node(loop, broker, directory)
+        run(1)
+        (me,) = {each.topic.removeprefix("house/nodes/") for each in broker.log if each.payload}
+        broker.send(f"house/{word.format(me=me)}", payload, retain=retain)
+        run(0.1)
+        drained = broker.messages(f"house/nodes/{me}/drain/response")
+        broker.send("house/lease", LEASE, retain=True)
+        broker.send("house/status", STATUS, retain=True)
+        broker.send(f"house/nodes/{me}/drain", {"drain": False})
+        run(1)
+        assert node.polls == []
+        assert len(drained) <= 1
 
-    assert {"pi-1", "pi-3"} <= {each["node"] for each in briefs}
-    assert len(encode(briefs)) < LARGEST
-    encode(sum(each.get("devices", 0) for each in briefs))
-    assert fed[-2:] == [LeaseHeard(read_renewal(encode(LEASE))), StatusHeard(True)]
-    for message in sent:
+        run(3 * standby.TTL)
+        broker.send("house/nodes/pi-3", document(node="pi-3"), retain=True)
+        nodes = introspected(broker, run)
+        node.app.stop()
+        loop.run_until_complete(node.task)
+
+    assert faults == []
+    assert node.polls
+    assert {me, "pi-3"} <= {each["node"] for each in nodes}
+    assert len(encode(nodes)) < LARGEST
+    encode(sum(each.get("devices", 0) for each in nodes))
+    for message in broker.log:
         assert is_topic(message.topic)
-        assert message.payload == b"" or isinstance(json.loads(message.payload), dict)
-    assert len(asked) <= 1
+        if message.topic.endswith("/availability"):
+            assert message.payload in (b"online", b"offline")
+        else:
+            assert message.payload == b"" or isinstance(message.json, dict)
 
 
 @bombs()
