@@ -1,17 +1,14 @@
 """The registry: the list of the devices at the broker. What an earlier run listed there, and is no more, is
-removed. Another app below the same prefix is noticed."""
+removed."""
 
 import asyncio
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from leadsman.devices.roster import Departure, Device, Follower, RosterPhase
-from leadsman.events import AppFault, Event, LinkUp, PrefixShared
+from leadsman.events import AppFault, Event, LinkUp
 from leadsman.loop.slices import Work
-from leadsman.mqtt.answers import object_in
 from leadsman.mqtt.connection import Received
-from leadsman.mqtt.topics import encode
-from leadsman.text import clean
 from leadsman.wiring.core import Core
 
 if TYPE_CHECKING:
@@ -23,34 +20,23 @@ KNOWN = 2.0
 """Seconds from the first connection until what an earlier run listed has come, or is not waited for any more."""
 MOST_KEPT, MOST_KEPT_BYTES = 1000, 8 * 2**20
 """Pages of an earlier registry that are read, and their bytes; 10,000 devices need about 30 of 120 kB."""
-SILENT = 120.0
-"""Seconds without a heartbeat after which the other app is gone. A heartbeat is due every 30 s, unless the app is
-configured otherwise."""
-MOST_APPS = 16
-"""Other apps that are remembered."""
-_NEAR = 4096
-"""Bytes from the beginning of a document that contain its client id."""
 
 
 def join(core: Core) -> None:
-    """Publish the registry, and notice another app below this prefix. In a dry run, which retains nothing, and in a
-    cluster, where what an earlier run of this node listed may be another node's by now, no earlier one is read."""
+    """Publish the registry. In a dry run, which retains nothing, and in a cluster, where what an earlier run of this
+    node listed may be another node's by now, no earlier one is read."""
     publisher, plan, subscriptions = RegistryTimer(core), core.plan, core.link.subscriptions
     core.others.on_change = publisher.change
     core.environment.events.subscribe(publisher.observe, readings=False)
     core.roster.follow(RosterPhase.REPORT, Follower(publisher.join, publisher.leave))
     core.life.goodbyes["what may be published"] = publisher.end
-    if plan.dry_run:
-        return
-    watch = PrefixWatch(core)
-    if core.node.shared:
-        subscriptions.listeners[plan.own_filters["alone"]] = watch.received
+    if plan.dry_run or core.node.shared:
         return
     subscriptions.listeners |= {
-        plan.own_filters["status"]: watch.received,
         plan.own_filters["registry"]: publisher.on_page,
         plan.topics.registry: publisher.on_page,
     }
+    # `leadsman.parts.shared_prefix` subscribes to the status.
     subscriptions.urgent = plan.own_filters["registry"], plan.own_filters["status"], plan.topics.registry
     subscriptions.on_answer = publisher.on_answer
     core.link.held = True
@@ -168,59 +154,3 @@ class RegistryTimer:
         kept = Kept(topic_filter, self._kept, set(), self.on_page, lambda: self._exact) if heard else None
         registry, clock = core.answers.registry, core.environment.clock
         return RegistryPublication(registry, plan.topics, core.link, clock, core.others, core.removed, kept)
-
-
-class PrefixWatch:
-    """Notices another app that publishes below our prefix, by its heartbeats.
-
-    Each app hears what is published at ``{prefix}/status``, its own documents included. One with another client id that
-    shows ``online``, and that the broker passes on just now, proves that the other app is alive. A retained document
-    proves nothing: it may be what an app left behind. The other app hears us in the same way, and answers with a
-    heartbeat within a second; if that comes before the broker has our subscription, the next heartbeat proves it.
-
-    Args:
-        core: the app. The `conflict` of its link is set while there is another app, and `PrefixShared` is emitted when
-            one is noticed, and when it is gone.
-    """
-
-    def __init__(self, core: Core) -> None:
-        self._core = core
-        self._own = encode({"client_id": core.plan.client_id})[1:-1]
-        self._heard: dict[str, asyncio.TimerHandle] = {}
-
-    def received(self, message: Received) -> None:
-        """Take a message at the topic of the status."""
-        if message.retain or self._own in message.payload[:_NEAR]:
-            return
-        status = object_in(message.payload) or {}
-        other = status.get("client_id")
-        if not isinstance(other, str) or other == self._core.plan.client_id:
-            return  # a will, or what is no heartbeat
-        if status.get("state") != "online":
-            self._left(other)
-        elif other in self._heard or len(self._heard) < MOST_APPS:
-            if other in self._heard:
-                self._heard[other].cancel()
-            self._heard[other] = asyncio.get_running_loop().call_later(SILENT, self._left, other)
-            self._name()
-
-    def _left(self, other: str) -> None:
-        timer = self._heard.pop(other, None)
-        if timer is not None:
-            timer.cancel()
-            self._name()
-
-    def _name(self) -> None:
-        """Name the app that has been there the longest. A status names the app too, and the others answer it with
-        theirs: the name must not follow the app that was heard last."""
-        named, reason = next(iter(self._heard), None), None
-        if named is not None:
-            prefix = self._core.plan.topics.prefix
-            reason = (
-                f"another app publishes below {prefix + '/'!r}: its client id is {clean(named)!r}. "
-                "Stop one of them, or run one with another prefix: --prefix, or MQTT__TOPIC_PREFIX"
-            )
-        link = self._core.link
-        if reason != link.conflict:
-            link.conflict = reason
-            self._core.environment.events.emit(PrefixShared(reason))

@@ -86,6 +86,7 @@ PARTS = (
     Part("leadsman.parts.supervision", _ends_by_itself, simulated=False),
     # What people and other programs read, and what they request.
     Part("leadsman.parts.introspection", simulated=False),
+    Part("leadsman.parts.shared_prefix", lambda plan: not plan.dry_run, simulated=False),
     Part("leadsman.parts.registry", simulated=False),
     Part("leadsman.parts.discovery", _is_described, simulated=False),
     Part("leadsman.parts.http", _has_endpoint, simulated=False),
