@@ -107,7 +107,7 @@ class Trouble(NamedTuple):
 
 
 class FailureCounts(NamedTuple):
-    """What was counted since the start, besides successes. All entities that never failed share one value."""
+    """The counts since the start, besides successes. All entities that never failed share one value."""
 
     missed_polls: int = 0
     failed_polls: int = 0
@@ -128,22 +128,19 @@ NO_TROUBLE, NO_COUNTERS = Trouble(), FailureCounts()
 
 
 class Totals(NamedTuple):
-    """What became of the polls of a device. One whose every poll succeeds after two retries has the status ``ok``, and
-    its counters show it."""
+    """The counters of a device, in the order in which documents and the file have them: `FailureCounts`, with what
+    follows from the successes. A device whose every poll succeeds after two retries has the status ``ok``, and its
+    counters show it."""
 
     polls: int = 0
     """Polls that ended with a reading, with nothing to publish, or with a failure."""
     failed_polls: int = 0
     retried_polls: int = 0
-    """Polls that succeeded after at least one failed call."""
     calls: int = 0
     failed_calls: int = 0
     retries: int = 0
-    """Calls repeated after a failure."""
     opens: int = 0
-    """Times at which the circuit opened; one more each time a probe fails."""
     deferrals: int = 0
-    """Polls that ended with a pause that the device asked for."""
     missed_polls: int = 0
     published: int = 0
     """Readings that were handed to the outbox."""

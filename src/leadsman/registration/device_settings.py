@@ -237,7 +237,8 @@ OPTIONS: Mapping[str, DeviceOption] = {
     "discoverable": DeviceOption(read_switch),
     "fields": DeviceOption(_fields),
 }
-"""All of them, by the names that they have in the settings."""
+"""Those of `leadsman.registration.options.FOR_DEVICES`, by their names in the settings. Registrations, which this
+module imports, only need the names."""
 OF_ERRORS = ("retry_on", "offline_on")
 """Those whose value may be a list of the names of errors."""
 OF_FOUND = ("enabled", "publish", "layout", "stale_after", "name", "area", "discoverable", "fields")
