@@ -299,7 +299,7 @@ class MemoryStore:
         await self._call(lambda now: self._release(chosen, now))
 
     async def members(self) -> tuple[Member, ...]:
-        """See `LeaseStore.members`."""
+        """The nodes that renewed within the last TTL, sorted by node, then by run."""
         return (await self._call(self._engine.table.snapshot)).members
 
     def restate(self, member: Member) -> None:

@@ -1,7 +1,7 @@
 """Every implementation of `LeaseStore`, as the conformance suite and the state machine use it."""
 
 import asyncio
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 
 import nats
 import psycopg
@@ -86,3 +86,9 @@ def on_postgres():
 
 
 IMPLEMENTATIONS = {"memory": in_memory, "jetstream": on_jetstream, "postgres": on_postgres}
+
+
+async def members_of(store):
+    """The nodes that are members now."""
+    async with aclosing(store.watch()) as snapshots:
+        return (await anext(snapshots)).members

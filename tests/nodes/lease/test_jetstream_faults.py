@@ -8,6 +8,7 @@ from contextlib import aclosing
 
 import nats
 import pytest
+from tests.nodes.lease.implementations import members_of
 from tests.nodes.lease.waiting import until_it_works
 
 from leadsman.errors import InvalidValue, LeaseStoreRefused, LeaseStoreUnreachable, TermsDiffer
@@ -183,7 +184,7 @@ def test_what_a_person_wrote_into_the_bucket_is_held_by_nobody_until_it_is_over(
             await bucket.put("lease.k", b"\xff not JSON")
             await bucket.put("member.x", b"[]")
             assert (await a.acquire(["k"])).held["k"].owner == ""
-            assert [member.node for member in await a.members()] == ["a"]
+            assert [member.node for member in await members_of(a)] == ["a"]
             async with aclosing(a.watch()) as snapshots:
                 assert (await anext(snapshots)).leases["k"].owner == ""
             await client.close()
@@ -228,7 +229,6 @@ def test_no_call_makes_a_consumer(server):
             granted = (await a.acquire(["k"])).granted
             await anext(snapshots)
             await a.renew(granted.values())
-            await a.members()
             client = await nats.connect(server.url)
             assert (await client.jetstream().stream_info("KV_leadsman-house")).state.consumer_count == 0
             await client.close()

@@ -6,6 +6,7 @@ from contextlib import aclosing
 
 import psycopg
 import pytest
+from tests.nodes.lease.implementations import members_of
 from tests.nodes.lease.waiting import until_it_works
 
 from leadsman.errors import InvalidValue, LeaseStoreRefused, LeaseStoreUnreachable, TermsDiffer
@@ -272,7 +273,7 @@ def test_nodes_that_start_together_make_one_schema(server):
     async def scenario():
         stores = [store(server.url(), f"node-{number}", Terms("house", ttl=20.0)) for number in range(8)]
         opened = await asyncio.gather(*(each.__aenter__() for each in stores))
-        assert len(await opened[0].members()) == 8
+        assert len(await members_of(opened[0])) == 8
         for each in opened:
             await each.__aexit__()
 

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from tests.nodes.lease.conftest import NUMBERS
-from tests.nodes.lease.implementations import IMPLEMENTATIONS, InMemory
+from tests.nodes.lease.implementations import IMPLEMENTATIONS, InMemory, members_of
 
 from leadsman.nodes.lease.lease import Lease, Member, Terms
 from leadsman_rigs.examples import examples
@@ -116,7 +116,7 @@ class Leases(RuleBasedStateMachine):
     @invariant()
     def the_members_are_those_that_renewed(self):
         expected = {owner for owner, until in self.alive.items() if self.loop.time() < until}
-        members = self.run(self.stores["a"].members())
+        members = self.run(members_of(self.stores["a"]))
         assert {member.owner for member in members} == expected
         assert all(member.labels == {f"of {member.node}"} for member in members)
 

@@ -259,10 +259,6 @@ class _Process:
         if not self.killed:
             await self._store.release(leases)
 
-    async def members(self) -> tuple[Member, ...]:
-        """See `LeaseStore`."""
-        return await self._store.members()
-
     def restate(self, member: Member) -> None:
         """See `LeaseStore`."""
         self._store.restate(member)

@@ -412,10 +412,6 @@ class JetStreamStore:
         """See `LeaseStore.release`."""
         await self._bucket.call(in_batches(lambda lease: self._write(lease, None), list(leases)))
 
-    async def members(self) -> tuple[Member, ...]:
-        """See `LeaseStore.members`."""
-        return _snapshot(await self._bucket.call(self._refreshed({}, only=_MEMBER))).members
-
     def restate(self, member: Member) -> None:
         """See `LeaseStore.restate`."""
         self._member = member
@@ -446,9 +442,9 @@ class JetStreamStore:
                     await asyncio.wait_for(wake.wait(), self._terms.ttl / 4)
                     await asyncio.sleep(GATHER)
 
-    async def _refreshed(self, known: Mapping[str, "_Found"], only: str = "") -> dict[str, "_Found"]:
+    async def _refreshed(self, known: Mapping[str, "_Found"]) -> dict[str, "_Found"]:
         """What the keys of the bucket have: of those that are known nothing is asked but whether they still exist."""
-        keys = {key for key in await self._bucket.keys() if key.startswith(only)}
+        keys = await self._bucket.keys()
         wanted = [*keys - known.keys()]
         found = zip(wanted, await in_batches(self._bucket.get, wanted), strict=True)
         read = {key: _read(key, entry, self._terms.ttl) for key, entry in found if entry is not None}

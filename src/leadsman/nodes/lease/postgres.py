@@ -372,11 +372,6 @@ class PostgresStore:
         """See `LeaseStore.release`."""
         await self._run(_RELEASE, **_columns(self._mine(leases)))
 
-    async def members(self) -> tuple[Member, ...]:
-        """See `LeaseStore.members`."""
-        (found,) = await self._run(_MEMBERS)
-        return _members(found)
-
     def restate(self, member: Member) -> None:
         """See `LeaseStore.restate`."""
         self._values["labels"] = sorted(member.labels)

@@ -34,7 +34,7 @@ class ClusterSnapshot(NamedTuple):
     leases: Mapping[str, Lease]
     """By key. A key that is missing is free."""
     members: tuple[Member, ...]
-    """Sorted by node, then by run."""
+    """Those that renewed within the last TTL, sorted by node, then by run."""
     unread: frozenset[str] = frozenset()
     """What the engine has under the name of the cluster and what is no lease and no member, by its name there. It
     counts for nothing."""
@@ -82,10 +82,6 @@ class LeaseStore(Protocol):
     async def release(self, leases: Iterable[Lease]) -> None:
         """Give these leases back: their keys are free at once. One that is not held any more, or whose token is not
         the newest, is ignored, so it may be called twice."""
-        ...
-
-    async def members(self) -> tuple[Member, ...]:
-        """The nodes that renewed within the last TTL, sorted by node, then by run."""
         ...
 
     def restate(self, member: Member) -> None:
