@@ -15,8 +15,10 @@ from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, Subs
 from leadsman.mqtt.message import Message
 from leadsman.testing import Mosquitto
 from leadsman.testing.mosquitto import free_port
+from leadsman_rigs.byte_broker import ByteBroker, Peer
 from leadsman_rigs.one_connection import connected, publish_one
 from leadsman_rigs.password_file import write_password_file
+from leadsman_rigs.proxy import Proxy
 
 COUNTER = """
 n = 0
@@ -68,6 +70,27 @@ def test_a_broker_killed_for_seconds_costs_no_reading_and_is_found_again_soon(li
     assert numbers(listener) == list(range(1, len(numbers(listener)) + 1))
     assert first_after - back <= 5
     assert app.log.count("refused") == 1, app.log
+
+
+def test_a_broker_that_returns_behind_a_proxy_gets_no_reading_without_its_properties(mosquitto, listen, start_app):
+    """A proxy accepts and closes while its broker is away, as old brokers do: the fifth attempt is one of 3.1.1."""
+    listener = listen(mosquitto.port)
+
+    def returns(peer):
+        peer.packet()
+        proxy.target = mosquitto.port
+
+    with Proxy(mosquitto.port) as proxy, ByteBroker(Peer.packet, Peer.packet, Peer.packet, returns) as away:
+        app = start_app(COUNTER, proxy.url)
+        listener.wait_for("sys/counter/state", 5)
+        proxy.target = away.port
+        proxy.cut()
+        app.wait_for("the broker speaks MQTT 5")
+        came = len(listener.on("sys/counter/state"))
+        listener.wait_for("sys/counter/state", came + 10)
+
+    assert numbers(listener) == list(range(1, len(numbers(listener)) + 1))
+    assert [each for each in listener.on("sys/counter/state") if not hasattr(each.properties, "UserProperty")] == []
 
 
 def test_a_frozen_broker_is_left_after_ten_seconds_and_costs_no_reading(mosquitto, listen, start_app):

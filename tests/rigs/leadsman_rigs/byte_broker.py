@@ -112,8 +112,12 @@ class ByteBroker:
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
 
     @property
+    def port(self):
+        return self._server.getsockname()[1]
+
+    @property
     def address(self):
-        return f"127.0.0.1:{self._server.getsockname()[1]}"
+        return f"127.0.0.1:{self.port}"
 
     @property
     def url(self):
