@@ -3,17 +3,22 @@
 import asyncio
 import json
 import shutil
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
+from datetime import datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from leadsman import App, Context, Finds, Sensor
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.registration.finds import KINDS, MOST_FIELDS, found_type, from_json
 from leadsman.testing import Harness
+from leadsman_rigs.examples import examples
 from leadsman_rigs.homie import violations
 
 DEGREES = Annotated[float, Sensor("°C", device_class="temperature", state_class="measurement")]
@@ -156,15 +161,41 @@ def test_what_is_invalid_is_named(harness, said, error, text):
     assert len(caught) == 1
 
 
+def descriptions(harness, device="attic"):
+    """What other programs are told of a device, by topic."""
+    begins = (f"homeassistant/device/house/{device}", f"homie/5/house-{device}/$description")
+    found = {topic: each.json for topic, each in harness.broker.retained.items() if topic.startswith(begins)}
+    for each in found.values():
+        each.pop("version", None)  # of a tree of Homie: each run counts on
+    return found
+
+
+def restarted(directory, *heard, **options):
+    """An app after some seconds, with the state of the run before."""
+    with Harness(gateway_app(*heard, **options), state_directory=directory) as harness:
+        harness.run("5s")
+        assert harness.faults() == []
+    return harness
+
+
+@settings(max_examples=examples(40))
 @given(
     st.dictionaries(
-        st.from_regex(r"[a-z][a-z0-9_]{0,20}", fullmatch=True), st.sampled_from([*KINDS.values(), DEGREES, PERCENT])
-    )
+        st.from_regex(r"[a-z][a-z0-9_]{0,20}", fullmatch=True),
+        st.sampled_from([float, int, bool, str, datetime, DEGREES, PERCENT]),
+        min_size=1,
+    ),
+    st.sampled_from(["homeassistant", "homie"]),
 )
-def test_what_is_kept_over_a_restart_is_what_was_said(fields):
-    known = found_type(fields, "Attic")
+def test_what_is_kept_over_a_restart_is_what_was_said(fields, discovery):
+    with TemporaryDirectory() as directory:
+        one = restarted(Path(directory), (1, "attic", {}, {"fields": fields, "title": "Attic"}), discovery=discovery)
+        two = restarted(Path(directory), discovery=discovery)
 
-    assert from_json(json.loads(json.dumps(known.to_json()))) == known
+    assert descriptions(two) == descriptions(one)
+    assert descriptions(one)
+    if discovery == "homeassistant":
+        assert fields.keys() <= {key for each in descriptions(one).values() for key in each["cmps"]}
 
 
 JSON = st.recursive(
@@ -172,22 +203,45 @@ JSON = st.recursive(
 )
 
 
+@settings(max_examples=examples(25))
 @given(JSON | st.fixed_dictionaries({"fields": st.dictionaries(st.text(), JSON), "title": JSON}))
+@example({"fields": []})
+@example({"fields": {"a/b": ["number", None]}})
+@example({"fields": {"a": ["nothing", None]}})
+@example({"fields": {"a": ["number", {"unknown": 1}]}})
 def test_damage_is_nothing(damaged):
-    found = from_json(damaged)
+    heard = [(1, name, {}, {"fields": {"temperature": DEGREES}}) for name in ("attic", "cellar")]
+    with TemporaryDirectory() as directory:
+        one = restarted(Path(directory), *heard)
+        with closing(sqlite3.connect(Path(directory) / "resilience.db")) as database, database:
+            ((kept,),) = database.execute("SELECT document FROM handler WHERE name = 'attic'").fetchall()
+            text = json.dumps(json.loads(kept) | {"found_type": damaged})
+            database.execute("UPDATE handler SET document = ? WHERE name = 'attic'", (text,))
+        two = restarted(Path(directory))
+        three = restarted(Path(directory))
 
-    assert found is None or from_json(found.to_json()) == found
+    assert descriptions(two, "cellar") == descriptions(one, "cellar") != {}
+    assert descriptions(three) == descriptions(two)
 
 
-def test_the_number_of_fields_is_bounded_and_the_first_ones_stay():
-    known = found_type({"first": float}, None)
-    for number in range(3 * MOST_FIELDS):
-        known = known.union(found_type({f"f{number}": float}, None))
+def test_the_number_of_fields_is_bounded_and_the_first_ones_stay(harness):
+    groups = [["first"], *([f"f{number}" for number in range(begin, begin + 40)] for begin in (0, 40, 80))]
+    running = harness(
+        gateway_app(*((at, "attic", {}, {"fields": dict.fromkeys(each, float)}) for at, each in enumerate(groups)))
+    )
+    running.run("20s")
 
-    assert len(known.fields) == MOST_FIELDS
-    assert "first" in known.fields
+    known = [key for each in descriptions(running).values() for key in each["cmps"] if key[0] == "f"]
+    assert len(known) == len(set(known)) == 50
+    assert {"first", *groups[1]} < set(known)
 
 
-def test_a_title_from_outside_is_made_safe():
-    assert found_type(None, " \x1b[31mH5075\x07 " + "x" * 200).title.isprintable()
-    assert len(found_type(None, "x" * 200).title) == 80
+def test_a_title_from_outside_is_made_safe(harness):
+    titles = {"attic": " \x1b[31mH5075\x07 " + "x" * 200, "cellar": "x" * 200}
+    running = harness(gateway_app(*((1, name, {}, {"title": title}) for name, title in titles.items())))
+    running.run("5s")
+
+    attic, cellar = (described(running, name)["dev"]["name"] for name in titles)
+    assert "H5075" in attic
+    assert attic.isprintable()
+    assert len(attic) <= len(cellar) == 80
