@@ -22,7 +22,7 @@ class Phase(IntEnum):
     """The order of the observers of one event. Within a phase they are called in the order of their subscriptions."""
 
     HEALTH = 0
-    """What is known of the devices. All others may ask it."""
+    """The health records of the devices. All others may ask them."""
     REPORT = 1
     """The heartbeat, the error topics, the log, the registry and discovery."""
     TRACE = 2
@@ -30,7 +30,7 @@ class Phase(IntEnum):
     SAVE = 3
     """The state that survives a restart, the trace included."""
     ACT = 4
-    """What changes something because of the event, such as the recovery of an adapter."""
+    """Observers that change something because of the event, such as the recovery of an adapter."""
 
 
 class _Subscription(NamedTuple):

@@ -1,4 +1,4 @@
-"""What happened, as plain records. `leadsman.event_bus` carries them to their observers.
+"""Events, as plain records. `leadsman.event_bus` carries them to their observers.
 
 All carry `at` (monotonic seconds) and `wall` (epoch seconds). Code that emits an event leaves both out, and the bus
 stamps it. Only `ReadingTaken` brings the time of its reading, and it is published with that.

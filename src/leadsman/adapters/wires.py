@@ -15,7 +15,7 @@ class Wires(Protocol):
     """Decides what adapters get as their wires."""
 
     def wire(self, kind: WireKind, name: str, make: Callable[[], W]) -> W:
-        """What an adapter gets instead of what `make` makes. The arguments are those of `wire_of`."""
+        """The wire that an adapter gets instead of the one that `make` makes. The arguments are those of `wire_of`."""
         ...
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Surroundings(NamedTuple):
-    """What all homes of an app have in common."""
+    """The registrations of an app and the services that all its homes use."""
 
     telemetries: "Mapping[str, Telemetry]"
     """All registrations of the app by name, as are the next two."""
@@ -33,7 +33,7 @@ class Surroundings(NamedTuple):
     commands: "Mapping[str, Command]"
     resources: SharedResources
     dispatcher: "Callable[[], Dispatcher]"
-    """What executes commands; made for the first one."""
+    """Executes commands; made for the first one."""
     end_app: Callable[[str, BaseException], None]
     """Ends the app, because a device that must work does not."""
 

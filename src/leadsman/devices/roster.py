@@ -54,7 +54,7 @@ class Device(NamedTuple):
 
     @property
     def registrations(self) -> "list[Telemetry | Source | Command]":
-        """What is registered for it. What reads it comes first."""
+        """The registrations for it. The one that reads it comes first."""
         return [each for each in (self.reader, self.command) if each is not None]
 
 
@@ -75,11 +75,11 @@ class RosterPhase(IntEnum):
     HEALTH = 0
     """Its health record and its ledger. All others may ask them."""
     STATE = 1
-    """What is kept over a restart. It changes the health record."""
+    """The state that is kept over a restart. It changes the health record."""
     STATUS = 2
     """Its status, its availability and the heartbeat."""
     REPORT = 3
-    """What people and other programs read: the registry, introspection and discovery."""
+    """The documents that people and other programs read: the registry, introspection and discovery."""
     TOPICS = 4
     """Its retained topics, which are removed when it is forgotten."""
 
@@ -116,11 +116,11 @@ class Roster(Mapping[str, Device]):
         self._followers: list[tuple[RosterPhase, Follower]] = []
         self._last_first: list[Follower] = []
         self.readers: Mapping[str, Reader] = RosterView(self._devices, lambda device: device.runner)
-        """What runs the telemetries and sources that are enabled."""
+        """The runners of the telemetries and sources that are enabled."""
         self.polls: Mapping[str, PollRunner] = RosterView(self._devices, lambda device: device.poll)
-        """What runs the telemetries that are enabled, side jobs included."""
+        """The runners of the telemetries that are enabled, side jobs included."""
         self.queues: Mapping[str, CommandQueue] = RosterView(self._devices, lambda device: device.queue)
-        """What runs the commands that are enabled."""
+        """The queues of the commands that are enabled."""
 
     def follow(self, phase: RosterPhase, follower: Follower) -> None:
         """Call `follower` for each device that joins or leaves from now on."""
@@ -176,7 +176,7 @@ class Roster(Mapping[str, Device]):
 
 
 class RosterView(Mapping[str, T]):
-    """What `pick` finds of the devices, by their names, without those of which it finds nothing."""
+    """The devices in the form that `pick` gives them, by their names, without those for which it gives None."""
 
     __slots__ = ("_devices", "_pick")
 

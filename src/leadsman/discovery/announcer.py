@@ -98,10 +98,10 @@ class Announcer:
         """Called after all descriptions were published again."""
         self._topics = convention.topics
         self._found: dict[str, dict[str, bytes]] = {}
-        """What the broker had at the beginning of this connection, until it is compared, by the topic of the first
-        message of a device."""
+        """The messages that the broker had at the beginning of this connection, until they are compared, by the topic
+        of the first message of a device."""
         self._gone: dict[str, bytes] = {}
-        """What this app published for devices that are gone, by topic, until it is removed."""
+        """The messages that this app published for devices that are gone, by topic, until they are removed."""
         self._kept = self._kept_gone = 0
         """Bytes of both that are of devices that there are, and of devices that are gone."""
         self._removing = False
@@ -224,7 +224,7 @@ class Announcer:
                 self._begin_removal()
 
     def _not_yet_removed(self, topic: str) -> Descriptions:
-        """What the broker has of a device that was gone, and has come back."""
+        """The descriptions that the broker has of a device that was gone, and has come back."""
         payload = self._gone.pop(topic, b"")
         self._kept_gone -= len(payload)
         return {topic: payload} if payload else {}
@@ -441,7 +441,7 @@ class Announcer:
 
 
 class _PublishedHealth(NamedTuple):
-    """What was published last of a device."""
+    """The health of a device as it was published last."""
 
     status: str
     circuit: str

@@ -8,8 +8,8 @@ from leadsman.monitoring.condition import Condition
 from leadsman.mqtt.topics import Topics
 
 Kind = Literal["number", "text", "boolean", "enum", "timestamp", "date", "time", "list"]
-"""What a value is. A list is a field of readings alone; a dict with any keys counts as one. Whatever else JSON has is
-no field."""
+"""The kind of a value. A list is a field of readings alone; a dict with any keys counts as one. Whatever else JSON has
+is no field."""
 
 
 class Field(NamedTuple):
@@ -58,18 +58,18 @@ class ControlDescription(NamedTuple):
 
 
 class CommandDescription(NamedTuple):
-    """What a device takes at ``set``."""
+    """The command that a device takes at ``set``."""
 
     fields: tuple[Field, ...]
     """Those that can be sent alone, without those of the control. There may be none."""
     parameter: str | None
     """The parameter of the handler that gets the payload; None where it takes none."""
     control: ControlDescription | None = None
-    """What some fields are together."""
+    """The control that some fields are together."""
 
 
 class EventDescription(NamedTuple):
-    """What the messages of a device are that sends events, and has no state."""
+    """The messages of a device that sends events, and has no state."""
 
     field: Field
     """The field of its readings that names what happened, an enum."""
@@ -100,7 +100,7 @@ class DeviceDescription(NamedTuple):
     area: str | None = None
     """The room or the place that is suggested for it."""
     event: EventDescription | None = None
-    """What it sends, if that is events."""
+    """Its events, if it sends such."""
     content: tuple[str, str] | None = None
     """The word of its topic for bytes, and their media type; None if its readings are values."""
     only_fields: bool = False
@@ -199,7 +199,7 @@ class Convention(Protocol):
     own: str
     """The topic filter of the descriptions of this app. Others may have descriptions there, too."""
     below: str
-    """What the topics of the descriptions of the app's devices begin with. Those of others may, too."""
+    """The beginning of the topics of the descriptions of the app's devices. Those of others may, too."""
     removes: str
     """The topic filter of all that is removed with a description."""
     publishes: Sequence[str]
@@ -245,9 +245,9 @@ class Convention(Protocol):
         ...
 
     def moves(self, found: Mapping[str, bytes], wanted: Sequence[RetainedMessage]) -> Sequence[RetainedMessage]:
-        """What readers are asked to do one after the other, before messages at some of these topics replace those that
-        the broker has: if something of the device is at another topic from now on. They are not retained. Empty if
-        nothing moves."""
+        """Messages that ask readers to do something one after the other, before messages at some of these topics
+        replace those that the broker has: if something of the device is at another topic from now on. They are not
+        retained. Empty if nothing moves."""
         return ()
 
     def removal(self, topic: str, found: bytes) -> Sequence[RetainedMessage]:

@@ -76,7 +76,8 @@ def fields_of(schema: Schema) -> tuple[Field, ...]:
 
 
 def terms_of(schema: Schema) -> "dict[str, FieldTerms]":
-    """What is declared of the fields: unit, device class, precision and name; by their keys, joined by a dot."""
+    """The terms that a schema declares for its fields: unit, device class, precision and name; by their keys, joined by
+    a dot."""
     found: dict[str, FieldTerms] = {}
     for field in fields_of(schema):
         terms = {name: getattr(field, name) for name in ("unit", "device_class", "precision")} | {"name": field.title}

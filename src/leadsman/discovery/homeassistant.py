@@ -599,7 +599,8 @@ _CONTROLS: Mapping[str, Callable[[ControlDescription, _At], Component]] = {
 
 
 def _on_and_off(on: Field, at: _At) -> Component:
-    """What is switched, where Home Assistant has one word for a payload and for the state that it leads to."""
+    """The commands and the states of a switch, where Home Assistant has one word for a payload and for the state that
+    it leads to."""
     found = {"cmd_t": at.command, "cmd_tpl": _command(on, "'true' if value == 'ON' else 'false'")}
     return found | _state(at, on, stat_val_tpl=_choice(on, "ON", "OFF"))
 
@@ -684,7 +685,7 @@ def _diagnostics(device: DeviceDescription, topics: Topics) -> dict[str, Compone
 
 
 def _buttons(device: DeviceDescription, topics: Topics) -> dict[str, Component]:
-    """What a person may ask for. These stay available while the device is not."""
+    """The buttons for requests of a person. They stay available while the device is not."""
     common = {"p": "button", "ent_cat": "diagnostic", "avty": _app_availability(topics.status)}
     name = device.name
     sender = {"by": _SENDER}

@@ -213,7 +213,7 @@ class _Property(NamedTuple):
     node: str
     key: str
     field: Field | None
-    """What it is; None for a command that takes no single value."""
+    """The field; None for a command that takes no single value."""
     settable: bool
     retained: bool
     reads: bool
@@ -440,7 +440,7 @@ def _properties(device: DeviceDescription) -> tuple[_Property, ...]:
 
 
 def _taken(command: CommandDescription) -> tuple[Field, ...]:
-    """What a command sets, with the fields that Home Assistant shows as one control."""
+    """The fields that a command sets, with those that Home Assistant shows as one control."""
     together = () if command.control is None else command.control.fields.values()
     return (*command.fields, *together)
 

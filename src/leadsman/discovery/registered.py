@@ -137,7 +137,7 @@ class DescribedDevices:
 
 
 def terms_of_registration(each: Telemetry | Source | RegisteredCommand) -> "dict[str, FieldTerms]":
-    """What is declared of the fields of the readings, or of what a command returns; see `terms_of`."""
+    """The terms that are declared for the fields of the readings, or of what a command returns; see `terms_of`."""
     return terms_of(_schema_of(each))
 
 
@@ -154,7 +154,7 @@ def _event(each: Source, fields: Sequence[Field]) -> EventDescription | None:
 
 
 class _Shown(NamedTuple):
-    """What the readings of a device show."""
+    """The parts of a description that show the readings of a device."""
 
     fields: tuple[Field, ...]
     update: ControlDescription | None
@@ -167,7 +167,7 @@ class Described(NamedTuple):
     registered: DescribedDevices
     convention: Convention
     properties: "Properties | None"
-    """What publishes each value at a topic of its own; None where the convention refers to the readings."""
+    """Publishes each value at a topic of its own; None where the convention refers to the readings."""
 
 
 def _command(command: RegisteredCommand) -> CommandDescription:
@@ -202,7 +202,8 @@ def _present_one(field: Field, how: "FieldPresentation | None") -> Field:
 
 
 def _control(schema: Mapping[str, Any]) -> ControlDescription | None:
-    """What the fields of a payload or of a reading are together. Its names were checked at the registration."""
+    """The control that the fields of a payload or of a reading are together. Its names were checked at the
+    registration."""
     given = schema.get(CONTROL)
     if given is None:
         return None

@@ -32,7 +32,7 @@ _OURS = frozenset({"same-origin", "none", None})
 
 
 class RequestHead(NamedTuple):
-    """What the rules need of a request: its method and path, and some of its headers."""
+    """The parts of a request that the rules need: its method and path, and some of its headers."""
 
     method: str
     path: str

@@ -1,4 +1,4 @@
-"""What changed from one document of `leadsman.introspection.schema` to the next, as those see it who read the topics of
+"""The changes from one document of `leadsman.introspection.schema` to the next, as those see it who read the topics of
 an app, or send to them."""
 
 import math
@@ -18,9 +18,9 @@ class SchemaChanges(NamedTuple):
     """Sentences about what changed, each beginning with the topic."""
 
     breaking: list[str]
-    """What a consumer may stumble over."""
+    """Changes that a consumer may stumble over."""
     compatible: list[str]
-    """What is new, and disturbs nobody."""
+    """Changes that disturb nobody."""
 
 
 class _Rule(NamedTuple):
@@ -29,7 +29,7 @@ class _Rule(NamedTuple):
     types: frozenset[str]
     text: str
     step: float = 0.0
-    """What they are multiples of; 0: it is another rule."""
+    """They are multiples of this; 0: it is another rule."""
 
     def follows_from(self, others: frozenset["_Rule"]) -> bool:
         """Whether values for which these rules hold follow this one, too."""
@@ -37,7 +37,7 @@ class _Rule(NamedTuple):
 
 
 class _Field(NamedTuple):
-    """What a schema declares for a field, in all its alternatives together."""
+    """The declarations of a schema for a field, in all its alternatives together."""
 
     types: frozenset[str]
     values: frozenset[str] | None

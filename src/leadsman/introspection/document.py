@@ -225,7 +225,7 @@ class ContentReading(TypedDict):
 
 
 class ContentTerms(TypedDict):
-    """What the bytes of a device are."""
+    """The terms of the bytes of a device."""
 
     content_type: str
     limit: int
@@ -292,7 +292,7 @@ class Registered(TypedDict):
     """When the device is offline, besides while it is held, stale or its circuit is open: the names of the errors, or
     ``error`` for any."""
     event_types: NotRequired[list[str]]
-    """What may happen; present only if it sends events."""
+    """The types of its events; present only if it sends events."""
     device_class: NotRequired[str | None]
     """What its events are of, such as a button."""
     throttle: NotRequired[float]
@@ -366,7 +366,7 @@ class AdapterSection(TypedDict):
     error: str | None
     reopened: int
     health: NotRequired[dict[str, Json]]
-    """What the adapter reports about itself."""
+    """The report of the adapter about itself."""
 
 
 class AppSection(TypedDict):
@@ -498,7 +498,7 @@ class RemovedEntry(TypedDict):
 
 
 class RegistryHead(TypedDict):
-    """What each page of the registry begins with."""
+    """The beginning of each page of the registry."""
 
     app: str
     version: str

@@ -1,4 +1,4 @@
-"""What is measured of a running app, as families of samples with bounded labels. A door writes them in its own format.
+"""The measures of a running app, as families of samples with bounded labels. A door writes them in its own format.
 
 The samples are read from the state of the app when somebody asks: nothing is counted for them while it runs.
 """
@@ -17,7 +17,7 @@ from leadsman.mqtt.outbox import OnDisk, Outbox
 from leadsman.nodes.brief import STATES
 
 NOTHING_STORED = OnDisk("ok", 0, 0, 0, 0)
-"""What is on disk as long as nothing had to be written."""
+"""The store on disk as long as nothing had to be written."""
 CIRCUITS = ("closed", "open", "half_open", "isolated", "disabled")
 """The states of a circuit. Each is a series with the value 0 or 1."""
 
@@ -39,7 +39,7 @@ class Sample(NamedTuple):
 
 
 class Measures:
-    """What is measured of one running app.
+    """The measures of one running app.
 
     Args:
         about: the identity of the app.
@@ -169,7 +169,7 @@ BUILD = _gauge("build_info", "Always 1.", "app", "version", "leadsman")
 SLOTS = _counter("slots", "Times at which a device was due, by their outcome.", "handler", "disposition")
 EVENTS = _counter("events", "Events that a device sent, by their outcome.", "handler", "disposition")
 OF_EVENTS = (PUBLISHED, REPLAYED, SUPPRESSED, LOST)
-"""What may become of an event."""
+"""The outcomes of an event."""
 OF_THE_APP: Mapping[MetricFamily, Callable[[Measures], Measured]] = {
     _gauge("outbox_messages", "Messages that wait for the broker."): lambda app: app.outbox.messages,
     _gauge("outbox_bytes", "Bytes that wait for the broker."): lambda app: app.outbox.bytes,

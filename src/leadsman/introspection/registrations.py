@@ -213,7 +213,7 @@ def labels_of(needs: Dependencies) -> list[str]:
 
 
 def sentences(each: Telemetry | Source | Command) -> list[str]:
-    """What a registration does."""
+    """The sentences that explain a registration."""
     found = [] if each.enabled else ["It is disabled."]
     match each:
         case Telemetry():

@@ -26,7 +26,7 @@ class RegisteredDevice(Protocol):
 
     @property
     def registrations(self) -> "list[Telemetry | Source | Command]":
-        """What is registered for it. What reads it comes first."""
+        """The registrations for it. The one that reads it comes first."""
         ...
 
     @property

@@ -81,7 +81,7 @@ class _Removal:
 
 
 class Kept(NamedTuple):
-    """What the broker keeps at the registry and below, as it comes."""
+    """The pages that the broker keeps at the registry and below, as they come."""
 
     topic_filter: str
     messages: dict[str, bytes]
@@ -133,7 +133,7 @@ class RegistryPublication:
         self._surplus: set[int] = set()
         """The numbers of the pages at the broker besides the first one."""
         self._ahead: dict[str, list[str]] = {}
-        """What the last page of topics that are listed ahead has, by device."""
+        """The topics that the last page of those listed ahead has, by device."""
         self._number = FIRST_AHEAD
         """Its number."""
 
@@ -261,7 +261,7 @@ class RegistryPublication:
             self._listed.add(topic, kept.messages[topic])
 
     def _has_come(self, kept: Kept, asked: Iterable[str], now: float) -> bool:
-        """Whether what the broker keeps of the registry has come: all of its pages, or the answers to those that were
+        """Whether the registry that the broker keeps has come: all of its pages, or the answers to those that were
         asked for."""
         acknowledged = self._link.subscriptions.acknowledged
         if self._listed.is_complete and not kept.is_exact():

@@ -16,7 +16,7 @@ ON_REQUEST = ("trace", "words", "ledger", "recent", "fields")
 KEYS = ("sections", "devices", "after", "since")
 """The keys of a request."""
 ACTIONS = ("isolate", "close", "disable")
-"""What a person may do to a circuit."""
+"""The actions of a person on a circuit."""
 LONGEST_SENDER = 100
 """Characters of the sender's name that are kept."""
 MOST_NEAR = 100
@@ -49,7 +49,7 @@ def understood(request: Json, known: Collection[str]) -> Query:
 
 
 def action_of(request: Json) -> str:
-    """What a request asks to do to a circuit: one of `ACTIONS`, as text or in an object.
+    """The action that a request asks for: one of `ACTIONS`, as text or in an object.
 
     Raises:
         PayloadError: it is none of them.
@@ -105,8 +105,8 @@ def _names(request: dict[str, Json], key: str, known: Collection[str]) -> Sequen
 
 
 def hint(name: str, known: Collection[str]) -> str:
-    """What may have been meant by a wrong name. Among many names, it is looked for only where the beginning is right:
-    a comparison with each of ten thousand would block the app for a tenth of a second."""
+    """A hint at the name that may have been meant by a wrong one. Among many names, it is looked for only where the
+    beginning is right: a comparison with each of ten thousand would block the app for a tenth of a second."""
     name = name[:LONGEST_NAME]
     if len(known) <= MOST_NEAR:
         return suggestion(name, known)

@@ -58,8 +58,9 @@ def may_be_removed(topic: str, prefix: str) -> bool:
 
 
 def claim_of(topic: str, prefix: str) -> Claim | None:
-    """What would prove that a topic outside the prefix is the app's; None if nothing can. The topics are those of
-    Home Assistant, ``{discovery}/device/{app}/{device}/config``, and of Homie, ``{discovery}/5/{app}-{device}/…``."""
+    """The claim that would prove that a topic outside the prefix is the app's; None if nothing can. The topics are
+    those of Home Assistant, ``{discovery}/device/{app}/{device}/config``, and of Homie,
+    ``{discovery}/5/{app}-{device}/…``."""
     levels = topic.split("/")
     if len(levels) >= 5 and levels[-1] == "config" and levels[-4:-2] == ["device", identifier(prefix)]:
         return Claim(topic, own_filter("/".join(levels[:-4]), prefix))
@@ -147,7 +148,7 @@ class RemovedDescriptions:
         return self._found.pop(topic, None) is not None
 
     def current(self, now: float) -> list[RemovedDescription]:
-        """What is listed, the oldest first."""
+        """The descriptions that are listed, the oldest first."""
         return [each for each in self._found.values() if each.until > now]
 
 
@@ -310,8 +311,8 @@ def _topics(value: object) -> list[str]:
 
 
 def removed_in(page: object, prefix: str) -> tuple[RemovedDescription, ...]:
-    """What a page of a registry lists as removed. Anybody may have written it, so only configurations are taken that
-    are at a topic of the app with this prefix, and show that it published them."""
+    """The descriptions that a page of a registry lists as removed. Anybody may have written it, so only configurations
+    are taken that are at a topic of the app with this prefix, and show that it published them."""
     entries = page.get("removed") if isinstance(page, dict) else None
     found = (_removed(each, prefix) for each in entries) if isinstance(entries, list) else ()
     return tuple(each for each in found if each is not None)

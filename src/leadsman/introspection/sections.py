@@ -134,7 +134,7 @@ class Parts(NamedTuple):
     watching: "Watching | None" = None
     """What is kept for people who watch; None where nobody can."""
     subscribers: "Mapping[str, Subscriber] | None" = None
-    """What handles the messages of other programs, by topic filter."""
+    """Handle the messages of other programs, by topic filter."""
     found: "FoundDevices | None" = None
     """The devices that were found at run time; None where no handler finds any."""
     node: "NodeSection | None" = None
@@ -142,7 +142,7 @@ class Parts(NamedTuple):
     nodes: "Callable[[], list[Brief]] | None" = None
     """The nodes that share the app, this one included; None if it shares it with no other."""
     terms_of: "Callable[[Telemetry | Source | Command], dict[str, FieldTerms]]" = lambda _: {}
-    """What the type of a handler's result sets for its fields."""
+    """The terms that the type of a handler's result sets for its fields."""
 
 
 class Sections:
@@ -229,11 +229,11 @@ class Sections:
         return [_adapter(adapter) for adapter in self._parts.adapters]
 
     def words(self, name: str) -> list[str]:
-        """What the registrations of a device do, in plain English."""
+        """The sentences that explain the registrations of a device."""
         return [sentence for each in self._registered(name) for sentence in sentences(each)]
 
     def fields(self, name: str) -> "dict[str, FieldTerms]":
-        """What the type of each field of a device's readings sets for it. A handler is looked at once."""
+        """The terms that the types of a device's fields set, by field. A handler is looked at once."""
         found = [each for each in self._registered(name) if each.enabled]
         if not found:
             return {}
@@ -307,7 +307,7 @@ class Sections:
         return found
 
     def _counted(self, name: str, runners: Sequence[Runner]) -> "Counted":
-        """What only some devices count: commands, messages of a source, devices that were found."""
+        """The counts that only some devices have: commands, messages of a source, devices that were found."""
         found: Counted = {}
         for runner in runners:
             found.update(runner.counters())

@@ -208,7 +208,7 @@ class Service:
         }
 
     def measures(self) -> Measures:
-        """What is measured."""
+        """The measures of the app."""
         return Measures(self.registry.about, self._parts, self._clock, self._environment.timers.origin)
 
     @property

@@ -44,7 +44,7 @@ _SMALL = 3
 
 
 class RetainedDocuments(NamedTuple):
-    """What the broker retains of an app and one of its devices; None where it retains nothing."""
+    """The documents that the broker retains of an app and one of its devices; None for those that it does not."""
 
     status: dict[str, Json] | None = None
     """The document at ``{prefix}/status``."""
@@ -86,9 +86,9 @@ class Situation:
         self.prefix = "PREFIX" if app is None else app["prefix"]
         root = app is not None and app.get("root") == name
         self.below = f"{self.prefix}/" if root else f"{self.prefix}/{name}/"
-        """What the topics of the device begin with."""
+        """The beginning of the topics of the device."""
         self.terms = cast("Mapping[str, Json]", document.get("fields", {}).get(name, {}))
-        """What is declared of the fields of its readings, such as their units."""
+        """The terms that are declared for the fields of its readings, such as their units."""
         self.now = None if app is None else _later(when(app.get("started_at")), app.get("uptime"))
         """The time of the app; None if the document does not contain it."""
 
@@ -99,7 +99,7 @@ class Situation:
 
     @property
     def sends_events(self) -> bool:
-        """Whether what it gives are events, which nobody can expect at a time."""
+        """Whether it gives events, which nobody can expect at a time."""
         return self.reader is not None and self.reader["kind"] == "event"
 
     @property

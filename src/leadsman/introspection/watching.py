@@ -296,7 +296,7 @@ class RecentValues:
         self._of(reading.entity).add_values(reading.wall, reading.fields)
 
     def look(self, device: str) -> "Recent":
-        """What is kept of a device."""
+        """The last values and outcomes of a device."""
         found = self._devices.get(device)
         return _RecentOfDevice().look() if found is None else found.look()
 

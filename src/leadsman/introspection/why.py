@@ -179,7 +179,7 @@ def _forgets(s: Situation) -> bool:
 
 
 def _suppressed_lines(s: Situation) -> list[str]:
-    """What the publish rule compared; empty if it published the last reading."""
+    """Lines about the comparison of the publish rule; empty if it published the last reading."""
     published = s.published
     if published is None or not published["suppressed"]:
         return []

@@ -61,7 +61,7 @@ LATE = "the app was late"
 
 
 class Polled(Protocol):
-    """What polls a device by a schedule."""
+    """A runner that polls a device by a schedule."""
 
     @property
     def due(self) -> float | None:

@@ -55,7 +55,7 @@ class Schedule(NamedTuple):
     interval: float | None = None
     cron: Cron | None = None
     events: bool = False
-    """Whether what a source sends are events, each of which counts for itself."""
+    """Whether a source sends events, each of which counts for itself."""
 
     @property
     def has_slots(self) -> bool:

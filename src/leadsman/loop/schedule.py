@@ -57,8 +57,8 @@ def next_on_grid(last: float, interval: float, now: float) -> Due:
 
 
 class Wait(NamedTuple):
-    """What a cron handler waits for, and the clocks when it read them: `wall` in epoch seconds, `now` in monotonic
-    ones."""
+    """The time that a cron handler waits for, and the clocks when it read them: `wall` in epoch seconds, `now` in
+    monotonic ones."""
 
     slot: float
     """Epoch seconds."""

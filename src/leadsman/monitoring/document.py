@@ -87,7 +87,7 @@ class DroppedBy(TypedDict, total=False):
 
 
 class LinkState(TypedDict):
-    """What each report about the connection to the broker has."""
+    """The fields of each report about the connection to the broker."""
 
     broker: str
     """The address of the broker of the connection, or of the one that is tried next."""

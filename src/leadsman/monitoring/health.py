@@ -61,7 +61,7 @@ WELL = frozenset({OK, STARTING, DEFERRED, ISOLATED})
 QUIET = frozenset({HELD, ISOLATED, DEFERRED})
 """In these no fresh reading can be expected."""
 GOODBYE = "it said goodbye"
-"""What is written before the reason of a device that is marked as unavailable."""
+"""Stands before the reason of a device that is marked as unavailable."""
 BLOCKING = frozenset({"open", "half_open"})
 """States of a circuit that keep polls from a device because it failed."""
 COUNTERS_VERSION = 1
@@ -224,7 +224,7 @@ class Health:
         """Whether the handler is held: not polled until it is released."""
         self.counters = NO_COUNTERS
         self.life: EarlierLives | None = None
-        """What was counted before this start; None where the state is not kept."""
+        """The counters before this start; None where the state is not kept."""
 
     @property
     def polls(self) -> int:
@@ -232,7 +232,7 @@ class Health:
         return self.successes + self.counters.failed_polls
 
     def totals(self, published: int) -> Totals:
-        """What was counted since the start, with `published` readings that were handed to the outbox."""
+        """The counters since the start, with `published` readings that were handed to the outbox."""
         calls = self.successes + self.counters.failed_calls
         return Totals(polls=self.polls, calls=calls, published=published, **self.counters._asdict())
 
@@ -368,7 +368,7 @@ def _deferred(health: Health, event: AttemptFailed) -> None:
 
 
 def is_source_offline(health: Health) -> bool:
-    """Whether what gives the readings of an entity has failed so that it is offline: the entity follows it."""
+    """Whether the source of an entity's readings has failed so that it is offline: the entity follows it."""
     return health.source is not None and health.source.trouble.offline
 
 

@@ -310,7 +310,7 @@ class Heartbeat:
 
 
 def link_state(link: Link) -> "LinkState":
-    """What each report about the connection to the broker has."""
+    """The fields of each report about the connection to the broker."""
     return {
         "broker": str(link.broker),
         "protocol": link.session.protocol,

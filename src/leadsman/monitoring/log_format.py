@@ -233,8 +233,8 @@ def abandon_unwritable_streams() -> None:
 def _handler(
     kind: str | None, stream: TextIO, environment: Mapping[str, str], journal: str = SOCKET
 ) -> logging.Handler:
-    """What writes to a stream. Where that is the journal, records go there with their fields, and only those that
-    journald does not take go to the stream."""
+    """A handler that writes to a stream. Where that is the journal, records go there with their fields, and only those
+    that journald does not take go to the stream."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(_formatter(kind, stream, environment))
     connected = isinstance(handler.formatter, Journal) and _format_for(stream, environment) == "journal"

@@ -1,4 +1,4 @@
-"""What the settings change of the log: levels by logger and by device, and a file with rotation."""
+"""The settings of the log: levels by logger and by device, and a file with rotation."""
 
 import contextlib
 import logging

@@ -31,7 +31,8 @@ LARGEST = 256 * 1024
 LONGEST = 200
 """Characters of a text that is read."""
 LARGEST_COUNT = 2**63 - 1
-"""What is read of a number: an engine has tokens up to there, and Python writes no number of more than 4300 digits."""
+"""The largest number that is read: an engine has tokens up to there, and Python writes no number of more than 4300
+digits."""
 
 
 def _text(value: Json) -> str:
@@ -66,7 +67,7 @@ def _fields(*names: str) -> BeforeValidator:
 
 
 class Handovers(TypedDict):
-    """What happened to what the node owns, since its process began."""
+    """The handovers of what the node owns, since its process began."""
 
     takeovers: Count
     """How often it took over the app. Of a node of a cluster, 0."""
@@ -88,7 +89,7 @@ class OwnedShard(TypedDict):
 
 
 class Engine(TypedDict):
-    """What the node sees of the engine that has the leases."""
+    """The engine that has the leases, as the node sees it."""
 
     reachable: Yes
     unreachable_since: OptionalText
@@ -103,7 +104,7 @@ class Lacking(TypedDict):
 
 
 class NodeState(TypedDict):
-    """What a node is at the moment, and what it owns: the part of its document that changes by itself."""
+    """The state of a node, and what it owns: the part of its document that changes by itself."""
 
     state: State
     since: Text
@@ -173,7 +174,7 @@ def fit(names: Iterable[str]) -> list[str]:
 
 
 def brief_of(document: NodeDocument) -> Brief:
-    """What others keep of a node."""
+    """The brief that others keep of a node."""
     found: Brief = {
         "node": document["node"],
         "state": document["state"],

@@ -61,7 +61,7 @@ class FailureStates:
         return text.decode(errors="replace"), self._now() - at
 
     def message(self, device: str, document: str) -> Message | None:
-        """What publishes the document of a device; None if it is too large."""
+        """The message that publishes the document of a device; None if it is too large."""
         payload = document.encode()
         return Message(self.topic(device), payload, 1, retain=True, latest=True) if len(payload) <= LARGEST else None
 

@@ -102,11 +102,11 @@ class NodeReport(ABC):
 
     @abstractmethod
     def state(self) -> NodeState:
-        """What the node is at the moment."""
+        """The state of the node at the moment."""
 
     @abstractmethod
     def states(self) -> Mapping[str, State]:
-        """What each node is, this one included, by name. A heartbeat counts them, so no document is made."""
+        """The state of each node, this one included, by name. A heartbeat counts them, so no document is made."""
 
     @abstractmethod
     def peers(self) -> Mapping[str, Brief]:
@@ -160,7 +160,7 @@ class NodeReport(ABC):
         return [each for _, each in sorted(found.items())]
 
     def document(self, state: NodeState) -> NodeDocument:
-        """What is published of a state."""
+        """The document that publishes a state."""
         return {
             **state,
             "node": self._node,

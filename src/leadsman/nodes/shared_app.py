@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class SharedApp(Protocol):
-    """What is registered, and how the nodes share it. The plan of an app is one."""
+    """The registrations of an app, and how the nodes share them. The plan of an app is one."""
 
     @property
     def version(self) -> str: ...

@@ -1,4 +1,4 @@
-"""What describes the devices of an app at the broker. Imported only where discovery is on."""
+"""Describes the devices of an app at the broker. Imported only where discovery is on."""
 
 import asyncio
 import functools
@@ -49,8 +49,8 @@ def names_of(plan: Plan, discovery: Discovery) -> "Names":
 
 
 def convention_of(plan: Plan, discovery: Discovery, registered: DescribedDevices, number: int = 0) -> Convention:
-    """What describes them. Its `own`, `publishes` and `births` are where it publishes, and what it listens to. `number`
-    grows from run to run, for a convention whose descriptions have versions."""
+    """The convention that describes them. Its `own`, `publishes` and `births` are where it publishes, and what it
+    listens to. `number` grows from run to run, for a convention whose descriptions have versions."""
     ids = discovery.ids
     if plan.cluster is not None:  # of the devices that are here
         ids = {name: former for name, former in ids.items() if name in registered}

@@ -54,7 +54,7 @@ def publish_offline(core: Core) -> None:
 
 
 def _constants(core: Core) -> "Constants":
-    """What each heartbeat of this run contains."""
+    """The fields that each heartbeat of this run contains."""
     found: Constants = {"client_id": core.plan.client_id, "version": core.plan.version}
     if core.plan.dry_run:
         found["dry_run"] = True

@@ -73,7 +73,7 @@ def _on_set(core: Core, introspection: "IntrospectionPart", received: Received) 
 
 
 class IntrospectionPart:
-    """What answers about one running app.
+    """Answers questions about one running app.
 
     Args:
         core: the app.

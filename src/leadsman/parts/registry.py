@@ -95,7 +95,7 @@ class RegistryTimer:
         asyncio.get_running_loop().call_soon(self._came, topic_filter)
 
     def _came(self, topic_filter: str) -> None:
-        """What the broker keeps at the filters before this one has come."""
+        """The pages that the broker keeps at the filters before this one have come."""
         plan = self._core.plan
         wildcard, status = plan.own_filters["registry"], plan.own_filters["status"]
         if topic_filter == status and not self._begun:

@@ -34,7 +34,7 @@ _Schema = Mapping[str, Any]
 
 
 class _Role(NamedTuple):
-    """What a field of a control must be."""
+    """The requirements of a field of a control."""
 
     wanted: str
     types: Collection[str]

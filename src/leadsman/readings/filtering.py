@@ -37,7 +37,7 @@ class Chain(NamedTuple):
     """The name of the output, in the same object as the field."""
     filters: tuple[Filter, ...]
     sensor: Sensor | None
-    """What the output measures, if the chain ends with it."""
+    """The description of the output, if the chain ends with it."""
 
     @property
     def path(self) -> str:
@@ -57,7 +57,7 @@ class Chain(NamedTuple):
 
     @property
     def keeps(self) -> frozenset[str]:
-        """What a `Sensor` declares of the field and is still true of the output."""
+        """The declarations of a `Sensor` that are still true of the output."""
         return DESCRIPTION.intersection(*(each.keeps for each in self.filters))
 
 

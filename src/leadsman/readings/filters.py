@@ -39,7 +39,7 @@ SIGMA = 1.4826
 normally distributed: 1/Φ⁻¹(3/4). F. R. Hampel, "The influence curve and its role in robust estimation", J. Am. Stat.
 Assoc. 69 (1974)."""
 DESCRIPTION = frozenset({"unit", "device_class", "state_class", "precision", "icon", "category", "deadband"})
-"""What a `Sensor` declares of a field and a filter may leave true of its output. Its name is that of the field."""
+"""The declarations of a `Sensor` that a filter may leave true of its output. Its name is that of the field."""
 
 
 class Step(Protocol):
@@ -67,7 +67,7 @@ class Filter(Value):
 
     __slots__ = ()
     keeps: ClassVar[frozenset[str]] = DESCRIPTION
-    """What a `Sensor` declares of the field and is still true of the output."""
+    """The declarations of a `Sensor` that are still true of the output."""
     nullable: ClassVar[bool] = False
     """Whether the output may be None where the field is not."""
 

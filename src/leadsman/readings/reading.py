@@ -41,7 +41,7 @@ class Reading(NamedTuple):
     wall: float
     """The same in epoch seconds."""
     content: bytes | None = None
-    """What the fields describe, if it is published as it is; see `leadsman.readings.content`."""
+    """The bytes that the fields describe, if they are published as they are; see `leadsman.readings.content`."""
 
 
 def reading_of(

@@ -29,7 +29,7 @@ fall to one side of its end and then to the other, since each takes a little lon
 
 
 class Gathered(Protocol):
-    """What is known of the values of one window."""
+    """The values that were gathered in one window."""
 
     def add(self, value: Number, now: float) -> None:
         """Take a value of the window."""

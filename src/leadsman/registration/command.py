@@ -40,7 +40,7 @@ QUEUE = 16
 """The default number of commands that may wait behind the running one."""
 
 NO_OBJECT = frozenset({"model_type", "model_attributes_type", "dict_type", "dataclass_type"})
-"""What pydantic calls a value that is none, where it needs one."""
+"""The names that pydantic has for a value that is no object, where it needs one."""
 
 Validate = Callable[[Json], object]
 """Converts decoded JSON to the type of a parameter. Raises `PayloadError`."""
@@ -86,7 +86,7 @@ class Command(NamedTuple):
     discoverable: bool = True
     """Whether its device is announced to Home Assistant and Homie."""
     labels: frozenset[str] = frozenset()
-    """What a node must have to execute it, in a cluster."""
+    """The labels that a node must have to execute it, in a cluster."""
 
 
 def register_command(name: str, handler: Handler, options: CommandOptions, available: Sequence[Dependency]) -> Command:
@@ -114,7 +114,7 @@ def register_command(name: str, handler: Handler, options: CommandOptions, avail
 
 
 def payload_validator(annotation: Any, parameter: str) -> Validate:
-    """What converts a payload to the annotated type of a parameter.
+    """The function that converts a payload to the annotated type of a parameter.
 
     Raises:
         InvalidType: the annotation is no type of a payload.
@@ -152,7 +152,7 @@ def payload_validator(annotation: Any, parameter: str) -> Validate:
 
 
 class RequestPayload(NamedTuple):
-    """What a handler that is polled takes from a request at ``get``. Its other polls have the default."""
+    """The payload that a handler that is polled takes from a request at ``get``. Its other polls have the default."""
 
     payload: str
     """The parameter that gets it."""

@@ -52,7 +52,7 @@ _BREAKER = ("threshold", "recovery", "probes", "successes", "window", "slow", "s
 Read = Callable[[object], object]
 """Reads the value of an option. Raises `InvalidValue`, `InvalidType`."""
 _OFFLINE_ON = ("stale", "error")
-"""What `offline_on` may be beside names of errors."""
+"""The values of `offline_on` beside names of errors."""
 RULES: Mapping[str, Callable[..., JoinableRule]] = {"OnChange": OnChange, "Every": Every}
 LONGEST_RULE = 1000
 """Characters; a rule has a hundred."""
@@ -73,7 +73,7 @@ def _pause(value: object) -> Duration:
 
 
 def _or_off(read: Read) -> Read:
-    """What reads a value, or that there is none: ``off``, false, or null in YAML."""
+    """A function that reads a value, or that there is none: ``off``, false, or null in YAML."""
     return lambda value: None if value is None or value is False or value in (OFF, "false", "") else read(value)
 
 
@@ -287,9 +287,9 @@ class DeviceSettings:
 
     def __init__(self, sections: Mapping[str, Mapping[str, SettingEntry]]) -> None:
         self.applied: dict[str, dict[str, Applied]] = {}
-        """What was set for each device, by its name and the option."""
+        """The options that were set for each device, by its name and the option."""
         self.in_code: dict[str, list[InCode]] = {}
-        """What the code sets for these devices, and the settings leave as it is."""
+        """The options that the code sets for these devices, and the settings leave as they are."""
         self.of_fields: dict[tuple[str, str], list[SettingEntry]] = {}
         """All that are about a field, by the names of its device and of the field."""
         self._sections = DeviceSections(sections)
@@ -375,7 +375,7 @@ class DeviceSettings:
         return found
 
     def origins_of(self, name: str) -> str:
-        """What was set for a device, and where, as the end of a message; empty if nothing was."""
+        """The options that were set for a device, and where, as the end of a message; empty if nothing was."""
         found = [f"{each.option} (from {each.entry.origin})" for each in self.applied.get(name, {}).values()]
         return f"; the settings have {join_words(found)}" if found else ""
 

@@ -101,7 +101,7 @@ class FoundField(NamedTuple):
 
 
 class FoundType(NamedTuple):
-    """What is known of one device."""
+    """The type of one device that was found."""
 
     fields: Mapping[str, FoundField]
     title: str | None = None
@@ -118,7 +118,7 @@ class FoundType(NamedTuple):
         return _typed_dict(tuple(self.fields.items())) if self.fields else None
 
     def to_json(self) -> dict[str, object]:
-        """What is kept over a restart."""
+        """The document that is kept over a restart."""
         fields = {
             name: [kind, None if sensor is None else sensor.words()] for name, (kind, sensor) in self.fields.items()
         }
@@ -143,7 +143,7 @@ def found_type(fields: Mapping[str, object] | None, title: str | None) -> FoundT
 
 
 def from_json(kept: object) -> FoundType | None:
-    """What was kept over a restart; None if it is damaged, or of a version that used other names."""
+    """The type that was kept over a restart; None if it is damaged, or of a version that used other names."""
     if not isinstance(kept, dict):
         return None
     try:

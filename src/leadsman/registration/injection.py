@@ -198,7 +198,7 @@ def beside(annotation: object) -> Iterator[tuple[Any, object]]:
 
 
 ONE_VALUE = (float, int, str, bool)
-"""What a reading of one value may be."""
+"""The types of a reading of one value."""
 _NO_READING = (bytes, complex, list, tuple, set, frozenset)
 
 
@@ -209,7 +209,7 @@ def result_kinds(handler: Handler) -> tuple[object, ...]:
 
 
 def one_result(annotation: object) -> object:
-    """What a handler that is annotated so returns, or yields each time."""
+    """The type that a handler that is annotated so returns, or yields each time."""
     origin = get_origin(annotation)
     yields = isinstance(origin, type) and issubclass(origin, AsyncIterable)
     return get_args(annotation)[0] if yields else annotation
@@ -217,8 +217,8 @@ def one_result(annotation: object) -> object:
 
 @functools.lru_cache(maxsize=128)
 def annotated_result(handler: Handler, *, described: bool = False) -> object:
-    """What a handler is annotated to return, with what stands beside the types if `described`; None if that is not
-    known."""
+    """The type that a handler is annotated to return, with what stands beside the types if `described`; None if that is
+    not known."""
     try:
         return get_type_hints(_function(handler), include_extras=described).get("return")
     except Exception:  # names that are there for type checkers only, or text that is no expression: nothing to check
@@ -339,7 +339,7 @@ def _unreadable(handler: Handler, error: NameError) -> InvalidType:
 
 
 def _unwrap(handler: object) -> object:
-    """What a partial calls."""
+    """The function that a partial calls."""
     while isinstance(handler, functools.partial):
         handler = handler.func
     return handler

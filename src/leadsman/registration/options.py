@@ -349,7 +349,7 @@ def finds_of(options: Options, needs: Dependencies) -> "Finds | None":
 
 
 def labels_of(options: Options) -> frozenset[str]:
-    """What a node must have to run the handler, in a cluster."""
+    """The labels that a node must have to run the handler, in a cluster."""
     given = options.get("needs", ())
     labels = [given] if isinstance(given, str) else given
     if not isinstance(labels, list | tuple | set | frozenset) or not all(isinstance(each, str) for each in labels):
@@ -364,7 +364,7 @@ def labels_of(options: Options) -> frozenset[str]:
 
 
 class DeviceValues(TypedDict):
-    """What the options set for everything with a device, as the fields of its registration."""
+    """The values of the options of everything with a device, as the fields of its registration."""
 
     enabled: bool
     title: str | None
@@ -387,7 +387,7 @@ def device_values(options: Options) -> DeviceValues:
 
 
 class ReadingValues(DeviceValues):
-    """What the options set for everything that gives readings, as the fields of its registration."""
+    """The values of the options of everything that gives readings, as the fields of its registration."""
 
     publish: PublishRule | None
     delivery: Delivery

@@ -35,9 +35,9 @@ DEEPEST = 20
 """Models within models; as many as a reading may have."""
 _NO_NUMBERS = (str, bool, bytes, list, tuple, dict, set, frozenset)
 _TEXTS = (str, bytes, date, time, timedelta, Decimal, UUID)
-"""What pydantic publishes as text."""
+"""The types that pydantic publishes as text."""
 _MOMENTS = (date, datetime, time, timedelta)
-"""What it publishes as numbers, if the model is set so."""
+"""The types that it publishes as numbers, if the model is set so."""
 
 
 class FieldType(NamedTuple):
@@ -80,7 +80,7 @@ class FieldType(NamedTuple):
         return self._replace(kinds=(), choices=()) if any(map(_is_text, self.kinds)) else self
 
     def union(self, other: "FieldType") -> "FieldType":
-        """What is one of two types of a field."""
+        """The type of a field that is of one of two types."""
         kinds = (*self.kinds, *other.kinds) if self.kinds and other.kinds else ()
         choices = (*self.choices, *other.choices) if self.choices and other.choices else ()
         return FieldType(kinds, other.sensor or self.sensor, tuple(dict.fromkeys(choices)))
@@ -127,7 +127,7 @@ class ReadingType(NamedTuple):
                 raise InvalidValue(f"{what} names the field {name!r}, which {self.name} does not have; {near}")
 
     def union(self, other: "ReadingType | None") -> "ReadingType":
-        """What is one of two types. If the other one is not known, any field may be there."""
+        """The type of a reading that is of one of two types. If the other one is not known, any field may be there."""
         if other is None:
             return self._replace(open=True)
         fields = dict(self.fields)
@@ -176,8 +176,8 @@ class ReadingType(NamedTuple):
 
 @lru_cache(maxsize=128)
 def reading_type(handler: Handler, field: str | None = None) -> ReadingType | None:
-    """What a handler is annotated to return or to yield; None if that does not name fields. `field` is the name of its
-    one field, if it returns one value."""
+    """The type of the readings that a handler is annotated to return or to yield; None if it does not name fields.
+    `field` is the name of its one field, if it returns one value."""
     wanted = one_result(annotated_result(handler, described=True))
     if field is None:
         return type_of(wanted)

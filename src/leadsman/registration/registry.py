@@ -253,8 +253,8 @@ class Registry:
     def _readings_of(
         self, kind: str, device: str, handler: Handler, options: "SubscriptionOptions", available: Sequence[Dependency]
     ) -> "Buffer[object]":
-        """What takes the readings or events of a subscription for its device, which is registered with its first
-        filter."""
+        """The buffer that takes the readings or events of a subscription for its device, which is registered with its
+        first filter."""
         from leadsman.registration.subscription import OWN, buffer_of, source_of
 
         if (fed := self._fed.get(device)) is not None and fed[0] is handler:

@@ -41,7 +41,7 @@ def returns_one_value(handler: Handler) -> bool:
 
 
 def value_field(field: str, handler: Handler) -> ValidateResult:
-    """What makes a reading with one field of the values of a handler, which must be as it is annotated."""
+    """A function that makes a reading with one field of the values of a handler, which must be as it is annotated."""
     one = (*ONE_VALUE, Enum)
     described: Any = one_result(annotated_result(handler, described=True))
     plain = () if _is_limited(described) else tuple(kind for kind in result_kinds(handler) if isinstance(kind, type))
@@ -95,8 +95,8 @@ def _validated(adapter: "TypeAdapter[object]", result: object) -> tuple[object, 
 
 @lru_cache(maxsize=128)
 def result_validator(handler: Handler) -> ValidateResult | None:
-    """What validates the dicts that a handler returns or yields; None if its annotation does not name pydantic models,
-    or names something else beside them. Cached: one handler may serve a thousand devices."""
+    """The function that validates the dicts that a handler returns or yields; None if its annotation does not name
+    pydantic models, or names something else beside them. Cached: one handler may serve a thousand devices."""
     wanted = one_result(annotated_result(handler))
     kinds = get_args(wanted) if get_origin(wanted) in (Union, UnionType) else (wanted,)
     models = [kind for kind in kinds if kind is not NoneType]
@@ -124,7 +124,7 @@ def _validator(annotation: Any, names: str) -> ValidateResult:
 
 
 def reasons(errors: "Sequence[ErrorDetails]") -> str:
-    """What pydantic found, in one line."""
+    """The errors that pydantic found, in one line."""
     lines = []
     for error in errors[:3]:
         where = ".".join(str(part) for part in error["loc"])

@@ -105,7 +105,7 @@ class Declaration(NamedTuple):
     discovery: "str | Discovery | None" = None
     """As its author wrote it."""
     redact: MakeRedaction | None = None
-    """What is hidden besides, if the settings decide it."""
+    """Makes the redaction of what is hidden besides, if the settings decide it."""
 
 
 class RegistrationList:
@@ -175,7 +175,7 @@ class Setup:
         self.discovery = check_discovery(declaration.discovery)
         """By which convention the devices are described at the broker; None: they are not."""
         self.log: LogSettings | None = None
-        """What is logged, if the settings set it."""
+        """The settings of the log, if there are any."""
         self.supervision = SupervisionSettings()
         """When the process ends by itself."""
         self.standby: StandbySettings | None = None
@@ -189,11 +189,11 @@ class Setup:
         self.settings_file: str | None = None
         self.overrides: PolicyOverride = [] if overrides is None else overrides
         self._secrets = (*secrets_of(declaration.settings),)
-        """What the settings have that is hidden."""
+        """The secrets of the settings."""
         self._redaction: Redaction | None = None
         """What is hidden besides, if the settings decide it. It is hidden as long as this object lives."""
         self._public: tuple[Public, ...] = (Public(declaration.name), Public(self.prefix))
-        """What is shown, even if it is a password, too."""
+        """Texts that are shown, even if one is a password, too."""
         self._brokers = declaration.brokers
         self._make_adapters = adapters if callable(adapters) else None
         self._settings_dependencies = settings_dependencies(declaration.model)

@@ -25,7 +25,7 @@ class Bundle(NamedTuple):
     devices: tuple[str, ...]
     """Sorted. Side jobs are among them."""
     labels: frozenset[str]
-    """What a node must have for all of them."""
+    """The labels that a node must have for all of them."""
 
 
 def bundles_of(registrations: "Sequence[Telemetry | Source | Command]") -> list[Bundle]:

@@ -52,7 +52,7 @@ class EventTypes(NamedTuple):
     """Which events a device sends."""
 
     types: tuple[str, ...]
-    """What may happen: the values of the field ``event_type``."""
+    """The types of events: the values of the field ``event_type``."""
     device_class: str | None
     """One of `leadsman.readings.device_classes.OF_EVENTS`."""
 
@@ -94,7 +94,7 @@ class Source(NamedTuple):
     fixed: frozenset[str] = frozenset()
     """The options that the settings must not change, by their names there."""
     labels: frozenset[str] = frozenset()
-    """What a node must have to run it, in a cluster."""
+    """The labels that a node must have to run it, in a cluster."""
     events: EventTypes | None = None
     """Which events it sends; None if it gives readings."""
 

@@ -163,11 +163,11 @@ class Telemetry(NamedTuple):
     layout: Layout = "json"
     """Whether its readings are one JSON object, or each value is at a topic of its own."""
     request: "RequestPayload | None" = None
-    """What it takes from a request for a poll."""
+    """The payload that it takes from a request for a poll."""
     fixed: frozenset[str] = frozenset()
     """The options that the settings must not change, by their names there."""
     labels: frozenset[str] = frozenset()
-    """What a node must have to poll it, in a cluster."""
+    """The labels that a node must have to poll it, in a cluster."""
 
     @property
     def offset(self) -> float:
@@ -177,8 +177,8 @@ class Telemetry(NamedTuple):
 
     @property
     def unit(self) -> str | None:
-        """What is moved as one if the handler is spread by default: its group, or the handler itself. None if it sets
-        how it is spread, and for cron."""
+        """The name of those that are moved as one if the handler is spread by default: its group, or the handler
+        itself. None if it sets how it is spread, and for cron."""
         return self.group or self.name if self.cron is None and self.spread is None else None
 
 
@@ -278,7 +278,7 @@ def with_policy(telemetry: Telemetry, catalogue: "Catalogue") -> Telemetry:
 
 
 def facts_of(telemetry: Telemetry) -> Mapping[str, Property]:
-    """What a policy may ask about a handler; it never changes."""
+    """The properties of a handler that a policy may ask about; they never change."""
     facts: dict[str, Property] = {"handler": telemetry.name, "adapter": adapter_names(telemetry.needs), "verb": "poll"}
     return facts if telemetry.interval is None else facts | {"interval": telemetry.interval}
 

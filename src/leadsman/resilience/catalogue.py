@@ -133,7 +133,7 @@ class Catalogue:
         return policy_of_family(_change(self.families[name], knobs), tuple(also))
 
     def choice(self, facts: Mapping[str, Property]) -> Choice | None:
-        """What a handler takes that sets nothing about retries; None where no named policy can apply to it.
+        """The choice of a handler that sets nothing about retries; None where no named policy can apply to it.
 
         Args:
             facts: the properties of the handler that never change. Predicates are decided as far as these go.

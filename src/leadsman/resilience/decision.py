@@ -15,7 +15,7 @@ from leadsman.resilience.overrides import States
 from leadsman.resilience.policy import GiveUp, Policy, State, Verdict
 
 Document = Mapping[str, Any]
-"""What was JSON for a while, and may hold anything."""
+"""A mapping that was JSON for a while, and may hold anything."""
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
@@ -128,7 +128,7 @@ class RetryTokenBucket:
 
 
 class Decision(NamedTuple):
-    """What follows from a failed call."""
+    """The consequences of a failed call."""
 
     streak: FailureStreak
     """The state of the outage after the call."""

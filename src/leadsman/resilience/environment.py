@@ -1,4 +1,4 @@
-"""What an `Execution` is given and what it reports, as values."""
+"""The values that an `Execution` is given, and those that it reports."""
 
 import asyncio
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ class GuardSpec(NamedTuple):
 
 
 class Environment(NamedTuple):
-    """What an execution needs from the app: timers, clock and events."""
+    """The parts of the app that an execution needs: timers, clock and events."""
 
     timers: Timers
     clock: Clock
@@ -49,7 +49,7 @@ class Caller(Abandons, Protocol):
     """The object that owns an execution, such as a `PollRunner`."""
 
     def facts(self) -> Mapping[str, Property]:
-        """What a policy may ask about the handler."""
+        """The properties of the handler that a policy may ask about."""
         ...
 
     def isolated(self) -> None:

@@ -299,7 +299,7 @@ def _write_keys(node: Node, syntax: Syntax) -> dict[str, Tree]:
 
 
 def _flat(pair: Node) -> list[Node]:
-    """What was joined from the left, in order."""
+    """The parts that were joined from the left, in order."""
     left = _flat(pair.left) if type(pair.left) is type(pair) else [pair.left]
     return [*left, pair.right]
 

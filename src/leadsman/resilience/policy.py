@@ -85,7 +85,7 @@ REASONS: Mapping[str, str] = {
     "isolated": "gave up: the circuit was isolated by hand",
     "fault": "gave up: the policy itself failed",
 }
-"""What a reason means, for a person."""
+"""The meaning of each reason, for a person."""
 
 State = Any
 """None, a number, or a nested tuple of them: what a policy remembers."""
@@ -741,7 +741,7 @@ def from_options(
 
 
 class RetryOptions(NamedTuple):
-    """What `from_options` takes."""
+    """The arguments of `from_options`."""
 
     retries: int | Until
     kinds: tuple[type[Exception], ...]

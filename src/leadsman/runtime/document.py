@@ -17,7 +17,7 @@ class Commands(TypedDict):
 
 
 class Counted(TypedDict, total=False):
-    """What only some kinds of runners count, for the introspection document."""
+    """The counts that only some kinds of runners have, for the introspection document."""
 
     busy: bool
     """True while a poll runs, or the thread of an earlier one."""

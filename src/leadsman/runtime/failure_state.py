@@ -78,7 +78,7 @@ class SharedState:
         self._changed: set[str] = set()
 
     def newest(self, found: dict[str, Saved], wall: float) -> dict[str, Saved]:
-        """What the file has, or another node had after it; `wall` is now, epoch seconds."""
+        """The states in the file, or those that another node had after it; `wall` is now, epoch seconds."""
         newer = {
             name: Saved(wall - age, document)
             for name, (document, age) in self._elsewhere.items()
@@ -156,7 +156,7 @@ class Known(NamedTuple):
 
 
 UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
-"""What an invalid row raises."""
+"""The errors that an invalid row raises."""
 
 
 def known_of(saved: Saved, clock: Clock) -> Known:
@@ -396,7 +396,7 @@ class FailureStateStore:
         self._arm(self._pace.due(self._environment.clock.monotonic(), urgent=False))
 
     async def _found(self, stopping: asyncio.Event) -> dict[str, Saved]:
-        """What is in the file. One that is locked is asked again for a while, and one that hangs is left to its
+        """The states in the file. One that is locked is asked again for a while, and one that hangs is left to its
         thread."""
         deadline = self._environment.clock.monotonic() + PATIENCE
         stop = asyncio.ensure_future(stopping.wait())
@@ -494,7 +494,7 @@ class FailureStateStore:
         self._worker.stop()
 
     def change(self, name: str, *, urgent: bool = False) -> None:
-        """What is known of a device has changed: write it soon."""
+        """The state of a device has changed: write it soon."""
         self._changed.add(name)
         if self._shared is not None:
             self._shared.change(name)

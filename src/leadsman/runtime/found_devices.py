@@ -67,7 +67,7 @@ class Family:
 
 
 def template_of(finder: Telemetry | Source, finds: Finds) -> Source:
-    """What the devices that a handler finds have in common; each of them is this with its own name."""
+    """The source that stands for the devices that a handler finds; each of them is this with its own name."""
     handler = annotated(name_of(finder.handler), finds.readings)
     return Source(
         name="",
@@ -371,7 +371,7 @@ class FoundDevices:
         logger.warning("%s: refused the device %s: %s%s", finder, _show(name), reason, more, extra=about)
 
     def kept(self, name: str) -> Mapping[str, object]:
-        """What is kept of a device over a restart; nothing of one that no handler has found."""
+        """The document of a device that is kept over a restart; nothing of one that no handler has found."""
         if name not in self.finders:
             return {}
         found = self._types.get(name, NOTHING)
@@ -488,7 +488,7 @@ class FoundDevices:
                 self._host.lose(name)
 
     def counters(self, finder: str) -> "Counted":
-        """What is counted of a handler that finds devices; empty for another one."""
+        """The counts of a handler that finds devices; empty for another one."""
         family = self._families.get(finder)
         return {} if family is None else {"found": len(family.names), "refused": family.refused}
 

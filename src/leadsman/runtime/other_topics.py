@@ -73,6 +73,6 @@ class OtherTopics:
             )
 
     def changed(self) -> None:
-        """What the registry lists has changed."""
+        """The list in the registry has changed."""
         if self.on_change is not None:
             self.on_change()

@@ -1,5 +1,5 @@
-"""What the app's own code asks about a device: a poll, such as the one that reads it back after a write; and to mark it
-as unavailable until its next reading.
+"""Requests of the app's own code about a device: a poll, such as the one that reads it back after a write; and to mark
+it as unavailable until its next reading.
 
 Such a poll is a poll on request: the same runner makes it, under the same guards. But nobody waits for an answer, so
 what a person is asked to do later is done later here: a poll follows the commands of the device, the poll under way and

@@ -69,7 +69,7 @@ UNBLOCKED = frozenset({"closed", "disabled"})
 
 
 class PollContext(NamedTuple):
-    """What all polls of an app share."""
+    """The services that all polls of an app share."""
 
     environment: Environment
     publishing: PublisherContext
@@ -576,7 +576,7 @@ class PollRunner:
     # What the execution asks and reports
 
     def facts(self) -> Mapping[str, Property]:
-        """What a policy may ask about the handler."""
+        """The properties of the handler that a policy may ask about."""
         return facts_of(self.telemetry)
 
     def isolated(self) -> None:

@@ -153,7 +153,7 @@ class StatePublisher:
         self._topic = context.topics.state(name)
         self._history = None if delivery.history is None else context.topics.history(name)
         self.comparison = None if rule is None else AcceptedReading()
-        """What the publish rule compares with. It is notified of readings that never arrive."""
+        """The reading that the publish rule compares with. It is notified of readings that never arrive."""
         self.own_topics: ContentTopic | FieldTopics | None = None
         """Publishes each reading otherwise than as one JSON object; None where it is one."""
         self.receipts: Receipts | None = None

@@ -66,11 +66,11 @@ class Runner(Protocol):
         ...
 
     def counters(self) -> "Counted":
-        """What only this kind of runner counts, for the introspection document."""
+        """The counts that only this kind of runner has, for the introspection document."""
         ...
 
     def retries(self) -> int:
-        """What `leadsman.runtime.context.Context.attempts` is."""
+        """The value of `leadsman.runtime.context.Context.attempts`."""
         ...
 
 
@@ -113,7 +113,7 @@ class Runners:
         self.readers = readers
         """Polls and sources."""
         self.commands = commands
-        """What runs commands."""
+        """The queues that run commands."""
 
     def of(self, name: str) -> list[Runner]:
         """The runners of one device. One that reads it comes first."""

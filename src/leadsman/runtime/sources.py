@@ -123,7 +123,7 @@ class SourceRunner:
         return False
 
     def facts(self) -> Mapping[str, Property]:
-        """What a policy may ask."""
+        """The properties of the handler that a policy may ask about."""
         return {"handler": self.source.name, "adapter": adapter_names(self.source.needs), "verb": "poll"}
 
     def abandoned(self, error: Abandoned) -> None:

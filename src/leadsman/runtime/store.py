@@ -213,7 +213,7 @@ def _encode(values: JsonObject) -> bytes:
 
 
 def _read(path: Path, *, keep_aside: bool) -> tuple[JsonObject, bytes]:
-    """What a file holds, and its bytes. One that is broken or too large is kept aside.
+    """The document in a file, and its bytes. One that is broken or too large is kept aside.
 
     Raises:
         OSError: it cannot be read just now.

@@ -32,7 +32,7 @@ logger = logging.getLogger("leadsman")
 
 
 class MessageCounts(NamedTuple):
-    """What became of the messages of one subscription since the start."""
+    """The counts of the messages of one subscription since the start."""
 
     received: int
     failed: int
@@ -87,7 +87,7 @@ class Subscriber:
 
     @property
     def counts(self) -> MessageCounts:
-        """What became of the messages since the start."""
+        """The counts of the messages since the start."""
         numbers = self._received, self._failed, self._dropped, len(self._waiting)
         return MessageCounts(*numbers, self._received_at, self._last_error)
 

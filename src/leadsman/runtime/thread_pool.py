@@ -71,7 +71,7 @@ class TakenThread:
 
     @property
     def identifier(self) -> int | None:
-        """What `threading.get_ident` returns in it."""
+        """The result of `threading.get_ident` in it."""
         return self._thread.ident
 
     def run(self, call: Callable[[], T]) -> asyncio.Future[T]:

@@ -313,7 +313,7 @@ def _no_request(lane: WireLane, asked: Event) -> Exchange | None:
 
 
 def _key(asked: Event) -> Key:
-    """What distinguishes the lane of a request from the others of its wire."""
+    """The key that distinguishes the lane of a request from the others of its wire."""
     return tuple(asked.data if each == "data" else asked.more.get(each) for each in LANES.get(asked.kind, ()))
 
 

@@ -22,7 +22,7 @@ WILDCARDS = "*?"
 
 
 class Layer(NamedTuple):
-    """What one section sets for a device, from sources of one rank."""
+    """The entries that one section sets for a device, from sources of one rank."""
 
     section: str
     entries: Mapping[str, SettingEntry]
@@ -62,7 +62,7 @@ class DeviceSections:
         return iter(self._names)
 
     def of(self, name: str) -> list[Layer]:
-        """What is set for a device; of several layers that set an option, the last one counts."""
+        """The layers of settings for a device; of several that set an option, the last one counts."""
         patterns = sorted(self._matching(name), key=lambda each: (each.specificity, each.number))
         layers = [layer for each in patterns for _, layer in sorted(each.ranks.items())]
         own = [each for each in (self._folded.get(fold(name)), self._names.get(name)) if each is not None]

@@ -141,7 +141,7 @@ def homie_filters(prefix: str, app: str) -> tuple[str, str]:
 
 
 class ConventionRules(NamedTuple):
-    """What a convention makes of the section."""
+    """The rules of a convention for its section."""
 
     prefix: str
     """The default."""
@@ -152,7 +152,7 @@ class ConventionRules(NamedTuple):
     identify: Callable[[str], str]
     """The identifier of one device, which no other one may have."""
     filters: Callable[[str, str], tuple[str, ...]]
-    """What is subscribed to, by the prefixes of discovery and of the app."""
+    """The topic filters to subscribe to, by the prefixes of discovery and of the app."""
 
     def check(self, given: object) -> str:
         """Check a prefix. Raises `InvalidType`, `InvalidValue`."""

@@ -27,7 +27,8 @@ LONGEST_KEY = 100
 _DEEP = re.compile(r"(?:[\[{]\s*){50}")
 """Fifty brackets in a row. PyYAML needs seconds for them, and how deep the other parsers read depends on the Python."""
 _QUOTED = re.compile(r"'[^'<]{2,}'")
-"""What an error of PyYAML quotes from the file, which may be a part of a secret. Kinds of tokens are in ``<>``."""
+"""A text that an error of PyYAML quotes from the file, which may be a part of a secret. Kinds of tokens are in
+``<>``."""
 _PARTS = re.compile(r"[=,{}\[\]\n]")
 
 Node = Any

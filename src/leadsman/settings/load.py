@@ -49,7 +49,7 @@ _SHARED = (".env", "environment", "secret")
 MOST_NAMED = 20
 """Unknown keys of which each has a line."""
 _OF_A_VALIDATOR = "Value error, "
-"""What pydantic writes before the message of a validator of the user's own."""
+"""The words of pydantic before the message of a validator of the user's own."""
 _SECTIONS = (*SECTIONS, DEVICES, RETRY, f"{RETRY}.policy")
 Origins = Mapping[SettingPath, SettingEntry]
 """The origin of each value, by its path."""
@@ -69,11 +69,11 @@ class Loaded(NamedTuple):
     retry_origins: Mapping[SettingPath, SettingEntry] = {}
     """The entries of its values, by their paths."""
     devices: Mapping[str, Mapping[str, SettingEntry]] = {}
-    """What is set for single devices: the entries of each section, by its key and the option."""
+    """The settings of single devices: the entries of each section, by its key and the option."""
     faults: tuple[str, ...] = ()
     """One line for each."""
     secrets: tuple[Secret, ...] = ()
-    """What is secret in the settings as they are written, hidden as long as this lives."""
+    """The secrets in the settings as they are written, hidden as long as this lives."""
 
 
 def load(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:

@@ -51,7 +51,7 @@ LONGEST_NODE = 64
 LONGEST_LABEL = 128
 """Characters."""
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")
-"""What a bearer token may consist of (RFC 6750 §2.1)."""
+"""The characters of a bearer token (RFC 6750 §2.1)."""
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 _NODE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
@@ -186,7 +186,7 @@ def _backups(value: object) -> int:
 
 
 def _limit(least: float) -> Callable[[object], float | None]:
-    """What reads a time that ends the process; None if it is off."""
+    """A function that reads a time that ends the process; None if it is off."""
 
     def read(value: object) -> float | None:
         if value is False or value in ("", OFF):
@@ -340,7 +340,7 @@ class SupervisionSettings(NamedTuple):
 
 
 class LogSettings(NamedTuple):
-    """What is logged, and where besides stderr."""
+    """The levels of the log, and the file where it goes besides stderr."""
 
     levels: Annotated[Mapping[str, str], _levels] = {}
     """The least level of records, by the name of their logger or of one above it."""

@@ -277,7 +277,7 @@ class SpoolFile:
         return max(0, left if free is None else min(left, free - self.quota.least_free))
 
     def _identities(self) -> tuple[object, object]:
-        """What distinguishes the file and its log from others with their names."""
+        """The identities that distinguish the file and its log from others with their names."""
         return identity(self.path), identity(Path(f"{self.path}{LOG}"))
 
     def _next_id(self, database: sqlite3.Connection) -> int:

@@ -190,7 +190,7 @@ def transact(database: sqlite3.Connection, work: Work) -> None:
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """What distinguishes a file from others that have its name; None if there is none."""
+    """The identity that distinguishes a file from others that have its name; None if there is none."""
     try:
         found = path.stat()
     except OSError:

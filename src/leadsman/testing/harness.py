@@ -72,7 +72,7 @@ class Harness:
         self.app = app
         self.broker = MemoryBroker()
         self.player = _player_of(sessions)
-        """What plays the sessions; None without one."""
+        """Plays the sessions; None without one."""
         if wall is None:
             wall = START if self.player is None else self.player.began
         self.loop = VirtualLoop(wall, patience)

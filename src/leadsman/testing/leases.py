@@ -60,11 +60,11 @@ class Script:
         self._faults = tuple(faults)
 
     def request_lost(self, node: str, now: float) -> bool:
-        """Whether what the node sends now does not arrive."""
+        """Whether a request that the node sends now does not arrive."""
         return any(isinstance(fault, EngineAway) or not fault.answers_only for fault in self._cuts(node, now))
 
     def answer_lost(self, node: str, now: float) -> bool:
-        """Whether what the engine sends to the node now does not arrive."""
+        """Whether an answer that the engine sends to the node now does not arrive."""
         return next(iter(self._cuts(node, now)), None) is not None
 
     def resumes_at(self, node: str, now: float) -> float:
@@ -161,7 +161,7 @@ class LeaseTable:
         self._rows.pop(key, None)
 
     def snapshot(self, now: float) -> ClusterSnapshot:
-        """What counts at `now`."""
+        """The leases and members that count at `now`."""
         leases = {key: row.lease for key, row in self._rows.items() if now < row.until}
         members = [member for member, until in self._members.values() if now < until]
         return ClusterSnapshot(leases, tuple(sorted(members, key=lambda member: (member.node, member.run))))

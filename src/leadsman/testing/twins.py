@@ -43,7 +43,7 @@ ADVERTISING_INTERVAL = 0.2
 """Seconds between two advertisements of a device in memory."""
 
 CharacteristicValue = bytes | Exception | Callable[[], bytes | Exception]
-"""What reading a characteristic gives: bytes, an exception to raise, or a function that returns one of them."""
+"""The result of reading a characteristic: bytes, an exception to raise, or a function that returns one of them."""
 
 
 def _silent_device(data: bytes) -> bytes:
@@ -266,7 +266,7 @@ class ModbusUnit:
             self.memory[register.kind].update(enumerate(words, register.address))
 
     def answer(self, pdu: bytes) -> bytes:
-        """What it answers to a request; empty if it does not."""
+        """The answer to a request; empty if it does not."""
         self.requests.append(pdu)
         if self.silent:
             return b""
@@ -371,9 +371,9 @@ class I2cRegisters:
 
     def __init__(self, registers: Mapping[int, bytes] | None = None) -> None:
         self.memory = bytearray(256)
-        """What the registers hold. It may be changed at any time."""
+        """The contents of the registers. They may be changed at any time."""
         self.fault: OSError | None = None
-        """What each transfer raises, or None."""
+        """The error that each transfer raises, or None."""
         self._pointer = 0
         for register, data in (registers or {}).items():
             self.put(register, data)
@@ -413,7 +413,7 @@ class I2cTwin(I2c):
         self.busy: set[int] = set()
         """Addresses that a driver of the kernel has."""
         self.refuses: OSError | None = None
-        """What opening the bus raises, or None."""
+        """The error that opening the bus raises, or None."""
 
     def unplug(self) -> None:
         """Unplug the adapter of the bus: transfers and opening raise `DeviceUnavailable`."""
@@ -467,9 +467,9 @@ class OneWireTwin(OneWire):
     ) -> None:
         super().__init__("/w1/twin", timeout=timeout)
         self.measures = {check_thermometer(name): value for name, value in (thermometers or {}).items()}
-        """What each thermometer measures. It may be changed at any time; one that is removed has gone."""
+        """The temperature at each thermometer. It may be changed at any time; one that is removed has gone."""
         self.refuses: OSError | None = None
-        """What listing the thermometers raises, or None."""
+        """The error that listing the thermometers raises, or None."""
 
     def _create_wire(self) -> OneWireFiles:
         return _TwinFiles(self)
@@ -494,7 +494,7 @@ class _TwinFiles:
 
 
 def content_of(value: float) -> str:
-    """What the file of a DS18B20 contains that measures `value`, in degrees Celsius, in steps of 1/16."""
+    """The file of a DS18B20 that measures `value`, in degrees Celsius, in steps of 1/16."""
     raw = round(value * 16)
     data = raw.to_bytes(2, "little", signed=True) + b"\x4b\x46\x7f\xff" + bytes((0x10 - raw % 0x10, 0x10))
     data += bytes((crc8(data),))
@@ -590,7 +590,7 @@ class TwinDevice:
         return uuid in self.values
 
     async def read(self, uuid: str) -> bytes:
-        """What a characteristic holds."""
+        """The value of a characteristic."""
         value = self._value(uuid, "reading")
         value = value() if callable(value) else value
         if self.silent:
@@ -745,7 +745,7 @@ class Recordings:
         self._first.setdefault(path, deque()).extend(answers)
 
     async def answer(self, request: HttpRequest) -> tuple[int, dict[str, str], bytes]:
-        """What is answered: the status, the headers with names in lower case, and the body."""
+        """The answer: the status, the headers with names in lower case, and the body."""
         self.requests.append(request)
         parts = urlsplit(request.url)
         path = parts.path or "/"

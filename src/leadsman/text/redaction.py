@@ -32,7 +32,7 @@ SHORTEST_SECRET = 6
 LONGEST_LINE = 20_000
 """Characters of a text in which secrets are looked for; what follows is not shown."""
 HIDDEN = "***"
-"""What takes the place of each match."""
+"""Takes the place of each match."""
 _BEHIND_A_CUT = "…'\". "
 _REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
 
@@ -77,7 +77,7 @@ class Secret(str):
 
     @staticmethod
     def values_in(text: str) -> Iterator[str]:
-        """What is hidden of a text."""
+        """The values in a text that are hidden."""
         yield from (text, text.strip())
         if "://" in text:
             yield from credentials_in(text)
@@ -92,7 +92,7 @@ class Address(Secret):
 
     @staticmethod
     def values_in(text: str) -> Iterator[str]:
-        """What is hidden of a text."""
+        """The values in a text that are hidden."""
         return credentials_in(text)
 
 

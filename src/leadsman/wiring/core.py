@@ -105,7 +105,7 @@ class Node:
     briefs: "Callable[[], list[Brief]] | None" = None
     """The nodes that share the app, this one included; None if it shares it with no other."""
     states: "Callable[[], Mapping[str, State]] | None" = None
-    """What each of them is, by name."""
+    """The state of each of them, by name."""
 
     @property
     def leaving(self) -> bool:
@@ -113,7 +113,7 @@ class Node:
         return True
 
     def outbox(self) -> Outbox:
-        """What waits for the broker."""
+        """The messages that wait for the broker."""
         return Outbox()
 
     def has(self, device: str) -> bool:
@@ -133,7 +133,7 @@ class Node:
 
 
 class Answers(Protocol):
-    """What answers people and tools. Each is made for the first one who asks."""
+    """Answers people and tools. Each is made for the first one who asks."""
 
     @property
     def requests(self) -> "RequestQueue":
@@ -170,7 +170,7 @@ class Core:
     heartbeat: Heartbeat
     """Made with the statuses."""
     answers: "Answers"
-    """What answers people and tools."""
+    """Answers people and tools."""
 
     def __init__(
         self, plan: Plan, access: Access, stopping: asyncio.Event, resources: contextlib.ExitStack, node: Node
@@ -188,7 +188,7 @@ class Core:
         self.node = node
         self.resources = resources
         self.life = Life()
-        """What the parts do when the app begins, while it runs, and when it ends."""
+        """The work of the parts when the app begins, while it runs, and when it ends."""
         self.link = access.link(identity, access, node.outbox(), clock, events)
         timers = handler_context().run(Timers, loop, events.emit, self.link.piled_up, node.permitted)
         self.environment = Environment(timers, clock, events, plan.overrides, stopping)
@@ -202,7 +202,7 @@ class Core:
         self.roster = Roster()
         """The devices."""
         self.runners = Runners(self.roster.readers, self.roster.queues)
-        """What runs their handlers."""
+        """The runners of their handlers."""
         self.records = HealthRecords()
         self.log_lines = Lines()
         """Bounds the lines about what others cause."""
@@ -221,7 +221,7 @@ class Core:
         self.traces: list[Trace] = []
         """The trace, once there is something in it."""
         self.subscribers: Mapping[str, Subscriber] = {}
-        """What handles the messages of other programs, by topic filter."""
+        """Handle the messages of other programs, by topic filter."""
         self.found: FoundDevices | None = None
         """The devices that were found at run time; None where no handler may find any."""
         self.saved: FailureStateStore | None = None
@@ -237,7 +237,7 @@ class Core:
 
     @cached_property
     def surroundings(self) -> Surroundings:
-        """What all homes of devices have in common."""
+        """The registrations and services that all homes of devices use."""
         plan, dispatcher = self.plan, lambda: self.dispatcher
         return Surroundings(plan.telemetries, plan.sources, plan.commands, self.shared, dispatcher, self._end_for)
 
@@ -248,14 +248,14 @@ class Core:
 
     @cached_property
     def dispatcher(self) -> "Dispatcher":
-        """What executes commands; made for the first one."""
+        """Executes commands; made for the first one."""
         from leadsman.runtime.commands import Dispatcher
 
         return Dispatcher(self.publisher, self.roster.queues, self.roster.readers, self.shared)
 
     @cached_property
     def own_requests(self) -> "OwnRequests":
-        """What the app's own code asks about its devices; made for the first one."""
+        """Takes the requests of the app's own code about its devices; made for the first one."""
         from leadsman.runtime.own_requests import OwnRequests
 
         elsewhere = self.plan.telemetries if self.node.shared else ()

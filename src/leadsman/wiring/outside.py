@@ -1,5 +1,5 @@
-"""What an app uses of the world outside: its connection to the broker, and its environment variables. A dry run gets
-harmless ones."""
+"""The world outside an app: its connection to the broker, and its environment variables. A dry run gets harmless
+ones."""
 
 import asyncio
 import functools
@@ -60,7 +60,7 @@ def _load_engine(cluster: "ClusterSettings | None") -> None:
 
 
 def server(plan: "Plan") -> Serve:
-    """What runs the app: on this node alone, in turns with others, or as a node of a cluster."""
+    """The function that runs the app: on this node alone, in turns with others, or as a node of a cluster."""
     if plan.standby is not None:
         where, name = "leadsman.parts.standby", "serve_as_standby"
     elif plan.cluster is not None:
@@ -86,7 +86,8 @@ def access(brokers: Brokers, given: Connector | None, *, dry_run: bool) -> Acces
 
 
 def connector(broker: Broker, given: Connector | None, *, dry_run: bool) -> Connector:
-    """What makes the connections: `given`, or the client for real brokers. In a dry run nothing is retained."""
+    """The function that makes the connections: `given`, or the client for real brokers. In a dry run nothing is
+    retained."""
     connect = _client(broker) if given is None else given
     return client.without_retained(connect) if dry_run else connect
 
@@ -118,7 +119,7 @@ def _watch(connect: Connector, broker: Broker) -> Connector:
 
 
 def _lacking(connack: ConnAck) -> str:
-    """What a reading has to do without at this broker, or empty text."""
+    """The features that a reading has to do without at this broker, or empty text."""
     lacks = []
     if not connack.retain_available:
         lacks.append("keeps no messages, so a new subscriber sees a device only with its next reading")

@@ -135,7 +135,7 @@ class Plan(NamedTuple):
 
     @property
     def readers(self) -> "list[Telemetry | Source]":
-        """What gives readings: the telemetries and sources that are enabled."""
+        """The handlers that give readings: the telemetries and sources that are enabled."""
         return [*self.polled, *(source for source in self.sources.values() if source.enabled)]
 
     @property

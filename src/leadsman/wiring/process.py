@@ -73,7 +73,7 @@ class EndDeadline:
 
 
 def _outermost(frame: FrameType) -> CodeType:
-    """What the interpreter called first: the module of a program, or a function that ends the process."""
+    """The code that the interpreter called first: the module of a program, or a function that ends the process."""
     while frame.f_back is not None:
         frame = frame.f_back
     return frame.f_code

@@ -94,7 +94,7 @@ class Lifespan:
 
 
 class Running(NamedTuple):
-    """What runs beside the polls, until the goodbyes."""
+    """The tasks that run beside the polls, until the goodbyes."""
 
     tasks: list[asyncio.Task[None]]
     lifespan: Lifespan

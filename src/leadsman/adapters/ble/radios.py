@@ -212,7 +212,7 @@ class Reception:
         self._devices: dict[str, _Device] = {}
 
     def hear(self, radio: str, advertisement: Advertisement, handle: Handle, now: float) -> Advertisement | None:
-        """What to pass on of an advertisement that a radio delivers: it has all that the device sent before in other
+        """The advertisement to pass on when a radio delivers one: it has all that the device sent before in other
         packets, and the best signal. None if another radio has delivered it."""
         device = self._devices.pop(advertisement.address, None) or _Device(advertisement)
         self._devices[advertisement.address] = device

@@ -31,7 +31,7 @@ MOST_DEPTH = 50
 ENCODINGS = frozenset({"utf-8", "utf-8-sig", "utf-16", "ascii", "iso8859-1", "iso8859-15", "cp1252"})
 """Encodings of text that are read. Some others of Python take time that grows with the square of the length."""
 _SUSPECT = re.compile(r"NaN|Infinity|[eE]\+?[0-9]{3}|[0-9]{309}")
-"""What a text has that has a number which is none, or none that a float can hold."""
+"""Signs of a number in a text that is none, or that no float can hold."""
 _SHOWN = 60
 """Characters of an answer that an error shows."""
 _NAMED = 3

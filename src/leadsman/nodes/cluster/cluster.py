@@ -116,7 +116,7 @@ class Cluster:
         """The device of a topic of discovery; None for other topics."""
         store = cast("LeaseStore", store_at(settings.engine, self.terms, self.member))
         self.node = ClusterNode(store, self.member, self.terms, self.pools, clock, self)
-        """What holds the leases."""
+        """Holds the leases."""
         self.heard: HeardDevices | None = None
         """The devices that this node hears, and others may hear too; None where no handler is called everywhere."""
         if any(map(is_everywhere, app.readers)):

@@ -63,7 +63,7 @@ class Other(NamedTuple):
 
 
 class Hearing(NamedTuple):
-    """What a node has on one device. All times are those of its `Clock.uptime`."""
+    """How a node hears one device. All times are those of its `Clock.uptime`."""
 
     signal: float
     """dBm, on average, at this node."""
@@ -170,7 +170,7 @@ class Hearings:
         return before is None or (before.free_since is not None and now - before.at > self.interval)
 
     def of(self, device: str) -> Hearing | None:
-        """What the node has on a device; None if it did not hear it."""
+        """How the node hears a device; None if it did not hear it."""
         key = self.keys.get(device)
         return None if key is None else self._known[key]
 
@@ -234,7 +234,7 @@ class Hearings:
     def _seen(
         self, known: Hearing, key: str, snapshot: ClusterSnapshot, now: float, *, mine: bool, members: frozenset[str]
     ) -> Hearing:
-        """What the node has on a device, with its lease in the snapshot. Nodes that have left are forgotten."""
+        """How the node hears a device, with its lease in the snapshot. Nodes that have left are forgotten."""
         others = known.others
         if not others.keys() <= members:
             others = {node: other for node, other in others.items() if node in members}

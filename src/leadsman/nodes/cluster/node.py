@@ -21,7 +21,7 @@ RETRY_AT = 0.05
 
 
 class Duties(Protocol):
-    """What a node does with its shards."""
+    """The work of a node with its shards."""
 
     async def begin(self, tokens: Mapping[str, int]) -> None:
         """Begin to poll the devices of these shards, and send what they publish with these fencing tokens. It must not
@@ -201,7 +201,7 @@ class ClusterNode:
             await self._begin(answer.granted)
 
     def _planned(self, snapshot: ClusterSnapshot) -> Moves:
-        """What to release and take now."""
+        """The shards to release and to take now."""
         keys, now = self.held.keys, self._clock.uptime()
         shards = self._of_shards(snapshot, frozenset(key for key in keys if not is_heard(key)), now)
         if self.hearings is None:

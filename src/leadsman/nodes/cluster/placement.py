@@ -38,7 +38,7 @@ class Shard(NamedTuple):
     """Devices that need the same of a node."""
 
     pool: str
-    """What stands for `needs` in a key: `ANY`, or eight hexadecimal digits."""
+    """Stands for `needs` in a key: `ANY`, or eight hexadecimal digits."""
     number: int
     """0 to the number of shards less one."""
     needs: frozenset[str]
@@ -64,7 +64,7 @@ def shard_of(device: str, needs: Collection[str], shards: int) -> Shard:
 
 
 def pool_of(needs: Collection[str]) -> str:
-    """What stands for a set of labels in the keys of its shards."""
+    """The word for a set of labels in the keys of its shards."""
     if not needs:
         return ANY
     return _digest("\0".join(sorted(needs))).hex()[:_DIGITS]
@@ -100,7 +100,7 @@ def _digest(text: str) -> bytes:
 
 
 class Moves(NamedTuple):
-    """What a node should do now. Both are in the order in which to do it."""
+    """The shards that a node should release and take now. Both are in the order in which to do it."""
 
     release: tuple[str, ...]
     """Keys that it has and should give back, those that others prefer most first."""
@@ -109,7 +109,7 @@ class Moves(NamedTuple):
 
 
 def plan(member: Member, snapshot: ClusterSnapshot, pools: Iterable[Pool], held: Collection[str]) -> Moves:
-    """What a node should release and take.
+    """The shards that a node should release and take.
 
     Args:
         member: the node.
@@ -179,7 +179,7 @@ LONGEST = 16
 
 
 class LeftoverShards:
-    """What one node takes in addition to its quota.
+    """The shards that one node takes in addition to its quota.
 
     Args:
         member: the node.

@@ -108,7 +108,7 @@ class ClusterReport(NodeReport):
         return self._noted_state(), self._without_node()
 
     def _noted_state(self) -> State:
-        """What the node is; it is noted since when."""
+        """The state of the node; it is noted since when."""
         node = self._cluster.node
         state: State = "active"
         if node.member.draining:
@@ -145,5 +145,5 @@ class ClusterReport(NodeReport):
 
 
 def _state_of(member: Member) -> State:
-    """What another node is, as the engine has it."""
+    """The state of another node, as the engine has it."""
     return "draining" if member.draining else "active"

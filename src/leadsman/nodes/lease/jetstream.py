@@ -63,7 +63,7 @@ _LARGEST = 16 * 1024
 
 
 class BucketEntry(NamedTuple):
-    """What a key has."""
+    """The value of a key, and its revision."""
 
     value: bytes | None
     """None: it was deleted."""
@@ -143,7 +143,7 @@ class Bucket:
             await self._client.close()
 
     async def get(self, key: str) -> BucketEntry | None:
-        """What a key has; None if it has nothing, or no longer. To be given to `call`."""
+        """The entry of a key; None if it has none, or no longer. To be given to `call`."""
         try:
             found = await self._asked(lambda js: js.get_last_msg(self._stream, self._prefix + key))
         except NotFoundError:
@@ -443,7 +443,8 @@ class JetStreamStore:
                     await asyncio.sleep(GATHER)
 
     async def _refreshed(self, known: Mapping[str, "_Found"]) -> dict[str, "_Found"]:
-        """What the keys of the bucket have: of those that are known nothing is asked but whether they still exist."""
+        """The entries of the keys of the bucket: of those that are known nothing is asked but whether they still
+        exist."""
         keys = await self._bucket.keys()
         wanted = [*keys - known.keys()]
         found = zip(wanted, await in_batches(self._bucket.get, wanted), strict=True)
@@ -494,7 +495,7 @@ class JetStreamStore:
         return lease.owner == self._member.owner
 
     def _value(self, token: int | None = None) -> bytes:
-        """What is written for a lease. The write that grants it does not have its own revision yet."""
+        """The value that is written for a lease. The write that grants it does not have its own revision yet."""
         document: dict[str, object] = {"owner": self._member.owner}
         if token is not None:
             document["token"] = token

@@ -34,8 +34,8 @@ DRAINING = "leadsman.draining"
 
 
 class Terms(Value):
-    """What all nodes of a cluster must agree on. The first node writes them into the engine, and a node with other
-    ones is refused.
+    """The terms on which all nodes of a cluster must agree. The first node writes them into the engine, and a node with
+    other ones is refused.
 
     Args:
         cluster: the name of the cluster: letters, digits, ``_`` and ``-``, at most 64. Two clusters on one engine have
@@ -75,7 +75,7 @@ class Terms(Value):
         return min(MAX_PATIENCE, 0.55 * self.ttl)
 
     def document(self) -> dict[str, int | float]:
-        """What is written into the engine."""
+        """The document that is written into the engine."""
         return {"shards": self.shards, "ttl": self.ttl}
 
     def compare(self, found: Mapping[str, object], where: str) -> None:
@@ -135,7 +135,7 @@ class Member(Value):
 
     @property
     def owner(self) -> str:
-        """What its leases are held by: ``gateway-1/3f9a``."""
+        """The owner of its leases: ``gateway-1/3f9a``."""
         return f"{self.node}/{self.run}"
 
     @property

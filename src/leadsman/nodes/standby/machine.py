@@ -59,7 +59,7 @@ class Moment(NamedTuple):
 
 
 class NodeRule(NamedTuple):
-    """What does not change."""
+    """The constants of a node."""
 
     owner: str
     """The name of this node."""
@@ -68,7 +68,7 @@ class NodeRule(NamedTuple):
 
 
 class LeaseView(NamedTuple):
-    """What the node has heard from the broker."""
+    """The lease as the node has heard it from the broker."""
 
     since: float | None = None
     """Since when it observes without a break; None while it does not."""
@@ -77,7 +77,7 @@ class LeaseView(NamedTuple):
     heard: float = -math.inf
     """When the lease changed last."""
     online: bool | None = None
-    """What the status of the app shows; None if there is none."""
+    """Whether the status of the app shows it as online; None if there is none."""
     top: int = 0
     """The highest token so far."""
 
@@ -244,7 +244,7 @@ def next_at(node: NodeMachine) -> float:
 
 
 def step(node: NodeMachine, event: Event, moment: Moment) -> Step:
-    """What an event makes of a node, and what it has to do."""
+    """The node after an event, and the things that it has to do."""
     before, node = node.view.lease, node._replace(view=_observe(node.view, event, moment.now))
     if isinstance(event, LeaseHeard) and event.lease is not None and event.lease == before:
         event = Tick()  # the broker has sent once more what it retains

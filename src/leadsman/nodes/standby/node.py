@@ -194,7 +194,7 @@ class StandbyNode:
 
     @property
     def state(self) -> State:
-        """What the node is."""
+        """The state of the node."""
         return self._node.state
 
     @property

@@ -68,7 +68,7 @@ class Observer:
         self._observing = asyncio.Event()
         self._reason: str | None = None
         self.failure_states: FailureStates | None = None
-        """What keeps the failure state of the devices; None if it is not shared. Set it before `run`."""
+        """Keeps the failure state of the devices; None if it is not shared. Set it before `run`."""
 
     @property
     def blind(self) -> str | None:

@@ -68,7 +68,7 @@ CAPABLE = ("active", "standby", "taking_over")
 
 
 class Role(NamedTuple):
-    """What the machine of the node is at the moment."""
+    """The role of the node at the moment."""
 
     state: State
     since: float
@@ -107,7 +107,7 @@ class StandbyReport(NodeReport):
         self.heard = Peers(clock.uptime)
         """The other nodes that are heard of."""
         self.topic_filters = (app.topics.of_node("+"), self.drain_topic)
-        """What is heard."""
+        """The topics that are heard."""
         self._above = app.topics.of_node("")
         self._role = role
         self._drain = drain
