@@ -1,332 +1,290 @@
-"""The door over MQTT: what is sent where, and when pages wait. Whole apps have theirs in `tests/integration`."""
+"""The door over MQTT: what is sent where, and when pages wait. What the answers say has
+`tests/integration/test_introspection.py`."""
 
 import itertools
-import json
-from types import SimpleNamespace
 
 import pytest
 
-from leadsman import App, Received
-from leadsman.errors import PollRefused
-from leadsman.introspection.mqtt_door import EXPIRY, MqttDoor
-from leadsman.introspection.registry import About, DeviceRegistry, declared
-from leadsman.introspection.registry_publication import MOST_WAITING, PAUSE
-from leadsman.introspection.request_queue import RequestQueue
-from leadsman.introspection.sections import Parts, Sections
-from leadsman.introspection.service import MOST_AT_ONCE, MOST_UNDER_WAY, PollResult, Service
-from leadsman.loop.clock import Clock
-from leadsman.mqtt.answers import MOST_WARNED
-from leadsman.mqtt.topics import Topics
+from leadsman import App
+from leadsman.introspection.service import MOST_AT_ONCE, MOST_UNDER_WAY
+from leadsman.mqtt.answers import EXPIRY, MOST_WARNED
+from leadsman.testing import Scripted, fail
 
-DEVICES = 2000
-TOPICS = Topics("house")
-
-
-async def read(): ...
-
-
-class Kept:
-    """Keeps the works that make answers, instead of doing them. Requests have their turn at once."""
-
-    def __init__(self):
-        self.works = []
-
-    def begin(self, where, work):
-        if where == "introspection":
-            self.works.append(work)
-        else:
-            list(work)
+DEVICES = 1000
+READING = {"t": 1}
 
 
 class Asked:
-    """A door that is asked by hand, at a time that the test sets. The devices behind it do not run."""
+    """An app with many devices, which is asked over MQTT."""
 
-    def __init__(self, devices=DEVICES):
-        app = App("house")
-        app.add_telemetry([f"d{number}" for number in range(devices)], read, interval=60)
-        self.now, self.sent, self.slices = 0.0, [], Kept()
-        self.outbox = SimpleNamespace(bytes=0, expects_answers=True)
-        self.link = SimpleNamespace(maximum_packet_size=None, connects=1, outbox=self.outbox, put=self.sent.append)
-        clock = Clock(lambda: self.now, lambda: self.now)
-        about, devices = About("house", "1", "1", TOPICS, "house"), declared(app.telemetries, {}, {})
-        service = Service(
-            DeviceRegistry(about, devices, {}, health=False),
-            Parts(
-                records=SimpleNamespace(entities={}),
-                ledgers=(),
-                link=self.link,
-                runners=SimpleNamespace(readers={}),
-                poll=None,
-                adapters=(),
-                traces=[],
-                state_files={},
-                statuses=None,
-                ready=None,
-            ),
-            SimpleNamespace(clock=clock, timers=SimpleNamespace(origin=0.0)),
-        )
-        queue = RequestQueue(self.slices, clock, self.outbox)
-        self.door = MqttDoor(service, TOPICS, self.link, clock, self.slices, queue)
+    def __init__(self, harness, devices=DEVICES, handler=None, interval="1d"):
+        app, self.sensor = App("house"), handler or Scripted(READING)
+        app.add_telemetry([f"d{number}" for number in range(devices)], self.sensor, interval=interval)
+        self.running = harness(app)
+        self.broker = self.running.broker
+        self.run(10)
+
+    def run(self, seconds):
+        self.running.run(seconds)
 
     def send(self, **request):
-        payload = json.dumps({"sections": ["devices"], **request}).encode()
-        self.door.on_introspect(Received("house/introspect", payload, False, "house/me", b"1"))
-
-    def ask(self, **request):
-        self.send(**request)
-        return self.slices.works[-1]
+        self.broker.send("house/introspect", {"sections": ["devices"], **request}, response_topic="house/me")
 
     @property
     def answers(self):
-        return [json.loads(message.payload) for message in self.sent]
+        return [message.json for message in self.broker.messages("house/me")]
+
+    def turns(self):
+        """Ask, and count the answers that have come after each turn of the loop, until there are no more."""
+        counts, arrived = [], []
+        receive = self.broker.receive
+
+        def received(connection, packet_id, message):
+            receive(connection, packet_id, message)
+            if message.topic == "house/me":
+                arrived.append(self.broker.log[-1].json.get("pages", 1))
+
+        def look():
+            counts.append(len(arrived))
+            if len(counts) < 5000 and (not arrived or len(arrived) < arrived[0]):
+                self.running.loop.call_soon(look)
+
+        self.broker.receive = received
+        self.running.at(self.running.now + 1, lambda: (self.send(), look()))
+        self.run(5)
+        del self.broker.receive
+        return counts
 
 
-def test_a_document_of_few_devices_is_one_message_made_at_once():
-    asked = Asked(devices=1)
+def test_a_document_of_few_devices_is_one_message_made_at_once(harness):
+    asked = Asked(harness, devices=1)
 
-    assert list(asked.ask()) == []
-    assert len(asked.sent) == 1
-
-
-def test_a_large_document_has_every_device_on_one_of_its_pages():
-    asked = Asked()
-    list(asked.ask())
-
-    assert sum(len(answer["data"]["devices"]) for answer in asked.answers) == DEVICES
+    assert asked.turns() == [0, 0, 1]  # the request arrives in one turn, and its answer in the next
 
 
-def test_one_page_is_sent_in_one_turn_of_the_loop():
-    asked = Asked()
-    sent = [0]
-    for _ in asked.ask():
-        sent.append(len(asked.sent))
+def test_a_large_document_has_every_device_on_one_of_its_pages(harness):
+    asked = Asked(harness)
+    asked.send()
+    asked.run(5)
 
-    assert asked.answers[-1]["pages"] == len(asked.sent) > 3
+    names = [name for answer in asked.answers for name in answer["data"]["devices"]]
+    assert names == [f"d{number}" for number in range(DEVICES)]
+
+
+def test_one_page_is_sent_in_one_turn_of_the_loop(harness):
+    asked = Asked(harness)
+    sent = asked.turns()
+
+    assert asked.answers[-1]["pages"] == sent[-1] > 3
     assert max(after - before for before, after in itertools.pairwise(sent)) == 1
 
 
-def test_the_pages_of_an_answer_wait_for_room_and_are_given_up_with_their_receiver():
-    asked = Asked()
-    work = asked.ask()
-    while len(asked.sent) < 2:
-        next(work)
-    asked.outbox.bytes = MOST_WAITING + 1
-    assert [next(work) for _ in range(5)][1:] == [PAUSE] * 4
-    assert len(asked.sent) == 2
-    asked.now += EXPIRY
+class Frozen(Asked):
+    """Asked for a document of ten pages, none of which the broker acknowledges. Half a megabyte of answers may wait."""
 
-    assert [pause for pause in work if pause != PAUSE] == []
-    assert len(asked.sent) == 2
-    assert {message.expires for message in asked.sent} == {EXPIRY}
+    def __init__(self, harness):
+        super().__init__(harness)
+        self.broker.freeze()
+        self.send()
+        self.run(1)
 
 
-def test_the_pages_go_on_once_there_is_room():
-    asked = Asked()
-    work = asked.ask()
-    while not asked.sent:
-        next(work)
-    asked.outbox.bytes = MOST_WAITING + 1
-    for _ in range(5):
-        next(work)
-    asked.outbox.bytes = 0
-    list(work)
+def test_the_pages_of_an_answer_wait_for_room_and_go_on_once_there_is_room(harness):
+    asked = Frozen(harness)
+    asked.run(EXPIRY - 2)
+    asked.broker.thaw()
 
-    assert len(asked.sent) == asked.answers[0]["pages"]
+    assert [answer["page"] for answer in asked.answers] == [1, 2, 3, 4, 5]
+    asked.run(5)
+    assert [answer["page"] for answer in asked.answers] == [*range(1, 11)]
+    assert asked.answers[0]["pages"] == 10
 
 
-def test_an_answer_that_is_given_up_makes_room_for_the_next_one():
-    asked = Asked()
-    works = [asked.ask() for _ in range(MOST_AT_ONCE)]
-    for work in works:
-        next(work)
+def test_answers_are_given_up_with_their_receiver_and_make_room_for_the_next_ones(harness):
+    asked = Asked(harness)
+    for _ in range(MOST_AT_ONCE):
+        asked.broker.freeze()
+        asked.send()
+        asked.run(EXPIRY + 1)
+        asked.broker.thaw()
+        asked.run(60)
+    assert asked.answers == []
+
     asked.send()
-    assert "ask again" in asked.answers[-1]["error"]
-    works[0].close()
-
-    assert next(asked.ask()) == 0
+    asked.run(5)
+    assert [answer["status"] for answer in asked.answers] == ["ok"] * 10
 
 
-def test_ten_thousand_requests_at_once_are_all_answered_and_few_answers_wait():
-    asked, waiting = Asked(devices=1), []
-
-    def begin(where, work):
-        if where != "introspection":
-            list(work)
-        elif next(work, None) is not None:
-            waiting.append(work)
-
-    asked.slices.begin = begin
-    asked.outbox.bytes = MOST_WAITING + 1  # the broker takes nothing for the moment
+def test_ten_thousand_requests_at_once_are_all_answered_and_few_answers_wait(harness):
+    asked = Asked(harness, devices=1, handler=Scripted({"text": "x" * 100_000}), interval="1s")
+    asked.broker.freeze()
+    asked.run(7)  # the readings that wait leave no room for a document
     for number in range(10_000):
         asked.send(transaction=number)
-    assert len(waiting) == MOST_UNDER_WAY
-    asked.outbox.bytes = 0
-    for work in waiting:
-        list(work)
+    asked.run(0.5)
+    asked.broker.thaw()
+    asked.run(5)
 
     answers = asked.answers
     assert sorted(answer["transaction"] for answer in answers) == list(range(10_000))
     refused = [answer["error"] for answer in answers if answer["status"] == "error"]
-    assert len(refused) == 10_000 - MOST_UNDER_WAY
-    assert all("ask again" in error for error in refused)
+    assert set(refused) == {f"{MOST_UNDER_WAY} answers are under way; ask again in a few seconds"}
 
 
-def test_requests_of_all_kinds_wait_for_room_and_those_that_waited_too_long_are_refused_with_their_transaction():
-    asked, works = Asked(devices=1), []
-    asked.slices.begin = lambda where, work: works.append(work) if where == "requests over MQTT" else list(work)
-    requests = {
-        "house/introspect": asked.door.on_introspect,
-        "house/d0/hold/set": asked.door.on_set,
-        "house/d0/get": asked.door.on_get,
-    }
-    for topic, take in requests.items():
-        take(Received(topic, b'{"transaction": "x"}', False))
-    take(Received(topic, b"{", False))
-    asked.outbox.expects_answers = False
-    (work,) = works
-    assert [next(work) for _ in range(3)] == [PAUSE] * 3
-    assert asked.sent == []
-    asked.now += EXPIRY + 0.1
-    list(work)
+def test_requests_of_all_kinds_wait_for_room_and_those_that_waited_too_long_are_refused_with_their_transaction(harness):
+    asked = Frozen(harness)
+    topics = ["house/introspect", "house/d0/hold/set", "house/d0/get"]
+    for topic in topics:
+        asked.broker.send(topic, {"transaction": "x"})
+    asked.broker.send(topics[-1], b"{")
+    asked.run(EXPIRY + 0.1)
+    asked.broker.thaw()
+    asked.run(60)
 
-    assert [message.topic for message in asked.sent] == [f"{topic}/response" for topic in (*requests, topic)]
-    assert all("waited for 10 s" in answer["error"] for answer in asked.answers)
-    assert [answer.get("transaction") for answer in asked.answers] == ["x", "x", "x", None]
+    answers = [each for each in asked.broker.log if each.topic.endswith("/response")]
+    assert [each.topic for each in answers] == [f"{topic}/response" for topic in (*topics, topics[-1])]
+    assert all("waited for 10 s" in each.json["error"] for each in answers)
+    assert [each.json.get("transaction") for each in answers] == ["x", "x", "x", None]
+    assert len(asked.sensor.calls) == DEVICES
+    assert asked.running.app.trace("d0") == []
 
 
-def test_a_retained_request_for_a_document_is_ignored_and_logged_once(caplog):
-    asked = Asked(devices=1)
+def test_a_retained_request_for_a_document_is_ignored_and_logged_once(harness, caplog):
+    asked = Asked(harness, devices=1)
     for _ in range(3):
-        asked.door.on_introspect(Received("house/introspect", b"", True))
+        asked.broker.send("house/introspect", b"", retain=True)
+    asked.run(5)
 
-    assert (asked.sent, asked.slices.works) == ([], [])
-    assert [record.getMessage()[:40] for record in caplog.records] == ["introspect: a retained request is ignored"[:40]]
+    assert asked.broker.messages("house/introspect/response") == []
+    assert [text for text in caplog.messages if text.startswith("introspect: a retained request is ignored")] != []
+    assert len([text for text in caplog.messages if "retained request" in text]) == 1
 
 
-def test_an_answer_that_the_app_fails_to_make_is_an_error_and_a_fault(monkeypatch):
-    asked = Asked(devices=1)
-    monkeypatch.setattr(Sections, "device", lambda self, name: 1 / 0)
+def test_an_answer_that_the_app_fails_to_make_is_an_error_and_a_fault(harness, monkeypatch):
+    asked = Asked(harness, devices=1)
+    monkeypatch.setattr("leadsman.introspection.sections.Sections.device", lambda self, name: 1 / 0)
 
-    with pytest.raises(ZeroDivisionError):
-        list(asked.ask(transaction=7))
+    asked.send(transaction=7)
+    asked.run(5)
+
     (answer,) = asked.answers
     assert (answer["status"], answer["data"], answer["transaction"]) == ("error", None, 7)
     assert answer["error"] == "a fault of the app; its log says more"
+    assert [(each["where"], each["type"]) for each in asked.running.faults()] == [
+        ("introspection", "ZeroDivisionError")
+    ]
 
 
 @pytest.mark.parametrize("name", ["x" * 500, "a\tb", "a\x1b[2J"])
-def test_a_request_at_a_topic_where_no_answer_may_go_is_answered_where_introspection_answers(name):
+def test_a_request_at_a_topic_where_no_answer_may_go_is_answered_where_introspection_answers(harness, name):
+    asked = Asked(harness, devices=1)
     for topic in (f"house/{name}/hold/set", f"house/{name}/get"):
         for response in (None, "#", "garden/x"):
-            ((sent_to, _),) = ask(Scripted(PollResult(None, "no")), topic, response_topic=response)
-            assert sent_to == "house/introspect/response"
+            asked.broker.send(topic, b"", response_topic=response)
+            asked.run(1)
+
+    answers = asked.broker.messages("house/introspect/response")
+    assert [answer.json["status"] for answer in answers] == ["error"] * 6
+    assert [each for each in asked.broker.log if each.topic.startswith("garden")] == []
 
 
-class Scripted:
-    """A service that keeps what it is asked, and answers as the test says."""
-
-    def __init__(self, answer=None):
-        self.answer = answer
-        self.asked = []
-
-    def poll(self, device, answer, request, text):
-        self.asked.append(("poll", device))
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        answer(self.answer)
-
-    def hold(self, device, by):
-        self.asked.append(("hold", device, by))
-        return {"device": device, "held": True}
-
-    def release(self, device, by):
-        self.asked.append(("release", device, by))
-        return {"device": device, "held": False}
-
-    def circuit(self, device, action, by):
-        self.asked.append((action, device, by))
-        return {"device": device, "circuit": "closed"}
-
-
-def ask(service, topic, payload=b"", **properties):
-    """What is sent when a request arrives: the topics and the answers."""
-    sent = []
-    link = SimpleNamespace(put=sent.append, outbox=SimpleNamespace(expects_answers=True))
-    clock, slices = Clock(lambda: 0.0, lambda: 0.0), Kept()
-    door = MqttDoor(service, TOPICS, link, clock, slices, RequestQueue(slices, clock, link.outbox))
-    received = Received(topic, payload, properties.pop("retain", False), **properties)
-    (door.on_get if topic.endswith("/get") else door.on_set)(received)
-    return [(message.topic, json.loads(message.payload)) for message in sent]
+def answer_of(asked, topic, payload=b""):
+    """The answer to a request about a device; None if there is none."""
+    asked.broker.send(topic, payload)
+    asked.run(5)
+    answers = asked.broker.messages(f"{topic}/response")
+    return answers[-1].json if answers else None
 
 
 class TestPolls:
-    def test_a_request_with_a_transaction_is_answered_with_the_reading(self):
-        ((topic, answer),) = ask(Scripted(PollResult({"t": 1}, None)), "house/d/get", b'{"transaction": 7}')
+    def test_a_request_with_a_transaction_is_answered_with_the_reading(self, harness):
+        answer = answer_of(Asked(harness, devices=1), "house/d0/get", b'{"transaction": 7}')
 
-        assert topic == "house/d/get/response"
-        assert (answer["status"], answer["data"], answer["transaction"]) == ("ok", {"t": 1}, 7)
+        assert (answer["status"], answer["data"], answer["transaction"]) == ("ok", READING, 7)
 
-    def test_a_request_without_one_is_answered_by_the_state(self):
-        assert ask(Scripted(PollResult({"t": 1}, None)), "house/d/get") == []
+    def test_a_request_without_one_is_answered_by_the_state(self, harness):
+        asked = Asked(harness, devices=1)
 
-    @pytest.mark.parametrize("answer", [PollRefused("the circuit is open"), PollResult(None, "the circuit is open")])
-    def test_a_request_that_is_refused_or_fails_is_answered(self, answer):
-        ((_, answer),) = ask(Scripted(answer), "house/d/get")
+        assert answer_of(asked, "house/d0/get") is None
+        assert asked.running.states("d0") == [READING] * 2
 
-        assert (answer["status"], answer["data"], answer["error"]) == ("error", None, "the circuit is open")
+    def test_a_request_that_is_refused_or_fails_is_answered(self, harness):
+        asked = Asked(harness, devices=1, handler=Scripted(READING, fail(9, OSError("no meter"))))
 
-    def test_retained_requests_are_ignored_and_logged_once_for_each_device(self, caplog):
-        service, door = Scripted(), None
-        door = MqttDoor(service, TOPICS, None, None, Kept(), None)
+        failed = answer_of(asked, "house/d0/get")
+        answer_of(asked, "house/d0/hold/set")
+        refused = answer_of(asked, "house/d0/get")
+
+        assert (failed["status"], failed["data"]) == (refused["status"], refused["data"]) == ("error", None)
+        assert "no meter" in failed["error"]
+        assert "release it first" in refused["error"]
+
+    def test_retained_requests_are_ignored_and_logged_once_for_each_device(self, harness, caplog):
+        asked = Asked(harness, devices=MOST_WARNED + 5)
         for number in range(MOST_WARNED + 5):
             for _ in range(2):
-                door.on_get(Received(f"house/d{number}/get", b"", True))
+                asked.broker.send(f"house/d{number}/get", b"", retain=True)
+        asked.run(5)
 
-        assert service.asked == []
-        assert len(caplog.records) == MOST_WARNED
+        assert len(asked.sensor.calls) == MOST_WARNED + 5
+        assert len([text for text in caplog.messages if "retained request" in text]) == MOST_WARNED
 
 
 @pytest.mark.parametrize(
-    ("topic", "payload", "asked"),
+    ("topic", "payload", "done"),
     [
-        ("house/d/hold/set", b'{"by": "ann"}', ("hold", "d", "ann")),
-        ("house/d/release/set", b"", ("release", "d", "somebody at house/d/release/set")),
-        ("house/d/circuit/set", b"isolate", ("isolate", "d", "somebody at house/d/circuit/set")),
-        ("house/d/circuit/set", b'{"action": "close", "by": "ann"}', ("close", "d", "ann")),
+        ("house/d0/hold/set", b'{"by": "ann"}', ("held", "ann")),
+        ("house/d0/hold/set", b"", ("held", "somebody at house/d0/hold/set")),
+        ("house/d0/circuit/set", b"isolate", ("asked to isolate the circuit", "somebody at house/d0/circuit/set")),
+        ("house/d0/circuit/set", b'{"action": "isolate", "by": "ann"}', ("asked to isolate the circuit", "ann")),
     ],
 )
-def test_a_request_about_a_device_reaches_the_service_with_its_sender(topic, payload, asked):
-    service = Scripted()
-    ((sent_to, answer),) = ask(service, topic, payload)
+def test_a_request_about_a_device_is_done_in_the_name_of_its_sender(harness, topic, payload, done):
+    asked = Asked(harness, devices=1)
+    answer = answer_of(asked, topic, payload)
 
-    assert service.asked == [asked]
-    assert (sent_to, answer["status"], answer["data"]["device"]) == (f"{topic}/response", "ok", "d")
+    assert (answer["status"], answer["data"]["device"]) == ("ok", "d0")
+    first, *_ = asked.running.app.trace("d0")
+    assert (first.reason, first.by) == done
+
+
+def test_who_releases_a_device_is_named(harness, caplog):
+    caplog.set_level("INFO")
+    asked = Asked(harness, devices=1)
+    answer_of(asked, "house/d0/hold/set")
+    answer = answer_of(asked, "house/d0/release/set", b"")
+
+    assert answer["data"] == {"device": "d0", "held": False}
+    assert "released by somebody at house/d0/release/set" in caplog.text
 
 
 @pytest.mark.parametrize("payload", [b"open", b"5", b"[]", b'{"action": {"a": 1}}', b""])
-def test_an_unknown_action_is_answered_with_what_is_known(payload):
-    service = Scripted()
-    ((_, answer),) = ask(service, "house/d/circuit/set", payload)
+def test_an_unknown_action_is_answered_with_what_is_known(harness, payload):
+    asked = Asked(harness, devices=1)
 
-    assert service.asked == []
-    assert "is unknown" in answer["error"]
+    assert "is unknown" in answer_of(asked, "house/d0/circuit/set", payload)["error"]
+    assert asked.running.app.trace("d0") == []
 
 
 @pytest.mark.parametrize("kind", ["hold", "release", "circuit"])
 @pytest.mark.parametrize("by", ["5", "null", "[]", '{"name": "ann"}', "true"])
-def test_a_sender_that_is_no_text_is_refused(kind, by):
-    service = Scripted()
-    ((_, answer),) = ask(service, f"house/d/{kind}/set", f'{{"action": "close", "by": {by}}}'.encode())
+def test_a_sender_that_is_no_text_is_refused(harness, kind, by):
+    asked = Asked(harness, devices=1)
+    answer = answer_of(asked, f"house/d0/{kind}/set", f'{{"action": "close", "by": {by}}}'.encode())
 
-    assert service.asked == []
     assert answer["error"] == "'by' must be text, such as \"ann\""
+    assert asked.running.app.trace("d0") == []
 
 
-def test_other_topics_and_retained_requests_are_ignored_and_only_these_are_logged(caplog):
-    service = Scripted()
+def test_other_topics_and_retained_requests_are_ignored_and_only_these_are_logged(harness, caplog):
+    asked = Asked(harness, devices=1)
 
-    assert ask(service, "house/d/other/set") == ask(service, "house/d/other/set", retain=True) == []
+    assert answer_of(asked, "house/d0/other/set") is None
+    asked.broker.send("house/d0/other/set", b"", retain=True)
+    asked.run(5)
     assert caplog.records == []
-    assert ask(service, "house/d/hold/set", retain=True) == []
-    assert service.asked == []
-    assert "clear the topic, and send without retain" in caplog.text
+    asked.broker.send("house/d0/hold/set", b"", retain=True)
+    asked.run(5)
+    assert asked.broker.messages("house/d0/hold/set/response") == []
+    assert asked.running.app.trace("d0") == []
+    assert ["retained request" in text for text in caplog.messages] == [True]
