@@ -322,6 +322,8 @@ class Outbox:
     def __init__(self, most_messages: int = MOST_MESSAGES, most_bytes: int = MOST_BYTES) -> None:
         self._most_messages = most_messages
         self._most_bytes = most_bytes
+        self._most_answers = most_messages / ANSWERS
+        self._most_answer_bytes = most_bytes / ANSWERS
         self._largest = min(most_bytes // 8, LARGEST)
         self._queues: dict[str, TopicQueue] = {}
         self._spare: TopicQueue | None = None
@@ -366,7 +368,7 @@ class Outbox:
             self.drops["too_large"] += 1
             never_arrives(message)
             return [Dropped(message.topic, 1, f"larger than {self._largest} bytes")]
-        if message.expires is not None and message.is_answer and self._has_answers(size):
+        if message.expires is not None and message.is_answer and self._is_full_of_answers(size):
             self.drops["full"] += 1
             never_arrives(message)
             return [Dropped(message.topic, 1, "too many answers wait")]
@@ -754,13 +756,11 @@ class Outbox:
     @property
     def expects_answers(self) -> bool:
         """Whether less than half of the room for answers is taken."""
-        most_messages, most_bytes = self._most_messages / ANSWERS, self._most_bytes / ANSWERS
-        return self._answers <= most_messages / 2 and self._answer_bytes <= most_bytes / 2
+        return self._answers <= self._most_answers / 2 and self._answer_bytes <= self._most_answer_bytes / 2
 
-    def _has_answers(self, size: int) -> bool:
+    def _is_full_of_answers(self, size: int) -> bool:
         """Whether there is no room for one more answer, of so many bytes."""
-        most_messages, most_bytes = self._most_messages / ANSWERS, self._most_bytes / ANSWERS
-        return self._answers >= max(1.0, most_messages) or self._answer_bytes + size > most_bytes
+        return self._answers >= max(1.0, self._most_answers) or self._answer_bytes + size > self._most_answer_bytes
 
     def _count(self, message: Message, size: int) -> None:
         """Count a message that expires."""
