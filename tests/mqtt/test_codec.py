@@ -99,6 +99,13 @@ def test_the_time_of_a_reading_is_a_user_property():
     assert late.user_properties == [*packet.user_properties, ("replayed", "1")]
 
 
+@pytest.mark.parametrize(("taken_at", "time"), [(None, []), (1.0, [("taken_at", "1970-01-01T00:00:01.000Z")])])
+def test_the_token_of_a_node_of_a_cluster_is_a_user_property(taken_at, time):
+    packet = parsed(codec.publish(Message("t", b"", taken_at=taken_at, fence=12), 1, 0.0))
+
+    assert sorted(packet.user_properties) == [("fence", "12"), *time]
+
+
 def test_connack_says_what_the_broker_allows():
     packet = mqtt5.ConnAckPacket(
         receive_max=20,

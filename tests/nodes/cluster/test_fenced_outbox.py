@@ -1,10 +1,8 @@
 """The outbox of a node in a cluster."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.mqtt.codec import publish
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Dropped
 from leadsman.nodes.cluster.cluster import LOST, FencedOutbox
@@ -96,10 +94,3 @@ def test_nothing_is_handed_out_under_another_token_and_every_reading_is_counted_
             assert item.message.fence == tokens.now > 0
             flying.append(item)
     assert outbox.messages + receipt.published + receipt.lost == put
-
-
-@pytest.mark.parametrize("taken_at", [None, 1.0])
-def test_the_token_is_a_user_property(taken_at):
-    packet = publish(Message("t", b"", taken_at=taken_at, fence=12), 1, 0.0)
-    assert b"\x00\x05fence\x00\x0212" in packet
-    assert (b"taken_at" in packet) is (taken_at is not None)
