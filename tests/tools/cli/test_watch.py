@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import re
+import select
 import sys
 import termios
 import threading
@@ -47,7 +48,12 @@ class Watched:
         drawn = []
         reading = threading.Thread(target=_read_all, args=(leader, drawn), daemon=True)
         reading.start()
-        self._plan(events, until, lambda: os.write(leader, b"q"))
+
+        def press_q():
+            os.write(leader, b"q")
+            select.select([follower], [], [], 60)  # the kernel may take its time, and the loop would jump on
+
+        self._plan(events, until, press_q)
         with open(follower, "r+b", buffering=0) as stream, self._monkeypatch.context() as patched:
             patched.setattr(sys, "stdin", stream)
             patched.setattr(sys, "stdout", stream)
