@@ -201,7 +201,7 @@ class ClusterNode:
             await self._begin(answer.granted)
 
     def _planned(self, snapshot: ClusterSnapshot) -> Moves:
-        """The shards to release and to take now."""
+        """The leases to release and to take now."""
         keys, now = self.held.keys, self._clock.uptime()
         shards = self._of_shards(snapshot, frozenset(key for key in keys if not is_heard(key)), now)
         if self.hearings is None:

@@ -100,7 +100,7 @@ def _digest(text: str) -> bytes:
 
 
 class Moves(NamedTuple):
-    """The shards that a node should release and take now. Both are in the order in which to do it."""
+    """The leases that a node should release and take now. Both are in the order in which to do it."""
 
     release: tuple[str, ...]
     """Keys that it has and should give back, those that others prefer most first."""

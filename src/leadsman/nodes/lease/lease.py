@@ -135,7 +135,7 @@ class Member(Value):
 
     @property
     def owner(self) -> str:
-        """The owner of its leases: ``gateway-1/3f9a``."""
+        """The name by which it holds leases: ``gateway-1/3f9a``."""
         return f"{self.node}/{self.run}"
 
     @property

@@ -34,7 +34,7 @@ class ClusterSnapshot(NamedTuple):
     leases: Mapping[str, Lease]
     """By key. A key that is missing is free."""
     members: tuple[Member, ...]
-    """Those that renewed within the last TTL, sorted by node, then by run."""
+    """The nodes that renewed within the last TTL, sorted by node, then by run."""
     unread: frozenset[str] = frozenset()
     """What the engine has under the name of the cluster and what is no lease and no member, by its name there. It
     counts for nothing."""
