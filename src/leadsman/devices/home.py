@@ -33,7 +33,7 @@ class Surroundings(NamedTuple):
     commands: "Mapping[str, Command]"
     resources: SharedResources
     dispatcher: "Callable[[], Dispatcher]"
-    """Executes commands; made for the first one."""
+    """Gives the dispatcher, which executes commands. It is made for the first one."""
     end_app: Callable[[str, BaseException], None]
     """Ends the app, because a device that must work does not."""
 

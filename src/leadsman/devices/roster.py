@@ -176,7 +176,7 @@ class Roster(Mapping[str, Device]):
 
 
 class RosterView(Mapping[str, T]):
-    """The devices in the form that `pick` gives them, by their names, without those for which it gives None."""
+    """The results of `pick` for the devices, by their names, without those that are None."""
 
     __slots__ = ("_devices", "_pick")
 

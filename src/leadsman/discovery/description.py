@@ -100,7 +100,7 @@ class DeviceDescription(NamedTuple):
     area: str | None = None
     """The room or the place that is suggested for it."""
     event: EventDescription | None = None
-    """Its events, if it sends such."""
+    """Its events, if it sends any."""
     content: tuple[str, str] | None = None
     """The word of its topic for bytes, and their media type; None if its readings are values."""
     only_fields: bool = False
@@ -199,7 +199,7 @@ class Convention(Protocol):
     own: str
     """The topic filter of the descriptions of this app. Others may have descriptions there, too."""
     below: str
-    """The beginning of the topics of the descriptions of the app's devices. Those of others may, too."""
+    """The text with which the topics of the descriptions of the app's devices begin. Those of others may, too."""
     removes: str
     """The topic filter of all that is removed with a description."""
     publishes: Sequence[str]
@@ -245,9 +245,9 @@ class Convention(Protocol):
         ...
 
     def moves(self, found: Mapping[str, bytes], wanted: Sequence[RetainedMessage]) -> Sequence[RetainedMessage]:
-        """Messages that ask readers to do something one after the other, before messages at some of these topics
-        replace those that the broker has: if something of the device is at another topic from now on. They are not
-        retained. Empty if nothing moves."""
+        """The messages with which readers are asked, one after the other, to prepare for a move: messages at some of
+        these topics are about to replace those that the broker has, and something of the device is at another topic
+        from then on. They are not retained. Empty if nothing moves."""
         return ()
 
     def removal(self, topic: str, found: bytes) -> Sequence[RetainedMessage]:

@@ -599,8 +599,8 @@ _CONTROLS: Mapping[str, Callable[[ControlDescription, _At], Component]] = {
 
 
 def _on_and_off(on: Field, at: _At) -> Component:
-    """The commands and the states of a switch, where Home Assistant has one word for a payload and for the state that
-    it leads to."""
+    """The commands and the states of a control that is switched, where Home Assistant has one word for a payload and
+    for the state that it leads to."""
     found = {"cmd_t": at.command, "cmd_tpl": _command(on, "'true' if value == 'ON' else 'false'")}
     return found | _state(at, on, stat_val_tpl=_choice(on, "ON", "OFF"))
 

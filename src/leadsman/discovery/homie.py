@@ -213,7 +213,7 @@ class _Property(NamedTuple):
     node: str
     key: str
     field: Field | None
-    """The field; None for a command that takes no single value."""
+    """The value that it has; None for a command that takes no single value."""
     settable: bool
     retained: bool
     reads: bool

@@ -1,5 +1,5 @@
-"""The changes from one document of `leadsman.introspection.schema` to the next, as those see it who read the topics of
-an app, or send to them."""
+"""The changes from one document of `leadsman.introspection.schema` to the next, as those see them who read the topics
+of an app, or send to them."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ class SchemaChanges(NamedTuple):
     breaking: list[str]
     """Changes that a consumer may stumble over."""
     compatible: list[str]
-    """Changes that disturb nobody."""
+    """Additions, which disturb nobody."""
 
 
 class _Rule(NamedTuple):

@@ -225,7 +225,7 @@ class ContentReading(TypedDict):
 
 
 class ContentTerms(TypedDict):
-    """The terms of the bytes of a device."""
+    """The media type, the largest size and the topic of the bytes of a device."""
 
     content_type: str
     limit: int

@@ -133,7 +133,7 @@ class RegistryPublication:
         self._surplus: set[int] = set()
         """The numbers of the pages at the broker besides the first one."""
         self._ahead: dict[str, list[str]] = {}
-        """The topics that the last page of those listed ahead has, by device."""
+        """The topics on the last page of those that are listed ahead, by device."""
         self._number = FIRST_AHEAD
         """Its number."""
 

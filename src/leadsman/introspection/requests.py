@@ -16,7 +16,7 @@ ON_REQUEST = ("trace", "words", "ledger", "recent", "fields")
 KEYS = ("sections", "devices", "after", "since")
 """The keys of a request."""
 ACTIONS = ("isolate", "close", "disable")
-"""The actions of a person on a circuit."""
+"""The actions that a person may take on a circuit."""
 LONGEST_SENDER = 100
 """Characters of the sender's name that are kept."""
 MOST_NEAR = 100
@@ -49,7 +49,7 @@ def understood(request: Json, known: Collection[str]) -> Query:
 
 
 def action_of(request: Json) -> str:
-    """The action that a request asks for: one of `ACTIONS`, as text or in an object.
+    """The action on a circuit that a request asks for: one of `ACTIONS`, as text or in an object.
 
     Raises:
         PayloadError: it is none of them.

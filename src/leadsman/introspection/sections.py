@@ -134,7 +134,7 @@ class Parts(NamedTuple):
     watching: "Watching | None" = None
     """What is kept for people who watch; None where nobody can."""
     subscribers: "Mapping[str, Subscriber] | None" = None
-    """Handle the messages of other programs, by topic filter."""
+    """The subscribers, which handle the messages of other programs, by topic filter."""
     found: "FoundDevices | None" = None
     """The devices that were found at run time; None where no handler finds any."""
     node: "NodeSection | None" = None

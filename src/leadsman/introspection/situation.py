@@ -44,7 +44,7 @@ _SMALL = 3
 
 
 class RetainedDocuments(NamedTuple):
-    """The documents that the broker retains of an app and one of its devices; None for those that it does not."""
+    """The documents that the broker retains of an app and one of its devices; None for one that it does not retain."""
 
     status: dict[str, Json] | None = None
     """The document at ``{prefix}/status``."""

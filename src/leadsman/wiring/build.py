@@ -1,4 +1,4 @@
-"""Builds an app of its parts."""
+"""Builds an app out of its parts."""
 
 import asyncio
 import contextlib

@@ -113,7 +113,7 @@ class Node:
         return True
 
     def outbox(self) -> Outbox:
-        """The messages that wait for the broker."""
+        """A new outbox, for the messages that wait for the broker."""
         return Outbox()
 
     def has(self, device: str) -> bool:
@@ -133,7 +133,7 @@ class Node:
 
 
 class Answers(Protocol):
-    """Answers people and tools. Each is made for the first one who asks."""
+    """The parts that answer people and tools. Each is made for the first one who asks."""
 
     @property
     def requests(self) -> "RequestQueue":
@@ -221,7 +221,7 @@ class Core:
         self.traces: list[Trace] = []
         """The trace, once there is something in it."""
         self.subscribers: Mapping[str, Subscriber] = {}
-        """Handle the messages of other programs, by topic filter."""
+        """The subscribers, which handle the messages of other programs, by topic filter."""
         self.found: FoundDevices | None = None
         """The devices that were found at run time; None where no handler may find any."""
         self.saved: FailureStateStore | None = None
