@@ -40,7 +40,7 @@ QUEUE = 16
 """The default number of commands that may wait behind the running one."""
 
 NO_OBJECT = frozenset({"model_type", "model_attributes_type", "dict_type", "dataclass_type"})
-"""The names that pydantic has for a value that is no object, where it needs one."""
+"""The types of pydantic's errors for a value that is no object, where one is needed."""
 
 Validate = Callable[[Json], object]
 """Converts decoded JSON to the type of a parameter. Raises `PayloadError`."""

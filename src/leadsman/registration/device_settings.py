@@ -237,8 +237,8 @@ OPTIONS: Mapping[str, DeviceOption] = {
     "discoverable": DeviceOption(read_switch),
     "fields": DeviceOption(_fields),
 }
-"""Those of `leadsman.registration.options.FOR_DEVICES`, by their names in the settings. Registrations, which this
-module imports, only need the names."""
+"""The options of `leadsman.registration.options.FOR_DEVICES`, by their names in the settings. Registrations need these
+names, too, but cannot import this module, which imports them."""
 OF_ERRORS = ("retry_on", "offline_on")
 """Those whose value may be a list of the names of errors."""
 OF_FOUND = ("enabled", "publish", "layout", "stale_after", "name", "area", "discoverable", "fields")

@@ -85,7 +85,7 @@ def _class_of(options: Options) -> str | None:
 
 
 def _types_of(handler: Handler, kind: ReadingType | None, finds: "Finds | None") -> tuple[str, ...]:
-    """The types of events, as the type of the handler's result lists them."""
+    """The types of the events, as the annotation of their field lists them."""
     field = None if kind is None else kind.fields.get(FIELD)
     if field is None or not field.choices:
         what = "the devices that it finds" if finds is not None else name_of(handler)

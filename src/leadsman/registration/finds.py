@@ -101,7 +101,7 @@ class FoundField(NamedTuple):
 
 
 class FoundType(NamedTuple):
-    """The type of one device that was found."""
+    """The type of one device that was found: its fields, and its name for people."""
 
     fields: Mapping[str, FoundField]
     title: str | None = None

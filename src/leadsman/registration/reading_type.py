@@ -176,7 +176,7 @@ class ReadingType(NamedTuple):
 
 @lru_cache(maxsize=128)
 def reading_type(handler: Handler, field: str | None = None) -> ReadingType | None:
-    """The type of the readings that a handler is annotated to return or to yield; None if it does not name fields.
+    """The type of the readings that a handler is annotated to return or to yield; None if that type names no fields.
     `field` is the name of its one field, if it returns one value."""
     wanted = one_result(annotated_result(handler, described=True))
     if field is None:

@@ -326,8 +326,8 @@ class Dispatcher:
 
 
 def _reason(error: BaseException | None) -> BaseException | None:
-    """The error that the sender of a command is answered. A request for another attempt is a refusal, since nothing
-    repeats a command."""
+    """The error with which the sender of a command is answered. A request for another attempt is a refusal, since
+    nothing repeats a command."""
     if isinstance(error, Exception):
         error = sift(error)
     if isinstance(error, RetryRequested):

@@ -22,7 +22,7 @@ WILDCARDS = "*?"
 
 
 class Layer(NamedTuple):
-    """The entries that one section sets for a device, from sources of one rank."""
+    """The entries that one section has for a device, from sources of one rank."""
 
     section: str
     entries: Mapping[str, SettingEntry]

@@ -141,7 +141,7 @@ def homie_filters(prefix: str, app: str) -> tuple[str, str]:
 
 
 class ConventionRules(NamedTuple):
-    """The rules of a convention for its section."""
+    """The rules of a convention: for its prefix, for identifiers, and for topic filters."""
 
     prefix: str
     """The default."""

@@ -494,7 +494,7 @@ class _TwinFiles:
 
 
 def content_of(value: float) -> str:
-    """The file of a DS18B20 that measures `value`, in degrees Celsius, in steps of 1/16."""
+    """The content of the file of a DS18B20 that measures `value`, in degrees Celsius, in steps of 1/16."""
     raw = round(value * 16)
     data = raw.to_bytes(2, "little", signed=True) + b"\x4b\x46\x7f\xff" + bytes((0x10 - raw % 0x10, 0x10))
     data += bytes((crc8(data),))
