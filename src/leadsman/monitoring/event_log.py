@@ -487,7 +487,7 @@ def _log_down(event: LinkDown) -> None:
 
 
 def _remedy(error: BaseException) -> str:
-    """The remedy for a file that cannot be written, unless its error has it."""
+    """The remedy for a file that cannot be written; empty if its error explains it."""
     text = str(error)
     if "STATE_DIRECTORY" in text or "delete something" in text:
         return ""

@@ -128,9 +128,9 @@ NO_TROUBLE, NO_COUNTERS = Trouble(), FailureCounts()
 
 
 class Totals(NamedTuple):
-    """The counters of a device, in the order in which documents and the file have them: `FailureCounts`, with what
-    follows from the successes. A device whose every poll succeeds after two retries has the status ``ok``, and its
-    counters show it."""
+    """The counters of a device, in the order in which documents and the file have them: those of `FailureCounts`, all
+    polls and calls, and the readings. A device whose every poll succeeds after two retries has the status ``ok``, and
+    its counters show it."""
 
     polls: int = 0
     """Polls that ended with a reading, with nothing to publish, or with a failure."""
@@ -368,7 +368,8 @@ def _deferred(health: Health, event: AttemptFailed) -> None:
 
 
 def is_source_offline(health: Health) -> bool:
-    """Whether the source of an entity's readings has failed so that it is offline: the entity follows it."""
+    """Whether the readings of an entity come from another one, which has failed so that it is offline: the entity
+    follows it."""
     return health.source is not None and health.source.trouble.offline
 
 

@@ -1,4 +1,4 @@
-"""The settings of the log: levels by logger and by device, and a file with rotation."""
+"""Changes the log by the settings: levels by logger and by device, and a file with rotation."""
 
 import contextlib
 import logging

@@ -1,4 +1,4 @@
-"""Another app that publishes below the same prefix is noticed."""
+"""Notices another app that publishes below the same prefix."""
 
 import asyncio
 

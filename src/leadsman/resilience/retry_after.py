@@ -15,9 +15,9 @@ TRANSIENT = (408, 425, 429)
 """The 4xx after which the same request may succeed: Request Timeout (RFC 9110 §15.5.9), Too Early (RFC 8470 §5.2) and
 Too Many Requests (RFC 6585 §4). Beside them, each 5xx."""
 _OBEYED = (429, 503)
-"""Answers to other libraries whose header a policy obeys, as a lower bound of its waits: Too Many Requests (RFC 6585
-§4) and Service Unavailable (RFC 9110 §15.6.4). `leadsman.adapters.http` takes the header of each answer that may pass
-as a request of the device."""
+"""Statuses at which a policy obeys the header, as a lower bound of its waits, if the error is one of another library:
+Too Many Requests (RFC 6585 §4) and Service Unavailable (RFC 9110 §15.6.4). `leadsman.adapters.http` obeys it at all of
+`TRANSIENT` and at each 5xx, as a request of the device."""
 
 
 def pause_of(error: BaseException, status: object, wall: float) -> float | None:

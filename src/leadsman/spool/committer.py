@@ -1,5 +1,5 @@
-"""Decides when the file of the spool writes readings that wait in the outbox, and when it reads them back: the loop's
-end, with a worker thread that calls the file.
+"""Decides when the file of the spool writes readings that wait in the outbox, and when it reads them back: the
+part in the event loop, with a worker thread that calls the file.
 
 One call at a time is made in the thread. It writes readings that wait, deletes those that arrived, and reads a page.
 Nothing here blocks the event loop. While the file cannot be used, the outbox waits in memory, as it does without one;

@@ -1,4 +1,4 @@
-"""What a person may have meant who wrote a word that nothing has."""
+"""Suggestions for a word that is not known: which known one the person who wrote it may have meant."""
 
 from collections.abc import Iterable
 
@@ -11,8 +11,8 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def suggestion(word: str, known: Iterable[str], otherwise: str | None = None) -> str:
-    """What a person who wrote `word` may have meant, as the end of a message. If no known word is near, it is
-    `otherwise`, or the list of them."""
+    """The end of a message about a word that is not known: the known one that the person who wrote it may have meant.
+    If none is near, `otherwise`, or the list of all."""
     names = sorted(known)
     near = nearest(word, names)
     if near is not None:

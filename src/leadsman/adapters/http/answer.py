@@ -31,7 +31,7 @@ MOST_DEPTH = 50
 ENCODINGS = frozenset({"utf-8", "utf-8-sig", "utf-16", "ascii", "iso8859-1", "iso8859-15", "cp1252"})
 """Encodings of text that are read. Some others of Python take time that grows with the square of the length."""
 _SUSPECT = re.compile(r"NaN|Infinity|[eE]\+?[0-9]{3}|[0-9]{309}")
-"""Signs of a number in a text that is none, or that no float can hold."""
+"""Signs in a text of a number that is none, such as ``NaN``, or that no float can hold."""
 _SHOWN = 60
 """Characters of an answer that an error shows."""
 _NAMED = 3
@@ -292,7 +292,7 @@ def status_error(
 
     Returns:
         For 408, 425, 429 and 5xx, `RetryRequested` if the server names a pause, else `HttpUnavailable`; `GarbledData`
-        for what is no status, and `HttpRefused` for any other. A policy obeys the header of fewer statuses, see
+        for what is no status, and `HttpRefused` for any other. A policy obeys the header at fewer statuses, see
         `leadsman.resilience.retry_after`.
     """
     reason = _reason(headers, start)
