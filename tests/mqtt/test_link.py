@@ -475,12 +475,13 @@ def test_where_mqtt_5_has_worked_nothing_is_sent_in_3_1_1_before_the_broker_was_
     assert up.arrived() == [1]
 
 
-def test_a_broker_that_refuses_the_client_id_of_the_inquiry_gets_what_waits(up):
+@pytest.mark.parametrize("error", [ConnectionRefused(0x87, "not authorised"), RuntimeError("a bug")])
+def test_an_inquiry_that_fails_otherwise_keeps_nothing_back(up, error):
     connect = up.broker.connect
 
     async def only_ours(packet, listener):
         if packet.client_id != "me":
-            raise ConnectionRefused(0x87, "not authorised")
+            raise error
         return await connect(packet, listener)
 
     up.broker.connect = only_ours
@@ -489,3 +490,4 @@ def test_a_broker_that_refuses_the_client_id_of_the_inquiry_gets_what_waits(up):
     up.run(PATIENT)
 
     assert (up.arrived(), up.link.session.protocol) == ([1], V311)
+    assert [fault.error for fault in up.all(AppFault)] == [error] * isinstance(error, RuntimeError)

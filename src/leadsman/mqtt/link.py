@@ -531,13 +531,15 @@ class Link:
             await asyncio.sleep(connection_state.INQUIRY)
         try:
             await self._inquire(self.broker, NEWER, V5)
-        except BrokerError as error:
-            if connection_state.speaks_old_version(error):
+        except Exception as error:
+            if isinstance(error, BrokerError) and connection_state.speaks_old_version(error):
                 self.session = connection_state.inquired(self.session, newer=False)
                 self.on_old_version()
             else:
                 self.session = connection_state.inquiry_failed(self.session)
             self._window.pump()
+            if not isinstance(error, BrokerError):  # a fault of ours, which keeps no reading back
+                self._events.emit(AppFault("asking the broker for MQTT 5", error))
             return
         self.session = connection_state.inquired(self.session, newer=True)
         self.lost(NEWER_VERSION, connection_state.ADMINISTRATIVE)  # no message is to blame for it
