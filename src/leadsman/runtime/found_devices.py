@@ -371,8 +371,8 @@ class FoundDevices:
         logger.warning("%s: refused the device %s: %s%s", finder, _show(name), reason, more, extra=about)
 
     def kept(self, name: str) -> Mapping[str, object]:
-        """The part of a device's document, which is kept over a restart, that says how it was found; empty for one that
-        no handler has found."""
+        """The part of a device's document, which is kept over a restart, that shows how it was found; empty for one
+        that no handler has found."""
         if name not in self.finders:
             return {}
         found = self._types.get(name, NOTHING)
