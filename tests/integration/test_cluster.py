@@ -8,14 +8,14 @@ import pytest
 
 from leadsman import App, CircuitBreaker, Context, Finds
 from leadsman.errors import LeaseStoreRefused, Stopped
-from leadsman.monitoring.watchdog import Notifier
 from leadsman.mqtt.topics import topic_matches
 from leadsman.nodes.cluster.cluster import Cluster
 from leadsman.nodes.lease.lease import Terms
 from leadsman.parts.cluster import Shards
 from leadsman.settings.sources import Where
 from leadsman.testing import MemoryBroker
-from leadsman.testing.leases import ClockStep, EngineAway, MemoryEngine, Partition
+from leadsman.testing.leases import ClockStep, EngineAway, MemoryEngine, MemoryStore, Partition
+from leadsman_rigs.notify_socket import NotifySocket
 from leadsman_rigs.stage import access_of
 
 TTL = 6.0
@@ -210,29 +210,22 @@ def test_a_node_that_ends_hands_over_at_once_and_removes_nothing(cluster):
     in_order(cluster.broker)
 
 
-def test_the_service_manager_hears_that_a_node_ends_before_its_devices_are_handed_over(cluster, monkeypatch):
-    heard, stop = [], Shards.stop
+def test_the_service_manager_hears_that_a_node_ends_before_its_devices_are_handed_over(cluster, tmp_path, monkeypatch):
+    manager, heard, release = NotifySocket(tmp_path / "notify"), [], MemoryStore.release
 
-    class Manager:
-        watchdog = None
+    async def hand_over(store, *leases):
+        manager.listen(0.05)
+        heard.append([line for _, line in manager.said])
+        return await release(store, *leases)
 
-        def send(self, *lines):
-            heard.extend(lines)
-
-        def close(self):
-            heard.append("closed")
-
-    async def hand_over(shards, keys, grace):
-        heard.append("handed over")
-        return await stop(shards, keys, grace)
-
-    monkeypatch.setattr(Notifier, "from_environment", lambda environment: Manager())
-    monkeypatch.setattr(Shards, "stop", hand_over)
-    cluster.start("one", variables={"NOTIFY_SOCKET": "/run/notify"})
+    monkeypatch.setattr(MemoryStore, "release", hand_over)
+    cluster.start("one", variables={"NOTIFY_SOCKET": str(manager.path)})
     cluster.run(10)
-    assert heard[0] == "READY=1"
     cluster.stop("one")
-    assert heard[-3:] == ["STOPPING=1", "closed", "handed over"]
+
+    assert heard[0][0] == "READY=1"
+    assert heard[0][-1] == "STOPPING=1"
+    manager.socket.close()
 
 
 def test_a_node_that_is_cut_off_from_the_engine_stops_and_comes_back(cluster, caplog):

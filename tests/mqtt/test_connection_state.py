@@ -4,8 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leadsman.errors import ConnackMissing, ConnectionRefused
 from leadsman.mqtt.connection_state import (
     DAY,
+    INQUIRY,
     NOT_LISTENING,
     PATIENT,
     PROOF,
@@ -21,6 +23,7 @@ from leadsman.mqtt.connection_state import (
     failed,
     inquired,
     inquiry_failed,
+    inquiry_wait,
     interrupted,
     misconfigured,
     not_listening,
@@ -208,18 +211,42 @@ def test_where_a_version_has_worked_the_other_one_is_tried_once_after_each_fourt
     assert versions == [V5, V5, V5, V311, V5, V5, V5, V5, V311, V5, V5]
 
 
+SILENT, OLD, FORBIDDEN = ConnackMissing("closed"), ConnectionRefused(0x84, "version"), ConnectionRefused(0x87, "no")
+
+
 def test_a_guess_of_3_1_1_against_a_5_that_worked_or_is_needed_is_asked_about_before_anything_is_sent():
     for before in (connected(ConnectionState(), 0.0), expect_newer(ConnectionState())):
         guess = connected(silent(before, 4)[0], 200.0)
         assert guess.asks_first
+        assert inquiry_wait(guess) == 0
         again = connected(failed(guess, 201.0, 0.5)[0], 202.0)
         assert again.asks_first, "it broke before the answer"
-        for answered in (inquired(again, newer=True), inquired(again, newer=False), inquiry_failed(again)):
+        for answered in (inquired(again), inquiry_failed(again, OLD), inquiry_failed(again, FORBIDDEN)):
             assert not answered.asks_first
 
     for other in (recall(ConnectionState()), silent(ConnectionState(), 1)[0]):
         assert doubtful(connected(other, 0.0))
         assert not connected(other, 0.0).asks_first
+        assert inquiry_wait(connected(other, 0.0)) == INQUIRY
+
+
+def test_a_broker_that_spoke_5_is_taken_for_an_old_one_after_it_is_silent_while_the_connection_holds():
+    """It may have gone away again, behind its proxy, after it took the connection."""
+    session = connected(silent(connected(ConnectionState(), 0.0), 4)[0], 200.0)
+    waits = []
+    while doubtful(session):
+        waits.append(inquiry_wait(session))
+        session = inquiry_failed(session, SILENT)
+        assert session.protocol == V311
+
+    assert waits == [0.0, 0.8, 0.8, 0.8, INQUIRY]
+
+
+@pytest.mark.parametrize(("error", "doubt"), [(OLD, False), (SILENT, False), (FORBIDDEN, True), (OSError(), True)])
+def test_an_inquiry_a_minute_later_shows_an_old_broker_by_silence_or_its_reason_code(error, doubt):
+    session = connected(silent(ConnectionState(), 1)[0], 200.0)
+
+    assert doubtful(inquiry_failed(session, error)) is doubt
 
 
 def test_a_version_that_only_silence_led_to_is_kept_and_5_is_asked_for_once_beside_it():
@@ -227,9 +254,9 @@ def test_a_version_that_only_silence_led_to_is_kept_and_5_is_asked_for_once_besi
     session = connected(session, 200.0)
     assert (session.protocol, doubtful(session)) == (V311, True)
 
-    assert not doubtful(inquired(session, newer=False))
-    assert inquired(session, newer=False).protocol == V311
-    newer = inquired(session, newer=True)
+    assert not doubtful(inquiry_failed(session, OLD))
+    assert inquiry_failed(session, OLD).protocol == V311
+    newer = inquired(session)
     assert newer.protocol == V5
     assert failed(newer, 300.0, 0.5, no_connack=True)[0].protocol == V311, "it has spoken 3.1.1"
 

@@ -11,7 +11,7 @@ from leadsman.event_bus import EventBus
 from leadsman.events import AppFault, LinkDown, LinkUp, MessageDropped, MessageRefused, SubscriptionFailed
 from leadsman.loop.clock import system_clock
 from leadsman.mqtt.connection import ConnAck
-from leadsman.mqtt.connection_state import PATIENT, V5, V311
+from leadsman.mqtt.connection_state import INQUIRY, PATIENT, V5, V311
 from leadsman.mqtt.link import GOODBYE_TO_FROZEN, Access, ClientIdentity, Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
@@ -470,9 +470,35 @@ def test_where_mqtt_5_has_worked_nothing_is_sent_in_3_1_1_before_the_broker_was_
     up.broker.connect = connect
     up.run(PATIENT)
 
-    assert connects == [("me", V311), ("me-newer", V5), *([] if old else [("me", V5)])]
+    assert connects == [("me", V311), *([("me-newer", V5)] * 4 if old else [("me-newer", V5), ("me", V5)])]
     assert sent == [0] * len(connects)
     assert up.arrived() == [1]
+    up.run(INQUIRY)
+    assert connects[-1] == (("me-newer", V5) if old else ("me", V5))
+    assert up.link.version_is_guessed is False
+
+
+def test_a_broker_that_goes_away_again_during_the_inquiry_is_not_taken_for_an_old_one(up):
+    returns_at_an_attempt_with_3_1_1(up)
+    connect, protocols = up.broker.connect, []
+
+    async def dies(packet, listener):
+        if packet.client_id != "me":
+            up.loop.call_later(0.01, up.broker.cut)
+            up.broker.refuse_connect = ConnackMissing("closed before CONNACK")
+            up.broker.connect = connect
+        else:
+            protocols.append(packet.protocol)
+        return await connect(packet, listener)
+
+    up.broker.connect = dies
+    up.put(1)
+    up.run(5)
+    assert protocols == [V311]
+    up.broker.refuse_connect = None
+    up.run(PATIENT)
+
+    assert (up.arrived(), up.link.session.protocol) == ([1], V5)
 
 
 @pytest.mark.parametrize("error", [ConnectionRefused(0x87, "not authorised"), RuntimeError("a bug")])

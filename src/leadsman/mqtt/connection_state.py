@@ -21,7 +21,8 @@ no CONNACK at all       the other version at once; where this one has worked the
 connected with 3.1.1    5.0 is tried again at a reconnect after a day. Where only
                         silence had led to 3.1.1, which a start-up causes as well,
                         another connection asks after a minute; where 5.0 has worked
-                        or is needed, at once, and nothing is sent before the answer
+                        or is needed, at once, and nothing is sent before the answer,
+                        or before four inquiries in a row were not answered
 ======================  ================================================================
 
 An outage is over after 5 s of connection: a link that flaps goes on backing off. Pure: `now` is monotonic seconds and
@@ -102,10 +103,10 @@ class ConnectionState(NamedTuple):
     """Whether only silence led to this version."""
     trial: bool = False
     """Whether this version is tried once, and the other one works."""
-    asks_first: bool = False
-    """Whether nothing is sent through this connection of 3.1.1 before the broker was asked for 5.0: only silence had
-    led to 3.1.1, and 5.0 has worked or is needed. A proxy is silent as well while the broker behind it is away, and a
-    reading without User Properties carries no fencing token."""
+    asks_first: int = 0
+    """The inquiries for 5.0 that may still go unanswered before anything is sent through this connection of 3.1.1; 0
+    unless only silence had led to 3.1.1, and 5.0 has worked or is needed. A proxy is silent as well while the broker
+    behind it is away, and a reading without User Properties carries no fencing token."""
     version_until: float | None = None
     """Monotonic seconds from which 5.0 is tried again at a reconnect."""
     refusals: int = 0
@@ -117,6 +118,7 @@ class ConnectionState(NamedTuple):
 
 def connected(session: ConnectionState, now: float) -> ConnectionState:
     """CONNACK accepted the connection."""
+    asks_first = doubtful(session) and (session.asks_first or session.accepted == V5)
     old = session.protocol == V311 and session.first == V5
     until = (session.version_until or now + DAY) if old else None
     return session._replace(
@@ -124,7 +126,7 @@ def connected(session: ConnectionState, now: float) -> ConnectionState:
         no_connack=0,
         refusals=0,
         trial=False,
-        asks_first=doubtful(session) and (session.asks_first or session.accepted == V5),
+        asks_first=NO_CONNACK_CONFIRMED if asks_first else 0,
         accepted=session.protocol,
         worked=True,
         version_until=until,
@@ -136,23 +138,27 @@ def doubtful(session: ConnectionState) -> bool:
     return session.guessed and session.protocol == V311 and session.first == V5
 
 
-def inquired(session: ConnectionState, *, newer: bool) -> ConnectionState:
-    """The broker was asked for 5.0 beside a connection of 3.1.1. With `newer` it took that, and the next connection is
-    one of 5.0."""
-    return session._replace(protocol=V5 if newer else V311, guessed=False, trial=newer, asks_first=False)
+def inquiry_wait(session: ConnectionState) -> float:
+    """Seconds until the next inquiry for 5.0 beside a connection of 3.1.1."""
+    if not session.asks_first:
+        return INQUIRY
+    return 0.0 if session.asks_first == NO_CONNACK_CONFIRMED else QUICK[1]
 
 
-def inquiry_failed(session: ConnectionState) -> ConnectionState:
-    """The broker was asked for 5.0 beside a connection of 3.1.1, and gave no answer from which its version follows."""
-    return session._replace(asks_first=False)
+def inquired(session: ConnectionState) -> ConnectionState:
+    """The broker took an inquiry for 5.0 beside a connection of 3.1.1: the next connection is one of 5.0."""
+    return session._replace(protocol=V5, guessed=False, trial=True, asks_first=0)
 
 
-def speaks_old_version(error: BrokerError) -> bool:
-    """Whether a CONNECT of 5.0 failed as it does at a broker of 3.1.1 alone. A client id may be refused, or the network
-    be gone, for other reasons."""
-    return isinstance(error, ConnackMissing) or (
+def inquiry_failed(session: ConnectionState, error: Exception) -> ConnectionState:
+    """An inquiry for 5.0 beside a connection of 3.1.1 failed. The version is no guess any more if the broker refused
+    5.0, or was silent although the connection has held for `INQUIRY`."""
+    if isinstance(error, ConnackMissing) and session.asks_first:
+        return session._replace(asks_first=session.asks_first - 1)
+    is_old = isinstance(error, ConnackMissing) or (
         isinstance(error, ConnectionRefused) and error.code == UNSUPPORTED_VERSION
-    )
+    )  # a client id may be refused, or the network be gone, for other reasons
+    return session._replace(guessed=session.guessed and not is_old, asks_first=0)
 
 
 def recall(session: ConnectionState) -> ConnectionState:

@@ -278,7 +278,7 @@ class Link:
         return self._error or self.conflict or self.subscriptions.error or self._window.pauses.fault or self._no_will
 
     def _must_wait(self) -> bool:
-        return self.held or self.session.asks_first or self.subscriptions.go_first
+        return self.held or self.session.asks_first > 0 or self.subscriptions.go_first
 
     @property
     def _no_will(self) -> str | None:
@@ -525,24 +525,27 @@ class Link:
             self.lost(BACK, connection_state.ADMINISTRATIVE)  # no message is to blame for it
 
     async def _ask_newer(self) -> None:
-        """Ask the broker once for MQTT 5, beside a connection of 3.1.1 to which only silence had led. It may have been
-        about to start."""
-        if not self.session.asks_first:
-            await asyncio.sleep(connection_state.INQUIRY)
-        try:
-            await self._inquire(self.broker, NEWER, V5)
-        except Exception as error:
-            if isinstance(error, BrokerError) and connection_state.speaks_old_version(error):
-                self.session = connection_state.inquired(self.session, newer=False)
-                self.on_old_version()
+        """Ask the broker for MQTT 5, beside a connection of 3.1.1 to which only silence had led. It may have been about
+        to start. When this connection ends, the inquiry does."""
+        while True:
+            asks_first = self.session.asks_first
+            await asyncio.sleep(connection_state.inquiry_wait(self.session))
+            try:
+                await self._inquire(self.broker, NEWER, V5)
+            except Exception as error:
+                self.session = connection_state.inquiry_failed(self.session, error)
+                if not isinstance(error, BrokerError):  # a fault of ours, which keeps no reading back
+                    self._events.emit(AppFault("asking the broker for MQTT 5", error))
+                self._window.pump()
+                if not connection_state.doubtful(self.session):
+                    self.on_old_version()
+                    return
+                if not asks_first:
+                    return
             else:
-                self.session = connection_state.inquiry_failed(self.session)
-            self._window.pump()
-            if not isinstance(error, BrokerError):  # a fault of ours, which keeps no reading back
-                self._events.emit(AppFault("asking the broker for MQTT 5", error))
-            return
-        self.session = connection_state.inquired(self.session, newer=True)
-        self.lost(NEWER_VERSION, connection_state.ADMINISTRATIVE)  # no message is to blame for it
+                self.session = connection_state.inquired(self.session)
+                self.lost(NEWER_VERSION, connection_state.ADMINISTRATIVE)  # no message is to blame for it
+                return
 
     async def _inquire(self, broker: Broker, ending: str, protocol: str) -> None:
         """Make a connection and close it. Raises as `Connector`."""
