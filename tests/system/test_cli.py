@@ -45,6 +45,7 @@ from leadsman.adapters.modbus import Table
 Path("meter.toml").write_text("gap = 'x'\\n[registers.a]\\naddress = 0")
 Table.load("meter.toml")
 """
+OF_NEW_PYTHONS = "App.__init__() got an unexpected keyword argument 'adaptors'. Did you mean 'adapters'?"
 DEVICE = "@app.telemetry('d', interval='5m')\nasync def read() -> dict[str, float]:\n    return {}\n"
 
 
@@ -176,7 +177,8 @@ def test_our_own_wheel_builds_and_holds_the_templates(tmp_path):
         ("x = (", "small:app", 1, "small.py line 1:"),
         ("\n1/0", "small:app", 1, "small.py line 2: ZeroDivisionError: division by zero"),
         ("raise SystemExit(3)", "small:app", 1, "SystemExit"),
-        (APP.replace("'small'", "'small', adaptors=()"), "small:app", 1, "'adaptors'; did you mean 'adapters'?"),
+        (APP.replace("'small'", "'small', adaptors=()"), "small:app", 1, "'adaptors'; did you mean 'adapters'?\n"),
+        (APP + f"raise TypeError({OF_NEW_PYTHONS!r})", "small:app", 1, "'adaptors'; did you mean 'adapters'?\n"),
         (TABLE, "small:app", 78, "small.py line 4: meter.toml: gap is 'x'; write a whole number"),
         (APP + DEVICE.replace("5m", "5"), "small:app", 78, "small.py line 3: telemetry 'd': interval is '5'"),
         (APP.replace("'small'", "'small', mqtt='http://x'"), "small:app", 78, "write mqtt://"),

@@ -173,9 +173,10 @@ def where_of(error: BaseException) -> str:
 
 
 def _describe(error: BaseException) -> str:
-    """What a module raised; for an option with a wrong name, with those that the call takes."""
+    """What a module raised; for an option with a wrong name, with those that the call takes. From 3.13 on Python adds a
+    suggestion of its own, which ours replaces, so that each Python says the same."""
     text = f"{type(error).__name__}: {describe(error)}"
-    wrong = re.search(r"([\w.]+)\(\) got an unexpected keyword argument '(\w+)'", str(error))
+    wrong = re.search(r"([\w.]+)\(\) got an unexpected keyword argument '(\w+)'", text)
     if wrong is None:
         return text
     called, option = wrong[1].removesuffix(".__init__"), wrong[2]
@@ -183,5 +184,5 @@ def _describe(error: BaseException) -> str:
         found = frame.f_globals.get(called)
         if inspect.isclass(found) or inspect.isfunction(found):
             known = [name for name, each in inspect.signature(found).parameters.items() if each.kind in _BY_NAME]
-            return f"{text}; {suggestion(option, known)}"
+            return f"{text[: wrong.end()]}; {suggestion(option, known)}"
     return text
