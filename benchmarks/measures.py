@@ -224,6 +224,24 @@ def virtual_day() -> float:
     return time.perf_counter() - before
 
 
+def virtual_day_of(kind: str) -> float:
+    """Seconds that two handlers at 10 s take through a virtual day: ``async`` or plain ``def``."""
+
+    async def read_async() -> dict[str, float]:
+        return {"t": 21.5}
+
+    def read() -> dict[str, float]:
+        return {"t": 21.5}
+
+    app = App("job")
+    for name in ("a", "b"):
+        app.add_telemetry(name, read_async if kind == "async" else read, interval=10)
+    before = time.perf_counter()
+    with Harness(app) as harness:
+        harness.run("1d")
+    return time.perf_counter() - before
+
+
 def broker_killed(side: str, away: float = 10.0) -> tuple[float, float]:
     """Per cent of the readings lost around an outage, and seconds from the broker's return to the first reading."""
     with Mosquitto() as broker:

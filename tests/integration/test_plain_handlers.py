@@ -259,3 +259,19 @@ def test_an_app_without_plain_handlers_starts_no_thread_for_them(harness):
     running.run("10s")
 
     assert not set(threading.enumerate()) - before
+
+
+@pytest.mark.parametrize("interval", ["1s", "10s", "1m", "5m"])
+def test_handlers_that_are_polled_together_have_the_same_threads_all_day(harness, interval):
+    app, seen = App("app"), set()
+
+    def read():
+        seen.add(threading.current_thread())
+        return READING
+
+    for name in ("a", "b"):
+        app.add_telemetry(name, read, interval=interval)
+
+    harness(app).run("1h")
+
+    assert len(seen) <= 2

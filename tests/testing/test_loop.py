@@ -5,6 +5,9 @@ import time
 
 import pytest
 
+from leadsman import Worker
+from leadsman.loop import threads
+from leadsman.runtime.thread_pool import ThreadPool
 from leadsman.testing import Harness, Outages, Scripted, VirtualLoop, fail, garbage, hang
 
 
@@ -48,6 +51,47 @@ def test_time_stands_still_while_a_thread_works(loop):
     loop.run_until_complete(both())
 
     assert loop.time() == 5
+
+
+class SlowToWake(VirtualLoop):
+    """A loop whose wake-ups by threads take long before and after they reach it."""
+
+    def call_soon_threadsafe(self, *args, **kwargs):
+        time.sleep(0.02)
+        handle = super().call_soon_threadsafe(*args, **kwargs)
+        time.sleep(0.02)
+        return handle
+
+
+class _Taker:
+    name = "taker"
+
+
+async def _with_a_worker():
+    return await Worker("bus").call(lambda: "done", 60)
+
+
+async def _with_to_thread():
+    return await asyncio.to_thread(lambda: "done")
+
+
+async def _with_a_thread_of_the_pool():
+    thread = await ThreadPool("handlers", 1).take(_Taker(), 60)
+    return await thread.run(lambda: "done")
+
+
+@pytest.mark.parametrize("call", [_with_a_worker, _with_to_thread, _with_a_thread_of_the_pool])
+def test_a_call_is_under_way_until_its_caller_is_woken_and_no_longer(call):
+    """Else virtual time goes on before the caller has its result, or waits in real time for a call that has ended."""
+    loop = SlowToWake()
+
+    async def main():
+        before = threads.busy()
+        result = await call()
+        return result, threads.busy() - before, loop.time()
+
+    assert loop.run_until_complete(asyncio.wait_for(main(), 3600)) == ("done", 0, 0)
+    loop.close()
 
 
 def test_a_thread_that_hangs_does_not_hold_the_time_for_ever():

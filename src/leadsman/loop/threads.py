@@ -31,12 +31,13 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 _busy = 0
-_busy_lock = threading.Lock()
+_busy_lock = threading.RLock()  # what a caller does first may be another call
 
 
 def busy() -> int:
     """How many calls run or wait in threads of this process. Virtual time stands still while there are any."""
-    return _busy
+    with _busy_lock:
+        return _busy
 
 
 def count(change: int) -> None:
@@ -44,6 +45,16 @@ def count(change: int) -> None:
     global _busy  # one number for the process, as the threads are
     with _busy_lock:
         _busy += change
+
+
+def wake(wake_up: Callable[P, object], /, *args: P.args, **kwargs: P.kwargs) -> None:
+    """Wake the caller of a call that has ended, and count it, in one step: a virtual clock that saw the one without the
+    other would go on before the caller has its result, or wait for a call that has ended."""
+    with _busy_lock:
+        try:
+            wake_up(*args, **kwargs)
+        finally:
+            count(-1)
 
 
 class Worker:
@@ -141,12 +152,13 @@ class Worker:
             if job is None:
                 return
             job()
-            count(-1)  # after the caller was woken
 
     def _call(self, future: Future[T], call: Callable[[], T]) -> None:
         if future.set_running_or_notify_cancel():
             self._current = future
             _settle(future, call)
+        else:
+            count(-1)
 
 
 class DaemonExecutor(ThreadPoolExecutor):
@@ -177,6 +189,7 @@ class DaemonExecutor(ThreadPoolExecutor):
         try:
             begin(threading.Thread(target=run, name="leadsman call", daemon=True))
         except DeviceUnavailable:
+            count(-1)
             self._over(future)
             raise
         return future
@@ -188,7 +201,6 @@ class DaemonExecutor(ThreadPoolExecutor):
             self._over(future)
 
     def _over(self, future: Future[T]) -> None:
-        count(-1)
         self._calls.pop(future)
         self._alive.release()
 
@@ -237,6 +249,6 @@ def end_of(call: Callable[[], T]) -> tuple[T | None, BaseException | None]:
 def _settle(future: Future[T], call: Callable[[], T]) -> None:
     value, error = end_of(call)
     if error is None:
-        future.set_result(value)  # type: ignore[arg-type]  # a call without an error has a value
+        wake(future.set_result, value)  # type: ignore[arg-type]  # a call without an error has a value
     else:
-        future.set_exception(error)
+        wake(future.set_exception, error)

@@ -19,14 +19,15 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from leadsman.errors import DeviceUnavailable, NoFreeThread
 from leadsman.loop.durations import human
-from leadsman.loop.threads import begin, count, end_of
+from leadsman.loop.threads import begin, count, end_of, wake
 
 AT_ONCE = 4
 """Threads that make calls which began less than `PAUSE` seconds ago. Many short calls of one moment share them."""
 PAUSE = 0.02
 """Seconds that a call waits for those threads. Then up to `AT_ONCE` further ones are started."""
-IDLE = 10.0
-"""Seconds without a call, after which a thread of `ThreadPool` ends, unless it is the last one without a call."""
+IDLE = 600.0
+"""Seconds without a call, after which a thread of `ThreadPool` ends, unless it is the last one without a call. Longer
+than most intervals: a thread that ends before each call costs virtual time twice what the call does."""
 _ROUNDING = 0.001
 """Seconds. What is due no later than this is due now."""
 _NAMED = 3
@@ -90,11 +91,9 @@ class TakenThread:
         while (job := self._jobs.get()) is not None:
             value, error = end_of(job.call)
             try:
-                self._loop.call_soon_threadsafe(self._ended, job.future, value, error)
+                wake(self._loop.call_soon_threadsafe, self._ended, job.future, value, error)
             except RuntimeError:  # the loop is closed: nobody takes this thread again
                 return
-            finally:
-                count(-1)  # after the caller was woken
             del job, value, error  # a thread without a call keeps nothing alive
 
     def _ended(self, future: asyncio.Future[Any], value: object, error: BaseException | None) -> None:

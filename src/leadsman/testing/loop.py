@@ -115,7 +115,7 @@ class _JumpingSelector(selectors.DefaultSelector):
         if timeout == 0:
             self._waiting_since = None
             return super().select(0) if len(self.get_map()) > 1 else []  # only the pipe that wakes a loop which waits
-        busy = workers.busy()  # before the look: a call that ends in between has woken the loop when the look comes
+        busy = workers.busy()  # before the look: a call that has ended by now has woken the loop
         ready = super().select(0)
         if ready:
             self._waiting_since = None
