@@ -9,6 +9,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import threading
 import tempfile
 import time
 from datetime import UTC, datetime
@@ -211,6 +212,20 @@ def test_plain_handlers_run_in_a_thread_and_prints_are_swallowed(capsys):
 
     assert written.figures.readings == 60
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_plain_handler_has_one_thread_for_the_whole_day_and_none_afterwards():
+    seen = set()
+
+    def handler() -> dict[str, float]:
+        seen.add(threading.current_thread())
+        return {"watts": 1.0}
+
+    day(app_of("a", handler=handler), scenario=QUIET, length=HOUR)
+
+    (thread,) = seen
+    thread.join(60)
+    assert not thread.is_alive()
 
 
 def test_the_app_and_the_process_are_as_before():

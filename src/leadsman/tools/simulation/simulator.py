@@ -3,6 +3,7 @@ handler passes through here, and what the app does is recorded."""
 
 import asyncio
 import contextlib
+import functools
 import gc
 import io
 import logging
@@ -47,6 +48,8 @@ from leadsman.registration.telemetry import Telemetry
 from leadsman.resilience.backoff import Draw
 from leadsman.resilience.failure import Failure
 from leadsman.resilience.policy import Policy, State, Verdict
+from leadsman.runtime.handler_calls import MOST_THREADS
+from leadsman.runtime.thread_pool import ThreadPool
 from leadsman.settings.sources import Where
 from leadsman.testing.broker import ForgetfulBroker
 from leadsman.testing.harness import own_context
@@ -75,6 +78,8 @@ from leadsman.wiring.run import run, stop
 
 BLOCKED = 1.0
 """Real seconds. A call in which no virtual time passes, and which takes longer, has blocked the simulation."""
+WAIT_FOR_THREAD = 60.0
+"""Seconds that a call waits if others have all threads."""
 BLOCKED_CALLS = 3
 """So many of them in a row are the handler's fault. A single one may be that of a busy machine."""
 OF_ITS_OWN = 5
@@ -274,13 +279,24 @@ class FaultyHandler:
             )
 
 
-def in_thread(handler: Handler) -> Handler:
-    """A plain ``def`` handler, called in a thread. Time stands still meanwhile."""
+class PlainHandler:
+    """Calls a plain ``def`` handler in a thread of the run. Time stands still meanwhile.
 
-    async def call(**given: object) -> object:
-        return await asyncio.to_thread(handler, **given)
+    Args:
+        name: of its device, for the error of one that gets no thread.
+        handler: the handler.
+        run: has the threads.
+    """
 
-    return call
+    def __init__(self, name: str, handler: Handler, run: "_PolicyRun") -> None:
+        self.name = name
+        self._handler = handler
+        self._run = run
+
+    async def __call__(self, **given: object) -> object:
+        """Make the call."""
+        thread = await self._run.threads.take(self, WAIT_FOR_THREAD)
+        return await thread.run(functools.partial(self._handler, **given))
 
 
 def stand_in(handler: Handler, loop: asyncio.AbstractEventLoop) -> Handler:
@@ -474,6 +490,8 @@ class _PolicyRun:
     def __init__(self, stage: Stage, variant: Variant, setup: Setup, loop: VirtualLoop) -> None:
         self.stage = stage
         self.loop = loop
+        self.threads: ThreadPool
+        """Of all plain handlers; there while the app is served."""
         self._setup = setup
         self._stopping = asyncio.Event()
         self._problem: str | None = None
@@ -503,7 +521,7 @@ class _PolicyRun:
     def _call_of(self, telemetry: Telemetry) -> Callable[..., object]:
         if telemetry.name in self.stage.stand_ins:
             return stand_in(telemetry.handler, self.loop)
-        return in_thread(telemetry.handler) if telemetry.plain else telemetry.handler
+        return PlainHandler(telemetry.name, telemetry.handler, self) if telemetry.plain else telemetry.handler
 
     def fail(self, problem: str) -> None:
         """End the simulation with a message."""
@@ -545,6 +563,8 @@ class _PolicyRun:
         plan = wiring_plan_of(self._setup, variables={"STATE_DIRECTORY": str(directory)})
         plan = plan._replace(cluster=None)  # a simulated day has one node
         with contextlib.ExitStack() as resources:
+            self.threads = ThreadPool("handlers", MOST_THREADS)
+            resources.callback(self.threads.stop)
             access = Access(plan.brokers, lambda _: self._broker.connect, ShortLink)
             core = await build(plan, access, self._stopping, resources, parts=SIMULATED)
             core.environment.events.subscribe(self.recorder.observe, Phase.HEALTH)
