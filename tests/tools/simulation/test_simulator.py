@@ -9,8 +9,8 @@ import socket
 import sqlite3
 import subprocess
 import sys
-import threading
 import tempfile
+import threading
 import time
 from datetime import UTC, datetime
 from pathlib import Path
