@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from leadsman import UNTIL_NEXT_POLL, App
-from leadsman.adapters.modbus import Modbus, Register, Table
+from leadsman.adapters.modbus import Modbus, ModbusRefused, Register, Table
 from leadsman.adapters.modbus.framing import ModbusRtuFramer, ModbusTcpFramer
 from leadsman.errors import (
     DeviceTimeout,
@@ -130,6 +130,28 @@ class TestBoth:
             return await modbus.holding_registers(2, 0)
 
         assert self.run(there, scenario) == b"\x00\x07"
+
+    def test_a_register_that_is_not_there_leaves_the_others(self, there):
+        table = Table(
+            {
+                "first": Register(0, "float32", kind="input"),
+                "new": Register(4999, kind="input", optional=True),
+                "newer": Register(5000, kind="input", optional=True),
+                "pump": Register(1, kind="coil"),
+            },
+            gap=125,
+        )
+        needed = Table({**table.registers, "newest": Register(5001, kind="input")})
+
+        async def scenario(modbus):
+            with pytest.raises(ModbusRefused, match="newest") as raised:
+                await modbus.read(1, needed)
+            return raised.value.found, [await modbus.read(1, table) for _ in range(2)]
+
+        found, reads = self.run(there, scenario)
+
+        assert found == {"first": 230.1, "pump": True}
+        assert reads == [{"first": 230.1, "new": None, "newer": None, "pump": True}] * 2
 
     def test_calls_of_several_handlers_take_turns_on_a_bus_with_two_units(self, there):
         async def scenario(modbus):

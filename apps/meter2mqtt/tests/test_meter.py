@@ -86,8 +86,21 @@ def test_each_meter_of_a_line_is_a_device_and_one_that_is_silent_holds_up_no_oth
         assert len(times["house"]) == 720
         assert not [at for at in times["garage"] if 610 < at < 4200]
         assert min(at for at in times["garage"] if at > 4200) - 4200 < 40
-        assert harness.errors("solar")[0]["type"] == "PermanentError"
+        assert harness.errors("solar")[0]["type"] == "ModbusRefused"
         assert "illegal data address" in harness.errors("solar")[0]["message"]
+
+
+def test_a_value_that_a_meter_does_not_have_leaves_the_others():
+    with Harness(app, settings=SETTINGS, twins=True) as harness:
+        memory = harness.adapter(ModbusTwin).units[2].memory["input"]
+        lacking = TABLES["sdm120"].registers["energy_total"].address
+        del memory[lacking], memory[lacking + 1]
+        harness.run("10m")
+
+        assert harness.errors("garage") == []
+        assert len(harness.states("garage")) == 20
+        assert harness.states("garage")[0]["energy_total"] is None
+        assert [name for name, value in harness.states("garage")[-1].items() if value is None] == ["energy_total"]
 
 
 @pytest.mark.parametrize(
@@ -102,6 +115,11 @@ def test_each_meter_of_a_line_is_a_device_and_one_that_is_silent_holds_up_no_oth
 def test_a_wrong_meter_is_a_named_error(meters, message):
     with pytest.raises(ConfigurationError, match=message):
         app.setup.unloaded().load(Where.nowhere({"port": "x", "meters": meters}))
+
+
+def test_a_wrong_pause_is_a_named_error():
+    with pytest.raises(ConfigurationError, match="pause_after_connect is '2'"):
+        app.setup.unloaded().load(Where.nowhere(SETTINGS | {"pause_after_connect": "2"}))
 
 
 def test_over_modbus_tcp_each_number_of_a_byte_is_a_unit():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.adapters.modbus import Modbus, Register, Table
+from leadsman.adapters.modbus import Modbus, ModbusRefused, Register, Table
 from leadsman.adapters.modbus.framing import ModbusRtuFramer, ModbusTcpFramer
 from leadsman.adapters.serial import SerialPort
 from leadsman.adapters.serial.checksums import crc16_modbus
@@ -221,18 +221,271 @@ def test_a_unit_that_does_not_answer_delays_no_other_one_further():
 def test_a_wrong_transaction_is_passed_over_and_named_if_no_other_comes():
     def spoil(frame):
         number = int.from_bytes(frame[:2], "big")
-        other = (number - 1 & 0xFFFF).to_bytes(2, "big") + frame[2:-1] + b"\x07"
+        other = (number + 6).to_bytes(2, "big") + frame[2:-1] + b"\x07"
         return other + (b"" if number == 2 else frame)
 
     async def scenario(modbus):
         assert await modbus.input_registers(1, 0, 2) == struct.pack(">f", 230.5)
-        with pytest.raises(GarbledData, match="an answer to request 1 instead of 2"):
+        with pytest.raises(GarbledData, match="an answer to request 8 instead of 2"):
             await modbus.input_registers(1, 0, 2)
         return await modbus.input_registers(1, 0, 2)
 
     answer = asking({1: meter()}, scenario, framer=ModbusTcpFramer(), spoil=spoil)
 
     assert answer == struct.pack(">f", 230.5)
+
+
+LENIENCIES = {
+    "the number 0 (pymodbus-dev/pymodbus#2844, AndreasAmMueller/Modbus#18)": (3, lambda frame: b"\0\0" + frame[2:]),
+    "the number with its bytes swapped (pymodbus-dev/pymodbus#2709)": (3, lambda frame: frame[1::-1] + frame[2:]),
+    "unit 0 (Apollo3zehn/FluentModbus#84)": (3, lambda frame: frame[:6] + b"\0" + frame[7:]),
+    "unit 255": (3, lambda frame: frame[:6] + b"\xff" + frame[7:]),
+    "number and unit 0": (3, lambda frame: b"\0\0" + frame[2:6] + b"\0" + frame[7:]),
+    "its own unit, where the device itself was asked as 0": (0, lambda frame: frame[:6] + b"\x01" + frame[7:]),
+    "its own unit, where the device itself was asked as 255": (255, lambda frame: frame[:6] + b"\x01" + frame[7:]),
+}
+
+
+@pytest.mark.parametrize(("asked", "spoil"), LENIENCIES.values(), ids=LENIENCIES)
+def test_over_tcp_an_answer_may_have_another_number_or_unit_where_nothing_else_can_come(asked, spoil):
+    unit = meter()
+
+    async def scenario(modbus):
+        for _ in range(300):  # the number has two bytes
+            assert await modbus.input_registers(asked, 0, 2) == struct.pack(">f", 230.5)
+        with pytest.raises(PermanentError, match="exception 2"):
+            await modbus.input_registers(asked, 7)
+        await modbus.write_registers(asked, 100, b"\0\1", verify=True)
+
+    asking({asked: unit}, scenario, framer=ModbusTcpFramer(), spoil=spoil)
+
+
+def test_a_late_answer_without_a_number_does_not_pass_for_the_next_one():
+    """What makes it harmless to take the number 0: the failed connection is closed, and what came meanwhile is lost."""
+    stale, fresh = (bytes.fromhex(f"0000 0000 0007 01 0404 {value}") for value in ("3f800000", "43668000"))
+    port, asked = [], []
+
+    def device(request):
+        asked.append(request)
+        asyncio.get_running_loop().call_later(0.06 if len(asked) == 1 else 0.01, port[0].send, stale)
+        return b"" if len(asked) == 1 else fresh
+
+    async def scenario(modbus):
+        port.append(modbus._port)
+        with pytest.raises(DeviceTimeout):
+            await modbus.input_registers(1, 0, 2)
+        await asyncio.sleep(0.02)
+        return [await modbus.input_registers(1, 0, 2) for _ in range(2)]
+
+    modbus = Modbus(SerialTwin(device, framer=ModbusTcpFramer(), timeout="50ms"))
+    assert running(modbus, scenario) == [struct.pack(">f", 230.5)] * 2
+
+
+@pytest.mark.parametrize("answered", [2, 7])
+def test_over_tcp_the_answer_of_another_unit_of_a_gateway_is_none(answered):
+    async def scenario(modbus):
+        with pytest.raises(GarbledData, match=f"an answer of unit {answered}"):
+            await modbus.input_registers(1, 0, 2)
+
+    spoil = lambda frame: frame[:6] + bytes((answered,)) + frame[7:]  # noqa: E731
+    asking({1: meter()}, scenario, framer=ModbusTcpFramer(), spoil=spoil)
+
+
+@pytest.mark.parametrize("framer", [ModbusRtuFramer(), ModbusTcpFramer()])
+def test_bytes_behind_an_answer_do_not_reach_the_next_one(framer):
+    """Some converters add zeros (home-assistant/core#69742)."""
+
+    async def scenario(modbus):
+        return [await modbus.input_registers(1, 0, 2) for _ in range(5)]
+
+    answers = asking({1: meter()}, scenario, framer=framer, spoil=lambda frame: frame + bytes(3))
+
+    assert answers == [struct.pack(">f", 230.5)] * 5
+
+
+def test_a_device_gets_the_pauses_that_it_needs_and_no_longer_ones():
+    unit, asked = meter(), []
+
+    def device(request):
+        asked.append(asyncio.get_running_loop().time())
+        return framed(b"\1" + unit.answer(request[1:-2]))
+
+    async def scenario(modbus):
+        begin = asyncio.get_running_loop().time()
+        for after in (0, 0, 0.2, 5):
+            await asyncio.sleep(after)
+            await modbus.input_registers(1, 0, 2)
+        await modbus.probe()  # opens the port anew
+        await modbus.input_registers(1, 0, 2)
+        return [round(each - begin, 2) for each in asked]
+
+    port = SerialTwin(device, baudrate=115_200, framer=ModbusRtuFramer(), timeout="50ms")
+    modbus = Modbus(port, pause_between_requests="300ms", pause_after_connect="2s")
+
+    assert running(modbus, scenario) == [2.0, 2.3, 2.6, 7.6, 9.6]
+
+
+@pytest.mark.parametrize("name", ["pause_between_requests", "pause_after_connect"])
+def test_a_pause_that_is_none_is_refused(name):
+    with pytest.raises(InvalidValue, match=f"{name} is -1"):
+        Modbus("tcp://meter.lan", **{name: -1})
+
+
+REGISTERS = st.lists(
+    st.tuples(st.integers(0, 3), st.sampled_from(["uint16", "uint32"]), st.booleans(), st.booleans()),
+    min_size=1,
+    max_size=20,
+)
+
+
+@given(REGISTERS, st.integers(0, 4), st.integers(2, 12), st.sets(st.integers(0, 100), max_size=4))
+def test_what_a_device_refuses_leaves_the_rest_readable(drawn, gap, most, holes):
+    """Some devices lack registers of a table, and some addresses between them."""
+    registers, lacking, at = {}, set(), 0
+    for number, (skip, kind, optional, lacks) in enumerate(drawn):
+        at += skip
+        register = registers[f"r{number}"] = Register(at, kind, optional=optional)
+        at += register.size
+        if lacks:
+            lacking.add(f"r{number}")
+    table = Table(registers, gap=gap, most=most)
+    unit = ModbusUnit.of(table, {name: 1000 + n for n, name in enumerate(registers)})
+    named = {a for register in registers.values() for a in range(register.address, register.address + register.size)}
+    gone = holes - named
+    for name in lacking:
+        register = registers[name]
+        gone |= set(range(register.address, register.address + register.size))
+    memory = unit.memory["holding"]
+    kept = {a: memory.pop(a) for a in gone if a in memory}
+    values = {name: 1000 + n for n, name in enumerate(registers) if name not in lacking}
+    needed = {name for name in lacking if not registers[name].optional}
+
+    async def read(modbus):
+        try:
+            return await modbus.read(1, table)
+        except ModbusRefused as error:
+            return error
+
+    async def scenario(modbus):
+        first = await read(modbus)
+        for _ in range(len(drawn)):  # a device that refuses many at first is not asked for all of them at once
+            if not isinstance(first, ModbusRefused) or first.found:
+                break
+            first = await read(modbus)
+        if not values:
+            assert (first.code, dict(first.found)) == (2, {})
+            return
+        if needed:
+            assert isinstance(first, ModbusRefused)
+            assert dict(first.found) == values
+            assert set(first.refused) == needed
+        else:
+            assert first == {name: values.get(name) for name in registers}
+            assert [*first] == [*registers]
+        before = len(unit.requests)
+        again = await read(modbus)
+        assert (dict(again.found) if needed else again) == (values if needed else first)
+        assert len(unit.requests) - before <= len(registers)  # none twice
+        memory.update(kept)
+        await asyncio.sleep(601)
+        assert await read(modbus) == {name: 1000 + n for n, name in enumerate(registers)} | {
+            name: memory[register.address]
+            if register.size == 1
+            else (memory[register.address] << 16) + memory[register.address + 1]
+            for name, register in registers.items()
+        }
+
+    asking({1: unit}, scenario)
+
+
+def test_a_register_that_is_optional_is_left_out_of_the_next_requests_and_asked_for_again_later():
+    table = Table({f"r{n}": Register(n, optional=n == 7) for n in range(20)})
+    unit = ModbusUnit.of(table, {f"r{n}": n for n in range(20)})
+    del unit.memory["holding"][7]
+
+    async def scenario(modbus):
+        counts = []
+        for wait in (0, 10, 580, 20):
+            await asyncio.sleep(wait)
+            before = len(unit.requests)
+            values = await modbus.read(1, table)
+            assert values == {f"r{n}": None if n == 7 else n for n in range(20)}
+            counts.append(len(unit.requests) - before)
+        unit.memory["holding"][7] = 70
+        await asyncio.sleep(601)
+        return counts, await modbus.read(1, table)
+
+    counts, values = asking({1: unit}, scenario)
+
+    assert values["r7"] == 70
+    assert counts[0] == counts[3] > counts[1] == counts[2] == 2
+
+
+def test_a_unit_that_lacks_a_register_does_not_take_it_from_another_one():
+    table = Table({"a": Register(0), "b": Register(1, optional=True)})
+    poor, rich = ModbusUnit({"holding": {0: 1}}), ModbusUnit({"holding": {0: 1, 1: 2}})
+
+    async def scenario(modbus):
+        return [await modbus.read(unit, table) for unit in (1, 2, 1, 2)]
+
+    assert asking({1: poor, 2: rich}, scenario) == [{"a": 1, "b": None}, {"a": 1, "b": 2}] * 2
+
+
+@pytest.mark.parametrize(("code", "most"), [(1, 2), (2, 16), (3, 16)])
+def test_a_device_that_refuses_everything_is_an_error_and_is_not_asked_for_each_register(code, most):
+    table = Table(
+        {f"r{n}": Register(n, optional=True) for n in range(60)} | {"c": Register(0, kind="coil", optional=True)}
+    )
+    unit = ModbusUnit.of(table, {})
+
+    async def scenario(modbus):
+        unit.refuses = code
+        for _ in range(5):
+            before = len(unit.requests)
+            with pytest.raises(
+                ModbusRefused, match=f"unit 1, 60 holding .*exception {code}|exception {code}"
+            ) as raised:
+                await modbus.read(1, table)
+            assert len(unit.requests) - before <= most
+            assert raised.value.found == {}
+        unit.refuses = None
+        return await modbus.read(1, table)
+
+    assert asking({1: unit}, scenario) == {**{f"r{n}": 0 for n in range(60)}, "c": False}
+
+
+@pytest.mark.parametrize("code", [4, 5, 6, 8, 10, 11])
+def test_a_refusal_that_passes_is_no_missing_register(code):
+    table = Table({"a": Register(0), "b": Register(1, optional=True)})
+    unit = ModbusUnit({"holding": {0: 1, 1: 2}})
+
+    async def scenario(modbus):
+        unit.refuses = code
+        with pytest.raises(TransientError):
+            await modbus.read(1, table)
+        unit.refuses = None
+        return await modbus.read(1, table)
+
+    assert asking({1: unit}, scenario) == {"a": 1, "b": 2}
+
+
+def test_the_error_of_a_register_that_is_needed_names_it_and_has_the_others():
+    table = Table({"volts": Register(0), "watts": Register(1), "new": Register(2), "far": Register(90)})
+    unit = ModbusUnit({"holding": {0: 230, 1: 412, 90: 7}})
+
+    async def scenario(modbus):
+        for _ in range(2):
+            with pytest.raises(
+                ModbusRefused,
+                match=r"^unit 1, 1 holding registers from 2: .*\(exception 2, .*\): new; write optional=True",
+            ) as raised:
+                await modbus.read(1, table)
+            assert raised.value.found == {"volts": 230, "watts": 412, "far": 7}
+            assert raised.value.refused == ("new",)
+        unit.memory["holding"][2] = 1  # it is asked for at each read
+        return await modbus.read(1, table)
+
+    assert asking({1: unit}, scenario) == {"volts": 230, "watts": 412, "new": 1, "far": 7}
 
 
 @pytest.mark.parametrize(

@@ -20,12 +20,12 @@ WHOLE = {"int16": 16, "uint16": 16, "int32": 32, "uint32": 32, "int64": 64, "uin
 ORDERS = st.sampled_from(["big", "little"])
 
 
-@given(st.sampled_from([*WHOLE]), ORDERS, st.data())
-def test_a_whole_number_comes_back_as_it_was_written(kind, order, data):
+@given(st.sampled_from([*WHOLE]), ORDERS, ORDERS, st.data())
+def test_a_whole_number_comes_back_as_it_was_written(kind, order, byte_order, data):
     bits = WHOLE[kind]
     low, high = (0, 2**bits - 1) if kind.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
     number = data.draw(st.integers(low, high))
-    register = Register(0, kind, word_order=order)
+    register = Register(0, kind, word_order=order, byte_order=byte_order)
 
     assert register.decode(register.encode(number)) == number
     assert len(register.encode(number)) == 2 * register.size
@@ -88,6 +88,13 @@ def test_a_scaled_number_is_exact(raw, scale):
         (Register(0, "uint16", bits=(4, 6)), "ffaf", 2),
         (Register(0, "string", length=3), "5344 4d31 3200", "SDM12"),
         (Register(0, "string", length=2, word_order="little"), "4d31 5344", "SDM1"),
+        (Register(0, "string", length=4, byte_order="little"), "5a56 4c4c 322d 3031", "VZLL-210"),
+        (Register(0, "uint16", byte_order="little"), "fd08", 2301),
+        (Register(0, "uint32", byte_order="little"), "0100 0200", 0x10002),
+        (Register(0, "uint32", byte_order="little", word_order="little"), "0100 0200", 0x20001),
+        (Register(0, "float32", byte_order="little"), "6643 9a19", 230.1),
+        (Register(0, "int16", absent=-32768, byte_order="little"), "0080", None),
+        (Register(0, "uint16", bits=3, byte_order="little"), "0800", True),
         (Register(0, kind="coil"), "01", True),
     ],
 )
@@ -397,3 +404,68 @@ def test_whatever_stands_in_a_file_is_a_register_or_a_named_error(entry, address
         return
     again = register.decode(written)
     assert again is None or not isinstance(again, float) or math.isfinite(again)
+
+
+def test_all_four_orders_are_those_that_other_programs_name_by_letters():
+    """Telegraf's ABCD, CDAB, BADC and DCBA."""
+    orders = {"ABCD": {}, "CDAB": {"word_order": "little"}, "BADC": {"byte_order": "little"}}
+    orders["DCBA"] = {"word_order": "little", "byte_order": "little"}
+    sent = dict(zip("ABCD", bytes.fromhex("00010002"), strict=True))
+
+    for letters, order in orders.items():
+        register = Register(0, "uint32", **order)
+        assert register.encode(0x10002) == bytes(sent[each] for each in letters)
+        assert register.decode(bytes(sent[each] for each in letters)) == 0x10002
+
+
+def test_a_register_that_is_optional_may_be_nothing():
+    table = Table({"volts": Register(0, optional=True), "pump": Register(0, kind="coil", optional=True)})
+
+    assert get_type_hints(table.reading) == {"volts": int | None, "pump": bool | None}
+
+
+def test_a_file_says_what_is_optional_and_the_order_of_bytes_for_one_register_or_all(tmp_path):
+    path = tmp_path / "meter.toml"
+    path.write_text(
+        'byte_order = "little"\noptional = true\n[registers.volts]\naddress = 0\noptional = false\n'
+        '[registers.watts]\naddress = 1\nbyte_order = "big"\n'
+    )
+
+    assert Table.load(path).registers == {
+        "volts": Register(0, byte_order="little"),
+        "watts": Register(1, optional=True),
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"optional": 1}, "optional is 1; write True or False"),
+        ({"byte_order": "litle"}, "byte_order is 'litle'; did you mean 'little'"),
+        ({"byte_order": True}, "byte_order is True; write one of big, little"),
+    ],
+)
+def test_a_wrong_word_of_a_register_is_named(options, message):
+    with pytest.raises(ConfigurationError, match=message):
+        Register(0, **options)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.booleans()), min_size=1, max_size=30), st.integers(0, 5))
+def test_dividing_a_request_ends_at_single_addresses_and_loses_no_name(drawn, gap):
+    registers, at = {}, 0
+    for number, (skip, optional, bits) in enumerate(drawn):
+        at += skip + 1
+        names = [f"r{number}_{bit}" for bit in range(3)] if bits else [f"r{number}"]
+        registers |= {n: Register(at, bits=b if bits else None, optional=optional) for b, n in enumerate(names)}
+    table = Table(registers, gap=gap)
+    waiting, ended = [*table.blocks()], []
+
+    while waiting:
+        block = waiting.pop()
+        parts = table.split(block)
+        assert sorted(name for part in parts for name in part.names) == (sorted(block.names) if parts else [])
+        waiting.extend(parts)
+        ended += [] if parts else [block]
+
+    assert sorted(name for block in ended for name in block.names) == sorted(registers)
+    assert all(block.size == 1 for block in ended)

@@ -7,7 +7,15 @@ from meter2mqtt.settings import DEMO, TABLES, Meter, Settings
 
 def lines(settings: Settings) -> tuple[Modbus]:
     """The line of the settings."""
-    return (Modbus(settings.port, settings.baudrate, parity=settings.parity, timeout=settings.timeout),)
+    line = Modbus(
+        settings.port,
+        settings.baudrate,
+        parity=settings.parity,
+        timeout=settings.timeout,
+        pause_between_requests=settings.pause_between_requests,
+        pause_after_connect=settings.pause_after_connect,
+    )
+    return (line,)
 
 
 def simulated_lines(settings: Settings) -> tuple[Modbus]:

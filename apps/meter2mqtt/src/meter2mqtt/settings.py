@@ -44,6 +44,9 @@ class Settings(BaseModel):
     """N, E or O."""
     timeout: str = "1s"
     """For one answer."""
+    pause_between_requests: str = "0s"
+    pause_after_connect: str = "0s"
+    """What slow devices need; see `Modbus`."""
     meters: dict[str, Meter]
 
     @model_validator(mode="after")

@@ -2,13 +2,16 @@
 protocol 1.1b3)."""
 
 import asyncio
+import math
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Self
 from urllib.parse import urlsplit
 
 from leadsman.adapters.modbus import pdu
-from leadsman.adapters.modbus.framing import ModbusFramer, ModbusRtuFramer, ModbusTcpFramer
-from leadsman.adapters.modbus.pdu import Kind, ModbusRequest
+from leadsman.adapters.modbus.framing import Heard, ModbusFramer, ModbusRtuFramer, ModbusTcpFramer
+from leadsman.adapters.modbus.pdu import Kind, ModbusRefused, ModbusRequest
+from leadsman.adapters.modbus.plan import MOST_REFUSALS, Plan
 from leadsman.adapters.modbus.table import Register, RegisterValue, Table
 from leadsman.adapters.serial.port import PortAdapter, SerialPort, Session
 from leadsman.errors import (
@@ -20,8 +23,8 @@ from leadsman.errors import (
     PayloadError,
     PermanentError,
 )
-from leadsman.loop.durations import Duration, human
-from leadsman.text import clean
+from leadsman.loop.durations import Duration, human, seconds
+from leadsman.text import clean, join_words
 
 TCP_PORT = 502
 """Of Modbus TCP (Modbus messaging on TCP/IP 1.0b, 3.1.1)."""
@@ -38,13 +41,24 @@ class Modbus(PortAdapter):
         baudrate: of a path.
         parity: of a path: ``N``, ``E`` or ``O``.
         timeout: for one answer.
+        pause_between_requests: from an answer to the next request, for a device that needs it. RTU always has that of
+            the protocol, 3.5 characters.
+        pause_after_connect: from the opening of the port to the first request. Inverters from Huawei, which begin to
+            talk to their own bus then, need 1 to 2 s (openhab/openhab-core#2926, evcc-io/evcc#31996).
 
     Raises:
         InvalidValue, InvalidType: at construction.
     """
 
     def __init__(
-        self, port: str | SerialPort, baudrate: int = 9600, *, parity: str = "N", timeout: Duration = 1.0
+        self,
+        port: str | SerialPort,
+        baudrate: int = 9600,
+        *,
+        parity: str = "N",
+        timeout: Duration = 1.0,
+        pause_between_requests: Duration = 0.0,
+        pause_after_connect: Duration = 0.0,
     ) -> None:
         super().__init__(port, lambda url: _port(url, baudrate, parity, timeout))
         framer = self._port.framer
@@ -54,6 +68,12 @@ class Modbus(PortAdapter):
                 " leadsman.adapters.modbus.framing"
             )
         self._framer: ModbusFramer = framer
+        self._pause_between = seconds(pause_between_requests, "pause_between_requests")
+        self._pause_after_connect = seconds(pause_after_connect, "pause_after_connect")
+        self._ended_at = -math.inf
+        """When the last exchange ended, in seconds of the loop."""
+        self._plans: dict[tuple[int, Table, tuple[str, ...]], Plan] = {}
+        """How to read from units that refuse some registers: by the unit, the table and the names."""
         self._transaction = 0
         self._late: dict[int, float] = {}
         """Until when an answer may come that nobody waits for any more, by unit, in seconds of the loop. Over RTU it
@@ -62,11 +82,17 @@ class Modbus(PortAdapter):
     async def __aenter__(self) -> Self:
         """The port opens with the first read. Nothing is left of an earlier connection."""
         self._transaction = 0
+        self._ended_at = -math.inf
         self._late.clear()
+        self._plans.clear()
         return await super().__aenter__()
 
     async def read(self, unit: int, table: Table, names: Iterable[str] | None = None) -> dict[str, RegisterValue]:
         """Read the registers of a table, or some of them, in as few requests as its `gap` and `most` allow.
+
+        A request that the device refuses is divided, until it is known which registers are refused. The next reads make
+        the requests that the device answers. What is optional and was refused is asked for again after `ASKED_AGAIN`
+        seconds.
 
         Args:
             unit: the device's address: 1 to 247; 0 to 255 over Modbus TCP.
@@ -76,15 +102,45 @@ class Modbus(PortAdapter):
         Raises:
             DeviceTimeout, DeviceUnavailable, GarbledData: there was no valid answer. A retry may help.
             TransientError: the device or its gateway is busy.
-            PermanentError: the device does not have these registers.
+            ModbusRefused: the device does not have a register that is not optional, or none of all. Its `found` has
+                the values of the others.
             InvalidValue: the unit is out of range, or the table has no such register.
         """
         chosen = table.registers if names is None else table.pick(names)
+        key = (unit, table, tuple(chosen))
+        plan = self._plan(key) if self._plans else None
+        waiting = deque(table.blocks(chosen) if plan is None else plan.blocks)
         found: dict[str, RegisterValue] = {}
-        for block in table.blocks(chosen):
-            data = await self._exchange(unit, pdu.read(block.kind, block.first, block.size))
-            found |= table.decode(block, data)
-        return {name: found[name] for name in chosen}
+        refused: dict[str, ModbusRefused] = {}
+        refusals: list[ModbusRefused] = []
+        while waiting and (found or len(refusals) < MOST_REFUSALS):
+            block = waiting.popleft()
+            try:
+                data = await self._exchange(unit, pdu.read(block.kind, block.first, block.size))
+            except ModbusRefused as refusal:
+                if plan is None:
+                    plan = self._plans[key] = Plan(table, chosen, asyncio.get_running_loop().time())
+                parts = plan.refuse(block, refusal)
+                waiting.extend(parts)
+                refusals.append(refusal)
+                if not parts:
+                    refused |= dict.fromkeys(block.names, refusal)
+            else:
+                found |= table.decode(block, data)
+        if refusals and not found:
+            raise _refused(refusals[0], chosen, {})
+        if plan is not None:
+            plan.settle()
+        needed = [name for name in refused if not table.registers[name].optional]
+        if needed:
+            raise _refused(refused[needed[0]], needed, found)
+        return {name: found.get(name) for name in chosen}
+
+    def _plan(self, key: tuple[int, Table, tuple[str, ...]]) -> Plan | None:
+        """What is known of a unit that refuses some registers."""
+        now = asyncio.get_running_loop().time()
+        self._plans = {each: plan for each, plan in self._plans.items() if now < plan.until}
+        return self._plans.get(key)
 
     async def write(self, unit: int, table: Table, values: Mapping[str, object], *, verify: bool = False) -> None:
         """Write holding registers and coils of a table. Those that adjoin go in one request. All values are checked
@@ -163,7 +219,7 @@ class Modbus(PortAdapter):
             await asyncio.sleep(late)  # with the port open, so that a late answer is not the first one of a connection
 
     async def _ask(self, session: Session, unit: int, request: ModbusRequest) -> bytes:
-        await asyncio.sleep(self._framer.pause(self._port.baudrate))
+        await asyncio.sleep(self._pause(session))
         await session.discard()
         self._transaction = (self._transaction + 1) & 0xFFFF
         noise = session.noise
@@ -174,21 +230,28 @@ class Modbus(PortAdapter):
             self._late[unit] = asyncio.get_running_loop().time() + self._port.timeout_of(None)
             await session.give_up()
             raise
+        finally:
+            self._ended_at = asyncio.get_running_loop().time()
+
+    def _pause(self, session: Session) -> float:
+        """Seconds of silence before the next request."""
+        since = asyncio.get_running_loop().time() - self._ended_at
+        return max(
+            self._framer.pause(self._port.baudrate),
+            self._pause_between - since,
+            self._pause_after_connect - session.open_for,
+        )
 
     async def _answer(self, session: Session, unit: int, request: ModbusRequest, noise: int) -> bytes:
-        """The content of the answer to a request. Answers of other units are passed over (Modbus over serial line 1.02,
-        2.4.1), and over TCP those to earlier requests."""
+        """The content of the answer to a request. Other answers are passed over."""
         limit = self._port.timeout_of(None)
         stray = ""
         try:
             async with asyncio.timeout(limit):
                 while True:
                     heard = self._framer.unwrap(await session.receive(1, limit))
-                    if heard.transaction not in (None, self._transaction):
-                        stray = f"an answer to request {heard.transaction} instead of {self._transaction}"
-                    elif heard.unit != unit:
-                        stray = f"an answer of unit {heard.unit}"
-                    else:
+                    stray = _stray(heard, unit, self._transaction)
+                    if not stray:
                         return request.answered(heard.pdu)
         except TimeoutError as late:
             if stray:
@@ -200,6 +263,41 @@ class Modbus(PortAdapter):
                     "the baud rate, the parity and the wiring"
                 ) from late
             raise DeviceTimeout(f"{request.what}: no answer from {self._port.url} within {human(limit)}") from late
+
+
+THE_DEVICE_ITSELF = (0, 255)
+"""Units of a device that is no gateway (Modbus messaging on TCP/IP 1.0b, 4.4.2). Some devices answer as one of them
+whatever they are asked, and some with their own number."""
+
+
+def _stray(heard: Heard, unit: int, transaction: int) -> str:
+    """What an answer is instead of that to this request; empty if it is that.
+
+    Over RTU it must be of the unit that was asked (Modbus over serial line 1.02, 2.4.1). Over TCP, devices also answer
+    with the number 0 always (pymodbus-dev/pymodbus#2844, AndreasAmMueller/Modbus#18), and with that of the request with
+    its bytes swapped (pymodbus-dev/pymodbus#2709). That does no harm: one request is under way at a time, what came
+    before it is discarded, and a connection whose request failed is closed, so that no earlier answer can follow.
+    """
+    if heard.transaction is None:
+        return "" if heard.unit == unit else f"an answer of unit {heard.unit}"
+    if heard.transaction not in (0, transaction, (transaction & 0xFF) << 8 | transaction >> 8):
+        return f"an answer to request {heard.transaction} instead of {transaction}"
+    if heard.unit == unit or heard.unit in THE_DEVICE_ITSELF or unit in THE_DEVICE_ITSELF:
+        return ""
+    return f"an answer of unit {heard.unit}"
+
+
+def _refused(refusal: ModbusRefused, names: Iterable[str], found: Mapping[str, RegisterValue]) -> ModbusRefused:
+    """The error of a read, with what could be read."""
+    hint = f": {join_words([*names][:_NAMED])}; write optional=True for what the device may lack" if found else ""
+    error = ModbusRefused(f"{refusal}{hint}", refusal.code)
+    error.found, error.refused = found, tuple(names)
+    error.__cause__ = refusal
+    return error
+
+
+_NAMED = 5
+"""Registers that an error names."""
 
 
 class _Write(NamedTuple):

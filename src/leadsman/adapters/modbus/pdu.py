@@ -1,7 +1,7 @@
 """Requests of Modbus, and whether what a device sent is the answer to one (Modbus application protocol 1.1b3). Pure."""
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from leadsman.errors import GarbledData, InvalidType, InvalidValue, PermanentError, TransientError
@@ -37,6 +37,26 @@ EXCEPTIONS = {
 """Exceptions of a device (7), by code: the name and the meaning."""
 _FOR_GOOD = (1, 2, 3)
 """Codes with which the same request will be refused again."""
+ILLEGAL_FUNCTION = 1
+"""The code of a device that does not know the function, whatever the addresses are."""
+
+
+class ModbusRefused(PermanentError):
+    """The device refused the request with the exception 1, 2 or 3. The same request will be refused again.
+
+    Attributes:
+        code: of the exception.
+        found: what `Modbus.read` could read besides, by name.
+        refused: the names that `Modbus.read` could not read.
+    """
+
+    __module__ = "leadsman.adapters.modbus"  # as policies in files name it
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+        self.found: Mapping[str, object] = {}
+        self.refused: tuple[str, ...] = ()
 
 
 class ModbusRequest(NamedTuple):
@@ -60,14 +80,14 @@ class ModbusRequest(NamedTuple):
         """The content of an answer: registers or bits as they were sent, nothing after a write.
 
         Raises:
-            PermanentError, TransientError: the device refuses; the message has the exception of the protocol.
+            ModbusRefused, TransientError: the device refuses; the message has the exception of the protocol.
             GarbledData: it is no answer to this request.
         """
         if len(pdu) == 2 and pdu[0] == self.function | 0x80:
             name, meaning = EXCEPTIONS.get(pdu[1], (None, "refuses"))
-            kind = PermanentError if pdu[1] in _FOR_GOOD else TransientError
             code = str(pdu[1]) if name is None else f"{pdu[1]}, {name}"
-            raise kind(f"{self.what}: the device {meaning} (exception {code})")
+            message = f"{self.what}: the device {meaning} (exception {code})"
+            raise ModbusRefused(message, pdu[1]) if pdu[1] in _FOR_GOOD else TransientError(message)
         if len(pdu) < 2 or pdu[0] != self.function:
             raise GarbledData(f"{self.what}: an answer to another request: {pdu[:8].hex(' ')}")
         behind = 1 + len(self.echo)

@@ -47,10 +47,22 @@ _FLOATS = ("float32", "float64")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 _SENSOR_KEYS = ("unit", "device_class", "state_class", "precision", "icon", "category", "name")
 """Keys of a register in a file that are those of a `Sensor`."""
-_REGISTER_KEYS = ("address", "type", "kind", "scale", "word_order", "length", "bits", "absent")
-_TABLE_KEYS = ("name", "source", "gap", "most", "kind", "type", "word_order", "registers")
-_SHARED_KEYS = ("kind", "type", "word_order")
+_REGISTER_KEYS = (
+    "address",
+    "type",
+    "kind",
+    "scale",
+    "word_order",
+    "byte_order",
+    "length",
+    "bits",
+    "absent",
+    "optional",
+)
+_SHARED_KEYS = ("kind", "type", "word_order", "byte_order", "optional")
 """Keys of a file that stand for all of its registers, unless one has its own."""
+_TABLE_KEYS = ("name", "source", "gap", "most", *_SHARED_KEYS, "registers")
+_ORDERS = ("big", "little")
 
 
 class Register(Value):
@@ -61,28 +73,45 @@ class Register(Value):
         type: one of `TYPES`; None is ``uint16``, or ``bool`` for a coil and a discrete input.
         kind: ``holding``, ``input``, ``coil`` or ``discrete``.
         scale: the value is what the register holds, times this.
-        word_order: ``big`` if the highest word of several comes first, else ``little``. Within a word the high byte
-            comes first, always.
+        word_order: ``big`` if the highest word of several comes first, else ``little``.
+        byte_order: ``big`` if the high byte of each word comes first, as the protocol demands; ``little`` for a device
+            that swaps them.
         length: registers of a string, which has two characters in each.
         bits: of an unsigned number. 3 is the bit 3 alone, as a boolean; (4, 6) are the bits 4 to 6, as a number. Bit 0
             is the lowest.
         absent: what the register holds, before it is scaled, where the device has no value; the value is None then. So
             is a float that is not finite. Of a signed number, 0x8000 and -32768 are the same.
+        optional: whether devices may lack it, such as other models or versions of the firmware. `Modbus.read` gives
+            None then, instead of an error.
         sensor: what the value is, for discovery.
 
     Raises:
         InvalidValue, InvalidType: at construction.
     """
 
-    __slots__ = ("absent", "address", "bits", "kind", "length", "scale", "sensor", "type", "word_order")
+    __slots__ = (
+        "absent",
+        "address",
+        "bits",
+        "byte_order",
+        "kind",
+        "length",
+        "optional",
+        "scale",
+        "sensor",
+        "type",
+        "word_order",
+    )
     address: int
     type: str
     kind: Kind
     scale: float
     word_order: str
+    byte_order: str
     length: int
     bits: int | tuple[int, int] | None
     absent: int | None
+    optional: bool
     sensor: Sensor | None
 
     def __init__(
@@ -93,16 +122,19 @@ class Register(Value):
         kind: Kind = "holding",
         scale: float = 1,
         word_order: str = "big",
+        byte_order: str = "big",
         length: int = 1,
         bits: int | tuple[int, int] | None = None,
         absent: int | None = None,
+        optional: bool = False,
         sensor: Sensor | None = None,
     ) -> None:
         _one_of("kind", kind, KINDS)
         is_bit = kind in BITS
         held = ("bool" if is_bit else "uint16") if type is None else type
         _one_of("type", held, TYPES)
-        _one_of("word_order", word_order, ("big", "little"))
+        _one_of("word_order", word_order, _ORDERS)
+        _one_of("byte_order", byte_order, _ORDERS)
         if is_bit != (held == "bool"):
             raise InvalidValue(f"type is {held!r} and kind is {kind!r}; coils and discrete inputs are bool, others not")
         for what, number in (("address", address), ("length", length)):
@@ -118,11 +150,13 @@ class Register(Value):
             raise InvalidType(f"absent is {absent!r}; write a whole number")
         if absent is not None and (held not in _FORMATS or held in _FLOATS or bits is not None):
             raise InvalidValue("absent is for whole numbers; of a float, NaN is no value anyway")
+        if not isinstance(optional, bool):
+            raise InvalidType(f"optional is {optional!r}; write True or False")
         if sensor is not None and not isinstance(sensor, Sensor):
             raise InvalidType(f"sensor is {sensor!r}; write Sensor(…)")
         bits = _bits(bits, held, scale)
-        self._hold(address=address, type=held, kind=kind, scale=scale, word_order=word_order, length=length)
-        self._hold(bits=bits, absent=absent, sensor=sensor)
+        self._hold(address=address, type=held, kind=kind, scale=scale, word_order=word_order, byte_order=byte_order)
+        self._hold(length=length, bits=bits, absent=absent, optional=optional, sensor=sensor)
         if absent is not None and not -(1 << 16 * self.size - 1) <= absent < 1 << 16 * self.size:
             raise InvalidValue(f"absent is {absent}; a register of the type {held} never holds that")
         if not 0 <= address <= ADDRESSES - self.size:
@@ -144,7 +178,8 @@ class Register(Value):
             kind = bool if self.type == "bool" else str
         elif isinstance(self.bits, int):
             kind = bool
-        given: object = kind | None if self.absent is not None or self.type in _FLOATS else kind
+        nothing = self.optional or self.absent is not None or self.type in _FLOATS
+        given: object = kind | None if nothing else kind
         return given if self.sensor is None else Annotated[given, self.sensor]
 
     def decode(self, data: bytes) -> RegisterValue:
@@ -156,7 +191,7 @@ class Register(Value):
         """
         if self.type == "bool":
             return data != b"\0"
-        words = self._order_words(data)
+        words = self._order(data)
         if self.type == "string":
             return words.split(b"\0")[0].decode("latin-1").strip()
         (number,) = struct.unpack(f">{_FORMATS[self.type]}", words)
@@ -189,7 +224,7 @@ class Register(Value):
                 raise PayloadError(f"{value!r} is no boolean; write true or false")
             return b"\1" if value else b"\0"
         if self.type == "string":
-            return self._order_words(_text(value, 2 * self.length))
+            return self._order(_text(value, 2 * self.length))
         if isinstance(value, bool) or not isinstance(value, int | float) or not _is_finite(value):
             raise PayloadError(f"{value!r} is no number")
         if isinstance(value, int) and value.bit_length() > LONGEST_NUMBER:
@@ -199,15 +234,15 @@ class Register(Value):
             whole = float(number) if self.type in _FLOATS else round(number)
             if not _is_finite(whole):
                 raise OverflowError
-            return self._order_words(struct.pack(f">{_FORMATS[self.type]}", whole))
+            return self._order(struct.pack(f">{_FORMATS[self.type]}", whole))
         except (struct.error, OverflowError):
             raise PayloadError(f"{value!r} does not fit a register of the type {self.type}") from None
 
-    def _order_words(self, data: bytes) -> bytes:
-        """The words of `data` from the highest to the lowest, or back."""
-        if self.word_order == "big":
-            return data
-        return b"".join(data[at : at + 2] for at in range(len(data) - 2, -1, -2))
+    def _order(self, data: bytes) -> bytes:
+        """The bytes of `data` from the highest to the lowest, or back."""
+        if self.word_order != self.byte_order:  # swapping each word, and then all bytes, swaps the words
+            data = b"".join(data[at : at + 2][::-1] for at in range(0, len(data), 2))
+        return data if self.word_order == "big" else data[::-1]
 
 
 class Block(NamedTuple):
@@ -340,6 +375,23 @@ class Table(Value):
                     found.append(Block(kind, register.address, register.size, (name,)))
         return tuple(found)
 
+    def split(self, block: Block) -> tuple[Block, ...]:
+        """The requests to make instead of one that a device refuses: those for what it must have and for what is
+        optional, if the block has both; else those for either half. Empty if it reads one address alone, or one
+        value."""
+        needed = [name for name in block.names if not self.registers[name].optional]
+        if 0 < len(needed) < len(block.names):
+            halves = [needed, [name for name in block.names if name not in needed]]
+        else:
+            addresses = sorted({self.registers[name].address for name in block.names})
+            if len(addresses) == 1:
+                return ()
+            middle = addresses[len(addresses) // 2]
+            halves = [[], []]
+            for name in block.names:
+                halves[self.registers[name].address >= middle].append(name)
+        return tuple(part for half in halves for part in self.blocks(half))
+
     def decode(self, block: Block, data: bytes) -> dict[str, RegisterValue]:
         """The values of what a request read."""
         found: dict[str, RegisterValue] = {}
@@ -465,10 +517,14 @@ def _check_overlaps(ordered: list[tuple[str, Register]]) -> None:
 
 
 def _apart(one: Register, other: Register) -> bool:
-    if one.bits is None or other.bits is None or (one.type, one.word_order) != (other.type, other.word_order):
+    if one.bits is None or other.bits is None or _layout(one) != _layout(other):
         return False
     (low, high), (first, last) = (each if isinstance(each, tuple) else (each, each) for each in (one.bits, other.bits))
     return high < first or last < low
+
+
+def _layout(register: Register) -> tuple[str, str, str]:
+    return register.type, register.word_order, register.byte_order
 
 
 def _overlap(name: str, other: str, register: Register) -> InvalidValue:

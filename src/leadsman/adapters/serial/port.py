@@ -88,6 +88,7 @@ class SerialConnection(Line):
         self.lost = None
         self.heard_at: float | None = None
         """When the last bytes arrived, seconds of the clock; None if none did."""
+        self._opened_at = clock()
         self._url = url
         self._news = asyncio.Event()
         self._clock = clock
@@ -97,6 +98,11 @@ class SerialConnection(Line):
     def unsent(self) -> int:
         """Bytes that the device has not taken."""
         return self._transport.get_write_buffer_size()
+
+    @property
+    def open_for(self) -> float:
+        """Seconds since the port was opened."""
+        return self._clock() - self._opened_at
 
     def write(self, data: bytes) -> None:
         """Send bytes."""
@@ -145,6 +151,7 @@ class SerialConnection(Line):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._opened_at = self._clock()
         self.made.set()
 
     def data_received(self, data: bytes) -> None:
@@ -659,6 +666,11 @@ class Session:
     def noise(self) -> int:
         """Bytes since the port was opened that were not part of any message, an incomplete one included."""
         return self._connection.stream.discarded + self._connection.stream.waiting
+
+    @property
+    def open_for(self) -> float:
+        """Seconds since the port was opened."""
+        return self._connection.open_for
 
     async def give_up(self) -> None:
         """End an exchange that failed. A connection over the network is closed, since it may be dead without a sign of
