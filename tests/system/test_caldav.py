@@ -226,6 +226,78 @@ class TestBoth:
                 on(there.adapter, lambda calendars, words=words: calendars.events("Home & bins", **words))
 
 
+ODD = {
+    "brussels": ["SUMMARY:Leave", "DTSTART;VALUE=DATE;TZID=Europe/Brussels:20261026"],
+    "exdate": ["SUMMARY:Bins", "DTSTART;VALUE=DATE:20261024", "RRULE:FREQ=DAILY;INTERVAL=0;COUNT=2", "EXDATE:"],
+    "outlook": ["SUMMARY:Call", "DTSTART;TZID=tzone://Microsoft/Utc:20261023T090000"],
+}
+
+
+@pytest.fixture(params=SERVERS, ids=lambda kind: kind.name)
+def own_server(request):
+    with request.param() as server:
+        yield server
+
+
+class TestCollections:
+    def test_a_task_list_of_the_same_name_is_left_out(self, own_server):
+        """home-assistant/core#71461: a server may list either first; RFC 4791 §5.2.3 tells them apart."""
+        for path, kind in (("a", "VTODO"), ("b", "VEVENT"), ("c", "VTODO")):
+            own_server.calendar(path, "Family", kind)
+        own_server.calendar("d", "Chores", "VTODO")
+        own_server.add("b", "party", "SUMMARY:Party", "DTSTART;VALUE=DATE:20261024")
+        calendars = client(f"http://127.0.0.1:{own_server.port}")
+
+        def titles():
+            return [each.summary for each in on(calendars, lambda there: there.events("Family", start=FIRST))]
+
+        if own_server.name == "xandikos-of-debian":  # version 0.2.8 says that each collection takes all kinds
+            with pytest.raises(PermanentError, match="3 calendars are called 'Family'.* ann/calendars/b/"):
+                titles()
+            return
+        assert titles() == ["Party"]
+        assert on(calendars, lambda there: there.calendars()) == ["Family"]
+        with pytest.raises(PermanentError, match="'Chores' .* is for tasks"):
+            on(calendars, lambda there: there.events("Chores", start=FIRST))
+
+    def test_two_calendars_of_one_name_are_an_error_with_their_paths_and_a_path_is_taken(self, own_server):
+        for path in ("a", "b"):
+            own_server.calendar(path, "Family")
+            own_server.add(path, path, f"SUMMARY:{path}", "DTSTART;VALUE=DATE:20261024")
+        calendars = client(f"http://127.0.0.1:{own_server.port}")
+
+        with pytest.raises(
+            PermanentError, match="2 calendars are called 'Family'; write the path of one of them"
+        ) as no:
+            on(calendars, lambda there: there.events("Family", start=FIRST))
+
+        paths = sorted(on(calendars, lambda there: there.calendars()))
+        assert len(paths) == 2
+        for path, title in zip(paths, "ab", strict=True):
+            assert path in str(no.value)
+            found = on(calendars, lambda there, path=path: there.events(path, start=FIRST))
+            assert [each.summary for each in found] == [title]
+
+    def test_odd_objects_come_from_real_servers_as_they_were_put_there(self, own_server):
+        own_server.calendar("odd", "Odd")
+        for uid, lines in ODD.items():
+            try:
+                own_server.add("odd", uid, *lines)
+            except AssertionError:  # this server takes no such object, so nobody has one on it
+                continue
+        own_server.add("odd", "good", "SUMMARY:Good", "DTSTART;VALUE=DATE:20261027")
+
+        found = on(
+            client(f"http://127.0.0.1:{own_server.port}"), lambda there: there.events("Odd", start=FIRST, days=5)
+        )
+
+        titles = [each.summary for each in found]
+        assert "Good" in titles
+        assert "Leave" in titles
+        assert {each.all_day for each in found if each.summary in ("Leave", "Bins")} == {True}
+        assert set(titles) <= {"Good", "Leave", "Bins", "Call"}
+
+
 def texts_of(twin):
     return twin.texts["Home & bins"]
 

@@ -39,6 +39,23 @@ def test_whole_days_are_published_with_the_days_left(dates):
     }
 
 
+def test_a_whole_day_of_exchange_is_a_whole_day(dates):
+    """sabre-io/vobject#95; and with Outlook's mark, from midnight to midnight."""
+    dates.twin.texts["Waste"] = [
+        event("e", "SUMMARY:Leave", "DTSTART;VALUE=DATE;TZID=Europe/Brussels:20260103"),
+        event(
+            *("o", "SUMMARY:Trip", "DTSTART:20260103T230000Z", "DTEND:20260104T230000Z"),
+            "X-MICROSOFT-CDO-ALLDAYEVENT:TRUE",
+        ),
+    ]
+    dates.run("3h")
+
+    assert dates.states("waste")[-1]["events"] == [
+        {"title": "Leave", "date": "2026-01-03", "days_left": 2},
+        {"title": "Trip", "date": "2026-01-04", "days_left": 3},
+    ]
+
+
 def test_more_may_be_asked_for_once(dates):
     dates.run("1s")
     dates.broker.send("caldates2mqtt/waste/set", {"entries": 3, "days": 60})

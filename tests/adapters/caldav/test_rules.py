@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.adapters.caldav.recurrence import check_rule, check_zone
+from leadsman.adapters.caldav.rules import check_rule, check_zone
 from leadsman.errors import GarbledData
 
 START, END, DAYS = date(2026, 10, 1), date(2026, 11, 6), 14
@@ -25,6 +25,7 @@ def most(rule, start=START):
         ("FREQ=MONTHLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1", 15),
         ("FREQ=YEARLY;BYWEEKNO=20;BYDAY=MO;BYHOUR=8,20", 30),
         ("FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=29", 15),
+        ("FREQ=DAILY;BYHOUR=8,12,20;BYSETPOS=-1,3", 45),
     ],
 )
 def test_a_rule_is_counted_by_the_most_that_it_may_come(rule, times):
@@ -37,7 +38,7 @@ def test_a_rule_is_counted_by_the_most_that_it_may_come(rule, times):
         ("FREQ=SECONDLY", "would take place 1296000 times in 14 days; 5,000 are allowed"),
         ("FREQ=DAILY;COUNT=2000000000", "COUNT=2000000000 is out of range"),
         ("FREQ=DAILY;INTERVAL=0", "INTERVAL=0 is out of range"),
-        ("FREQ=DAILY;BYSETPOS=366", "BYSETPOS does not go with FREQ=DAILY"),
+        ("FREQ=DAILY;BYSETPOS=366", "BYSETPOS=366 names a moment that FREQ=DAILY does not have"),
         ("FREQ=HOURLY;BYYEARDAY=366", "BYYEARDAY does not go with FREQ=HOURLY"),
         ("FREQ=WEEKLY;BYWEEKNO=53", "BYWEEKNO does not go with FREQ=WEEKLY"),
         ("FREQ=MONTHLY;BYMONTH=2,4;BYMONTHDAY=31", "names a day that none of its months has"),

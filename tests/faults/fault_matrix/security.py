@@ -207,7 +207,7 @@ START = "DTSTART:20240101T000000Z"
 bombs = {
     "SECONDLY": event(START, "RRULE:FREQ=SECONDLY"),
     "COUNT=2e9": event(START, "RRULE:FREQ=SECONDLY;COUNT=2000000000"),
-    "INTERVAL=0": event(START, "RRULE:FREQ=DAILY;INTERVAL=0"),
+    "INTERVAL=2e6": event(START, "RRULE:FREQ=DAILY;INTERVAL=2000000"),
     "MINUTELY": event(START, "RRULE:FREQ=MINUTELY"),
     "YEARLY by all": event(START, "RRULE:FREQ=YEARLY;BYHOUR=" + ",".join(map(str, range(24))) + ";BYMINUTE="
         + ",".join(map(str, range(60))) + ";BYSECOND=" + ",".join(map(str, range(60)))),

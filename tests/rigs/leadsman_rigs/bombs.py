@@ -103,7 +103,6 @@ def calendars() -> Iterator[Bomb]:
     rules = {
         "each second": "FREQ=SECONDLY",
         "two thousand million times": "FREQ=SECONDLY;COUNT=2000000000",
-        "every 0 days": "FREQ=DAILY;INTERVAL=0",
         "each second of a day of a year": f"FREQ=YEARLY;BYHOUR={hours};BYMINUTE={minutes};BYSECOND={minutes}",
         "a day that never comes": "FREQ=DAILY;BYMONTH=2;BYMONTHDAY=30",
         "the 366th moment of a day": "FREQ=DAILY;BYSETPOS=366",

@@ -90,10 +90,11 @@ class Server:
         assert response.status < 400, text
         return text
 
-    def calendar(self, name, title=None):
+    def calendar(self, name, title=None, kind="VEVENT"):
         body = (
             '<?xml version="1.0"?><C:mkcalendar xmlns:D="DAV:" xmlns:C="urn:ietf:params:xml:ns:caldav"><D:set><D:prop>'
-            f"<D:displayname>{html.escape(title or name)}</D:displayname></D:prop></D:set></C:mkcalendar>"
+            f"<D:displayname>{html.escape(title or name)}</D:displayname><C:supported-calendar-component-set>"
+            f'<C:comp name="{kind}"/></C:supported-calendar-component-set></D:prop></D:set></C:mkcalendar>'
         )
         self.ask("MKCALENDAR", f"/{name}/", body.encode(), **{"Content-Type": "text/xml"})
 

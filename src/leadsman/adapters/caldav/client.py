@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta, tzinfo
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from leadsman.adapters.caldav.backend import Account, CalendarChanges, ReplyTooLarge
 from leadsman.adapters.server import display_url, secret_in
@@ -51,6 +52,8 @@ class Client:
         self._connected: DavObject = None
         self._read: Secret | None = None
         """The password in the file, hidden as long as this lives."""
+        self._components: dict[str, list[str] | None] = {}
+        """Of which kinds the objects of a collection may be, by its URL; None if the server does not say."""
 
     def search(self, calendar: str | None, start: date, end: date, zone: tzinfo) -> list[str]:
         """Return the iCalendar texts of all objects with an event in the window."""
@@ -85,13 +88,15 @@ class Client:
             return CalendarChanges(str(found.sync_token), len(list(found)))
 
     def names(self) -> list[str]:
-        """Return the names of the user's calendars."""
+        """Return the names of the user's calendars, and the paths of those whose name another one has, too."""
         with self._translate_errors("asking for calendars"):
-            return list(self._by_name())
+            by_name = {name: self._with_events(found) for name, found in self._by_name().items()}
+            return [name if len(found) == 1 else self._path(each) for name, found in by_name.items() for each in found]
 
     def close(self) -> None:
         """Disconnect. The next request connects again."""
         client, self._connected = self._connected, None
+        self._components.clear()
         if client is not None:
             with contextlib.suppress(Exception):  # it is of no use any more, however it ends
                 client.close()
@@ -105,11 +110,42 @@ class Client:
         known = self._by_name()
         if calendar not in known:
             raise PermanentError(f"there is no calendar {clean(calendar)!r}; {suggestion(calendar, known)}")
-        return known[calendar]
+        found = self._with_events(known[calendar])
+        paths = ", ".join(map(self._path, found or known[calendar]))
+        if not found:
+            raise PermanentError(f"the calendar {clean(calendar)!r} ({paths}) is for tasks, and has no events")
+        if len(found) > 1:
+            raise PermanentError(
+                f"{len(found)} calendars are called {clean(calendar)!r}; write the path of one of them instead: {paths}"
+            )
+        return found[0]
 
-    def _by_name(self) -> dict[str, DavObject]:
-        found = self._client().principal().calendars()
-        return {clean(str(each.get_display_name() or each.id)): each for each in found}
+    def _by_name(self) -> dict[str, list[DavObject]]:
+        found: dict[str, list[DavObject]] = {}
+        for each in self._client().principal().calendars():
+            found.setdefault(clean(str(each.get_display_name() or each.id)), []).append(each)
+        return found
+
+    def _with_events(self, calendars: list[DavObject]) -> list[DavObject]:
+        """Those that may have events: Nextcloud and others give a task list the name of a calendar
+        (home-assistant/core#71461). The set of a collection stays as it is (RFC 4791, 5.2.3)."""
+        for each in calendars:
+            if str(each.url) not in self._components:
+                try:
+                    components = each.get_supported_components(with_fallback=False)
+                except (errors.PropfindError, errors.NotFoundError):  # without the property, it takes all
+                    components = None
+                self._components[str(each.url)] = components
+        return [
+            each
+            for each in calendars
+            if not (kinds := self._components[str(each.url)]) or "VEVENT" in map(str.upper, map(str, kinds))
+        ]
+
+    def _path(self, calendar: DavObject) -> str:
+        """The path of a calendar below the URL, as `_calendar` takes it."""
+        path, base = urlsplit(str(calendar.url)).path, urlsplit(self._account.url).path.rstrip("/") + "/"
+        return path.removeprefix(base) if path.startswith(base) else path
 
     def _client(self) -> DavObject:
         if self._connected is None:
