@@ -302,7 +302,7 @@ def test_the_app_is_a_device_that_the_others_name():
         "health": "ok",
         "session": 1_700_000_000_000,
         "version": "1.2",
-        "mqtt": {"outbox_messages": 3},
+        "mqtt": {"outbox": {"messages": 3}},
     }
     assert state(found["_problem"], status) == "OFF"
     assert state(found["_outbox"], status) == "3"

@@ -404,8 +404,8 @@ def test_a_refusal_for_good_costs_that_message_only_and_is_counted(harness, capl
     app.run(45.5)
 
     assert [state["n"] for state in app.states("d0")] == [1, 3, 4, 5, 6, 7]
-    assert app.status()["mqtt"]["dropped"] == 1
-    assert app.status()["mqtt"]["dropped_by"] == {"refused": 1}
+    assert app.status()["mqtt"]["outbox"]["dropped"] == 1
+    assert app.status()["mqtt"]["outbox"]["dropped_by"] == {"refused": 1}
     assert any("dropped" in record.getMessage() for record in caplog.records)
 
 
@@ -420,7 +420,7 @@ def test_a_message_that_breaks_the_connection_is_given_up_while_the_others_arriv
 
     del counters["d0"]
     assert_nothing_lost(app, counters)
-    assert app.status()["mqtt"]["dropped"] >= 1
+    assert app.status()["mqtt"]["outbox"]["dropped"] >= 1
     assert app.states("d0")[-1]["n"] == 5
     assert len(app.broker.connects) < 20
 
@@ -607,7 +607,7 @@ def test_an_outage_longer_than_the_outbox_costs_the_oldest_counts_them_and_keeps
     delivered = [state["n"] for state in app.states("d0")]
     assert delivered == sorted(delivered)
     assert delivered[-1] == counters["d0"].taken
-    dropped = app.status()["mqtt"]["dropped"]
+    dropped = app.status()["mqtt"]["outbox"]["dropped"]
     assert dropped == sum(counter.taken for counter in counters.values()) - len(app.states("d0")) - len(
         app.states("d1")
     )

@@ -289,7 +289,7 @@ def test_readings_that_wait_for_the_broker_are_not_sent_once_another_node_has_th
     late = [each for each in cluster.broker.on("state", 21.0) if each.client == "house-one"]
     assert late == []
     status = json.loads(cluster.broker.retained["house/nodes/one/status"].payload)
-    assert status["mqtt"]["dropped_by"]["fenced"] > 0
+    assert status["mqtt"]["outbox"]["dropped_by"]["fenced"] > 0
     in_order(cluster.broker)
 
 

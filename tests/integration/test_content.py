@@ -172,7 +172,7 @@ def test_of_pictures_that_wait_one_arrives_and_displaces_no_reading(harness):
     assert len(running.states("t")) > 60
     assert len(payloads(running)) <= 6
     assert running.broker.retained["app/d/content"].payload[:1] == bytes([len(running.states("d"))])
-    assert running.status()["mqtt"]["dropped"] == 0
+    assert running.status()["mqtt"]["outbox"]["dropped"] == 0
 
 
 def test_the_largest_content_passes_the_outbox(harness):

@@ -160,7 +160,7 @@ def test_an_outage_longer_than_the_memory_costs_no_reading(state, monkeypatch):
     for name, counter in counters.items():
         found = list(dict.fromkeys(numbers(app, name)))
         assert found == list(range(1, counter.taken + 1)), name
-    assert status["mqtt"]["dropped"] == 0
+    assert status["mqtt"]["outbox"]["dropped"] == 0
 
 
 @pytest.mark.parametrize(

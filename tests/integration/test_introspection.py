@@ -96,10 +96,10 @@ def test_one_document_tells_registration_and_runtime_and_keeps_to_its_schema(har
     assert runtime["status"] == "circuit_open"
     assert runtime["circuit"] in ("open", "half_open")
     assert runtime["consecutive_failures"] >= 2
-    assert runtime["retries"] > 0
+    assert runtime["retries_since_success"] > 0
     assert runtime["opens"] >= 1
     assert runtime["opened_at"].startswith("2026-01-01T00:0")
-    assert runtime["next_due_at"] > runtime["opened_at"]
+    assert runtime["next_poll_at"] > runtime["opened_at"]
     assert runtime["commands"] == {"done": 0, "failed": 0, "refused": 0, "waiting": 0, "last_error": None}
     assert data["devices"]["meter"]["runtime"]["restarts"] > 0
     assert data["devices"]["air"]["registrations"][0]["schedule"] == "*/10 * * * *"
@@ -235,7 +235,7 @@ def test_a_poll_a_source_and_a_command_are_described_in_the_same_words(harness):
     }
     found = {name: device["runtime"] for name, device in devices.items()}
     assert {(each["circuit"], each["attempts"], each["held"]) for each in found.values()} == {("closed", 0, False)}
-    assert [name for name, each in found.items() if each["next_due_at"] is not None] == ["poll"]
+    assert [name for name, each in found.items() if each["next_poll_at"] is not None] == ["poll"]
     assert [name for name, each in found.items() if "restarts" in each] == ["source"]
     assert [name for name, each in found.items() if "commands" in each] == ["poll", "valve"]
 

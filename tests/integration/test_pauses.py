@@ -78,7 +78,7 @@ def test_a_poll_of_the_schedule_within_the_throttle_takes_its_place(harness, thr
 
     running = harness(app_with(sensor, interval=10, throttle=throttle))
     running.run(1)
-    assert look(running)["devices"]["d"]["runtime"]["next_due_at"] == f"2026-01-01T00:00:{calls[1]:06.3f}Z"
+    assert look(running)["devices"]["d"]["runtime"]["next_poll_at"] == f"2026-01-01T00:00:{calls[1]:06.3f}Z"
     running.run(30)
 
     assert [round(call, 1) for call in sensor.calls] == calls
@@ -132,7 +132,7 @@ def test_one_whose_budget_is_used_up_is_polled_on_schedule_only(harness, words):
     running = harness(app_with(sensor, **words))
 
     running.run("10m")
-    assert look(running)["devices"]["d"]["runtime"]["next_due_at"] == "2026-01-01T00:50:00.000Z"
+    assert look(running)["devices"]["d"]["runtime"]["next_poll_at"] == "2026-01-01T00:50:00.000Z"
     running.run("70m")
 
     assert [round(call / 60) for call in sensor.calls] == [0, 50]
@@ -173,7 +173,7 @@ def test_the_documents_name_the_pause_until_its_poll_has_ended(harness):
 
     document = look(running)
     verdict = why("d", document)
-    assert document["devices"]["d"]["runtime"]["next_due_at"] == "2026-01-01T00:00:21.000Z"
+    assert document["devices"]["d"]["runtime"]["next_poll_at"] == "2026-01-01T00:00:21.000Z"
     assert verdict["summary"] == "the device asked for a pause: HTTP 429"
     assert any("next poll is due at 2026-01-01 00:00:21Z" in line for line in verdict["evidence"])
 

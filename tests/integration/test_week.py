@@ -49,6 +49,8 @@ def test_a_week_of_random_faults_loses_no_reading_and_kills_no_task(harness, see
     assert running.faults() == []
     assert running.left_behind == 0
     dropped = [
-        message.json["mqtt"]["dropped"] for message in running.broker.messages("app/status") if "mqtt" in message.json
+        message.json["mqtt"]["outbox"]["dropped"]
+        for message in running.broker.messages("app/status")
+        if "mqtt" in message.json
     ]
     assert max(dropped) == 0

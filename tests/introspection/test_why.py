@@ -51,14 +51,14 @@ RUNTIME = {
     "circuit": "closed",
     "consecutive_failures": 0,
     "attempts": 0,
-    "retries": 0,
+    "retries_since_success": 0,
     "opens": 0,
     "opened_at": None,
     "failing_since": None,
     "last_error": None,
     "last_success_at": READ,
     "last_duration": 0.1,
-    "next_due_at": NEXT,
+    "next_poll_at": NEXT,
     "deferred_until": None,
     "deferred_reason": None,
     "poll_under_way": None,
@@ -241,13 +241,13 @@ SITUATIONS = {
         "no poll before 2026-11-22 09:00:30Z",
     ),
     "its pause is over, and the next poll is to come": (
-        of(status="deferred", deferred_until="2026-11-22T08:59:50.000Z", next_due_at=NEXT),
+        of(status="deferred", deferred_until="2026-11-22T08:59:50.000Z", next_poll_at=NEXT),
         "deferral",
         "intended",
         "the pause ended 2026-11-22 08:59:50Z",
     ),
     "it asked for a pause, and the document does not say until when": (
-        of(status="deferred", deferred_until=None, deferred_reason=None, next_due_at=NEXT),
+        of(status="deferred", deferred_until=None, deferred_reason=None, next_poll_at=NEXT),
         "deferral",
         "intended",
         "the next poll is due at",
@@ -585,7 +585,7 @@ def test_what_a_device_says_cannot_drive_the_terminal():
 
 
 AT = datetime(2026, 11, 22, 9, tzinfo=UTC)
-GOODBYE = {"state": "offline", "session": 1_795_334_400_000, "at": OLD, "uptime_s": 9.0}
+GOODBYE = {"state": "offline", "session": 1_795_334_400_000, "at": OLD, "uptime": 9.0}
 WILL = {"state": "offline", "session": 1_795_334_400_000}
 ONLINE = {
     "state": "online",
@@ -767,7 +767,7 @@ def test_any_document_gives_exactly_one_verdict(document, status, others):
             "stale": st.booleans(),
             "busy": st.booleans(),
             "circuit": st.sampled_from(["closed", "open", "half_open", "isolated", "disabled"]),
-            "next_due_at": st.none() | TEXTS,
+            "next_poll_at": st.none() | TEXTS,
             "last_success_at": st.none() | TEXTS,
             "opened_at": st.none() | TEXTS,
             "failing_since": st.none() | TEXTS,
@@ -909,7 +909,7 @@ def test_the_advice_names_the_code_or_the_server_that_fails(error, advice):
 
 @pytest.mark.parametrize(("due", "named"), [("2026-11-22T09:00:20.000Z", False), ("2026-11-22T09:59:00.000Z", True)])
 def test_where_the_next_poll_is_far_away_it_says_how_to_poll_at_once(due, named):
-    document, retained = of(**FAILING | {"next_due_at": due})
+    document, retained = of(**FAILING | {"next_poll_at": due})
 
     assert ("then poll it at once: leadsman poll boiler" in why("boiler", document, retained)["advice"]) == named
 

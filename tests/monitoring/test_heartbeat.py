@@ -158,9 +158,9 @@ def test_dropped_messages_are_counted_over_the_last_minute(watched):
         watched.heartbeat.observe(MessageDropped("house/attic/state", "full", 10, at, WALL + at))
 
     watched.now = 40.0
-    assert watched.document["mqtt"]["dropped_last_minute"] == 30
+    assert watched.document["mqtt"]["outbox"]["dropped_last_minute"] == 30
     watched.now = RATE + 5.0
-    assert watched.document["mqtt"]["dropped_last_minute"] == 10
+    assert watched.document["mqtt"]["outbox"]["dropped_last_minute"] == 10
 
 
 def test_a_state_file_that_cannot_be_written_degrades_the_app_until_it_can(watched):

@@ -347,10 +347,10 @@ def _components_of_app(topics: Topics) -> dict[str, Component]:
         | {"val_tpl": "{{(value_json.session / 1000) | as_datetime}}"},
         "_outbox": diagnostic
         | {"name": "Messages waiting", "stat_cla": "measurement"}
-        | {"val_tpl": "{{value_json.get('mqtt', {}).get('outbox_messages')}}"},
+        | {"val_tpl": "{{value_json.get('mqtt', {}).get('outbox', {}).get('messages')}}"},
         "_outbox_age": diagnostic
         | {"name": "Oldest message", "dev_cla": "duration", "unit_of_meas": "s"}
-        | {"val_tpl": "{{value_json.get('mqtt', {}).get('oldest_s')}}"},
+        | {"val_tpl": "{{value_json.get('mqtt', {}).get('outbox', {}).get('oldest')}}"},
         "_version": diagnostic | {"name": "Version", "val_tpl": "{{value_json.version}}"},
     }
 

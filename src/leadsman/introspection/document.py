@@ -16,12 +16,11 @@ from typing_extensions import TypedDict
 from leadsman.ledger.document import DeviceLedger
 from leadsman.monitoring.document import (
     Counters,
-    DroppedBy,
     LinkState,
     NodeSection,
+    OutboxState,
     PollUnderWay,
     StatusWord,
-    StoredReadings,
 )
 from leadsman.mqtt.answers import Json
 from leadsman.nodes.brief import Brief
@@ -163,18 +162,13 @@ class DeviceOutbox(TypedDict):
     """Why the broker refused the topic, until it takes a message of it."""
 
 
-class OutboxSection(TypedDict):
-    """The messages that wait for the broker."""
+class OutboxSection(OutboxState):
+    """The messages that wait for the broker, in introspection."""
 
-    messages: int
-    bytes: int
     in_flight: int
+    """The messages that were sent and not yet acknowledged."""
     delivered: int
-    dropped: int
-    dropped_by: DroppedBy
-    oldest: float | None
-    """The age of the oldest reading."""
-    on_disk: NotRequired[StoredReadings]
+    """The messages that the broker took since the start of the app."""
 
 
 class CandidateBroker(TypedDict):
@@ -317,7 +311,7 @@ class Runtime(Counted):
     consecutive_failures: int
     attempts: int
     """Calls of the current poll, or of the last one that failed."""
-    retries: int
+    retries_since_success: int
     """Retries since the last success."""
     opens: int
     """Openings of the circuit since the last success."""
@@ -327,7 +321,7 @@ class Runtime(Counted):
     last_success_at: str | None
     last_duration: float | None
     """Seconds that the last successful poll took, retries included."""
-    next_due_at: str | None
+    next_poll_at: str | None
     deferred_until: str | None
     """Polls before this time are skipped, because the device asked for a pause."""
     deferred_reason: str | None

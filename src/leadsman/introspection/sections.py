@@ -14,7 +14,7 @@ from leadsman.ledger.ledgers import Ledgers
 from leadsman.loop.clock import Clock, rfc3339
 from leadsman.monitoring.condition import condition_of, time_of
 from leadsman.monitoring.health import HealthRecords, Totals, is_source_offline
-from leadsman.monitoring.heartbeat import dropped_by, link_state, stored
+from leadsman.monitoring.heartbeat import link_state, outbox_state
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.answers import Json
 from leadsman.mqtt.link import Link
@@ -190,18 +190,11 @@ class Sections:
     def mqtt(self) -> "MqttSection":
         """The connection to the broker."""
         link, outbox, clock = self._parts.link, self._parts.link.outbox, self._clock
-        oldest = outbox.oldest(clock.offset())
         waiting: OutboxSection = {
-            "messages": outbox.messages,
-            "bytes": outbox.bytes,
+            **outbox_state(outbox, clock),
             "in_flight": outbox.in_flight,
             "delivered": outbox.delivered,
-            "dropped": outbox.dropped,
-            "dropped_by": dropped_by(outbox),
-            "oldest": None if oldest is None else max(0.0, round(clock.uptime() - oldest, 3)),
         }
-        if outbox.on_disk is not None:
-            waiting["on_disk"] = stored(outbox.on_disk)
         section: MqttSection = {
             **link_state(link),  # type: ignore[typeddict-item]  # mypy fears more keys
             "client_id": self._about.client_id,
@@ -285,10 +278,10 @@ class Sections:
             "failing_since": condition.failing_since,
             "last_error": condition.error,
             "last_success_at": condition.last_success_at,
-            "retries": snapshot.waits,
+            "retries_since_success": snapshot.waits,
             "opens": snapshot.opens,
             "last_duration": None if health.duration is None else round(health.duration, 6),
-            "next_due_at": time_of(next_poll),
+            "next_poll_at": time_of(next_poll),
             "deferred_until": condition.deferred_until,
             "deferred_reason": condition.deferred_reason,
             "poll_under_way": condition.poll_under_way,

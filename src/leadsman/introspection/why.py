@@ -156,7 +156,7 @@ def _last_event(s: Situation) -> str:
 def _well(s: Situation) -> "Verdict":
     state, mqtt = s.state, s.document.get("mqtt")
     evidence = [] if s.sends_events else s.last_reading()
-    evidence += [f"the next poll is due at {s.at(state['next_due_at'])}"] if state["next_due_at"] else []
+    evidence += [f"the next poll is due at {s.at(state['next_poll_at'])}"] if state["next_poll_at"] else []
     if s.published is not None and s.published["published_at"] and not s.sends_events:
         evidence.append(f"the last reading was published {s.at(s.published['published_at'])}")
     evidence += [*_suppressed_lines(s), *_history(s)]
@@ -394,7 +394,7 @@ def _deferred(s: Situation) -> "Verdict | None":
     if reason is not None and reason.startswith(GOODBYE):
         summary, advice = "the device said goodbye", "wait: its next reading makes it available again"
         return s.verdict("deferral", summary, [clean(str(reason)), *s.last_reading()], advice, state="intended")
-    evidence, age, due = list[str](), s.age(until), s.state["next_due_at"]
+    evidence, age, due = list[str](), s.age(until), s.state["next_poll_at"]
     over = age is not None and age >= 0
     if until is not None:
         evidence.append(f"the pause ended {s.at(until)}" if over else f"there is no poll before {s.at(until)}")
@@ -414,7 +414,7 @@ def _circuit(s: Situation) -> "Verdict | None":
     rule = None if s.reader is None else s.reader.get("circuit_breaker")
     after = "" if rule is None else f"; it opens after {count_noun(rule['threshold'], 'failed poll')}"
     evidence = [f"its circuit is {state['circuit'].replace('_', ' ')} since {s.at(state['opened_at'])}{after}"]
-    evidence += [f"the next probe is due at {s.at(state['next_due_at'])}"] if state["next_due_at"] else []
+    evidence += [f"the next probe is due at {s.at(state['next_poll_at'])}"] if state["next_poll_at"] else []
     advice = f"{_mend(s, state['last_error'])}; to poll it at once: {s.command('circuit')} --action close"
     summary = "it failed poll after poll; to spare it, leadsman only probes it"
     since = state["failing_since"] or state["opened_at"]
@@ -433,9 +433,9 @@ def _failing(s: Situation) -> "Verdict | None":
         evidence.append(f"attempt {poll['failed_calls']}{_limit(s)} failed: {clean(poll['last_error'])}")
         evidence.append(f"the next call is due at {s.at(poll['next_call_at'])}")
         error = error or poll["last_error"]
-    elif state["next_due_at"]:
-        evidence.append(f"the next poll is due at {s.at(state['next_due_at'])}")
-    wait = s.age(state["next_due_at"])
+    elif state["next_poll_at"]:
+        evidence.append(f"the next poll is due at {s.at(state['next_poll_at'])}")
+    wait = s.age(state["next_poll_at"])
     then = f"; then poll it at once: {s.poll()}" if poll is None and wait is not None and wait < -FAR else ""
     return s.verdict("call", summary, [*evidence, *s.failure()], f"{_mend(s, error)}{then}", state["failing_since"])
 
@@ -486,7 +486,7 @@ def _unread(s: Situation) -> "Verdict | None":
         )
         return _waits(s, "call", summary, evidence, advice)
     evidence = [s.timetable(), *s.last_reading()]
-    evidence += [f"the first poll is due at {s.at(state['next_due_at'])}"] if state["next_due_at"] else []
+    evidence += [f"the first poll is due at {s.at(state['next_poll_at'])}"] if state["next_poll_at"] else []
     return _waits(s, "schedule", "it has not been polled since the start of the app", evidence, "wait until it is due")
 
 
@@ -499,7 +499,7 @@ def _stale(s: Situation) -> "Verdict | None":
     state, reader = s.state, s.reader
     if reader is None or not state["stale"]:
         return None
-    limit, due, unfed = reader.get("stale_after"), state["next_due_at"], _by_subscriptions(s)
+    limit, due, unfed = reader.get("stale_after"), state["next_poll_at"], _by_subscriptions(s)
     evidence = [*s.last_reading(), *([f"it is stale {span(limit)} after that"] if limit is not None else [])]
     if state.get("busy"):
         evidence.append("a poll is under way, or the thread of an earlier one still runs")

@@ -102,17 +102,32 @@ class LinkState(TypedDict):
     last_error: str | None
 
 
+class OutboxState(TypedDict):
+    """The messages that wait for the broker."""
+
+    messages: int
+    """The messages that wait in memory."""
+    bytes: int
+    """Their size."""
+    oldest: float | None
+    """The age of the oldest reading that waits; null if none does."""
+    dropped: int
+    """The messages that were dropped since the start of the app."""
+    dropped_by: DroppedBy
+    on_disk: NotRequired[StoredReadings]
+
+
+class StatusOutbox(OutboxState):
+    """The messages that wait for the broker, in the heartbeat."""
+
+    dropped_last_minute: int
+    """The messages that were dropped in the last 60 seconds."""
+
+
 class StatusMqtt(LinkState):
     """The connection to the broker in the heartbeat."""
 
-    outbox_messages: int
-    outbox_bytes: int
-    on_disk: NotRequired[StoredReadings]
-    oldest_s: NotRequired[float]
-    """The age of the oldest reading that waits; left out if none does."""
-    dropped: int
-    dropped_by: DroppedBy
-    dropped_last_minute: int
+    outbox: StatusOutbox
 
 
 class NodeSection(TypedDict):
@@ -146,7 +161,7 @@ class Status(Constants):
     health: Literal["ok", "degraded"]
     at: NotRequired[str]
     """When the app wrote it; a will was written at the connect, and has none."""
-    uptime_s: NotRequired[float]
+    uptime: NotRequired[float]
     mqtt: NotRequired[StatusMqtt]
     state_files: NotRequired[dict[str, str]]
     """Files of the app's state that cannot be written at the moment, and why."""

@@ -23,7 +23,7 @@ from leadsman.monitoring.health import NO_TROUBLE, OK, STARTING, Health
 from leadsman.monitoring.statuses import StatusChange, Statuses
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.outbox import OnDisk, Outbox
+from leadsman.mqtt.outbox import Outbox
 from leadsman.mqtt.topics import Topics, encode
 from leadsman.resilience.environment import Snapshot
 from leadsman.text import clean, describe
@@ -33,9 +33,11 @@ if TYPE_CHECKING:
         Constants,
         DroppedBy,
         LinkState,
+        OutboxState,
         Status,
         StatusDevice,
         StatusMqtt,
+        StatusOutbox,
         StatusWord,
         StoredReadings,
     )
@@ -211,7 +213,7 @@ class Heartbeat:
             "session": link.number,
             "health": "ok" if well else "degraded",
             "at": rfc3339(self._clock.wall()),
-            "uptime_s": round(now - self._started, 1),
+            "uptime": round(now - self._started, 1),
             **self._constants,  # type: ignore[typeddict-item]  # mypy fears more keys
             "mqtt": self._mqtt(now),
         }
@@ -231,20 +233,11 @@ class Heartbeat:
         return document
 
     def _mqtt(self, now: float) -> "StatusMqtt":
-        link, outbox = self._link, self._link.outbox
-        found: StatusMqtt = {
-            **link_state(link),  # type: ignore[typeddict-item]  # mypy fears more keys
-            "outbox_messages": outbox.messages,
-            "outbox_bytes": outbox.bytes,
-            "dropped": outbox.dropped,
-            "dropped_by": dropped_by(outbox),
+        waiting: StatusOutbox = {
+            **outbox_state(self._link.outbox, self._clock),
             "dropped_last_minute": sum(dropped for second, dropped in self._drops if second > now - RATE),
         }
-        if outbox.on_disk is not None:
-            found["on_disk"] = stored(outbox.on_disk)
-        if (taken := outbox.oldest(self._clock.offset())) is not None:
-            found["oldest_s"] = max(0.0, round(self._clock.uptime() - taken, 1))
-        return found
+        return {**link_state(self._link), "outbox": waiting}
 
     def _reports(self, entities: Iterable[str], now: float) -> "dict[str, StatusDevice]":
         records, words = self._statuses.records, self._statuses.words
@@ -322,14 +315,19 @@ def link_state(link: Link) -> "LinkState":
     }
 
 
-def stored(found: OnDisk) -> "StoredReadings":
-    """The readings on disk."""
-    return cast("StoredReadings", found._asdict())
-
-
-def dropped_by(outbox: Outbox) -> "DroppedBy":
-    """The messages that were dropped since the start, by cause."""
-    return cast("DroppedBy", {cause: messages for cause, messages in outbox.drops.items() if messages})
+def outbox_state(outbox: Outbox, clock: Clock) -> "OutboxState":
+    """The fields of each report about the messages that wait."""
+    taken = outbox.oldest(clock.offset())
+    found: OutboxState = {
+        "messages": outbox.messages,
+        "bytes": outbox.bytes,
+        "oldest": None if taken is None else max(0.0, round(clock.uptime() - taken, 3)),
+        "dropped": outbox.dropped,
+        "dropped_by": cast("DroppedBy", {cause: messages for cause, messages in outbox.drops.items() if messages}),
+    }
+    if outbox.on_disk is not None:
+        found["on_disk"] = cast("StoredReadings", outbox.on_disk._asdict())
+    return found
 
 
 def will(version: str, session: int, *, dry_run: bool) -> bytes:

@@ -98,5 +98,5 @@ def flood_of_commands(stand: Stand) -> None:
     stand.figure("devices whose retained reading is older than the newest", len(older), most=0)
     status = [json.loads(payload) for topic, payload in list(stand.heard) if topic == "row/status"][-1]
     stand.figure("missed polls", status["devices"]["d0"].get("missed_polls", 0))
-    stand.figure("dropped", status["mqtt"]["dropped"])
+    stand.figure("dropped", status["mqtt"]["outbox"]["dropped"])
     stand.stop(app)

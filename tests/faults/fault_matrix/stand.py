@@ -262,7 +262,7 @@ class Stand:
 def dropped(stand: Stand) -> int:
     """How many messages were dropped, as the latest heartbeat says."""
     found = [payload for topic, payload in list(stand.heard) if topic == "row/status"]
-    return int(json.loads(found[-1])["mqtt"]["dropped"]) if found else 0
+    return int(json.loads(found[-1])["mqtt"]["outbox"]["dropped"]) if found else 0
 
 
 def run(row: Row, directory: Path) -> Outcome:

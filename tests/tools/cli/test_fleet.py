@@ -165,7 +165,7 @@ def test_a_retained_reading_is_as_old_as_it_says_and_of_unknown_age_without_that
 
 
 def test_an_answer_is_newer_than_the_heartbeat_until_the_status_changes(fleet):
-    heard(fleet, "house/introspect/response", answer(attic={"status": "ok", "next_due_at": at(30)}))
+    heard(fleet, "house/introspect/response", answer(attic={"status": "ok", "next_poll_at": at(30)}))
     assert row(fleet, "attic").next_in == 30
 
     heard(fleet, "house/status", status({"attic": {"status": "ok"}}, at=at(1)), now=NOW + 1)
@@ -223,8 +223,8 @@ def test_names_that_somebody_makes_up_and_long_payloads_are_not_kept_for_ever(fl
 
 
 def test_the_row_of_an_app_has_its_outbox_and_its_connection(fleet):
-    mqtt = {"outbox_messages": 7, "dropped": 1, "protocol": "5.0", "connects": 3, "last_error": "refused"}
-    heard(fleet, "house/status", status(mqtt=mqtt, uptime_s=60.0, nodes={"standby": 2, "active": 1}), now=NOW)
+    mqtt = {"outbox": {"messages": 7, "dropped": 1}, "protocol": "5.0", "connects": 3, "last_error": "refused"}
+    heard(fleet, "house/status", status(mqtt=mqtt, uptime=60.0, nodes={"standby": 2, "active": 1}), now=NOW)
 
     (app,) = fleet.apps(NOW + 10)
 

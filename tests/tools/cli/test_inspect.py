@@ -16,7 +16,7 @@ RUNTIME = {
     "opens": 3,
     "consecutive_failures": 5,
     "last_success_at": None,
-    "next_due_at": "2026-04-08T10:02:00.000Z",
+    "next_poll_at": "2026-04-08T10:02:00.000Z",
     "last_error": "OSError: away",
 }
 
@@ -86,7 +86,7 @@ def test_names_and_words_of_an_app_cannot_drive_the_terminal(show):
 
 
 def test_a_poll_that_is_due_has_no_time_left(show):
-    printed = show(document(next_due_at="2026-04-08T10:00:42.000Z", opens=1))
+    printed = show(document(next_poll_at="2026-04-08T10:00:42.000Z", opens=1))
 
     out = printed
     assert "2026-04-08 10:00:42  OSError" in out

@@ -18,7 +18,7 @@ WORKS = {
     "consecutive_failures": 0,
     "counters": {"polls": 1, "failed_polls": 0},
     "last_success_at": "2026-11-22T08:50:00.000Z",
-    "next_due_at": None,
+    "next_poll_at": None,
 }
 DOCUMENT = {
     "app": {"prefix": "house"},

@@ -46,7 +46,7 @@ def runtime(status="ok", **more):
         "consecutive_failures": 0,
         "counters": {"polls": 1440, "failed_polls": 2, "retried_polls": 3},
         "last_success_at": at(-20),
-        "next_due_at": at(40),
+        "next_poll_at": at(40),
         "failing_since": None,
         "last_error": None,
         "poll_under_way": None,
@@ -62,7 +62,7 @@ FAILING = {
         opened_at=at(-85_000),
         counters={"polls": 12_880, "failed_polls": 500, "retried_polls": 412},
         last_success_at=at(-86_400),
-        next_due_at=at(300),
+        next_poll_at=at(300),
         failing_since=at(-86_000),
         last_error=UNAVAILABLE,
     ),
@@ -70,7 +70,7 @@ FAILING = {
         "held",
         consecutive_failures=4,
         last_success_at=None,
-        next_due_at=None,
+        next_poll_at=None,
         failing_since=at(-90),
         last_error=GARBLED,
     ),
@@ -214,8 +214,10 @@ REGISTRY = {
     "introspect": "house/introspect",
     "devices": {name: {"topics": {"state": f"house/{name}/state"}} for name in RUNTIMES},
 }
-STATUS = {"state": "online", "session": 7, "at": at(-3), "uptime_s": 90_061.0, "devices": RUNTIMES}
-STATUS |= {"mqtt": {"protocol": "5.0", "connects": 12, "outbox_messages": 1203, "last_error": "keep alive timeout"}}
+STATUS = {"state": "online", "session": 7, "at": at(-3), "uptime": 90_061.0, "devices": RUNTIMES}
+STATUS |= {
+    "mqtt": {"protocol": "5.0", "connects": 12, "outbox": {"messages": 1203}, "last_error": "keep alive timeout"}
+}
 
 
 ARGUMENTS = {

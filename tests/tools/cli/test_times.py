@@ -74,7 +74,7 @@ def test_the_times_in_the_evidence_of_a_verdict_are_those_of_this_zone(zone, ask
         "failing_since": "2026-01-08T23:00:05.000Z",
         "opened_at": "2026-01-08T23:00:05.000Z",
         "last_success_at": None,
-        "next_due_at": "2026-01-08T23:59:00.000Z",
+        "next_poll_at": "2026-01-08T23:59:00.000Z",
     }
     reads = {"kind": "telemetry", "handler": "read", "needs": [], "enabled": True}
     app = {"prefix": "house", "started_at": "2026-01-08T22:00:00.000Z", "uptime": 3610.0}

@@ -18,9 +18,9 @@ UNPLUGGED = {
         "DeviceUnavailable: /tmp/leadsman-tty-9yjx11ub/ttyDevice cannot be opened: the port does not exist; "
         "is the device plugged in?"
     ),
-    "next_due_at": "2027-01-15T08:00:03Z",
+    "next_poll_at": "2027-01-15T08:00:03Z",
 }
-WELL = {"status": "ok", "consecutive_failures": 0, "last_error": None, "next_due_at": "2027-01-15T08:00:01Z"}
+WELL = {"status": "ok", "consecutive_failures": 0, "last_error": None, "next_poll_at": "2027-01-15T08:00:01Z"}
 READINGS = {
     "disk": {"free_gib": 69.8},
     "load": {"cpu_percent": 100.0, "load_1m": 5.89, "load_5m": 4.49},
@@ -52,7 +52,7 @@ def document(meter=WELL, mqtt=CONNECTED, waits=0, published=1):
 def board(**options):
     it = Board("demo", "mqtt://127.0.0.1:47813 (a mosquitto of its own)", WAYS)
     it.take(document(**options))
-    it.hear(Received("demo/status", b'{"state": "online", "health": "ok", "uptime_s": 29, "devices": {}}', False), NOW)
+    it.hear(Received("demo/status", b'{"state": "online", "health": "ok", "uptime": 29, "devices": {}}', False), NOW)
     for number in range(30):
         it.events.append(f"22:25:{number:02} meter: still failing after {number}s: {UNPLUGGED['last_error']}")
     return it
@@ -119,7 +119,7 @@ def test_it_says_why_a_device_fails_and_when_it_is_asked_next(size):
 
 
 def test_a_look_that_is_due_is_not_announced_in_zero_seconds():
-    due = {**UNPLUGGED, "next_due_at": "2027-01-15T08:00:00Z"}
+    due = {**UNPLUGGED, "next_poll_at": "2027-01-15T08:00:00Z"}
 
     lines = drawn(board(meter=due), 120, 40)
 

@@ -121,7 +121,7 @@ def test_a_setting_of_mosquitto_is_named_only_where_the_broker_is_one():
 
 
 def status(**mqtt):
-    return {"house/status": json.dumps({"state": "online", "uptime_s": 20.0, "mqtt": mqtt}).encode()}
+    return {"house/status": json.dumps({"state": "online", "uptime": 20.0, "mqtt": mqtt}).encode()}
 
 
 def test_what_is_sound_needs_no_advice():

@@ -17,7 +17,7 @@ VALUES = st.recursive(
     max_leaves=3,
 )
 DOCUMENTS = st.dictionaries(
-    st.sampled_from(["state", "mqtt", "app", "uptime", "uptime_s", "connects", "last_error", "pages", "started_at"]),
+    st.sampled_from(["state", "mqtt", "app", "uptime", "uptime", "connects", "last_error", "pages", "started_at"]),
     VALUES | st.dictionaries(st.sampled_from(["connects", "uptime", "started_at", "client_id"]), VALUES),
 )
 PAYLOADS = st.one_of(

@@ -55,7 +55,7 @@ class Device {
 		if (!runtime || runtime.held || runtime.circuit === "isolated") return null;
 		const retry = runtime.poll_under_way && parse(runtime.poll_under_way.next_call_at);
 		if (retry) return retry;
-		const due = parse(runtime.next_due_at), every = this.main?.interval;
+		const due = parse(runtime.next_poll_at), every = this.main?.interval;
 		if (due == null || due >= now || !every) return due;
 		return due + Math.ceil((now - due) / (every * 1000)) * every * 1000;
 	}

@@ -162,7 +162,7 @@ class _App:
         section, report = self.section(device, now), self.reported("devices").get(device)
         runtime = None if section is None else section.get("runtime")
         if isinstance(runtime, dict) and not _outdated(runtime, report, self.details[device][0], self.heard_at):
-            return runtime | {"next_poll_at": runtime.get("next_due_at")}
+            return runtime
         if isinstance(report, dict):
             return report
         return {"status": "ok" if "counts" in (self.status or {}) else "starting"}
@@ -366,14 +366,15 @@ class Fleet:
     def _app_row(self, prefix: str, app: _App, now: float) -> AppRow:
         status, mqtt = app.status or {}, app.reported("mqtt")
         heard = None if app.heard_at is None else max(0.0, now - app.heard_at)
-        uptime = status.get("uptime_s")
+        uptime, waiting = status.get("uptime"), mqtt.get("outbox")
+        outbox = waiting if isinstance(waiting, dict) else {}
         return AppRow(
             prefix,
             app.state(now),
             heard,
             uptime + (heard or 0.0) if isinstance(uptime, int | float) else None,
-            _count(mqtt.get("outbox_messages")),
-            _count(mqtt.get("dropped")),
+            _count(outbox.get("messages")),
+            _count(outbox.get("dropped")),
             str(mqtt.get("protocol") or ""),
             _count(mqtt.get("connects")),
             clean(str(mqtt.get("last_error") or "")),

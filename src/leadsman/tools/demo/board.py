@@ -164,7 +164,7 @@ class Board:
             return "waiting for the first heartbeat"
         return (
             f"{self._status['state']}, {self._status['health']}, {human(round(now - self._status_at))} ago; "
-            f"up {human(round(self._status['uptime_s']))}"
+            f"up {human(round(self._status['uptime']))}"
         )
 
     def _describe(self, device: str, reading: dict[str, Json]) -> str:
@@ -198,8 +198,8 @@ def _row(room: int, cells: tuple[str, str, str, str, str, str], status: str) -> 
 
 def _why(runtime: dict[str, Json], now: float) -> str:
     text = count_noun(runtime["consecutive_failures"], "failed poll")
-    if runtime["status"] == "circuit_open" and runtime["next_due_at"]:
-        wait = round(datetime.fromisoformat(runtime["next_due_at"]).timestamp() - now)
+    if runtime["status"] == "circuit_open" and runtime["next_poll_at"]:
+        wait = round(datetime.fromisoformat(runtime["next_poll_at"]).timestamp() - now)
         text += f", next poll in {wait} s" if wait > 0 else ", polling now"
     return f"{text}: {runtime['last_error']}"
 

@@ -618,7 +618,7 @@ def _status(topic: str, kept: Mapping[str, bytes]) -> tuple[str | None, LiveFact
         if state != "online":
             return state, None
         return state, LiveFacts(
-            "", mqtt.get("last_error"), int(mqtt.get("connects", 0)), float(status.get("uptime_s", 0.0))
+            "", mqtt.get("last_error"), int(mqtt.get("connects", 0)), float(status.get("uptime", 0.0))
         )
     except (KeyError, ValueError, TypeError, AttributeError, ArithmeticError):
         return None, None

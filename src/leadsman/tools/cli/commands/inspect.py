@@ -315,7 +315,7 @@ def _runtime_row(name: str, runtime: "Runtime | None", now: datetime) -> Sequenc
         runtime.get("poll_under_way"),
         cast("Counters | None", runtime.get("counters")),
     )  # an older app has none
-    error, next_at = runtime["last_error"], runtime["next_due_at"]
+    error, next_at = runtime["last_error"], runtime["next_poll_at"]
     if poll is not None:
         calls = count_noun(poll["failed_calls"], "failed call")
         error, next_at = f"{poll['last_error']} ({calls} in the current poll)", poll["next_call_at"]
