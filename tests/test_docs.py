@@ -271,10 +271,11 @@ def script(name):
     return module
 
 
-def test_the_page_of_the_command_line_is_what_the_parser_says():
-    assert Path("docs/reference/command-line.md").read_text() == script("reference").page(), (
-        "run: python scripts/reference.py"
-    )
+@pytest.mark.parametrize(("page", "made_by"), [("command-line", "command_line"), ("documents", "documents")])
+def test_a_generated_page_of_the_reference_is_what_the_code_says(page, made_by):
+    made = getattr(script("reference"), made_by)()
+
+    assert Path(f"docs/reference/{page}.md").read_text() == made, "run: python scripts/reference.py"
 
 
 @pytest.mark.parametrize("package", PACKAGES)

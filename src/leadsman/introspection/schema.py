@@ -1,12 +1,17 @@
 """Makes the JSON Schema of every topic of an app, from its handlers' annotations and the types of its documents."""
 
+import ast
 import copy
+import functools
 import inspect
+import itertools
+import sys
 import typing
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterator, Mapping
 from typing import Any
 
 from pydantic import PydanticUserError, TypeAdapter
+from typing_extensions import get_original_bases, is_typeddict
 
 from leadsman.introspection import document
 from leadsman.ledger.document import DeviceLedger
@@ -194,11 +199,59 @@ def _resolved(schema: Schema, node: Schema) -> tuple[Schema, Schema]:
 
 
 def schema_of(kind: Any, mode: typing.Literal["validation", "serialization"] = "serialization") -> Schema:
-    """The schema of one type: any object if it has none."""
+    """The schema of one type: any object if it has none. The texts below the fields of a document are in it."""
     try:
-        return TypeAdapter(kind).json_schema(mode=mode)
+        found = TypeAdapter(kind).json_schema(mode=mode)
     except PydanticUserError:
         return dict(_ANY_OBJECT)
+    if is_typeddict(kind):
+        for part in parts_of(kind):
+            around = found if part is kind and "properties" in found else found["$defs"][part.__name__]
+            for field, text in texts_of(part).items():
+                around["properties"][field]["description"] = text
+    return found
+
+
+def parts_of(kind: Any) -> list[type]:
+    """A document, and the documents that are parts of it, each once, in the order in which their fields name them."""
+    found: list[type] = []
+    _gather(kind, found)
+    return found
+
+
+def _gather(kind: Any, found: list[type]) -> None:
+    if is_typeddict(kind):
+        if kind not in found:
+            found.append(kind)
+            for each in typing.get_type_hints(kind, include_extras=True).values():
+                _gather(each, found)
+        return
+    for each in typing.get_args(kind):
+        _gather(each, found)
+
+
+def texts_of(kind: type) -> dict[str, str]:
+    """The texts below the fields of a document, those of its bases first."""
+    found: dict[str, str] = {}
+    for base in get_original_bases(kind):
+        if is_typeddict(base):
+            found |= texts_of(base)
+    body = _classes(kind.__module__).get(kind.__name__, [])
+    for field, below in itertools.pairwise(body):
+        match field, below:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                found[name] = " ".join(text.replace("``", "`").split())
+    return found
+
+
+@functools.cache
+def _classes(module: str) -> dict[str, list[ast.stmt]]:
+    """The statements of each class of a module; none where its source is not to be had."""
+    try:
+        tree = ast.parse(inspect.getsource(sys.modules[module]))
+    except OSError:
+        return {}
+    return {each.name: each.body for each in tree.body if isinstance(each, ast.ClassDef)}
 
 
 def result_schema(handler: object) -> Schema:

@@ -4,6 +4,8 @@ from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
+from leadsman.document import Percent, Seconds, Time
+
 Disposition = Literal[
     "published",
     "replayed",
@@ -25,7 +27,8 @@ Disposition = Literal[
 class LedgerHour(TypedDict):
     """The slots that came due in a period, which is mostly an hour. It ends where the next one begins."""
 
-    start: str
+    start: Time
+    """When the period begins."""
     slots: int
     """0 of a source, which has no schedule."""
     counts: dict[Disposition, int]
@@ -35,27 +38,34 @@ class LedgerHour(TypedDict):
 class LedgerGap(TypedDict):
     """A time without readings."""
 
-    since: str
+    since: Time
     """When the first slot without a reading came due."""
-    until: str | None
+    until: Time | None
     """The next reading; null while there is none."""
-    seconds: float
+    seconds: Seconds
+    """How long it was, or has been so far."""
     cause: str
     """Why the first slot gave no reading."""
     slots: dict[Disposition, int]
+    """The slots in it, by their outcome."""
 
 
 class DeviceLedger(TypedDict):
     """The message at ``{prefix}/{device}/ledger``, with a day of hours and the latest 20 gaps; also what introspection
-    has of a device, with all that is kept."""
+    has of a device, with all that is kept. It comes at each full hour, and
+    within a minute after a gap has ended. It is retained."""
 
-    at: str
+    at: Time
+    """When this was written."""
     slots: int
+    """The slots of all hours below."""
     events: NotRequired[int]
     """How many it sent, by `counts`; present only if it sends events, of which none has a slot."""
     counts: dict[Disposition, int]
-    """Of all hours below."""
-    availability: float | None
-    """The slots that gave a reading, per cent of all but the disabled ones. null if there are none, as of a source."""
+    """Their outcomes. Those that are 0 are left out."""
+    availability: Percent | None
+    """The slots that gave a reading, of all but the disabled ones; null if there are none, as of a source."""
     hours: list[LedgerHour]
+    """The periods, the oldest first."""
     gaps: list[LedgerGap]
+    """The gaps, the oldest first."""

@@ -11,6 +11,7 @@ from typing import (
 
 from typing_extensions import TypedDict
 
+from leadsman.document import Bytes, Seconds, Time
 from leadsman.resilience.breaker import CircuitWord
 
 StatusWord = Literal["held", "isolated", "circuit_open", "deferred", "stale", "error", "starting", "ok"]
@@ -21,33 +22,52 @@ class PollUnderWay(TypedDict):
     """A poll some of whose calls have failed, and that will try again."""
 
     failed_calls: int
+    """The calls of this poll that have failed so far."""
     last_error: str
-    next_call_at: str
+    """Why the last of them failed."""
+    next_call_at: Time
+    """When the handler is called again."""
 
 
 class StatusDevice(TypedDict, total=False):
     """A device in the heartbeat. Most fields are present only if its status is not ``ok``."""
 
     status: StatusWord
+    """The first status that applies."""
     stale: bool
+    """True if the last reading is older than `stale_after`. Present only then."""
     missed_polls: int
+    """Polls since the start of the app that came due while an earlier one still ran. Left out if there were none."""
     poll_under_way: PollUnderWay
     """Present only while the poll retries, whatever the status."""
-    deferred_until: str
+    deferred_until: Time
+    """Polls before this time are skipped, because the device asked for a pause. Present only while it pauses."""
     deferred_reason: str | None
-    opened_at: str
+    """Why the device asked for a pause, or why it was marked as unavailable. Present only while it is so."""
+    opened_at: Time
+    """When the circuit opened. Present only while it is not closed."""
     opens: int
+    """Openings of the circuit since the last success. Present only while it is not closed."""
     circuit: CircuitWord
+    """The state of the circuit. Left out while the device is ok or starting, as are all fields below."""
     consecutive_failures: int
+    """Failed polls since the last success."""
     attempts: int
+    """Calls of the current poll, or of the last one that failed."""
     retries: int
-    """Since the start of the app."""
+    """Calls since the start of the app that repeated a failed one."""
     polls: int
+    """Polls that ended since the start of the app."""
     failed_polls: int
-    failing_since: str | None
+    """Those of them that gave no reading."""
+    failing_since: Time | None
+    """When the first call without a reading began; null if the last poll succeeded."""
     last_error: str | None
-    last_success_at: str | None
-    next_poll_at: str | None
+    """Why the device fails; null if it does not."""
+    last_success_at: Time | None
+    """When the last poll succeeded; null if none did."""
+    next_poll_at: Time | None
+    """When the device is polled next; null if that is not known, as of a device that is held."""
 
 
 class StoredReadings(TypedDict):
@@ -64,7 +84,7 @@ class StoredReadings(TypedDict):
     """Readings that were read back since the start."""
     dead: int
     """Readings since the start that the broker does not take. They are on disk, too."""
-    room: int | None
+    room: Bytes | None
     """Bytes that the disk takes before the oldest readings are deleted, or nothing is written any more; null if that is
     not known."""
 
@@ -92,14 +112,18 @@ class LinkState(TypedDict):
     broker: str
     """The address of the broker of the connection, or of the one that is tried next."""
     protocol: str
+    """The version of MQTT, such as ``5.0`` or ``3.1.1``."""
     client: str | None
+    """The library that speaks it; null before the first connection."""
     connects: int
+    """Connections that were made since the start."""
     breaks: int
     """Connections that ended, since the start."""
     limited_by: Literal["receive_maximum"] | None
     """Not null while readings come faster than the broker takes them, because of its Receive Maximum (MQTT 5). Then the
     newest go first."""
     last_error: str | None
+    """Why the last attempt or the last connection failed; null while all is well."""
 
 
 class OutboxState(TypedDict):
@@ -107,14 +131,16 @@ class OutboxState(TypedDict):
 
     messages: int
     """The messages that wait in memory."""
-    bytes: int
+    bytes: Bytes
     """Their size."""
-    oldest: float | None
+    oldest: Seconds | None
     """The age of the oldest reading that waits; null if none does."""
     dropped: int
     """The messages that were dropped since the start of the app."""
     dropped_by: DroppedBy
+    """Those messages by their cause."""
     on_disk: NotRequired[StoredReadings]
+    """The readings on disk. Left out as long as none had to be written since the start of the app."""
 
 
 class StatusOutbox(OutboxState):
@@ -128,15 +154,18 @@ class StatusMqtt(LinkState):
     """The connection to the broker in the heartbeat."""
 
     outbox: StatusOutbox
+    """The messages that wait for the broker."""
 
 
 class NodeSection(TypedDict):
     """The node that is active, of several that share the app; see `leadsman.nodes.standby`."""
 
     name: str
+    """The name of the node."""
     token: int
     """Grows with each takeover, by whichever node."""
-    since: str
+    since: Time
+    """Since when it is active."""
     takeovers: int
     """How often this process took over, this time included."""
 
@@ -145,67 +174,101 @@ class Constants(TypedDict):
     """The constant members of the heartbeats of a run."""
 
     version: str
+    """The version of the app."""
     client_id: NotRequired[str]
-    """Left out in a will."""
+    """The client identifier of its connection. Left out in a will."""
     dry_run: NotRequired[bool]
-    """Whether twins replace the hardware, and nothing is retained or stored."""
+    """Whether twins replace the hardware, and nothing is retained or stored. Present only in a dry run."""
     node: NotRequired[NodeSection]
-    """Present only with ``--standby``."""
+    """The node that is active. Present only with ``--standby``."""
 
 
 class Status(Constants):
-    """The message at ``{prefix}/status``: birth, heartbeat, goodbye and will."""
+    """The heartbeat, at ``{prefix}/status``; also the birth, the goodbye and the will of the app. It comes after each
+    connection, within a second of each change of a status, and every 30 s if nothing changes (``App(heartbeat=…)``). So
+    an app whose heartbeat is older than twice that time does not run any more, or has lost its broker. It is retained.
+
+    The will, which the broker publishes when the connection breaks, has only `state`, `session`, `health`, `version`
+    and `dry_run`."""
 
     state: Literal["online", "offline"]
+    """Whether the app is there. A will and a goodbye say ``offline``."""
     session: int
+    """The number of the connection, which grows: the milliseconds since 1970 at which it was made. An ``offline`` with
+    an older number than the last ``online`` came too late."""
     health: Literal["ok", "degraded"]
-    at: NotRequired[str]
-    """When the app wrote it; a will was written at the connect, and has none."""
-    uptime: NotRequired[float]
+    """``ok`` if no device is held, stale, failing or has an open circuit, the connection has no error, no state file is
+    in trouble, and the app is online; ``degraded`` otherwise."""
+    at: NotRequired[Time]
+    """When the app wrote it. A will was written at the connect, and has none."""
+    uptime: NotRequired[Seconds]
+    """How long the app has run. Left out in a will."""
     mqtt: NotRequired[StatusMqtt]
+    """The connection to the broker. Left out in a will."""
     state_files: NotRequired[dict[str, str]]
-    """Files of the app's state that cannot be written at the moment, and why."""
+    """Files of the app's state that cannot be written at the moment, and why. Left out if there are none."""
     devices: NotRequired[dict[str, StatusDevice]]
+    """The devices by name. Left out in a will; with `counts`, only the first of those that are not ok."""
     jobs: NotRequired[dict[str, StatusDevice]]
+    """The side jobs by name. Left out if there are none."""
     counts: NotRequired[dict[str, int]]
+    """How many devices have each status. Present only if the document would be larger than 64 KiB with all devices,
+    from about 1,000 devices on."""
     nodes: NotRequired[dict[str, int]]
-    """How many nodes share the app, by what they are, such as ``standby``. Only of an app that several share."""
+    """How many nodes share the app, by what they are, such as ``standby``. Present only in an app that several
+    share."""
 
 
 class OutageMessage(TypedDict):
-    """The message at ``{prefix}/{device}/error`` about an outage."""
+    """The message at ``{prefix}/{device}/error`` about an outage. It comes with the first failed poll, with the 2nd,
+    4th, 8th … in the first hour, once an hour after it, and with the next reading. It is not retained."""
 
     event: Literal["onset", "reminder", "recovered"]
+    """What happened to the outage: it began, it still lasts, or it is over."""
     type: str
+    """The class of the error."""
     message: str
+    """Its text."""
     failures: int
-    since: str
+    """Failed polls of the outage so far."""
+    since: Time
     """The first call that gave no reading."""
-    outage_seconds: float
+    outage_seconds: Seconds
+    """How long the outage has lasted."""
     reason: NotRequired[str]
-    """Why the last failed call was not repeated, such as ``budget``."""
-    retry_in: NotRequired[float]
-    """Seconds until the poll under way calls again."""
+    """Why the last failed call was not repeated, such as ``budget``. Left out if that is not known."""
+    retry_in: NotRequired[Seconds]
+    """How long until the poll under way calls again. Present only while a poll retries."""
 
 
 class FaultMessage(TypedDict):
-    """The message at ``{prefix}/error``: a fault of the app itself."""
+    """The message at ``{prefix}/error``: a fault of the app itself. It is not retained."""
 
     event: Literal["fault"]
+    """Always ``fault``."""
     where: str
+    """The part of the app that failed."""
     type: str
+    """The class of the error."""
     message: str
-    at: str
+    """Its text."""
+    at: Time
+    """When it happened."""
 
 
 class DeviceHealth(TypedDict):
-    """How a device is."""
+    """How a device is, at ``{prefix}/{device}/health``. It comes at each change, while discovery for Home Assistant is
+    on. It is retained."""
 
     status: StatusWord
+    """The first status that applies."""
     circuit: CircuitWord
+    """The state of the circuit."""
     consecutive_failures: int
-    last_success_at: str | None
-    """As it was when this was written. It alone is renewed once a minute."""
+    """Failed polls since the last success."""
+    last_success_at: Time | None
+    """When the last poll succeeded, as it was when this was written; null if none did. It alone is renewed once a
+    minute."""
 
 
 class Counters(TypedDict):
@@ -214,15 +277,20 @@ class Counters(TypedDict):
     polls: int
     """Polls that ended."""
     failed_polls: int
+    """Those of them that gave no reading."""
     retried_polls: int
     """Polls that succeeded after at least one failed call."""
     calls: int
+    """Calls of the handler that ended, retries included."""
     failed_calls: int
+    """Those of them that failed."""
     retries: int
+    """Calls that repeated a failed one."""
     opens: int
     """Times at which the circuit opened; one more each time a probe fails."""
     deferrals: int
     """Polls that ended with a pause that the device asked for."""
     missed_polls: int
+    """Polls that came due while an earlier one still ran."""
     published: int
     """Readings that were handed to the outbox."""

@@ -8,6 +8,7 @@ from typing import (
 
 from typing_extensions import TypedDict
 
+from leadsman.document import Time
 from leadsman.mqtt.answers import Json, object_in
 
 State = Literal["active", "standby", "taking_over", "fenced", "draining"]
@@ -24,14 +25,19 @@ class Brief(TypedDict):
     """A node, as the other nodes see it."""
 
     node: str
+    """Its name."""
     state: State
-    since: NotRequired[str]
+    """What it does."""
+    since: NotRequired[Time]
+    """Since when. Left out where that is not known."""
     labels: list[str]
+    """What it has that others may lack, such as ``ble``."""
     devices: NotRequired[int]
     """How many it owns. Left out where that is not known."""
     shards: NotRequired[int]
     """How many it owns. Only in a cluster."""
     version: str
+    """The version of the app that it runs."""
 
 
 def counts_text(counts: Json) -> str:

@@ -17,6 +17,7 @@ from typing import (
 from pydantic import BeforeValidator, PlainValidator, TypeAdapter
 from typing_extensions import TypedDict
 
+from leadsman.document import Written
 from leadsman.mqtt.answers import Json
 from leadsman.nodes.brief import Brief, State
 
@@ -55,7 +56,9 @@ Texts = Annotated[
 ]
 Count = Annotated[int, PlainValidator(lambda value: value if type(value) is int and 0 <= value <= LARGEST_COUNT else 0)]
 Seconds = Annotated[
-    float, PlainValidator(lambda value: float(value) if type(value) in (int, float) and 0 < value < 1e6 else 0.0)
+    float,
+    PlainValidator(lambda value: float(value) if type(value) in (int, float) and 0 < value < 1e6 else 0.0),
+    Written(unit="s"),
 ]
 Yes = Annotated[bool, PlainValidator(lambda value: value is not False)]
 """True unless it is denied."""
@@ -92,7 +95,9 @@ class Engine(TypedDict):
     """The engine that has the leases, as the node sees it."""
 
     reachable: Yes
+    """Whether it answers."""
     unreachable_since: OptionalText
+    """Since when it does not; null while it does."""
 
 
 class Lacking(TypedDict):
@@ -101,12 +106,14 @@ class Lacking(TypedDict):
     needs: Texts
     """The labels that a node must have."""
     devices: Count
+    """How many they are."""
 
 
 class NodeState(TypedDict):
     """The state of a node, and what it owns: the part of its document that changes by itself."""
 
     state: State
+    """What it does."""
     since: Text
     """Since when it is in this state."""
     owner: NotRequired[OptionalText]
@@ -123,19 +130,24 @@ class NodeState(TypedDict):
     ]
     """The shards that it owns, the first 500 of them. Only in a cluster, as are the next two."""
     shard_count: NotRequired[Count]
+    """How many shards it owns. Only in a cluster."""
     engine: NotRequired[Annotated[Engine, _fields("reachable", "unreachable_since")]]
+    """The engine that has the leases. Only in a cluster."""
     devices: Texts
     """Those that it owns, sorted: the first 2000, or as many as fit in 48 kB."""
     device_count: Count
+    """How many devices it owns."""
     registered: Count
     """The devices that the app registers, of any owner."""
     unowned: NotRequired[Texts]
     """The devices of shards that no node had when the node last heard of the engine: as many as there is room for, as
     of `devices`. Only in a cluster, as is the next one."""
     unowned_count: NotRequired[Count]
+    """How many they are. Only in a cluster."""
     members: NotRequired[Texts]
     """The nodes that the engine had as members then. Only in a cluster."""
     handovers: Annotated[Handovers, _fields("takeovers", "gained", "lost", "released")]
+    """What it got and gave since its process began."""
     without_node: Annotated[list[Annotated[Lacking, _fields("needs", "devices")]], BeforeValidator(_list)]
     """The devices that no node of the cluster can poll, since none has these labels, or all that have them drain."""
 
@@ -144,6 +156,7 @@ class NodeDocument(NodeState):
     """The message at ``{prefix}/nodes/{node}``. It is gone when the node has stopped, or its connection broke."""
 
     node: str
+    """Its name."""
     kind: Literal["standby", "cluster"]
     """Whether one node at a time owns the whole app, or each some of its devices."""
     at: Text
@@ -153,6 +166,7 @@ class NodeDocument(NodeState):
     version: Text
     """Of the app."""
     leadsman: Text
+    """The version of leadsman."""
 
 
 _DOCUMENTS = TypeAdapter(NodeDocument)

@@ -41,16 +41,20 @@ class DrainRequest(TypedDict):
     drain: bool
     """True: give everything away and take nothing, until false is sent or the process starts again."""
     by: NotRequired[str]
-    """Who asks, for the log of the node."""
+    """Who asks, for the log of the node. May be left out."""
     transaction: NotRequired[str]
+    """Comes again in the answer. May be left out."""
 
 
 class Drained(TypedDict):
     """The ``data`` of the answer."""
 
     node: str
+    """Its name."""
     draining: bool
+    """Whether it drains now."""
     state: State
+    """What it does now."""
     without_node: list[Lacking]
     """The devices that no node polls as long as this one drains, by what they need of a node."""
 
