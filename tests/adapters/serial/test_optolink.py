@@ -107,7 +107,8 @@ def test_an_unplugged_adapter_is_read_again_after_it_is_back():
         (lambda answer: answer[:-1] + bytes((answer[-1] ^ 1,)), "wrong checksum"),
         (lambda answer: b"\x06\x41\x07\x01\x01\x55\x25\x02\x01\x02\x88", "another request"),
         (lambda answer: b"\x06\x06\x15", "did not understand"),
-        (lambda answer: b"\x7f" + answer, "7f arrived instead of the answer"),
+        (lambda answer: b"\x7f", "7f arrived instead of the answer"),
+        (lambda answer: answer[:6], "arrived instead of the answer"),
     ],
 )
 def test_a_garbled_answer_is_worth_another_attempt_which_greets_anew(wrong, message):
@@ -125,6 +126,88 @@ def test_a_garbled_answer_is_worth_another_attempt_which_greets_anew(wrong, mess
         assert await optolink.read(0x0800, 2) == b"\x7b\x00"
 
     on_boiler(scenario, spoil=spoil)
+
+
+@given(st.binary(max_size=20))
+def test_an_answer_with_a_checksum_is_found_behind_noise(noise):
+    async def scenario(optolink, boiler, port):
+        assert await optolink.read(0x0800, 2) == b"\x7b\x00"
+        await optolink.write(0x6300, b"\x37")
+        with pytest.raises(PermanentError, match="no value of 2 bytes"):
+            await optolink.read(0x1234, 2)
+
+    on_boiler(scenario, spoil=lambda answer: noise + answer if len(answer) > 5 else answer)
+
+
+@given(st.binary(min_size=1, max_size=20))
+def test_noise_before_an_answer_without_a_checksum_is_no_value(noise):
+    async def scenario(optolink, boiler, port):
+        with contextlib.suppress(TransientError):
+            assert await optolink.read(0x2000, 8) == bytes(range(8))
+
+    on_boiler(scenario, "KW", spoil=lambda answer: noise + answer)
+
+
+def test_an_answer_that_is_repeated_is_not_taken_for_the_next_one():
+    async def scenario(optolink, boiler, port):
+        await optolink.read(0x0800, 2)
+        old = b"\x06\x41\x07\x01\x01\x08\x00\x02\x7b\x00\x8e"
+        port.send(old)
+        boiler.memory[0x0800] = b"\x7c\x00"
+        return await optolink.read(0x0800, 2)
+
+    assert on_boiler(scenario) == b"\x7c\x00"
+
+
+@given(
+    st.sampled_from([0x6300, 0x0800]),
+    st.floats(1.9, 2.5),
+    st.floats(0.0, 2.5),
+    st.floats(0.3, 10.0),
+    st.booleans(),
+)
+def test_a_boiler_that_hears_no_request_gives_no_value_whenever_it_says_05(address, period, phase, timeout, greeted):
+    """As openv/openv#45 and #440 report: 05 every 2.2 s became 128.5 °C."""
+    boiler = Boiler(MEMORY, "KW")
+
+    async def run():
+        port = SerialTwin(boiler.receive, framer=FixedFramer(1), timeout=timeout)
+
+        async def beat():
+            await asyncio.sleep(phase)
+            while True:
+                port.send(b"\x05")
+                await asyncio.sleep(period)
+
+        async with Optolink(port, "KW") as optolink:
+            await port.probe()
+            beating = asyncio.create_task(beat())
+            if greeted:
+                await asyncio.sleep(phase)
+                with contextlib.suppress(TransientError):
+                    await optolink.read(0x0800, 2)
+                beating.cancel()
+                beating = asyncio.create_task(beat())
+            boiler.silent = True
+            for _ in range(2):
+                with pytest.raises((DeviceTimeout, GarbledData)):
+                    await optolink.read(address, len(MEMORY[address]))
+            beating.cancel()
+
+    loop = VirtualLoop()
+    try:
+        loop.run_until_complete(run())
+    finally:
+        loop.close()
+
+
+@pytest.mark.parametrize("value", [b"\x05", b"\x05\x05", b"\x05\x00"])
+def test_a_value_of_05_is_a_value(value):
+    async def scenario(optolink, boiler, port):
+        for _ in range(3):
+            assert await optolink.read(0x2301, len(value)) == value
+
+    on_boiler(scenario, "KW", Boiler({0x2301: value}, "KW"))
 
 
 @pytest.mark.parametrize(

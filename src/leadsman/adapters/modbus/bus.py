@@ -45,6 +45,7 @@ class Modbus(PortAdapter):
             the protocol, 3.5 characters.
         pause_after_connect: from the opening of the port to the first request. Inverters from Huawei, which begin to
             talk to their own bus then, need 1 to 2 s (openhab/openhab-core#2926, evcc-io/evcc#31996).
+        echo: the converter sends back what is sent; see `SerialPort`.
 
     Raises:
         InvalidValue, InvalidType: at construction.
@@ -59,8 +60,11 @@ class Modbus(PortAdapter):
         timeout: Duration = 1.0,
         pause_between_requests: Duration = 0.0,
         pause_after_connect: Duration = 0.0,
+        echo: bool = False,
     ) -> None:
-        super().__init__(port, lambda url: _port(url, baudrate, parity, timeout))
+        if echo and isinstance(port, SerialPort):
+            raise InvalidValue("echo is given beside a SerialPort; write SerialPort(…, echo=True)")
+        super().__init__(port, lambda url: _port(url, baudrate, parity, timeout, echo))
         framer = self._port.framer
         if not isinstance(framer, ModbusRtuFramer | ModbusTcpFramer):
             raise InvalidType(
@@ -257,6 +261,8 @@ class Modbus(PortAdapter):
             if stray:
                 raise GarbledData(f"{request.what}: {stray}") from late
             received = session.noise - noise
+            if session.echo_fault:
+                raise GarbledData(f"{request.what}: {session.echo_fault}") from late
             if received:
                 raise GarbledData(
                     f"{request.what}: {received} bytes arrived, but no complete answer with a valid checksum; check "
@@ -336,7 +342,7 @@ def _writes(registers: Mapping[str, Register], values: Mapping[str, object]) -> 
     return found
 
 
-def _port(url: str, baudrate: int, parity: str, timeout: Duration) -> SerialPort:
+def _port(url: str, baudrate: int, parity: str, timeout: Duration, echo: bool) -> SerialPort:
     """The port of a path or a URL."""
     if "/" not in url and ("." in url or ":" in url):  # an address
         raise InvalidValue(
@@ -345,7 +351,9 @@ def _port(url: str, baudrate: int, parity: str, timeout: Duration) -> SerialPort
     if "://" in url and not url.startswith(_SCHEMES):
         raise InvalidValue(f"the port is {clean(url)!r}; write a path, or begin with one of {', '.join(_SCHEMES)}")
     if not url.startswith("tcp://"):
-        return SerialPort(url, baudrate, parity=parity, framer=ModbusRtuFramer(), timeout=timeout)
+        return SerialPort(url, baudrate, parity=parity, framer=ModbusRtuFramer(), timeout=timeout, echo=echo)
+    if echo:
+        raise InvalidValue(f"echo is given for {clean(url)}, which does not send back what is sent; leave it out")
     try:
         parts = urlsplit(url)
         host, number = parts.hostname, TCP_PORT if parts.port is None else parts.port

@@ -4,7 +4,7 @@
 from typing import NamedTuple
 
 from leadsman.adapters.serial.checksums import crc16_modbus
-from leadsman.adapters.serial.framing import Found
+from leadsman.adapters.serial.framing import Behind, Found, whole_behind
 from leadsman.errors import InvalidValue
 from leadsman.value import Value
 
@@ -31,12 +31,18 @@ class ModbusRtuFramer(Value):
     """Answers of Modbus RTU devices (Modbus over serial line 1.02): address, function code and data, without the CRC.
 
     The pause of 3.5 characters that separates frames is not visible through a buffered port, so the length is derived
-    from the function code. Function codes that do not determine it (8, 43) are treated as garbage. Garbage that looks
-    like the beginning of an answer delays what follows for at most 256 bytes; `SerialPort.request` begins with an
-    empty buffer.
+    from the function code. Function codes that do not determine it (8, 43) are treated as garbage.
+
+    A driver that switches its direction may put a byte before each answer (pyhys/minimalmodbus#61), which then looks
+    like the beginning of a longer one. What was asked is found behind it at once, anything else when the line is quiet.
+
+    Args:
+        asked: the unit and the function code of the request; empty: not known. `SerialPort.request` and `Modbus` see to
+            that by themselves.
     """
 
-    __slots__ = ()
+    __slots__ = ("asked",)
+    asked: bytes
     max_size = 256
     """Modbus over serial line 1.02, 2.5.1."""
     units = range(1, 248)
@@ -44,7 +50,29 @@ class ModbusRtuFramer(Value):
     numbered = False
     """An answer does not name its request."""
 
+    def __init__(self, asked: bytes = b"") -> None:
+        self._hold(asked=asked)
+
+    def answering(self, request: bytes) -> "ModbusRtuFramer":
+        """See `AnswerFramer`."""
+        return ModbusRtuFramer(request[:2])
+
     def find(self, buffer: bytearray, start: int) -> Found:
+        content, behind = self._frame(buffer, start)
+        if content is None and behind == start and len(self.asked) == 2:
+            unit, function = self.asked
+            at = start
+            while (at := buffer.find(unit, at + 1)) >= 0:
+                answers = buffer[at + 1 : at + 2] in (bytes((function,)), bytes((function | 0x80,)))
+                if answers and self._frame(buffer, at)[0] is not None:
+                    return None, at
+        return content, behind
+
+    def settle(self, buffer: bytearray) -> Behind | None:
+        """See `SettlesFramer`."""
+        return whole_behind(self, buffer)
+
+    def _frame(self, buffer: bytearray, start: int) -> Found:
         waiting = len(buffer) - start
         if waiting < 3:
             return None, start

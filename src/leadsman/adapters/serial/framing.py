@@ -3,10 +3,13 @@
 A framer is a value: it looks at a buffer and decides what its beginning is. A `Stream` holds the buffer of one port.
 Memory is limited by the framer's `max_size`, whatever arrives. Bytes that cannot be part of a message are discarded and
 counted, so a framer finds the next message after garbage.
+
+Garbage may look like the beginning of a message whose rest never comes. A framer that verifies its messages then finds
+the whole one behind it: `SettlesFramer` when the line is quiet, `AnswerFramer` at once, since it knows what was asked.
 """
 
 from collections.abc import Callable
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.value import Value
@@ -36,13 +39,42 @@ class Framer(Protocol):
         ...
 
 
+class Behind(NamedTuple):
+    """A message behind a beginning whose rest did not come."""
+
+    message: bytes
+    begin: int
+    """Where it begins in the buffer."""
+    end: int
+    """The index after it."""
+
+
+@runtime_checkable
+class SettlesFramer(Protocol):
+    """A framer that verifies its messages, such as by a checksum."""
+
+    def settle(self, buffer: bytearray) -> Behind | None:
+        """The line is quiet: find a whole message behind the beginning of the buffer, which waits for its rest."""
+        ...
+
+
+@runtime_checkable
+class AnswerFramer(Protocol):
+    """A framer that tells the answer to a request from other bytes."""
+
+    def answering(self, request: bytes) -> Framer:
+        """The framer of the answer to `request`, as it was sent. It never takes the request itself for one, unless the
+        protocol answers with the same bytes."""
+        ...
+
+
 class Stream:
     """Collects the bytes of one port into messages."""
 
-    __slots__ = ("_buffer", "_framer", "discarded")
+    __slots__ = ("_buffer", "_framer", "_usual", "discarded")
 
     def __init__(self, framer: Framer) -> None:
-        self._framer = framer
+        self._framer = self._usual = framer
         self._buffer = bytearray()
         self.discarded = 0
         """Bytes since the start that were not part of any message."""
@@ -64,6 +96,16 @@ class Stream:
         del buffer[:at]
         return messages
 
+    def settle(self) -> list[bytes]:
+        """The line is quiet, so what waits for its rest may be garbage. Return the whole messages behind it. Nothing is
+        discarded if there are none, since the rest may be late."""
+        messages, buffer = [], self._buffer
+        while buffer and isinstance(self._framer, SettlesFramer) and (found := self._framer.settle(buffer)) is not None:
+            self.discarded += found.begin
+            del buffer[: found.end]
+            messages += [found.message, *self.feed(b"")]
+        return messages
+
     @property
     def waiting(self) -> int:
         """The number of bytes of an incomplete message."""
@@ -73,6 +115,23 @@ class Stream:
         """Discard an incomplete message. The rest of it counts as discarded when it arrives."""
         self.discarded += len(self._buffer)
         self._buffer.clear()
+        self._framer = self._usual
+
+    def expect(self, request: bytes) -> None:
+        """The next message answers `request`."""
+        if isinstance(self._usual, AnswerFramer):
+            self._framer = self._usual.answering(request)
+
+
+def whole_behind(framer: Framer, buffer: bytearray) -> Behind | None:
+    """The first whole message behind the beginning of the buffer; for `SettlesFramer.settle`."""
+    at = 1
+    while at < len(buffer):
+        message, end = framer.find(buffer, at)
+        if message is not None:
+            return Behind(message, at, end)
+        at = max(end, at + 1)
+    return None
 
 
 class LineFramer(Value):
@@ -112,6 +171,7 @@ class DelimiterFramer(Value):
         end: the last delimiter.
         trailer: the number of bytes after the end that belong to the message, such as a checksum.
         check: returns whether a message is valid. An invalid one is discarded up to the next beginning inside it.
+            Without it, a message has no second beginning inside: what precedes that is an earlier one that was cut.
         max_size: the longest message, including its delimiters.
     """
 
@@ -148,10 +208,17 @@ class DelimiterFramer(Value):
         end = buffer.find(self.end, start + len(self.begin), start + self.max_size - self.trailer)
         if end < 0:
             return None, start + 1 if len(buffer) - start >= self.max_size else start
+        if self.check is None and self.begin != self.end:
+            again = buffer.rfind(self.begin, start + len(self.begin), end)
+            if again >= 0:
+                return None, again
         behind = end + len(self.end) + self.trailer
         if len(buffer) < behind:
             return None, start
         return _check(bytes(buffer[start:behind]), start, behind, self.check)
+
+    def settle(self, buffer: bytearray) -> Behind | None:
+        return whole_behind(self, buffer) if self.check is not None else None
 
 
 class FixedFramer(Value):
@@ -242,6 +309,9 @@ class LengthPrefixedFramer(Value):
         if len(buffer) < start + size:
             return None, start
         return _check(bytes(buffer[start : start + size]), start, start + size, self.check)
+
+    def settle(self, buffer: bytearray) -> Behind | None:
+        return whole_behind(self, buffer) if self.check is not None else None
 
 
 def sync(buffer: bytearray, start: int, begin: bytes) -> int:

@@ -50,6 +50,9 @@ MOST_UNREAD = 64
 """Messages kept for a reader that is late; the oldest are dropped first."""
 MOST_UNREAD_BYTES = 4096
 """Short messages are kept in larger numbers, up to this many bytes."""
+QUIET = 0.1
+"""Seconds without a byte after which a line is quiet. A device sends a message without pauses, but a USB adapter gives
+its bytes on every 16 ms, and a gateway when a packet is full. At 1,100 baud and less: ten characters."""
 _SLICE = 0.2
 """Seconds that a read waits in a thread; between two reads, the thread checks whether it is still needed."""
 
@@ -71,6 +74,47 @@ Opener = Callable[[Line], Awaitable[None]]
 """Opens a port, and connects a line with it: the wire of a serial port. It may raise whatever pyserial raises."""
 
 
+class Echo:
+    """What was sent over a converter that hears itself, and has not come back yet. Until it has, nothing that arrives
+    can be the answer, so whatever precedes it is noise."""
+
+    def __init__(self) -> None:
+        self._sent: deque[bytes] = deque()
+        self._heard = bytearray()
+
+    @property
+    def awaited(self) -> bool:
+        """Whether something has not come back."""
+        return bool(self._sent)
+
+    def sent(self, data: bytes) -> None:
+        """Wait for `data`."""
+        if data:
+            self._sent.append(data)
+
+    def heard(self, data: bytes) -> tuple[bytes, int]:
+        """Take what arrived. Return what is behind all that was sent, and the number of other bytes before it."""
+        if not self._sent:
+            return data, 0
+        heard, noise = self._heard, 0
+        heard += data
+        while self._sent and (at := heard.find(self._sent[0])) >= 0:
+            noise += at
+            del heard[: at + len(self._sent.popleft())]
+        if not self._sent:
+            behind = bytes(heard)
+            heard.clear()
+            return behind, noise
+        surplus = max(0, len(heard) - len(self._sent[0]) + 1)  # the rest may be its beginning
+        del heard[:surplus]
+        return b"", noise + surplus
+
+    def clear(self) -> None:
+        """Wait for nothing any more: what is sent next comes back later, and everything before it goes."""
+        self._sent.clear()
+        self._heard.clear()
+
+
 class SerialConnection(Line):
     """One opened port.
 
@@ -78,10 +122,22 @@ class SerialConnection(Line):
         url: the name of the port in errors.
         framer: separates messages.
         clock: monotonic seconds.
+        quiet: seconds without a byte after which the line is quiet.
+        echo: whether what is sent comes back before the answer.
     """
 
-    def __init__(self, url: str, framer: Framer, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        url: str,
+        framer: Framer,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        quiet: float = QUIET,
+        echo: bool = False,
+    ) -> None:
         self.stream = Stream(framer)
+        self.echo = Echo() if echo else None
+        """What was sent and has not come back; None: it does not."""
         self.unread: deque[bytes] = deque(maxlen=max(MOST_UNREAD, MOST_UNREAD_BYTES // framer.max_size))
         self.made = asyncio.Event()
         self.ended = asyncio.Event()
@@ -92,6 +148,11 @@ class SerialConnection(Line):
         self._url = url
         self._news = asyncio.Event()
         self._clock = clock
+        self._quiet = quiet
+        self._settled = True
+        """Whether nothing waits for its rest, or it was looked at since the last byte arrived."""
+        self._request = self._answer = b""
+        """What was asked last, and as many of the bytes that came then."""
         self._transport: asyncio.Transport
 
     @property
@@ -106,7 +167,24 @@ class SerialConnection(Line):
 
     def write(self, data: bytes) -> None:
         """Send bytes."""
+        if self.echo is not None:
+            self.echo.sent(data)
         self._transport.write(data)
+
+    def ask(self, request: bytes) -> None:
+        """Send a request: the next message is its answer."""
+        self.stream.expect(request)
+        self._request, self._answer = request, b""
+        self.write(request)
+
+    @property
+    def echo_fault(self) -> str:
+        """What is wrong with ``echo=``, as far as the last request shows; empty if nothing is."""
+        if self.echo is not None and self.echo.awaited:
+            return "what was sent did not come back as it was: leave out echo=True, or check the line"
+        if self.echo is None and self._request and self._answer == self._request:
+            return "what was sent came back: write echo=True"
+        return ""
 
     async def next_message(self, timeout: float) -> bytes:
         """Return the oldest unread message, or wait for one.
@@ -116,28 +194,57 @@ class SerialConnection(Line):
             DeviceUnavailable: the connection ended.
         """
         noise = self.stream.discarded
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
-                while not self.unread:
-                    if self.lost is not None:
-                        raise DeviceUnavailable(f"{self._url} went away: {self.lost}")
-                    self._news.clear()
-                    await self._news.wait()
-        except TimeoutError as error:
-            received = self.stream.discarded - noise + self.stream.waiting
-            hint = (
-                f"; {received} bytes arrived, but no complete message; check the baud rate and the framer"
-                if received
-                else ""
-            )
-            raise DeviceTimeout(f"no message from {self._url} within {human(timeout)}{hint}") from error
-        return self.unread.popleft()
+                await self._message()
+        if not self.unread:
+            self.unread.extend(self.stream.settle())
+        if self.unread:
+            return self.unread.popleft()
+        received = self.stream.discarded - noise + self.stream.waiting
+        if self.echo_fault:
+            hint = f"; {self.echo_fault}"
+        elif received:
+            hint = f"; {received} bytes arrived, but no complete message; check the baud rate and the framer"
+        else:
+            hint = ""
+        raise DeviceTimeout(f"no message from {self._url} within {human(timeout)}{hint}")
+
+    async def _message(self) -> None:
+        """Wait until there is a message. What waits for its rest is looked at again when the line is quiet."""
+        while not self.unread:
+            if self.lost is not None:
+                raise DeviceUnavailable(f"{self._url} went away: {self.lost}")
+            self._news.clear()
+            if self._settled:
+                await self._news.wait()
+            elif (left := self._quiet_in()) > 0:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(left):
+                        await self._news.wait()
+            else:
+                self.unread.extend(self.stream.settle())
+                self._settled = True
+
+    def _quiet_in(self) -> float:
+        """Seconds until the line is quiet, if nothing else arrives."""
+        return 0.0 if self.heard_at is None else self.heard_at + self._quiet - self._clock()
 
     async def discard(self) -> None:
-        """Discard unread input, including the bytes that wait in the kernel."""
-        await asyncio.sleep(0)  # lets them arrive
+        """Discard unread input, including the bytes that wait in the kernel, and a message that is just arriving: its
+        rest would pass for the answer to what is sent next. One that does not end is waited for until the line is
+        quiet, at most five times as long."""
+        for _ in range(2):  # the first turn of the loop looks what has arrived, the second one takes it
+            await asyncio.sleep(0)
+        for _ in range(5):
+            if not self.stream.waiting or self.lost is not None or (left := self._quiet_in()) <= 0:
+                break
+            await asyncio.sleep(left)
         self.unread.clear()
         self.stream.reset()
+        self._settled = True
+        if self.echo is not None:
+            self.echo.clear()
 
     def close(self) -> None:
         """Close the port; `ended` is set when it is done. Raises nothing, also if the device is gone."""
@@ -156,10 +263,15 @@ class SerialConnection(Line):
 
     def data_received(self, data: bytes) -> None:
         self.heard_at = self._clock()
-        messages = self.stream.feed(data)
-        if messages:
-            self.unread.extend(messages)
+        if self.echo is not None:
+            data, noise = self.echo.heard(data)
+            self.stream.discarded += noise
+        if len(self._answer) < len(self._request):
+            self._answer += data[: len(self._request) - len(self._answer)]
+        self.unread.extend(self.stream.feed(data))
+        if self.unread or self._settled:  # the beginning of a message is news, what follows is not
             self._news.set()
+        self._settled = self.stream.waiting == 0
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = "closed" if exc is None else str(exc)
@@ -408,6 +520,8 @@ class SerialPort:
         rts: the same for RTS.
         rs485: the driver of the port raises RTS while it sends, for a converter to RS-485 that does not find the
             direction by itself.
+        echo: the converter sends back what is sent, as many on two wires do (pymodbus and minimalmodbus call it
+            ``handle_local_echo``). It is compared and removed; until it has come back, nothing is taken for an answer.
 
     Raises:
         InvalidValue, InvalidType: at construction.
@@ -429,6 +543,7 @@ class SerialPort:
         dtr: bool | None = None,
         rts: bool | None = None,
         rs485: bool = False,
+        echo: bool = False,
         retry_tokens: int | None = None,
     ) -> None:
         self.retry_tokens = retry_tokens
@@ -453,6 +568,9 @@ class SerialPort:
         """Bits per second."""
         flow = {"rtscts": rtscts, "xonxoff": xonxoff, "dsrdtr": dsrdtr}
         self._options = {"baudrate": baudrate, "bytesize": bytesize, "parity": parity, "stopbits": stopbits, **flow}
+        if not isinstance(echo, bool):
+            raise InvalidType(f"echo is {echo!r}; write True or False")
+        self._echo = echo
         self._lines = ControlLines(dtr, rts, rs485)
         _check_lines(self.url, flow, self._lines)
         self._timeout = positive_seconds(timeout, "timeout")
@@ -526,7 +644,7 @@ class SerialPort:
         async with self._lock:
             connection = await self._ensure_open()
             await connection.discard()
-            connection.write(data)
+            connection.ask(data)
             try:
                 return await connection.next_message(self.timeout_of(timeout))
             except DeviceTimeout:
@@ -583,7 +701,8 @@ class SerialPort:
             return self._connection
         await self._close()
         self._clock = asyncio.get_running_loop().time
-        connection = SerialConnection(self.url, self.framer, self._clock)
+        quiet = max(QUIET, 10 * 11 / self.baudrate)
+        connection = SerialConnection(self.url, self.framer, self._clock, quiet=quiet, echo=self._echo)
         try:
             async with asyncio.timeout(OPEN_TIMEOUT):
                 await wire_of("serial", self.url, lambda: self._open)(connection)
@@ -672,6 +791,11 @@ class Session:
         """Seconds since the port was opened."""
         return self._connection.open_for
 
+    @property
+    def echo_fault(self) -> str:
+        """What is wrong with ``echo=``, as far as the last request shows; empty if nothing is."""
+        return self._connection.echo_fault
+
     async def give_up(self) -> None:
         """End an exchange that failed. A connection over the network is closed, since it may be dead without a sign of
         it, or in the middle of an answer; so is a port that takes no bytes, so that they do not reach the device later.
@@ -684,8 +808,8 @@ class Session:
         await self._connection.discard()
 
     def send(self, data: bytes) -> None:
-        """Send `data`."""
-        self._connection.write(data)
+        """Send `data`. The next message answers it."""
+        self._connection.ask(data)
 
     async def receive(self, count: int = 1, timeout: Duration | None = None) -> bytes:
         """Return the next `count` messages, joined.
