@@ -587,3 +587,76 @@ def test_a_twin_may_notify_whoever_subscribes():
             return [await connected.next(uuid) for uuid in ("2a6e", "2a37", "2a37")]
 
     assert on(BleTwin(device), scenario) == [b"\x07", b"\x01", b"\x02"]
+
+
+@contextlib.asynccontextmanager
+async def heard_by(radio):
+    heard = []
+
+    async def listen():
+        async for each in radio.advertisements(address=ADDRESS):
+            heard.append(each)
+
+    listening = asyncio.create_task(listen())
+    yield heard
+    listening.cancel()
+    await asyncio.wait([listening])
+
+
+@pytest.mark.parametrize("passive", [False, True])
+def test_data_is_that_of_the_packet_and_not_what_bluez_has_kept_of_earlier_ones(air, passive):
+    warm, cold = ({uuid_of("fcd2"): bytes.fromhex(data)} for data in ("4002ca09", "40020000"))
+    device = air.place(Scripted(ADDRESS, "sensor", {}, service_data=warm))
+
+    async def until_silent(heard):
+        """No packet with data comes any more, nor does the next one."""
+        await until(lambda: heard and not heard[-1].service_data)
+        before = len(heard)
+        await until(lambda: len(heard) > before + 3)
+        assert not any(each.service_data or each.manufacturer for each in heard[before:])
+        assert heard[-1].name == "sensor"
+
+    async def first(radio):
+        async with heard_by(radio) as heard:
+            for data in (warm, cold, warm):
+                device.service_data, device.manufacturer = data, {}
+                await until(lambda data=data: any(each.service_data == data for each in heard))
+                device.service_data, device.manufacturer = {}, {0x0334: data[uuid_of("fcd2")]}
+                await until(lambda: any(each.manufacturer for each in heard))
+                device.manufacturer = {}
+                await until_silent(heard)
+                heard.clear()
+            if not passive:
+                device.service_data = warm
+                await until(lambda: sum(each.service_data == warm for each in heard) > 3)
+            device.service_data = {}
+
+    async def second(radio):
+        """BlueZ knows the device, and has its data, when the scan begins."""
+        async with heard_by(radio) as heard:
+            await until_silent(heard)
+            assert not any(each.service_data for each in heard)
+            device.service_data = warm
+            air.call(air.daemon.forget_all())
+            await until(lambda: any(each.service_data == warm for each in heard))
+
+    on(BleRadio(passive=passive), first)
+    on(BleRadio(passive=passive), second)
+
+
+def test_a_bluetooth_sensor_without_values_is_stale_though_its_name_is_heard(air):
+    """A thermometer by the adapter of this machine, of which only the name is heard after a while."""
+    device = air.place(Scripted(ADDRESS, "GVH5075_4455", {}, manufacturer={0xEC88: bytes.fromhex("00036da56400")}))
+
+    async def scenario(radio):
+        async with heard_by(radio) as heard, Decoders() as decoders:
+            await until(lambda: any(each.manufacturer for each in heard))
+            device.manufacturer = {}
+            await until(lambda: not heard[-1].manufacturer)
+            first = decoders.decode(next(each for each in heard if each.manufacturer), 0.0)
+            assert first.values == {"temperature": 22.4, "humidity": 67.7, "battery": 100}
+            heard.clear()
+            await until(lambda: len(heard) > 3)
+            assert [decoders.decode(each, 1.0) for each in heard] == [None] * len(heard)
+
+    on(BleRadio(), scenario)

@@ -106,15 +106,17 @@ class TestValues:
             "motion": (None, "motion", None),
         }
 
-    def test_a_sensor_that_advertises_one_value_at_a_time_has_them_all_in_the_end(self):
+    def test_a_sensor_that_advertises_one_value_at_a_time_has_those_of_some_minutes_as_its_state(self):
         heard_by = Decoders()
 
         first = heard_by.decode(xiaomi(1, "041002fc00"), 1.0)
         second = heard_by.decode(xiaomi(2, "0610022202"), 2.0)
+        third = heard_by.decode(xiaomi(3, "0610022302"), 1.0 + decoders.RECENT)
 
-        assert first.values == {"temperature": 25.2}
-        assert second.values == {"temperature": 25.2, "humidity": 54.6}
-        assert second.fields.keys() == second.values.keys()
+        assert (first.values, first.recent) == ({"temperature": 25.2}, {"temperature": 25.2})
+        assert (second.values, second.recent) == ({"humidity": 54.6}, {"temperature": 25.2, "humidity": 54.6})
+        assert (third.values, third.recent) == ({"humidity": 54.7}, {"humidity": 54.7})
+        assert third.fields.keys() == {"temperature", "humidity"}
 
     def test_the_fields_are_the_same_object_while_there_is_no_new_kind(self):
         heard_by = Decoders()
@@ -127,6 +129,64 @@ class TestValues:
 
         assert heard_by.decode(heard("My Phone", APPLE), 1.0) is None
         assert heard_by.health == {"sensors": 0, "unknown": 1}
+
+
+class TestSilence:
+    """Values are those of this packet: nothing of an earlier one is said again."""
+
+    @pytest.mark.parametrize(
+        "value", [heard("GVH5075_1234", GOVEE), xiaomi(1, "0d1004fc002202"), heard(manufacturer=RUUVI)]
+    )
+    def test_a_packet_without_data_has_no_values_and_a_parser_stays(self, value):
+        heard_by = Decoders()
+        assert heard_by.decode(value, 0.0)
+
+        bare = value._replace(manufacturer={}, service_data={}, name=value.name or "sensor")
+        assert [heard_by.decode(bare, float(at)) for at in range(1, 200)] == [None] * 199
+        assert heard_by.health == {"sensors": 1, "decoded": 1, "empty": 199}
+        assert heard_by.decode(value, 200.0) or value.service_data, "a sensor that counts its packets repeats one"
+
+    def test_values_that_stay_the_same_are_values_of_each_packet_also_beside_other_data(self):
+        heard_by, both = Decoders(), heard("GVH5075_1234", APPLE | GOVEE)
+
+        found = [heard_by.decode(both, float(at)) for at in range(5)]
+
+        assert [each.values for each in found] == [{"temperature": 22.4, "humidity": 67.7, "battery": 100}] * 5
+
+    def test_what_was_read_of_a_packet_before_it_was_garbled_is_in_no_later_one(self, monkeypatch):
+        heard_by = Decoders()
+        assert heard_by.decode(heard("GVH5075_1234", GOVEE), 0.0)
+        parser = heard_by._sensors[ADDRESS]._parser
+        start = parser._start_update
+
+        def stumble(data):
+            start(data)
+            if data.manufacturer_data:
+                raise IndexError
+
+        monkeypatch.setattr(parser, "_start_update", stumble)
+        assert heard_by.decode(heard("GVH5075_1234", {0xEC88: bytes.fromhex("0003c5ec6400")}), 1.0) is None
+        monkeypatch.undo()
+
+        other = heard("GVH5075_1234", APPLE)
+        assert heard_by.decode(other, 2.0) is None
+        assert heard_by.health["garbled"] == 1
+
+    @given(st.lists(st.sampled_from(range(5)), max_size=12))
+    def test_what_a_packet_says_does_not_depend_on_those_before_it(self, order):
+        packets = [
+            heard("GVH5075_1234", GOVEE),
+            heard("GVH5075_1234", GOVEE | APPLE),
+            heard("GVH5075_1234", APPLE),
+            heard("GVH5075_1234", {0xEC88: bytes.fromhex("0003c5ec6400")}),
+            heard("GVH5075_1234"),
+        ]
+        values = [found and found.values for found in (Decoders().decode(each, 0.0) for each in packets)]
+        heard_by = Decoders()
+
+        for at, number in enumerate(order):
+            found = heard_by.decode(packets[number], float(at))
+            assert (found and found.values) == values[number]
 
 
 class TestKeys:
@@ -221,7 +281,7 @@ class TestWhoeverIsOnTheAir:
         for at, each in enumerate(advertisements):
             found = heard_by.decode(each, float(at))
             assert found is None or (
-                found.values.keys() == found.fields.keys()
+                found.values.keys() <= found.recent.keys() <= found.fields.keys()
                 and all(math.isfinite(value) for value in found.values.values() if isinstance(value, float))
                 and all(name.isidentifier() for name in found.fields)
             )

@@ -241,6 +241,37 @@ def test_only_what_differs_from_the_last_one_signal_strength_aside(on, backend):
     assert accepted(on, backend, heard, changed=True) == [True, False, False, True, False, True, True]
 
 
+def test_a_packet_without_data_is_no_news_and_neither_is_what_follows_it(on, backend):
+    data = advertisement()._replace(
+        name="sensor", services=("180a",), manufacturer={0x0334: b"a"}, service_data={"s": b"x"}
+    )
+    bare, nameless = data._replace(manufacturer={}, service_data={}), data._replace(name=None, service_data={})
+    news = [data._replace(service_data={"s": b"y"}), data._replace(name="other"), data._replace(services=("181a",))]
+    heard = [(0, each) for each in (data, bare, data, nameless, bare, *news, news[-1])]
+
+    assert accepted(on, backend, heard, changed=True) == [True, *[False] * 4, True, True, True, False]
+
+
+def test_who_asks_for_a_service_gets_its_data_and_not_a_packet_without_it(on, backend):
+    uuid = "0000feaa-0000-1000-8000-00805f9b34fb"
+    listed = advertisement()._replace(services=(uuid,))
+    data = listed._replace(service_data={uuid: b"\x20"})
+    other = listed._replace(address=OTHER)
+    heard = [(0, each) for each in (other, data, listed, other, data)]
+
+    assert accepted(on, backend, heard, service="feaa") == [True, True, False, True, True]
+
+
+def test_who_asks_for_a_manufacturer_gets_its_data_in_each_packet(on, backend):
+    data = advertisement()._replace(manufacturer={0x0334: b"a"})
+
+    assert accepted(on, backend, [(0, data), (0, advertisement()), (0, data)], manufacturer=0x0334) == [
+        True,
+        False,
+        True,
+    ]
+
+
 def test_a_city_full_of_devices_is_forgotten_again(on, backend):
     city = [(0, advertisement(str(number))) for number in range(1536)]
     heard = [(0, advertisement()), (0, advertisement()), *city, city[-512], city[-1], (0, advertisement())]

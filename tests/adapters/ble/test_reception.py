@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.adapters.ble import Advertisement
-from leadsman.adapters.ble.radios import MOST_PARTS, SIGNAL, WINDOW, Reception
+from leadsman.adapters.ble.advertisement import MOST_PARTS
+from leadsman.adapters.ble.radios import SIGNAL, WINDOW, Reception
 
 ADDRESS = "AA:BB:CC:DD:EE:FF"
 RADIOS = ("hci0", "attic", "cellar")
@@ -85,22 +86,55 @@ def test_a_value_that_is_late_does_not_come_back_and_one_that_is_sent_again_does
     assert heard_by(reception, (0.8, "hci0", 1)) == [True]
 
 
-def test_what_a_device_sends_in_several_packets_is_joined():
+def test_the_name_and_the_services_of_earlier_packets_are_joined_and_their_data_is_not():
     reception = Reception()
     name = Advertisement(ADDRESS, "sensor", -70, ("180a",), {}, {})
 
     reception.hear("hci0", sent(1), None, 0.0)
-    joined = reception.hear("attic", name, None, 0.1)
 
-    assert joined == sent(1, -60, name="sensor", services=("180a",))
-    assert reception.hear("hci0", sent(2), None, 1.0).name == "sensor"
+    assert reception.hear("attic", name, None, 0.1) == name._replace(rssi=-60)
+    assert reception.hear("hci0", sent(2), None, 1.0) == sent(2, name="sensor", services=("180a",))
 
 
-def test_what_bluez_repeats_of_other_packets_is_no_news():
-    joined = [sent(number, manufacturer={0x0334: b"old"}) for number in (1, 2)]
-    deliveries = [(0, "hci0", joined[0]), (5, "attic", 2), (5.1, "hci0", joined[1]), (9, "hci0", joined[1])]
+def test_a_packet_passes_if_some_of_it_was_not_delivered_yet():
+    both = sent(1, manufacturer={0x0334: b"answer"})
 
-    assert heard_by(Reception(), *deliveries) == [True, True, False, True]
+    assert heard_by(Reception(), (0, "attic", 1), (0.1, "hci0", both)) == [True, True]
+    assert heard_by(Reception(), (0, "hci0", both), (0.1, "attic", 1), (0.2, "attic", both)) == [True, False, False]
+
+
+@st.composite
+def packets(draw):
+    """Packets of one device with any of a name, services and data, from two radios that hear it in turn or not."""
+    data = st.dictionaries(st.sampled_from((1, 2, 3)), st.sampled_from((b"a", b"b")), max_size=2)
+    packet = st.builds(
+        lambda name, rssi, services, manufacturer, service_data: Advertisement(
+            ADDRESS, name, rssi, services, manufacturer, {f"s{each}": value for each, value in service_data.items()}
+        ),
+        st.sampled_from((None, "sensor", "other")),
+        st.integers(-100, -30),
+        st.sampled_from(((), ("180a",), ("181a", "180f"))),
+        data,
+        data,
+    )
+    return draw(st.lists(st.tuples(st.sampled_from(RADIOS), packet, st.floats(0, WINDOW * 1.5)), max_size=30))
+
+
+@given(packets())
+def test_what_passes_has_the_data_of_its_packet_alone_and_no_data_is_lost(heard):
+    reception, now, last = Reception(), 0.0, {}
+
+    for radio, packet, wait in heard:
+        now += wait
+        passed = reception.hear(radio, packet, None, now)
+        if passed is None:
+            values = [*packet.manufacturer.items(), *packet.service_data.items()]
+            assert all(now - last[each] < WINDOW for each in values), "somebody has just delivered it"
+            continue
+        assert (passed.manufacturer, passed.service_data) == (packet.manufacturer, packet.service_data)
+        assert packet.name in (None, passed.name)
+        assert set(packet.services) <= set(passed.services)
+        last |= dict.fromkeys([*packet.manufacturer.items(), *packet.service_data.items()], now)
 
 
 def test_a_signal_counts_for_a_while_and_not_after_its_radio_has_left():
@@ -124,8 +158,8 @@ def test_a_device_that_sends_ever_new_services_costs_no_more_memory():
             "hci0", Advertisement(ADDRESS, None, -60, (f"{number}",), {number: b"x"}, data), None, 0.0
         )
 
-    assert {len(passed.services), len(passed.manufacturer), len(passed.service_data)} == {MOST_PARTS}
-    assert passed.services[-1] == "199"
+    assert (len(passed.services), passed.services[-1]) == (MOST_PARTS, "199")
+    assert (passed.manufacturer, passed.service_data) == ({199: b"x"}, {"000000c7": b"x"})
 
 
 def test_a_city_full_of_devices_is_forgotten_again():

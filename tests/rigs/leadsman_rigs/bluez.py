@@ -96,7 +96,9 @@ class Radio(Object):
         self.daemon = daemon
 
     @dbus_method()
-    async def SetDiscoveryFilter(self, properties: DBusDict): ...  # noqa: N802
+    async def SetDiscoveryFilter(self, properties: DBusDict):  # noqa: N802
+        found = properties.get("DuplicateData")
+        self.daemon.duplicates = found is not None and found.value
 
     @dbus_method()
     async def StartDiscovery(self):  # noqa: N802
@@ -168,18 +170,26 @@ class Known(Object):
             Blocked=False,
             Connected=False,
             ServicesResolved=False,
-            **self.said(),
+            RSSI=peer.rssi,
+            UUIDs=[uuid_of(each) for each in peer.uuids],
+            ManufacturerData={},
+            ServiceData={},
         )
+        self.values |= self.news()
         self.attributes, self.calls, self.objects = {}, set(), []
 
-    def said(self):
-        peer = self.peer
-        return {
-            "RSSI": peer.rssi,
-            "UUIDs": [uuid_of(each) for each in peer.uuids],
-            "ManufacturerData": {company: Variant("ay", data) for company, data in peer.manufacturer.items()},
-            "ServiceData": {uuid_of(each): Variant("ay", data) for each, data in peer.service_data.items()},
-        }
+    def news(self):
+        """What BlueZ signals of a packet. It joins its data to that of earlier ones, and signals what changes; if a
+        client wants duplicates, it has that of this packet alone, and signals it in any case."""
+        peer, found = self.peer, {"RSSI": self.peer.rssi}
+        for key, said in (
+            ("ManufacturerData", {company: Variant("ay", data) for company, data in peer.manufacturer.items()}),
+            ("ServiceData", {uuid_of(each): Variant("ay", data) for each, data in peer.service_data.items()}),
+        ):
+            data = said if self.daemon.duplicates else {**self.values[key], **said}
+            if said and (self.daemon.duplicates or data != self.values[key]):
+                found[key] = data
+        return found
 
     async def guarded(self, step):
         """What the peer does; a hang-up meanwhile ends it."""
@@ -275,6 +285,8 @@ class Daemon:
     def __init__(self, address, peers):
         self.address, self.peers, self.known, self.scanning = address, peers, {}, False
         self.advertiser = self.refuses = None
+        self.duplicates = False
+        """Whether a client wants each packet signalled."""
 
     async def start(self):
         self.bus = await MessageBus(bus_address=self.address).connect()
@@ -315,7 +327,7 @@ class Daemon:
         if not self.scanning:
             return
         if peer.address in self.known:
-            self.known[peer.address].change(**self.known[peer.address].said())
+            self.known[peer.address].change(**self.known[peer.address].news())
         else:
             self.known[peer.address] = known = Known(self, peer)
             self.bus.export(known.path, known)

@@ -46,7 +46,7 @@ async def radio(radio: BleRadio, decoders: Decoders, settings: Settings, context
         if known is not None or settings.discover:
             title = heard.title if known is None else None
             sensor = context.device(known or heard.address, signal=heard.rssi, fields=heard.fields, title=title)
-            sensor.publish(heard.values)
+            sensor.publish(heard.recent)
 
 
 main = command_line(app, demo=DEMO)

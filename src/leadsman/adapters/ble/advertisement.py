@@ -5,7 +5,7 @@ import fnmatch
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, TypeVar
 
 from pydantic import AfterValidator
 
@@ -15,11 +15,16 @@ from leadsman.text import clean
 
 MOST_KNOWN = 512
 """Devices remembered; in a city thousands pass by."""
+MOST_PARTS = 16
+"""Entries of each kind that are remembered of a device: a legacy advertisement with its scan response has 62 bytes, of
+which an entry with a value takes four or more."""
 LONGEST_PACKET = 1650
 """Bytes of extended advertising data (Core Specification, Vol 4, Part E, 7.8.54); legacy ones have 31, and a scan
 response as many."""
 WEAKEST, STRONGEST = -127, 20
 """dBm that a controller can report (Core Specification, Vol 4, Part E, 7.7.65.2); 127 means not available."""
+_K = TypeVar("_K", str, int)
+_T = TypeVar("_T")
 _UUIDS = {0x02: 2, 0x03: 2, 0x04: 4, 0x05: 4, 0x06: 16, 0x07: 16}
 _SERVICE_DATA = {0x16: 2, 0x20: 4, 0x21: 16}
 _NAMES = (0x08, 0x09)
@@ -28,7 +33,11 @@ _MANUFACTURER = 0xFF
 
 
 class Advertisement(NamedTuple):
-    """One advertisement of a device. UUIDs are complete and in lower case."""
+    """One advertisement of a device. UUIDs are complete and in lower case.
+
+    The data is that of this packet. A device often divides what it says among packets, so its name and its services may
+    be from an earlier one, and a packet without data is an advertisement, too.
+    """
 
     address: str
     name: str | None
@@ -38,6 +47,7 @@ class Advertisement(NamedTuple):
     manufacturer: Mapping[int, bytes]
     """By company identifier."""
     service_data: Mapping[str, bytes]
+    """By UUID."""
 
 
 def decode_packet(address: int, rssi: int, data: bytes) -> Advertisement | None:
@@ -91,44 +101,101 @@ def _uuid(data: bytes) -> str:
     return uuid_of(digits)
 
 
-class AdvertisementFilter(NamedTuple):
-    """Selects advertisements by their content, and limits their rate."""
+class AdvertisementFilter:
+    """Selects advertisements by their content, and limits their rate.
 
-    address: str | None
-    name: str | None
-    service: str | None
-    manufacturer: int | None
-    every: float
-    changed: bool
-    last: dict[str, tuple[float, Advertisement]]
-    """By address: what passed last, and when."""
+    Args:
+        address: of one device.
+        name: a glob.
+        service: a UUID. Of a device that sends data of this service, packets with such data pass; of any other one,
+            those after which it is known to have the service.
+        manufacturer: a company identifier. Packets with its data pass.
+        every: seconds between two that pass of a device.
+        changed: whether only those pass that add something to what passed before.
+    """
+
+    def __init__(
+        self,
+        address: str | None = None,
+        name: str | None = None,
+        service: str | None = None,
+        manufacturer: int | None = None,
+        every: float = 0.0,
+        changed: bool = False,
+    ) -> None:
+        self._address = address
+        self._name = name
+        self._service = service
+        self._manufacturer = manufacturer
+        self._every = every
+        self._changed = changed
+        self._passed: dict[str, tuple[float, Advertisement]] = {}
+        """By address: when one passed last, and what all that passed said last."""
+        self._senders: dict[str, None] = {}
+        """The devices that have sent data of the service."""
 
     def accepts(self, advertisement: Advertisement, now: float) -> bool:
         """Whether an advertisement passes the filter. `now` is monotonic seconds."""
-        if self.address not in (None, advertisement.address):
+        if self._address not in (None, advertisement.address):
             return False
-        if self.name is not None and not fnmatch.fnmatchcase(advertisement.name or "", self.name):
+        if self._name is not None and not fnmatch.fnmatchcase(advertisement.name or "", self._name):
             return False
-        if (
-            self.service is not None
-            and self.service not in advertisement.services
-            and self.service not in advertisement.service_data
-        ):
+        if self._service is not None and not self._has_service(advertisement, self._service):
             return False
-        if self.manufacturer is not None and self.manufacturer not in advertisement.manufacturer:
+        if self._manufacturer is not None and self._manufacturer not in advertisement.manufacturer:
             return False
-        last = self.last.get(advertisement.address)
-        if last is not None:
-            if self.every and now - last[0] < self.every:
-                return False
-            if self.changed and last[1]._replace(rssi=0) == advertisement._replace(rssi=0):
-                return False
-        if self.every or self.changed:
-            self.last.pop(advertisement.address, None)
-            self.last[advertisement.address] = now, advertisement
-            if len(self.last) > MOST_KNOWN:
-                del self.last[next(iter(self.last))]
+        if not self._every and not self._changed:
+            return True
+        at, before = self._passed.get(advertisement.address, (now, None))
+        if before is None:
+            before = advertisement
+        elif (self._every and now - at < self._every) or (self._changed and not _adds(before, advertisement)):
+            return False
+        _remember(self._passed, advertisement.address, (now, _join(before, advertisement)))
         return True
+
+    def _has_service(self, advertisement: Advertisement, service: str) -> bool:
+        if service in advertisement.service_data:
+            _remember(self._senders, advertisement.address, None)
+            return True
+        return service in advertisement.services and advertisement.address not in self._senders
+
+
+def _remember(devices: dict[str, _T], address: str, value: _T) -> None:
+    """Remember something of a device, and forget the one that was heard longest ago if there are too many."""
+    devices.pop(address, None)
+    devices[address] = value
+    if len(devices) > MOST_KNOWN:
+        del devices[next(iter(devices))]
+
+
+def _adds(before: Advertisement, packet: Advertisement) -> bool:
+    """Whether a packet says something that was not said before."""
+    return (
+        packet.name not in (None, before.name)
+        or not before.manufacturer.items() >= packet.manufacturer.items()
+        or not before.service_data.items() >= packet.service_data.items()
+        or not set(before.services).issuperset(packet.services)
+    )
+
+
+def _join(before: Advertisement, packet: Advertisement) -> Advertisement:
+    """What all packets of a device said last; only to compare another one with."""
+    named = name_and_services(before, packet)
+    return named._replace(
+        manufacturer=_newest({**before.manufacturer, **packet.manufacturer}),
+        service_data=_newest({**before.service_data, **packet.service_data}),
+    )
+
+
+def _newest(parts: Mapping[_K, bytes]) -> dict[_K, bytes]:
+    return dict(list(parts.items())[-MOST_PARTS:])
+
+
+def name_and_services(before: Advertisement, packet: Advertisement) -> Advertisement:
+    """A packet with the name and the services that its device has advertised before, and no other data than its own."""
+    services = tuple(dict.fromkeys((*before.services, *packet.services)))[-MOST_PARTS:]
+    return packet._replace(name=packet.name or before.name, services=services)
 
 
 def check_address(value: object) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from leadsman.adapters.ble.advertisement import Advertisement
 from leadsman.adapters.ble.backend import AdvertisementListener, att_error
@@ -33,6 +33,11 @@ except ImportError as error:
 _FLAGS = (b"\x02", b"\x04", b"\x05", b"\x06", b"\x1a")
 """Values of the flags that most devices advertise: BlueZ wants patterns for a passive scan."""
 
+_DATA = ("ManufacturerData", "ServiceData")
+"""Properties of a device that BlueZ sets to what was in a packet (``doc/org.bluez.Device.rst``)."""
+_MOST_DEVICES = 4096
+"""Devices of BlueZ whose properties are remembered. BlueZ forgets one that it has not heard for 30 s."""
+
 _OFF = "Bluetooth is missing or off; type: bluetoothctl power on, or rfkill unblock bluetooth"
 _DENIED = "the system refuses Bluetooth to this user; add the user to the group bluetooth, or allow it in its settings"
 _ABSENT = {
@@ -57,28 +62,38 @@ class BleakBackend:
         self._adapter = adapter if sys.platform == "linux" else None
         self._passive = passive
         self._scanner: BleakScanner | None = None
+        self._properties = _DeviceProperties(joined=passive)
 
     async def start(self, on_advertisement: AdvertisementListener) -> None:
         """Start the scanner."""
 
         def detected(device: BLEDevice, data: AdvertisementData) -> None:
+            manufacturer: Mapping[int, bytes] = data.manufacturer_data
+            service_data: Mapping[str, bytes] = data.service_data
+            if sys.platform == "linux":
+                path, properties = data.platform_data
+                manufacturer, service_data = self._properties.new(path, device, properties)
             advertisement = Advertisement(
                 device.address.upper(),
                 data.local_name,
                 data.rssi,
                 tuple(uuid.lower() for uuid in data.service_uuids),
-                dict(data.manufacturer_data),
-                {uuid.lower(): bytes(value) for uuid, value in data.service_data.items()},
+                {company: bytes(value) for company, value in manufacturer.items()},
+                {uuid.lower(): bytes(value) for uuid, value in service_data.items()},
             )
             on_advertisement(advertisement, device)
 
         options: BlueZScannerArgs = {} if self._adapter is None else {"adapter": self._adapter}
+        if not self._passive:
+            options["filters"] = {"DuplicateData": True}
         if self._passive and sys.platform == "linux":
             from bleak.args.bluez import OrPattern
             from bleak.assigned_numbers import AdvertisementDataType
 
             options["or_patterns"] = [OrPattern(0, AdvertisementDataType.FLAGS, flags) for flags in _FLAGS]
         with _translate_errors("scanning"):
+            if sys.platform == "linux":
+                self._properties.begin(await _known_properties())
             self._scanner = BleakScanner(
                 detected, scanning_mode="passive" if self._passive else "active", bluez=options
             )
@@ -105,6 +120,54 @@ class BleakBackend:
         with _translate_errors(f"connecting to {handle.address}"):
             await client.connect()
         return BleakConnection(client)
+
+
+async def _known_properties() -> dict[str, Mapping[str, Any]]:
+    """The properties of the devices that BlueZ knows already, by their paths, as bleak has them."""
+    from bleak.backends.bluezdbus.manager import get_global_bluez_manager
+
+    objects: Mapping[str, Mapping[str, Any]] = getattr(await get_global_bluez_manager(), "_properties", {})
+    return {path: each["org.bluez.Device1"] for path, each in objects.items() if "org.bluez.Device1" in each}
+
+
+class _DeviceProperties:
+    """What BlueZ says of its devices, and what of it is new.
+
+    BlueZ keeps what a device has advertised, and signals which properties change: its signal strength, say. bleak then
+    gives all properties. Those that were in the signal are other objects than before, and only those are of the packet
+    that was heard. Of a device that BlueZ has not known before, all are.
+
+    With the filter ``DuplicateData``, BlueZ signals the data of each packet, and keeps no other. A passive scan has no
+    such filter: BlueZ signals data that changes, together with that of earlier packets.
+
+    Args:
+        joined: whether a property has data of earlier packets, too.
+    """
+
+    def __init__(self, *, joined: bool) -> None:
+        self._joined = joined
+        self._known: dict[str, tuple[BLEDevice | None, Mapping[str, Any]]] = {}
+        """By path: bleak's device, which is another one after BlueZ has forgotten it, or None if it has not been heard
+        since the scan began; and its properties."""
+
+    def begin(self, known: Mapping[str, Mapping[str, Any]]) -> None:
+        """A scan begins, and BlueZ knows these devices."""
+        self._known = {path: (None, dict(properties)) for path, properties in known.items()}
+
+    def new(self, path: str, device: BLEDevice, properties: Mapping[str, Any]) -> list[Mapping[Any, bytes]]:
+        """The manufacturer data and the service data that are new."""
+        last, before = self._known.pop(path, (device, {}))
+        self._known[path] = device, properties
+        if len(self._known) > _MOST_DEVICES:
+            del self._known[next(iter(self._known))]
+        if last not in (None, device):
+            before = {}
+        return [self._new(before.get(key, {}), properties.get(key, {})) for key in _DATA]
+
+    def _new(self, before: Mapping[Any, bytes], data: Mapping[Any, bytes]) -> Mapping[Any, bytes]:
+        if data is before:
+            return {}
+        return {key: data[key] for key in data if before.get(key) != data[key]} if self._joined else data
 
 
 class BleakConnection:

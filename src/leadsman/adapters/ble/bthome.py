@@ -11,7 +11,12 @@ from leadsman.errors import GarbledData, PermanentError
 SERVICE = "0000fcd2-0000-1000-8000-00805f9b34fb"
 """The UUID of its service data."""
 
-_UINT, _SINT, _BOOL = "uint", "sint", "bool"
+_ENCRYPTED, _ADDRESS, _RESERVED = 0b1, 0b10, 0b11000
+"""Bits of the first byte. The address of the sensor follows if bit 1 is set: the format calls that bit reserved, and
+sensors that phones are to recognise set it (Bluetooth-Devices/bthome-ble#42). Bit 2 says that a sensor advertises at
+irregular times. Another reserved bit may mean that something else follows. Bits 5 to 7 are the version."""
+_ADDRESS_BYTES = 6
+_UINT, _SINT, _BOOL, _TURN, _VERSION = "uint", "sint", "bool", "turn", "version"
 _KINDS: dict[int, tuple[str, str, int, float]] = {
     0x00: ("packet_id", _UINT, 1, 1),
     0x01: ("battery", _UINT, 1, 1),
@@ -34,7 +39,7 @@ _KINDS: dict[int, tuple[str, str, int, float]] = {
     0x2E: ("humidity", _UINT, 1, 1),
     0x2F: ("moisture", _UINT, 1, 1),
     0x3A: ("button", _UINT, 1, 1),
-    0x3C: ("dimmer", _UINT, 2, 1),
+    0x3C: ("dimmer", _TURN, 2, 1),
     0x3D: ("count", _UINT, 2, 1),
     0x3E: ("count", _UINT, 4, 1),
     0x3F: ("rotation", _SINT, 2, 10),
@@ -69,9 +74,14 @@ _KINDS: dict[int, tuple[str, str, int, float]] = {
     0x5E: ("direction", _UINT, 2, 100),
     0x5F: ("precipitation", _UINT, 2, 10),
     0x60: ("channel", _UINT, 1, 1),
+    0x61: ("rotational_speed", _UINT, 2, 1),
+    0x62: ("speed", _SINT, 4, 1_000_000),
+    0x63: ("acceleration", _SINT, 4, 1_000_000),
+    0x64: ("light_level", _UINT, 1, 1),
+    0x65: ("settings_revision", _UINT, 1, 1),
     0xF0: ("device_type", _UINT, 2, 1),
-    0xF1: ("firmware", _UINT, 4, 1),
-    0xF2: ("firmware", _UINT, 3, 1),
+    0xF1: ("firmware", _VERSION, 4, 1),
+    0xF2: ("firmware", _VERSION, 3, 1),
 }
 _BOOLEANS = {
     0x0F: "boolean",
@@ -104,10 +114,17 @@ _BOOLEANS = {
     0x2D: "window",
 }
 _KINDS |= {number: (name, _BOOL, 1, 1) for number, name in _BOOLEANS.items()}
-_TEXT, _RAW = 0x53, 0x54
+_COMMAND, _TEXT, _RAW = 0x3B, 0x53, 0x54
+_TURNS = {0x00: 0, 0x01: -1, 0x02: 1}
+"""The directions of a dimmer: none, left, right."""
 
 Measurement = float | bool | str
 """A measurement: a number, yes or no, or text."""
+
+
+def unknown_flags(data: bytes) -> bool:
+    """Whether service data has flags that nobody knows, so that what follows them may be anything."""
+    return bool(data) and bool(data[0] & _RESERVED)
 
 
 def decode(data: bytes) -> dict[str, Measurement]:
@@ -116,35 +133,63 @@ def decode(data: bytes) -> dict[str, Measurement]:
     If a kind occurs twice, its names are numbered: ``temperature`` and ``temperature_2``. Kinds are ordered by number.
     A kind that this table does not have ends the reading; the measurements before it are kept.
 
+    ``button`` is the number of an event of the format (1 is a press, 2 a double press, 0 none), and ``dimmer`` the
+    steps that it was turned, negative to the left. A sensor sends an event several times, with one ``packet_id``.
+
     Raises:
-        GarbledData: the data is not BTHome 2, or is incomplete.
+        GarbledData: the data is not BTHome 2, has flags that nobody knows, or is incomplete.
         PermanentError: the data is encrypted.
     """
     if not data or data[0] >> 5 != 2:
         raise GarbledData(f"not BTHome version 2: {data[:32].hex(' ') or 'nothing'}")
-    if data[0] & 1:
+    if unknown_flags(data):
+        raise GarbledData(
+            f"this BTHome data has flags that are not known, so it is not read; look for a newer leadsman: "
+            f"{data[:32].hex(' ')}"
+        )
+    if data[0] & _ENCRYPTED:
         raise PermanentError(
             "this BTHome sensor encrypts its data; read it with Decoders and its key, or switch that off in it"
         )
     found: dict[str, Measurement] = {}
     at = 1
+    if data[0] & _ADDRESS:
+        at += len(_part(data, 1, 1 + _ADDRESS_BYTES))
     while at < len(data):
         kind = data[at]
-        if kind in (_TEXT, _RAW):
-            begin = at + 2
-            end = begin + (data[at + 1] if at + 1 < len(data) else 0)
-            content = _part(data, begin, end)
-            _put(found, *(("text", content.decode(errors="replace")) if kind == _TEXT else ("raw", content.hex())))
+        if kind in (_COMMAND, _TEXT, _RAW):
+            at, content = _content(data, at, kind)
+            name = {_COMMAND: "command", _TEXT: "text", _RAW: "raw"}[kind]
+            _put(found, name, content.decode(errors="replace") if kind == _TEXT else content.hex())
         elif kind in _KINDS:
             name, shape, size, divisor = _KINDS[kind]
-            end = at + 1 + size
-            number = int.from_bytes(_part(data, at + 1, end), "little", signed=shape == _SINT)
-            value = bool(number) if shape == _BOOL else number if divisor == 1 else round(number / divisor, 4)
-            _put(found, name, value)
+            content = _part(data, at + 1, at + 1 + size)
+            _put(found, name, _value(content, shape, divisor))
+            at += 1 + size
         else:
             break
-        at = end
     return found
+
+
+def _content(data: bytes, at: int, kind: int) -> tuple[int, bytes]:
+    """The end and the content of an object that has its length in a byte. That of a command counts its arguments, in
+    the lower five bits; its number comes first."""
+    (length,) = _part(data, at + 1, at + 2)
+    end = at + 2 + (1 + (length & 0x1F) if kind == _COMMAND else length)
+    return end, _part(data, at + 2, end)
+
+
+def _value(content: bytes, shape: str, divisor: float) -> Measurement:
+    if shape == _VERSION:
+        return ".".join(map(str, reversed(content)))
+    if shape == _TURN:
+        if content[0] not in _TURNS:
+            raise GarbledData(f"BTHome data has a dimmer that turns neither left nor right: {content.hex(' ')}")
+        return _TURNS[content[0]] * content[1]
+    number = int.from_bytes(content, "little", signed=shape == _SINT)
+    if shape == _BOOL:
+        return bool(number)
+    return number if divisor == 1 else round(number / divisor, 6)
 
 
 def _part(data: bytes, begin: int, end: int) -> bytes:

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 MOST_SENSORS = 10_000
 """Sensors without a key whose parsers are kept, 4 to 7 kB each; the one that was heard longest ago goes first. Nothing
 is kept of other devices."""
+RECENT = 600.0
+"""Seconds for which `Measurement.recent` has a value: sensors that advertise one value at a time take some minutes for
+all of them where few of their packets are heard."""
 RELEARN = 60.0
 """Seconds without a new value after which a sensor without a key may be one of another kind: a parser that takes a
 device for its own by mistake does not keep it."""
@@ -99,7 +102,7 @@ class Recognised(NamedTuple):
 
 
 class Measurement(NamedTuple):
-    """The values that a sensor has advertised."""
+    """What a sensor measures, from one advertisement."""
 
     address: str
     rssi: int
@@ -111,9 +114,13 @@ class Measurement(NamedTuple):
     title: str
     """For people: the maker, the model and the end of the address."""
     values: Mapping[str, Value]
-    """The last value of each kind. Some sensors advertise one at a time."""
+    """The values in this advertisement."""
     fields: Mapping[str, object]
-    """The type of each value with its `Sensor`, for `Context.device`. The same dict while there is no new kind."""
+    """The type of each value that the sensor has advertised, with its `Sensor`, for `Context.device`. The same dict
+    while there is no new kind."""
+    recent: Mapping[str, Value]
+    """The last value of each kind that the sensor has advertised within `RECENT`, as its state: some sensors advertise
+    one value at a time."""
 
 
 def recognise(advertisement: Advertisement) -> Recognised | None:
@@ -132,8 +139,8 @@ def recognise(advertisement: Advertisement) -> Recognised | None:
 
 
 class Decoders:
-    """The decoders of an app, beside its radio in ``App(adapters=…)``. They remember the last values of 10,000 sensors,
-    and nothing of devices without a decoder. What cannot be decoded is counted, and costs the app nothing else.
+    """The decoders of an app, beside its radio in ``App(adapters=…)``. They remember 10,000 sensors, and nothing of
+    devices without a decoder. What cannot be decoded is counted, and costs the app nothing else.
 
     Args:
         keys: the bind keys of sensors that encrypt their values (BTHome and Xiaomi), by address; see `BindKey`. None
@@ -175,8 +182,9 @@ class Decoders:
     @property
     def health(self) -> Mapping[str, object]:
         """For introspection: how many sensors are remembered, and how many advertisements there were of each kind:
-        ``decoded``; ``unknown``, of other devices; ``no_key`` and ``wrong_key``, encrypted; ``unencrypted``, though
-        there is a key; ``repeated``, without a new value, as one that somebody sends again is; ``garbled``."""
+        ``decoded``; ``unknown``, of other devices; ``empty``, without data; ``no_key`` and ``wrong_key``, encrypted;
+        ``unencrypted``, though there is a key; ``repeated``, without a new value, as one that somebody sends again is;
+        ``garbled``."""
         return {"sensors": len(self._sensors) + len(self._keyed), **self._counts}
 
     async def measurements(self, radio: "BleRadio") -> AsyncGenerator[Measurement, None]:
@@ -192,6 +200,9 @@ class Decoders:
     def decode(self, advertisement: Advertisement, now: float) -> Measurement | None:
         """Decode one advertisement; None if it has no new value. `now` is monotonic seconds. Never raises because of an
         advertisement. If the decoders are not imported yet, raises `NotInstalled`, or takes half a second."""
+        if not advertisement.manufacturer and not advertisement.service_data:
+            self._counts["empty"] += 1
+            return None
         address = advertisement.address
         sensors = self._keyed if address in self._keys else self._sensors
         sensor = sensors.pop(address, None)
@@ -207,7 +218,7 @@ class Decoders:
         outcome = sensor.take(advertisement, now)
         self._counts[outcome] += 1
         if outcome == "decoded":
-            return sensor.measurement(advertisement)
+            return sensor.measurement(advertisement, now)
         if outcome in _ADVICE:
             self._warn(advertisement, outcome, sensor, now)
         elif sensors is self._sensors and now - sensor.fresh_at > RELEARN:
@@ -242,16 +253,18 @@ _WHAT, _EXTRA = "decoders of Bluetooth sensors", "ble-decoders"
 
 
 class _DecodedSensor:
-    """The parser of one sensor, and its last values."""
+    """The parser of one sensor, and what it has found."""
 
     __slots__ = (
         "_fields",
+        "_heard",
         "_key",
         "_last",
+        "_new",
         "_parser",
         "_seen",
         "_title",
-        "_values",
+        "_units",
         "decoder",
         "fresh_at",
         "model",
@@ -264,8 +277,13 @@ class _DecodedSensor:
         self._parser: BluetoothData = create() if self._key is None else create(bindkey=self._key)
         self._seen: dict[DeviceKey, object] = {}
         """The last value of each kind, as the parser made it: another object is a new value."""
-        self._values: dict[str, Value] = {}
+        self._new: dict[str, Value] = {}
+        """The values in the last advertisement."""
+        self._heard: dict[str, tuple[Value, float]] = {}
+        """The last value of each kind, and when it was heard."""
         self._fields: dict[str, object] = {}
+        self._units: dict[str, tuple[str | None, type]] = {}
+        """The unit and the type of each field: a parser gives one kind in several units under one key."""
         self._last: Mapping[str, bytes] = {}
         """The service data decoded last, of a sensor that encrypts."""
         self.decoder = decoder
@@ -279,12 +297,16 @@ class _DecodedSensor:
         parser: Any = self._parser
         if self._key is not None and advertisement.service_data == self._last:
             return "repeated"  # the parser takes the last message once more, within four seconds
+        if self.decoder == "bthome" and bthome.unknown_flags(advertisement.service_data.get(bthome.SERVICE, b"")):
+            return "garbled"
         try:
             update = parser.update(service_info(advertisement, now))
-            fresh = self._fresh(update)
+            self._new = self._find_new(update)
         except Exception:  # of garbage, parsers raise whatever they stumble over
+            self._forget_half_a_packet(advertisement, now)
             return "garbled"
-        if fresh:
+        if self._new:
+            self._heard |= {name: (value, now) for name, value in self._new.items()}
             self.fresh_at, self.warned, self._last = now, None, advertisement.service_data
             self._describe(advertisement, update)
             return "decoded"
@@ -295,14 +317,22 @@ class _DecodedSensor:
         self._describe(advertisement, update)
         return "no_key" if self._key is None else "wrong_key" if parser.decryption_failed else "repeated"
 
-    def measurement(self, advertisement: Advertisement) -> Measurement:
-        """The last values."""
+    def measurement(self, advertisement: Advertisement, now: float) -> Measurement:
+        """What the last advertisement says, and those before it."""
         address, rssi = advertisement.address, advertisement.rssi
-        return Measurement(address, rssi, self.decoder, self.model, self._title, dict(self._values), self._fields)
+        recent = {name: value for name, (value, at) in self._heard.items() if now - at < RECENT}
+        return Measurement(address, rssi, self.decoder, self.model, self._title, dict(self._new), self._fields, recent)
 
-    def _fresh(self, update: "SensorUpdate") -> bool:
-        """Take the new values of an update, which has the old ones, too. Returns whether there are any."""
-        fresh = False
+    def _forget_half_a_packet(self, advertisement: Advertisement, now: float) -> None:
+        """What a parser has found before it raised is in its next update, and new to nobody then."""
+        fields, nothing = self._fields, advertisement._replace(manufacturer={}, service_data={})
+        with contextlib.suppress(Exception):
+            self._find_new(self._parser.update(service_info(nothing, now)))
+        self._fields = fields
+
+    def _find_new(self, update: "SensorUpdate") -> dict[str, Value]:
+        """The new values of an update, which has the old ones, too."""
+        found: dict[str, Value] = {}
         for values, descriptions in (
             (update.entity_values, update.entity_descriptions),
             (update.binary_entity_values, update.binary_entity_descriptions),
@@ -314,19 +344,16 @@ class _DecodedSensor:
                 name, content = _name(key), value.native_value
                 if content is None or (isinstance(content, float) and not math.isfinite(content)):
                     continue
-                fresh = True
-                kind = _kind(content)
-                self._values[name] = content if isinstance(content, int | datetime) else kind(content)
+                kind, known = _kind(content), descriptions.get(key)
+                unit = _word(known, "native_unit_of_measurement")
+                if self._units.setdefault(name, (unit, kind)) != (unit, kind):  # such as a distance in mm, and in m
+                    name = f"{name}_{_letters(unit or kind.__name__)}"
+                    self._units.setdefault(name, (unit, kind))
+                found[name] = content if isinstance(content, int | datetime) else kind(content)
                 if name not in self._fields:
-                    known = descriptions.get(key)
-                    described = _describe_field(
-                        _word(known, "device_class"),
-                        _word(known, "native_unit_of_measurement"),
-                        kind,
-                        value.name,
-                    )
+                    described = _describe_field(_word(known, "device_class"), unit, kind, value.name)
                     self._fields = {**self._fields, name: described}  # another dict: it is news
-        return fresh
+        return found
 
     def _describe(self, advertisement: Advertisement, update: "SensorUpdate") -> None:
         device = update.devices.get(self._parser.primary_device_id)
@@ -350,6 +377,11 @@ def _name(key: "DeviceKey") -> str:
         text = f"{text}_{key.device_id}"
     name = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_").lower()[:60]
     return name if name[:1].isalpha() else f"value_{name}"
+
+
+def _letters(text: str) -> str:
+    """What of a text may be in the name of a field."""
+    return re.sub(r"\W+", "", text.lower(), flags=re.ASCII) or "other"
 
 
 def _kind(value: object) -> type:
@@ -422,8 +454,7 @@ def _recognise_each(
 
 
 def _alone(advertisement: Advertisement) -> Iterator[Advertisement]:
-    """An advertisement, and then each of its manufacturer data alone: BlueZ adds up those of a device, and a parser
-    cannot detect which of several is the new one."""
+    """An advertisement, and then each of its manufacturer data alone: some parsers want the only one."""
     yield advertisement
     if len(advertisement.manufacturer) > 1:
         for each in advertisement.manufacturer.items():
@@ -449,4 +480,12 @@ def service_info(advertisement: Advertisement, now: float) -> "BluetoothServiceI
         False,
         now,
         None,
+        _raw(heard.manufacturer),
     )
+
+
+def _raw(manufacturer: Mapping[int, bytes]) -> bytes:
+    """The manufacturer data of a packet as it is in the air (Core Specification, Vol 3, Part C, 11). By it the parsers
+    learn that all of it is of this packet: else they look for what differs from the packet before."""
+    parts = (company.to_bytes(2, "little") + data for company, data in manufacturer.items())
+    return b"".join(bytes((len(part) + 1, 0xFF)) + part for part in parts if len(part) < 255)

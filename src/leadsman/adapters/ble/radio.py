@@ -109,11 +109,11 @@ class Scanner:
     @contextlib.asynccontextmanager
     async def listening(self, listener: Callable[[Advertisement], None]) -> AsyncIterator[None]:
         """Call `listener` for each advertisement until the end of the context. Raises `DeviceUnavailable`."""
-        async with self._lock:
-            if not self.running:
-                await self._start()
-            self.listeners.append(listener)
+        self.listeners.append(listener)  # BlueZ signals data once that stays the same, maybe while the scan starts
         try:
+            async with self._lock:
+                if not self.running:
+                    await self._start()
             yield
         finally:
             self.listeners.remove(listener)
@@ -329,15 +329,18 @@ class BleRadio:
         every: Duration | None = None,
         changed: bool = False,
     ) -> AsyncGenerator[Advertisement, None]:
-        """Yield advertisements as they arrive; for `@app.source`. An advertisement must meet all given conditions.
+        """Yield advertisements as they arrive; for `@app.source`. An advertisement must meet all given conditions. Each
+        has the data of one packet, and a packet may have none: name a service or a manufacturer to get those with its
+        data.
 
         Args:
             address: of one device.
             name: a glob, such as ``Airthings*``.
-            service: a UUID that is advertised, or has service data.
-            manufacturer: a company identifier.
+            service: a UUID that has service data in this packet, or is advertised by a device that sends no such data.
+            manufacturer: a company identifier that has data in this packet.
             every: yield at most one advertisement of each device in this time.
-            changed: yield only advertisements that differ from the device's last one, apart from the signal strength.
+            changed: yield only advertisements that say something else than the device said last, apart from the signal
+                strength. A packet without data says nothing else.
 
         Raises:
             DeviceUnavailable: the adapter cannot scan. The source is restarted.
@@ -350,7 +353,6 @@ class BleRadio:
             manufacturer,
             0.0 if every is None else positive_seconds(every, "every"),
             changed,
-            last={},
         )
         unread, news = deque[Advertisement](maxlen=MOST_ADVERTISEMENTS), asyncio.Event()
         clock = asyncio.get_running_loop().time

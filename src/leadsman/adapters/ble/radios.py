@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
-from leadsman.adapters.ble.advertisement import MOST_KNOWN, Advertisement
+from leadsman.adapters.ble.advertisement import MOST_KNOWN, MOST_PARTS, Advertisement, name_and_services
 from leadsman.adapters.ble.backend import AdvertisementListener, Backend, GattConnection, Handle, start_scanner
 from leadsman.errors import DeviceError, DeviceTimeout, DeviceUnavailable, PermanentError
 from leadsman.loop.durations import human
@@ -30,10 +30,6 @@ WINDOW = 2.0
 them, at most 0.1 s, and a lost packet on Wi-Fi costs some tenths of a second."""
 SIGNAL = 30.0
 """Seconds for which the strength of a signal counts: a device that moves is soon heard best elsewhere."""
-MOST_PARTS = 16
-"""Values of a device that are remembered, and entries of each kind in its advertisement: a legacy advertisement with
-its scan response has 62 bytes, of which an entry with a value takes four or more."""
-
 Part = tuple[str, object, object]
 """A kind of data, its key and its value: one service or manufacturer."""
 
@@ -182,16 +178,15 @@ class _Device:
 
     def take(self, radio: str, advertisement: Advertisement, now: float) -> bool:
         """Take what a radio delivers. Returns whether it is another transmission than those before."""
-        parts, current = _parts(advertisement), _parts(self.latest)
-        late = {part for part in parts if self._is_late(part, radio, now)}
-        if late and late | current >= parts:  # BlueZ repeats what a device sent earlier in other packets
+        parts = _parts(advertisement)
+        if all(self._is_late(part, radio, now) for part in parts):
             return False
         for part in parts:
             self.passed.pop(part, None)
             self.passed[part] = radio, now
         while len(self.passed) > MOST_PARTS:
             del self.passed[next(iter(self.passed))]
-        self.latest = _merge(self.latest, advertisement)
+        self.latest = name_and_services(self.latest, advertisement)
         return True
 
     def _is_late(self, part: Part, radio: str, now: float) -> bool:
@@ -212,8 +207,8 @@ class Reception:
         self._devices: dict[str, _Device] = {}
 
     def hear(self, radio: str, advertisement: Advertisement, handle: Handle, now: float) -> Advertisement | None:
-        """The advertisement to pass on when a radio delivers one: it has all that the device sent before in other
-        packets, and the best signal. None if another radio has delivered it."""
+        """The advertisement to pass on when a radio delivers one: its own data, the name and the services that the
+        device sent before in other packets, and the best signal. None if another radio has delivered it."""
         device = self._devices.pop(advertisement.address, None) or _Device(advertisement)
         self._devices[advertisement.address] = device
         if len(self._devices) > MOST_KNOWN:
@@ -246,18 +241,6 @@ def _parts(advertisement: Advertisement) -> set[Part]:
     data: set[Part] = {("manufacturer", *each) for each in advertisement.manufacturer.items()}
     data |= {("service", *each) for each in advertisement.service_data.items()}
     return data or {("name", advertisement.name, advertisement.services)}
-
-
-def _merge(earlier: Advertisement, later: Advertisement) -> Advertisement:
-    """A device sends its name in one packet and its data in another; BlueZ joins them, too."""
-    if earlier is later:
-        return later
-    return later._replace(
-        name=later.name or earlier.name,
-        services=tuple(dict.fromkeys((*earlier.services, *later.services)))[-MOST_PARTS:],
-        manufacturer=dict(list({**earlier.manufacturer, **later.manufacturer}.items())[-MOST_PARTS:]),
-        service_data=dict(list({**earlier.service_data, **later.service_data}.items())[-MOST_PARTS:]),
-    )
 
 
 class Radios:
