@@ -228,7 +228,7 @@ class RegistryPublication:
 
     def _read(self, kept: Kept, connects: int) -> Work:
         """Read the registry of an earlier run, and find out what is to be removed."""
-        listed, listeners = self._listed, self._link.subscriptions.listeners
+        listed = self._listed
         deadline, asked = self._clock.monotonic() + READING, [self._topics.registry]
         while True:
             self._take(kept)
@@ -246,7 +246,7 @@ class RegistryPublication:
             return
         self._kept = None
         for topic_filter in (kept.topic_filter, *asked):
-            listeners.pop(topic_filter, None)
+            self._link.ignore(topic_filter)
         if kept.is_exact():
             self._ask_for_described()
         kept.messages.clear()
@@ -306,7 +306,7 @@ class RegistryPublication:
                 break
             yield PAUSE
         for place in places:
-            del listeners[place]
+            link.ignore(place)
         answered = places & acknowledged.keys()
         unknown = [topic for topic in claims if place_of[topic] not in answered]
         read = {claim.topic_filter for claim in claims.values()} - {claims[topic].topic_filter for topic in unknown}

@@ -58,7 +58,11 @@ class RequestQueue:
         self._busy = False
 
     def add(self, received: Received, handle: Handle, refuse: Refuse) -> None:
-        """Handle a request now, or after those that wait. One that is absurd, or finds no room, is refused at once."""
+        """Handle a request now, or after those that wait. One that is absurd, or finds no room, or that an
+        earlier run of the app may have handled, is refused at once."""
+        if received.redelivered:
+            refuse(received, Busy("the app was restarted, and may have handled this request before; send it again"))
+            return
         absurd = _absurd(received)
         if absurd is not None:
             refuse(received._replace(response_topic=None, correlation=None), PayloadError(absurd))

@@ -42,6 +42,7 @@ from leadsman.mqtt.connection import (
     CLOSE_TIMEOUT,
     CONNECT_TIMEOUT,
     KEEPALIVE,
+    RECEIVE_MAXIMUM,
     ConnAck,
     Connect,
     Connection,
@@ -396,14 +397,27 @@ class _Client(aiomqtt.Client):
     ) -> None:
         self._listener.acknowledged(mid, reason_code.value)
 
+    def _on_unsubscribe(
+        self,
+        client: paho.Client,
+        userdata: object,
+        mid: int,
+        reason_codes: list[ReasonCode],
+        properties: Properties | None = None,
+    ) -> None:
+        if not any(each.value >= 0x80 for each in reason_codes):  # aiomqtt drops them; without an answer it is an error
+            super()._on_unsubscribe(client, userdata, mid, reason_codes, properties)
+
     def _on_message(self, client: paho.Client, userdata: object, message: paho.MQTTMessage) -> None:
         if self._passing_over:  # what there is of it is cut
             self._name_passed_over()
             return
         properties = getattr(message, "properties", None)
         response_topic, correlation = (getattr(properties, name, None) for name in ("ResponseTopic", "CorrelationData"))
-        given = bytes(message.payload), bool(message.retain), response_topic, correlation
-        self._listener.received(Received(message.topic, *given, taken_at(getattr(properties, "UserProperty", None))))
+        at = taken_at(getattr(properties, "UserProperty", None))
+        given = bytes(message.payload), bool(message.retain), response_topic, correlation, at
+        packet_id = message.mid if message.qos else None
+        self._listener.received(Received(message.topic, *given, packet_id, bool(message.dup)))
 
     def _name_passed_over(self) -> None:
         size, self._passing_over = self._passing_over, 0
@@ -520,6 +534,12 @@ class BrokerConnection:
             if value >= 0x80:
                 raise diagnosis.not_subscribed(topic_filter, value)
 
+    async def unsubscribe(self, topic_filter: str) -> None:
+        try:
+            await self._client.unsubscribe(topic_filter)
+        except (aiomqtt.MqttError, ValueError) as error:
+            raise BrokerError(f"cannot end the subscription to {topic_filter!r}: {error}") from error
+
     async def close(self) -> None:
         self._client.closing = True
         try:
@@ -590,6 +610,7 @@ def _options(broker: Broker, packet: Connect, *, v5: bool) -> dict[str, Any]:
         will_properties.WillDelayInterval = packet.will_delay
         connect_properties = _properties(PacketTypes.CONNECT)
         connect_properties.SessionExpiryInterval = packet.session_expiry
+        connect_properties.ReceiveMaximum = RECEIVE_MAXIMUM
         if packet.largest is not None:
             connect_properties.MaximumPacketSize = packet.largest
     options: dict[str, Any] = {
@@ -611,7 +632,7 @@ def _options(broker: Broker, packet: Connect, *, v5: bool) -> dict[str, Any]:
         "logger": logging.Logger("aiomqtt", 99),  # above all levels: faults go to the listener
     }
     if v5:
-        options["clean_start"] = False
+        options["clean_start"] = packet.clean
     else:
         options["clean_session"] = True  # 3.1.1 sessions never expire; a clean one still takes the old one over
     if broker.unix:

@@ -16,10 +16,20 @@ from mqtt5 import (
     PubRecPacket,
     QoS,
     SubAckPacket,
+    UnsubAckPacket,
 )
 
 from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.connection import KEEPALIVE, ConnAck, Connect, Received, seconds_left, taken_at, user_properties
+from leadsman.mqtt.connection import (
+    KEEPALIVE,
+    RECEIVE_MAXIMUM,
+    ConnAck,
+    Connect,
+    Received,
+    seconds_left,
+    taken_at,
+    user_properties,
+)
 from leadsman.mqtt.connection_state import UNSUPPORTED_VERSION
 from leadsman.mqtt.diagnosis import V311_REFUSALS
 from leadsman.mqtt.message import Message
@@ -83,12 +93,12 @@ class PacketHandler(Protocol):
         """PUBACK, or PUBREC for a message of quality 2."""
         ...
 
-    def arrived(self, message: Received, packet_id: int | None) -> None:
+    def arrived(self, message: Received) -> None:
         """PUBLISH; with a packet identifier it must be acknowledged."""
         ...
 
     def subscribed(self, packet_id: int, codes: list[int]) -> None:
-        """SUBACK, with a reason code for each filter."""
+        """SUBACK or UNSUBACK, with a reason code for each filter."""
         ...
 
     def disconnected(self, code: int, reference: str | None, reason: str | None) -> None:
@@ -225,7 +235,7 @@ class PacketReader:
             self._publish(packet)
         elif isinstance(packet, PingRespPacket):
             pass  # that a packet arrived is all that it means
-        elif isinstance(packet, SubAckPacket):
+        elif isinstance(packet, SubAckPacket | UnsubAckPacket):
             packet_id = packet.packet_id or _no_packet_id(_name(packet))
             handler.subscribed(packet_id, [int(code) for code in packet.reason_codes])
         elif isinstance(packet, DisconnectPacket):
@@ -250,8 +260,8 @@ class PacketReader:
             packet.correlation_data,
             taken_at(packet.user_properties),
         )
-        message = Received(topic, packet.payload, packet.retain, response_topic, correlation, at)
-        self._handler.arrived(message, packet_id)
+        about = packet.retain, response_topic, correlation, at, packet_id, packet.duplicate
+        self._handler.arrived(Received(topic, packet.payload, *about))
 
 
 def _no_packet_id(name: str) -> int:
@@ -352,10 +362,11 @@ def connect(broker: Broker, packet: Connect) -> bytes:
         packet.client_id,
         username=broker.username,
         password=None if broker.password is None else broker.password.encode(),
-        clean_start=False,
+        clean_start=packet.clean,
         will=will,
         keep_alive=KEEPALIVE,
         session_expiry_interval=packet.session_expiry,
+        receive_max=RECEIVE_MAXIMUM,
         max_packet_size=packet.largest,
     ).write()
 
@@ -392,6 +403,11 @@ def subscribe(packet_id: int, topic_filter: str, qos: int) -> bytes:
     """
     wanted = mqtt5.TopicFilter(topic_filter, max_qos=_QUALITIES[qos], retain_as_published=False)
     return mqtt5.SubscribePacket(packet_id, [wanted]).write()
+
+
+def unsubscribe(packet_id: int, topic_filter: str) -> bytes:
+    """UNSUBSCRIBE from one filter."""
+    return mqtt5.UnsubscribePacket(packet_id, [topic_filter]).write()
 
 
 def disconnect(code: int = 0) -> bytes:

@@ -161,21 +161,31 @@ class CodecConnection(asyncio.BufferedProtocol):
             data = codec.subscribe(packet_id, topic_filter, qos)
         except ValueError as error:
             raise BrokerError(f"cannot subscribe to {topic_filter!r}: {error}") from error
-        answer = self._subscriptions[packet_id] = self._loop.create_future()
+        for code in await self._answer_to(data, packet_id, f"cannot subscribe to {topic_filter!r}"):
+            if code >= 0x80:
+                raise diagnosis.not_subscribed(topic_filter, code)
+
+    async def unsubscribe(self, topic_filter: str) -> None:
+        """See `Connection`."""
+        packet_id, fault = self._next_id(), f"cannot end the subscription to {topic_filter!r}"
+        for code in await self._answer_to(codec.unsubscribe(packet_id, topic_filter), packet_id, fault):
+            if code >= 0x80:
+                raise BrokerError(f"{fault}: the broker refuses that (0x{code:02x})")
+
+    async def _answer_to(self, data: bytes, packet_id: int, fault: str) -> list[int]:
+        """Send a packet, and wait for the reason codes that answer it. Raises `BrokerError`, beginning with `fault`."""
+        answer: asyncio.Future[list[int]] = self._loop.create_future()
+        self._subscriptions[packet_id] = answer
         self._unanswered.add(packet_id)
         self.write(data)
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
-                codes = await answer
+                return await answer
         except TimeoutError:
-            text = f"cannot subscribe to {topic_filter!r}: no answer within {CONNECT_TIMEOUT:g} s"
-            raise BrokerError(text) from None
+            raise BrokerError(f"{fault}: no answer within {CONNECT_TIMEOUT:g} s") from None
         finally:
             del self._subscriptions[packet_id]
             self._unanswered.discard(packet_id)
-        for code in codes:
-            if code >= 0x80:
-                raise diagnosis.not_subscribed(topic_filter, code)
 
     async def close(self) -> None:
         """See `Connection`."""
@@ -267,11 +277,11 @@ class CodecConnection(asyncio.BufferedProtocol):
             self._unanswered.remove(packet_id)
             self._listener.acknowledged(packet_id, code)
 
-    def arrived(self, message: Received, packet_id: int | None) -> None:
+    def arrived(self, message: Received) -> None:
         """See `PacketHandler`."""
         self._listener.received(message)
-        if packet_id is not None:
-            self.write(codec.puback(packet_id))
+        if message.packet_id is not None:
+            self.write(codec.puback(message.packet_id))
             if self._paused:
                 self._owed += 1
                 if self._owed == UNSENT_ACKNOWLEDGEMENTS:

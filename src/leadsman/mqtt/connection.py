@@ -18,6 +18,9 @@ WILL_DELAY = 10
 """Seconds the broker holds the will back, so that a quick reconnect does not flap (§3.1.3.2.2)."""
 SESSION_EXPIRY = 60
 """Seconds the broker keeps the session: longer than the will delay, too short for a command to go stale in it."""
+RECEIVE_MAXIMUM = 1000
+"""Messages that the broker may send before we have acknowledged the first of them (MQTT 5 §3.1.2.11.3): so many may
+come again after a broken connection, and so many are remembered."""
 CLOSE_TIMEOUT = 0.3
 """Seconds for DISCONNECT to be written; the process has two in all to end."""
 
@@ -39,6 +42,9 @@ class Connect(NamedTuple):
     """Seconds; see `WILL_DELAY`. MQTT 3.1.1 has none."""
     session_expiry: int = SESSION_EXPIRY
     """Seconds; see `SESSION_EXPIRY`. With 0 the session ends with the connection."""
+    clean: bool = False
+    """Whether the broker is to drop the session that it has (Clean Start, §3.1.2.4). With MQTT 3.1.1 each is dropped.
+    """
 
 
 class ConnAck(NamedTuple):
@@ -80,6 +86,11 @@ class Received(NamedTuple):
     """Correlation Data: the answer carries it, and the sender recognises it by that (§3.3.2.3.6)."""
     taken_at: str | None = None
     """When a reading was taken, RFC 3339; a user property (§3.3.2.3.7)."""
+    packet_id: int | None = None
+    """Its packet identifier; None for QoS 0 (§2.2.1)."""
+    redelivered: bool = False
+    """Whether the broker has sent it before, and got no acknowledgement (DUP, §3.3.1.1). What a handler gets with this
+    mark, an earlier run of the app may have handled."""
 
 
 def taken_at(properties: Iterable[tuple[str, str]] | None) -> str | None:
@@ -121,6 +132,10 @@ class Connection(Protocol):
         """Subscribe. Raises `SubscriptionRefused`, `BrokerError`."""
         ...
 
+    async def unsubscribe(self, topic_filter: str) -> None:
+        """End a subscription. Raises `BrokerError`: it may go on."""
+        ...
+
     async def close(self) -> None:
         """Send DISCONNECT, so that the broker discards the will, and wait until it is written."""
         ...
@@ -142,6 +157,7 @@ class WrappedConnection:
         self.connack = connection.connack
         self.client = connection.client
         self.subscribe = connection.subscribe
+        self.unsubscribe = connection.unsubscribe
         self._connection = connection
 
     @property

@@ -2,9 +2,10 @@
 brokers it uses the one that works; see `leadsman.mqtt.broker_choice`."""
 
 import asyncio
+import contextlib
 import random
-from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Literal, NamedTuple, Protocol
 
 from leadsman.errors import (
     BrokerError,
@@ -18,6 +19,7 @@ from leadsman.loop.clock import Clock
 from leadsman.mqtt import broker_choice, connection_state
 from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.broker_choice import Ended
+from leadsman.mqtt.broker_session import Arrival, BrokerSession
 from leadsman.mqtt.connection import Connect, Connection, ConnectionListener, Connector, Received
 from leadsman.mqtt.connection_state import V5
 from leadsman.mqtt.diagnosis import client_id_in_use, subscription, without_will
@@ -69,24 +71,30 @@ class Subscriptions:
         """Whether nothing may be sent yet."""
         return self.first or self.unasked
 
-    async def subscribe(self, connection: Connection, on_asked: Callable[[], object]) -> None:
-        """Subscribe to all filters. A filter that the broker refuses is reported, and does not affect the others.
-        `on_asked` is called when the broker was asked for all of them.
+    async def subscribe(
+        self, connection: Connection, on_asked: Callable[[], object], unwanted: Sequence[str] = ()
+    ) -> None:
+        """Subscribe to all filters, and end the subscriptions to `unwanted` ones first: a message must not come for
+        both. A filter that the broker refuses is reported, and does not affect the others. `on_asked` is called when
+        the broker was asked for all of them.
 
         They are asked for together: one after the other would take a round trip each, in which commands are lost. After
         a connection that broke meanwhile, they are asked for one after the other, which finds the one to blame.
 
         Raises:
-            BrokerError: the connection broke.
+            BrokerError: the connection broke, or an unwanted subscription may go on.
         """
         self.error = None
         self.acknowledged.clear()
         urgent = [each for each in self.urgent if each in self.listeners]
         filters = tuple(dict.fromkeys((*urgent, *self.listeners)))
         if self.first:
+            for each in unwanted:
+                await connection.unsubscribe(each)
             await self.add(connection, filters)
         else:
-            tasks = [asyncio.ensure_future(self._add(connection, each)) for each in filters]
+            tasks = [asyncio.ensure_future(connection.unsubscribe(each)) for each in unwanted]
+            tasks += [asyncio.ensure_future(self._add(connection, each)) for each in filters]
             try:
                 await asyncio.sleep(0)  # each of them writes its SUBSCRIBE, in this order
                 self.unasked = False
@@ -160,6 +168,8 @@ NEWER_VERSION = "the broker speaks MQTT 5"
 """The reason for leaving a connection of MQTT 3.1.1."""
 NEWER = "-newer"
 """Ends the client id of the connection that asks for MQTT 5, as `INQUIRY` does."""
+RECORD = 1.0
+"""Seconds for the disk to take the record of the subscriptions before the app subscribes without it."""
 GOODBYE_TO_FROZEN = 0.02
 """Seconds for DISCONNECT to a broker that acknowledges nothing: enough to hand it to the socket."""
 
@@ -172,6 +182,21 @@ class ClientIdentity(NamedTuple):
     will_topic: str
     will: Callable[[int], bytes]
     node: str | None = None
+
+
+class SubscriptionRecord(Protocol):
+    """Remembers, over a restart of the process, to which topic filters it may be subscribed at each broker."""
+
+    known: Mapping[str, Collection[str]]
+    """The filters, or more, by the address of the broker; without an address nothing is known of it."""
+
+    async def forget(self, broker: str) -> None:
+        """Know nothing of a broker any more. Returns when the next process will not either."""
+        ...
+
+    def keep(self, broker: str, filters: Collection[str]) -> None:
+        """Remember the filters at a broker."""
+        ...
 
 
 class _Lost(NamedTuple):
@@ -222,6 +247,14 @@ class Link:
         """Whether nothing is sent before `release`."""
         self.on_old_version: Callable[[], object] = lambda: None
         """Called when the broker, which was asked for MQTT 5 beside its connection, speaks 3.1.1 only."""
+        self.record: SubscriptionRecord | None = None
+        """Remembers the subscriptions over a restart; None if nothing does, so that this process begins new sessions.
+        """
+        self.shared_session = False
+        """Whether other processes connect with this client id in turns."""
+        self._sessions: dict[str, BrokerSession] = {}
+        self._kept = BrokerSession()
+        """What the broker of the connection keeps of us."""
         self._window = SendWindow(outbox, clock, events, self.lost, self._must_wait)
         self._error: str | None = None
         self._refusals: set[str] = set()
@@ -336,6 +369,13 @@ class Link:
         if connection is not None and before is not None:
             self._subscribing = self._loop.create_task(self._subscribe(connection, (topic_filter,), before))
 
+    def ignore(self, topic_filter: str) -> None:
+        """Listen to a topic filter no more."""
+        self.subscriptions.listeners.pop(topic_filter, None)
+        connection, before = self._window.connection, self._subscribing
+        if connection is not None and before is not None:
+            self._subscribing = self._loop.create_task(self._unsubscribe(connection, topic_filter, before))
+
     def store(self, after: float, write: Callable[[int], None]) -> None:
         """Have readings written that were not acknowledged `after` seconds; see `Overdue.store`."""
         self._window.overdue.store(after, write)
@@ -402,7 +442,12 @@ class Link:
             self._lost.set_result(_Lost(reason, code, reference))
 
     def received(self, message: Received) -> None:
-        """See `ConnectionListener`."""
+        """See `ConnectionListener`. A message that comes again is no new one."""
+        arrival = self._kept.arrived(message)
+        if arrival is Arrival.AGAIN:
+            return
+        if message.redelivered and arrival is Arrival.NEW:  # what was sent before has not arrived
+            message = message._replace(redelivered=False)
         self.subscriptions.received(message)
 
     async def _live(self) -> Ended:
@@ -418,6 +463,8 @@ class Link:
         broken = self._end(connection, lost.code)
         now, draw, began = self._clock.monotonic(), random.random(), self.session.connected_at or 0.0
         settled = now - began >= connection_state.SETTLED
+        if settled:
+            self._kept.settled()
         useful = self.outbox.delivered > delivered and not subscribing
         if lost.code == connection_state.SESSION_TAKEN_OVER:
             self.session, wait = connection_state.taken_over(self.session, now, draw)
@@ -436,7 +483,9 @@ class Link:
         while True:
             self.number = max(self.number + 1, round(self._clock.wall() * 1000))
             will = self._identity.will(self.number)
-            packet = Connect(self._identity.client_id, self.session.protocol, self._identity.will_topic, will)
+            kept = self._kept = self._session_at(str(self.broker))
+            client_id, will_topic = self._identity.client_id, self._identity.will_topic
+            packet = Connect(client_id, self.session.protocol, will_topic, will, clean=kept.filters is None)
             self._lost = self._loop.create_future()
             try:
                 connection = await self._connector(self.broker)(packet, self)
@@ -455,7 +504,15 @@ class Link:
                 version = self.session.protocol if old else None
                 return Ended(reason, wait, stay=other_version, reference=reference, cheap=cheap, version=version)
             self.session = connection_state.connected(self.session, now())
+            kept.connected(present=connection.connack.session_present)
             return connection
+
+    def _session_at(self, broker: str) -> BrokerSession:
+        """What a broker keeps of us. The first time, that is what an earlier process left."""
+        if broker not in self._sessions:
+            known = None if self.record is None else self.record.known.get(broker)
+            self._sessions[broker] = BrokerSession(known, shared=self.shared_session)
+        return self._sessions[broker]
 
     def _reason(self, error: BrokerError) -> str:
         """The reason of a failed attempt. Advice about the URL is left out once it has worked."""
@@ -501,9 +558,15 @@ class Link:
         self, connection: Connection, further: Sequence[str] = (), before: asyncio.Task[None] | None = None
     ) -> None:
         """Subscribe to all filters, or after those to `further` ones."""
+        kept, listeners = self._kept, self.subscriptions.listeners
         try:
+            await self._announce(kept, further or listeners)
             if before is None:
-                await self.subscriptions.subscribe(connection, self._window.pump)
+                unwanted = sorted((kept.filters or set()) - listeners.keys())
+                wanted = {*listeners}
+                kept.filters = None if unwanted else wanted
+                await self.subscriptions.subscribe(connection, self._window.pump, unwanted)
+                kept.filters = wanted if kept.filters is None else kept.filters
             else:
                 await before
                 await self.subscriptions.add(connection, further)
@@ -511,7 +574,29 @@ class Link:
             if self._window.connection is connection:  # else it is lost already, and the next one subscribes again
                 self.lost(str(error))
         else:
+            if self.record is not None and kept.filters is not None:
+                self.record.keep(str(self.broker), frozenset(kept.filters))
             self._window.pump()
+
+    async def _unsubscribe(self, connection: Connection, topic_filter: str, before: asyncio.Task[None]) -> None:
+        """End one subscription, after those that are asked for. If that fails, the next connection tries it again."""
+        await before
+        if topic_filter not in self.subscriptions.listeners and self._window.connection is connection:
+            with contextlib.suppress(BrokerError):
+                await connection.unsubscribe(topic_filter)
+                if self._kept.filters is not None:
+                    self._kept.filters.discard(topic_filter)
+
+    async def _announce(self, kept: BrokerSession, filters: Collection[str]) -> None:
+        """The broker is about to be asked for these filters: a record that lacks one of them would mislead the next
+        process, if this one was killed just now."""
+        if kept.filters is not None:
+            kept.filters.update(filters)
+        record, broker = self.record, str(self.broker)
+        if record is not None and not set(filters) <= set(record.known.get(broker, filters)):
+            with contextlib.suppress(TimeoutError):  # a disk that hangs keeps no app offline
+                async with asyncio.timeout(RECORD):
+                    await record.forget(broker)
 
     async def _ask_primary(self) -> None:
         """Go back to the primary as soon as it accepts connections. The connection in use is kept until then."""

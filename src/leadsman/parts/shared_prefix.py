@@ -44,7 +44,7 @@ class PrefixWatch:
 
     def received(self, message: Received) -> None:
         """Take a message at the topic of the status."""
-        if message.retain or self._own in message.payload[:_NEAR]:
+        if message.retain or message.redelivered or self._own in message.payload[:_NEAR]:
             return
         status = object_in(message.payload) or {}
         other = status.get("client_id")

@@ -44,6 +44,10 @@ class ActiveNode(Node):
         """See `Node`."""
         return self._node.leaving
 
+    def attach(self, core: Core) -> None:
+        """See `Node`. The nodes take the session at the broker over from each other, with what waits there."""
+        core.link.shared_session = True
+
     def join(self, core: Core) -> None:
         """See `Node`."""
         core.life.waits.append(functools.partial(self._node.owner_or, core.environment.stopping))

@@ -79,6 +79,8 @@ class Subscription(NamedTuple):
     """The device that it feeds."""
     readings: Buffer[object] | None
     """Takes what the handler returns, for the source of the device; None without one."""
+    event: bool
+    """Whether its messages are events: one that the broker kept is over."""
 
 
 def register_subscription(
@@ -114,6 +116,7 @@ def register_subscription(
             enabled=enabled_of(options),
             device=None if fed is None else fed.name,
             readings=readings,
+            event=fed is not None and fed.kind == "event",
         )
 
 

@@ -28,6 +28,9 @@ from leadsman.runtime.supervision import cancel
 from leadsman.text import clean, explain, log_fields
 from leadsman.text.log_lines import left_out_before, others
 
+REMEMBERED = 1000
+"""Topics of one subscription whose latest messages are remembered."""
+
 logger = logging.getLogger("leadsman")
 
 
@@ -38,7 +41,7 @@ class MessageCounts(NamedTuple):
     failed: int
     """Those whose payload was refused, or whose handler failed."""
     dropped: int
-    """Those that came faster than they were handled."""
+    """Those that came faster than they were handled, or that an earlier run may have handled."""
     waiting: int
     received_at: float | None = None
     """When the last one came, epoch seconds; None if none did."""
@@ -66,6 +69,8 @@ class Subscriber:
         self._lines = others()
         self._tracebacks = Tracebacks()
         self._environment = environment
+        self._latest: dict[str, tuple[int | None, int | None]] = {}
+        """By topic, the content of the latest message that the broker had kept, and of the latest other one."""
         self._plain = None
         timeout = subscription.timeout
         if subscription.plain:
@@ -74,9 +79,16 @@ class Subscriber:
         self._call = guard_call(self._handle, self, environment, timeout=timeout, bus_lock=None, thread=self._plain)
 
     def on_message(self, received: Received) -> None:
-        """Handle a message now, or after those that wait."""
+        """Handle a message now, or after those that wait; but not one of which an earlier run may have handled it, nor
+        one that the broker kept if it is no news."""
+        if self._is_known(received):
+            return
         self._received += 1
         self._received_at = self._environment.clock.wall()
+        if received.redelivered:
+            self._dropped += 1
+            self._log(received, "dropped, since the app may have handled it before it was restarted")
+            return
         if self.task is None:
             self.task = asyncio.get_running_loop().create_task(self._run(received))
             return
@@ -100,6 +112,16 @@ class Subscriber:
         many calls are still alive."""
         self._waiting.clear()
         return 0 if self.task is None else await cancel([self.task], grace)
+
+    def _is_known(self, received: Received) -> bool:
+        """Whether the broker kept a message that is handled already, or an event, which is over. It sends what it keeps
+        with each connection."""
+        kept, live = self._latest.pop(received.topic, (None, None))
+        content = hash((received.payload, received.taken_at))
+        self._latest[received.topic] = (content, live) if received.retain else (kept, content)
+        if len(self._latest) > REMEMBERED:
+            del self._latest[next(iter(self._latest))]
+        return received.retain and (self.subscription.event or content in (kept, live))
 
     async def _run(self, received: Received) -> None:
         following: Received | None = received

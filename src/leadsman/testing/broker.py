@@ -3,6 +3,7 @@ way a real one can."""
 
 import asyncio
 import json
+import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -51,6 +52,10 @@ class MemoryBroker:
         poison_code: the PUBACK reason code it sends before it closes the connection on poison; None: no PUBACK.
         lose_acknowledgements: accept messages, but lose their PUBACK.
         refuse_subscriptions: topic filters whose subscription is refused.
+        keep_sessions: keep the session of a client of MQTT 5 for a minute after its connection, with its subscriptions
+            and the messages that it has not acknowledged. A message for two of its filters is sent twice.
+        unheard: take no acknowledgement of a client, as if it was lost on the way. What is sent meanwhile comes again
+            with the next connection, with DUP, if the broker keeps sessions.
         exact_only: hand retained messages out to filters without a wildcard alone, as RabbitMQ does.
         refuse_connect: a CONNACK reason code or an error for every connection attempt, or None.
         connack: the contents of CONNACK.
@@ -68,12 +73,14 @@ class MemoryBroker:
         self.poison_code: int | None = None
         self.lose_acknowledgements = False
         self.refuse_subscriptions: set[str] = set()
+        self.keep_sessions = self.unheard = False
         self.exact_only = False
         self.refuse_connect: int | BrokerError | None = None
         self.connack = connack
         self._up = True
         self._frozen = False
         self._clients: dict[str, _MemoryConnection] = {}
+        self._sessions: dict[str, _Session] = {}
         self._unanswered: list[Callable[[], None]] = []
 
     async def connect(self, packet: Connect, listener: ConnectionListener) -> Connection:
@@ -99,7 +106,31 @@ class MemoryBroker:
         if former is not None:
             former.end("session taken over", will=False)
         connection = self._clients[packet.client_id] = _MemoryConnection(self, packet, listener, loop)
+        if self.keep_sessions:
+            self._resume(connection, loop.time())
         return connection
+
+    def _resume(self, connection: "_MemoryConnection", now: float) -> None:
+        """Give a connection the session of its client, or a new one."""
+        packet = connection.packet
+        session = self._sessions.get(packet.client_id)
+        if session is None or packet.clean or packet.protocol != V5 or now >= session.left_at + packet.session_expiry:
+            session = None
+        connection.connack = connection.connack._replace(session_present=session is not None)
+        connection.session = self._sessions[packet.client_id] = session or _Session()
+        connection.session.left_at = math.inf
+        for packet_id in connection.session.unacknowledged:
+            connection.loop.call_soon(self._send_one, connection, packet_id)
+
+    def _send_one(self, connection: "_MemoryConnection", packet_id: int) -> None:
+        session = connection.session
+        received = session.unacknowledged.get(packet_id)
+        if not connection.open or received is None:
+            return
+        session.unacknowledged[packet_id] = received._replace(redelivered=True)  # if it is sent once more
+        connection.listener.received(received)
+        if not self.unheard:
+            del session.unacknowledged[packet_id]
 
     def stop(self, *, forget: bool = False) -> None:
         """Die, as by kill -9. `forget` also drops the retained messages, as a broker without persistence does."""
@@ -151,9 +182,21 @@ class MemoryBroker:
         received = Received(
             topic, data.encode() if isinstance(data, str) else data, retain, response_topic, correlation
         )
+        if self.keep_sessions:
+            self._send_through_sessions(received)
+            return
         for connection in self._clients.values():
             if any(topic_matches(each, topic) for each in connection.filters):
                 connection.loop.call_soon(connection.listener.received, received)
+
+    def _send_through_sessions(self, received: Received) -> None:
+        for client_id, session in self._sessions.items():
+            for _ in [each for each in session.filters if topic_matches(each, received.topic)]:
+                session.packet_id += 1
+                session.unacknowledged[session.packet_id] = received._replace(packet_id=session.packet_id)
+                connection = self._clients.get(client_id)
+                if connection is not None:
+                    connection.loop.call_soon(self._send_one, connection, session.packet_id)
 
     def messages(self, topic: str) -> list[Delivered]:
         """The messages received on a topic, in order."""
@@ -200,6 +243,7 @@ class MemoryBroker:
     def left(self, connection: "_MemoryConnection", *, will: bool) -> None:
         """A client is gone. For the connection."""
         client_id = connection.packet.client_id
+        connection.session.left_at = connection.loop.time()
         if self._clients.get(client_id) is connection:
             del self._clients[client_id]
         if will:
@@ -240,6 +284,18 @@ class ForgetfulBroker(MemoryBroker):
                 connection.listener.acknowledged(packet_id, 0)
 
 
+class _Session:
+    """What the broker keeps of a client between two connections."""
+
+    def __init__(self) -> None:
+        self.filters: list[str] = []
+        self.unacknowledged: dict[int, Received] = {}
+        """The messages that the client has not acknowledged, by packet identifier."""
+        self.packet_id = 0
+        self.left_at = math.inf
+        """When the client left, in seconds of the loop."""
+
+
 class _MemoryConnection:
     client = "memory"
     urgent = False
@@ -252,9 +308,13 @@ class _MemoryConnection:
         self.listener = listener
         self.loop = loop
         self.open = True
-        self.filters: list[str] = []
+        self.session = _Session()
         self._broker = broker
         self._packet_id = 0
+
+    @property
+    def filters(self) -> list[str]:
+        return self.session.filters
 
     def publish(self, message: Message) -> int:
         if not self.open:
@@ -270,8 +330,15 @@ class _MemoryConnection:
             await asyncio.Event().wait()  # as with a real one; the link cancels it
         if topic_filter in self._broker.refuse_subscriptions:
             raise SubscriptionRefused(f"the broker refused the subscription to {topic_filter!r} (0x87)")
-        self.filters.append(topic_filter)
+        if topic_filter not in self.filters:
+            self.filters.append(topic_filter)
         self._broker.hand_out(self, topic_filter)
+
+    async def unsubscribe(self, topic_filter: str) -> None:
+        if not self.open:
+            await asyncio.Event().wait()
+        if topic_filter in self.filters:
+            self.filters.remove(topic_filter)
 
     async def close(self) -> None:
         if self.open:

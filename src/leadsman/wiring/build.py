@@ -37,6 +37,12 @@ def _keeps_readings_on_disk(plan: Plan) -> bool:
     return plan.outbox.durability != "memory" and not plan.dry_run and plan.cluster is None
 
 
+def _remembers_subscriptions(plan: Plan) -> bool:
+    """Where something is written anyway. The nodes of a pair have one session, which each takes over as it is."""
+    writes = plan.outbox.durability != "memory" or _uses_directory(plan)
+    return writes and not plan.dry_run and plan.standby is None
+
+
 def _is_supervised(plan: Plan) -> bool:
     return bool(plan.variables.keys() & {"NOTIFY_SOCKET", "LEADSMAN_HEALTH_FILE", "RUNTIME_DIRECTORY"})
 
@@ -76,6 +82,7 @@ PARTS = (
     Part("leadsman.parts.disk", _keeps_readings_on_disk, simulated=False),
     Part("leadsman.parts.saved_state", lambda plan: plan.keep_state, simulated=False),
     Part("leadsman.parts.broker_versions", _keeps_readings_on_disk, simulated=False),
+    Part("leadsman.parts.subscription_record", _remembers_subscriptions, simulated=False),
     # What observes the devices.
     Part("leadsman.parts.heartbeat", simulated=False),
     Part("leadsman.parts.log", simulated=False),

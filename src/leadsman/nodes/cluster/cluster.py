@@ -416,7 +416,7 @@ class ForeignNodes:
     def received(self, message: Received) -> None:
         """Take the status of a node."""
         node, members, now = message.topic.split("/")[-2], self._cluster.members(), self._cluster.clock.uptime()
-        if message.retain or members is None:
+        if message.retain or message.redelivered or members is None:
             return
         if node in members or not is_online(message.payload):
             self._seen.pop(node, None)
