@@ -238,7 +238,30 @@ def test_an_open_shared_circuit_turns_each_member_away_at_its_own_next_poll(harn
 
     assert told == {"fast": "2026-01-01T00:01:20.000Z", "slow": "2026-01-01T00:03:00.000Z"}
     assert [round(call) for call in fast.calls if call > 55][:5] == [60, 80, 100, 120, 140]
-    assert [round(call) for call in slow.calls] == [0, 60]
+    assert [round(call) for call in slow.calls] == [0, 60, 180, 300]  # 120 is skipped; a probe of another is no reason
+
+
+@pytest.mark.parametrize("recovery", [None, "10m"])
+@pytest.mark.parametrize("dead", ["d0", "d1", "d3"])
+def test_a_dead_member_keeps_no_healthy_one_away_when_the_bus_is_back(harness, dead, recovery):
+    sensors = {name: Outages(READING, [("5m", "9h" if name == dead else "15m")]) for name in ("d0", "d1", "d2", "d3")}
+    app = harness(shared_app(sensors, CircuitBreaker(3, shared="bus", recovery=recovery)))
+    app.run("6h")
+
+    assert min(len(app.states(name)) for name in sensors if name != dead) >= 340
+    assert app.availability(dead)[-1] == "offline"
+
+
+def test_introspection_says_at_each_member_who_failed_the_probes(harness):
+    sensors = {f"d{n}": Scripted(fail(999)) for n in range(3)}
+    app = harness(shared_app(sensors, CircuitBreaker(1, shared="bus")))
+    app.run("130s")
+
+    app.broker.send("app/introspect", {"sections": ["devices"]}, response_topic="app/answers")
+    app.run("1s")
+
+    devices = app.broker.messages("app/answers")[-1].json["data"]["devices"]
+    assert [devices[name]["runtime"]["failed_probes"] for name in sensors] == [{"d0": 1}] * 3
 
 
 @pytest.mark.parametrize(

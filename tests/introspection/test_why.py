@@ -265,6 +265,12 @@ SITUATIONS = {
         "after 5 failed polls",
     ),
     "its circuit is being probed": (of(**OPEN | {"circuit": "half_open"}), "circuit", "broken", "half open since"),
+    "another member of its circuit fails the probes": (
+        of(**OPEN | {"failed_probes": {"garage": 1, "cellar": 3}}),
+        "circuit",
+        "broken",
+        "the circuit is shared; since it opened cellar failed 3 probes, garage failed 1 probe",
+    ),
     "its circuit is open, and the port is silent": (
         of(port=HEARD, **OPEN),
         "circuit",

@@ -1,12 +1,19 @@
+import heapq
+import itertools
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.resilience.callers import Recorder
 
-from leadsman import CircuitBreaker
+from leadsman import CircuitBreaker, ExponentialBackoff
+from leadsman.event_bus import EventBus
 from leadsman.resilience.breaker import CLOSED, Closed, CycleOutcome
 from leadsman.resilience.circuit import PASS, CircuitGuard, SharedCircuit
+from leadsman.resilience.environment import Environment
 from leadsman.resilience.failure import ignore_error
+from leadsman_rigs.examples import examples
 
 LEASE = 65.0
 
@@ -139,6 +146,164 @@ class TestShared:
 
         assert other.isolated
         assert caller.isolations == 2
+
+
+class TestProbesGoRound:
+    @pytest.fixture
+    def opened(self, guard):
+        """Three members whose circuit has just opened, after each has skipped its poll."""
+        shared = SharedCircuit(CircuitBreaker(1, shared="bus"))
+        members = [guard(shared.rule, shared, name) for name in "abc"]
+        for _ in range(2):
+            for member in members:
+                cycle(member, CycleOutcome.FAILED)
+        assert {member.name for member in members} == {"open"}
+        return members
+
+    def polls(self, members, dead):
+        """One poll of each, all at the same moment. Returns who was called."""
+        permits = [(member, member.admit(LEASE)) for member in members]
+        asked = [(member, permit) for member, permit in permits if permit is not None]
+        for member, permit in asked:
+            failed = member.entity in dead
+            member.settle(permit, CycleOutcome.FAILED if failed else CycleOutcome.SUCCEEDED, ignore_error)
+        return "".join(member.entity for member, _ in asked)
+
+    def test_the_probe_of_a_dead_member_is_followed_by_that_of_the_next_one(self, opened):
+        assert [self.polls(opened, "ab") for _ in range(4)] == ["a", "b", "c", "abc"]
+
+    def test_a_dead_bus_gets_one_probe_for_each_poll_and_all_rest_when_all_have_failed(self, opened):
+        assert [self.polls(opened, "abc") for _ in range(8)] == ["a", "b", "c", "", "a", "b", "c", ""]
+
+    def test_it_is_told_who_failed_the_probes_until_the_circuit_closes(self, opened):
+        assert opened[2].snapshot(0, 0).failed_probes == {}
+        self.polls(opened, "ab")
+        self.polls(opened, "ab")
+        assert opened[2].snapshot(0, 0).failed_probes == {"a": 1, "b": 1}
+        self.polls(opened, "ab")
+        assert opened[2].snapshot(0, 0).failed_probes == {}
+
+    def test_a_member_that_is_gone_holds_up_neither_a_round_nor_the_probes(self, guard):
+        shared = SharedCircuit(CircuitBreaker(1, shared="bus"))
+        one, gone = guard(shared.rule, shared, "one"), guard(shared.rule, shared, "gone")
+
+        gone.leave()
+
+        assert failed(one, 5) == [True, False, True, False, True]
+        assert one.name == "open"
+        assert gone.name == "closed"
+
+    def test_the_wait_grows_with_each_round_and_not_with_each_probe(self, guard, loop):
+        shared = SharedCircuit(CircuitBreaker(1, recovery=ExponentialBackoff("1m", "1h", jitter=0), shared="bus"))
+        members = [guard(shared.rule, shared, name) for name in "abc"]
+        self.polls(members, "abc")
+
+        called = []
+        for minute in range(12):
+            called += [(minute, name) for name in self.polls(members, "abc")]
+            loop.block(60)
+
+        assert called == [(1, "a"), (2, "b"), (3, "c"), (5, "a"), (6, "b"), (7, "c"), (11, "a")]
+
+    def test_a_member_that_failed_its_probe_is_not_the_first_one_after_a_restart(self, guard, opened):
+        self.polls(opened, "a")
+        kept = [json.loads(json.dumps(member.to_json(0.0))) for member in opened]
+        shared = SharedCircuit(opened[0]._rule)
+        members = [guard(shared.rule, shared, member.entity) for member in opened]
+
+        for member, document in zip(members, kept, strict=True):
+            member.restore(document, 0.0, 5.0)
+
+        assert members[1].snapshot(0, 0).failed_probes == {"a": 1}
+        assert self.polls(members, "a") == "b"
+
+
+class House:
+    """Members of a shared circuit on a bus that is away until `back`, polled at their intervals.
+
+    Args:
+        rule: of the circuit.
+        members: the interval of each and whether it is dead, in the order of their registration.
+        life: seconds after which the app is restarted, again and again.
+    """
+
+    def __init__(self, rule, members, back, life):
+        self.rule, self.kinds, self.back, self.life = rule, members, back, life
+        self.now = 0.0
+        self.refused = [0] * len(members)  # polls of each that were turned away since the bus is back
+        self.environment = Environment(None, self, EventBus(self))
+        self.start([None] * len(members))
+
+    def monotonic(self):
+        return self.now
+
+    def wall(self):
+        return self.now
+
+    def start(self, documents):
+        shared = SharedCircuit(self.rule)
+        self.members = [CircuitGuard(str(n), self.rule, self.environment, shared, None) for n in range(len(self.kinds))]
+        self.under_way = set()
+        for member, document in zip(self.members, documents, strict=True):
+            if document is not None:
+                member.restore(json.loads(json.dumps(document)), self.now, 0.0)
+
+    def run(self):
+        """Returns when each healthy member was first read after the bus was back, within what it may take."""
+        number = itertools.count()
+        due = [(0.0, next(number), n, None) for n in range(len(self.kinds))]
+        first = {}
+        restart = self.life
+        healthy = [n for n, (_, dead) in enumerate(self.kinds) if not dead]
+        while len(first) < len(healthy) and self.now < self.back + 20_000:
+            self.now, _, n, permit = heapq.heappop(due)
+            interval, dead = self.kinds[n]
+            if permit is not None:
+                works = self.now >= self.back and not dead
+                if permit in self.under_way:
+                    self.under_way.discard(permit)
+                    outcome = CycleOutcome.SUCCEEDED if works else CycleOutcome.FAILED
+                    self.members[n].settle(permit[1], outcome, ignore_error)
+                    if works:
+                        first.setdefault(n, self.now)
+                continue
+            if self.now >= restart:
+                restart = self.now + self.life
+                self.start([member.to_json(self.now) for member in self.members])
+            heapq.heappush(due, (self.now + interval, next(number), n, None))
+            if any(each[0] is self.members[n] for each in self.under_way):
+                continue  # it still runs
+            permit = self.members[n].admit(LEASE)
+            if permit is not None:
+                self.under_way.add((self.members[n], permit))
+                heapq.heappush(due, (self.now + 0.4, next(number), n, (self.members[n], permit)))
+            elif self.now >= self.back and not dead and n not in first:
+                self.refused[n] += 1
+        return first
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(
+    members=st.lists(st.tuples(st.sampled_from([5, 10, 60, 300]), st.booleans()), min_size=2, max_size=9),
+    recovery=st.sampled_from([None, 0, "10m", ExponentialBackoff("10s", "10m", jitter=0)]),
+    threshold=st.integers(1, 3),
+    away=st.integers(1, 12),
+    life=st.sampled_from([1e9, 17.0, 400.0]),
+)
+def test_every_healthy_member_of_a_shared_circuit_is_read_again_however_many_others_are_dead(
+    members, recovery, threshold, away, life
+):
+    rule = CircuitBreaker(threshold, recovery=recovery, shared="bus")
+    back = away * max(interval for interval, _ in members) + 0.1
+    house = House(rule, members, back, life)
+    rest = 0 if recovery in (None, 0) else 600
+
+    first = house.run()
+
+    for n, (interval, dead) in enumerate(members):
+        if not dead:
+            assert n in first
+            assert house.refused[n] <= 3 * len(members) + 2 + 2 * rest / interval
 
 
 class TestSnapshot:

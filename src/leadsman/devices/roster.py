@@ -149,6 +149,8 @@ class Roster(Mapping[str, Device]):
         device = self._devices.pop(name)
         for follower in self._last_first:
             follower.leave(device, why)
+        if device.runner is not None:
+            device.runner.execution.circuit.leave()
 
     def change(self, device: Device) -> None:
         """Replace a device by one whose reader is described otherwise. What runs it stays.

@@ -377,6 +377,9 @@ class Runtime(Counted):
     """Calls since the last success that repeated a failed one."""
     opens: int
     """Openings of the circuit since the last success."""
+    failed_probes: NotRequired[dict[str, int]]
+    """The devices that have failed probes since the circuit that the device shares with them opened, and how many.
+    Present only if there are any. Where one has failed each probe and the others none, the fault is its own."""
     opened_at: Time | None
     """When the circuit opened; null while it is closed."""
     failing_since: Time | None

@@ -289,6 +289,8 @@ class Sections:
             "held": health.held,
             "missed_polls": health.counters.missed_polls,
         }
+        if snapshot.failed_probes:
+            found["failed_probes"] = dict(snapshot.failed_probes)
         if is_source_offline(health):
             found["finder_failed"] = True
         if health.life is not None:

@@ -415,6 +415,9 @@ def _circuit(s: Situation) -> "Verdict | None":
     after = "" if rule is None else f"; it opens after {count_noun(rule['threshold'], 'failed poll')}"
     evidence = [f"its circuit is {state['circuit'].replace('_', ' ')} since {s.at(state['opened_at'])}{after}"]
     evidence += [f"the next probe is due at {s.at(state['next_poll_at'])}"] if state["next_poll_at"] else []
+    if probes := state.get("failed_probes"):
+        each = [f"{clean(name)} failed {count_noun(number, 'probe')}" for name, number in sorted(probes.items())]
+        evidence.append(f"the circuit is shared; since it opened {', '.join(each)}")
     advice = f"{_mend(s, state['last_error'])}; to poll it at once: {s.command('circuit')} --action close"
     summary = "it failed poll after poll; to spare it, leadsman only probes it"
     since = state["failing_since"] or state["opened_at"]

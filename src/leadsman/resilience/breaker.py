@@ -21,7 +21,7 @@ Pure: `now` is monotonic seconds, and reading a state never changes it.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from datetime import timedelta
 from enum import Enum
 from typing import Literal, NamedTuple
@@ -205,8 +205,11 @@ def name_of(circuit: Circuit) -> CircuitWord:
     return _NAMES[type(circuit)]
 
 
-def admit(rule: CircuitBreaker, circuit: Circuit, now: float, lease: float) -> tuple[Circuit, Permit | None]:
-    """Request permission to run one cycle at `now`; `lease` is how long a probe may hold its permit, in seconds."""
+def admit(
+    rule: CircuitBreaker, circuit: Circuit, now: float, lease: float, yielding: Container[int] = ()
+) -> tuple[Circuit, Permit | None]:
+    """Request permission to run one cycle at `now`; `lease` is how long a probe may hold its permit, in seconds.
+    `yielding`: the numbers of probes under way beside which one more may begin."""
     match circuit:
         case Closed() | Disabled():
             return circuit, Permit(circuit.generation, 0, probe=False)
@@ -221,7 +224,7 @@ def admit(rule: CircuitBreaker, circuit: Circuit, now: float, lease: float) -> t
             return admit(rule, half_open, now, lease)
         case HalfOpen():
             out = tuple(permit for permit in circuit.out if permit[1] > now)
-            if len(out) >= rule.probes:
+            if sum(number not in yielding for number, _ in out) >= rule.probes:
                 return circuit, None
             number = circuit.issued
             return (

@@ -8,11 +8,17 @@ any member ends it at once. So one dead device among eight never opens the circu
 `threshold` rounds, not within the first one. Members that are not polled at the moment, because they are held or
 deferred, do not delay a round.
 
-When the circuit is open, each member skips one poll, its own next one. The first member that is due again makes the
-probe for all of them.
+When the circuit is open, each member skips one poll, its own next one. Then the **probes go round**, because a member
+may be dead while the bus works. The first member that is due again makes a probe. If it succeeds, the circuit closes
+for all. If it fails, the circuit opens again for that member alone, and the next probe is of another one, at that
+one's next poll. Once all have failed, the circuit opens again for all of them. Meanwhile a member that has failed may
+probe again after its own rest, so a member that is polled once a day holds nobody up; but that probe keeps no member
+away that failed longer ago, or not yet. So each member of `n` is turned away `n` times at the most for the probes of
+others.
 """
 
 import math
+from typing import NamedTuple
 
 from leadsman.errors import NoFreeThread
 from leadsman.events import CircuitMoved
@@ -25,6 +31,7 @@ from leadsman.resilience.breaker import (
     Closed,
     CycleOutcome,
     Disabled,
+    HalfOpen,
     Isolated,
     OnStrategyError,
     Open,
@@ -54,7 +61,7 @@ class CircuitGuard:
         caller: is informed when the circuit is isolated.
     """
 
-    __slots__ = ("_caller", "_entity", "_environment", "_rule", "_shared", "deferred_until", "held", "state")
+    __slots__ = ("_caller", "_environment", "_rule", "_shared", "deferred_until", "entity", "held", "state")
 
     def __init__(
         self,
@@ -67,9 +74,9 @@ class CircuitGuard:
         self.state: Circuit = CLOSED
         self.deferred_until = -math.inf
         """No cycle is admitted before this time, because the device asked for a pause; monotonic seconds."""
+        self.entity = entity
         self.held = False
         """Whether the handler is held: no cycle is requested until a person releases it."""
-        self._entity = entity
         self._rule = rule
         self._environment = environment
         self._shared = shared
@@ -102,7 +109,10 @@ class CircuitGuard:
         if isinstance(circuit, Open) and math.isfinite(circuit.until):
             until = circuit.until
         deferred = self.deferred_until if self.deferred_until > self._environment.clock.monotonic() else None
-        return Snapshot(self.name, circuit.failures, opened_at, until, opens, self.refusals, attempts, waits, deferred)
+        probes = {} if self._shared is None else self._shared.failed_probes
+        return Snapshot(
+            self.name, circuit.failures, opened_at, until, opens, self.refusals, attempts, waits, deferred, probes
+        )
 
     def is_polled(self, now: float) -> bool:
         """Whether its polls would reach the device now if the circuit were closed."""
@@ -161,7 +171,7 @@ class CircuitGuard:
         """Store the new circuit, and emit an event if its state changed, with whether a person changed it."""
         before, self.state = self.state, circuit
         if type(before) is not type(circuit):
-            self._environment.events.emit(CircuitMoved(self._entity, self.name, circuit.failures, by_hand=by_hand))
+            self._environment.events.emit(CircuitMoved(self.entity, self.name, circuit.failures, by_hand=by_hand))
             if self.isolated and self._caller is not None:
                 self._caller.isolated()
 
@@ -173,9 +183,16 @@ class CircuitGuard:
             circuit = circuit._replace(refusals=self.refusals)
         if (kept := breaker.to_json(circuit, now)) is not None:
             found["circuit"] = kept
+        if self._shared is not None and (failed_at := self._shared.failed_at(self)) is not None:
+            found["probe_failed"] = now - failed_at
         if self.deferred_until > now:
             found["deferred"] = self.deferred_until - now
         return found
+
+    def leave(self) -> None:
+        """The handler is no longer run: others that share its circuit do not wait for it."""
+        if self._shared is not None:
+            self._shared.leave(self)
 
     def restore(self, document: Document, now: float, away: float) -> None:
         """Go on with what `to_json` returned `away` seconds ago.
@@ -185,40 +202,71 @@ class CircuitGuard:
         """
         circuit = breaker.from_json(document["circuit"], now, away) if "circuit" in document else None
         if circuit is not None and self._shared is not None:
-            self._shared.restore(self, circuit)
+            failed = document.get("probe_failed")
+            self._shared.restore(self, circuit, None if failed is None else now - float(failed) - away)
         elif circuit is not None:
             self.moved(circuit)
         if "deferred" in document:
             self.deferred_until = now + float(document["deferred"]) - away
 
 
+class _Rest(NamedTuple):
+    """How long the circuit stays open for a member whose probe failed at `at`, monotonic seconds, while others have not
+    made theirs."""
+
+    circuit: Open
+    at: float
+
+
 class SharedCircuit:
     """One circuit for several handlers."""
 
-    __slots__ = ("_failed", "_refused", "circuit", "members", "rule")
+    __slots__ = ("_failed", "_probing", "_refused", "_rests", "_waiting", "circuit", "failed_probes", "members", "rule")
 
     def __init__(self, rule: CircuitBreaker) -> None:
         self.rule = rule
         self.circuit: Circuit = CLOSED
+        """The circuit of the members that have not failed a probe in this round of probes."""
         self.members: list[CircuitGuard] = []
-        self._failed: set[int] = set()
-        self._refused: set[int] = set()
+        self.failed_probes: dict[str, int] = {}
+        """The members that have failed probes since the circuit opened, and how many."""
+        self._failed: set[CircuitGuard] = set()  # in this round of polls, while it is closed
+        self._refused: set[CircuitGuard] = set()  # those that the open circuit has turned away
+        self._rests: dict[CircuitGuard, _Rest] = {}  # those that have failed in this round of probes
+        self._probing: dict[int, CircuitGuard] = {}  # whose the probes under way are, by their numbers
+        self._waiting: set[CircuitGuard] = set()  # those that were turned away because of the probe of another
 
     def refusals(self, member: CircuitGuard) -> int:
         """How many polls of a member the open circuit will still turn away."""
-        circuit = self.circuit
-        return circuit.refusals if isinstance(circuit, Open) and id(member) not in self._refused else 0
+        if member in self._rests:
+            return self._rests[member].circuit.refusals
+        if member in self._refused or not isinstance(self.circuit, Open | HalfOpen):
+            return 0
+        return self.circuit.refusals if isinstance(self.circuit, Open) else breaker.refusals_of(self.rule)
+
+    def failed_at(self, member: CircuitGuard) -> float | None:
+        """When a member failed its probe, monotonic seconds; None if others have not waited for that."""
+        rest = self._rests.get(member)
+        return None if rest is None else rest.at
 
     def admit(self, member: CircuitGuard, now: float, lease: float) -> Permit | None:
         """Ask for permission to run a cycle; see `leadsman.resilience.breaker.admit`."""
         circuit = self.circuit
-        if isinstance(circuit, Open) and now >= circuit.until:
-            if self.refusals(member):
-                self._refused.add(id(member))
-                return None
+        rest = self._rests[member].circuit if member in self._rests else circuit
+        if (isinstance(rest, Open) and now < rest.until) or self._turned_away(member):
+            return None
+        if isinstance(circuit, Open):
             circuit = circuit._replace(refusals=0)
-        circuit, permit = breaker.admit(self.rule, circuit, now, lease)
+        last = self._last_failure(member)
+        later = {number for number, other in self._probing.items() if self._last_failure(other) > last}
+        circuit, permit = breaker.admit(self.rule, circuit, now, lease, later)
         self.move(circuit)
+        if permit is None:
+            self._waiting.add(member)
+        elif permit.probe:
+            self._waiting.discard(member)
+            self._probing[permit.number] = member
+            member.moved(circuit)
         return permit
 
     def settle(
@@ -230,14 +278,20 @@ class SharedCircuit:
         on_strategy_error: OnStrategyError,
     ) -> None:
         """Report how an admitted cycle ended."""
-        if not permit.probe and permit.generation == self.circuit.generation:
-            if outcome is CycleOutcome.SUCCEEDED:
-                self._failed.clear()
-            elif outcome is CycleOutcome.FAILED:
-                self._failed.add(id(member))
-                if any(id(each) not in self._failed and each.is_polled(now) for each in self.members):
-                    return
-                self._failed.clear()
+        if permit.generation != self.circuit.generation:
+            return
+        if permit.probe:
+            self._probing.pop(permit.number, None)
+            if outcome is CycleOutcome.FAILED:
+                self._probe_failed(member, permit, now, on_strategy_error)
+                return
+        elif outcome is CycleOutcome.SUCCEEDED:
+            self._failed.clear()
+        elif outcome is CycleOutcome.FAILED:
+            self._failed.add(member)
+            if any(each not in self._failed and each.is_polled(now) for each in self.members):
+                return
+            self._failed.clear()
         self.move(breaker.settle(self.rule, self.circuit, permit, outcome, now, on_strategy_error))
 
     def move(self, circuit: Circuit, *, by_hand: bool = False) -> None:
@@ -246,17 +300,88 @@ class SharedCircuit:
             return
         if not isinstance(circuit, Closed):
             self._failed.clear()
-        self._refused.clear()
+        if not isinstance(circuit, HalfOpen):
+            self._rests.clear()
+            self._probing.clear()
+            self._waiting.clear()
+            self._refused.clear()
+        if not isinstance(circuit, HalfOpen | Open):
+            self.failed_probes = {}
         self._become(circuit, by_hand)
 
-    def restore(self, member: CircuitGuard, circuit: Circuit) -> None:
-        """Go on with the circuit that a member remembers from before a restart."""
+    def leave(self, member: CircuitGuard) -> None:
+        """A member is no longer run."""
+        if member in self.members:
+            self.members.remove(member)
+        for each in (self._failed, self._refused, self._waiting):
+            each.discard(member)
+        self._rests.pop(member, None)
+
+    def restore(self, member: CircuitGuard, circuit: Circuit, failed_at: float | None) -> None:
+        """Go on with the circuit that a member remembers from before a restart, and when it failed its probe, if
+        others had not made theirs."""
+        if isinstance(circuit, Open) and failed_at is not None:
+            self._rests[member] = _Rest(circuit, failed_at)
+            self.failed_probes = {**self.failed_probes, member.entity: 1}
+            member.moved(circuit)
+            if self.circuit is CLOSED:  # others may know more of it
+                self._become(HalfOpen(circuit.generation, circuit.failures, circuit.since, circuit.opens))
+            return
         if isinstance(circuit, Open) and not circuit.refusals:
-            self._refused.add(id(member))
+            self._refused.add(member)
             circuit = circuit._replace(refusals=breaker.refusals_of(self.rule))
         self._become(circuit)
+
+    def _probe_failed(
+        self, member: CircuitGuard, permit: Permit, now: float, on_strategy_error: OnStrategyError
+    ) -> None:
+        """The circuit opens again: for this member as long as others have not made their probe, else for all."""
+        circuit = self.circuit
+        if not isinstance(circuit, HalfOpen) or permit.number not in (number for number, _ in circuit.out):
+            return  # it came too late
+        out = tuple(each for each in circuit.out if each[0] != permit.number)
+        busy = {self._probing[number] for number, until in out if until > now and number in self._probing}
+        others = {each for each in self.members if each not in self._rests and each.is_polled(now)} | busy
+        others.discard(member)
+        opens = circuit.opens
+        if others and member in self._rests:
+            opens = self._rests[member].circuit.opens
+        elif not others:  # a quick member may have failed several times
+            opens = max([opens, *(rest.circuit.opens - 1 for rest in self._rests.values())])
+        opened = breaker.settle(
+            self.rule, circuit._replace(opens=opens), permit, CycleOutcome.FAILED, now, on_strategy_error
+        )
+        name, failed = member.entity, self.failed_probes
+        self.failed_probes = {**failed, name: failed.get(name, 0) + 1}
+        if not others or not isinstance(opened, Open):
+            self.move(opened)
+            return
+        if self.rule.recovery != 0:  # one more for each that waits, so that they do not all probe at once
+            opened = opened._replace(refusals=opened.refusals + len(self._waiting.intersection(others)))
+        self._rests[member] = _Rest(opened, now)
+        self._refused.discard(member)
+        member.moved(opened)
+        self._become(circuit._replace(out=out, failures=circuit.failures + 1))
+
+    def _turned_away(self, member: CircuitGuard) -> bool:
+        """Whether the open circuit turns this poll of a member away, which it counts."""
+        refusals = self.refusals(member)
+        rest = self._rests.get(member)
+        if not refusals:
+            return False
+        if rest is None:
+            self._refused.add(member)
+        else:
+            rest = rest._replace(circuit=rest.circuit._replace(refusals=refusals - 1))
+            self._rests[member] = rest
+            member.moved(rest.circuit)
+        return True
+
+    def _last_failure(self, member: CircuitGuard) -> float:
+        return self._rests[member].at if member in self._rests else -math.inf
 
     def _become(self, circuit: Circuit, by_hand: bool = False) -> None:
         self.circuit = circuit
         for member in self.members:
-            member.moved(circuit, by_hand=by_hand)
+            if member not in self._rests:
+                member.moved(circuit, by_hand=by_hand)

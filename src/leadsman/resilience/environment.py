@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from leadsman.errors import Abandoned
@@ -77,6 +78,8 @@ class Snapshot(NamedTuple):
     """Retries since the last success; the backoff counts by this number."""
     deferred_until: float | None
     """When the pause ends that the device asked for."""
+    failed_probes: Mapping[str, int] = MappingProxyType({})
+    """Of a circuit that several handlers share: which of them have failed probes since it opened, and how many."""
 
 
 NO_GUARDS = Snapshot("closed", 0, None, None, 0, 0, 0, 0, None)

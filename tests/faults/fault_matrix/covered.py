@@ -241,3 +241,12 @@ covered(
     "tests/adapters/caldav/test_recurrence.py::test_whatever_a_rule_says_it_is_expanded_or_costs_only_itself",
     "tests/adapters/ble/test_gatt.py::test_whatever_is_advertised_is_a_reading_or_a_named_error",
 )
+covered(
+    "66",
+    P0,
+    "a bus is away for ten minutes; when it is back, one member of the circuit that all share is dead",
+    "the others are read again, whichever is dead",
+    f"{INTEGRATION}/test_circuit.py::test_a_dead_member_keeps_no_healthy_one_away_when_the_bus_is_back",
+    "tests/resilience/test_circuit.py"
+    "::test_every_healthy_member_of_a_shared_circuit_is_read_again_however_many_others_are_dead",
+)
