@@ -282,6 +282,10 @@ class MessageDropped(NamedTuple):
     messages: int
     at: float = UNSTAMPED
     wall: float = UNSTAMPED
+    cause: str = "refused"
+    """See `leadsman.mqtt.outbox.Cause`."""
+    is_answer: bool = False
+    """Whether they are answers to requests, whose topics others choose."""
 
 
 class MessageRefused(NamedTuple):

@@ -14,6 +14,7 @@ from leadsman.introspection.sections import (
 )
 from leadsman.loop.clock import Clock
 from leadsman.mqtt.outbox import Standing
+from leadsman.mqtt.topic_faults import TopicFault
 from leadsman.runtime.publisher import Publication
 
 TOPICS = ("house/boiler/state", "house/boiler/history")
@@ -56,14 +57,30 @@ def test_the_place_and_the_age_in_the_outbox_are_said():
 
 
 def test_a_refusal_is_said_also_when_nothing_waits_any_more():
-    waiting = in_outbox(link(fault="refused (0x95)"), TOPICS, CLOCK)
+    waiting = in_outbox(link(fault=TopicFault("over_limit", "refused (0x95)", 90.0, True, 3, 95.0)), TOPICS, CLOCK)
 
     assert (waiting["messages"], waiting["refused"]) == (0, "refused (0x95)")
+    assert waiting["fault"] == {
+        "kind": "over_limit",
+        "error": "refused (0x95)",
+        "since": "2026-01-01T00:01:30.000Z",
+        "lost": 3,
+        "lost_at": "2026-01-01T00:01:35.000Z",
+    }
+
+
+def test_what_the_outbox_itself_lost_is_no_refusal():
+    waiting = in_outbox(link(fault=TopicFault("full", "lost", 90.0, lost=3, lost_at=95.0)), TOPICS, CLOCK)
+
+    assert (waiting["fault"]["kind"], waiting["refused"]) == ("full", None)
 
 
 def test_a_refusal_of_the_history_is_said_though_the_state_waits_too():
     waiting = in_outbox(
-        SimpleNamespace(outbox=Waiting(Standing(3, 1, 4, 20.0, None)), fault_of={TOPICS[1]: "refused"}.get),
+        SimpleNamespace(
+            outbox=Waiting(Standing(3, 1, 4, 20.0, None)),
+            fault_of={TOPICS[1]: TopicFault("refused", "refused", 90.0)}.get,
+        ),
         TOPICS,
         CLOCK,
     )

@@ -217,8 +217,8 @@ def test_slots_that_wait_to_be_entered_come_before_what_follows():
     ledger.lost(ledger.period, FAILED, "gone", 2.0)
 
     late, failed = ledger.gaps()
-    assert late == (1.0, 1.6, f"missed: {LATE}", {MISSED: 4})
-    assert failed == (2.0, None, "failed: gone", {FAILED: 1})
+    assert late == Gap(1.0, 1.6, f"missed: {LATE}", {MISSED: 4})
+    assert failed == Gap(2.0, None, "failed: gone", {FAILED: 1})
     assert total(ledger.periods()) == {MISSED: 4, FAILED: 1}
 
 
@@ -230,8 +230,8 @@ def test_the_gap_of_late_slots_goes_on_if_no_reading_follows_them():
     ledger.lost(ledger.period, FAILED, "gone", 9.0)
 
     before, now = ledger.gaps()
-    assert before == (1.0, 1.1, f"missed: {LATE}", {MISSED: 2})
-    assert now == (1.5, None, f"missed: {LATE}", {MISSED: 3, FAILED: 1})
+    assert before == Gap(1.0, 1.1, f"missed: {LATE}", {MISSED: 2})
+    assert now == Gap(1.5, None, f"missed: {LATE}", {MISSED: 3, FAILED: 1})
 
 
 def test_an_app_that_is_late_all_the_time_does_not_push_out_the_other_gaps():
@@ -242,8 +242,8 @@ def test_an_app_that_is_late_all_the_time_does_not_push_out_the_other_gaps():
         delayed(ledger, 10.0 + 0.03 * number, 2)
 
     failed, late = ledger.gaps()
-    assert failed == (0.0, 5.0, "failed: gone", {FAILED: 1})
-    assert late == (10.0, 10.0 + 0.03 * 999 + 0.01, f"missed: {LATE}", {MISSED: 2000})
+    assert failed == Gap(0.0, 5.0, "failed: gone", {FAILED: 1})
+    assert late == Gap(10.0, 10.0 + 0.03 * 999 + 0.01, f"missed: {LATE}", {MISSED: 2000})
     assert total(ledger.periods()) == {FAILED: 1, MISSED: 2000, PUBLISHED: 1000}
 
 
@@ -294,7 +294,7 @@ def test_a_gap_has_the_cause_of_its_first_slot_and_counts_all():
     ledger.heard(200.0)
 
     (gap,) = ledger.gaps()
-    assert gap == (60.0, 200.0, "failed: DeviceTimeout: no answer", {FAILED: 1, "circuit_open": 2})
+    assert gap == Gap(60.0, 200.0, "failed: DeviceTimeout: no answer", {FAILED: 1, "circuit_open": 2})
 
 
 def test_readings_that_were_dropped_are_one_gap_at_the_times_of_the_readings():
@@ -304,7 +304,24 @@ def test_readings_that_were_dropped_are_one_gap_at_the_times_of_the_readings():
         ledger.period.dropped(at)
     ledger.explain("outbox full")
 
-    assert ledger.gaps() == [(10.0, 30.0, "dropped: outbox full", {DROPPED: 3})]
+    assert ledger.gaps() == [Gap(10.0, 30.0, "dropped: outbox full", {DROPPED: 3})]
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=60))
+def test_readings_that_arrive_between_those_that_were_dropped_are_counted_in_their_gap(dropped):
+    ledger = Ledger(0.0)
+    for number, lost in enumerate(dropped):
+        ledger.period.sent += 1
+        if lost:
+            ledger.period.dropped(10.0 * number)
+        else:
+            arrived(ledger.period)
+        if number % 7 == 6:
+            ledger.begin(10.0 * number, 10.0 * number)
+
+    inner = dropped[dropped.index(True) : len(dropped) - dropped[::-1].index(True)] if any(dropped) else []
+    expected = [(inner.count(True), inner.count(False))] if inner else []
+    assert [(gap.slots[DROPPED], gap.arrived) for gap in ledger.gaps()] == expected
 
 
 def test_a_poll_that_fails_after_its_gap_began_moves_the_beginning_of_the_gap():
@@ -377,9 +394,9 @@ def test_readings_that_are_dropped_before_and_after_a_gap_are_gaps_of_their_own(
     ledger.period.dropped(40.0)
 
     assert ledger.gaps() == [
-        (10.0, 15.0, "dropped: outbox full", {DROPPED: 2}),
-        (20.0, 30.0, "failed: gone", {FAILED: 1}),
-        (40.0, 40.0, "dropped", {DROPPED: 1}),
+        Gap(10.0, 15.0, "dropped: outbox full", {DROPPED: 2}),
+        Gap(20.0, 30.0, "failed: gone", {FAILED: 1}),
+        Gap(40.0, 40.0, "dropped", {DROPPED: 1}),
     ]
 
 

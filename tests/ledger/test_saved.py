@@ -16,6 +16,7 @@ from leadsman.ledger.ledger import (
     MISSED,
     PUBLISHED,
     REPLAYED,
+    Gap,
     Ledger,
     total,
 )
@@ -56,7 +57,7 @@ def test_the_time_between_is_a_gap_that_says_whether_the_app_had_stopped():
     for stopped, cause in ((True, NOT_RUNNING), (False, KILLED)):
         after = Ledger(5.0)
         restore(after, saved(Ledger(0.0), 60.0, stopped=stopped), Now(5.0, WALL + 660.0), every(60))
-        assert after.gap == (5.0 - 600.0, None, f"missed: {cause}", {MISSED: 10})
+        assert after.gap == Gap(5.0 - 600.0, None, f"missed: {cause}", {MISSED: 10})
 
 
 def test_a_gap_that_had_not_ended_goes_on():

@@ -34,7 +34,7 @@ class Connected:
     """What a heartbeat needs of a link: it keeps what it is given."""
 
     number, client, connects, breaks, session = 7, "mqtt5", 1, 0, ConnectionState()
-    last_error, limited_by, broker = None, None, Broker()
+    last_error, limited_by, broker, faults = None, None, Broker(), {}
 
     def __init__(self):
         self.outbox, self.sent, self.up = Outbox(), [], True

@@ -98,7 +98,7 @@ def test_a_full_outbox_gives_up_the_oldest_but_never_the_newest_of_a_topic():
 
     dropped = outbox.put(message("often", 100))
 
-    assert dropped == [Dropped("often", 2, "outbox full")]
+    assert dropped == [Dropped("often", 2, "outbox full", "full")]
     assert (outbox.drops["full"], outbox.dropped) == (2, 2)
     assert outbox.dropped == 2
     assert drained(outbox) == {"rare": [0], "often": list(range(3, 101))}
@@ -121,7 +121,7 @@ def test_what_was_in_flight_when_the_connection_broke_is_given_up_first_again():
     outbox.lost()
 
     assert outbox.put(message("t", 11)) == []
-    assert outbox.put(message("t", 12)) == [Dropped("t", 2, "outbox full")]
+    assert outbox.put(message("t", 12)) == [Dropped("t", 2, "outbox full", "full")]
 
     assert drained(outbox) == {"t": list(range(4, 13))}
 
@@ -131,7 +131,9 @@ def test_answers_have_an_eighth_of_the_outbox_and_one_more_is_dropped():
     assert not outbox.expects_answers
 
     assert outbox.put(message("answers/x", 99, expires=9.0)) == []
-    assert outbox.put(message("answers/y", 100, expires=9.0)) == [Dropped("answers/y", 1, "too many answers wait")]
+    assert outbox.put(message("answers/y", 100, expires=9.0)) == [
+        Dropped("answers/y", 1, "too many answers wait", "full", True)
+    ]
     assert outbox.put(message("t", 101, taken_at=1.0, expires=9.0)) == []
     assert (outbox.messages, outbox.drops["full"]) == (101, 1)
 
@@ -175,7 +177,7 @@ def test_a_message_too_large_for_the_outbox_is_not_kept_and_pushes_nothing_out()
 
     dropped = outbox.put(Message("b", b"x" * 2000))
 
-    assert dropped == [Dropped("b", 1, "larger than 1250 bytes")]
+    assert dropped == [Dropped("b", 1, "larger than 1250 bytes", "too_large")]
     assert (outbox.drops["too_large"], outbox.dropped) == (1, 1)
     assert drained(outbox) == {"a": [1, 2]}
 
@@ -238,7 +240,7 @@ def test_an_expired_message_is_dropped_and_named():
     item, expired = outbox.take(20.0)
 
     assert number_of(item) == 2
-    assert expired == [Dropped("t", 1, "expired"), Dropped("u", 1, "expired")]
+    assert expired == [Dropped("t", 1, "expired", "expired", True), Dropped("u", 1, "expired", "expired", True)]
     assert (outbox.drops["expired"], outbox.dropped) == (2, 2)
     assert (outbox.messages, outbox.dropped) == (1, 2)
 

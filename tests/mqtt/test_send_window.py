@@ -188,7 +188,9 @@ def test_an_answer_that_the_broker_refuses_is_dropped_as_others_choose_its_topic
     here.turn()
     here.acknowledge(code)
 
-    assert here.events == [MessageDropped("answers/me", f"the broker refused an answer (0x{code:02x})", 1)]
+    assert here.events == [
+        MessageDropped("answers/me", f"the broker refused an answer (0x{code:02x})", 1, is_answer=True)
+    ]
     assert (here.outbox.messages, here.outbox.paused, here.window.pauses.fault) == (0, {}, None)
 
 

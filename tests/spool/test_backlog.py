@@ -643,7 +643,7 @@ class TestOverload:
             del disk.rows[number]
         busy.drain()
 
-        assert busy.dropped == [Dropped("t", 10, DAMAGED)]
+        assert busy.dropped == [Dropped("t", 10, DAMAGED, "damaged")]
         assert busy.outbox.drops["damaged"] == 10
 
     def test_the_next_life_sends_all_of_it_in_order(self, busy, disk):
@@ -866,7 +866,7 @@ def test_what_waits_in_memory_is_written_again_when_the_file_was_replaced(life, 
     life.open()
     life.commit()
 
-    assert life.dropped == [Dropped("t", only, REPLACED)]
+    assert life.dropped == [Dropped("t", only, REPLACED, "damaged")]
     assert life.outbox.drops["damaged"] == only
     assert len(disk.rows) == 60 - only == life.outbox.messages
     life.drain()
@@ -884,7 +884,7 @@ def test_rows_that_cannot_be_read_do_not_block_their_topic(life, disk):
     life.drain()
 
     assert life.payloads() == [*numbered(0, 50), b"live"]
-    assert life.dropped == [Dropped("t", 10, DAMAGED)]
+    assert life.dropped == [Dropped("t", 10, DAMAGED, "damaged")]
     assert life.outbox.drops["damaged"] == 10
 
 
@@ -921,7 +921,7 @@ def test_receipts_learn_of_each_reading_whose_row_cannot_be_read(life, disk):
     assert first.lost[-1] == 99.0
     assert 119.0 not in third.lost
     assert (first.arrived, second.arrived, third.arrived) == (88, 7, 6)
-    assert life.dropped == [Dropped("t", 19, DAMAGED)]
+    assert life.dropped == [Dropped("t", 19, DAMAGED, "damaged")]
 
 
 def test_receipts_learn_of_each_reading_of_a_file_that_was_replaced(life, disk):
@@ -934,7 +934,7 @@ def test_receipts_learn_of_each_reading_of_a_file_that_was_replaced(life, disk):
     life.drain()
 
     assert 0 < only == len(receipts.lost) == 60 - receipts.arrived
-    assert life.dropped == [Dropped("t", only, REPLACED)]
+    assert life.dropped == [Dropped("t", only, REPLACED, "damaged")]
 
 
 def test_the_newest_do_not_go_first_while_rows_are_read_back(life, disk):
@@ -1320,7 +1320,7 @@ def test_a_reading_that_is_on_disk_only_may_be_dropped_or_replaced_there(disk):
     life.put("n", b"4", latest=True)
     life.commit()
 
-    assert lost == [Dropped("t", 1, EXPIRED)]
+    assert lost == [Dropped("t", 1, EXPIRED, "expired")]
     assert (life.backlog.rows, [*disk.rows]) == (2, [2, 4])
     life.drain()
     assert (life.payloads("t"), life.payloads("n"), life.dropped) == ([b"2"], [b"4"], [])

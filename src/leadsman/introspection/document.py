@@ -22,6 +22,7 @@ from leadsman.monitoring.document import (
     OutboxState,
     PollUnderWay,
     StatusWord,
+    TopicFault,
 )
 from leadsman.mqtt.answers import Json
 from leadsman.nodes.brief import Brief
@@ -165,7 +166,7 @@ class Published(TypedDict):
 
 
 class DeviceOutbox(TypedDict):
-    """The readings of a device that wait for the broker, at one of its topics."""
+    """The readings of a device that wait for the broker, or were lost lately, at one of its topics."""
 
     topic: str
     """The state topic, or the history topic."""
@@ -180,7 +181,9 @@ class DeviceOutbox(TypedDict):
     paused_for: Seconds | None
     """How long until the topic is tried again, after the broker refused it; null if it is not paused."""
     refused: str | None
-    """Why the broker refused the topic, until it takes a message of it; null if it does."""
+    """Why the broker does not take its messages, or did not take one lately; null if it takes them."""
+    fault: NotRequired[TopicFault]
+    """Why its messages are not taken, or were lost lately; left out if neither is so."""
 
 
 class OutboxSection(OutboxState):
@@ -805,6 +808,7 @@ class Happening(TypedDict):
     allowed: NotRequired[int]
     topic: NotRequired[str | None]
     messages: NotRequired[int]
+    is_answer: NotRequired[bool]
     topic_filter: NotRequired[str]
     adapter: NotRequired[str]
     how: NotRequired[str]

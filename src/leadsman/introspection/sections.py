@@ -14,10 +14,11 @@ from leadsman.ledger.ledgers import Ledgers
 from leadsman.loop.clock import Clock, rfc3339
 from leadsman.monitoring.condition import condition_of, time_of
 from leadsman.monitoring.health import HealthRecords, Totals, is_source_offline
-from leadsman.monitoring.heartbeat import link_state, outbox_state
+from leadsman.monitoring.heartbeat import describe_fault, link_state, outbox_state
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.answers import Json
 from leadsman.mqtt.link import Link
+from leadsman.mqtt.topic_faults import OF_THE_BROKER
 from leadsman.mqtt.topics import encode
 from leadsman.registration.command import Command
 from leadsman.registration.source import Source
@@ -79,23 +80,28 @@ def compare_fields(before: Mapping[str, Json], after: Mapping[str, Json]) -> "di
 
 
 def in_outbox(link: Link, topics: Sequence[str], clock: Clock) -> "DeviceOutbox | None":
-    """Where the readings of a device are in the outbox, and why the broker refuses them; None if none are there or
-    refused. It is about one of their topics: one that the broker refuses, or else the first that has readings there."""
+    """Where the readings of a device are in the outbox, and why they are not taken, or were lost; None if none are
+    there and none were lost lately. It is about one of their topics: one with a fault, or else the first that has
+    readings there."""
     faults = {topic: fault for topic in topics if (fault := link.fault_of(topic)) is not None}
     topic = next(iter((*faults, *(each for each in topics if each in link.outbox))), None)
     if topic is None:
         return None
     standing = link.outbox.standing(topic)
     until, since = standing.paused_until, standing.since
-    return {
+    found: DeviceOutbox = {
         "topic": topic,
         "messages": standing.messages,
         "in_flight": standing.in_flight,
         "topics_before": standing.before,
         "oldest": None if since is None else round(clock.uptime() - since, 3),
         "paused_for": None if until is None else round(max(0.0, until - clock.monotonic()), 3),
-        "refused": faults.get(topic),
+        "refused": None,
     }
+    if (fault := faults.get(topic)) is not None:
+        found["refused"] = fault.text if fault.kind in OF_THE_BROKER else None
+        found["fault"] = describe_fault(fault, clock.wall() - clock.monotonic())
+    return found
 
 
 def _fields(reading: Mapping[str, Json], path: str) -> Iterator[tuple[str, Json]]:
@@ -196,7 +202,7 @@ class Sections:
             "delivered": outbox.delivered,
         }
         section: MqttSection = {
-            **link_state(link),  # type: ignore[typeddict-item]  # mypy fears more keys
+            **link_state(link, clock),  # type: ignore[typeddict-item]  # mypy fears more keys
             "client_id": self._about.client_id,
             "connected": link.up,
             "session": link.number,

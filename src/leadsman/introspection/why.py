@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING
 
 from leadsman._version import __version__
 from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, NotListening
+from leadsman.introspection.arrival import compare
 from leadsman.introspection.situation import RetainedDocuments, Situation, describe_fields, span, value, when
 from leadsman.monitoring.health import GOODBYE
 from leadsman.mqtt.answers import Json
 from leadsman.mqtt.connection_state import CREDENTIALS
+from leadsman.mqtt.topic_faults import advise
 from leadsman.text import clean, count_noun
 from leadsman.text.suggestion import nearest
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import ComparedField, Introspection, Link, Verdict
+    from leadsman.monitoring.document import TopicFault
     from leadsman.runtime.document import Commands
 
 _SHORT = 9
@@ -31,16 +34,40 @@ def _refused(s: Situation) -> "Verdict | None":
     waiting = s.state.get("outbox")
     if waiting is None or waiting["refused"] is None:
         return None
+    fault = waiting.get("fault")
     evidence = [clean(waiting["refused"])]
     if waiting["messages"]:
         evidence.append(f"{count_noun(waiting['messages'], 'message')} of it in the outbox{_oldest(waiting['oldest'])}")
     if waiting["paused_for"] is not None:
         evidence.append(f"the topic is tried again in {span(waiting['paused_for'])}")
-    advice = (
-        f"allow {clean(waiting['topic'])} in the broker's access list, and check its limit on the size of a message"
-    )
+    advice, since = advise("closes", clean(waiting["topic"])), None
     summary = "the broker does not take its messages"
-    return s.verdict("broker's answer", summary, [*evidence, *s.last_reading()], advice)
+    if fault is not None:
+        evidence += _losses(s, fault)
+        advice, since = advise(fault["kind"], clean(waiting["topic"])), fault["since"]
+        if fault.get("taken"):
+            summary = "the broker takes some of its messages, and others are lost"
+    return s.verdict("broker's answer", summary, [*evidence, *s.last_reading()], advice, since)
+
+
+def _lost(s: Situation) -> "Verdict | None":
+    """Messages of it were lost lately, and not because the broker does not take them."""
+    waiting = s.state.get("outbox")
+    fault = None if waiting is None else waiting.get("fault")
+    if waiting is None or fault is None:
+        return None
+    evidence = [clean(fault["error"]), *_losses(s, fault), *s.last_reading()]
+    advice = advise(fault["kind"], clean(waiting["topic"]))
+    return s.verdict("outbox", "readings of it were lost", evidence, advice, fault["since"])
+
+
+def _losses(s: Situation, fault: "TopicFault") -> list[str]:
+    """How many messages were lost, and what the broker took since."""
+    if not fault["lost"]:
+        return []
+    taken = fault.get("taken")
+    since = f"; since then the broker took {count_noun(taken, 'message')} of it" if taken else ""
+    return [f"{count_noun(fault['lost'], 'message')} of it lost, the last one {s.at(fault.get('lost_at'))}{since}"]
 
 
 def _disconnected(s: Situation) -> "Verdict | None":
@@ -90,24 +117,29 @@ def _waiting(s: Situation) -> "Verdict | None":
 def _not_retained(s: Situation) -> "Verdict | None":
     delivery = None if s.reader is None else s.reader.get("delivery")
     sent = None if s.published is None else s.published["published_at"]
-    if s.retained is None or s.retained.state is not None or delivery is None or sent is None:
+    if s.retained is None or delivery is None or sent is None:
         return None
     age, expiry = s.age(sent), delivery["expiry"]
     if not delivery["retain"] or not s.has_json or s.state.get("outbox") is not None:
         return None  # each subscriber gets the next reading; or it is on its way
-    evidence = [
-        f"the broker retains nothing at {s.below}state",
-        f"the last reading was published {s.at(sent)}",
-    ]
-    if expiry is not None and age is not None and age >= expiry and _forgets(s):
+    found = compare(sent, None if s.retained.state is None else s.retained.state.encode(), s.retained.taken_at)
+    if found.is_there:
+        return None
+    topic = f"{s.below}state"
+    evidence = [f"the broker retains nothing at {topic}", f"the last reading was published {s.at(sent)}"]
+    if found.kept_since is not None:
+        evidence[0] = f"the broker still retains at {topic} what was taken {s.at(found.kept_since)}"
+    elif expiry is not None and age is not None and age >= expiry and _forgets(s):
         evidence += [f"a retained reading expires after {span(expiry)}", *_suppressed_lines(s)]
         advice = "make the expiry longer than the time between two readings"
         return s.verdict("expiry", "its last reading expired at the broker", evidence, advice, sent)
-    summary = "the broker does not retain its readings"
-    advice = "check that the broker retains messages, and whether somebody clears the topic"
     if s.retained.status is None:
         advice = "check that the broker retains messages; a dry run retains nothing"
-    return s.verdict("retention", summary, evidence, advice, sent)
+        return s.verdict("retention", "the broker does not retain its readings", evidence, advice)
+    summary = f"nothing arrives at {topic}, although the broker acknowledges it"
+    evidence.append(f"the broker retains what the app publishes at {s.prefix}/status")
+    advice = f"see the access list of the broker: topic write {topic}; if it allows that, find out who clears the topic"
+    return s.verdict("retention", summary, evidence, advice, found.kept_since)
 
 
 def _retained_offline(s: Situation) -> "Verdict | None":
@@ -240,6 +272,7 @@ DELIVERY_LINKS: tuple[Callable[[Situation], "Verdict | None"], ...] = (
     _refused,
     _disconnected,
     _waiting,
+    _lost,
     _not_retained,
     _retained_offline,
     _suppressed,

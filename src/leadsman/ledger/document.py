@@ -48,6 +48,9 @@ class LedgerGap(TypedDict):
     """Why the first slot gave no reading."""
     slots: dict[Disposition, int]
     """The slots in it, by their outcome."""
+    arrived: NotRequired[int]
+    """Readings that the broker got between those that were dropped. With any, it is no silence; left out if there is
+    none."""
 
 
 class DeviceLedger(TypedDict):

@@ -23,9 +23,10 @@ hour, and gets exactly one disposition there:
 So the slots of a period are the sum of its dispositions, and one more while a poll is under way.
 
 A gap begins with the first slot that gives no reading, and ends with the next reading. Readings that were dropped are
-gaps of their own. Gaps of nothing but missed polls that have the same cause, and follow each other within `ONE_DELAY`,
-are one gap: an app that is late at every other poll of a device with a short interval has one gap, which counts all
-slots, and not as many as push the other gaps out.
+gaps of their own; where others arrived between them, the gap counts these, and is no silence. Gaps of nothing but
+missed polls that have the same cause, and follow each other within `ONE_DELAY`, are one gap: an app that is late at
+every other poll of a device with a short interval has one gap, which counts all slots, and not as many as push the
+other gaps out.
 
 Pure. All times are seconds of `leadsman.loop.clock.Clock.uptime`, which is never set, unless noted otherwise.
 """
@@ -90,6 +91,8 @@ class Gap(NamedTuple):
     """Why the first slot gave no reading."""
     slots: dict[str, int]
     """The slots without a reading, by disposition. None of a source, which has no schedule."""
+    arrived: int = 0
+    """Readings that the broker got between those that were dropped. With any, it is no silence."""
 
 
 class Counts(NamedTuple):
@@ -180,6 +183,7 @@ class Ledger:
     """
 
     __slots__ = (
+        "_arrived",
         "_asked",
         "_closed",
         "_delays",
@@ -218,6 +222,7 @@ class Ledger:
         self._drops: Gap | None = None  # the gap of readings that were dropped, while no other gap has ended since
         self._delays: Gap | None = None  # the gap of missed polls that has ended last, likewise
         self._ended: dict[str, int] | None = None  # the slots of this run in periods that do not change any more
+        self._arrived = 0  # the readings that had arrived when the last one was dropped
         self._read = self._asked = 0  # those that count for the availability, in periods that are kept as bytes
 
     def receipt(self, due: float) -> Period:
@@ -273,8 +278,7 @@ class Ledger:
             return
         if gap is None:
             return
-        since, _, cause, slots = gap
-        ended = Gap(since, max(at, since), cause, slots)
+        slots, ended = gap.slots, gap._replace(until=max(at, gap.since))
         if len(slots) == 1 and MISSED in slots:
             self._delayed(ended)
         else:
@@ -286,15 +290,16 @@ class Ledger:
         self._enter_late()
         if self.comparison is not None:
             self.comparison.dropped(at, messages)
-        drops = self._drops
+        drops, arrived = self._drops, self._all_arrived()
         if drops is not None and drops.until is not None and 0 <= at - drops.until <= ONE_DROP:
             drops.slots[DROPPED] += messages
-            self._drops = drops._replace(until=at)
+            self._drops = drops._replace(until=at, arrived=drops.arrived + arrived - self._arrived)
         else:
             if drops is not None:
                 self._keep()
             self._drops = Gap(at, at, DROPPED, {DROPPED: messages})
             self._notify()
+        self._arrived = arrived
 
     def explain(self, cause: str) -> None:
         """Why the latest readings were dropped."""
@@ -370,6 +375,13 @@ class Ledger:
         """The period of the slot whose poll is under way."""
         due = None if self.poll is None else self.poll.due
         return None if due is None else self.receipt(due)
+
+    def _all_arrived(self) -> int:
+        """The readings that have arrived since the start."""
+        ended = self._ended or {}
+        periods = (each for each in (*self._past, self.period) if isinstance(each, Period))
+        before = ended.get(PUBLISHED, 0) + ended.get(REPLAYED, 0)
+        return before + sum(each.published + each.replayed for each in periods)
 
     def _before(self, due: float) -> Period:
         """See `receipt`."""

@@ -353,10 +353,11 @@ class Ledgers:
 
 def _gap(gap: Gap, now: Now) -> dict[str, Json]:
     until = now.uptime if gap.until is None else gap.until
-    return {
+    found: dict[str, Json] = {
         "since": rfc3339(gap.since + now.offset),
         "until": None if gap.until is None else rfc3339(gap.until + now.offset),
         "seconds": round(until - gap.since, 3),
         "cause": clean(gap.cause),
         "slots": dict(gap.slots),
     }
+    return found | {"arrived": gap.arrived} if gap.arrived else found

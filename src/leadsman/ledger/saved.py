@@ -64,7 +64,7 @@ def rows(ledger: Ledger, now: Now, first_offset: float, *, stopped: bool) -> Ite
         first_offset: what the wall clock was ahead of the uptime when the app started, so that a period keeps its key.
         stopped: whether the app stops now.
     """
-    gaps = [[gap.since + now.offset, _shift(gap.until, now.offset), gap.cause, gap.slots] for gap in ledger.gaps()]
+    gaps = [_row_of(gap, now.offset) for gap in ledger.gaps()]
     yield LedgerRow(HEAD, {"at": now.wall, "stopped": stopped, "gaps": gaps})
     for counts in ledger.open_periods():
         yield _row(counts, now.offset, round(counts.start + first_offset))
@@ -129,6 +129,11 @@ def _absent(ledger: Ledger, since: float, now: Now, count: CountSlots, cause: st
     return found
 
 
+def _row_of(gap: Gap, offset: float) -> list[Json]:
+    row = [gap.since + offset, _shift(gap.until, offset), gap.cause, gap.slots]
+    return [*row, gap.arrived] if gap.arrived else row
+
+
 def _row(counts: Counts, offset: float, key: int) -> LedgerRow:
     return LedgerRow(key, {"start": counts.start + offset, "slots": counts.slots, "by": dict(counts.by)})
 
@@ -150,9 +155,9 @@ def _counts(document: Json, offset: float) -> Counts:
 
 
 def _gap(document: Any, offset: float) -> Gap:
-    since, until, cause, slots = document
+    since, until, cause, slots, *arrived = document
     ended = None if until is None else _time(until) - offset
-    return Gap(_time(since) - offset, ended, str(cause), _by(slots))
+    return Gap(_time(since) - offset, ended, str(cause), _by(slots), *map(_number, arrived[:1]))
 
 
 def _by(document: Any) -> dict[str, int]:

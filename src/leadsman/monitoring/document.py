@@ -12,6 +12,7 @@ from typing import (
 from typing_extensions import TypedDict
 
 from leadsman.document import Bytes, Seconds, Time
+from leadsman.mqtt.topic_faults import FaultKind
 from leadsman.resilience.breaker import CircuitWord
 
 StatusWord = Literal["held", "isolated", "circuit_open", "deferred", "stale", "error", "starting", "ok"]
@@ -106,6 +107,25 @@ class DroppedBy(TypedDict, total=False):
     """Another node of the cluster may have had their device by the time they could be sent."""
 
 
+class TopicFault(TypedDict):
+    """What is wrong with a topic: the broker does not take its messages, or messages of it were lost lately."""
+
+    kind: FaultKind
+    """``denied``: the broker says that the app may not publish there. ``refused``: it refuses the messages for another
+    reason. ``closes``: it closes the connection on them. ``over_limit``: they are larger than it takes. The others are
+    those of `DroppedBy`."""
+    error: str
+    """An error message that names the topic."""
+    since: Time
+    """The first message of it that was refused or lost."""
+    lost: int
+    """Messages that were lost since then."""
+    lost_at: NotRequired[Time]
+    """When the last one was lost; left out if none was."""
+    taken: NotRequired[int]
+    """Messages of it that the broker took since then; left out if it took none."""
+
+
 class LinkState(TypedDict):
     """The fields of each report about the connection to the broker."""
 
@@ -123,7 +143,11 @@ class LinkState(TypedDict):
     """Not null while readings come faster than the broker takes them, because of its Receive Maximum (MQTT 5). Then the
     newest go first."""
     last_error: str | None
-    """Why the last attempt or the last connection failed; null while all is well."""
+    """The fault of the connection, of a subscription or of a topic; the first one, if there are several."""
+    faults: NotRequired[dict[str, TopicFault]]
+    """The topics whose messages the broker does not take, or of which messages were lost in the last minute; where the
+    broker does not take them, until it has taken ten in a row. At most 20, the oldest fault first; left out if there is
+    none. Answers to requests do not count."""
 
 
 class OutboxState(TypedDict):
@@ -147,7 +171,7 @@ class StatusOutbox(OutboxState):
     """The messages that wait for the broker, in the heartbeat."""
 
     dropped_last_minute: int
-    """The messages that were dropped in the last 60 seconds."""
+    """The messages that were dropped in the last 60 seconds. Answers to requests do not count."""
 
 
 class StatusMqtt(LinkState):

@@ -40,7 +40,9 @@ if TYPE_CHECKING:
         StatusOutbox,
         StatusWord,
         StoredReadings,
+        TopicFault,
     )
+    from leadsman.mqtt.topic_faults import TopicFault as Fault
 
 MOST_OFTEN = 1.0
 """The shortest time between two heartbeats, in seconds."""
@@ -62,6 +64,8 @@ ANNOUNCED = 100
 """Devices that are announced in one slice."""
 MOST_WAITING = 1000
 """Messages in the outbox above which the announcement goes slowly, so that readings do not wait behind it."""
+MOST_FAULTS = 20
+"""Topics with a fault that a document lists."""
 PAUSE = 0.1
 """Seconds between two slices of a slow announcement."""
 
@@ -136,7 +140,7 @@ class Heartbeat:
             case StateWritten(file=file):
                 self.state_files.pop(clean(file), None)
                 self._changed.set()
-            case MessageDropped(at=at, messages=messages):
+            case MessageDropped(at=at, messages=messages, is_answer=False):
                 second, dropped = self._drops.pop() if self._drops and self._drops[-1][0] == int(at) else (int(at), 0)
                 self._drops.append((second, dropped + messages))
                 while self._drops[0][0] < at - RATE:
@@ -237,7 +241,7 @@ class Heartbeat:
             **outbox_state(self._link.outbox, self._clock),
             "dropped_last_minute": sum(dropped for second, dropped in self._drops if second > now - RATE),
         }
-        return {**link_state(self._link), "outbox": waiting}
+        return {**link_state(self._link, self._clock), "outbox": waiting}
 
     def _reports(self, entities: Iterable[str], now: float) -> "dict[str, StatusDevice]":
         records, words = self._statuses.records, self._statuses.words
@@ -302,9 +306,9 @@ class Heartbeat:
         self._link.put(Message(topic, payload, qos=1, retain=True, latest=True))
 
 
-def link_state(link: Link) -> "LinkState":
+def link_state(link: Link, clock: Clock) -> "LinkState":
     """The fields of each report about the connection to the broker."""
-    return {
+    found: LinkState = {
         "broker": str(link.broker),
         "protocol": link.session.protocol,
         "client": link.client,
@@ -313,6 +317,27 @@ def link_state(link: Link) -> "LinkState":
         "limited_by": link.limited_by,
         "last_error": link.last_error,
     }
+    if faults := link.faults:
+        ahead = clock.wall() - clock.monotonic()
+        found["faults"] = {
+            clean(topic): describe_fault(each, ahead) for topic, each in itertools.islice(faults.items(), MOST_FAULTS)
+        }
+    return found
+
+
+def describe_fault(fault: "Fault", ahead: float) -> "TopicFault":
+    """What is wrong with a topic. `ahead`: what epoch seconds are ahead of monotonic seconds."""
+    found: TopicFault = {
+        "kind": fault.kind,
+        "error": clean(fault.text),
+        "since": rfc3339(fault.since + ahead),
+        "lost": fault.lost,
+    }
+    if fault.lost:
+        found["lost_at"] = rfc3339(fault.lost_at + ahead)
+    if fault.taken:
+        found["taken"] = fault.taken
+    return found
 
 
 def outbox_state(outbox: Outbox, clock: Clock) -> "OutboxState":

@@ -27,6 +27,7 @@ from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
 from leadsman.mqtt.send_window import BATCH, SILENT, SendWindow
 from leadsman.mqtt.suspects import Broken
+from leadsman.mqtt.topic_faults import TopicFault
 from leadsman.mqtt.topics import topic_matches
 from leadsman.text import clean
 
@@ -306,8 +307,8 @@ class Link:
 
     @property
     def last_error(self) -> str | None:
-        """The fault of the connection, the prefix, a subscription, a topic whose messages the broker does not take, or
-        the will."""
+        """The fault of the connection, the prefix, a subscription, a topic whose messages the broker does not take or
+        were lost lately, or the will."""
         return self._error or self.conflict or self.subscriptions.error or self._window.pauses.fault or self._no_will
 
     def _must_wait(self) -> bool:
@@ -319,9 +320,14 @@ class Link:
         refusal = None if connection is None else connection.connack.will_refused
         return None if refusal is None else without_will(refusal)
 
-    def fault_of(self, topic: str) -> str | None:
-        """The fault of the messages of a topic; None since the broker took one."""
-        return self._window.pauses.fault_of(topic)
+    @property
+    def faults(self) -> Mapping[str, TopicFault]:
+        """What is wrong with single topics, the oldest fault first."""
+        return self._window.pauses.faults.standing(self._clock.monotonic())
+
+    def fault_of(self, topic: str) -> TopicFault | None:
+        """What is wrong with a topic."""
+        return self._window.pauses.faults.of(topic, self._clock.monotonic())
 
     @property
     def window(self) -> int:

@@ -69,6 +69,9 @@ class Dropped(NamedTuple):
     topic: str
     messages: int
     reason: str
+    cause: Cause
+    is_answer: bool = False
+    """Whether they are answers to requests; see `leadsman.mqtt.message.Message.is_answer`."""
 
 
 class Standing(NamedTuple):
@@ -367,11 +370,11 @@ class Outbox:
         if size > self._largest:
             self.drops["too_large"] += 1
             never_arrives(message)
-            return [Dropped(message.topic, 1, f"larger than {self._largest} bytes")]
+            return [Dropped(message.topic, 1, f"larger than {self._largest} bytes", "too_large", message.is_answer)]
         if message.expires is not None and message.is_answer and self._is_full_of_answers(size):
             self.drops["full"] += 1
             never_arrives(message)
-            return [Dropped(message.topic, 1, "too many answers wait")]
+            return [Dropped(message.topic, 1, "too many answers wait", "full", is_answer=True)]
         self._number += 1
         item = Item(self._number, message, size)
         self.messages += 1
@@ -489,7 +492,7 @@ class Outbox:
         dropped = []
         if item.row_state is not REPEATED:
             self.drops[cause] += 1
-            dropped.append(Dropped(item.message.topic, 1, why))
+            dropped.append(Dropped(item.message.topic, 1, why, cause, item.message.is_answer))
         if item.place is IN_FLIGHT:
             self._settle(item, DROP)
         else:
@@ -1014,7 +1017,7 @@ class Outbox:
     def _drop_oldest(self, times: int) -> list[Dropped]:
         """Make room for a hundredth of the bounds, or of so many times the bounds, oldest first. Messages in flight,
         and the newest of a topic, are passed over, and listed again when they are neither."""
-        counts: dict[str, int] = {}
+        found: dict[str, Dropped] = {}
         while (self._order or self._readings) and self.is_full(1 - 0.99 * times):
             item = self._next_listed()
             item.listed = False
@@ -1027,9 +1030,10 @@ class Outbox:
             oldest = self._pop_oldest(queue)
             if oldest is not item:
                 self._list(item)
-            for _, count, _ in self.drop(oldest, "outbox full", "full"):
-                counts[topic] = counts.get(topic, 0) + count
-        return [Dropped(topic, count, "outbox full") for topic, count in counts.items()]
+            for each in self.drop(oldest, "outbox full", "full"):
+                before = found.get(topic)
+                found[topic] = each if before is None else each._replace(messages=before.messages + each.messages)
+        return list(found.values())
 
     def _next_listed(self) -> Item:
         """Take the first of both lists that came first."""

@@ -20,11 +20,12 @@ from leadsman.events import LinkLimited, MessageDropped, MessageRefused
 from leadsman.loop.clock import Clock, rfc3339
 from leadsman.mqtt.connection import ConnAck, Connection
 from leadsman.mqtt.connection_state import NO_MESSAGE, SETTLED
-from leadsman.mqtt.diagnosis import CLOSES, PASSING
+from leadsman.mqtt.diagnosis import CLOSES, NOT_AUTHORIZED, PASSING
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.message_state import Item
 from leadsman.mqtt.outbox import Dropped, Outbox
 from leadsman.mqtt.suspects import QUIET, Blame, Broken, SizeLimit, Suspects
+from leadsman.mqtt.topic_faults import FaultKind, TopicFaults
 
 BATCH = 100
 """Messages that are sent in one turn of the event loop, a few milliseconds of work: then the loop reads, and polls."""
@@ -180,37 +181,35 @@ PAUSE = (1.0, 60.0)
 
 
 class Pauses:
-    """The topics of an outbox that the current broker refused."""
+    """The topics of an outbox that the current broker refused, or of which messages were lost lately."""
 
-    __slots__ = ("_faults", "_for_good", "_outbox", "_seconds")
+    __slots__ = ("_clock", "_outbox", "_seconds", "faults")
 
-    def __init__(self, outbox: Outbox) -> None:
+    def __init__(self, outbox: Outbox, clock: Clock) -> None:
         self._outbox = outbox
+        self._clock = clock
         self._seconds: dict[str, float] = {}
-        self._faults: dict[str, str] = {}
-        self._for_good: set[str] = set()
-        """Those of them whose last message was dropped, and not kept back."""
+        self.faults = TopicFaults(lambda topic: topic in outbox or topic in outbox.paused)
+        """What is wrong with single topics."""
 
     def __bool__(self) -> bool:
-        return bool(self._faults)
+        return bool(self.faults)
 
     @property
     def fault(self) -> str | None:
-        """The fault of a topic of which something waits, or was dropped; None without one."""
-        outbox, lasting = self._outbox, self._for_good
-        waiting = (topic for topic in self._faults if topic in lasting or topic in outbox or topic in outbox.paused)
-        return next((self._faults[topic] for topic in waiting), None)
+        """The fault of a topic; None without one."""
+        if not self.faults:
+            return None
+        return next((each.text for each in self.faults.standing(self._clock.monotonic()).values()), None)
 
-    def fault_of(self, topic: str) -> str | None:
-        """The fault of a topic since the broker refused a message of it; None since it took one."""
-        return self._faults.get(topic)
+    def refused(self, topic: str, kind: FaultKind, fault: str, *, for_good: bool = False) -> None:
+        """The broker does not take a message of a topic; see `TopicFaults.refused`."""
+        self.faults.refused(topic, kind, fault, self._clock.monotonic(), for_good=for_good)
 
-    def refused(self, topic: str, fault: str, *, for_good: bool = False) -> None:
-        """The broker does not take a message of a topic. `for_good`: it is dropped, and the fault stays until the
-        broker takes another one."""
-        self._faults[topic] = fault
-        if for_good:
-            self._for_good.add(topic)
+    def lost(self, event: MessageDropped) -> None:
+        """Messages will never arrive. That of an answer to a request is no fault: others choose its topic."""
+        if not event.is_answer:
+            self.faults.lost(event.topic, event.cause, event.reason, event.messages, event.at)
 
     def begin(self, topic: str, now: float, longest: float) -> float:
         """Keep a topic back, twice as long as the last time. Returns the seconds."""
@@ -221,14 +220,14 @@ class Pauses:
     def forgive(self, topic: str) -> None:
         """The broker takes messages of a topic again."""
         self._seconds.pop(topic, None)
-        self._faults.pop(topic, None)
-        self._for_good.discard(topic)
+        self.faults.took(topic)
         self._outbox.trust(topic)
 
     def forget(self) -> None:
         """The next broker may take what the last one refused: all of it may be sent at once."""
-        for topic in list(self._faults):
-            self.forgive(topic)
+        self._seconds.clear()
+        for topic in self.faults.forget():
+            self._outbox.trust(topic)
         for topic in list(self._outbox.paused):
             self._outbox.end_pause(topic)
 
@@ -426,7 +425,8 @@ class SendWindow:
         self.overdue = Overdue(outbox, self._sent, clock, lost)
         self._retained = RetainedMessages(outbox)
         self._suspects = Suspects()
-        self.pauses = Pauses(outbox)
+        self.pauses = Pauses(outbox, clock)
+        events.subscribe_to(MessageDropped, self.pauses.lost)
         self._limit = SizeLimit()
         self._outlived: set[str] = set()
         """The topics of which this connection has seen a message refused for good."""
@@ -679,7 +679,8 @@ class SendWindow:
                 why = f"{size} bytes, and {self._broker} closes the connection on a message of {learned} bytes"
             else:
                 why = f"larger than the limit of {self._broker}: {largest} bytes"
-            self.pauses.refused(topic, f"the broker does not take messages of {topic!r}: {why}", for_good=True)
+            fault = f"the broker does not take messages of {topic!r}: {why}"
+            self.pauses.refused(topic, "over_limit", fault, for_good=True)
             self._bury(item, why)
 
     def _accepted(self, item: Item, topic: str, now: float) -> None:
@@ -703,7 +704,9 @@ class SendWindow:
             self._bury(item, f"{self._broker} refused an answer (0x{code:02x})")
             return
         fault = f"the broker refused a message of {topic!r} (0x{code:02x})"
-        self.pauses.refused(topic, fault, for_good=code not in PASSING)
+        self.pauses.refused(
+            topic, "denied" if code == NOT_AUTHORIZED else "refused", fault, for_good=code not in PASSING
+        )
         if code not in PASSING:
             self._bury(item, f"{self._broker} refused it for good (0x{code:02x})")
         else:
@@ -731,13 +734,13 @@ class SendWindow:
         others_arrived = self.outbox.delivered > blame.delivered  # else the road may be bad, and not the message
         if not blame.refused and others_arrived and self._limit.broke(topic, self._alone_bytes, now):
             fault = f"the broker closes the connection on a message of {self._alone_bytes} bytes to {topic!r}"
-            self.pauses.refused(topic, fault, for_good=True)
+            self.pauses.refused(topic, "over_limit", fault, for_good=True)
             if in_flight:  # some brokers acknowledge, and then close
                 self.outbox.defer(topic)
             return Broken(True, topic, f"{fault}; messages of this size are dropped from now on")
         self._retained.forget(topic)
         fault = f"the broker does not take messages of {topic!r}: {CLOSES}"
-        self.pauses.refused(topic, fault)
+        self.pauses.refused(topic, "closes", fault)
         if topic not in self.outbox.paused:
             settled = blame.refused or now - self._started >= SETTLED
             self._pause(topic, CLOSES, PAUSE[1] if settled else PAUSE_DOUBTFUL)
@@ -768,7 +771,7 @@ class SendWindow:
         self._report(self.outbox.drop(item, why))
 
     def _report(self, dropped: list[Dropped]) -> None:
-        for topic, count, reason in dropped:
+        for topic, count, reason, cause, is_answer in dropped:
             self._suspects.gone(topic, count)
             self._retained.settled(topic)
-            self._events.emit(MessageDropped(topic, reason, count))
+            self._events.emit(MessageDropped(topic, reason, count, cause=cause, is_answer=is_answer))

@@ -33,7 +33,7 @@ from leadsman.mqtt.message_state import (
     Item,
     find_on_disk,
 )
-from leadsman.mqtt.outbox import BURST, Dropped, OnDisk, Outbox, Store
+from leadsman.mqtt.outbox import BURST, Cause, Dropped, OnDisk, Outbox, Store
 from leadsman.spool.eviction import FIRST_TIME
 from leadsman.spool.row import EXPIRED, FULL, SUPERSEDED, Evicted, SpoolRow, TopicRows
 
@@ -362,7 +362,7 @@ class Aside:
 
     def lost(self, why: str) -> list[Dropped]:
         """They cannot be read any more."""
-        lost = [Dropped(topic, tail.rows, why) for topic, tail in self._tails.items()]
+        lost = [Dropped(topic, tail.rows, why, "damaged") for topic, tail in self._tails.items()]
         for tail in self._tails.values():
             tail.lost()
         self.clear()
@@ -743,7 +743,7 @@ class Backlog:
         self._outbox.drops["damaged"] += self.rows
         self.rows = 0
         lost = self._aside.lost(DAMAGED)
-        lost += [Dropped(topic, tail.rows, DAMAGED) for topic, tail in self._tails.items() if tail.rows]
+        lost += [Dropped(topic, tail.rows, DAMAGED, "damaged") for topic, tail in self._tails.items() if tail.rows]
         for tail in self._tails.values():
             tail.lost()
         self._release_all()
@@ -806,8 +806,9 @@ class Backlog:
             self._release(evicted.topic)
         if not lost or evicted.reason == SUPERSEDED:
             return None
-        self._outbox.drops["expired" if evicted.reason == EXPIRED else "full"] += lost
-        return Dropped(evicted.topic, lost, evicted.reason)
+        cause: Cause = "expired" if evicted.reason == EXPIRED else "full"
+        self._outbox.drops[cause] += lost
+        return Dropped(evicted.topic, lost, evicted.reason, cause)
 
     def _begin_again(self, next_row: int) -> list[Dropped]:
         """No row is ours: what waits in memory is written, or written again."""
@@ -827,7 +828,7 @@ class Backlog:
             for item in tail.held:
                 item.number += by
             if tail.rows:
-                lost.append(Dropped(topic, tail.rows, REPLACED))
+                lost.append(Dropped(topic, tail.rows, REPLACED, "damaged"))
                 tail.lost()
                 tail.rows = 0
         self._outbox.drops["damaged"] += self.rows

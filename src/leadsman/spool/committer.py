@@ -383,8 +383,8 @@ class Committer:
         logger.log(level, "%s on disk for the broker from an earlier run%s", readings, more, extra=about)
 
     def _report(self, dropped: Sequence[Dropped]) -> None:
-        for topic, messages, reason in dropped:
-            self._events.emit(MessageDropped(topic, reason, messages))
+        for topic, messages, reason, cause, is_answer in dropped:
+            self._events.emit(MessageDropped(topic, reason, messages, cause=cause, is_answer=is_answer))
 
     def _now(self) -> Times:
         return Times(self._clock.wall(), self._clock.monotonic())

@@ -50,7 +50,7 @@ def test_what_waits_for_a_device_that_another_node_has_is_dropped_and_counted():
     tokens.now = 0
     assert outbox.hand_over(reading()) is None
     outbox.put(reading(receipt))
-    assert outbox.take(0.0) == (None, [Dropped("house/boiler/state", 1, LOST)] * 2)
+    assert outbox.take(0.0) == (None, [Dropped("house/boiler/state", 1, LOST, "fenced")] * 2)
     assert (outbox.drops["fenced"], receipt.lost, outbox.messages) == (2, 2, 0)
 
 

@@ -124,6 +124,21 @@ def status(**mqtt):
     return {"house/status": json.dumps({"state": "online", "uptime": 20.0, "mqtt": mqtt}).encode()}
 
 
+def losing(kind="refused"):
+    """What an app says of whose devices the broker refuses messages."""
+    faults = {
+        topic: {"kind": kind, "error": f"0x90: {topic}", "lost": 3} for topic in ("house/a/state", "house/b/state")
+    }
+    return status(connects=1, last_error="0x90: house/a/state", faults=faults)
+
+
+def losing_readings(published):
+    """An app that loses readings of two devices; one of a third is on its way."""
+    facts = running(published, dict.fromkeys(published, b"21"))
+    live = facts.broker.live._replace(losing=frozenset("ab"), waiting=frozenset("d"))
+    return facts._replace(broker=facts.broker._replace(live=live))
+
+
 def test_what_is_sound_needs_no_advice():
     found = findings(Facts(SUBJECT, SOUND, MACHINE))
 
@@ -303,12 +318,19 @@ CASES = [
     ),
     (broker(kept=status(connects=7)), "running app", "fail", "7 times in 20 s", "a restart of the broker"),
     (
-        broker(kept=status(connects=7, last_error="the broker refused a message of 'house/a/state' (0x87)")),
+        broker(kept=status(connects=1, last_error="the broker refused a message of 'house/a/state' (0x90)")),
         "running app",
-        "warn",
+        "fail",
         "it reports: the broker refused a message of 'house/a/state'",
-        "see its log",
+        "access list",
     ),
+    (broker(kept=losing()), "running app", "fail", "0x90: house/a/state; 3 messages lost", "allow house/a/state in"),
+    (broker(kept=losing()), "running app", "fail", "0x90: house/b/state; 3 messages lost", "allow house/b/state in"),
+    (broker(kept=losing("over_limit")), "running app", "fail", "house/b/state; 3 messages lost", "limit on the size"),
+    (broker(kept=losing("of another version")), "running app", "fail", "house/b/state", "house/b/state"),
+    (losing_readings({}), "arrival", "fail", "readings of a, b do not arrive, or not all of them", "leadsman why"),
+    (losing_readings({"c": NEW}), "arrival", "fail", "readings of a, b do not arrive", "leadsman why"),
+    (losing_readings({"c": NEW}), "arrival", "ok", "1 device are at the broker; those of d are on their way", ""),
     (broker(kept=TROUBLED), "running app", "warn", "a, b: in trouble", "leadsman why --prefix house"),
     (broker(kept=status(connects=1)), "running app", "warn", "does not answer", "log"),
     (broker(kept={"house/status": GOODBYE}), "running app", "ok", "its status is 'offline'", ""),

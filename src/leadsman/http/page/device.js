@@ -194,8 +194,8 @@ export class DeviceView {
 		if (!ledger || this.drawn === ledger.at) return;
 		this.drawn = ledger.at;
 		set(this.counts, Object.entries(ledger.counts).map(([name, count]) => `${count.toLocaleString()} ${name.replaceAll("_", " ")}`).join(", "));
-		this.gaps.replaceChildren(...ledger.gaps.slice(-10).reverse().map(({ since, until, seconds, cause }) =>
-			happened(now, Date.parse(since), `${span(seconds)}${until ? "" : " so far"}: ${cause}`)));
+		this.gaps.replaceChildren(...ledger.gaps.slice(-10).reverse().map(({ since, until, seconds, cause, slots, arrived }) =>
+			happened(now, Date.parse(since), `${arrived ? `${slots.dropped} lost, ${arrived} arrived` : span(seconds)}${until ? "" : " so far"}: ${cause}`)));
 		if (!ledger.gaps.length) this.gaps.append(h("li", {}, "none"));
 	}
 

@@ -47,6 +47,7 @@ from leadsman.tools.doctor.facts import (
     Size,
     Takeover,
     Will,
+    faults_in,
 )
 from leadsman.tools.doctor.subject import Subject
 
@@ -291,8 +292,14 @@ def _live(data: Json) -> LiveFacts | None:
         uptime, connects = float(app.get("uptime", 0.0)), int(mqtt.get("connects", 0))
         with contextlib.suppress(KeyError, ValueError, TypeError):
             clock = datetime.fromisoformat(app["started_at"]).timestamp() + uptime - time.time()
-        published = dict(_published(data.get("devices", {})))
-        return LiveFacts(str(mqtt.get("client_id", "")), mqtt.get("last_error"), connects, uptime, clock, published)
+        client_id, devices = str(mqtt.get("client_id", "")), data.get("devices", {})
+        published, faults = dict(_published(devices)), faults_in(mqtt)
+        waiting = {
+            name: each for name, section in devices.items() if (each := section.get("runtime", {}).get("outbox"))
+        }
+        losing = frozenset(name for name, each in waiting.items() if each.get("refused") or "fault" in each)
+        error, still = mqtt.get("last_error"), frozenset(waiting) - losing
+        return LiveFacts(client_id, error, connects, uptime, clock, published, faults, still, losing)
     except (ValueError, TypeError, AttributeError, ArithmeticError):
         return None
 

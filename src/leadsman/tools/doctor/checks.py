@@ -3,15 +3,16 @@
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime
 from typing import Literal, NamedTuple
 
+from leadsman.introspection.arrival import compare
 from leadsman.loop.clock import rfc3339
 from leadsman.monitoring.health import WELL
 from leadsman.mqtt.answers import object_in
 from leadsman.mqtt.connection import SESSION_EXPIRY, WILL_DELAY
 from leadsman.mqtt.connection_state import CREDENTIALS, V5
 from leadsman.mqtt.diagnosis import NOT_AUTHORIZED
+from leadsman.mqtt.topic_faults import advise
 from leadsman.text import clean, count_noun
 from leadsman.tools.doctor.facts import (
     Answered,
@@ -23,6 +24,7 @@ from leadsman.tools.doctor.facts import (
     LiveFacts,
     SerialFacts,
     ServerFacts,
+    faults_in,
 )
 
 Verdict = Literal["ok", "warn", "fail", "unknown"]
@@ -334,6 +336,8 @@ SEVERAL, OFTEN = 3, 60.0
 """Connections that were lost, and seconds: an app that connects this often does not keep its connection."""
 OF_A_TOPIC = "the broker does not take messages of"
 """Begins what an app reports of a topic that ends its connections, or whose messages are too large."""
+REFUSED = "refused a message of"
+"""The same of a topic whose messages the broker refuses."""
 LIMITS_OF_A_TOPIC = "see the access list of the broker, and its limit of size"
 _PAGE = re.compile(r"[0-9]{1,6}")
 BREAKS = "see its log: a restart of the broker or a network fault ends connections; if the log names a client"
@@ -489,7 +493,12 @@ def arrival(facts: Facts) -> Iterator[Result]:
     """Whether the readings that a running app published, and the broker acknowledged, are at the broker. MQTT 3.1.1
     has no refusal, and some brokers acknowledge what their access list denies."""
     live, kept = facts.broker.live, facts.broker.kept
-    if live is None or kept is None or not live.published or not (facts.broker.retained and facts.broker.retained.kept):
+    if (
+        live is None
+        or kept is None
+        or not (live.published or live.losing)
+        or not (facts.broker.retained and facts.broker.retained.kept)
+    ):
         return
     topics = {name: topic for name, topic in _states(facts.subject.topics.prefix, kept) if name in live.published}
     silent = [topic for name, topic in topics.items() if not _is_there(facts.broker, topic, live.published[name])]
@@ -497,7 +506,11 @@ def arrival(facts: Facts) -> Iterator[Result]:
         text = f"nothing arrives at {_named(silent)}, although the app publishes there and the broker acknowledges it"
         yield fail(text, f"see the access list of the broker: topic write {silent[0]}{_bound(facts)}")
     elif topics:
-        yield ok(f"the last readings of {count_noun(len(topics), 'device')} are at the broker")
+        more = f"; those of {_named(sorted(live.waiting))} are on their way" if live.waiting else ""
+        yield ok(f"the last readings of {count_noun(len(topics), 'device')} are at the broker{more}")
+    if live.losing:
+        text = f"readings of {', '.join(map(clean, sorted(live.losing)))} do not arrive, or not all of them"
+        yield fail(text, f"leadsman why --prefix {facts.subject.topics.prefix} explains it")
 
 
 def _states(prefix: str, kept: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:
@@ -511,17 +524,8 @@ def _states(prefix: str, kept: Mapping[str, bytes]) -> Iterator[tuple[str, str]]
 
 
 def _is_there(broker: BrokerFacts, topic: str, published: str) -> bool:
-    """Whether the broker has a reading as new as the one that it acknowledged; also if it has no time."""
-    payload = (broker.kept or {}).get(topic)
-    if payload is None:
-        return False
-    written = (object_in(payload) or {}).get("taken_at")
-    taken = broker.taken_at.get(topic, written if isinstance(written, str) else published)
-    try:
-        late = datetime.fromisoformat(published) - datetime.fromisoformat(taken)
-    except ValueError:
-        return True
-    return late.total_seconds() <= SKEW
+    """Whether the broker has a reading as new as the one that it acknowledged."""
+    return compare(published, (broker.kept or {}).get(topic), broker.taken_at.get(topic)).is_there
 
 
 def running_app(facts: Facts) -> Iterator[Result]:
@@ -532,14 +536,18 @@ def running_app(facts: Facts) -> Iterator[Result]:
     state, said = _status(facts.subject.topics.status, kept or {})
     said = live or said
     reports = None if said is None or said.last_error is None else f"it reports: {clean(said.last_error)}"
+    faults = {} if said is None else said.faults
+    known = {f"it reports: {clean(each.text)}" for each in faults.values()}
     often = said is not None and said.connects >= SEVERAL and said.uptime < said.connects * OFTEN
     times = "" if said is None else f"it connected {said.connects} times in {said.uptime:.0f} s"
     if reports is not None and "uses the client id" in reports:
         yield fail(reports, RIVAL)
-    elif reports is not None and OF_A_TOPIC in reports and often:  # a rival may have met this topic each time
+    elif reports is not None and _is_of_a_topic(reports) and often:  # a rival may have met this topic each time
         yield fail(f"{times}, and {reports}", f"{LIMITS_OF_A_TOPIC}; if they allow it, {RIVAL}")
-    elif reports is not None and OF_A_TOPIC in reports:
+    elif reports is not None and _is_of_a_topic(reports) and not faults:
         yield fail(reports, LIMITS_OF_A_TOPIC)
+    elif reports is not None and reports in known:
+        pass  # it is named below
     elif often or reports is not None:
         if often:
             yield fail(times, f"{BREAKS}, {RIVAL}")
@@ -556,7 +564,15 @@ def running_app(facts: Facts) -> Iterator[Result]:
         yield warn("it lost its connection: its status is its will", f"{GONE}, {RIVAL}")
     else:
         yield ok("it does not run" if state is None else f"it does not run; its status is {clean(state)!r}")
+    for topic, fault in faults.items():
+        lost = f"; {count_noun(fault.lost, 'message')} lost" if fault.lost else ""
+        yield fail(f"it reports: {clean(fault.text)}{lost}", advise(fault.kind, clean(topic)))
     yield from _troubled(facts, kept or {})
+
+
+def _is_of_a_topic(reports: str) -> bool:
+    """Whether an app reports that the broker does not take the messages of a topic."""
+    return OF_A_TOPIC in reports or REFUSED in reports
 
 
 def _troubled(facts: Facts, kept: Mapping[str, bytes]) -> Iterator[Result]:
@@ -617,9 +633,8 @@ def _status(topic: str, kept: Mapping[str, bytes]) -> tuple[str | None, LiveFact
         state, mqtt = str(status["state"]), status.get("mqtt", {})
         if state != "online":
             return state, None
-        return state, LiveFacts(
-            "", mqtt.get("last_error"), int(mqtt.get("connects", 0)), float(status.get("uptime", 0.0))
-        )
+        connects, uptime = int(mqtt.get("connects", 0)), float(status.get("uptime", 0.0))
+        return state, LiveFacts("", mqtt.get("last_error"), connects, uptime, faults=faults_in(mqtt))
     except (KeyError, ValueError, TypeError, AttributeError, ArithmeticError):
         return None, None
 

@@ -88,6 +88,23 @@ class Size(NamedTuple):
     """The reason code; None if the broker closed the connection."""
 
 
+class TopicFault(NamedTuple):
+    """What the app says is wrong with one topic; see `leadsman.monitoring.document.TopicFault`."""
+
+    kind: str
+    text: str
+    lost: int = 0
+
+
+def faults_in(mqtt: object) -> dict[str, TopicFault]:
+    """What is wrong with single topics, in the section of an app about its connection."""
+    found = mqtt.get("faults") if isinstance(mqtt, dict) else None
+    return {
+        topic: TopicFault(str(each.get("kind")), str(each.get("error")), int(each.get("lost", 0)))
+        for topic, each in (found.items() if isinstance(found, dict) else ())
+    }
+
+
 class LiveFacts(NamedTuple):
     """What the running app reports about itself."""
 
@@ -100,7 +117,13 @@ class LiveFacts(NamedTuple):
     """Epoch seconds of its clock, less ours."""
     published: Mapping[str, str] = {}
     """When the last reading was taken that the broker acknowledged, RFC 3339, by device. Devices of which something
-    waits, or is refused, are left out."""
+    waits, or was lost lately, are left out."""
+    faults: Mapping[str, TopicFault] = {}
+    """What is wrong with single topics."""
+    waiting: frozenset[str] = frozenset()
+    """The devices of which readings wait."""
+    losing: frozenset[str] = frozenset()
+    """The devices of which readings are not taken, or were lost lately."""
 
 
 class BrokerFacts(NamedTuple):

@@ -73,11 +73,22 @@ def ended_lately(ledgers: Mapping[str, "DeviceLedger"]) -> list[str]:
             continue
         until = datetime.fromisoformat(last["until"])
         if (datetime.fromisoformat(ledger["at"]) - until).total_seconds() < LATELY:
-            times = f"{clock(last['since'])} to {clock(last['until'])} ({human(round(last['seconds']))})"
-            found.append((until, f"{clean(name)} was silent {times}: {clean(last['cause'])}"))
+            times = f"{clock(last['since'])} to {clock(last['until'])}"
+            what = f"was silent {times} ({human(round(last['seconds']))})"
+            if (lost := _single(last)) is not None:
+                what = f"lost {lost} {times}" if last["seconds"] else f"lost {lost} at {clock(last['since'])}"
+            found.append((until, f"{clean(name)} {what}: {clean(last['cause'])}"))
     found.sort(key=lambda each: each[0], reverse=True)
     more = [f"… and {count_noun(len(found) - MOST_ENDED, 'further device')}"] if len(found) > MOST_ENDED else []
     return [*(line for _, line in found[:MOST_ENDED]), *more]
+
+
+def _single(gap: "LedgerGap") -> str | None:
+    """The single readings that were lost, while others arrived; None if the gap is a silence."""
+    lost, arrived = gap["slots"].get("dropped", 0), gap.get("arrived", 0)
+    if len(gap["slots"]) != 1 or not lost or not (arrived or not gap["seconds"]):
+        return None
+    return f"{lost} of {count_noun(lost + arrived, 'reading')}" if arrived else count_noun(lost, "reading")
 
 
 def _device(name: str, ledger: "DeviceLedger") -> Sequence[str]:
@@ -91,7 +102,7 @@ def _device(name: str, ledger: "DeviceLedger") -> Sequence[str]:
 
 
 def _gap(name: str, gap: "LedgerGap") -> Sequence[str]:
-    length = human(round(gap["seconds"])) + (", not ended" if gap["until"] is None else "")
+    length = _single(gap) or human(round(gap["seconds"])) + (", not ended" if gap["until"] is None else "")
     return clean(name), local(gap["since"]), length, str(sum(gap["slots"].values()) or "–"), clean(gap["cause"])
 
 
