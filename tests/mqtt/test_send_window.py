@@ -719,3 +719,27 @@ def test_readings_of_a_topic_are_sent_in_order_on_each_connection_where_nothing_
     finally:
         history.here.window.close()
         loop.close()
+
+
+@pytest.mark.parametrize("code", [0x87, 0x90])
+def test_a_message_that_is_sent_once_is_given_up_when_it_is_refused_and_is_no_fault(here, code):
+    here.connect()
+    here.window.put(Message("a", b"", retain=True, once=True))
+    here.turn()
+    here.acknowledge(code)
+
+    assert (here.outbox.messages, here.outbox.paused, here.window.pauses.fault, here.events) == (0, {}, None, [])
+
+
+def test_a_message_that_is_sent_once_breaks_two_connections_at_most(here):
+    here.window.put(Message("a", b"", retain=True, once=True))
+    for _ in range(2):
+        here.connect()
+        here.turn()
+        assert here.sent == ["a"]
+        here.window.stop()
+
+    here.connect()
+    here.turn(1.0)
+
+    assert (here.sent, here.outbox.messages, here.window.pauses.fault) == ([], 0, None)

@@ -61,7 +61,7 @@ READING, REMOVING = 10.0, 10.0
 MOST_AHEAD = 50
 """Topics on a page of those that are listed ahead while the app runs. It is sent again for each further one."""
 SHOWN = 5
-"""Devices that one log line names."""
+"""Devices, or topics, that one log line names."""
 
 logger = logging.getLogger("leadsman")
 
@@ -381,10 +381,12 @@ class RegistryPublication:
         self._removals = {}
         self._others.keep(APP, left)
         if left:
-            text = "the broker has not removed %s yet; the next start tries again"
-            logger.warning(
-                text, count_noun(len(left), "retained topic"), extra=log_fields("topics left", topics=len(left))
+            shown = ", ".join(map(clean, left[:SHOWN])) + (f" and {len(left) - SHOWN} more" if left[SHOWN:] else "")
+            text = (
+                "the broker has not removed %s yet: %s; the next start tries again; see its access list: topic write %s"
             )
+            about = log_fields("topics left", topics=len(left))
+            logger.warning(text, count_noun(len(left), "retained topic"), shown, clean(left[0]), extra=about)
 
     def _has_returned(self, topic: str) -> bool:
         """Whether a topic that was to be removed belongs to a device that has come since, or describes one."""
@@ -406,7 +408,7 @@ class RegistryPublication:
             if self._has_returned(topic):
                 del self._removals[topic]
             elif topic not in link.outbox:
-                link.put(Message(topic, b"", 1, retain=True, receipt=self._removals[topic]))
+                link.put(Message(topic, b"", 1, retain=True, receipt=self._removals[topic], once=True))
             if number % LIST_SLICE == 0:
                 yield 0.0
         return True

@@ -53,6 +53,8 @@ class Message(NamedTuple):
     """Whether it waited over an outage or a restart; sent as the MQTT 5 user property ``replayed``."""
     remade: bool = False
     """Whether its sender compares with each new connection what the broker has. Then nobody else sends it again."""
+    once: bool = False
+    """Whether it is given up as soon as the broker does not take it. Its sender misses the receipt, and reports it."""
     fence: int | None = None
     """The fencing token under which a node of a cluster publishes for a device; sent as the MQTT 5 user property
     ``fence``. None outside a cluster, and for messages about no device."""

@@ -499,6 +499,11 @@ class Outbox:
             self._free(item, DROP)
         return dropped
 
+    def gives_up(self, topic: str) -> bool:
+        """Whether the next message of a topic of which nothing is in flight is sent once only; see `Message.once`."""
+        queue = self._queues.get(topic)
+        return queue is not None and bool(queue.waiting) and queue.waiting[0].message.once
+
     def drop_next(self, topic: str, why: str) -> list[Dropped]:
         """As `drop`, the next message of a topic of which nothing is in flight."""
         queue = self._queues[topic]

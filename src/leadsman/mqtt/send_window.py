@@ -703,6 +703,9 @@ class SendWindow:
         if item.message.is_answer:  # others choose its topic
             self._bury(item, f"{self._broker} refused an answer (0x{code:02x})")
             return
+        if item.message.once:
+            self._give_up(self.outbox.drop(item, "refused"))
+            return
         fault = f"the broker refused a message of {topic!r} (0x{code:02x})"
         self.pauses.refused(
             topic, "denied" if code == NOT_AUTHORIZED else "refused", fault, for_good=code not in PASSING
@@ -727,6 +730,9 @@ class SendWindow:
     def _blame(self, blame: Blame, *, in_flight: bool) -> Broken:
         """The connection broke on a message of this topic. The first time may be chance; after it the topic pauses."""
         topic = blame.topic
+        if in_flight and self.outbox.gives_up(topic):
+            self._give_up(self.outbox.drop_next(topic, CLOSES))
+            return Broken(True, topic, f"the broker does not take messages of {topic!r}: {CLOSES}")
         if not (blame.refused or blame.breaks > 1):
             self.outbox.defer(topic)
             return Broken(in_flight=True)
@@ -769,6 +775,11 @@ class SendWindow:
         if item.message.taken_at is not None:
             self.overdue.writes()
         self._report(self.outbox.drop(item, why))
+
+    def _give_up(self, dropped: list[Dropped]) -> None:
+        """Messages that are sent once only will never arrive, and their sender reports that."""
+        for each in dropped:
+            self._suspects.gone(each.topic, each.messages)
 
     def _report(self, dropped: list[Dropped]) -> None:
         for topic, count, reason, cause, is_answer in dropped:

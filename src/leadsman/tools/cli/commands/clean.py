@@ -3,11 +3,12 @@ proven to be its own, is removed, and nothing while the app is online."""
 
 import argparse
 import asyncio
+import contextlib
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from leadsman.errors import BrokerError, LeadsmanError
+from leadsman.errors import BrokerError, LeadsmanError, SubscriptionRefused
 from leadsman.introspection.registry import declared, keeps_others, registry_entry
 from leadsman.introspection.retained import APP, FORGETTING, Listed, in_order, no_longer, retained_of
 from leadsman.mqtt.answers import Json, object_in
@@ -15,6 +16,7 @@ from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.diagnosis import NOT_AUTHORIZED
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.side_connection import SideConnection
+from leadsman.mqtt.topic_faults import advise
 from leadsman.mqtt.topics import Topics, encode
 from leadsman.nodes.failure_state import WORD
 from leadsman.text import clean as cleaned
@@ -36,6 +38,8 @@ AT_ONCE = 20
 """Messages that are sent before an acknowledgement is waited for. Brokers allow as many (MQTT 5 §3.2.2.3.3)."""
 LATE = 1.0
 """Seconds for the broker to remove what it has acknowledged before it is asked once more: amqtt works so late."""
+STILL_THERE = "is still there"
+"""Of a topic whose removal the broker acknowledged."""
 
 
 def run(options: argparse.Namespace) -> None:
@@ -85,6 +89,13 @@ class Removal(NamedTuple):
     pages: Mapping[str, bytes]
     """The pages of the registry that change, by topic, with their new payloads; nothing removes a page. They follow the
     topics, so that an interrupted removal can be repeated."""
+    seen: frozenset[str] = frozenset()
+    """The topics of which it was seen that the broker keeps them."""
+
+    @property
+    def listed(self) -> tuple[str, ...]:
+        """All topics that are removed, in this order."""
+        return (*self.elsewhere, *self.topics, *(topic for topic, page in self.pages.items() if not page))
 
 
 def everything(listed: Listed, topics: Topics) -> Removal:
@@ -171,19 +182,27 @@ def clean(brokers: Brokers, topics: Topics, app: str | None, now: Remaining | No
         LeadsmanError: the app is online, or the registry is that of another app.
         BrokerError: a broker cannot be reached, refuses to remove a topic, or keeps one whose removal it acknowledged.
     """
+    complaints = []
     for broker in brokers:
         if len(brokers) > 1:
             print_text(f"{broker}:")
-        _clean_at(broker, topics, app, now, dry_run=dry_run)
+        outcome = _clean_at(broker, topics, app, now, dry_run=dry_run)
+        complaints += [] if outcome is None else outcome.complaints(broker)
+    if complaints:
+        raise BrokerError("; ".join(complaints))
 
 
-def _clean_at(broker: Broker, topics: Topics, app: str | None, now: Remaining | None, *, dry_run: bool) -> None:
+def _clean_at(
+    broker: Broker, topics: Topics, app: str | None, now: Remaining | None, *, dry_run: bool
+) -> "Outcome | None":
+    """As `clean`, at one broker. What became of it; None if the broker keeps no registry."""
     listed, status = asyncio.run(_kept_at(broker, topics))
     if listed.app is None:
         print_text(
-            f"The broker keeps no registry at {topics.registry}, so the retained topics of this app are not known."
+            f"The broker keeps no registry at {topics.registry}, so the retained topics of this app are not known: "
+            "whatever it left stays."
         )
-        return
+        return None
     if app is not None and listed.app != app:
         raise LeadsmanError(
             f"the registry at {topics.registry} was written by the app {cleaned(listed.app)!r}, not by {app!r}; "
@@ -195,14 +214,23 @@ def _clean_at(broker: Broker, topics: Topics, app: str | None, now: Remaining | 
             "removed devices"
         )
     removal = everything(listed, topics) if now is None else left_behind(listed, topics, now)
-    gone = (*removal.elsewhere, *removal.topics)
-    left = asyncio.run(remove(broker, removal, f"{topics.introspect}/response")) if gone and not dry_run else []
-    for topic in gone:
-        print_text(f"{cleaned(topic)}{' is still there' if topic in left else ''}")
-    expect_none(left, broker)
+    marker = f"{topics.introspect}/response"
+    removal = asyncio.run(only_kept(broker, removal, marker, (topics.status, *removal.pages)))
+    if dry_run or not (removal.listed or removal.pages):
+        outcome = Outcome(removal.listed, {})
+    else:
+        outcome = asyncio.run(remove(broker, removal, marker))
+    for topic in outcome.removed:
+        print_text(cleaned(topic))
+    for topic, why in outcome.stays.items():
+        print_text(f"{cleaned(topic)} {why}")
     verb = "would be removed" if dry_run else "removed"
     of = f" of {count_noun(len(removal.devices), 'device')}" if removal.devices else ""
-    print_text(f"{count_noun(len(gone), 'retained topic')}{of} {verb}" if gone else "Nothing to remove.")
+    if outcome.removed:
+        print_text(f"{count_noun(len(outcome.removed), 'retained topic')}{of} {verb}")
+    elif not outcome.stays:
+        print_text("Nothing to remove.")
+    return outcome
 
 
 async def _kept_at(broker: Broker, topics: Topics) -> tuple[Listed, Json | None]:
@@ -236,8 +264,55 @@ async def _kept_at(broker: Broker, topics: Topics) -> tuple[Listed, Json | None]
     return listed, object_in(kept[topics.status].payload) if topics.status in kept else None
 
 
-async def remove(broker: Broker, removal: Removal, marker: str) -> list[str]:
-    """Remove topics from a broker, see that it takes each message, and look what it still keeps. Returns these topics.
+class Outcome(NamedTuple):
+    """What became of a removal."""
+
+    removed: tuple[str, ...]
+    stays: dict[str, str]
+    """The topics that the broker still keeps, or may keep, and why, as the end of a sentence."""
+
+    def complaints(self, broker: Broker) -> list[str]:
+        """What a person must know about what stays; trying again may help."""
+        left = [topic for topic, why in self.stays.items() if why == STILL_THERE]
+        if left:
+            it = "it" if len(left) == 1 else "them"
+            kept = (
+                f"{broker} acknowledged that {count_noun(len(left), 'retained topic')} be removed, and still keeps {it}"
+            )
+            return [f"{kept}; try again, or see its access list: topic write {cleaned(left[0])}"]
+        return [f"{broker} keeps {count_noun(len(self.stays), 'retained topic')}, as said above"] if self.stays else []
+
+
+async def only_kept(broker: Broker, removal: Removal, marker: str, readable: Collection[str]) -> Removal:
+    """What the broker keeps of a removal. If it shows nothing but what is `readable` for everybody who may use the app,
+    its access list may hide the rest, so all of it is tried.
+
+    Args:
+        broker: where it is.
+        removal: what may be there.
+        marker: see `SideConnection.read`.
+        readable: the topics that the access list of an app allows it to read.
+
+    Raises:
+        BrokerError: the broker cannot be reached.
+    """
+    async with SideConnection().at(broker) as connection:
+        refused = await connection.read(removal.listed, marker)
+        kept = connection.kept().keys()
+    if not any(topic in kept for topic in removal.listed if topic not in readable):
+        refused = dict.fromkeys(removal.listed, SubscriptionRefused("it may not be read"))
+
+    def there(topics: Iterable[str]) -> tuple[str, ...]:
+        return tuple(topic for topic in topics if topic in kept or (topic in refused and topic not in readable))
+
+    pages = {topic: page for topic, page in removal.pages.items() if page or topic in kept}
+    seen = frozenset(kept).intersection(removal.listed)
+    return Removal(there(removal.topics), there(removal.elsewhere), removal.devices, pages, seen)
+
+
+async def remove(broker: Broker, removal: Removal, marker: str) -> Outcome:
+    """Remove topics from a broker, whatever becomes of the others, and look what it still keeps. The registry follows
+    if nothing stays.
 
     Args:
         broker: where they are.
@@ -245,48 +320,99 @@ async def remove(broker: Broker, removal: Removal, marker: str) -> list[str]:
         marker: see `SideConnection.read`.
 
     Raises:
-        BrokerError: the broker cannot be reached, or refuses to remove a topic.
+        BrokerError: the broker cannot be reached, or does not answer.
     """
-    gone = (*removal.elsewhere, *removal.topics, *(topic for topic, page in removal.pages.items() if not page))
-    async with SideConnection().at(broker) as connection:
-        await _publish(connection, [Message(topic, b"", retain=True) for topic in removal.elsewhere])
-        if removal.elsewhere and removal.topics:
-            await asyncio.sleep(FORGETTING)
-        await _publish(connection, [Message(topic, b"", retain=True) for topic in removal.topics])
-        await _publish(connection, [Message(topic, page, retain=True) for topic, page in removal.pages.items()])
-        if not await _still_kept(connection, gone, marker):
-            return []
-        await asyncio.sleep(LATE)  # it works on what it has acknowledged, as long as the connection lasts
-    async with SideConnection().at(broker) as another:
-        return await _still_kept(another, gone, marker)
-
-
-def expect_none(left: Sequence[str], broker: Broker) -> None:
-    """See that nothing is left of what was removed. Raises `BrokerError`; trying again may help."""
-    if left:
-        raise BrokerError(
-            f"{broker} acknowledged that {count_noun(len(left), 'retained topic')} be removed, and still keeps "
-            f"{'it' if len(left) == 1 else 'them'}; try again"
+    gone = (*removal.elsewhere, *removal.topics)
+    refused = await _publish(broker, [Message(topic, b"", retain=True) for topic in removal.elsewhere], marker)
+    if removal.elsewhere and removal.topics:
+        await asyncio.sleep(FORGETTING)
+    refused |= await _publish(broker, [Message(topic, b"", retain=True) for topic in removal.topics], marker)
+    stays = await _stays(broker, removal, gone, refused, marker)
+    if stays:
+        return Outcome(
+            tuple(topic for topic in gone if topic not in stays),
+            stays | dict.fromkeys(removal.pages, "stays, since it lists the others"),
         )
+    refused = await _publish(
+        broker, [Message(topic, page, retain=True) for topic, page in removal.pages.items()], marker
+    )
+    emptied = tuple(topic for topic, page in removal.pages.items() if not page)
+    stays = await _stays(broker, removal, emptied, refused, marker)
+    stays |= {topic: f"stays as it was: {why}" for topic, why in refused.items() if removal.pages[topic]}
+    return Outcome(tuple(topic for topic in removal.listed if topic not in stays), stays)
 
 
-async def _still_kept(connection: SideConnection, topics: Sequence[str], marker: str) -> list[str]:
-    """Those of some topics at which the broker keeps a message. One that may not be read counts as removed."""
-    await connection.read(topics, marker)
-    kept = connection.kept()
+async def _stays(
+    broker: Broker, removal: Removal, topics: Sequence[str], refused: Mapping[str, str], marker: str
+) -> dict[str, str]:
+    """Those of some topics that the broker still keeps, and those that it refuses and hides, each with the reason."""
+    left = await _still_kept(broker, topics, marker)
+    if any(topic not in refused for topic in left):
+        await asyncio.sleep(LATE)  # some work on what they have acknowledged
+        left = await _still_kept(broker, topics, marker)
+    hidden = refused.keys() - removal.seen
+    return {
+        topic: f"stays: {refused[topic]}" if topic in refused else STILL_THERE
+        for topic in topics
+        if topic in left or topic in hidden
+    }
+
+
+async def _still_kept(broker: Broker, topics: Sequence[str], marker: str) -> list[str]:
+    """Those of some topics at which the broker keeps a message, as far as it shows them."""
+    if not topics:
+        return []
+    async with SideConnection().at(broker) as connection:
+        await connection.read(topics, marker)
+        kept = connection.kept()
     return [topic for topic in topics if topic in kept]
 
 
-async def _publish(connection: SideConnection, messages: list[Message]) -> None:
-    """Publish messages, and see that the broker takes each. Raises `BrokerError`."""
-    for first in range(0, len(messages), AT_ONCE):
-        some = messages[first : first + AT_ONCE]
-        for message, code in zip(some, await connection.publish_all(some), strict=True):
-            if code is None:
-                raise connection.broken or BrokerError("the connection was lost; try again")
-            if code >= 0x80:
-                why = "not authorized; add it to the access list" if code == NOT_AUTHORIZED else "see the broker's log"
-                raise BrokerError(f"the broker refuses to remove {message.topic} (0x{code:02x}): {why}")
+async def _publish(broker: Broker, messages: Sequence[Message], marker: str) -> dict[str, str]:
+    """Publish messages, each whatever becomes of the others. Returns the topics that the broker refuses, with the
+    reason. Where it closes the connection instead, which some do after an acknowledgement, the messages are sent again
+    one by one: that shows on which.
+
+    Raises:
+        BrokerError: the broker cannot be reached, or does not answer.
+    """
+    waiting, refused = list(messages), dict[str, str]()
+    alone, tried = False, ""
+    while waiting:
+        async with SideConnection().at(broker) as connection:
+            while waiting and connection.broken is None:
+                some = waiting[: 1 if alone else AT_ONCE]
+                codes = await connection.publish_all(some)
+                for message, code in zip(some, codes, strict=True):
+                    if code is not None and code >= 0x80:
+                        kind = "denied" if code == NOT_AUTHORIZED else "refused"
+                        refused[message.topic] = _refusal(f"refuses to remove it (0x{code:02x})", kind, message.topic)
+                if await _survives(connection, marker) or (alone and some[0].topic in refused):
+                    waiting = waiting[len(some) :]
+                elif not alone:
+                    alone = True
+                elif tried != some[0].topic:  # the first time may be chance
+                    tried = some[0].topic
+                else:
+                    waiting = waiting[1:]
+                    refused[tried] = _refusal("closes the connection on it", "closes", tried)
+    return refused
+
+
+async def _survives(connection: SideConnection, marker: str) -> bool:
+    """Whether a connection is still there after a further packet and its answer."""
+    if connection.broken is None:
+        with contextlib.suppress(SubscriptionRefused):
+            try:
+                await connection.connection.subscribe(marker)
+            except BrokerError:
+                if connection.broken is None:  # it does not answer
+                    raise
+    return connection.broken is None
+
+
+def _refusal(what: str, kind: str, topic: str) -> str:
+    return f"the broker {what}; {advise(kind, topic)}"
 
 
 COMMAND = Subcommand(
@@ -294,7 +420,8 @@ COMMAND = Subcommand(
     "Compares the devices of an app with the registry that the broker keeps of it, and removes the "
     "retained topics of devices that are gone, and those that a device no longer has. With --all, "
     "removes everything that the registry lists, and the registry: for an app that is no longer "
-    "used. Nothing else is touched. The app must be offline; each start of the app does the same.",
+    "used. A topic that the broker refuses to remove is named, and the others go. Nothing else is "
+    "touched. The app must be offline; each start of the app does the same.",
     (
         "leadsman clean house:app --dry-run",
         "leadsman clean house:app",
@@ -307,5 +434,5 @@ COMMAND = Subcommand(
         switch("--all", "remove everything that the app retains"),
         switch("--dry-run", "only print what would be removed"),
     ),
-    "Exits with 0 if all is well, even if there is nothing to remove; 1 if the app is online, or the broker refuses.",
+    "Exits with 0 if all is well, even if there is nothing to remove; 1 if the app is online, or something stays.",
 )

@@ -5,7 +5,7 @@ import argparse
 import asyncio
 import time
 
-from leadsman.errors import InvalidValue, LeadsmanError
+from leadsman.errors import BrokerError, InvalidValue, LeadsmanError
 from leadsman.mqtt.broker import Brokers
 from leadsman.mqtt.topics import check_prefix
 from leadsman.nodes.document import Lacking
@@ -22,7 +22,7 @@ from leadsman.tools.cli.arguments import (
     argument,
     switch,
 )
-from leadsman.tools.cli.commands.clean import Removal, expect_none, remove
+from leadsman.tools.cli.commands.clean import Removal, remove
 from leadsman.tools.cli.nodes import SILENT, Shared, Shown, apps, filters_of
 from leadsman.tools.cli.remote import any_version, ask, named_app, retained, sender
 from leadsman.tools.cli.tables import fill, json_text, print_text, table
@@ -86,7 +86,12 @@ def _forget(options: argparse.Namespace) -> int:
     base, number = f"{app}/nodes/{node.node}", 0
     for broker in brokers:
         topics = tuple(retained(Brokers.of(broker), (f"{base}/#", f"{base}/status")))
-        expect_none(asyncio.run(remove(broker, Removal(topics, (), (), {}), f"{base}/introspect/response")), broker)
+        removal = Removal(topics, (), (), {}, frozenset(topics))
+        outcome = asyncio.run(remove(broker, removal, f"{base}/introspect/response"))
+        for topic, why in outcome.stays.items():
+            print_text(f"{clean(topic)} {why}")
+        if complaints := outcome.complaints(broker):
+            raise BrokerError("; ".join(complaints))
         number += len(topics)
     print_text(f"{node.node}: {count_noun(number, 'retained topic')} removed")
     return 0

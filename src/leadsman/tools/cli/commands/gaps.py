@@ -85,8 +85,9 @@ def ended_lately(ledgers: Mapping[str, "DeviceLedger"]) -> list[str]:
 
 def _single(gap: "LedgerGap") -> str | None:
     """The single readings that were lost, while others arrived; None if the gap is a silence."""
-    lost, arrived = gap["slots"].get("dropped", 0), gap.get("arrived", 0)
-    if len(gap["slots"]) != 1 or not lost or not (arrived or not gap["seconds"]):
+    slots, arrived = gap.get("slots", {}), gap.get("arrived", 0)
+    lost = slots.get("dropped", 0)
+    if len(slots) != 1 or not lost or not (arrived or not gap["seconds"]):
         return None
     return f"{lost} of {count_noun(lost + arrived, 'reading')}" if arrived else count_noun(lost, "reading")
 
