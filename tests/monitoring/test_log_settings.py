@@ -3,6 +3,8 @@
 import logging
 import logging.handlers
 import os
+import threading
+import time
 
 import pytest
 from hypothesis import given
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 from leadsman import App, Context, Finds
 from leadsman.errors import ConfigurationError, InvalidValue
+from leadsman.loop.output import MOST
 from leadsman.monitoring.log_format import JournalHandler, TextFormatter
 from leadsman.monitoring.log_settings import Levels, LogFile, change_log
 from leadsman.settings.sources import Where
@@ -111,6 +114,7 @@ def test_a_file_has_the_log_too_and_is_rotated(ours, tmp_path):
     change_log(log_of(tmp_path / "logs" / "house.log", backups=2)._replace(max_bytes=SMALL))
     for number in range(60):
         logger.info("line %d of the log, which is longer than others", number, extra=about("boiler"))
+    assert all(each.output.flush(60) for each in logger.handlers if isinstance(each, LogFile))
 
     files = sorted((tmp_path / "logs").iterdir())
     assert [each.name for each in files] == ["house.log", "house.log.1", "house.log.2"]
@@ -134,21 +138,47 @@ def test_what_is_no_regular_file_is_refused_and_not_waited_for(make, ours, tmp_p
         change_log(log_of(tmp_path / "house.log"))
 
 
-def test_a_file_that_cannot_be_written_any_more_is_told_once(ours, tmp_path, capsys, monkeypatch):
+def test_a_file_that_cannot_be_written_any_more_is_told_once(ours, tmp_path, monkeypatch):
     logger, records = ours
     change_log(log_of(tmp_path / "house.log"))
-    (file,) = [each for each in logger.handlers if isinstance(each, LogFile)]
-    monkeypatch.setattr(file, "shouldRollover", lambda record: 1 / 0)
+    (log,) = [each for each in logger.handlers if isinstance(each, LogFile)]
+    monkeypatch.setattr(log.file, "shouldRollover", lambda record: 1 / 0)
     for number in range(3):
         logger.info("line %d", number)
+    assert log.output.flush(60)
 
-    assert capsys.readouterr().err.count("cannot be written") == 1
-    assert len(records) == 3
+    told = [each for each in records if "cannot be written" in each]
+    assert told == [f"the log file {tmp_path}/house.log cannot be written: division by zero"]
+    assert len(records) == 4
 
 
-def test_a_file_that_cannot_be_rotated_goes_on_and_is_rotated_once_it_can_be(ours, tmp_path, capsys, monkeypatch):
-    logger, _ = ours
+def test_a_file_whose_disk_does_not_answer_keeps_nobody_waiting(ours, tmp_path, monkeypatch):
+    logger, records = ours
+    change_log(log_of(tmp_path / "house.log"))
+    (log,) = [each for each in logger.handlers if isinstance(each, LogFile)]
+    answers = threading.Event()
+    monkeypatch.setattr(log.file, "shouldRollover", lambda record: not answers.wait(60))
+    text = "x" * 300
+    for number in range(2 * MOST // len(text)):
+        logger.info("line %d %s", number, text)
+    shown = len(records)
+    log.close()  # as at the end of the process, which does not wait for it
+    assert not log.output.flush(0)
+
+    answers.set()
+    deadline = time.monotonic() + 60
+    while not log.output.flush(0):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    lines = (tmp_path / "house.log").read_text().splitlines()
+    assert [line.split()[4] for line in lines] == [str(number) for number in range(len(lines))]
+    assert shown == len(lines) + log.output.left_out
+
+
+def test_a_file_that_cannot_be_rotated_goes_on_and_is_rotated_once_it_can_be(ours, tmp_path, monkeypatch):
+    logger, records = ours
     change_log(log_of(tmp_path / "house.log")._replace(max_bytes=SMALL))
+    (log,) = [each for each in logger.handlers if isinstance(each, LogFile)]
     calls = []
 
     def refuse(source, target):
@@ -159,12 +189,14 @@ def test_a_file_that_cannot_be_rotated_goes_on_and_is_rotated_once_it_can_be(our
         refusing.setattr(os, "rename", refuse)
         for number in range(100):
             logger.info("line %d of the log", number)
+        assert log.output.flush(60)
     assert len((tmp_path / "house.log").read_text().splitlines()) == 100
     assert len(calls) < 10
-    assert capsys.readouterr().err.count("cannot be rotated, and grows: ") == 1
+    assert len([each for each in records if "cannot be rotated, and grows: " in each]) == 1
 
     for number in range(100):
         logger.info("line %d of the log", number)
+    assert log.output.flush(60)
     assert (tmp_path / "house.log").stat().st_size <= SMALL
     assert (tmp_path / "house.log.1").exists()
 

@@ -1,14 +1,21 @@
-"""What the watchdog says of an app: whether any data is fresh, and a summary in one line."""
+"""What the watchdog says of an app: whether any data is fresh, and a summary in one line. The app goes on whether that
+is read or not, and whether the disk answers or not."""
 
+import contextlib
 import math
+import socket
+import threading
+import time
 from types import SimpleNamespace
 
 import pytest
 
 from leadsman.events import CircuitMoved, DeviceHeld, DeviceLeft, PollDeferred, PollFailed, ReadingTaken
 from leadsman.monitoring.health import HealthRecords
+from leadsman.monitoring.health_file import HealthSummary, read_health
 from leadsman.monitoring.statuses import Statuses
-from leadsman.monitoring.watchdog import Watchdog
+from leadsman.monitoring.watchdog import HealthWriter, Notifier, Watchdog
+from leadsman.storage import files
 
 STALE_AFTER = 100.0
 
@@ -146,3 +153,63 @@ def test_devices_that_come_and_go_are_counted():
     watched.statuses.remove("attic")
     watched.records.remove("attic")
     assert watched.look(3.0)[1] == "no devices to poll; connected"
+
+
+def until(true):
+    deadline = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_a_health_file_whose_disk_does_not_answer_keeps_nobody_waiting_and_is_told_once(tmp_path, monkeypatch, caplog):
+    answers, replace, written = threading.Event(), files.replace, []
+
+    def slow(path, beside, data, mode, *, sync):
+        assert answers.wait(60)
+        replace(path, beside, data, mode, sync=sync)
+        written.append(data)
+
+    monkeypatch.setattr(files, "replace", slow)
+    file = HealthWriter(tmp_path / "health.json")
+    for second in range(0, 60, 10):
+        file.write(HealthSummary(float(second), 10.0, True, f"at {second}"))
+
+    assert [line for line in caplog.messages if "cannot be written" in line] == [
+        "The health file cannot be written: its disk does not answer; "
+        "set LEADSMAN_HEALTH_FILE to a path that can be written"
+    ]
+    file.remove()  # as at the end, which does not wait for it
+    answers.set()
+    until(lambda: written and b"at 50" in written[-1] and not (tmp_path / "health.json").exists())
+
+
+def test_the_newest_of_what_waits_is_in_the_health_file(tmp_path):
+    file = HealthWriter(tmp_path / "health.json")
+    for second in range(100):
+        file.write(HealthSummary(float(second), 10.0, True, f"at {second}"))
+
+    until(lambda: read_health(tmp_path / "health.json", 99.0) == (True, "at 99"))
+    file.remove()
+    assert not (tmp_path / "health.json").exists()
+
+
+def test_a_manager_that_reads_nothing_hears_that_the_app_is_ready_once_it_reads(tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        notifier = Notifier(str(tmp_path / "notify"))
+        with contextlib.closing(notifier), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as others:
+            others.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    others.sendto(b"X=1", str(tmp_path / "notify"))
+
+            assert not notifier.send("READY=1")
+            assert not notifier.send("STATUS=well")
+            manager.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    manager.recv(100)
+            assert notifier.send("STATUS=still well")
+            assert notifier.send("WATCHDOG=1")
+            assert [manager.recv(100), manager.recv(100)] == [b"READY=1\nSTATUS=still well", b"WATCHDOG=1"]

@@ -231,6 +231,9 @@ class Status(Constants):
     """The connection to the broker. Left out in a will."""
     state_files: NotRequired[dict[str, str]]
     """Files of the app's state that cannot be written at the moment, and why. Left out if there are none."""
+    log_lines_left_out: NotRequired[int]
+    """Lines of the log since the start of the process that had no room, because nobody read those before. Left out if
+    there are none."""
     devices: NotRequired[dict[str, StatusDevice]]
     """The devices by name. Left out in a will; with `counts`, only the first of those that are not ok."""
     jobs: NotRequired[dict[str, StatusDevice]]

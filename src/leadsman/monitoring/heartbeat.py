@@ -20,6 +20,7 @@ from leadsman.loop.clock import Clock, rfc3339
 from leadsman.loop.slices import Slices
 from leadsman.monitoring.condition import condition_of, time_of
 from leadsman.monitoring.health import NO_TROUBLE, OK, STARTING, Health
+from leadsman.monitoring.log_output import left_out_lines
 from leadsman.monitoring.statuses import StatusChange, Statuses
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
@@ -223,6 +224,8 @@ class Heartbeat:
         }
         if self.state_files:
             document["state_files"] = dict(self.state_files)
+        if (lines := left_out_lines()) > 0:
+            document["log_lines_left_out"] = lines
         if self.nodes is not None:
             document["nodes"] = dict(self.nodes())
         words, jobs = statuses.words, statuses.jobs

@@ -12,11 +12,13 @@ import socket
 import sys
 import threading
 from collections.abc import Mapping
-from types import FunctionType
+from types import FunctionType, TracebackType
 from typing import TYPE_CHECKING, TextIO
 
 from leadsman.errors import InvalidValue
 from leadsman.loop.clock import rfc3339
+from leadsman.loop.output import descriptor_of, flush_stream, to_descriptor
+from leadsman.monitoring.log_output import OutputHandler
 from leadsman.text import clean, without_secret_lines
 from leadsman.text.suggestion import suggestion
 
@@ -187,11 +189,19 @@ def log_to(handler: logging.Handler, level: str) -> None:
 
 
 def _log_what_python_prints() -> None:
-    """Python writes warnings, and exceptions that end a thread or that nobody can catch, to stderr as they are: they
-    may have secrets, and lines that look like records. They are records from now on."""
+    """Python writes warnings, and exceptions that end a thread or the program, or that nobody can catch, to stderr as
+    they are: they may have secrets, and lines that look like records. They are records from now on."""
     logging.captureWarnings(True)
+    sys.excepthook = _on_end_of_program
     threading.excepthook = _on_end_of_thread
     sys.unraisablehook = _on_unraisable
+
+
+def _on_end_of_program(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if issubclass(kind, KeyboardInterrupt):
+        sys.__excepthook__(kind, error, trace)
+    else:
+        logging.getLogger("leadsman").critical("an exception ended the program", exc_info=(kind, error, trace))
 
 
 def _on_end_of_thread(ended: threading.ExceptHookArgs) -> None:
@@ -213,21 +223,27 @@ def _on_unraisable(unraisable: "UnraisableHookArgs") -> None:
 
 
 def abandon_unwritable_streams() -> None:
-    """Redirect stdout and stderr to /dev/null if they cannot be written, because their reader has gone or a disk is
-    full.
+    """Put /dev/null in the place of stdout and stderr if they cannot be written, because their reader has gone or does
+    not read, or a disk is full.
 
-    Otherwise the interpreter tries to write at its end, fails, and exits with 120 (`Py_FinalizeEx`) instead of the exit
-    code.
+    Otherwise the interpreter tries to write at its end, and waits for ever, or fails and exits with 120
+    (`Py_FinalizeEx`) instead of the exit code.
     """
-    for stream in (sys.stdout, sys.stderr):
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
         if stream is None or stream.closed:
             continue
         try:
-            stream.flush()
-        except OSError:
-            null = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(null, stream.fileno())
-            os.close(null)
+            error = flush_stream(stream)
+        except TimeoutError:
+            null = open(os.devnull, "w")  # noqa: SIM115  # until the end of the process
+            setattr(sys, name, null)
+            setattr(sys, f"__{name}__", null)
+            continue
+        if isinstance(error, OSError):
+            handle = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(handle, stream.fileno())
+            os.close(handle)
 
 
 def _handler(
@@ -235,7 +251,8 @@ def _handler(
 ) -> logging.Handler:
     """A handler that writes to a stream. Where that is the journal, records go there with their fields, and only those
     that journald does not take go to the stream."""
-    handler = logging.StreamHandler(stream)
+    handle = descriptor_of(stream)
+    handler = logging.StreamHandler(stream) if handle is None else OutputHandler(to_descriptor(handle))
     handler.setFormatter(_formatter(kind, stream, environment))
     connected = isinstance(handler.formatter, Journal) and _format_for(stream, environment) == "journal"
     return JournalHandler(journal, handler) if connected and os.path.exists(journal) else handler

@@ -5,13 +5,14 @@ import logging
 import os
 import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import NamedTuple
 
 from leadsman.errors import InvalidValue
 from leadsman.monitoring.log_format import Journal, JournalHandler, Json, TextFormatter
+from leadsman.monitoring.log_output import OutputHandler
 from leadsman.settings.devices import closest
 from leadsman.settings.sections import LogSettings
 from leadsman.text import describe, log_fields
@@ -65,19 +66,54 @@ class LevelFilter(logging.Filter):
         return record.levelno >= self.levels.of(record.name, device)
 
 
-class LogFile(RotatingFileHandler):
-    """A file for the log. One that cannot be written is reported once, and tried again with each record. One that
-    cannot be rotated grows, and is tried again once it has grown by as much as it may have."""
+class _NoLock(contextlib.nullcontext[None]):
+    """In the place of the lock of a handler."""
+
+    def acquire(self) -> bool:
+        return True
+
+    def release(self) -> None:
+        pass
+
+
+class RotatedFile(RotatingFileHandler):
+    """A file with rotation. One that cannot be written is reported once, and tried again with each line. One that
+    cannot be rotated grows, and is tried again once it has grown by as much as it may have.
+
+    One thread writes it. The others leave it alone, also as the process ends: it may hang for as long as its disk.
+
+    Args:
+        report: is given a line about what is wrong with the file.
+    """
 
     failure = ""
-    """Why the last record could not be written; empty if it was."""
+    """Why the last line could not be written; empty if it was."""
     reported = False
-    """Whether that was written to stderr."""
+    """Whether that was reported."""
     refused_at = 0
     """Bytes of the file when it could not be rotated; 0 if it could."""
 
+    def __init__(self, path: Path, max_bytes: int, backups: int, report: Callable[[str], object]) -> None:
+        super().__init__(path, "a", max_bytes, backups, encoding="utf-8")
+        self._report = report
+
+    def createLock(self) -> None:  # noqa: N802  # the name of the library
+        """No lock: `logging.shutdown` would wait for a thread that hangs."""
+        self.lock = _NoLock()  # type: ignore[assignment]  # it is only acquired and released
+
+    def write(self, line: str) -> None:
+        """Write a line."""
+        self.handle(logging.makeLogRecord({"msg": line.removesuffix("\n")}))
+
+    def end(self) -> None:
+        """Close the file."""
+        super().close()
+
+    def close(self) -> None:
+        """The library closes all handlers at its end; each line is flushed by then, or hangs."""
+
     def shouldRollover(self, record: logging.LogRecord) -> bool:  # noqa: N802  # the name of the library
-        """Whether a new file is begun before this record."""
+        """Whether a new file is begun before this line."""
         if not super().shouldRollover(record) or self.stream is None:
             return False
         return not self.refused_at or self.stream.tell() >= self.refused_at + self.maxBytes
@@ -92,30 +128,32 @@ class LogFile(RotatingFileHandler):
             self.stream = self._open()
             self.refused_at = self.stream.tell()
             if not reported:
-                _report(
+                self._report(
                     f"the log file {self.baseFilename} cannot be rotated, and grows: {describe(error)}; let the app"
                     " write the directory"
                 )
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one record."""
+        """Write one line."""
         self.failure = ""
         super().emit(record)  # sets it if it fails
         failed, reported = bool(self.failure), self.reported
         self.reported = failed
         if failed and not reported:
-            _report(f"the log file {self.baseFilename} cannot be written: {self.failure}")
+            self._report(f"the log file {self.baseFilename} cannot be written: {self.failure}")
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # the name of the library
-        """Remember it: a traceback for each record would fill what is left of the disk."""
+        """Remember it: a traceback for each line would fill what is left of the disk."""
         error = sys.exc_info()[1]
         self.failure = "an unknown error" if error is None else describe(error)
 
 
-def _report(line: str) -> None:
-    if sys.stderr is not None:
-        with contextlib.suppress(OSError, ValueError):  # nobody reads it; the code that logs must not notice
-            sys.stderr.write(f"{line}\n")
+class LogFile(OutputHandler):
+    """The log in a file."""
+
+    def __init__(self, file: RotatedFile) -> None:
+        super().__init__(file.write, file.end)
+        self.file = file
 
 
 def change_log(settings: LogSettings) -> None:
@@ -179,11 +217,16 @@ def _check_regular(path: Path) -> None:
 
 
 def _file_for(settings: LogSettings, beside: logging.Handler) -> LogFile:
+    """The handler of the file, whose faults are in the log beside it."""
     assert settings.path is not None
+
+    def report(line: str) -> None:
+        beside.handle(logging.LogRecord(OURS, logging.ERROR, __file__, 0, "%s", (line,), None))
+
     try:
         os.makedirs(settings.path.parent, exist_ok=True)
         _check_regular(settings.path)
-        handler = LogFile(settings.path, "a", settings.max_bytes, settings.backups, encoding="utf-8")
+        handler = LogFile(RotatedFile(settings.path, settings.max_bytes, settings.backups, report))
     except (OSError, ValueError) as error:  # such as a path with a null byte
         raise InvalidValue(
             f"log.path: {settings.path} cannot be opened: {describe(error)}; write a path where the app may write"

@@ -12,11 +12,15 @@ import json
 import logging
 import os
 import socket
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
+from leadsman.errors import LeadsmanError
 from leadsman.events import Event, LinkDown, LinkUp
+from leadsman.loop.output import CLOSING
+from leadsman.loop.threads import Worker
 from leadsman.loop.timers import Timers
 from leadsman.monitoring.health import OK, STARTING
 from leadsman.monitoring.health_file import HEALTH_FILE, PERIOD, HealthSummary, health_file
@@ -28,10 +32,67 @@ from leadsman.text import count_noun, describe, log_fields
 logger = logging.getLogger("leadsman")
 
 
-def write_health(path: Path, health: HealthSummary) -> None:
-    """Replace the health file. Raises `OSError` if it cannot be written."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    files.replace(path, beside, json.dumps(health._asdict()).encode(), 0o644, sync=False)  # others may write there
+class HealthWriter:
+    """Writes the health file in a thread, since its disk may not answer: the newest of what waits for that.
+
+    Args:
+        path: of the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._beside = path.with_name(f".{path.name}.{os.getpid()}")
+        self._worker = Worker("the health file")
+        self._lock = threading.Lock()
+        self._next: HealthSummary | None = None
+        self._since: float | None = None  # when the write began that is under way
+        self._failed = False
+
+    def write(self, health: HealthSummary) -> None:
+        """Replace the file, soon. That it cannot be written is logged once."""
+        with self._lock:
+            self._next, since = health, self._since
+            if since is None:
+                self._since = health.at
+        if since is None:
+            try:
+                self._worker.submit(self._run)
+            except LeadsmanError as error:  # the system gives no thread
+                self._since = None
+                self._report(error)
+        elif health.at - since > health.period:
+            self._report(TimeoutError("its disk does not answer"))
+
+    def remove(self) -> None:
+        """Remove the file after the writes before. Waits for that, `CLOSING` seconds at most."""
+        with contextlib.suppress(OSError, TimeoutError, LeadsmanError):
+            self._worker.submit(self._path.unlink, missing_ok=True).result(CLOSING)
+        self._worker.stop()
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                health, self._next = self._next, None
+                if health is None:
+                    self._since = None
+                    return
+                self._since = health.at
+            try:  # others may read the file
+                data = json.dumps(health._asdict()).encode()
+                files.replace(self._path, self._beside, data, 0o644, sync=False)
+                self._failed = False
+            except OSError as error:
+                self._report(error)
+
+    def _report(self, error: Exception) -> None:
+        failed, self._failed = self._failed, True
+        if not failed:
+            logger.warning(
+                "The health file cannot be written: %s; set %s to a path that can be written",
+                describe(error),
+                HEALTH_FILE,
+                extra=log_fields("health file failed", file=str(self._path), error_type=type(error).__name__),
+            )
 
 
 class Signs:
@@ -40,7 +101,7 @@ class Signs:
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._notifier = Notifier.from_environment(environment)
         file = health_file(environment)
-        self._path = None if file is None else Path(file)
+        self._file = None if file is None else HealthWriter(Path(file))
         watchdog = None if self._notifier is None else self._notifier.watchdog
         self.period = PERIOD if watchdog is None else min(PERIOD, watchdog / 2)
         """Seconds between two signs."""
@@ -50,10 +111,9 @@ class Signs:
         if self._notifier is not None:
             self._notifier.close()
             self._notifier = None
-        if self._path is not None:
-            with contextlib.suppress(OSError):
-                self._path.unlink(missing_ok=True)
-            self._path = None
+        if self._file is not None:
+            self._file.remove()
+            self._file = None
 
 
 class Watchdog(Signs):
@@ -65,13 +125,12 @@ class Watchdog(Signs):
         self._link = link
         self._timers = timers
         self._summary = ""
-        self._unwritable = False
 
     def start(self) -> None:
         """The app is ready: notify the manager now, and again in each period."""
         if self._notifier is not None:
             self._notifier.send("READY=1")
-        if self._notifier is not None or self._path is not None:
+        if self._notifier is not None or self._file is not None:
             self.ring(self._timers.origin)
 
     def ring(self, now: float) -> None:
@@ -89,11 +148,10 @@ class Watchdog(Signs):
     def _show(self, now: float) -> bool:
         """Update ``STATUS=`` and the health file. Returns whether the app shows a sign of life."""
         fresh, summary = self.look(now)
-        if self._notifier is not None and summary != self._summary:
-            self._notifier.send(f"STATUS={summary}")
-        self._summary = summary
-        if self._path is not None:
-            self._write(self._path, HealthSummary(now, self.period, fresh, summary))
+        if self._notifier is not None and summary != self._summary and self._notifier.send(f"STATUS={summary}"):
+            self._summary = summary
+        if self._file is not None:
+            self._file.write(HealthSummary(now, self.period, fresh, summary))
         return fresh
 
     def look(self, now: float) -> tuple[bool, str]:
@@ -118,21 +176,6 @@ class Watchdog(Signs):
             self._notifier.send("STOPPING=1")
         self.close()
 
-    def _write(self, path: Path, health: HealthSummary) -> None:
-        try:
-            write_health(path, health)
-        except OSError as error:
-            if not self._unwritable:
-                logger.warning(
-                    "The health file cannot be written: %s; set %s to a path that can be written",
-                    describe(error),
-                    HEALTH_FILE,
-                    extra=log_fields("health file failed", file=str(path), error_type=type(error).__name__),
-                )
-            self._unwritable = True
-        else:
-            self._unwritable = False
-
 
 # Notifies the service manager: sd_notify(3) without a library, one datagram at a time.
 
@@ -146,6 +189,7 @@ class Notifier:
         self._address = "\0" + address[1:] if address.startswith("@") else address
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
+        self._owes_ready = False
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self | None:
@@ -157,10 +201,18 @@ class Notifier:
         ours = pid is None or pid == str(os.getpid())
         return cls(address, int(usec) / 1e6 if ours and usec.isdecimal() and int(usec) > 0 else None)
 
-    def send(self, *states: str) -> None:
-        """Send states such as ``READY=1`` in one datagram."""
-        with contextlib.suppress(OSError):
+    def send(self, *states: str) -> bool:
+        """Send states such as ``READY=1`` in one datagram. Returns whether the manager has it. One that reads nothing
+        gets that the app is ready with the next states; the other ones are dropped."""
+        if self._owes_ready and "READY=1" not in states:
+            states = ("READY=1", *states)
+        try:
             self._socket.sendto("\n".join(states).encode(), self._address)
+        except OSError:
+            self._owes_ready = "READY=1" in states
+            return False
+        self._owes_ready = False
+        return True
 
     def close(self) -> None:
         """Close the socket."""

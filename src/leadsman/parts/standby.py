@@ -2,14 +2,13 @@
 another node has it."""
 
 import asyncio
-import contextlib
 import functools
 import logging
 import time
 
 from leadsman.loop.clock import system_clock
 from leadsman.monitoring.health_file import HealthSummary
-from leadsman.monitoring.watchdog import Signs, write_health
+from leadsman.monitoring.watchdog import Signs
 from leadsman.mqtt.link import Access
 from leadsman.nodes.standby.machine import AppEnded, TakingOver
 from leadsman.nodes.standby.node import StandbyNode
@@ -60,9 +59,8 @@ class _StandbySigns(Signs):
     def show(self, text: str) -> None:
         if self._notifier is not None:
             self._notifier.send("READY=1", f"STATUS={text}", "WATCHDOG=1")
-        if self._path is not None:
-            with contextlib.suppress(OSError):  # the app reports it as soon as it is active
-                write_health(self._path, HealthSummary(time.monotonic(), self.period, True, text))
+        if self._file is not None:
+            self._file.write(HealthSummary(time.monotonic(), self.period, True, text))
 
 
 async def serve_as_standby(plan: Plan, access: Access, stopping: asyncio.Event) -> int:

@@ -11,6 +11,7 @@ import threading
 
 from leadsman.errors import NoFreshData
 from leadsman.loop.durations import human
+from leadsman.loop.output import flush_outputs
 from leadsman.loop.timers import Timers
 from leadsman.monitoring.loop_stalls import StallWatch
 from leadsman.text import log_fields
@@ -84,4 +85,5 @@ def leave_hung(seconds: float, culprit: str) -> None:
         culprit,
         extra=log_fields("hung", seconds=round(seconds, 3)),
     )
+    flush_outputs()
     os._exit(HUNG)

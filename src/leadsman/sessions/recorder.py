@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TextIO, TypeVar
 
 from leadsman.adapters.wires import WireKind
+from leadsman.loop.output import Output, descriptor_of, to_descriptor
 from leadsman.sessions.mask import Mask
 from leadsman.sessions.session import LARGEST, Event, ReplyShape, end, fields_of, head
 from leadsman.text import describe
@@ -46,7 +47,8 @@ class Recorder:
         """How many were written."""
         self.fault: str | None = None
         """Why the recording ended before its time, or None."""
-        self._file = file
+        self._output: Output | None = None
+        self._put = self._into(file)
         self._clock = clock
         self._mask = mask
         self._left = largest - 100  # for the end
@@ -79,6 +81,9 @@ class Recorder:
                 self._left += 100
                 self._write(end(self._now()))
                 self._ended = True
+                if self._output is not None:
+                    self._output.close()
+                    self._check_room(self._output)
 
     def _now(self) -> float:
         return self._clock() - self._began
@@ -89,12 +94,30 @@ class Recorder:
             self.fault = "the session has reached its largest size"
             line = end(self._now())
         self._left -= size
-        try:
-            self._file.write(line)
-            self._file.flush()
-        except (OSError, ValueError) as error:  # the disk is full, or nobody reads; the app goes on
-            self.fault = f"the session cannot be written: {describe(error)}"
+        self._put(line)
+        if self._output is not None:
+            self._check_room(self._output)
         self._ended = self.fault is not None
+
+    def _check_room(self, output: Output) -> None:
+        if output.left_out or (self._ended and not output.flush(0.0)):
+            self.fault = "the session cannot be written: nobody reads it"
+
+    def _into(self, file: TextIO) -> Callable[[str], object]:
+        """A function that writes a line, and blocks nobody for long: whoever records looks at it with a pager, too."""
+        handle = descriptor_of(file)
+        write = file.write if handle is None else to_descriptor(handle)
+
+        def put(line: str) -> None:
+            try:
+                write(line)
+            except (OSError, ValueError) as error:  # the disk is full, or the reader has gone; the app goes on
+                self.fault = f"the session cannot be written: {describe(error)}"
+
+        if handle is None:
+            return put
+        self._output = Output(put)
+        return self._output.put
 
 
 class WireLog:

@@ -23,6 +23,7 @@ from types import CodeType, CoroutineType, FrameType, GeneratorType
 from typing import Any
 
 from leadsman.errors import ConfigurationError, NoFreshData, Stopped
+from leadsman.loop.output import flush_outputs, flush_stream, tell
 from leadsman.loop.threads import DaemonExecutor
 from leadsman.monitoring.log_format import abandon_unwritable_streams, log_to_stderr
 from leadsman.monitoring.loop_stalls import StallWatch
@@ -120,8 +121,7 @@ def run(
         load()
         alive = _serve(name, serve, stop, deadline)
     except ConfigurationError as error:
-        with contextlib.suppress(OSError):  # nobody reads it
-            sys.stderr.write("".join(f"{name}: {clean(line)}\n" for line in str(error).splitlines()))
+        tell("".join(f"{name}: {clean(line)}\n" for line in str(error).splitlines()))
         raise SystemExit(EX_CONFIG) from None
     except Stopped as end:
         stale = isinstance(end, NoFreshData)
@@ -274,7 +274,8 @@ def _spare_the_search() -> None:
 
 def _leave(code: int) -> None:
     """End the process now, without waiting for threads or handlers that hang."""
+    flush_outputs()
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError, AttributeError):  # nobody reads it any more, or it never was
-            stream.flush()
+        with contextlib.suppress(TimeoutError, AttributeError):  # nobody reads it, or it never was
+            flush_stream(stream)
     os._exit(code)

@@ -215,6 +215,15 @@ covered(
     f"{SYSTEM}/test_process.py::test_a_log_nobody_reads_any_more_does_not_keep_it_alive",
 )
 covered(
+    "54b",
+    P0,
+    "nobody reads the log: a full pipe or socket, a terminal after Ctrl-S, a file whose disk does not answer",
+    "every device is read; what the log lacks is counted; the process ends with its own code",
+    f"{SYSTEM}/test_logs.py::test_a_log_that_nobody_reads_costs_no_reading_and_says_how_many_lines_it_lacks",
+    f"{SYSTEM}/test_logs.py::test_a_process_whose_output_nobody_reads_ends_with_its_own_code",
+    "tests/monitoring/test_log_settings.py::test_a_file_whose_disk_does_not_answer_keeps_nobody_waiting",
+)
+covered(
     "58",
     P2,
     "more is asked than the machine can do",

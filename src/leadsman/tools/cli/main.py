@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from leadsman._version import __version__
 from leadsman.errors import ConfigurationError, LeadsmanError
+from leadsman.loop.output import tell
 from leadsman.monitoring.log_format import abandon_unwritable_streams
 from leadsman.text import escape
 from leadsman.text.suggestion import suggestion
@@ -33,8 +34,7 @@ def run_command(options: argparse.Namespace, program: str) -> int:
         sys.stdout.flush()
         return code or 0
     except LeadsmanError as error:
-        for line in str(error).splitlines():
-            print(escape(f"{program}: {line}"), file=sys.stderr)
+        tell("".join(escape(f"{program}: {line}") + "\n" for line in str(error).splitlines()))
         if isinstance(error, UsageError):
             return USAGE
         return CONFIG if isinstance(error, ConfigurationError) else FAILED
