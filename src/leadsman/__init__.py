@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from leadsman.readings.buffer import Buffer
     from leadsman.readings.content import Content
     from leadsman.readings.controls import Climate, Cover, Fan, Light, Lock, Siren, Update, Valve
-    from leadsman.readings.filters import Clamp, LowPass, Median, Outlier, Rate, Round, Scale
+    from leadsman.readings.filters import Clamp, Filter, LowPass, Median, Outlier, Rate, Round, Scale
     from leadsman.readings.publish import Every, LastPublished, OnChange, PublishRule
     from leadsman.readings.sensor import Sensor
     from leadsman.readings.windows import Delta, Last, Maximum, Mean, Minimum, Seen
@@ -70,6 +70,7 @@ __all__ = [
     "Every",
     "ExponentialBackoff",
     "Fan",
+    "Filter",
     "Finds",
     "FixedBackoff",
     "FoundDevice",
@@ -139,6 +140,7 @@ _PLACES = {
     "DeviceUnavailable": "leadsman.errors",
     "Discovery": "leadsman.settings.discovery",
     "Every": "leadsman.readings.publish",
+    "Filter": "leadsman.readings.filters",
     "ExponentialBackoff": "leadsman.resilience.backoff",
     "Fan": "leadsman.readings.controls",
     "Finds": "leadsman.registration.finds",

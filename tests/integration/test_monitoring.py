@@ -381,6 +381,27 @@ def test_a_device_that_needs_a_retry_now_and_then_is_not_flaky(harness, caplog):
 # How much is logged
 
 
+CAUSES = ["status 500", "status 401", "a web page", "no answer", "connection refused", "a reading without a number"]
+
+
+def test_each_short_outage_has_its_cause_in_the_log_however_many_lines_there_are(harness, caplog):
+    """Each outage opens the circuit, and has a recovery: four lines."""
+    caplog.set_level(logging.INFO, "leadsman")
+    outages = [step for cause in CAUSES for step in (fail(3, OSError(cause)), READING, READING)]
+    running = harness(
+        app_with(
+            Scripted(*outages), interval="1s", circuit_breaker=CircuitBreaker(3, recovery=FixedBackoff(1, jitter=0))
+        )
+    )
+    running.run("1m")
+
+    about = [line for line in lines(caplog) if line.startswith("d: ")]
+    onsets = [error["message"] for error in running.errors("d") if error["event"] == "onset"]
+    assert onsets == CAUSES
+    assert [cause for cause in CAUSES if not any(f"failing: OSError: {cause}" in line for line in about)] == []
+    assert "lines about it left out before this one" in "".join(about)
+
+
 def test_a_device_that_fails_now_and_then_has_a_bounded_log_and_the_rest_is_counted(harness, caplog):
     caplog.set_level(logging.INFO, "leadsman")
     app = App("app")

@@ -214,3 +214,103 @@ def test_a_window_is_not_lost_with_a_reading_that_is_refused():
         filtered.apply(reading({"a": 9.0, "b": "bad"}, 61.0))
 
     assert filtered.apply(reading({"a": 9.0, "b": 1}, 62.0)).fields == {"a": 1.0, "b": 1.0}
+
+
+# Filters of one's own
+
+
+class Step:
+    """The sum so far."""
+
+    def __init__(self):
+        self.sum = 0
+
+    def take(self, value, now):
+        self.sum += value
+        return self.sum
+
+
+class Own:
+    def __init__(self, begin=Step):
+        self.begin = begin
+
+
+class Answers:
+    """Answers always the same."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def take(self, value, now):
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+def test_an_own_filter_works_between_others_and_each_field_and_device_has_its_own_state():
+    filters = registered({"t": [Scale(2), Own(), Round(0)], "u": [Own()]})
+    one, other = filters.begin(), filters.begin()
+
+    found = [one.apply(reading({"t": 1.2, "u": 1})).fields for _ in range(3)]
+    assert found == [{"t": 2, "u": 1}, {"t": 5, "u": 2}, {"t": 7, "u": 3}]
+    assert other.apply(reading({"t": 1.2, "u": 1})).fields == {"t": 2, "u": 1}
+
+
+def test_none_passes_an_own_filter_and_it_may_give_none():
+    assert fields({"t": [Own()]}, {"t": 1}, {"t": None}, {"t": 2}) == [{"t": 1}, {"t": None}, {"t": 3}]
+    assert fields({"t": [Own(lambda: Answers(None)), Round(0)]}, {"t": 1}) == [{"t": None}]
+
+
+@pytest.mark.parametrize("answer", ["1.0", True, [], object()])
+def test_an_own_filter_that_gives_no_number_is_named(answer):
+    with pytest.raises(ResultError, match=r"take of Own in filters\['t'\] returned .*; return a number or None"):
+        fields({"t": [Own(lambda: Answers(answer))]}, {"t": 1})
+
+
+@pytest.mark.parametrize("answer", [float("nan"), float("inf")])
+def test_an_own_filter_that_gives_what_json_cannot_carry_leaves_the_field_out(answer):
+    assert fields({"t": [Own(lambda: Answers(answer))], "u": []}, {"t": 1, "u": 1}) == [{"u": 1}]
+
+
+async def later(value, now):
+    return value
+
+
+def fails():
+    raise RuntimeError("no calibration")
+
+
+class Awaited:
+    take = staticmethod(later)
+
+
+class Short:
+    def take(self, value):
+        return value
+
+
+@pytest.mark.parametrize(
+    ("own", "told"),
+    [
+        (Own, r"has the class Own; write Own\(…\) with brackets"),
+        (lambda value: value, r"is no filter; .* or an object with begin\(\)"),
+        (Own(lambda: None), r"begin of Own in filters\['t'\] returns no object with take\(value, now\); return one"),
+        (Own(fails), r"begin of Own in filters\['t'\] fails: no calibration; correct it"),
+        (Own(Awaited), r"take of Own in filters\['t'\] is async; write def"),
+        (Own(Short), r"take of Own in filters\['t'\] does not take \(value, now\); give it both"),
+    ],
+)
+def test_what_is_no_own_filter_is_refused_with_what_to_write(own, told):
+    with pytest.raises(InvalidType, match=told):
+        registered({"t": [own]})
+
+
+def test_the_filters_beside_an_own_one_keep_their_state_over_a_restart():
+    filters = {"t": [Median(3), Own()]}
+    before, after = at_work(filters), at_work(filters)
+    for value in (1, 9, 5):
+        before.apply(reading({"t": value}))
+
+    after.restore(before.to_json(0.0), 0.0, 0.0)
+
+    assert after.apply(reading({"t": 9})).fields == {"t": 9}  # the median of 9, 5 and 9; the sum begins again

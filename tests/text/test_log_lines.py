@@ -3,7 +3,16 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.text.log_lines import LONGEST, MINUTE, MOST_CAUSED, MOST_LINES, MOST_SUBJECTS, Lines, others
+from leadsman.text.log_lines import (
+    LONGEST,
+    MINUTE,
+    MOST_CAUSED,
+    MOST_CAUSES,
+    MOST_LINES,
+    MOST_SUBJECTS,
+    Lines,
+    others,
+)
 
 
 def lines_of(lines, times, subject="d"):
@@ -45,3 +54,21 @@ def test_subjects_are_bounded():
         lines.left_out(str(n), 0.0)
 
     assert len(lines._periods) == MOST_SUBJECTS
+
+
+@given(st.lists(st.tuples(st.floats(0, 20), st.sampled_from([None, "a", "b", "c", "d"])), max_size=200))
+def test_a_cause_is_left_out_only_if_the_log_had_it_in_the_last_minute(steps):
+    lines, at, had = Lines(), 0.0, {}
+    for later, cause in steps:
+        at += later
+        if lines.left_out("d", at, cause) is not None:
+            had[cause] = at
+        elif cause is not None:
+            assert at - had[cause] < MINUTE
+
+
+def test_a_device_that_has_a_new_cause_each_time_is_limited_too():
+    lines = Lines()
+    found = [n for n in range(36_000) if lines.left_out("d", n / 10, f"cause {n}") is not None]
+
+    assert len(found) == 60 * MOST_CAUSES

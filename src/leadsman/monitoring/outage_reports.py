@@ -214,7 +214,8 @@ class OutageReporter:
             payload["retry_in"] = round(notice.retry_in, 3)
         if notice.kind not in (outages.UNREAD, outages.READ):
             self._send(Message(self._topics.device_error(notice.entity), encode(payload)))
-        left_out = self._lines.left_out(notice.entity, at)
+        begins = notice.new or notice.kind == outages.UNREAD
+        left_out = self._lines.left_out(notice.entity, at, f"{notice.type}: {notice.message}" if begins else None)
         if left_out is None:
             return
         about = log_fields(

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from leadsman.errors import InvalidType, InvalidValue, ResultError
 from leadsman.loop.clock import Clock
 from leadsman.loop.durations import as_float
-from leadsman.readings.filters import DESCRIPTION, OPEN, Filter, Number, known
+from leadsman.readings.filters import DESCRIPTION, OPEN, BuiltInFilter, Filter, Number, OwnFilter, known
 from leadsman.readings.reading import JsonObject, Reading, reading_of
 from leadsman.readings.sensor import Sensor
 from leadsman.readings.windows import Aggregate
@@ -35,7 +35,7 @@ class Chain(NamedTuple):
     """The field; a nested one has dots."""
     output: str
     """The name of the output, in the same object as the field."""
-    filters: tuple[Filter, ...]
+    filters: tuple[BuiltInFilter, ...]
     sensor: Sensor | None
     """The description of the output, if the chain ends with it."""
 
@@ -124,8 +124,9 @@ def _chain(field: str, output: str, steps: object, *, alone: bool) -> Chain:
         if isinstance(each, Sensor):
             raise InvalidType(f"{what} has a Sensor before a filter; write it last, for it describes the output")
         if not isinstance(each, Filter):
-            raise InvalidType(f"{what} has {each!r}, which is no filter; {_EXAMPLE}")
-    return Chain(field, output, filters, sensor)
+            raise InvalidType(f"{what} has {each!r}, which is no filter; {_EXAMPLE}, or an object with begin()")
+    checked = [each if isinstance(each, BuiltInFilter) else OwnFilter(each, what) for each in filters]
+    return Chain(field, output, tuple(checked), sensor)
 
 
 class FilteredReadings:

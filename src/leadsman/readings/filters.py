@@ -1,19 +1,22 @@
 """Filters of a field: each makes a number of a number, as readings come. Pure: they are handed the time of a reading.
 
-A `Filter` is a value without state, as it is written at a registration. `Filter.begin` makes the state that belongs to
+A filter is a value without state, as it is written at a registration. `Filter.begin` makes the state that belongs to
 one field of one device. A field that is None, or is not in a reading, changes no state. Those that gather readings over
 a time are in `leadsman.readings.windows`.
 """
 
 import functools
+import inspect
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol, runtime_checkable
 
-from leadsman.errors import InvalidValue
+from leadsman.errors import InvalidType, InvalidValue, ResultError
 from leadsman.loop.durations import Duration, number, positive_seconds, whole
+from leadsman.readings.sensor import Sensor
+from leadsman.text import describe
 from leadsman.value import Value
 
 Number = int | float
@@ -62,8 +65,37 @@ class Step(Protocol):
         ...
 
 
-class Filter(Value):
-    """The base class of filters. One without state is its own `Step`."""
+class OwnStep(Protocol):
+    """An own filter at work at one field of one device."""
+
+    def take(self, value: Number, now: float) -> Number | None:
+        """The output for the next value; None if there is none. Called on the event loop for each reading, so it waits
+        for nothing. A poll fails with what it raises, and if it returns anything but a number or None.
+
+        Args:
+            value: the value of the field, which is finite. A field that is None stays None, and is not passed.
+            now: when the reading was taken, monotonic seconds.
+        """
+        ...
+
+
+@runtime_checkable
+class Filter(Protocol):
+    """Changes the numbers of a field, in `filters=`. `Median` and the others here do, and so does any object with this
+    method. One filter of a registration serves all its devices.
+
+    An own filter begins again at each start: only those here keep their state. Its output has the unit of the field;
+    if it has another one, write a `Sensor` after it.
+    """
+
+    def begin(self) -> OwnStep:
+        """The filter at work at one field of one device, with the state of no reading; also called once at the
+        registration. It has a method ``take(value, now)``."""
+        ...
+
+
+class BuiltInFilter(Value):
+    """The base class of the filters here. One without state is its own `Step`."""
 
     __slots__ = ()
     keeps: ClassVar[frozenset[str]] = DESCRIPTION
@@ -87,7 +119,87 @@ class Filter(Value):
         """See `Step`."""
 
 
-class Round(Filter):
+FilterList = Sequence[BuiltInFilter | Filter | Sensor]
+"""The filters of an output, in their order, and what it is then."""
+
+
+class OwnFilter(BuiltInFilter):
+    """A filter of the user's.
+
+    Args:
+        own: the filter.
+        what: its place in the registration, for errors.
+
+    Raises:
+        InvalidType: it is none.
+    """
+
+    __slots__ = ("own", "what")
+    nullable = True
+    own: Filter
+    what: str
+
+    def __init__(self, own: Filter, what: str) -> None:
+        self._hold(own=own, what=what)
+        take = getattr(self._begin(), "take", None)
+        if not callable(take):
+            raise InvalidType(f"begin of {self.name} in {what} returns no object with take(value, now); return one")
+        if inspect.iscoroutinefunction(take):
+            raise InvalidType(f"take of {self.name} in {what} is async; write def, since a filter waits for nothing")
+        try:
+            inspect.signature(take).bind(0.0, 0.0)
+        except TypeError:
+            raise InvalidType(f"take of {self.name} in {what} does not take (value, now); give it both") from None
+        except ValueError:  # a function in C tells no signature
+            pass
+
+    @property
+    def name(self) -> str:
+        """The name of its class."""
+        return type(self.own).__qualname__
+
+    def begin(self) -> Step:
+        """See `Filter`."""
+        return _OwnStep(self, self._begin())
+
+    def _begin(self) -> OwnStep:
+        try:
+            return self.own.begin()
+        except Exception as error:
+            raise InvalidType(f"begin of {self.name} in {self.what} fails: {describe(error)}; correct it") from error
+
+    def __repr__(self) -> str:
+        return f"{self.name}()"  # the same at each start: the filters beside it keep their state
+
+
+class _OwnStep:
+    """A filter of the user's at work."""
+
+    __slots__ = ("_made_by", "_step")
+
+    def __init__(self, made_by: OwnFilter, step: OwnStep) -> None:
+        self._made_by = made_by
+        self._step = step
+
+    def take(self, value: Number | None, now: float) -> Output:
+        if value is None:
+            return None
+        found: object = self._step.take(value, now)
+        if found is None or type(found) is float or type(found) is int:
+            return found
+        if isinstance(found, int | float) and not isinstance(found, bool):  # such as numpy.float64
+            return float(found)
+        where = f"take of {self._made_by.name} in {self._made_by.what}"
+        raise ResultError(f"{where} returned {found!r}; return a number or None")
+
+    def to_json(self) -> State:
+        return ()
+
+    def restore(self, state: State, later: float) -> None:
+        pass
+
+
+class Round(BuiltInFilter):
     """Rounds to decimals: a half goes to the even neighbour, as Python's `round` does it. 0 decimals give an int.
 
     Args:
@@ -110,7 +222,7 @@ class Round(Filter):
         return round(value, self.decimals) + 0.0 if self.decimals else round(value)  # + 0.0: no negative zero
 
 
-class Scale(Filter):
+class Scale(BuiltInFilter):
     """Multiplies by a factor and adds an offset, such as those of a calibration: ``factor * value + offset``.
 
     Args:
@@ -135,7 +247,7 @@ class Scale(Filter):
         return None if value is None else self.factor * value + self.offset
 
 
-class Clamp(Filter):
+class Clamp(BuiltInFilter):
     """Limits a value: one below `low` becomes `low`, and one above `high` becomes `high`.
 
     Args:
@@ -169,7 +281,7 @@ class Clamp(Filter):
         return self.high if self.high is not None and value > self.high else value
 
 
-class Median(Filter):
+class Median(BuiltInFilter):
     """The median of the last readings: a single wrong value disappears, and a step comes through later by half of the
     readings. Of an even number of them, as before `readings` are there, it is the mean of the two in the middle. J. W.
     Tukey, "Exploratory Data Analysis" (1977), chapter 7.
@@ -192,7 +304,7 @@ class Median(Filter):
         return _Recent(self.readings, median)
 
 
-class Outlier(Filter):
+class Outlier(BuiltInFilter):
     """Replaces a value that is far from the last ones by their median; others pass as they are. Far is more than
     `limit` standard deviations from the median of the last readings, this one included. The deviation is estimated from
     the median of the absolute deviations, which an outlier does not change: the Hampel filter. R. K. Pearson, "Outliers
@@ -237,7 +349,7 @@ class Outlier(Filter):
         return middle if median([abs(each - middle) for each in ordered]) < nearest else value
 
 
-class LowPass(Filter):
+class LowPass(BuiltInFilter):
     """Smooths, by elapsed time: after one time constant the output has followed 63 % of a step, after three 95 %. The
     first-order low-pass y += (1 - exp(-Δt / T)) (x - y), which is exact for a value that lasted since the reading
     before, however irregular readings are. A. Eckner, "Algorithms for unevenly spaced time series: moving averages and
@@ -261,7 +373,7 @@ class LowPass(Filter):
         return _Smoothed(self.time_constant)
 
 
-class Rate(Filter):
+class Rate(BuiltInFilter):
     """How fast a counter grows: its increase since the reading before, per time. None at the first reading after a
     start, and after a counter was replaced; see `increase`. Over an outage it is the mean rate.
 

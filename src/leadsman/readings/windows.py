@@ -13,7 +13,7 @@ from leadsman.errors import InvalidValue
 from leadsman.loop.durations import Duration, positive_seconds
 from leadsman.readings.filters import (
     OPEN,
-    Filter,
+    BuiltInFilter,
     Number,
     Output,
     State,
@@ -48,7 +48,7 @@ class Gathered(Protocol):
         ...
 
 
-class Aggregate(Filter):
+class Aggregate(BuiltInFilter):
     """The base class of aggregates.
 
     Args:

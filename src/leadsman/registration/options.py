@@ -32,8 +32,7 @@ from leadsman.text.suggestion import suggestion
 if TYPE_CHECKING:
     from leadsman.readings.content import ContentField
     from leadsman.readings.filtering import Filters
-    from leadsman.readings.filters import Filter
-    from leadsman.readings.sensor import Sensor
+    from leadsman.readings.filters import FilterList
     from leadsman.registration.finds import Finds
 
 FOR_DEVICES = (
@@ -106,7 +105,7 @@ class ReadingOptions(PublishingOptions, total=False):
     """The name of the field of a handler that is annotated to return one value, such as ``-> float``: that is published
     as ``{"value": …}``. Default ``"value"``. Of one that returns a `Content`: the name of its topic. Default
     ``"content"``."""
-    filters: "Mapping[str, Sequence[Filter | Sensor] | Mapping[str, Sequence[Filter | Sensor]]]"
+    filters: "Mapping[str, FilterList | Mapping[str, FilterList]]"
     """The filters of fields, in the order in which they are applied: ``{"temperature": [Median(5), Round(1)]}``. A dict
     in place of a list has several outputs: ``{"power": {"power_mean": [Mean("1m")], "power_max": [Maximum("1m")]}}``. A
     `Sensor` at the end of a list describes what the output measures. Nested fields have dots. Default: none."""

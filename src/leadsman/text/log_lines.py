@@ -7,6 +7,8 @@ from leadsman.text import count_noun
 
 MOST_LINES = 6
 """The most log lines about one device in a minute. The next line counts those that were left out."""
+MOST_CAUSES = 20
+"""The most causes of outages of a device that are logged in a minute however many lines there were."""
 MINUTE = 60.0
 MOST_CAUSED = 3
 """The most log lines about one subject in a period, if others cause them."""
@@ -23,6 +25,8 @@ class _Period(NamedTuple):
     length: float
     lines: int
     left_out: int
+    causes: frozenset[int] = frozenset()
+    """Their hashes."""
 
 
 class Lines:
@@ -44,20 +48,24 @@ class Lines:
         """Remove an entity."""
         self._periods.pop(entity, None)
 
-    def left_out(self, entity: str, at: float) -> int | None:
-        """How many lines about `entity` were left out before this one. None: leave this one out, too."""
+    def left_out(self, entity: str, at: float, cause: str | None = None) -> int | None:
+        """How many lines about `entity` were left out before this one. None: leave this one out, too.
+
+        With a `cause`, such as that of an outage that begins, it is never left out while the log does not have that
+        cause in this period, and has less than `MOST_CAUSES`.
+        """
         period = self._periods.get(entity, _Period(-math.inf, 0.0, 0, 0))
         if not 0 <= at - period.began < period.length:
             grown = period.left_out and at - period.began < 2 * period.length
             length = min(2 * period.length, self._longest) if grown else MINUTE
             period = _Period(at, length, 0, period.left_out)
-        if period.lines >= self._most:
-            self._periods[entity] = period._replace(left_out=period.left_out + 1)
-            return None
-        self._periods[entity] = period._replace(lines=period.lines + 1, left_out=0)
+        causes = period.causes if cause is None else period.causes | {hash(cause)}
+        is_due = period.lines < self._most or len(period.causes) < len(causes) <= MOST_CAUSES
+        after = period._replace(lines=period.lines + 1, left_out=0, causes=causes)
+        self._periods[entity] = after if is_due else period._replace(left_out=period.left_out + 1)
         if len(self._periods) > MOST_SUBJECTS:
             del self._periods[next(iter(self._periods))]
-        return period.left_out
+        return period.left_out if is_due else None
 
 
 def others() -> Lines:
