@@ -4,12 +4,16 @@ import os
 import resource
 import shutil
 import sqlite3
+from collections import Counter
 from contextlib import closing, contextmanager
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from leadsman.monitoring.trace import TraceRow
+from leadsman.monitoring.trace import MOST, TraceRow
 from leadsman.runtime.statefile import ROW_BYTES, StateFile
+from leadsman_rigs.examples import examples
 
 
 @pytest.fixture
@@ -230,3 +234,42 @@ def test_the_file_keeps_a_bounded_number_of_rows(path, file, monkeypatch):
         file.write({}, rows(40, None), 0.0)
 
     assert 100 <= len(list(file.trace())) <= 150
+
+
+@settings(max_examples=examples(20))
+@given(st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 300), min_size=1))
+def test_each_device_has_its_share_of_a_write_and_its_newest_rows(tmp_path_factory, counts):
+    file = StateFile(tmp_path_factory.mktemp("state") / "state.db")
+    given = [row for name, count in counts.items() for row in rows(count, None, name)]
+    file.write({}, sorted(given, key=lambda row: row.number), 0.0)
+
+    found = Counter(row["handler"] for row in file.trace())
+    file.close()
+    assert sum(found.values()) > 20 or found == counts
+    assert all(found[name] in (count, max(found.values()), max(found.values()) - 1) for name, count in counts.items())
+
+
+def test_beside_a_device_that_fails_each_second_another_one_keeps_all_its_rows(path, file, monkeypatch):
+    """A quarter of an hour between two writes, for a day and a half."""
+    monkeypatch.setattr("leadsman.runtime.statefile.ROWS", 1000)
+    monkeypatch.setattr("leadsman.runtime.statefile.TRIM", 50)
+    for _ in range(140):
+        busy = [row._replace(error_message="y" * 100) for row in rows(900, None, "busy")]
+        file.write({}, [*busy, *rows(1, "the traceback", "quiet")], 0.0)
+
+    found = Counter(row["handler"] for row in file.trace())
+    assert found["quiet"] == 140
+    assert 1000 - 140 <= found["busy"] <= 1050
+    assert all(row["traceback"] == "the traceback" for row in file.trace() if row["handler"] == "quiet")
+
+
+def test_rows_that_wait_for_the_disk_are_bounded(path, file, monkeypatch):
+    def refuse(*_):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr("leadsman.runtime.statefile.transact", refuse)
+    for _ in range(3):
+        with pytest.raises(sqlite3.OperationalError, match="full"):
+            file.write({}, [row for number in range(100) for row in rows(100, None, f"d{number}")], 0.0)
+
+    assert sum(map(len, file._rows.values())) == MOST

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from leadsman.ledger.saved import HEAD, HOUR, KEPT
+from leadsman.monitoring.trace import MOST as MOST_IN_MEMORY
 from leadsman.monitoring.trace import ROWS as ROWS_IN_MEMORY
 from leadsman.monitoring.trace import TraceRow
 from leadsman.storage.database import (
@@ -41,11 +42,16 @@ from leadsman.storage.files import create
 from leadsman.text import describe, log_fields
 
 ROWS = 10_000
-"""Rows of the trace that are kept."""
+"""Rows of the trace that are kept. Of more, the device with most rows loses its oldest."""
 TRIM = 500
-"""Rows after which the oldest are deleted: each deletion writes pages."""
+"""Rows after which those above are deleted: each deletion writes pages."""
+_DELETE_OLD = (
+    "DELETE FROM trace WHERE number IN (SELECT number FROM (SELECT number, row_number() OVER"
+    " (PARTITION BY handler ORDER BY number DESC) AS age FROM trace) ORDER BY age DESC, number"
+    " LIMIT max(0, (SELECT count(*) FROM trace) - ?))"
+)
 ROW_BYTES = 16 * 1024
-"""Bytes of trace rows in one write, at the most; the newest rows are taken."""
+"""Bytes of trace rows in one write, at the most: the newest row of each device, then the next ones, one of each."""
 BUSY = 0.25
 """Seconds to wait for another process that has locked the file."""
 _SCHEMA = (
@@ -85,7 +91,8 @@ class StateFile:
         self._handlers: dict[str, tuple[float, str]] = {}  # all that is known, for a file that begins again
         self._waiting: set[str] = set()
         self._gone: set[str] = set()
-        self._rows: deque[TraceRow] = deque(maxlen=ROWS_IN_MEMORY)
+        self._rows: dict[str, deque[tuple[int, TraceRow]]] = {}  # by device, numbered as they came
+        self._came = 0
         self._ledgers: dict[tuple[str, int], str] = {}
         self._tracebacks: dict[str, str] = {}
         self._kept_aside = False
@@ -132,7 +139,7 @@ class StateFile:
         self._gone -= handlers.keys()
         self._handlers.update((name, (wall, document)) for name, document in handlers.items())
         self._waiting |= handlers.keys()
-        self._rows.extend(rows)
+        self._keep_rows(rows)
         self._ledgers = _recent(self._ledgers | dict(ledgers))
         if not (self._waiting or self._rows or self._ledgers or self._gone):
             return
@@ -199,19 +206,34 @@ class StateFile:
             work.append(("DELETE FROM ledger WHERE key != ? AND key < ?", [(HEAD, oldest)]))
         untrimmed = self._untrimmed + len(rows)
         if rows and untrimmed > TRIM:
-            work.append(("DELETE FROM trace WHERE number <= (SELECT max(number) FROM trace) - ?", [(ROWS,)]))
+            work.append((_DELETE_OLD, [(ROWS,)]))
             untrimmed = 0
         transact(database, work)
         self._tracebacks, self._untrimmed = tracebacks, untrimmed
 
     def _encoded_rows(self) -> tuple[list[tuple[float, str, str | None, str]], dict[str, str]]:
-        """The newest rows, as they are stored, and each handler's last traceback."""
-        rows = list(self._rows)
-        sizes = [len(encoded[3]) for encoded in _encode(rows, dict(self._tracebacks))]
-        while sum(sizes) > ROW_BYTES:
-            del rows[0], sizes[0]
-        tracebacks = dict(self._tracebacks)
-        return _encode(rows, tracebacks), tracebacks
+        """The rows of this write, as they are stored, oldest first, and each handler's last traceback."""
+        turns = [(age, -came, row) for each in self._rows.values() for age, (came, row) in enumerate(reversed(each))]
+        taken, size = list[tuple[int, TraceRow]](), 0
+        for _, came, row in sorted(turns, key=lambda turn: turn[:2]):
+            size += len(_encode([row], {row.handler: row.traceback or ""})[0][3])
+            if size > ROW_BYTES:
+                break
+            taken.append((-came, row))
+        while True:
+            tracebacks = dict(self._tracebacks)
+            encoded = _encode((row for _, row in sorted(taken)), tracebacks)
+            if sum(len(row[3]) for row in encoded) <= ROW_BYTES:
+                return encoded, tracebacks
+            taken.pop()  # tracebacks that are not stored yet come on top
+
+    def _keep_rows(self, rows: Iterable[TraceRow]) -> None:
+        """Let rows wait for the next write: as many as in memory, if the disk takes none for long."""
+        for row in rows:
+            self._came += 1
+            self._rows.setdefault(row.handler, deque(maxlen=ROWS_IN_MEMORY)).append((self._came, row))
+        for _ in range(sum(map(len, self._rows.values())) - MOST_IN_MEMORY):
+            max(self._rows.values(), key=len).popleft()
 
     def _open(self) -> sqlite3.Connection:
         if self._database is not None:
