@@ -1,11 +1,16 @@
 """The command ``leadsman``, and ``python -m leadsman``."""
 
+import os
 import sys
 
 
 def main() -> int:
     """Run the command. The probe of a container is answered before the command line is imported: it runs every half a
     minute, and the import would take most of its time. A person at a terminal gets lines that fit."""
+    if os.getpid() == 1:
+        from leadsman.process_one import leave_process_one
+
+        leave_process_one()
     words = sys.argv[1:]
     typed = sys.stdout is not None and sys.stdout.isatty()
     if not typed and words[:1] == ["health"] and len(words) < 3 and not any(word.startswith("-") for word in words):

@@ -20,6 +20,36 @@ PLAIN, TLS = Broker("broker.lan", 8883), Broker("broker.lan", 1883, "mqtts")
 UNIX = Broker.from_url("mqtt+unix:///run/mosquitto.sock")
 
 
+@pytest.mark.parametrize("code", [18, 19, 20, 21])
+def test_a_certificate_of_an_authority_of_ones_own_is_answered_with_where_to_name_it(code):
+    trusting = Broker.from_url("mqtts://broker.lan?ca=/etc/other.pem")
+
+    unknown = unreachable(TLS, "certificate verify failed", verification_error(code))
+    another = unreachable(trusting, "certificate verify failed", verification_error(code))
+
+    assert isinstance(unknown, TlsRefused)
+    assert str(unknown).endswith("in the URL: mqtts://broker.lan:1883?ca=/path/of/ca.crt")
+    assert "'/etc/other.pem', has another authority than that of the broker" in str(another)
+
+
+@pytest.mark.parametrize("code", [10, 62, 64])
+def test_a_certificate_that_is_wrong_in_another_way_gets_no_advice_about_its_authority(code):
+    assert "ca=" not in str(unreachable(TLS, "certificate verify failed", verification_error(code)))
+
+
+@pytest.mark.parametrize("first", [b"HTTP/1.1 400 Bad", b"<!DOCTYPE HTML>\n", b"<html>\r\n"])
+@pytest.mark.parametrize("broker", [PLAIN, TLS])
+def test_a_web_server_at_the_port_of_the_broker_is_named(broker, first):
+    error = no_connack(broker, f"the broker sent {first!r} where a CONNACK was due")
+
+    assert "that is a web server: write the port of the broker, 1883 as a rule" in str(error)
+    assert "password" not in str(error)
+
+
+def test_what_is_no_web_server_is_not_called_one():
+    assert "web server" not in str(no_connack(PLAIN, "the broker sent b'@\\x02\\x00<' where a CONNACK was due"))
+
+
 def verification_error(code):
     error = ssl.SSLCertVerificationError("certificate verify failed")
     error.verify_code = code
@@ -92,7 +122,7 @@ def test_a_host_that_does_not_answer_is_not_asked_for_tls():
 
 
 def test_a_broker_that_ends_tls_may_want_a_certificate():
-    assert "cert=, key=" in str(alert(TLS, ssl.SSLError(1, "alert")))
+    assert "cert=…, key=…" in str(alert(TLS, ssl.SSLError(1, "alert")))
 
 
 def test_another_client_with_our_id_is_certain_only_if_the_broker_says_so():

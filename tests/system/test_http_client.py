@@ -102,7 +102,7 @@ class TestBoth:
     @pytest.mark.parametrize(
         ("answer", "error", "message"),
         [
-            (Recorded("", 401), HttpRefused, "status 401; it wants an account: give username= and password="),
+            (Recorded("", 401), HttpRefused, "status 401; it wants an account: give username=… and password=…"),
             (Recorded("", 403), HttpRefused, "status 403; .* check its rights"),
             (Recorded({"error": "no such thing"}, 404), HttpRefused, "404 .*no such thing.*; there is nothing at this"),
             (Recorded("", 418), HttpRefused, "status 418$"),
@@ -119,7 +119,8 @@ class TestBoth:
             (Recorded(""), GarbledData, "the answer is empty"),
             (Recorded("", 204), GarbledData, "the answer is empty"),
             (Recorded('{"watts": 4'), GarbledData, "not JSON .*: '{\"watts\": 4'"),
-            (Recorded(b"\xff\xfe"), GarbledData, "not JSON in UTF-8"),
+            (Recorded(b"\xff\xfe"), GarbledData, "the answer is empty"),  # a byte order mark
+            (Recorded(b"\x80\x81\x8d"), GarbledData, "the answer is no text"),
             (Recorded("[" * 100_000), GarbledData, "nested deeper than 50"),
             (Recorded({"watt": 5}), PermanentError, "not as expected: watts: Field required"),
             (Recorded({"watts": "many"}), PermanentError, "watts: Input should be a valid number"),

@@ -149,6 +149,15 @@ class TestReal:
         assert error.code == 3
         assert str(error) == "sh ended with exit code 3: no \\x1b[31msensor, password=***"
 
+    def test_what_a_program_wrote_that_ends_with_bits_is_there(self):
+        """As smartctl does (matusnovak/prometheus-smartctl#42)."""
+        error = self.fails(shell("""printf '{"celsius": 38} \\377'; exit 64"""), ProgramFailed, "exit code 64$")
+
+        assert (error.code, error.output) == (64, '{"celsius": 38} \N{REPLACEMENT CHARACTER}')
+
+    def test_the_output_of_an_error_is_bounded_too(self):
+        self.fails(shell("yes | head -c 3000000; exit 64"), OutputTooLong, "more than 65,536 bytes")
+
     def test_of_errors_without_end_the_last_line_is_kept(self):
         error = self.fails(shell("yes | head -c 3000000 >&2; echo; echo last >&2; exit 1"), ProgramFailed, ": last$")
 

@@ -48,11 +48,14 @@ class ProgramFailed(TransientError):
 
     Attributes:
         code: its exit code, 1 to 255; or the number of the signal that ended it, negative.
+        output: what it had written to stdout, at most `most_bytes`. Some programs write all that they should and report
+            in bits of their code how it is, as smartctl(8) does. What is not UTF-8 is replaced.
     """
 
-    def __init__(self, message: str, code: int) -> None:
+    def __init__(self, message: str, code: int, output: str = "") -> None:
         super().__init__(message)
         self.code = code
+        self.output = output
 
 
 class OutputTooLong(PermanentError):
@@ -116,7 +119,8 @@ class Programs:
 
         Raises:
             PermanentError: there is no such program, or it may not be executed; `OutputTooLong` is one, too.
-            ProgramFailed: its exit code is not 0. The message has the last line of stderr. A retry may help.
+            ProgramFailed: its exit code is not 0. The message has the last line of stderr, and `output` what it wrote.
+                A retry may help.
             DeviceTimeout: it did not end in time. A retry may help.
             DeviceUnavailable: the system is out of processes, memory or descriptors. A retry may help.
             GarbledData: the output is not UTF-8. A retry may help.
@@ -133,7 +137,8 @@ class Programs:
         if len(output) > self._most_bytes:
             raise OutputTooLong(f"{program} wrote more than {self._most_bytes:,} bytes; see most_bytes=")
         if code != 0:
-            raise ProgramFailed(f"{program} {_end_of(code)}{_last_line(errors)}", code)
+            message = f"{program} {_end_of(code)}{_last_line(errors)}"
+            raise ProgramFailed(message, code, output.decode(errors="replace"))
         try:
             return output.decode()
         except UnicodeDecodeError as error:

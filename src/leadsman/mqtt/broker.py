@@ -257,7 +257,8 @@ def check_key(key: str, value: object) -> None:
 def _unreadable(url: str) -> str:
     if "@" in url:
         return (
-            "the broker's URL cannot be read; percent-encode its password: %2F for /, %23 for #, %3F for ?, %40 for @"
+            "the broker's URL cannot be read; percent-encode its password, with %2F for /, %23 for #, %3F for ?, "
+            "%40 for @"
         )
     return f"the broker's URL cannot be read; write one such as {DEFAULT_URL!r}"
 

@@ -1,5 +1,6 @@
 """Error messages about the connection to the broker, written so that a person can fix the cause."""
 
+import re
 import ssl
 from typing import TypeVar
 
@@ -97,7 +98,7 @@ TOPIC_INVALID = 0x90
 _CREDENTIALS = "; is the user name or the password wrong (MQTT__USERNAME, MQTT__PASSWORD)"
 """A hint for a connection that ends where a CONNACK was due. A broker may close it then instead of refusing it (MQTT
 3.1.1 §3.1.4, MQTT 5 §4.13.2), as rumqttd 0.20 does."""
-_CERTIFICATE = "does it ask for a certificate (cert=, key=)?"
+_CERTIFICATE = "does it ask for a certificate (cert=…, key=…)?"
 """A hint for a connection that ends after the handshake: a broker checks our certificate then, and may close without an
 alert."""
 _START = "; start the broker, or correct its URL (--mqtt, MQTT__URL)"
@@ -106,6 +107,10 @@ _CHECK = "; check its URL (--mqtt, MQTT__URL) and the network"
 """A hint where the host does not answer, or is not known."""
 _NOT_YET_VALID = 9
 """X509_V_ERR_CERT_NOT_YET_VALID: more often a clock that is not set yet than a certificate of tomorrow."""
+_UNKNOWN_AUTHORITY = (18, 19, 20, 21)
+"""X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT and the three that follow: nothing that is trusted stands above it."""
+_OF_A_WEB_SERVER = re.compile(r"""\bb['"](?:HTTP/|<)""")
+"""The first bytes of an answer over HTTP, as errors show them; simple servers leave out the status."""
 _NO_TLS = (ConnectionResetError, ConnectionAbortedError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
 """How a handshake ends at a port that does not speak TLS; or it gets bytes that are no TLS (WRONG_VERSION_NUMBER)."""
 
@@ -133,7 +138,9 @@ def unreachable(broker: Broker, text: str, cause: BaseException | None) -> Broke
     match cause:
         case ssl.SSLCertVerificationError(verify_code=code) if code == _NOT_YET_VALID:
             return BrokerError(f"{text}; is the clock set?")
-        case ssl.SSLCertVerificationError() | FileError():
+        case ssl.SSLCertVerificationError(verify_code=code):
+            return TlsRefused(f"{text}{_authority(broker) if code in _UNKNOWN_AUTHORITY else ''}")
+        case FileError():
             return TlsRefused(text)
         case ssl.SSLError(reason="WRONG_VERSION_NUMBER" | "RECORD_LAYER_FAILURE" | "UNEXPECTED_EOF_WHILE_READING"):
             return _hint_at_port(BrokerError, text, broker)
@@ -148,6 +155,16 @@ def unreachable(broker: Broker, text: str, cause: BaseException | None) -> Broke
     return _with_hint(BrokerError, text, _CHECK)
 
 
+def _authority(broker: Broker) -> str:
+    """What to do about the certificate of a broker whose authority is not known."""
+    if broker.tls.ca is not None:
+        return f"; the file of ca=, {broker.tls.ca!r}, has another authority than that of the broker"
+    return (
+        "; if its authority is your own, name the file of its certificate in the URL: "
+        f"{broker.scheme}://{broker.host}:{broker.port}?ca=/path/of/ca.crt"
+    )
+
+
 def alert(broker: Broker, error: ssl.SSLError) -> TlsRefused:
     """The broker ended TLS after the handshake, with a reason."""
     return TlsRefused(f"{broker} refused our side of TLS: {error}; {_CERTIFICATE}")
@@ -155,7 +172,9 @@ def alert(broker: Broker, error: ssl.SSLError) -> TlsRefused:
 
 def no_connack(broker: Broker, reason: str) -> BrokerError:
     """The broker closed the connection where a CONNACK was due. With TLS the handshake has succeeded by then."""
-    if broker.unix:
+    if _OF_A_WEB_SERVER.search(reason):
+        hint = "; that is a web server: write the port of the broker, 1883 as a rule, or 8883 with TLS"
+    elif broker.unix:
         hint = f"{_CREDENTIALS}?"
     else:
         hint = f"{_CREDENTIALS}, or {_CERTIFICATE if broker.encrypted else _tls_port(broker)}"

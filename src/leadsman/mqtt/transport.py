@@ -19,6 +19,7 @@ from leadsman.loop.threads import DaemonExecutor
 from leadsman.mqtt.broker import Broker, why_unreadable
 from leadsman.mqtt.connection import CONNECT_TIMEOUT
 from leadsman.mqtt.diagnosis import FileError
+from leadsman.tls import client_context
 
 NEXT_ADDRESS = 0.25
 """Seconds after which the next address of a name is tried beside the ones before it (RFC 8305 §8)."""
@@ -88,12 +89,8 @@ def tls_context(broker: Broker) -> ssl.SSLContext:
         if (reason := why_unreadable(path)) is not None:
             raise FileError(f"the file of {name}=, {path!r}, cannot be read: {reason}")
     tls = broker.tls
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
-        if tls.ca is None:
-            context.load_default_certs()
-        else:
-            context.load_verify_locations(tls.ca)
+        context = client_context(tls.ca)
         if tls.cert is not None:
             context.load_cert_chain(tls.cert, tls.key, password="")  # without one OpenSSL asks at the terminal
     except ssl.SSLError as error:

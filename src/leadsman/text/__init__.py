@@ -14,7 +14,11 @@ _URL = re.compile(r"(\w[\w+.-]{0,20})://(\S+)")
 square. So it is with each repeat in these patterns that another one may follow."""
 _BROKER_SCHEMES = frozenset({"mqtt", "mqtts", "ws", "wss", "mqtt+unix"})
 _BETWEEN_URLS = re.compile(r"(?:,|(?<!\s)\s)\s*(?=[a-z+]+://)")
-_VALUE = r"""(?:\\{1,3}"[^"]*"?|b?"(?:[^"\\]|\\.)*"|b?'(?:[^'\\]|\\.)*'|b?["'].*|[^\s&"']\S*)"""
+_SCHEME = "(?:basic|digest|bearer)"
+_NO_VALUE = rf"""(?![.,;:?)\]…"']{{1,6}}(?:\s|$))(?!"{_SCHEME}"|'{_SCHEME}'|{_SCHEME}(?:[\s.,;)]|$))"""
+"""Not assigned: what ends a sentence or stands for a value, as in our own "give password=…, or token=…", and the names
+of schemes, as in "write auth="digest"", which are no secrets."""
+_VALUE = _NO_VALUE + r"""(?:\\{1,3}"[^"]*"?|b?"(?:[^"\\]|\\.)*"|b?'(?:[^'\\]|\\.)*'|b?["'].*|[^\s&"']\S*)"""
 """What is assigned to a word: in quotes, up to the end if the text was cut within them, or up to the next space. The
 quotes of JSON that is itself in quotes have a backslash."""
 _SECRETS = re.compile(
@@ -37,7 +41,9 @@ _SHORT_SECRETS = re.compile(
 )
 """Words that mean other things, too: only in a query, in JSON, as the name of a header, or, of the response of a digest
 (RFC 7616 §3.4), with hexadecimal digits."""
-_AUTHORIZATION = re.compile(r"""(?i)\b((?:proxy-)?authorization)(["']?\s*[=:]\s*["']?)[a-z][\w-]{0,30}\s+[^\s"',]+""")
+_AUTHORIZATION = re.compile(
+    r"""(?i)\b((?:proxy-)?authorization)(["']?\s*[=:]\s*["']?)[a-z][\w-]{0,30}\s+(?!…)[^\s"',]+"""
+)
 """A scheme and its credentials (RFC 9110 §11.6.2)."""
 _SCHEMES = re.compile(r"(?i)\b(basic|bearer)( )(?=[\w+/.~-]{0,200}[\d=])[\w+/=.~-]{12,}")
 """Credentials without the name of their header. A digit or a = marks them off from "basic authentication"."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from leadsman import RetryRequested
 from leadsman.adapters.http import HttpAnswer, HttpRefused, HttpUnavailable
-from leadsman.adapters.http.answer import next_hop, status_error
+from leadsman.adapters.http.answer import ENCODINGS, next_hop, status_error
 from leadsman.adapters.http.client import DAY, MOST_KEPT, DailyQuota, Revisions, conditions_of
 from leadsman.adapters.http.wire import RequestLine
 from leadsman.errors import DeviceError, GarbledData, LeadsmanError, PermanentError, TransientError
@@ -172,11 +172,67 @@ def test_what_only_looks_like_no_number_is_read():
     assert answer.json(Annotated[dict[str, Any], Unhashable()])["b"] == 1e-300
 
 
-def test_text_is_read_in_the_encoding_that_its_header_names():
-    def text(kind, content):
-        return HttpAnswer(200, {"content-type": kind}, content, PLACE).text()
+LENIENCIES = {
+    "UTF-8": ("application/json", "utf-8"),
+    "a byte order mark": ("application/json", "utf-8-sig"),
+    "UTF-16 with its mark": ("application/json", "utf-16"),
+    "UTF-16 without a mark": ("application/json", "utf-16-le"),
+    "UTF-16, the high byte first": ("application/json; charset=utf-16", "utf-16-be"),
+    "UTF-32": ("application/json", "utf-32"),
+    "ISO-8859-1, and says so (home-assistant/core#85145)": ("application/json; charset=ISO-8859-1", "latin-1"),
+    "ISO-8859-1, in quotes": ("application/json; Charset='iso-8859-1'", "latin-1"),
+    "ISO-8859-1, and does not say so (home-assistant/core#148792)": ("application/json", "latin-1"),
+    "ISO-8859-1, and says UTF-8": ("application/json; charset=utf-8", "latin-1"),
+    "UTF-8, and says ISO-8859-1": ("application/json; charset=ISO-8859-1", "utf-8"),
+    "UTF-8, and says something that there is not": ("application/json; charset=unicode", "utf-8"),
+    "no type": ("", "utf-8"),
+    "the type of a web page": ("text/html; charset=iso-8859-15", "iso8859-15"),
+}
 
-    assert text("text/plain", "ä".encode()) == text('text/csv; charset="ISO-8859-1"', b"\xe4") == "ä"
-    assert HttpAnswer(200, {}, b'\xef\xbb\xbf{"a": 1}', PLACE).json() == {"a": 1}
-    with pytest.raises(GarbledData, match="'hex' is not read|no text"):
-        text("text/plain; charset=hex", b"00")
+
+@pytest.mark.parametrize(("kind", "encoding"), LENIENCIES.values(), ids=LENIENCIES)
+def test_json_is_read_in_the_encoding_that_it_has(kind, encoding):
+    answer = HttpAnswer(200, {"content-type": kind}, '{"mode": "Normal réduit", "°C": 21.5}'.encode(encoding), PLACE)
+
+    assert answer.json() == answer.json(dict[str, str | float]) == {"mode": "Normal réduit", "°C": 21.5}
+    assert '"Normal réduit"' in answer.text()
+
+
+@given(st.text(max_size=50), st.sampled_from(sorted(set(ENCODINGS.values()))))
+def test_text_comes_as_it_was_sent_in_each_encoding_that_a_header_names(text, encoding):
+    sent = ("Wärme, тепло, 温度, θερμό" + text).encode(encoding, errors="ignore")
+    wanted = sent.decode(encoding)
+    if "\0" in wanted[:4] or (not wanted.isascii() and encoding != "utf-8" and valid_utf_8(sent)):
+        return  # nobody can say which of two it is
+
+    answer = HttpAnswer(200, {"content-type": f"text/plain;charset={encoding}"}, sent, PLACE)
+
+    assert answer.text() == wanted
+
+
+def valid_utf_8(data):
+    try:
+        return bool(data.decode())
+    except UnicodeDecodeError:
+        return False
+
+
+@pytest.mark.parametrize("behind", [b"\0", bytes(300), b"\r\n\0\0"])
+def test_zeros_behind_json_are_passed_over(behind):
+    answer = HttpAnswer(200, {}, b'{"watts": 412}' + behind, PLACE)
+
+    assert answer.json() == answer.json(dict[str, int]) == {"watts": 412}
+
+
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [
+        ("text/plain; charset=hex", b"\xff"),
+        ("text/plain; charset=punycode", b"\xe4"),
+        ("", b"\x81"),  # which no sign of the fallback has
+        ("text/plain; charset=utf-8", b"\xff\xfe\0"),  # half a sign of UTF-16
+    ],
+)
+def test_what_is_text_in_no_encoding_is_garbled(kind, content):
+    with pytest.raises(GarbledData, match="the answer is no text"):
+        HttpAnswer(200, {"content-type": kind}, content, PLACE).text()

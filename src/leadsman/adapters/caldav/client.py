@@ -24,6 +24,7 @@ from leadsman.resilience.retry_after import LONGEST_PAUSE
 from leadsman.text import clean, describe
 from leadsman.text.redaction import Secret
 from leadsman.text.suggestion import suggestion
+from leadsman.tls import client_context
 
 try:
     import niquests
@@ -163,6 +164,7 @@ class Client:
                 enable_rfc6764=False,
                 rate_limit_handle=False,
             )
+            self._connected.session.mount("https://", _adapter(account.ca))
             self._connected.session.request = _limit_size(self._connected.session.request)
         return self._connected
 
@@ -174,7 +176,18 @@ class Client:
             raise
         except Exception as error:
             self.close()
-            raise _leadsman_error(error, f"{what} of {display_url(self._account.url)}") from error
+            raise _leadsman_error(error, f"{what} of {display_url(self._account.url)}", self._account.ca) from error
+
+
+def _adapter(ca: str | None) -> DavObject:
+    """The transport of a session, with the certificates that leadsman trusts."""
+    context = client_context(ca)
+
+    class Adapter(niquests.adapters.HTTPAdapter):
+        def init_poolmanager(self, *args: DavObject, **kwargs: DavObject) -> None:
+            super().init_poolmanager(*args, **kwargs, ssl_context=context)
+
+    return Adapter(disable_http3=True)
 
 
 def _limit_size(request: DavObject) -> DavObject:
@@ -204,7 +217,7 @@ def _text_of(thing: DavObject) -> str:
     return str(thing.data)
 
 
-def _leadsman_error(error: Exception, what: str) -> LeadsmanError:
+def _leadsman_error(error: Exception, what: str, ca: str | None) -> LeadsmanError:
     text = f"{what}: {describe(error)}"
     match error:
         case errors.RateLimitError():
@@ -217,7 +230,8 @@ def _leadsman_error(error: Exception, what: str) -> LeadsmanError:
         case errors.NotFoundError():
             return PermanentError(f"{what}: there is nothing at this address; check url and calendar")
         case niquests.exceptions.SSLError():
-            return PermanentError(f"{what}: {describe(error)}; give the authority's certificate as ca=")
+            advice = "give the authority's certificate as ca=" if ca is None else f"is its authority in {ca!r}?"
+            return PermanentError(f"{what}: {describe(error)}; {advice}")
         case niquests.exceptions.Timeout():
             return DeviceTimeout(f"{what}: no answer in time")
         case niquests.exceptions.RequestException() | OSError():

@@ -22,6 +22,7 @@ from leadsman.errors import (
 )
 from leadsman.loop.durations import human
 from leadsman.text import clean, describe
+from leadsman.tls import client_context
 
 try:
     import aiohttp
@@ -84,7 +85,7 @@ class AiohttpWire:
     def __init__(self, ca: str | Path | None, timeout: float, most_connections: int) -> None:
         self._ca = ca
         self._patience = timeout / 2
-        self._trust: ssl.SSLContext | bool | None = None
+        self._trust: ssl.SSLContext | None = None
         self._digests: dict[tuple[object, ...], aiohttp.DigestAuthMiddleware] = {}
         self._connector = _Connector(most_connections)
         self._session = aiohttp.ClientSession(
@@ -101,7 +102,7 @@ class AiohttpWire:
         sent = _Counter()
         digests = () if request.digest is None else (self._digest(request.url, request.digest), sent)
         with self._translate_errors(request):
-            trust = await self._load_trust()
+            trust = await self._load_trust() if origin_of(request.url)[0] == "https" else True
             async with self._session.request(
                 request.method,
                 URL(request.url),
@@ -140,19 +141,16 @@ class AiohttpWire:
             self._digests[key] = aiohttp.DigestAuthMiddleware(login.username, login.password)
         return self._digests[key]
 
-    async def _load_trust(self) -> ssl.SSLContext | bool:
-        """Which certificates are trusted. Reading a file of them blocks."""
+    async def _load_trust(self) -> ssl.SSLContext:
+        """Which certificates are trusted. Reading them blocks."""
         if self._trust is None:
-            if self._ca is None:
-                self._trust = True
-            else:
-                try:
-                    self._trust = await asyncio.to_thread(ssl.create_default_context, cafile=str(self._ca))
-                except (OSError, ValueError) as error:  # an ssl.SSLError is an OSError
-                    raise PermanentError(
-                        f"ca is {str(self._ca)!r}, which cannot be read: {describe(error)}; name a file of certificates"
-                        " in PEM"
-                    ) from error
+            try:
+                self._trust = await asyncio.to_thread(client_context, self._ca)
+            except (OSError, ValueError) as error:  # an ssl.SSLError is an OSError
+                raise PermanentError(
+                    f"ca is {str(self._ca)!r}, which cannot be read: {describe(error)}; name a file of certificates"
+                    " in PEM"
+                ) from error
         return self._trust
 
     @contextlib.contextmanager
@@ -164,7 +162,7 @@ class AiohttpWire:
         except (aiohttp.ClientError, OSError, ValueError, RuntimeError) as error:
             if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientError):
                 raise  # the deadline of the call
-            raise _leadsman_error(error, request, self._patience) from error
+            raise _leadsman_error(error, request, self._patience, self._ca) from error
 
 
 class _Counter:
@@ -180,13 +178,13 @@ class _Counter:
         return await handler(request)
 
 
-def _leadsman_error(error: Exception, request: HttpRequest, patience: float) -> LeadsmanError:
+def _leadsman_error(error: Exception, request: HttpRequest, patience: float, ca: str | Path | None) -> LeadsmanError:
     place = request.place
     _, host, port = origin_of(request.url)
     at = f"{clean(host)}:{port}"
     match error:
         case aiohttp.ClientConnectorCertificateError():
-            return PermanentError(f"{place}: {_certificate_fault(error.certificate_error, host)}")
+            return PermanentError(f"{place}: {_certificate_fault(error.certificate_error, host, ca)}")
         case aiohttp.ClientConnectorDNSError():
             return DeviceUnavailable(f"{place}: the name {clean(host)!r} is not known: check url, or the DNS server")
         case aiohttp.ClientConnectorSSLError() if not isinstance(error.os_error, ssl.SSLEOFError):
@@ -216,14 +214,17 @@ def _leadsman_error(error: Exception, request: HttpRequest, patience: float) -> 
     return InvalidValue(f"{place}: the request cannot be sent: {describe(error)}")
 
 
-def _certificate_fault(error: Exception, host: str) -> str:
+def _certificate_fault(error: Exception, host: str, ca: str | Path | None) -> str:
+    unknown = "give the certificate of its authority, or its own, as ca="
+    if ca is not None:
+        unknown = f"its authority is not in {str(ca)!r}, the file of ca=: name the right one"
     why = getattr(error, "verify_message", "") or str(error)
     advice = {
         10: "the certificate has expired: renew it, or set the clock of this machine",
         9: "the certificate is not valid yet: set the clock of this machine",
         62: f"the certificate is not for {clean(host)!r}: write the name that it has",
         64: f"the certificate is not for {clean(host)!r}: write the name that it has",
-    }.get(getattr(error, "verify_code", 0), "give the certificate of its authority, or its own, as ca=")
+    }.get(getattr(error, "verify_code", 0), unknown)
     return f"the certificate of the server is not accepted ({clean(why)}); {advice}"
 
 

@@ -8,6 +8,7 @@ import re
 import zlib
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from json import detect_encoding
 from typing import Any, NamedTuple, NoReturn, TypeVar, overload
 from urllib.parse import urljoin, urlsplit
 
@@ -28,8 +29,25 @@ _SHOWN_OF_ERROR = 200
 """Characters of the body of an error that its message shows."""
 MOST_DEPTH = 50
 """Levels of lists and objects in each other."""
-ENCODINGS = frozenset({"utf-8", "utf-8-sig", "utf-16", "ascii", "iso8859-1", "iso8859-15", "cp1252"})
-"""Encodings of text that are read. Some others of Python take time that grows with the square of the length."""
+ENCODINGS = {
+    "utf-8": "utf-8",
+    "utf-8-sig": "utf-8",
+    "utf-16": "utf-16-le",
+    "utf-16-le": "utf-16-le",
+    "utf-16-be": "utf-16-be",
+    "ascii": "cp1252",
+    "iso8859-1": "cp1252",
+    **{f"iso8859-{part}": f"iso8859-{part}" for part in (2, 3, 4, 5, 6, 7, 8, 10, 13, 14, 15, 16)},
+    "iso8859-9": "cp1254",
+    **{f"cp{page}": f"cp{page}" for page in range(1250, 1259)},
+    **{
+        name: name for name in ("koi8-r", "koi8-u", "gb2312", "gbk", "gb18030", "big5", "shift_jis", "euc_jp", "euc_kr")
+    },
+}
+"""Encodings of text that are read, by the names of Python, and what browsers take for them (WHATWG Encoding §4.2). Some
+others of Python take time that grows with the square of the length."""
+FALLBACK = "cp1252"
+"""Of what is not UTF-8 and names no encoding: that of browsers (WHATWG HTML §13.2.3.2)."""
 _SUSPECT = re.compile(r"NaN|Infinity|[eE]\+?[0-9]{3}|[0-9]{309}")
 """Signs in a text of a number that is none, such as ``NaN``, or that no float can hold."""
 _SHOWN = 60
@@ -142,20 +160,15 @@ class HttpAnswer(NamedTuple):
     """Whether the server answered that nothing has changed, so that this is what it answered before."""
 
     def text(self) -> str:
-        """The content as text, in the encoding that its header names, else UTF-8.
+        """The content as text: UTF-8 or UTF-16 if it is that; else in the encoding that its header names, such as
+        ISO-8859-1; else in that of Windows for the west of Europe, as browsers take it.
 
         Raises:
             GarbledData: it is no such text; a retry may help.
         """
-        name = "utf-8"
-        for part in self.headers.get("content-type", "").split(";")[1:]:
-            key, _, value = part.partition("=")
-            if key.strip().lower() == "charset":
-                name = value.strip().strip('"') or name
+        name = _charset(self.headers.get("content-type", ""))
         try:
-            if codecs.lookup(name).name not in ENCODINGS:
-                raise LookupError(f"{name!r} is not read")
-            return self.content.decode(name)
+            return _decoded(self.content, name)
         except (ValueError, LookupError) as error:
             raise GarbledData(f"{self.place}: the answer is no text: {clean(str(error))}") from error
 
@@ -166,7 +179,7 @@ class HttpAnswer(NamedTuple):
     def json(self, kind: type[_T]) -> _T: ...
 
     def json(self, kind: Any = None) -> Any:
-        """The content as JSON.
+        """The content as JSON, in an encoding as `text` finds it. Zero bytes behind it are passed over.
 
         Args:
             kind: a model of pydantic, or any other type, that the JSON must fit. None: anything.
@@ -176,10 +189,7 @@ class HttpAnswer(NamedTuple):
                 retry may help, since a server that starts, or a log-in page, answers so.
             PermanentError: it is JSON that does not fit `kind`. The message names the fields.
         """
-        try:
-            text = self.content.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise GarbledData(f"{self.place}: the answer is not JSON in UTF-8") from error
+        text = self.text().rstrip(" \t\r\n\0")  # some devices send their whole buffer
         if self._is_web_page(text):
             raise GarbledData(
                 f"{self.place}: the answer is a web page with status {self.status}, and not JSON: a log-in page, a "
@@ -222,6 +232,37 @@ class HttpAnswer(NamedTuple):
         return start.startswith(("<!doctype html", "<html")) or (
             start.startswith("<") and "html" in self.headers.get("content-type", "").lower()
         )
+
+
+def _charset(content_type: str) -> str:
+    """The encoding that a header names, in lower case; empty if it names none."""
+    for part in content_type.split(";")[1:]:
+        key, _, value = part.partition("=")
+        if key.strip().lower() == "charset":
+            return value.strip().strip("\"'").lower()
+    return ""
+
+
+def _decoded(content: bytes, charset: str) -> str:
+    """The text of a content.
+
+    UTF-8 goes first, also where the header names another one: servers name ISO-8859-1 by themselves, and a text in
+    another encoding that has any sign beyond ASCII is hardly ever valid UTF-8.
+
+    Raises:
+        UnicodeDecodeError: it is no text in the encoding that it should have.
+        LookupError: the encoding is not read.
+    """
+    found = detect_encoding(content)  # by a byte order mark, or where zeros are (RFC 4627 §3)
+    try:
+        return content.decode(found)
+    except UnicodeDecodeError:
+        if found != "utf-8":
+            raise
+    name = codecs.lookup(charset or FALLBACK).name
+    if name not in ENCODINGS:
+        raise LookupError(f"{charset!r} is not read")
+    return content.decode(FALLBACK if name.startswith("utf-8") else ENCODINGS[name])
 
 
 @lru_cache(maxsize=128)
@@ -362,7 +403,7 @@ def _reason(headers: Mapping[str, str], start: bytes) -> str:
 def _login_advice(headers: Mapping[str, str], scheme: str | None) -> str:
     wanted = headers.get("www-authenticate", "").lower()
     if scheme is None:
-        return "it wants an account: give username= and password=, or token="
+        return "it wants an account: give username=… and password=…, or token=…"
     if scheme == "basic" and "digest" in wanted:
         return 'it wants a digest: write auth="digest"'
     if scheme == "digest" and wanted and not wanted.startswith("digest"):

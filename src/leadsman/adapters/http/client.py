@@ -249,19 +249,21 @@ class HttpClient:
         self, username: str | None, password: str | SecretValue | Path | None, token: str | SecretValue | Path | None
     ) -> tuple[str | None, Secret | Path | None]:
         if password is not None and token is not None:
-            raise InvalidValue("password and token: write one of them")
+            raise InvalidValue("password and token are given; write one of them")
         name, secret = username, password if token is None else token
         if self._base is not None and (parts := urlsplit(str(self._base))).username is not None:
             if username is not None or secret is not None:
-                raise InvalidValue("url has an account, and so have username, password or token: write one of them")
+                raise InvalidValue(
+                    "url has an account, and username, password or token are given as well; write one of them"
+                )
             name, secret = unquote(parts.username or ""), unquote(parts.password or "")
         _check_text("username", name)
         if name is not None and (":" in name or not name.isprintable()):
             raise InvalidValue("username has a colon or a control character, which HTTP cannot send")
         if token is None and (name is None) != (secret is None):
-            raise InvalidValue("username and password: write both of them, or none")
+            raise InvalidValue("one of username and password is given; write both of them, or none")
         if token is not None and name is not None:
-            raise InvalidValue("username and token: write one of them")
+            raise InvalidValue("username and token are given; write one of them")
         if token is not None and not isinstance(token, Path) and not str(reveal(token)).isprintable():
             raise InvalidValue("token has a control character, which HTTP cannot send")
         return name, secret if isinstance(secret, Path) else secret_or_none(

@@ -11,6 +11,7 @@ the calls of the library makes a consumer for each call; with one of three serve
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple, Self, TypeVar
@@ -21,6 +22,7 @@ from leadsman.nodes.lease.lease import Lease, Member, Terms, check_keys, is_owne
 from leadsman.nodes.lease.store import Acquired, ClusterSnapshot
 from leadsman.text import clean
 from leadsman.text.redaction import SecretValue, address_of
+from leadsman.tls import client_context
 
 try:
     import nats
@@ -60,6 +62,13 @@ GATHER = 0.05
 _LEASE, _MEMBER = "lease.", "member."
 _LARGEST = 16 * 1024
 """Bytes of a value; one that we write has some 200."""
+
+
+class _Client(Client):
+    @property
+    def ssl_context(self) -> ssl.SSLContext:
+        """What the library asks for when the URL, or the server, wants TLS."""
+        return client_context()
 
 
 class BucketEntry(NamedTuple):
@@ -269,7 +278,7 @@ class Bucket:
         return self._client
 
     async def _connect(self) -> Client:
-        client = Client()
+        client = _Client()
         try:
             await client.connect(
                 self._servers,

@@ -7,6 +7,7 @@
 
 import argparse
 import asyncio
+import os
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -47,6 +48,10 @@ def command_line(app: App, demo: Mapping[str, str] | None = None) -> Callable[[S
     """
 
     def main(arguments: Sequence[str] | None = None) -> int:
+        if os.getpid() == 1:
+            from leadsman.process_one import leave_process_one
+
+            leave_process_one()
         parser = _parser(app)
         options, unknown = parser.parse_known_args(arguments)
         parser.refuse(unknown)
