@@ -1,4 +1,4 @@
-"""A smart meter with a P1 port (DSMR): power, energy, gas and volts, as the meter sends them, every second or ten."""
+"""A smart meter with a P1 port (DSMR): power, energy, volts, gas, water and heat, as the meter sends them."""
 
 from p1meter2mqtt.app import app, main
 
