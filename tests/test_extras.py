@@ -34,6 +34,7 @@ print(json.dumps(failed))
 """
 LIBRARIES = {
     "serial": ["serial", "serial_asyncio", "serial_asyncio_fast"],
+    "sml": ["sml", "bitstring"],
     "ble": ["bleak", "dbus_fast"],
     "ble-decoders": ["bthome_ble", "habluetooth", "sensor_state_data", "switchbot"],
     "ble-proxies": ["aioesphomeapi"],
@@ -90,6 +91,11 @@ def test_each_module_that_needs_a_missing_library_names_its_extra(extra):
 
 NEEDS = {
     "serial": ("from leadsman.adapters.serial import SerialPort", "SerialPort('/dev/ttyX')", {}),
+    "sml": (
+        "from leadsman.adapters.serial.sml import SmlMeter",
+        "SmlMeter('socket://127.0.0.1:1')",
+        {},
+    ),
     "ble": ("from leadsman.adapters.ble import BleRadio", "BleRadio()", {}),
     "ble-decoders": ("from leadsman.adapters.ble import Decoders", "Decoders()", {}),
     "ble-proxies": (

@@ -5,7 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from leadsman.adapters.modbus.framing import ModbusRtuFramer
-from leadsman.adapters.serial.checksums import crc16_arc, crc16_modbus, crc16_x25, sum8
+from leadsman.adapters.serial.checksums import crc16_arc, crc16_kermit, crc16_modbus, crc16_x25, sum8
 from leadsman.adapters.serial.framing import Stream
 from leadsman.adapters.serial.metering import MBusFramer, P1Framer, SmlFramer
 from leadsman.adapters.serial.stuffing import CobsFramer, HdlcFramer, SlipFramer, cobs, hdlc, slip
@@ -20,6 +20,7 @@ def split(framer, *pieces):
 
 def test_checksums_have_the_values_of_the_catalogue():
     assert crc16_x25(b"123456789") == 0x906E
+    assert crc16_kermit(b"123456789") == 0x2189
     assert crc16_arc(b"123456789") == 0xBB3D
     assert crc16_modbus(b"123456789") == 0x4B37
     assert sum8(b"\xff\x02") == 1
@@ -98,6 +99,14 @@ def test_an_sml_file_comes_out_without_its_escapes(content):
     assume(b"\x1b" * 4 + b"\x01" * 4 not in content)  # looks like the beginning of another file, and no meter says it
 
     assert split(SmlFramer(), sml(content), sml(content)) == [content, content]
+
+
+def test_an_sml_file_may_have_the_checksum_of_a_holley_dtz541():
+    whole = sml(b"\x76\x05\x00\x00 meter")[:-2]
+    checksum = crc16_kermit(whole)
+
+    assert split(SmlFramer(), whole + checksum.to_bytes(2, "big")) == [b"\x76\x05\x00\x00 meter"]
+    assert split(SmlFramer(), whole + (checksum ^ 1).to_bytes(2, "big"), whole + checksum.to_bytes(2, "little")) == []
 
 
 def test_an_sml_file_that_is_broken_or_cut_costs_only_itself():

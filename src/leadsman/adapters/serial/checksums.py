@@ -13,8 +13,12 @@ def crc16_x25(data: bytes) -> int:
     The C road of `binascii` runs over the same polynomial from the other end of each byte, so bytes are turned before
     it, and the result after.
     """
-    turned = binascii.crc_hqx(data.translate(_TURNED), 0xFFFF) ^ 0xFFFF
-    return _TURNED[turned & 0xFF] << 8 | _TURNED[turned >> 8]
+    return _turned(binascii.crc_hqx(data.translate(_TURNED), 0xFFFF) ^ 0xFFFF)
+
+
+def crc16_kermit(data: bytes) -> int:
+    """CRC-16/KERMIT: SML of some meters. Check value 0x2189. Only the beginning and the end differ from X-25."""
+    return _turned(binascii.crc_hqx(data.translate(_TURNED), 0))
 
 
 def crc16_arc(data: bytes) -> int:
@@ -30,6 +34,10 @@ def crc16_modbus(data: bytes) -> int:
 def sum8(data: bytes) -> int:
     """The sum of all bytes, modulo 256: M-Bus (EN 13757-2), Optolink."""
     return sum(data) & 0xFF
+
+
+def _turned(crc: int) -> int:
+    return _TURNED[crc & 0xFF] << 8 | _TURNED[crc >> 8]
 
 
 def _reflect(data: bytes, crc: int) -> int:

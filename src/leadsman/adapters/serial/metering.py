@@ -1,6 +1,6 @@
 """Framers for the buses of meters and boilers: DSMR P1, SML and M-Bus. They verify the checksums."""
 
-from leadsman.adapters.serial.checksums import crc16_arc, crc16_x25, sum8
+from leadsman.adapters.serial.checksums import crc16_arc, crc16_kermit, crc16_x25, sum8
 from leadsman.adapters.serial.framing import MAX_SIZE, Behind, Found, size_of, sync
 from leadsman.value import Value
 
@@ -56,7 +56,8 @@ class P1Framer(Value):
 
 class SmlFramer(Value):
     """Files of the Smart Message Language (BSI TR-03109-1, SML transport protocol version 1): 1B1B1B1B 01010101 …
-    1B1B1B1B 1A. Returned without escapes and fill bytes. The CRC must be correct.
+    1B1B1B1B 1A. Returned without escapes and fill bytes. The CRC must be correct: X-25, or KERMIT with its high byte
+    first, as a Holley DTZ541 sends it on RS-485 (spacemanspiff2007/SmlLib#22).
 
     Args:
         max_size: the longest encoded file. A longer one is discarded.
@@ -109,7 +110,8 @@ class SmlFramer(Value):
 
     def _content(self, raw: bytes) -> bytes | None:
         fill = raw[-3]
-        if fill > 3 or crc16_x25(raw[:-2]) != int.from_bytes(raw[-2:], "little"):
+        low, high = raw[-2:]
+        if fill > 3 or (crc16_x25(raw[:-2]) != high << 8 | low and crc16_kermit(raw[:-2]) != low << 8 | high):
             return None
         content, found, at = raw[8:-8], bytearray(), 0
         while at < len(content):  # four bytes at a time, as they were escaped
