@@ -63,6 +63,21 @@ def test_a_wave_that_says_something_else_is_a_named_error(data, decode):
         decode(data)
 
 
+@pytest.mark.parametrize(
+    ("temperature", "humidity", "found"),
+    [
+        ("6608", "5a", (21.5, 45.0)),
+        ("0cfe", "c8", (-5.0, 100.0)),
+        ("ffff", "ff", (None, None)),
+        ("0080", "c9", (None, None)),
+    ],
+)
+def test_a_cold_garage_is_below_zero_and_more_than_all_humidity_is_none(temperature, humidity, found):
+    data = bytes.fromhex(f"01{humidity}0000 2a002600 {temperature}ffff ffffffff 0000ffff")
+
+    assert (second(data).temperature, second(data).humidity) == found
+
+
 def test_a_wave_of_the_second_generation_has_one_characteristic():
     found = {"temperature": 19.54, "humidity": 26.5, "radon_24h_avg": 40, "radon_long_term_avg": 58}
     assert second(FRAME).model_dump() == AIR | found

@@ -117,6 +117,20 @@ def test_a_silent_sensor_is_offline_and_back_with_its_next_advertisement(tmp_pat
         assert harness.broker.retained[f"ble2mqtt/{GOVEE}/availability"].payload == b"online"
 
 
+def test_a_sensor_of_which_only_the_name_is_heard_is_offline_and_publishes_nothing_old(tmp_path):
+    sensor = govee(GOVEE)
+    with house(tmp_path, devices=[sensor, govee(RUUVI)]) as harness:
+        harness.run("1m")
+        values, sensor.manufacturer = sensor.manufacturer, {}
+        before = len(harness.states(GOVEE))
+        harness.run("2h")
+        assert harness.broker.retained[f"ble2mqtt/{GOVEE}/availability"].payload == b"offline"
+        assert len(harness.states(GOVEE)) == before
+        sensor.manufacturer = values
+        harness.run("1m")
+        assert harness.broker.retained[f"ble2mqtt/{GOVEE}/availability"].payload == b"online"
+
+
 def test_after_a_restart_nothing_is_described_anew(tmp_path):
     with house(tmp_path, BEDROOM, discovery="homeassistant") as first:
         first.run("5m")

@@ -2,6 +2,9 @@
 
 import logging
 import math
+import re
+import struct
+from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESCCM
@@ -40,6 +43,19 @@ def xiaomi(counter, content):
     """A Xiaomi LYWSDCGQ, which advertises one value at a time."""
     mac = bytes.fromhex(ADDRESS.replace(":", ""))[::-1]
     return heard(service_data={XIAOMI: b"\x50\x20\xaa\x01" + bytes([counter]) + mac + bytes.fromhex(content)})
+
+
+def tilt(fahrenheit, gravity):
+    """A Tilt, which is an iBeacon."""
+    return {
+        0x004C: bytes.fromhex("0215a495bb30c5b14b44b5121370f02d74de") + struct.pack(">HHb", fahrenheit, gravity, -59)
+    }
+
+
+def rapt(version, valid=True):
+    """The metrics of a RAPT Pill; as in version 1, if it is that one."""
+    middle = bytes(6) if version == 1 else struct.pack(">x?f", valid, -1.5)
+    return b"PT" + bytes((version,)) + middle + struct.pack(">Hfhhhh", 37509, 1050.0, 16, 16, 16, 25600)
 
 
 @pytest.mark.parametrize(
@@ -189,6 +205,42 @@ class TestSilence:
             assert (found and found.values) == values[number]
 
 
+class TestUnknown:
+    """A value that a sensor does not know, or that means something else, is no number."""
+
+    def test_a_sensor_that_reports_an_error_has_no_value_and_no_earlier_one(self):
+        heard_by = Decoders()
+        assert heard_by.decode(heard("GVH5075_1234", GOVEE), 0.0).recent["temperature"] == 22.4
+
+        broken = heard_by.decode(heard("GVH5075_1234", {0xEC88: bytes.fromhex("0083 6da5 e400")}), 1.0)
+
+        assert broken is None or (broken.values.keys() | broken.recent.keys()) <= {"battery"}
+        assert heard_by.decode(heard("GVH5075_1234", GOVEE), 2.0).values["temperature"] == 22.4
+
+    def test_a_tilt_that_sends_its_version_has_no_gravity(self):
+        heard_by = Decoders()
+
+        assert heard_by.decode(heard(manufacturer=tilt(68, 1050)), 0.0).values == {
+            "temperature": 68,
+            "specific_gravity": 1.05,
+        }
+        assert heard_by.decode(heard(manufacturer=tilt(999, 1005)), 1.0) is None
+        assert heard_by.health["garbled"] == 1
+
+    @pytest.mark.parametrize("version", range(6))
+    def test_a_version_that_nobody_knows_is_not_read(self, version):
+        found = Decoders().decode(heard(manufacturer={0x4152: rapt(version)}), 0.0)
+
+        assert (found is not None) == (version in (1, 2))
+
+    def test_a_velocity_that_is_not_valid_any_more_is_gone(self):
+        heard_by = Decoders()
+
+        assert heard_by.decode(heard(manufacturer={0x4152: rapt(2)}), 0.0).recent["specific_gravity_velocity"] == -1.5
+        later = heard_by.decode(heard(manufacturer={0x4152: rapt(2, valid=False)}), 1.0)
+        assert "specific_gravity_velocity" not in later.recent
+
+
 class TestKeys:
     def test_an_encrypted_sensor_is_read_with_its_key(self):
         found = Decoders({ADDRESS.lower(): KEY.upper(), "AA:BB:CC:DD:EE:FF": None}).decode(encrypted(200), 1.0)
@@ -334,3 +386,114 @@ def test_a_package_that_a_machine_cannot_have_is_done_without(monkeypatch):
 
     assert "xiaomi" not in there
     assert {"bthome", "govee"} <= there.keys()
+
+
+PAGE = Path("docs/how-to/bluetooth-thermometers.md")
+FFF0, FEE5, FDCD = (f"0000{short}-0000-1000-8000-00805f9b34fb" for short in ("fff0", "fee5", "fdcd"))
+MOAT = "00001000-0000-1000-8000-00805f9b34fb"
+ENVIRONMENT = "0000181a-0000-1000-8000-00805f9b34fb"
+PUSHED = b"\x04" + (24_600 + 66_001 * 18_000).to_bytes(4, "little")
+"""Of a SensorPush HT.w, whose company identifier is a part of its values."""
+SAMPLES = {
+    "bthome": (heard("ATC_8F80A5", service_data=CLIMATE), {"temperature": 25.0, "humidity": 59.26}),
+    "xiaomi": (xiaomi(1, "0d1004fc002202"), {"temperature": 25.2, "humidity": 54.6}),
+    "govee": (heard("GVH5075_1234", GOVEE), {"temperature": 22.4, "humidity": 67.7, "battery": 100}),
+    "inkbird": (
+        heard("sps", {2044: bytes.fromhex("c71200c83d5606")}),
+        {"temperature": 20.44, "humidity": 48.07, "battery": 86},
+    ),
+    "thermopro": (heard("TP357 (2142)", {0xE6C2: bytes.fromhex("00320202")}), {"temperature": 23.0, "humidity": 50}),
+    "qingping": (
+        heard("Qingping Alarm Clock", service_data={FDCD: bytes.fromhex("080c344d56342d5801042001b201020164")}),
+        {"temperature": 28.8, "humidity": 43.4, "battery": 100},
+    ),
+    "sensorpush": (
+        heard("SensorPush HT.w 0CA1", {PUSHED[0] | PUSHED[1] << 8: PUSHED[2:]}),
+        {"temperature": 21.5, "humidity": 45.0},
+    ),
+    "thermobeacon": (
+        heard("ThermoBeacon", {16: bytes.fromhex("0000b002000047a4e20c8001b6024a000000")})._replace(services=(FFF0,)),
+        {"temperature": 24.0, "humidity": 43.38, "battery": 100, "voltage": 3.3},
+    ),
+    "moat": (
+        heard("Moat_S2", service_data={MOAT: bytes(10) + struct.pack("<HHH", 26214, 29360, 3000)}),
+        {"temperature": 23.437, "humidity": 50.0, "voltage": 3.0, "battery": 100},
+    ),
+    "sensirion": (
+        heard("MyCO2", {0x06D5: b"\x00\x08\x12\x34" + struct.pack("<HHH", 26214, 32768, 600)}),
+        {"temperature": 25.0, "humidity": 50.0, "carbon_dioxide": 600},
+    ),
+    "bluemaestro": (
+        heard(manufacturer={0x0133: struct.pack("!BB4xhHH", 0x0D, 90, 215, 0, 0)}),
+        {"temperature": 21.5, "battery": 90},
+    ),
+    "ruuvitag": (heard(manufacturer=RUUVI), {"temperature": 24.3, "humidity": 53.49, "pressure": 1000.44}),
+    "tilt": (heard(manufacturer=tilt(68, 1050)), {"temperature": 68, "specific_gravity": 1.05}),
+    "rapt": (heard(manufacturer={0x4152: rapt(1)}), {"temperature": 19.89, "specific_gravity": 1.05, "battery": 100}),
+    "kegtron": (
+        heard(manufacturer={0xFFFF: struct.pack(">HHHB20s", 19550, 10000, 2500, 1, b"Pils")}),
+        {"keg_size": 19.55, "volume_dispensed": 2.5, "port_name": "Pils"},
+    ),
+    "mopeka_iot": (
+        heard(manufacturer={89: bytes((3, 96, 60, 100, 0xC0, 1, 2, 3, 4, 5))})._replace(services=(FEE5,)),
+        {"temperature": 20, "battery_voltage": 3.0, "reading_quality": 100},
+    ),
+    "oralb": (
+        heard(manufacturer={0x00DC: bytes((6, 49, 3, 3, 32, 1, 5, 0, 1, 0, 4))}),
+        {"time": 65, "toothbrush_state": "running", "brushing": True},
+    ),
+    "switchbot": (
+        heard(
+            manufacturer={2409: bytes.fromhex("d7c17d5deb43de03069835")},
+            service_data={"0000fd3d-0000-1000-8000-00805f9b34fb": bytes.fromhex("5400e4069835")},
+        ),
+        {"temperature": 24.6, "humidity": 53, "battery": 100},
+    ),
+}
+
+
+class TestThePage:
+    """It claims only what is read."""
+
+    def test_it_names_the_decoders_that_there_are(self):
+        rows = [line for line in PAGE.read_text().splitlines() if line.startswith("| `")]
+        named = re.findall(
+            r"`(\w+)`",
+            "".join(
+                row.split("|")[1] for row in rows[: rows.index(next(row for row in rows if "switchbot" in row)) + 1]
+            ),
+        )
+
+        assert set(named) == set(SAMPLES) == set(decoders.load())
+
+    @pytest.mark.parametrize("name", SAMPLES)
+    def test_each_decoder_reads_a_sensor_of_its_make_with_units(self, name):
+        sample, values = SAMPLES[name]
+        found = Decoders().decode(sample, 1.0)
+
+        assert found.decoder == name
+        assert values.items() <= found.values.items()
+        assert found.values == found.recent
+        for field, value in found.values.items():
+            if value is not True and value is not False and "temperature" in field:
+                assert described(found)[field][0] in ("°C", "°F")
+
+    @pytest.mark.parametrize(
+        "data", ["a4c13800112200c82d5a0b5407", "22110038c1a4d0079411540b5a0705", "22110038c1a4d00794115a07"]
+    )
+    def test_the_own_formats_of_the_firmwares_atc_and_pvvx_are_not_read_as_something_else(self, data):
+        sensor = heard("ATC_001122", service_data={ENVIRONMENT: bytes.fromhex(data)}, address="A4:C1:38:00:11:22")
+
+        assert Decoders().decode(sensor, 1.0) is None
+        assert "themselves** are not read" in PAGE.read_text()
+
+    @given(st.lists(st.sampled_from(sorted(SAMPLES)), max_size=8), st.booleans())
+    def test_what_a_sensor_says_does_not_depend_on_what_it_said_before(self, names, bare):
+        heard_by = Decoders()
+        for at, name in enumerate(names):
+            sample, _ = SAMPLES[name]
+            sample = sample._replace(address=f"AA:AA:AA:AA:AA:{sorted(SAMPLES).index(name):02X}")
+            found, alone = heard_by.decode(sample, 10.0 * at), Decoders().decode(sample, 1.0)
+            assert found is None or found.values == alone.values
+            if bare:
+                assert heard_by.decode(sample._replace(manufacturer={}, service_data={}), 10.0 * at + 1) is None

@@ -60,6 +60,10 @@ def test_a_value_of_another_length_is_a_named_error():
     assert unpack("<hB", struct.pack("<hB", -5, 7)) == (-5, 7)
 
 
+def test_a_battery_has_at_most_a_hundred_percent():
+    assert [STANDARD["2a19"].decode(bytes((value,))) for value in (0, 100, 101, 255)] == [0, 100, None, None]
+
+
 def test_a_decoder_of_ones_own_is_a_line():
     assert scaled(2, 1, signed=True, unknown=0x7FFF)(b"\xe7\xff") == -2.5
 

@@ -128,6 +128,7 @@ def all_rows() -> list[Row]:
     # Each of them puts its rows into the table.
     from fault_matrix import (  # noqa: F401
         answers,
+        bluetooth,
         broker,
         chaos,
         clients,

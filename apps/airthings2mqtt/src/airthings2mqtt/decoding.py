@@ -44,6 +44,16 @@ def part(raw: int, divisor: int) -> float | None:
     return None if raw == 0xFFFF else raw / divisor
 
 
+def share(raw: int, divisor: int) -> float | None:
+    """Percent, divided. More than 100 % means that the sensor does not know."""
+    return None if raw > 100 * divisor else raw / divisor
+
+
+def degrees(raw: int) -> float | None:
+    """A temperature in hundredths of a degree, in two's complement: a Wave in a garage in winter."""
+    return None if raw in (0x8000, 0xFFFF) else (raw - 0x10000 if raw & 0x8000 else raw) / 100
+
+
 def wave(temperature: bytes, humidity: bytes, day: bytes, long_term: bytes) -> Air:
     """The four characteristics of a Wave."""
     return Air(
@@ -71,8 +81,8 @@ def second_generation(data: bytes, what: str) -> tuple[Air, list[int]]:
     if version != 1:
         raise GarbledData(f"{what} of version {version}; only 1 is known")
     air = Air(
-        temperature=part(temperature, 100),
-        humidity=None if humidity == 0xFF else humidity / 2,
+        temperature=degrees(temperature),
+        humidity=share(humidity, 2),
         radon_24h_avg=radon(day),
         radon_long_term_avg=radon(long_term),
     )
@@ -84,7 +94,9 @@ def mini(data: bytes) -> AirMini:
     _, temperature, _, humidity, voc, _, _, _ = unpack("<6H2L", data, "a Wave Mini")
     kelvins = part(temperature, 100)
     return AirMini(
-        temperature=None if kelvins is None else round(kelvins - 273.15, 2), humidity=part(humidity, 100), voc=word(voc)
+        temperature=None if kelvins is None else round(kelvins - 273.15, 2),
+        humidity=share(humidity, 100),
+        voc=word(voc),
     )
 
 

@@ -297,7 +297,8 @@ class _DecodedSensor:
         parser: Any = self._parser
         if self._key is not None and advertisement.service_data == self._last:
             return "repeated"  # the parser takes the last message once more, within four seconds
-        if self.decoder == "bthome" and bthome.unknown_flags(advertisement.service_data.get(bthome.SERVICE, b"")):
+        misread = _MISREAD.get(self.decoder)
+        if misread is not None and misread(advertisement):
             return "garbled"
         try:
             update = parser.update(service_info(advertisement, now))
@@ -342,10 +343,12 @@ class _DecodedSensor:
                     continue
                 self._seen[key] = value
                 name, content = _name(key), value.native_value
-                if content is None or (isinstance(content, float) and not math.isfinite(content)):
-                    continue
-                kind, known = _kind(content), descriptions.get(key)
+                known = descriptions.get(key)
                 unit = _word(known, "native_unit_of_measurement")
+                if _is_unknown(content, unit):
+                    self._heard.pop(name, None)  # the sensor has just said that it does not know
+                    continue
+                kind = _kind(content)
                 if self._units.setdefault(name, (unit, kind)) != (unit, kind):  # such as a distance in mm, and in m
                     name = f"{name}_{_letters(unit or kind.__name__)}"
                     self._units.setdefault(name, (unit, kind))
@@ -377,6 +380,41 @@ def _name(key: "DeviceKey") -> str:
         text = f"{text}_{key.device_id}"
     name = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_").lower()[:60]
     return name if name[:1].isalpha() else f"value_{name}"
+
+
+def _is_unknown(content: object, unit: str | None) -> bool:
+    """Whether a value says that the sensor knows none: a parser of numbers has ``"error"`` for that, too."""
+    if isinstance(content, str):
+        return unit is not None
+    return content is None or (isinstance(content, float) and not math.isfinite(content))
+
+
+def _has_unknown_flags(advertisement: Advertisement) -> bool:
+    """Whether BTHome data has flags that nobody knows."""
+    return bthome.unknown_flags(advertisement.service_data.get(bthome.SERVICE, b""))
+
+
+def _has_its_version_as_gravity(advertisement: Advertisement) -> bool:
+    """Whether a Tilt sends 999 instead of a temperature: its firmware version is where the gravity is then
+    (thorrak/tiltbridge, ``tiltHydrometer.cpp``)."""
+    data = advertisement.manufacturer.get(_APPLE, b"")
+    return data[:2] == b"\x02\x15" and int.from_bytes(data[18:20], "big") == 999
+
+
+def _has_another_version(advertisement: Advertisement) -> bool:
+    """Whether a RAPT Pill sends another version of its metrics than 1 and 2, whose parser reads each as 2."""
+    data = advertisement.manufacturer.get(_RAPT, b"")
+    return len(data) == 23 and data[2] not in (1, 2)
+
+
+_APPLE, _RAPT = 0x004C, 0x4152
+"""Company identifiers: of an iBeacon, and the letters RA."""
+_MISREAD: Mapping[str, Callable[[Advertisement], bool]] = {
+    "bthome": _has_unknown_flags,
+    "tilt": _has_its_version_as_gravity,
+    "rapt": _has_another_version,
+}
+"""What a parser reads, although it means something else."""
 
 
 def _letters(text: str) -> str:

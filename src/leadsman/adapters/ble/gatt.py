@@ -107,6 +107,12 @@ class Characteristic(NamedTuple):
     """Decodes the value: None if it is not known. Raises `GarbledData` if the length is wrong."""
 
 
+def _battery_level(data: bytes) -> float | int | None:
+    """0x2A19: percent. Values above 100 are reserved, and mean nothing."""
+    value = scaled(1)(data)
+    return None if value is not None and value > 100 else value
+
+
 def _temperature_measurement(data: bytes) -> float | None:
     """0x2A1C: flags, a FLOAT, and maybe a time and a place. In degrees Celsius."""
     if len(data) < 5:
@@ -116,7 +122,7 @@ def _temperature_measurement(data: bytes) -> float | None:
 
 
 STANDARD: Mapping[str, Characteristic] = {
-    "2a19": Characteristic("battery_level", "%", scaled(1)),
+    "2a19": Characteristic("battery_level", "%", _battery_level),
     "2a1c": Characteristic("temperature_measurement", "°C", _temperature_measurement),
     "2a6c": Characteristic("elevation", "m", scaled(3, 2, signed=True)),
     "2a6d": Characteristic("pressure", "Pa", scaled(4, 1)),
