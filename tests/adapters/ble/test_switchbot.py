@@ -103,6 +103,14 @@ def test_a_sensor_that_is_known_needs_no_further_answer_to_a_scan():
     assert third.recent == CLIMATE | {"temperature": 24.7}
 
 
+def test_a_model_that_is_not_known_is_not_read_as_the_one_before():
+    heard_by = Decoders()
+    assert heard_by.decode(heard(*METER), 1.0).values == CLIMATE
+
+    assert heard_by.decode(heard(METER[0], "4b00e4069835"), 2.0) is None
+    assert heard_by.decode(heard(*METER), 3.0).values == CLIMATE
+
+
 @pytest.mark.parametrize(
     "other",
     [

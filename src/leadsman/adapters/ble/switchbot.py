@@ -44,14 +44,16 @@ _STATES = {
 
 class SwitchBot(SensorData):
     """The parser of one sensor. The answer to an active scan has its model; until then it is not known, and after it
-    the rest is enough. A device that wants a password for commands advertises its values as any other."""
+    the rest is enough, but not beside the answer of another model. A device that wants a password for commands
+    advertises its values as any other."""
 
     _model: object = None
 
     def _start_update(self, data: "BluetoothServiceInfoBleak") -> None:
         from switchbot import parse_advertisement_data  # it loads aiohttp and bleak
 
-        parsed = parse_advertisement_data(data, data, self._model)  # it looks only at what both types have
+        model = None if data.service_data else self._model
+        parsed = parse_advertisement_data(data, data, model)  # it looks only at what both types have
         found = parsed.data if parsed is not None else {}
         if found.get("modelName") not in _MODELS:
             return
