@@ -243,7 +243,13 @@ class NotListening(BrokerError):
 
 
 class ConnackMissing(BrokerError):
-    """The broker closed the connection, or kept silent, where a CONNACK was due."""
+    """The broker closed the connection, or kept silent, where a CONNACK was due.
+
+    Attributes:
+        silent: whether it kept the connection, and said nothing.
+    """
+
+    silent = False
 
 
 class SpoolError(LeadsmanError):

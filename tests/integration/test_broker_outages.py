@@ -7,6 +7,7 @@ import pytest
 from leadsman import App, Delivery
 from leadsman.errors import BrokerError, TlsRefused
 from leadsman.mqtt.connection import ConnAck
+from leadsman.mqtt.diagnosis import CLOSES
 from leadsman.testing import Harness, Outages, Scripted, fail
 from leadsman.testing.loop import START
 
@@ -470,6 +471,21 @@ def test_many_topics_that_break_the_connection_leave_it_up_most_of_the_time(harn
     ]
     assert len(app.broker.connects) - before < 50
     assert not late
+
+
+@pytest.mark.parametrize(("code", "reason"), [(0x87, "not authorized; check its access list (0x87)"), (None, CLOSES)])
+def test_a_reason_that_the_broker_gave_outlives_the_connections_that_break_afterwards(harness, code, reason):
+    app, _ = running_app(harness, devices=3)
+    app.broker.poison.add("app/d1/state")
+    app.broker.poison_code = code
+
+    app.run("1m")
+    app.broker.poison_code = None  # from now on it hangs up without a word
+    app.run("5m")
+
+    fault = f"the broker does not take messages of 'app/d1/state': {reason}"
+    assert len(app.broker.connects) > 2
+    assert app.status()["mqtt"]["last_error"] == fault
 
 
 def test_a_topic_that_is_allowed_again_gets_everything_through_that_waited(harness):

@@ -709,7 +709,9 @@ def unreachable(device: str, error: BrokerError) -> "Verdict":
     address = error.address if isinstance(error, NotListening) else None
     cause, advice = _cause_of(code, address)
     if isinstance(error, ConnackMissing):
-        advice = "see the broker's log; correct the user name and the password, or its address"
+        known = "correct its address" if error.silent else "correct the user name and the password, or its address"
+        hangs = ", and start it again if it hangs" if error.silent else ""
+        advice = f"see the broker's log{hangs}; {known}"
     text = clean(error.without_hint())
     summary = cause or f"the broker cannot be reached from here: {text}"
     advice += ": --mqtt, or the settings of the app"

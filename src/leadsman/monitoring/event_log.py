@@ -370,11 +370,15 @@ class Log:
             what = "%s: connected to the broker%s with MQTT %s by %s%s"
             logger.info(what, self._name, where, event.protocol, event.client, lasted, extra=about)
         self._link_unsaid.clear()
-        if event.protocol != "5.0" and not self._old_version_logged:
+        if event.protocol == "5.0":
+            self._old_version_logged = (
+                True  # a connection of 3.1.1 after this one is a guess, while the broker is silent
+            )
+        elif not self._old_version_logged:
             self._old_version_logged = True
             hint = (
-                "MQTT 3.1.1 has no user properties; "
-                "Delivery(taken_at='payload') puts the time of a reading into its JSON"
+                "With MQTT 3.1.1 readings arrive without the time at which they were taken; "
+                "a consumer that wants it gets it with Delivery(taken_at='payload')"
             )
             logger.info("%s", hint, extra=log_fields("old protocol", protocol=event.protocol))
         self._link_down_at = None

@@ -8,6 +8,8 @@ It works around what aiomqtt 2.5 does not report, or gets wrong:
 * a client that is reused after a lost connection re-sends what it reported as failed: each connection gets a new
   client;
 * a publish costs two tasks and a timer: here it is paho's own call, and the acknowledgement is a callback;
+* paho tries the addresses of a name one after the other, and gives each the time of all: it gets a socket that is open
+  (`leadsman.mqtt.transport`);
 * a connection attempt that fails or is given up keeps its socket and its thread;
 * return code 1 of MQTT 3.1.1, and the TLS alert of a broker that wants another certificate, look like a lost
   connection;
@@ -17,8 +19,9 @@ It works around what aiomqtt 2.5 does not report, or gets wrong:
 
 import asyncio
 import contextlib
-import functools
 import logging
+import math
+import socket
 import ssl
 import struct
 import threading
@@ -34,7 +37,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from leadsman.errors import BrokerError, ConnackMissing, NotListening
+from leadsman.errors import BrokerError, ConnackMissing
 from leadsman.loop.clock import Clock
 from leadsman.mqtt import diagnosis, transport
 from leadsman.mqtt.broker import Broker
@@ -142,7 +145,11 @@ _PIECE = 64 * 1024
 """Bytes that are read at a time of a message that is not kept whole."""
 _LONGEST_GREETING = 16 * 1024
 """Bytes of an answer of HTTP that opens a WebSocket."""
-_PUBLISH, _QUALITY_2 = 0x30, 0x04
+_PUBLISH, _QUALITY_2, _CONNACK = 0x30, 0x04, 0x20
+_FIRST_BYTES = 16
+"""So many bytes of something that is not MQTT are reported: they show what it is."""
+_SHORTEST = 0.01
+"""Seconds: a socket without a timeout would block, or not wait at all."""
 
 logger = logging.getLogger("leadsman")
 
@@ -173,15 +180,17 @@ class _ClosingSocket(ssl.SSLSocket):
 class _Greeting:
     """A socket while it is about to become a WebSocket: what it receives is bounded, in bytes and in time."""
 
-    def __init__(self, sock: PahoSocket) -> None:
+    def __init__(self, sock: PahoSocket, ends_at: float) -> None:
         self._socket = sock
         self._left = _LONGEST_GREETING
-        self._ends_at = time.monotonic() + CONNECT_TIMEOUT
+        self._ends_at = ends_at
         self.send = sock.send
 
     def recv(self, size: int) -> bytes:
-        if not self._left or time.monotonic() > self._ends_at:
+        if not self._left:
             raise ValueError("its answer, in HTTP, does not end; is this a port for WebSockets?")
+        if time.monotonic() > self._ends_at:
+            raise TimeoutError("timed out")
         data: bytes = self._socket.recv(size)
         self._left -= len(data)
         return data
@@ -190,14 +199,15 @@ class _Greeting:
 class _WebSocket(paho._WebsocketWrapper):  # noqa: SLF001  # paho has no other hook here
     """A WebSocket that keeps of what it receives no more than one read of its socket."""
 
-    def __init__(self, sock: PahoSocket, client: paho.Client, broker: Broker) -> None:
+    def __init__(self, sock: PahoSocket, client: paho.Client, broker: Broker, ends_at: float) -> None:
         self._frames = FrameReader()
+        self._ends_at = ends_at
         self._decoded = bytearray()
         super().__init__(sock, client.host, client.port, broker.encrypted, broker.path, None)
 
     def _do_handshake(self, extra_headers: Any) -> None:
         sock = self._socket
-        self._socket = _Greeting(sock)  # type: ignore[assignment]  # it has the used methods
+        self._socket = _Greeting(sock, self._ends_at)  # type: ignore[assignment]  # it has the used methods
         super()._do_handshake(extra_headers)
         self._socket = sock
 
@@ -248,6 +258,10 @@ class _Client(aiomqtt.Client):
         self._lines = others()
         self._thread_id = threading.get_ident()
         self._given_up = False
+        self._given: socket.socket | None = None
+        self._ends_at = math.inf
+        self.opened = False
+        """Whether TCP, at least, was established."""
         self.closing = False
         """Whether DISCONNECT is about to be sent."""
         self.connack = ConnAck()
@@ -259,20 +273,33 @@ class _Client(aiomqtt.Client):
         self._client._sock_recv = self._receive  # type: ignore[method-assign]  # noqa: SLF001
         if broker.websocket:
             self._client._create_socket = self._open_websocket  # type: ignore[method-assign]  # noqa: SLF001
-        if broker.unix:  # paho leaves a socket that cannot be connected to the garbage collector; it has no hook here
-            connect_to = functools.partial(transport.unix_socket, broker.path)
-            self._client._create_unix_socket_connection = connect_to  # type: ignore[method-assign]  # noqa: SLF001
+        self._client._create_socket_connection = self._take_socket  # type: ignore[method-assign]  # noqa: SLF001
+        self._client._create_unix_socket_connection = self._take_socket  # type: ignore[method-assign]  # noqa: SLF001
         self._client.disable_logger()
-        self._client.connect_timeout = CONNECT_TIMEOUT
 
-    @property
-    def opened(self) -> bool:
-        """Whether TCP, at least, was established."""
-        return self._client.socket() is not None
+    async def open(self) -> None:
+        """Connect, in every sense. Raises what the operating system, TLS or aiomqtt raises."""
+        broker, self._ends_at = self.broker, time.monotonic() + CONNECT_TIMEOUT
+        opening = transport.open_unix(broker.path) if broker.unix else transport.open_host(broker.host, broker.port)
+        self._given = await opening
+        self.opened = True
+        left = max(self._ends_at - time.monotonic(), _SHORTEST)
+        self._client.connect_timeout = left  # for the handshakes
+        self._given.settimeout(left)
+        await self.__aenter__()
+
+    def _take_socket(self) -> socket.socket:
+        sock, self._given = self._given, None
+        if sock is None:
+            raise OSError("the attempt was given up")
+        return sock
 
     def give_up(self) -> None:
         """Close the socket now, or as soon as the thread that still opens it has it."""
         self._given_up = True
+        given, self._given = self._given, None
+        if given is not None:
+            given.close()
         self._client._sock_close()  # noqa: SLF001  # paho has no public way to drop a connection without DISCONNECT
         if self._misc_task is not None:
             self._misc_task.cancel()
@@ -303,8 +330,8 @@ class _Client(aiomqtt.Client):
         try:
             if self.broker.encrypted:
                 sock = client._ssl_wrap_socket(sock)  # noqa: SLF001
-            sock.settimeout(CONNECT_TIMEOUT)
-            return _WebSocket(sock, client, self.broker)
+            sock.settimeout(client.connect_timeout)
+            return _WebSocket(sock, client, self.broker, self._ends_at)
         except BaseException:
             sock.close()
             raise
@@ -314,6 +341,10 @@ class _Client(aiomqtt.Client):
         as there is. Of a packet that is too large the first part is kept, which has the topic and the identifier."""
         packet = self._client._in_packet  # noqa: SLF001
         if packet["have_remaining"] and packet["to_process"] == packet["remaining_length"]:
+            if packet["command"] != _CONNACK and not self._connected.done():
+                first = bytes((packet["command"], *packet["remaining_count"]))
+                first += paho.Client._sock_recv(self._client, min(bufsize, _FIRST_BYTES - len(first)))  # noqa: SLF001
+                raise BrokerError(f"the broker sent {first!r} where a CONNACK was due")
             self._passing_over = self._admit(packet["command"], 1 + len(packet["remaining_count"]) + bufsize)
         if not packet["have_remaining"] or not self._passing_over or self._largest is None:
             return paho.Client._sock_recv(self._client, bufsize)  # noqa: SLF001
@@ -434,7 +465,6 @@ class _Client(aiomqtt.Client):
         if self._given_up:
             self._client._sock_close()  # noqa: SLF001  # as in give_up
         elif sock.fileno() >= 0:
-            transport.tune(sock)
             self._loop.add_reader(sock.fileno(), self._read)
             self._misc_task = self._loop.create_task(self._misc_loop())
 
@@ -566,18 +596,17 @@ async def connect(broker: Broker, clock: Clock, packet: Connect, listener: Conne
         raise BrokerError(f"cannot connect to {broker}: {error}") from error
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT):
-            await client.__aenter__()
+            await client.open()
     except BaseException as error:
-        opened = client.opened
         client.give_up()
-        translated = _translate(client, error, v5=v5, opened=opened)
+        translated = _translate(client, error, v5=v5)
         if translated is error:
             raise
         raise translated from error
     return BrokerConnection(client, v5=v5, clock=clock)
 
 
-def _translate(client: _Client, error: BaseException, *, v5: bool, opened: bool) -> BaseException:
+def _translate(client: _Client, error: BaseException, *, v5: bool) -> BaseException:
     broker = client.broker
     match error:
         case ConnackMissing() if client.alerts:
@@ -588,19 +617,12 @@ def _translate(client: _Client, error: BaseException, *, v5: bool, opened: bool)
             code = error.rc if isinstance(error.rc, int) else getattr(error.rc, "value", 0x80)
             code = code if v5 or code >= 0x80 else V311_REFUSALS.get(code, 0x80)
             return diagnosis.refused(broker, code, client.reference)
-        case TimeoutError():
-            return diagnosis.silent(broker, CONNECT_TIMEOUT, opened=opened)
-        case aiomqtt.MqttError() if opened and "timed out" in str(error):  # aiomqtt's own clock was first
-            return diagnosis.silent(broker, CONNECT_TIMEOUT, opened=opened)
-        case aiomqtt.MqttError() | OSError() | ValueError():
-            cause = error.__context__ if isinstance(error, aiomqtt.MqttError) else error  # aiomqtt keeps the text only
-            fault = diagnosis.unreachable(broker, str(error), cause)
-            if broker.encrypted and isinstance(fault, NotListening):  # aiomqtt wants the certificates first, which
-                seldom = BrokerError(str(fault))  # takes some 25 ms of CPU each time: too much for short waits
-                seldom.hint = fault.hint
-                return seldom
-            return fault
-    return error
+        case aiomqtt.MqttError():
+            cause = error.__context__  # aiomqtt keeps the text only
+            if not isinstance(cause, OSError | ValueError):
+                return diagnosis.unreachable(broker, str(error), cause)
+            error = cause
+    return diagnosis.not_connected(broker, error, CONNECT_TIMEOUT, opened=client.opened)
 
 
 def _options(broker: Broker, packet: Connect, *, v5: bool) -> dict[str, Any]:

@@ -411,7 +411,7 @@ async def connect(broker: Broker, clock: Clock, packet: Connect, listener: Conne
             await connection.accepted()
     except BaseException as error:
         connection.abort()
-        translated = attempt.explained(error)
+        translated = diagnosis.not_connected(broker, error, CONNECT_TIMEOUT, opened=attempt.opened)
         if translated is error:
             raise
         raise translated from error
@@ -423,7 +423,7 @@ class _Attempt:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._opened = False
+        self.opened = False
         """Whether TCP, at least, was established."""
 
     async def open(self, protocol: asyncio.BaseProtocol) -> None:
@@ -438,18 +438,7 @@ class _Attempt:
             except BaseException:
                 sock.close()
                 raise
-        self._opened = True
+        self.opened = True
         name = broker.host if context is not None else None
         loop = asyncio.get_running_loop()
         await loop.create_connection(lambda: protocol, sock=sock, ssl=context, server_hostname=name)
-
-    def explained(self, error: BaseException) -> BaseException:
-        """The error for the link."""
-        match error:
-            case TimeoutError(errno=None):
-                return diagnosis.silent(self._broker, CONNECT_TIMEOUT, opened=self._opened)
-            case OSError() | ValueError():
-                strerror = None if isinstance(error, ssl.SSLError) else getattr(error, "strerror", None)
-                text = strerror or str(error) or "the connection was closed during the TLS handshake"
-                return diagnosis.unreachable(self._broker, text, error)
-        return error

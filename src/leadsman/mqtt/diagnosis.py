@@ -132,6 +132,21 @@ def disconnected(code: int, reference: str | None = None, reason: str | None = N
     return f"the broker closed the connection: {why} (0x{code:02x}){_describe_properties(reference, reason)}"
 
 
+def not_connected(broker: Broker, error: BaseException, seconds: float, *, opened: bool) -> BaseException:
+    """The error for the link, of an attempt to connect that ended with `error`, or that took `seconds`. `opened`: after
+    TCP, at least, was established. What no fault of the connection is stays as it is."""
+    match error:
+        case BrokerError():
+            return error
+        case TimeoutError(errno=None):
+            return silent(broker, seconds, opened=opened)
+        case OSError() | ValueError():
+            strerror = None if isinstance(error, ssl.SSLError) else getattr(error, "strerror", None)
+            text = strerror or str(error) or "the connection was closed during the TLS handshake"
+            return unreachable(broker, text, error)
+    return error
+
+
 def unreachable(broker: Broker, text: str, cause: BaseException | None) -> BrokerError:
     """No connection was made; `cause` is the error of the operating system or of TLS, and `text` its message."""
     text = f"cannot connect to {broker}: {text}"
@@ -184,7 +199,11 @@ def no_connack(broker: Broker, reason: str) -> BrokerError:
 def silent(broker: Broker, seconds: float, *, opened: bool) -> BrokerError:
     """The broker did not answer within `seconds`; `opened`: after TCP, at least, was established."""
     text = f"{broker} did not answer within {seconds:g} s"
-    return _hint_at_port(ConnackMissing, text, broker) if opened else _with_hint(BrokerError, text, _CHECK)
+    if not opened:
+        return _with_hint(BrokerError, text, _CHECK)
+    error = ConnackMissing(text) if broker.unix else _with_hint(ConnackMissing, text, f"; {_tls_port(broker)}")
+    error.silent = True
+    return error
 
 
 def without_will(refusal: str) -> str:

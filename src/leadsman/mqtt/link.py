@@ -296,9 +296,9 @@ class Link:
 
     @property
     def maximum_packet_size(self) -> int | None:
-        """Bytes of the largest packet that the broker takes; None without a connection, or if there is no limit."""
-        connection = self._window.connection
-        return None if connection is None else connection.connack.maximum_packet_size
+        """Bytes of the largest packet that the broker takes, as it has announced or as was learned; None without a
+        connection, or if no limit is known."""
+        return self._window.largest
 
     @property
     def version_is_guessed(self) -> bool:

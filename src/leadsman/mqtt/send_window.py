@@ -183,11 +183,14 @@ PAUSE = (1.0, 60.0)
 class Pauses:
     """The topics of an outbox that the current broker refused, or of which messages were lost lately."""
 
-    __slots__ = ("_clock", "_outbox", "_seconds", "faults")
+    __slots__ = ("_clock", "_outbox", "_seconds", "faults", "reasons")
 
     def __init__(self, outbox: Outbox, clock: Clock) -> None:
         self._outbox = outbox
         self._clock = clock
+        self.reasons: dict[str, tuple[FaultKind, str]] = {}
+        """What the reason code of the broker means, for the topics that it refused with one. It says more than that a
+        connection broke on the topic, which some brokers close in any case."""
         self._seconds: dict[str, float] = {}
         self.faults = TopicFaults(lambda topic: topic in outbox or topic in outbox.paused)
         """What is wrong with single topics."""
@@ -221,6 +224,7 @@ class Pauses:
         """The broker takes messages of a topic again."""
         self._seconds.pop(topic, None)
         self.faults.took(topic)
+        self.reasons.pop(topic, None)
         self._outbox.trust(topic)
 
     def forget(self) -> None:
@@ -453,6 +457,17 @@ class SendWindow:
     def size(self) -> int:
         """How many messages may be in flight on this connection."""
         return self._size.size
+
+    @property
+    def largest(self) -> int | None:
+        """See `leadsman.mqtt.link.Link.maximum_packet_size`."""
+        if self.connection is None:
+            return None
+        announced, learned = (
+            self.connection.connack.maximum_packet_size,
+            self._limit.refused_size(self._clock.monotonic()),
+        )
+        return min((each for each in (announced, None if learned is None else learned - 1) if each), default=None)
 
     @property
     def limited_by(self) -> Literal["receive_maximum"] | None:
@@ -707,9 +722,9 @@ class SendWindow:
             self._give_up(self.outbox.drop(item, "refused"))
             return
         fault = f"the broker refused a message of {topic!r} (0x{code:02x})"
-        self.pauses.refused(
-            topic, "denied" if code == NOT_AUTHORIZED else "refused", fault, for_good=code not in PASSING
-        )
+        kind: FaultKind = "denied" if code == NOT_AUTHORIZED else "refused"
+        self.pauses.reasons[topic] = kind, f"{PASSING.get(code, 'it refuses them for good')} (0x{code:02x})"
+        self.pauses.refused(topic, kind, fault, for_good=code not in PASSING)
         if code not in PASSING:
             self._bury(item, f"{self._broker} refused it for good (0x{code:02x})")
         else:
@@ -745,11 +760,12 @@ class SendWindow:
                 self.outbox.defer(topic)
             return Broken(True, topic, f"{fault}; messages of this size are dropped from now on")
         self._retained.forget(topic)
-        fault = f"the broker does not take messages of {topic!r}: {CLOSES}"
-        self.pauses.refused(topic, "closes", fault)
+        kind, reason = self.pauses.reasons.get(topic, ("closes", CLOSES))
+        fault = f"the broker does not take messages of {topic!r}: {reason}"
+        self.pauses.refused(topic, kind, fault)
         if topic not in self.outbox.paused:
             settled = blame.refused or now - self._started >= SETTLED
-            self._pause(topic, CLOSES, PAUSE[1] if settled else PAUSE_DOUBTFUL)
+            self._pause(topic, reason, PAUSE[1] if settled else PAUSE_DOUBTFUL)
         if in_flight and blame.breaks >= POISON and self.outbox.delivered > blame.delivered:
             self._suspects.pardon(topic)
             why = f"the connection broke {POISON} times on it"

@@ -47,8 +47,20 @@ async def open_beside(broker: Broker, client_id: str, listener: ConnectionListen
 
     Raises:
         BrokerError: the broker cannot be reached, or refuses the connection. If it takes neither version, its reason
-            against the second one, which may be a password.
+            against the second one, which may be a password. Or it had a session for the client id, which nobody has
+            used: it takes the user name for it, and so this connection ends that of the app.
     """
+    opened = await _open_beside(broker, client_id, listener)
+    if opened.connection.connack.session_present:
+        opened.connection.abort()
+        raise BrokerError(
+            f"{broker} takes the user name for the client id, so a tool with the user of the app ends the app's "
+            "connection; give the tool a user of its own: --mqtt, or MQTT__USERNAME and MQTT__PASSWORD"
+        )
+    return opened
+
+
+async def _open_beside(broker: Broker, client_id: str, listener: ConnectionListener) -> Opened:
     clock, wanted = system_clock(asyncio.get_running_loop()), broker.protocol
     try:
         return Opened(await client.connect(broker, clock, greeting(client_id, wanted), listener), wanted)

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple, TypeVar
 
 from leadsman.loop.threads import DaemonExecutor
 from leadsman.mqtt.broker import Broker, why_unreadable
-from leadsman.mqtt.connection import CONNECT_TIMEOUT
 from leadsman.mqtt.diagnosis import FileError
 from leadsman.tls import client_context
 
@@ -184,18 +183,6 @@ async def open_unix(path: str) -> socket.socket:
         OSError: it does not exist, nobody listens, or we may not use it.
     """
     return await _open(SocketAddress(socket.AF_UNIX, socket.SOCK_STREAM, 0, "", path))
-
-
-def unix_socket(path: str) -> socket.socket:
-    """As `open_unix`, for a thread that may block."""
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        sock.settimeout(CONNECT_TIMEOUT)
-        sock.connect(path)
-    except BaseException:
-        sock.close()
-        raise
-    return sock
 
 
 async def _open(address: SocketAddress) -> socket.socket:

@@ -123,6 +123,15 @@ covered(
     f"{INTEGRATION}/test_commands.py::test_a_command_that_fails_is_told_and_never_made_again",
 )
 covered(
+    "39b",
+    P0,
+    "the acknowledgement of a command is lost, and the broker sends it again",
+    "it is executed once; after a restart it is refused, and its sender is told",
+    f"{SYSTEM}/test_redelivery.py::test_a_command_whose_acknowledgement_is_lost_is_executed_once",
+    f"{SYSTEM}/test_redelivery.py::"
+    "test_a_command_that_a_killed_run_has_executed_is_refused_and_one_that_waited_is_executed",
+)
+covered(
     "40",
     P1,
     "2,000 commands of garbage, of 100 kB, 30,000 levels deep",
