@@ -68,6 +68,38 @@ def test_what_is_no_number_takes_no_unit(device_class):
         Sensor("s", device_class=device_class)
 
 
+@pytest.mark.parametrize(
+    ("device_class", "state_class", "what"),
+    [
+        ("energy", "measurement", "write one of total, total_increasing"),
+        ("gas", "measurement", "write one of total, total_increasing"),
+        ("power", "total", "write 'measurement'"),
+        ("monetary", "total_increasing", "write 'total'"),
+        ("timestamp", "measurement", "leave it out"),
+        ("door", "measurement", "leave it out"),
+    ],
+)
+def test_a_state_class_that_does_not_go_with_the_class_is_refused_with_what_to_write(device_class, state_class, what):
+    with pytest.raises(InvalidValue) as raised:
+        Sensor(device_class=device_class, state_class=state_class)
+
+    assert str(raised.value).endswith(what)
+
+
+@pytest.mark.parametrize(
+    ("device_class", "state_class"),
+    [("energy", "total_increasing"), ("duration", "measurement"), ("weight", "total"), ("power", "measurement")],
+)
+def test_a_state_class_that_goes_with_the_class_is_taken(device_class, state_class):
+    assert Sensor(device_class=device_class, state_class=state_class).state_class == state_class
+
+
+def test_an_icon_has_the_name_of_its_set():
+    assert Sensor(icon="mdi:water").icon == "mdi:water"
+    with pytest.raises(InvalidValue, match="such as 'mdi:water'"):
+        Sensor(icon="water")
+
+
 def test_an_angle_needs_degrees():
     Sensor("°", device_class="wind_direction", state_class="measurement_angle")
     with pytest.raises(InvalidValue, match="takes the unit '°'"):

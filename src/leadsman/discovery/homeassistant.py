@@ -12,6 +12,8 @@ template fails.
 
 import hashlib
 import math
+import re
+import warnings
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -621,6 +623,11 @@ def _whole(field: Field) -> int:
     return int(field.maximum or 0)
 
 
+_OF_ONE_DIALECT = re.compile(r"\\[zZ]|\(\?(?!:)|&&|~~|--")
+"""What not all of these three have, or read in another way: ends of the text (Python has ``\\z`` from 3.14 on), flags,
+names of groups, and operations on classes."""
+
+
 def _setting(field: Field) -> Component:
     """The component for a field of a command's payload."""
     common = {"name": field.name} | _given(ic=field.icon, ent_cat=field.category)
@@ -638,7 +645,26 @@ def _setting(field: Field) -> Component:
         return common | {"p": _MOMENTS[field.kind], "cmd_tpl": _command(field, "value.isoformat() | to_json")}
     longest = _LONGEST_STATE if field.maximum is None else min(_LONGEST_STATE, int(field.maximum))
     found = common | {"p": "text", "cmd_tpl": _command(field, "value | to_json"), "max": longest}
-    return found | _given(min=None if field.minimum is None else min(int(field.minimum), longest), ptrn=field.pattern)
+    return found | _given(
+        min=None if field.minimum is None else min(int(field.minimum), longest), ptrn=_portable(field.pattern)
+    )
+
+
+def _portable(pattern: str | None) -> str | None:
+    """The pattern of a text, if it means the same to all who read it: to pydantic, which searches with Rust's regex
+    (https://docs.rs/regex/latest/regex/#syntax); to Home Assistant, which matches the beginning with Python's re, and
+    refuses the entity if re does not take it; and to its page, which matches the whole. None for others: the app checks
+    the value anyway."""
+    if pattern is None or not pattern.startswith("^") or not pattern.endswith("$") or pattern.endswith("\\$"):
+        return None
+    if "|" in re.sub(r"\\.|\[.*?\]|\(.*\)", "", pattern) or _OF_ONE_DIALECT.search(pattern):
+        return None
+    try:
+        with warnings.catch_warnings(action="error", category=FutureWarning):  # it will mean something else
+            re.compile(pattern)
+    except (re.error, FutureWarning, RecursionError, OverflowError):
+        return None
+    return pattern
 
 
 def _range(field: Field) -> Component:

@@ -78,6 +78,19 @@ UNITS: dict[str, str | None] = {
 """The units of each class, with commas between them. Empty text: it takes none. None: it takes any, or is no
 number."""
 
+_ANY = ("measurement", "measurement_angle", "total", "total_increasing")
+_TOTALS = ("total", "total_increasing")
+_OF_STATES: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("area", "data_size", "distance", "duration", "precipitation"), _ANY),
+    **dict.fromkeys(("energy", "gas", "reactive_energy", "volume", "water"), _TOTALS),
+    **dict.fromkeys(("date", "enum", "timestamp", "uptime"), ()),
+    "monetary": ("total",),
+    "weight": ("measurement", *_TOTALS),
+    "wind_direction": ("measurement_angle",),
+}
+"""The state classes of each class that takes others than ``measurement`` alone (``DEVICE_CLASS_STATE_CLASSES`` of the
+same integration). Home Assistant complains of others, and the statistics of such a sensor are wrong."""
+
 WITHOUT_UNIT = frozenset({"date", "enum", "timestamp", "uptime"})
 """Classes that are no numbers."""
 OF_NUMBERS = UNITS.keys() - WITHOUT_UNIT
@@ -95,15 +108,21 @@ OF_EVENTS = ("button", "doorbell", "motion")
 """The classes of events (https://www.home-assistant.io/integrations/event/#device-class)."""
 
 
-def check_class(device_class: str, unit: str | None) -> None:
-    """See that Home Assistant has a device class, and that it takes this unit.
+def check_class(device_class: str, unit: str | None, state_class: str | None) -> None:
+    """See that Home Assistant has a device class, and that it takes this unit and this state class.
 
     Raises:
-        InvalidValue: the message lists the units that the class takes, or names the class that may be meant.
+        InvalidValue: the message lists what the class takes, or names the class that may be meant.
     """
     if device_class not in UNITS and device_class not in OF_BOOLEANS:
         near = suggestion(device_class, sorted({*UNITS, *OF_BOOLEANS}))
         raise InvalidValue(f"device_class {device_class!r} is unknown to Home Assistant {RELEASE}; {near}")
+    taken = _OF_STATES.get(device_class, ("measurement",)) if device_class in UNITS else ()
+    if state_class is not None and state_class not in taken:
+        what = (
+            f"write one of {', '.join(taken)}" if len(taken) > 1 else f"write {taken[0]!r}" if taken else "leave it out"
+        )
+        raise InvalidValue(f"device_class {device_class!r} does not take the state_class {state_class!r}; {what}")
     if unit is None:
         return
     if device_class in WITHOUT_UNIT or device_class not in UNITS:

@@ -73,7 +73,7 @@ class Sensor(Value):
 
     Raises:
         InvalidValue, InvalidType: at construction; also if Home Assistant does not have the device class or a
-            further option, or does not take the unit with the class.
+            further option, or does not take the unit or the state class with the class.
     """
 
     __slots__ = (
@@ -116,12 +116,14 @@ class Sensor(Value):
             raise InvalidValue(f"state_class is {state_class!r}; it must be one of {', '.join(STATE_CLASSES)}")
         if state_class == "measurement_angle" and unit != "°":
             raise InvalidValue(f"state_class 'measurement_angle' takes the unit '°', and not {unit!r}")
+        if icon is not None and ":" not in icon:
+            raise InvalidValue(f"icon is {icon!r}; write the set and the name of the icon, such as 'mdi:water'")
         if category is not None and category not in CATEGORIES:
             raise InvalidValue(f"category is {category!r}; it must be 'config' or 'diagnostic'")
         if device_class is not None:
             from leadsman.readings.device_classes import check_class  # only payloads with a class pay for the table
 
-            check_class(device_class, unit)
+            check_class(device_class, unit, state_class)
         if precision is not None:
             whole(precision, "precision", 0, 9, kind="write a number of decimals", limits="it must be 0 to 9 decimals")
         if not isinstance(discoverable, bool):

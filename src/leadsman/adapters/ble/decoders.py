@@ -442,11 +442,10 @@ def _describe_field(device_class: str | None, unit: str | None, kind: type, titl
     device_class = _CLASSES.get(device_class or "", device_class)
     category = "diagnostic" if device_class == "battery" else None
     state_class = _TOTALS.get(device_class or "", "measurement") if kind is float else None
-    for its_class, its_unit in ((device_class, unit), (None, unit), (None, None)):
+    whole = (device_class, unit, state_class)
+    for its_class, its_unit, state in (whole, (device_class, unit, None), (None, unit, state_class), (None,) * 3):
         with contextlib.suppress(ConfigurationError):
-            sensor = Sensor(
-                its_unit, device_class=its_class, state_class=state_class, category=category, name=title or None
-            )
+            sensor = Sensor(its_unit, device_class=its_class, state_class=state, category=category, name=title or None)
             return Annotated[kind, sensor]
     return kind
 
