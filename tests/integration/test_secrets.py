@@ -217,6 +217,40 @@ def test_no_outlet_has_the_value_of_any_secret(logs, tmp_path_factory, secret):
     assert [(where, text[:3000]) for where, text in found if holds(text, secret)] == []
 
 
+KEY = [base64.b64encode(bytes([each] * 48)).decode() for each in range(1, 60)]
+"""The lines of a key that leadsman does not know: an error shows it."""
+
+
+@pytest.mark.parametrize("more", ["", "x" * 1500, "\n".join(["another line"] * 300)], ids=["alone", "long", "lines"])
+def test_no_outlet_has_a_line_of_a_key_that_an_error_shows(logs, tmp_path, more):
+    """RFC 7468 §2: its lines are hidden together, before a text is cut or divided into lines."""
+    key = "\n".join(["cannot load", "-----BEGIN PRIVATE KEY-----", *KEY, "-----END PRIVATE KEY-----", more])
+    app = App("house", keep_state=True)
+
+    @app.telemetry("poll", interval="10s", circuit_breaker=CircuitBreaker(3))
+    async def poll():
+        raise OSError(key)
+
+    @app.command("command")
+    async def command():
+        raise RuntimeError(key)
+
+    with Harness(app, state_directory=tmp_path) as harness:
+        harness.run("5s")
+        harness.broker.send("house/command/set", b"{}")
+        harness.broker.send("house/introspect", b"{}")
+        harness.broker.send("house/introspect", json.dumps({"sections": ["trace"]}).encode())
+        harness.run("20s")
+        found = [(message.topic, message.payload.decode()) for message in harness.broker.log]
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    found += [(path.name, path.read_bytes().decode("latin-1")) for path in files]
+    found += [("log", handler.stream.getvalue()) for handler in logs]
+
+    assert "-----BEGIN PRIVATE KEY-----***" in dict(found)["log"]
+    assert {"house/poll/error", "house/introspect/response", "resilience.db"} <= dict(found).keys()
+    assert [(where, line) for where, text in found for line in KEY if line[4:-4] in text] == []
+
+
 PATHS = (
     *("/", "/healthz", "/readyz", "/metrics", "/introspect", "/introspect/poll", "/trace", "/registry", "/ledger"),
     *("/why/poll", "/why/shut", "/why/nothing", "/openapi.json"),

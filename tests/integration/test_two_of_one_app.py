@@ -70,7 +70,7 @@ def test_a_broker_in_the_code_does_not_keep_the_prefix_from_being_configured(tmp
             r"mqtt.topic_prefix: the prefix 'a//b' has an empty level; write 'a/b' \(from",
         ),
         ({"MQTT__TOPIC_PREFIX": "a/#"}, r"mqtt.topic_prefix: .*environment MQTT__TOPIC_PREFIX"),
-        ({"MQTT__CLIENT_ID": ""}, r"mqtt.client_id: the client id is ''; write 1 to 200 printable characters"),
+        ({"MQTT__CLIENT_ID": "\n"}, r"mqtt.client_id: the client id is '\\n'; write 1 to 200 printable characters"),
         ({"MQTT__CLIENT_ID": "x" * 201}, r"mqtt.client_id: "),
         ({"MQTT__INSTANCE": "a/b"}, r"mqtt.instance: the instance 'a/b' contains '/'; .* such as 'a-b' \(from env"),
         ({"MQTT__INSTANCE": "+"}, r"mqtt.instance: the instance '\+' contains '\+'; .*not allowed in a topic"),

@@ -3,8 +3,9 @@ import os
 import re
 import sys
 import tempfile
+from datetime import date
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import pytest
 from hypothesis import given
@@ -13,8 +14,11 @@ from pydantic import BaseModel, Field, SecretStr
 
 from leadsman import App
 from leadsman.errors import ConfigurationError, InvalidValue, SettingsError
+from leadsman.mqtt.broker import brokers_of
 from leadsman.settings import documents
 from leadsman.settings.load import load, load_broker
+from leadsman.settings.secrets import secrets_in
+from leadsman.settings.sections import KEYS, DiscoverySettings, SupervisionSettings, endpoint_of, read_section
 from leadsman.settings.sources import Where
 
 MASK = "********"
@@ -795,3 +799,131 @@ def test_credentials_in_a_url_are_not_shown(here):
 
     assert shown["mqtt.url"] == "'mqtt://***@host'"
     assert "hunter2" not in str(shown)
+
+
+class Mode(BaseModel):
+    mode: Literal["off", "on", "no"] = "on"
+    text: str = ""
+    flag: bool = True
+    since: date | None = None
+    port: int = 1
+
+
+@pytest.mark.parametrize(
+    ("line", "read"),
+    [
+        ("mode: off", {"mode": "off"}),
+        ("mode: no", {"mode": "no"}),
+        ("mode: on", {"mode": "on"}),
+        ("text: yes", {"text": "yes"}),
+        ("text: Off", {"text": "Off"}),
+        ("text: 0123", {"text": "0123"}),
+        ("text: 1:30", {"text": "1:30"}),
+        ("text: 12:30:45", {"text": "12:30:45"}),
+        ("text: 2026-11-28", {"text": "2026-11-28"}),
+        ("text: 2026-11-28 10:00:00", {"text": "2026-11-28 10:00:00"}),
+        ("text: 1e3", {"text": "1e3"}),
+        ("text: 0o17", {"text": "0o17"}),
+        ("flag: off", {"flag": False}),
+        ("flag: No", {"flag": False}),
+        ("flag: yes", {"flag": True}),
+        ("flag: FALSE", {"flag": False}),
+        ("since: 2026-11-28", {"since": date(2026, 11, 28)}),
+        ("port: 0x10", {"port": 16}),
+        ("port: 1_000", {"port": 1000}),
+        ("port: 0123", {"port": 123}),
+        ("port: -7", {"port": -7}),
+    ],
+)
+def test_yaml_is_read_as_it_is_written(here, line, read):
+    """home-assistant/core#19210: YAML 1.1 reads `off` and `no` as false, 0123 as 83, 1:30 as 90; YAML 1.2 does not."""
+    found = here.file(line + "\n", "leadsman.yaml").load(Mode)
+
+    assert found.settings.model_dump(include=read) == read
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("text = 2026-11-28", "text"),
+        ("text = 12:30:00", "text"),
+        ("text = 123", "text"),
+        ("port = 2026-11-28", "port"),
+        ("mode = false", "mode"),
+        ("mqtt.username = 2026-11-28", "mqtt.username"),
+        ("mqtt.password = 123", "mqtt.password"),
+    ],
+)
+def test_a_value_of_another_type_than_text_is_named(here, text, name):
+    with pytest.raises(ConfigurationError, match=name):
+        brokers_of(here.file(text).load(Mode).sections["mqtt"])
+
+
+OFF_WORDS = ("off", "Off", "no", "false", "FALSE", '"off"', '"no"')
+
+
+@pytest.mark.parametrize("word", OFF_WORDS)
+def test_off_is_off_in_each_setting_that_takes_it(here, word):
+    text = "http: {bind: it}\ndiscovery: {convention: it}\nsupervision: {exit_when_stale: it, exit_when_hung: it}"
+    text = text.replace("it}", word + "}").replace("it,", word + ",")
+    found = here.file(text, "leadsman.yaml").load(None).sections
+
+    assert endpoint_of(found["http"]) is None
+    assert read_section(DiscoverySettings(), found["discovery"]).convention is None
+    assert read_section(SupervisionSettings(), found["supervision"]) == SupervisionSettings(None, None)
+
+
+def test_a_variable_that_is_there_and_empty_sets_nothing(here):
+    file = "[http]\nbind = '127.0.0.1:9000'\n[devices.d]\nenabled = true\n[retry.api]\nmax_attempts = 3\n"
+    names = [f"{section.upper()}__{key.upper()}" for section, keys in KEYS.items() for key in keys]
+    names += [
+        "MQTT__PASSWORD_FILE",
+        "DEVICES__D",
+        "DEVICES__D__ENABLED",
+        "RETRY__API_MAX_ATTEMPTS",
+        "RETRY__",
+        "MQTT__",
+    ]
+
+    found = here.file(file).load(None, **dict.fromkeys(names, ""))
+
+    assert endpoint_of(found.sections["http"]).port == 9000
+    assert found.devices["d"]["enabled"].value is True
+    assert found.retry == {"api": {"max_attempts": 3}}
+    assert {name: len(entries) for name, entries in found.sections.items() if entries} == {"http": 1}
+
+
+def test_an_empty_variable_of_the_apps_own_is_empty_text(here):
+    assert here.load(Mode, HOUSE_TEXT="").settings.text == ""
+    with pytest.raises(SettingsError, match="port: .*valid integer"):
+        here.load(Mode, HOUSE_PORT="")
+
+
+class Level(BaseModel):
+    below: "Level | None" = None
+    values: dict[str, str] = {}
+    word: SecretStr = SecretStr("")
+
+
+@pytest.mark.parametrize("model", [None, Level])
+def test_the_secrets_of_deep_settings_are_found_in_one_walk(model):
+    def calls(depth):
+        tree = {"values": {f"key{n}": "text" for n in range(20)}, "word": "canary"}
+        for _ in range(depth):
+            tree = {"below": tree, "word": "canary"}
+        count = 0
+
+        def step(frame, event, argument):
+            nonlocal count
+            count += event == "call"
+
+        sys.setprofile(step)
+        try:
+            found = [*secrets_in(tree, model)]
+        finally:
+            sys.setprofile(None)
+        assert len(found) == (0 if model is None else depth + 1)
+        return count
+
+    short, long = calls(40) - calls(20), calls(80) - calls(40)
+    assert long < 2.5 * short  # twice as many levels take twice as many steps

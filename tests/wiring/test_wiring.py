@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from importlib import import_module
-from pathlib import Path
 
 import pytest
 
@@ -198,20 +197,29 @@ def test_the_state_directory_is_systemds_or_the_users():
 
     assert directory(STATE_DIRECTORY="/var/lib/house:/var/lib/other") == "/var/lib/house"
     assert directory(XDG_STATE_HOME="/home/me/state") == "/home/me/state/leadsman/house"
+    at_home = "/home/me/.local/state/leadsman/house"
+    assert directory(HOME="/home/me", STATE_DIRECTORY="", XDG_STATE_HOME="") == at_home
+    assert directory(HOME="/home/me", XDG_STATE_HOME="relative") == at_home
+    assert directory(HOME="") == directory()
 
 
-def test_a_user_without_a_home_directory_has_readings_in_memory_only(monkeypatch, caplog):
-    def no_home():
-        raise RuntimeError("no home directory")
+@pytest.mark.parametrize("variables", [{}, {"HOME": "", "XDG_STATE_HOME": "", "STATE_DIRECTORY": ""}])
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_user_without_a_home_directory_has_readings_in_memory_only(monkeypatch, caplog, variables, keep):
+    """docker run --user 54321 (psf/black#2813): no entry in /etc/passwd, and no HOME, or an empty one."""
 
-    monkeypatch.setattr(Path, "home", no_home)
-    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
-    app, loop, resources = App("app"), VirtualLoop(), contextlib.ExitStack()
+    def nobody(_):
+        raise KeyError("getpwuid(): uid not found: 54321")
+
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    for name in ("XDG_STATE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    app, loop, resources = App("app", keep_state=keep), VirtualLoop(), contextlib.ExitStack()
     app.add_telemetry("d", Scripted({"t": 1}), interval=1)
 
     async def run():
         app.load()
-        plan = app.plan({})
+        plan = app.plan(variables)
         return await build(plan, in_memory(plan.brokers), asyncio.Event(), resources)
 
     try:

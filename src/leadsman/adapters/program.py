@@ -25,7 +25,7 @@ from leadsman.errors import (
 )
 from leadsman.loop import threads
 from leadsman.loop.durations import Duration, human, positive_seconds
-from leadsman.text import clean
+from leadsman.text import clean, without_secret_lines
 
 MOST_BYTES = 64 * 1024
 """Of the output of one call, unless ``most_bytes=`` names another number."""
@@ -260,7 +260,7 @@ def _end_of(code: int) -> str:
 
 
 def _last_line(errors: bytes) -> str:
-    lines = errors.decode(errors="replace").split("\n")
+    lines = without_secret_lines(errors.decode(errors="replace")).split("\n")
     last = next((line.strip() for line in reversed(lines) if line.strip()), "")
     return f": {clean(last)[:_SHOWN]}" if last else ""
 

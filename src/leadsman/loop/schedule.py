@@ -21,6 +21,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from leadsman.errors import InvalidType, InvalidValue
+from leadsman.loop.host_zone import host_zone
 from leadsman.value import Value
 
 CLOCK_SET_BACK = 300.0
@@ -205,9 +206,7 @@ def zone_of(name: str | None) -> tzinfo:
     from zoneinfo import ZoneInfo
 
     if name is None:
-        from tzlocal import get_localzone
-
-        return get_localzone()
+        return host_zone()
     if not isinstance(name, str):
         raise InvalidType(f"zone is {name!r}; write an IANA name such as 'Europe/Berlin'")
     try:

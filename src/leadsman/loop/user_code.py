@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Iterable
 from pathlib import Path
 from types import FrameType
 
-from leadsman.text import clean
+from leadsman.text import clean, without_secret_lines
 
 DEEPEST = 8
 """How many frames are shown, the innermost ones; a recursion has thousands of the same."""
@@ -46,7 +46,7 @@ def innermost(stack: Iterable[traceback.FrameSummary]) -> str | None:
 def frames_of(error: BaseException) -> list[str]:
     """The traceback in lines, without the frames of leadsman that came before the user's."""
     frames = _from_the_user(error)[-DEEPEST:]
-    lines = "".join(traceback.format_list(frames)).splitlines()
+    lines = without_secret_lines("".join(traceback.format_list(frames))).splitlines()
     return [f"  {clean(line)}" for line in lines]
 
 

@@ -31,7 +31,7 @@ from leadsman.events import (
 from leadsman.loop.clock import rfc3339
 from leadsman.monitoring.bugs import is_bug, message_of
 from leadsman.resilience.failure import RetryRequested
-from leadsman.text import clean
+from leadsman.text import clean, without_secret_lines
 
 ROWS = 256
 """Rows of one device in memory."""
@@ -230,5 +230,6 @@ class Trace:
 
 
 def _traceback(error: BaseException) -> str:
-    text = "".join(traceback.format_exception(error, limit=-DEEPEST))[-LONGEST_TRACEBACK:]
-    return "\n".join(clean(line) for line in text.splitlines())  # the last lines have the error's message
+    text = without_secret_lines("".join(traceback.format_exception(error, limit=-DEEPEST)))
+    lines = text[-LONGEST_TRACEBACK:].splitlines()  # the last ones have the error's message
+    return "\n".join(clean(line) for line in lines)

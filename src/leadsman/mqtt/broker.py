@@ -251,7 +251,7 @@ def check_key(key: str, value: object) -> None:
         case "port" if not str(value).isdecimal() or len(str(value)) > 5 or not 0 < int(str(value)) < 65536:
             raise InvalidValue(f"mqtt.port is {value!r}; it must be a number from 1 to 65535")
         case "username" | "password" | "ca" | "cert" | "key" if not isinstance(value, str):
-            raise InvalidType(f"mqtt.{key} has the type {type(value).__name__}; write text")
+            raise InvalidType(f"mqtt.{key} has the type {type(value).__name__}; write text in quotes")
 
 
 def _unreadable(url: str) -> str:

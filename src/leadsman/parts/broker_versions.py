@@ -13,6 +13,7 @@ from leadsman.mqtt.answers import object_in
 from leadsman.mqtt.connection_state import V311
 from leadsman.storage import files
 from leadsman.wiring.core import Core
+from leadsman.wiring.plan import NoHome
 
 FILE = "brokers.json"
 """In the state directory."""
@@ -22,7 +23,7 @@ LARGEST = 64 * 1024
 
 def join(core: Core) -> None:
     """Begin with the versions of the last run, and write down those of this one."""
-    with contextlib.suppress(RuntimeError):  # the user has no home directory, which the part for readings reports
+    with contextlib.suppress(NoHome):  # the part for readings reports it
         versions = BrokerVersions(core, core.plan.state_directory / FILE)
         core.link.recall(versions.known)
         core.link.on_old_version = versions.add_current

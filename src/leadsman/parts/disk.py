@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from leadsman.text import describe, log_fields
 from leadsman.wiring.core import Core
+from leadsman.wiring.plan import NoHome
 
 if TYPE_CHECKING:
     from leadsman.spool.committer import Committer
@@ -26,9 +27,9 @@ def join(core: Core) -> None:
     """Write what the broker does not have soon enough, and send what an earlier run left."""
     try:
         path = core.plan.state_directory / FILE
-    except RuntimeError as error:  # the user has no home directory
+    except NoHome as error:
         about = log_fields("no state directory", error=describe(error))
-        logger.warning("readings wait in memory only: %s; set STATE_DIRECTORY", describe(error), extra=about)
+        logger.warning("readings wait in memory only: %s", describe(error), extra=about)
         return
     disk = ReadingsFile(core, path)
     core.keeps_readings = disk.keeps_readings

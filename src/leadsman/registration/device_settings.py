@@ -41,7 +41,7 @@ from leadsman.resilience.failure import qualified_name
 from leadsman.resilience.notation import parse, policy_of
 from leadsman.resilience.policy import UNTIL_NEXT_POLL, Policy, Until, Waits
 from leadsman.settings.devices import DeviceSections, is_pattern, no_device
-from leadsman.settings.sections import OFF, read_number, read_switch
+from leadsman.settings.sections import is_off, read_number, read_switch
 from leadsman.settings.sources import DEVICES, SettingEntry
 from leadsman.text import clean, join_words
 from leadsman.text.suggestion import suggestion
@@ -74,7 +74,7 @@ def _pause(value: object) -> Duration:
 
 def _or_off(read: Read) -> Read:
     """A function that reads a value, or that there is none: ``off``, false, or null in YAML."""
-    return lambda value: None if value is None or value is False or value in (OFF, "false", "") else read(value)
+    return lambda value: None if value is None or is_off(value) else read(value)
 
 
 def _text(value: object) -> str:

@@ -14,7 +14,7 @@ from leadsman.storage.given_file import read_given
 from leadsman.text import clean
 
 if TYPE_CHECKING:
-    from yaml import MappingNode, SequenceNode
+    from yaml import MappingNode, SafeLoader, SequenceNode
 
 LARGEST = 256 * 1024
 """Bytes of a file. People write settings, so a larger file is a mistake; PyYAML takes a second for it."""
@@ -29,6 +29,14 @@ _DEEP = re.compile(r"(?:[\[{]\s*){50}")
 _QUOTED = re.compile(r"'[^'<]{2,}'")
 """A text that an error of PyYAML quotes from the file, which may be a part of a secret. Kinds of tokens are in
 ``<>``."""
+_OF_YAML_1_1 = (":bool", ":int", ":float", ":timestamp")
+_BOOLEAN = re.compile(r"(?:true|True|TRUE|false|False|FALSE)$")
+_INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9_]*|0x[0-9a-fA-F]+)$")
+_FLOAT = re.compile(
+    r"[-+]?(?:(?:0|[1-9][0-9_]*)?\.[0-9]+(?:[eE][-+]?[0-9]+)?|(?:0|[1-9][0-9_]*)\.(?:[eE][-+]?[0-9]+)?"
+    r"|\.(?:inf|Inf|INF))$|\.(?:nan|NaN|NAN)$"
+)
+"""With _ in numbers, as TOML and YAML 1.1 have them, and with a point, as PyYAML has it."""
 _PARTS = re.compile(r"[=,{}\[\]\n]")
 
 Node = Any
@@ -124,7 +132,7 @@ def yaml_document(path: Path, text: str) -> SettingsFile:
     if _DEEP.search(text):
         raise SettingsError(f"{path} is not YAML: it has 50 brackets in a row; write fewer")
     try:
-        loader = yaml.SafeLoader(text)
+        loader = _loader()(text)
         node = loader.get_single_node()
         if node is not None and _size(node, {}) > MOST_VALUES:
             raise SettingsError(f"{path} has aliases that stand for more than {MOST_VALUES:,} values; write fewer")
@@ -151,12 +159,29 @@ def yaml_document(path: Path, text: str) -> SettingsFile:
     return SettingsFile(document, cache(lambda: yaml_lines(text)))
 
 
+@cache
+def _loader() -> "type[SafeLoader]":
+    """Reads values as YAML 1.2 does (§10.3.2, the core schema). PyYAML follows YAML 1.1: ``off`` and ``no`` are false,
+    ``0123`` is 83, ``1:30`` is 90, and a date is no text (home-assistant/core#19210): a word, a password or a
+    time of day would not be what the file shows. They are text here, which whatever reads a switch or a date takes."""
+    import yaml
+
+    class Loader(yaml.SafeLoader): ...
+
+    Loader.yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(_OF_YAML_1_1)]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    Loader.add_implicit_resolver("tag:yaml.org,2002:bool", _BOOLEAN, list("tTfF"))
+    Loader.add_implicit_resolver("tag:yaml.org,2002:int", _INTEGER, list("-+0123456789"))
+    Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456789."))
+    return Loader
+
+
 def yaml_lines(text: str) -> Lines:
     """The lines of the keys of YAML that was read before. A key that a ``<<`` brings has the line where it is
     written."""
-    import yaml
-
-    loader = yaml.SafeLoader(text)
+    loader = _loader()(text)
     try:
         node = loader.get_single_node()
         loader.construct_document(node)  # puts what each << brings in its place

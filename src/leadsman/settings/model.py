@@ -50,8 +50,17 @@ def passes_list(model: object, path: SettingPath) -> bool:
 
 def declared_secret(model: object, path: SettingPath) -> bool:
     """Whether the field at a path, or a field that contains it, is a `SecretStr` or of a class derived from it."""
-    fields = (_field(at(model, path[:length]), part) for length, part in enumerate(path))
-    return model is not None and any(field is not None and _has_secret(field.annotation) for field in fields)
+    for part in path if model is not None else ():
+        if is_secret_field(model, part):
+            return True
+        model = inside(model, part)
+    return False
+
+
+def is_secret_field(structure: object, name: str) -> bool:
+    """Whether a field of a model is a `SecretStr`, has one, or is of a class derived from it."""
+    field = _field(structure, name)
+    return field is not None and _has_secret(field.annotation)
 
 
 def required_below(model: object, path: SettingPath) -> list[SettingPath]:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import cast
 
-from leadsman.settings.model import SettingPath, at, declared_secret, is_model
+from leadsman.settings.model import inside, is_model, is_secret_field
 from leadsman.text.redaction import Address, Secret, is_secret_value, reveal
 
 _SECRET = re.compile(r"(?i)(password|passwd|passphrase|secret|token|api_?key|credential)")
@@ -17,24 +17,27 @@ def is_secret(name: str) -> bool:
     return _SECRET.search(name) is not None and _PATH.search(name) is None
 
 
-def secrets_in(tree: object, model: object, path: SettingPath = (), *, named: bool = False) -> Iterator[Secret]:
+def secrets_in(tree: object, model: object) -> Iterator[Secret]:
     """The secrets in settings as they are written, before they are validated, and the addresses with credentials.
 
     Args:
-        tree: the value at the path.
-        model: of the settings.
-        path: where the value is.
-        named: whether the name of a list or a mapping around it is that of a secret.
+        tree: the settings, or a part of them.
+        model: of the tree; None if it has none.
     """
-    if isinstance(tree, Mapping | list):
-        for key, each in tree.items() if isinstance(tree, Mapping) else enumerate(tree):
-            inner = (*path, str(key))
-            below = is_secret(str(key)) or (named and not is_model(at(model, path)))
-            yield from secrets_in(each, model, inner, named=below)
-    elif declared_secret(model, path) or (named and isinstance(tree, str)):
-        yield Secret(str(tree))
-    elif (address := Address(str(tree))).hidden:
-        yield address
+    # What is to be read, each with its model, whether a field around it is declared to be a secret, and whether the
+    # name of a list or a mapping around it is that of one. Each is read once, however deep it is.
+    to_read: list[tuple[object, object, bool, bool]] = [(tree, model, False, False)]
+    while to_read:
+        value, structure, declared, named = to_read.pop()
+        if isinstance(value, Mapping | list):
+            for key, each in value.items() if isinstance(value, Mapping) else enumerate(value):
+                name = str(key)
+                below = is_secret(name) or (named and not is_model(structure))
+                to_read.append((each, inside(structure, name), declared or is_secret_field(structure, name), below))
+        elif declared or (named and isinstance(value, str)):
+            yield Secret(str(value))
+        elif (address := Address(str(value))).hidden:
+            yield address
 
 
 def secrets_of(value: object, *, named: bool = False) -> Iterator[Secret]:

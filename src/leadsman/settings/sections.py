@@ -61,12 +61,17 @@ Address = tuple[str, int | None]
 """An IP address and a port; or the path of a unix socket, and None."""
 
 
+def is_off(value: object) -> bool:
+    """Whether a value switches off what else has a value of its own: off, no, false, or empty text."""
+    return value is False or (isinstance(value, str) and value.lower() in (OFF, "no", "false", ""))
+
+
 def _address(value: object) -> Address | None:
-    """``127.0.0.1:8080``, ``[::1]:8080``, ``8080`` or ``unix:/run/house/http.sock``; None for empty text."""
+    """``127.0.0.1:8080``, ``[::1]:8080``, ``8080`` or ``unix:/run/house/http.sock``; None for off."""
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-    if not isinstance(text, str):
+    if text is not False and not isinstance(text, str):
         raise InvalidType("write text such as '127.0.0.1:8080' or 'unix:/run/house/http.sock'")
-    if not text:
+    if text is False or is_off(text):
         return None
     if text.startswith("unix:"):
         path = text.removeprefix("unix:")
@@ -189,7 +194,7 @@ def _limit(least: float) -> Callable[[object], float | None]:
     """A function that reads a time that ends the process; None if it is off."""
 
     def read(value: object) -> float | None:
-        if value is False or value in ("", OFF):
+        if is_off(value):
             return None
         amount = _age(value, "1h")
         if amount < least:
@@ -223,7 +228,7 @@ def check_convention(value: object) -> str:
 
 
 def _convention(value: object) -> str | None:
-    return None if value in ("", OFF) else check_convention(value)
+    return None if is_off(value) else check_convention(value)
 
 
 def check_ids(value: object) -> dict[str, str]:
@@ -427,7 +432,7 @@ def endpoint_of(entries: Mapping[str, SettingEntry]) -> Endpoint | None:
         ConfigurationError: values are wrong, one a line; the message names their origins.
     """
     bind, token = entries.get("bind"), entries.get("token")
-    if bind is None or bind.value == "":
+    if bind is None or is_off(bind.value):
         return None
     faults: list[ConfigurationError] = []
     settings, used = HttpSettings(), dict(entries)

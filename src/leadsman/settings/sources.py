@@ -263,8 +263,8 @@ def _from_variables(
 ) -> Iterator[SettingEntry]:
     for name, value in variables.items():
         path = _path(name, prefix)
-        if path is None or (_is_link(name, value) and not is_setting(path)):
-            continue
+        if path is None or (_is_link(name, value) and not is_setting(path)) or (not value and not is_setting(path)):
+            continue  # an empty one of leadsman's is as one that is not there: `MQTT__USERNAME: ${USER_OF_THE_BROKER}`
         if name.endswith("_FILE") and not is_setting(path):
             yield SettingEntry(_path(name.removesuffix("_FILE"), prefix) or path, Path(value), 4, f"{origin}{name}")
         else:

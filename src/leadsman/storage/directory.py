@@ -17,6 +17,8 @@ from pathlib import Path
 from leadsman.storage.files import FileLock
 from leadsman.text import log_fields
 
+NOWHERE = Path("/nonexistent")
+"""The home of those who have none (Debian Policy §9.2.3). Nothing is there."""
 PATIENCE = 5.0
 """Seconds that the start waits for another process to end."""
 LOOK_AGAIN = 0.5
@@ -35,10 +37,12 @@ class StateDirectory:
     Args:
         path: where. It need not exist.
         report: called once when another process has it, and by those who keep files here.
+        unusable: why nothing can be written here; None if that is to be tried.
     """
 
-    def __init__(self, path: Path, report: Report) -> None:
+    def __init__(self, path: Path, report: Report, unusable: str | None = None) -> None:
         self.path = path
+        self._unusable = unusable
         self.foreign = False
         """Whether another process had it when it was asked for; then nothing is written here."""
         self.report = report
@@ -78,6 +82,8 @@ class StateDirectory:
         Raises:
             OSError: it cannot be made.
         """
+        if self._unusable is not None:
+            raise OSError(self._unusable)
         with self._lock:
             if not self.foreign and not self._released:
                 self.path.mkdir(mode=0o700, parents=True, exist_ok=True)

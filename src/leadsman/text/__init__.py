@@ -49,6 +49,8 @@ _SCHEMES = re.compile(r"(?i)\b(basic|bearer)( )(?=[\w+/.~-]{0,200}[\d=])[\w+/=.~
 """Credentials without the name of their header. A digit or a = marks them off from "basic authentication"."""
 _COOKIES = re.compile(r"""(?i)\b((?:set-)?cookie)(["']?\s*[=:]\s*b?["']?)[^"'\n]+""")
 _PEM = re.compile(r"(-----BEGIN [A-Z0-9 ]{1,40}-----)(?:(?!-----END).)*", re.DOTALL)
+_REST_OF_PEM = re.compile(r"(?:^[A-Za-z0-9+/=]{16,80}\r?\n)+(?=-----END )", re.MULTILINE)
+"""What is left of one whose beginning was cut away. Its lines have 64 characters, some have 76."""
 _JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
 _BRACKET = re.compile(r"[\[\]{}]")
 
@@ -71,7 +73,8 @@ def clean(text: str) -> str:
 
 def without_pem(text: str) -> str:
     """Hide what is between the first and the last line of a key or a certificate (RFC 7468 §2)."""
-    return _PEM.sub(r"\1***", text) if "-----BEGIN" in text else text
+    text = _PEM.sub(r"\1***", text) if "-----BEGIN" in text else text
+    return _REST_OF_PEM.sub("***\n", text) if "\n-----END" in text else text
 
 
 def without_secret_lines(text: str) -> str:

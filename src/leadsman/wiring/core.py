@@ -33,7 +33,7 @@ from leadsman.runtime.publisher import PublisherContext
 from leadsman.runtime.runner import Runners
 from leadsman.text import describe
 from leadsman.text.log_lines import Lines
-from leadsman.wiring.plan import Plan
+from leadsman.wiring.plan import NoHome, Plan
 
 if TYPE_CHECKING:
     from leadsman.discovery.registered import Described
@@ -265,7 +265,7 @@ class Core:
     def state_directory(self) -> "StateDirectory":
         """Where state is kept; made for the part that keeps any. What fails there is an event, whichever thread finds
         it."""
-        from leadsman.storage.directory import StateDirectory
+        from leadsman.storage.directory import NOWHERE, StateDirectory
 
         loop, emit = self._loop, self.environment.events.emit
 
@@ -274,7 +274,10 @@ class Core:
             with contextlib.suppress(RuntimeError):  # the app has ended, and a thread of a handler's has not
                 loop.call_soon_threadsafe(emit, event)
 
-        directory = StateDirectory(self.plan.state_directory, report)
+        try:
+            directory = StateDirectory(self.plan.state_directory, report)
+        except NoHome as error:
+            directory = StateDirectory(NOWHERE, report, str(error))
         self.resources.callback(directory.release)
         return directory
 

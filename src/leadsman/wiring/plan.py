@@ -1,5 +1,6 @@
 """The plan of an app: everything that is needed to run it, checked and complete."""
 
+import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -8,6 +9,7 @@ from urllib.parse import quote
 
 from leadsman._version import UNVERSIONED, __version__
 from leadsman.adapters.managed import ManagedAdapter
+from leadsman.errors import ConfigurationError
 from leadsman.mqtt.broker import Brokers
 from leadsman.mqtt.topics import Topics
 from leadsman.registration.options import is_everywhere
@@ -36,6 +38,27 @@ if TYPE_CHECKING:
 
 
 R = TypeVar("R", "Telemetry", "Source")
+
+
+class NoHome(ConfigurationError):  # noqa: N818  # as NotInstalled
+    """The user has no home directory, and no variable names a place for state."""
+
+
+def _home(variables: Mapping[str, str]) -> Path:
+    """The home directory: ``$HOME``, else that of the user database. A container may run as somebody without one."""
+    if given := variables.get("HOME") or os.environ.get("HOME"):
+        return Path(given)
+    try:
+        import pwd  # not on Windows
+
+        home = pwd.getpwuid(os.getuid()).pw_dir
+    except (ImportError, KeyError):
+        home = ""
+    if not home:
+        raise NoHome("this user has no home directory; set STATE_DIRECTORY")
+    return Path(home)
+
+
 OPERATIONS = ("hold", "release", "circuit")
 """Requests about a device at ``{request}/set`` below it."""
 
@@ -112,11 +135,18 @@ class Plan(NamedTuple):
 
     @property
     def state_directory(self) -> Path:
-        """Where the app keeps what must survive it: systemd's ``$STATE_DIRECTORY``, else below ``$XDG_STATE_HOME``."""
+        """Where the app keeps what must survive it: systemd's ``$STATE_DIRECTORY``, else below ``$XDG_STATE_HOME``,
+        else in the home directory. A relative ``$XDG_STATE_HOME`` does not count (XDG Base Directory Specification).
+
+        Raises:
+            NoHome: there is none, and no such variable.
+        """
         if given := self.variables.get("STATE_DIRECTORY", "").split(":")[0]:
             return Path(given)
-        home = self.variables.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-        return Path(home) / "leadsman" / quote(self.state_name, safe=" @+")
+        state = Path(self.variables.get("XDG_STATE_HOME", ""))
+        if not state.is_absolute():
+            state = _home(self.variables) / ".local" / "state"
+        return state / "leadsman" / quote(self.state_name, safe=" @+")
 
     @property
     def residents(self) -> list[str]:

@@ -27,7 +27,7 @@ from leadsman.loop.output import flush_outputs, flush_stream, tell
 from leadsman.loop.threads import DaemonExecutor
 from leadsman.monitoring.log_format import abandon_unwritable_streams, log_to_stderr
 from leadsman.monitoring.loop_stalls import StallWatch
-from leadsman.text import clean, count_noun, log_fields
+from leadsman.text import clean, count_noun, log_fields, without_secret_lines
 
 EX_UNAVAILABLE, EX_SOFTWARE, EX_TEMPFAIL, EX_CONFIG, INTERRUPTED = 69, 70, 75, 78, 130
 """As sysexits.h and the shell number them. 79, of `leadsman.parts.supervision`, is the first that neither uses."""
@@ -121,7 +121,7 @@ def run(
         load()
         alive = _serve(name, serve, stop, deadline)
     except ConfigurationError as error:
-        tell("".join(f"{name}: {clean(line)}\n" for line in str(error).splitlines()))
+        tell("".join(f"{name}: {clean(line)}\n" for line in without_secret_lines(str(error)).splitlines()))
         raise SystemExit(EX_CONFIG) from None
     except Stopped as end:
         stale = isinstance(end, NoFreshData)

@@ -22,6 +22,7 @@ from leadsman.adapters.wires import wire_of
 from leadsman.errors import GarbledData, InvalidValue, PermanentError
 from leadsman.loop.clock import system_clock
 from leadsman.loop.durations import Duration, positive_seconds
+from leadsman.loop.host_zone import host_zone
 from leadsman.loop.threads import Worker
 from leadsman.text.redaction import SecretValue, secret_or_none
 
@@ -260,11 +261,7 @@ class CalDav:
         del self._backend  # the next request makes another one
 
     def _local(self) -> tzinfo:
-        if self._zone is not None:
-            return self._zone
-        from tzlocal import get_localzone
-
-        return get_localzone()
+        return host_zone() if self._zone is None else self._zone
 
     @functools.cached_property
     def _backend(self) -> CalendarBackend:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from leadsman.adapters.caldav.rules import MOST, Rule, check_rule
 from leadsman.adapters.caldav.sieve import sift, unfold
 from leadsman.errors import GarbledData, missing
-from leadsman.text import clean, describe, log_fields
+from leadsman.text import clean, describe, log_fields, without_secret_lines
 
 if TYPE_CHECKING:
     import icalendar
@@ -190,7 +190,9 @@ def _event(component: "icalendar.Component") -> CalendarEvent | None:
 
 
 def _text(value: object) -> str | None:
-    return None if value is None else "\n".join(clean(line) for line in str(value).splitlines())
+    if value is None:
+        return None
+    return "\n".join(clean(line) for line in without_secret_lines(str(value)).splitlines())
 
 
 def _midnight(day: date, zone: tzinfo) -> datetime:

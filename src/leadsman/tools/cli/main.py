@@ -8,7 +8,7 @@ from leadsman._version import __version__
 from leadsman.errors import ConfigurationError, LeadsmanError
 from leadsman.loop.output import tell
 from leadsman.monitoring.log_format import abandon_unwritable_streams
-from leadsman.text import escape
+from leadsman.text import escape, without_secret_lines
 from leadsman.text.suggestion import suggestion
 from leadsman.tools.cli.arguments import CODES, CONFIG, FAILED, INTERRUPTED, USAGE, Parser, UsageError, add
 from leadsman.tools.cli.commands import COMMANDS, GROUPS, command
@@ -34,7 +34,8 @@ def run_command(options: argparse.Namespace, program: str) -> int:
         sys.stdout.flush()
         return code or 0
     except LeadsmanError as error:
-        tell("".join(escape(f"{program}: {line}") + "\n" for line in str(error).splitlines()))
+        lines = without_secret_lines(str(error)).splitlines()
+        tell("".join(escape(f"{program}: {line}") + "\n" for line in lines))
         if isinstance(error, UsageError):
             return USAGE
         return CONFIG if isinstance(error, ConfigurationError) else FAILED

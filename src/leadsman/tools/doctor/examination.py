@@ -20,8 +20,9 @@ from urllib.parse import urlsplit
 from leadsman._version import __version__
 from leadsman.adapters.adapter import CalendarSearch, Resource, ResourceKind
 from leadsman.adapters.serial.port import BY_ID, stable_name
-from leadsman.errors import LeadsmanError
+from leadsman.errors import InvalidValue, LeadsmanError
 from leadsman.loop.durations import human
+from leadsman.loop.host_zone import host_zone
 from leadsman.mqtt.transport import in_thread
 from leadsman.text import clean, describe
 from leadsman.tools.doctor.broker import BrokerExamination, ReportProgress
@@ -220,6 +221,11 @@ def _disks(paths: list[Path]) -> tuple[DiskFacts, ...]:
 
 
 def _zone() -> tuple[str | None, str | None]:
+    if "TZ" in os.environ:
+        try:
+            return str(host_zone()), None
+        except InvalidValue as error:
+            return None, describe(error)
     from tzlocal import get_localzone_name
 
     try:

@@ -15,6 +15,7 @@ from leadsman.registration.injection import ContextDependency
 from leadsman.registration.result import FIELD
 from leadsman.registration.source import Source
 from leadsman.registration.telemetry import Telemetry
+from leadsman.text import without_secret_lines
 from leadsman.tools.doctor.access import described_by, elsewhere
 from leadsman.wiring.plan import Plan
 
@@ -122,7 +123,7 @@ def missing(plan: Plan) -> tuple[str, ...]:
     try:
         check_installed(plan.adapters)
     except NotInstalled as error:
-        return tuple(str(error).splitlines())
+        return tuple(without_secret_lines(str(error)).splitlines())
     return ()
 
 

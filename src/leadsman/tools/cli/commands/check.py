@@ -16,6 +16,7 @@ from leadsman.tools.cli.commands.run import app_to_run
 from leadsman.tools.cli.tables import print_text, table
 from leadsman.tools.doctor.access import hidden_values_of
 from leadsman.wiring.outside import check_installed
+from leadsman.wiring.plan import NoHome
 
 
 def run(options: argparse.Namespace) -> None:
@@ -85,7 +86,7 @@ def show_identity(app: App) -> None:
     rows = [("topic prefix", app.topics.prefix, prefix), ("client id", app.client_id, client)]
     try:
         rows.append(("state", str(app.plan(os.environ).state_directory), state))
-    except RuntimeError as error:  # the user has no home directory
+    except NoHome as error:
         rows.append(("state", "kept in memory only", describe(error)))
     print(table(("identity", "value", "from"), rows))
     if any(each.protocol == V311 for each in app.brokers) and len(app.client_id.encode()) > SURE_CLIENT_ID:
