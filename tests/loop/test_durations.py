@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.loop.durations import human, positive_seconds, seconds
+from leadsman.resilience.failure import LONGEST_REQUEST, RetryRequested
 
 
 @pytest.mark.parametrize(
@@ -65,3 +66,14 @@ def test_what_human_writes_seconds_reads(milliseconds):
 )
 def test_human_writes_a_fraction_of_a_second_with_a_point(amount, written):
     assert human(amount) == written
+
+
+@pytest.mark.parametrize("value", [1e300, 10**12, "999999999d", timedelta.max, 36_526 * 86_400.0])
+def test_a_time_of_more_than_a_hundred_years_is_refused(value):
+    with pytest.raises(InvalidValue, match="wait is .*; it must be at most a hundred years"):
+        seconds(value, "wait")
+
+
+@pytest.mark.parametrize("value", [1e300, 10**12, "999999999d", timedelta.max])
+def test_a_device_that_asks_for_a_longer_pause_gets_the_longest_one(value):
+    assert RetryRequested(value).delay == LONGEST_REQUEST

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from leadsman.errors import ResultError
 from leadsman.mqtt.topics import encode
-from leadsman.readings.reading import fields_of
+from leadsman.readings.reading import fields_of, plain
 
 nan, inf = math.nan, math.inf
 
@@ -143,3 +143,10 @@ def test_whatever_passes_is_valid_json_and_the_same_when_read_back(result):
     read = json.loads(encode(fields), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
 
     assert read == fields
+
+
+def test_a_forgotten_await_inside_a_dict_is_named_and_python_says_nothing_of_it():
+    async def read(): ...
+
+    with pytest.raises(ResultError, match=r"'v\[0\]' is a coroutine; write await before the call that makes it"):
+        plain([read()], "v")

@@ -96,3 +96,25 @@ def test_a_user_without_a_home_and_without_a_name_is_told_where_state_is(check):
     assert done.returncode == 0, done.stderr
     assert "kept in memory only" in done.stdout
     assert "set STATE_DIRECTORY" in " ".join(done.stdout.split())
+
+
+LIMITED = """\
+import resource, runpy, sys
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv.pop(1)),) * 2)
+sys.argv[0] = "leadsman"
+runpy.run_module("leadsman", run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("most", range(4, 19))
+def test_an_app_that_may_open_too_few_files_says_so(check, tmp_path, most):
+    environment = {**os.environ, "MQTT__URL": "mqtt://127.0.0.1:9", "PYTHONPATH": str(tmp_path)}
+    environment["STATE_DIRECTORY"] = str(tmp_path / "state")
+    command = [sys.executable, "-c", LIMITED, str(most), "run", "shed:app"]
+    done = subprocess.run(
+        command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+
+    assert (done.returncode, "Traceback" in done.stderr) == (78, False)
+    assert "more files, and an app needs 16 at least; allow more, by LimitNOFILE=" in done.stderr

@@ -11,6 +11,7 @@ from pathlib import Path
 from leadsman.mqtt.answers import object_in
 from leadsman.storage import files
 from leadsman.wiring.core import Core
+from leadsman.wiring.plan import NoHome
 
 FILE = "subscriptions.json"
 """In the state directory."""
@@ -20,7 +21,7 @@ LARGEST = 1024 * 1024
 
 def join(core: Core) -> None:
     """Begin with the subscriptions of the last run, and write down those of this one."""
-    with contextlib.suppress(RuntimeError):  # the user has no home directory, which the part for readings reports
+    with contextlib.suppress(NoHome):  # the part for readings reports it
         core.link.record = SubscriptionFile(core.plan.state_directory / FILE, core.plan.client_id)
 
 

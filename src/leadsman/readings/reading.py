@@ -178,6 +178,9 @@ def _check(value: object, name: str, left_out: list[str], depth: int) -> JsonVal
             return _check_dict(value, f"{name}.", left_out, depth - 1)
         case list() | tuple():
             return [_check(element, f"{name}[{i}]", left_out, depth - 1) for i, element in enumerate(value)]
+    if isinstance(value, CoroutineType):
+        value.close()  # or Python warns of it later, at a line of ours
+        raise ResultError(f"{name!r} is a coroutine; write await before the call that makes it")
     raise ResultError(f"{name!r} is {_a(value)}, which JSON cannot carry; return a number, text, list or dict")
 
 

@@ -352,6 +352,10 @@ def _function(handler: object) -> Handler:
     return inner if inspect.isfunction(inner) or inspect.ismethod(inner) else type(inner).__call__
 
 
+_VALUES = (int, float, str, bool, bytes, dict, list)
+"""Types of values, of which there is no adapter."""
+
+
 def _split(wanted: object) -> tuple[object, str | None]:
     """The class and the name that an annotation asks for."""
     if get_origin(wanted) is Annotated:
@@ -378,6 +382,10 @@ def _dependency_for(handler: Handler, parameter: str, wanted: object, available:
         known = ", ".join(sorted({dependency.label for dependency in available})) or "none"
         wish = f"{type_name} named {name!r}" if name else type_name
         advice = "add an adapter to App(adapters=…), or a class to App(settings=…)"
+        if wanted in _VALUES:
+            advice = (
+                "only one parameter takes the payload: write a pydantic model with the fields, and one parameter of it"
+            )
         if type_name == "Context":  # of a device
             advice = "a Context is that of a device: put the message into a Buffer, and let an @app.source take it out"
         raise InvalidValue(f"{where} asks for {wish}, and there is: {known}; {advice}")

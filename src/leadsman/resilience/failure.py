@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 from leadsman.errors import InvalidType, InvalidValue, LeadsmanError
-from leadsman.loop.durations import Duration, seconds
+from leadsman.loop.durations import Duration, unbounded_seconds
 from leadsman.text import clean, text_of
 
 Property = str | int | float | bool | tuple[str, ...]
@@ -58,7 +58,7 @@ class RetryRequested(LeadsmanError):
     __module__ = "leadsman"  # as policies in files name it
 
     def __init__(self, delay: Duration | None = None, reason: str | None = None) -> None:
-        asked = None if delay is None else seconds(delay, "delay")
+        asked = None if delay is None else unbounded_seconds(delay, "delay")
         self.delay = None if asked is None else min(max(SHORTEST_REQUEST, asked), LONGEST_REQUEST)
         self.reason = None if reason is None else clean(str(reason))
         super().__init__(self.reason or "the device asks for another attempt")

@@ -106,7 +106,8 @@ def toml_document(path: Path, text: str) -> SettingsFile:
         document = tomllib.loads(text)
         _check_integers(document)
     except (ValueError, RecursionError) as error:  # also of int(), for a number of thousands of digits
-        raise SettingsError(f"{path} is not TOML: {clean(str(error))}") from None
+        hint = "; write text in quotes" if str(error).startswith("Invalid value") else ""
+        raise SettingsError(f"{path} is not TOML: {clean(str(error))}{hint}") from None
     return SettingsFile(document, cache(lambda: toml_lines(text)))
 
 

@@ -8,6 +8,7 @@ is wrong; 79 the event loop was blocked for too long; 130 a second Ctrl-C.
 import asyncio
 import atexit
 import contextlib
+import errno
 import gc
 import io
 import logging
@@ -22,7 +23,7 @@ from contextvars import ContextVar
 from types import CodeType, CoroutineType, FrameType, GeneratorType
 from typing import Any
 
-from leadsman.errors import ConfigurationError, NoFreshData, Stopped
+from leadsman.errors import ConfigurationError, InvalidValue, NoFreshData, Stopped
 from leadsman.loop.output import flush_outputs, flush_stream, tell
 from leadsman.loop.threads import DaemonExecutor
 from leadsman.monitoring.log_format import abandon_unwritable_streams, log_to_stderr
@@ -95,6 +96,30 @@ def only_looked_at() -> Iterator[None]:
         _only_looked_at.reset(token)
 
 
+LEAST_DESCRIPTORS = 16
+"""Files and sockets that an app needs room for at its start: the event loop has three, the readings on disk five, the
+broker two, the log, the health file and the service manager one each, and modules are loaded when they are needed."""
+
+
+def check_descriptors(least: int = LEAST_DESCRIPTORS) -> None:
+    """Raise `InvalidValue` if this process can open fewer than `least` files: what fails later would do so in a place
+    that says nothing about the limit."""
+    taken: list[int] = []
+    try:
+        for _ in range(least):
+            taken.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        if error.errno not in (errno.EMFILE, errno.ENFILE):
+            return  # no such device
+        raise InvalidValue(
+            f"this process can open {len(taken)} more files, and an app needs {least} at least; allow more, by "
+            "LimitNOFILE= in the unit, or by ulimit -n"
+        ) from None
+    finally:
+        for each in taken:
+            os.close(each)
+
+
 def run(
     name: str,
     load: Callable[[], None],
@@ -117,6 +142,7 @@ def run(
     atexit.register(_end)
     deadline = EndDeadline()
     try:
+        check_descriptors()
         log_to_stderr(*log)
         load()
         alive = _serve(name, serve, stop, deadline)

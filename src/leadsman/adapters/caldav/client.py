@@ -222,9 +222,8 @@ def _leadsman_error(error: Exception, what: str, ca: str | None) -> LeadsmanErro
     match error:
         case errors.RateLimitError():
             seconds = error.retry_after_seconds
-            return RetryRequested(
-                None if seconds is None else min(float(seconds), LONGEST_PAUSE), f"{what}: the server asks for a pause"
-            )
+            pause = None if seconds is None else min(max(0.0, float(seconds)), LONGEST_PAUSE)  # 0 for NaN
+            return RetryRequested(pause, f"{what}: the server asks for a pause")
         case errors.AuthorizationError():
             return PermanentError(f"{what}: the server refuses; check username, password or token")
         case errors.NotFoundError():

@@ -4,12 +4,14 @@ the way."""
 import argparse
 import importlib
 import inspect
+import pkgutil
 import re
 import sys
 import traceback
 from pathlib import Path
 from types import ModuleType
 
+import leadsman
 from leadsman.app import App
 from leadsman.errors import ConfigurationError, LeadsmanError
 from leadsman.loop.user_code import frame_of
@@ -116,14 +118,33 @@ def _import(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name == module_name or module_name.startswith(f"{error.name}."):
             raise NoModuleError(_no_module(module_name)) from None
-        raise TargetError(f"{where_of(error)}: it needs {error.name!r}, which is not installed; install it") from None
+        raise TargetError(f"{where_of(error)}: {_missing(error.name or '')}") from None
     except SyntaxError as error:
         raise TargetError(f"{Path(error.filename or module_name).name} line {error.lineno}: {error.msg}") from None
     except (Exception, SystemExit) as error:
-        raise TargetError(f"{where_of(error)}: {_describe(error)}") from None
+        kind = ConfigurationError if _is_a_wrong_call_of_ours(error) else TargetError
+        raise kind(f"{where_of(error)}: {_describe(error)}") from None
     if file is not None and Path(module.__file__ or "").resolve() != file:
         raise TargetError(f"{file} has the name of another module, {module_name!r}; rename the file")
     return module
+
+
+def _missing(name: str) -> str:
+    """What to do about a module that cannot be imported. One of ours has another name: nothing installs it."""
+    package, _, last = name.rpartition(".")
+    if package.partition(".")[0] != leadsman.__name__:
+        return f"it needs {name!r}, which is not installed; install it"
+    try:
+        known = [each.name for each in pkgutil.iter_modules(importlib.import_module(package).__path__)]
+    except (ImportError, AttributeError):  # what is before the last dot is no package of ours, either
+        return _missing(package)
+    instead = _OTHER_NAMES.get(last)
+    hint = f"did you mean {package}.{instead}?" if instead in known else suggestion(last, known)
+    return f"leadsman has no module {name!r}; {hint}"
+
+
+_OTHER_NAMES = {"bluetooth": "ble", "bleak": "ble", "calendar": "caldav", "uart": "serial", "w1": "onewire"}
+"""Modules of ours by what people call them."""
 
 
 def _file(name: str) -> Path | None:
@@ -172,10 +193,28 @@ def where_of(error: BaseException) -> str:
     return "?" if frame is None else f"{Path(frame.filename).name} line {frame.lineno}"
 
 
+_CALL = re.compile(r"([\w.]+)\(\) (?:got an unexpected|got multiple values|got some positional|missing \d+|takes )")
+_DECORATORS = ("telemetry", "source", "command", "periodic", "event")
+
+
+def _is_a_wrong_call_of_ours(error: BaseException) -> bool:
+    """Whether Python refused the arguments of a call of leadsman, which are configuration as those that leadsman itself
+    refuses."""
+    found = _CALL.match(str(error)) if isinstance(error, TypeError) else None
+    if found is None:
+        return False
+    first = found[1].partition(".")[0]
+    ours = (module for name, module in [*sys.modules.items()] if name.partition(".")[0] == leadsman.__name__)
+    return any(getattr(vars(module).get(first), "__module__", "").startswith(leadsman.__name__) for module in ours)
+
+
 def _describe(error: BaseException) -> str:
     """What a module raised; for an option with a wrong name, with those that the call takes. From 3.13 on Python adds a
     suggestion of its own, which ours replaces, so that each Python says the same."""
     text = f"{type(error).__name__}: {describe(error)}"
+    lacking = re.search(r"\.(\w+)\(\) missing 1 required positional argument: 'name'", text)
+    if lacking is not None and lacking[1] in _DECORATORS:
+        return f"a {lacking[1]} needs the name of its device; write @app.{lacking[1]}('kitchen', …)"
     wrong = re.search(r"([\w.]+)\(\) got an unexpected keyword argument '(\w+)'", text)
     if wrong is None:
         return text
