@@ -155,6 +155,11 @@ class NoFreeThread(DeviceUnavailable):
     threads. The device is not at fault, so no circuit counts this error."""
 
 
+class NoTurn(DeviceUnavailable):
+    """Another call had the line of the device for a minute. The device is not at fault, so no circuit counts this
+    error."""
+
+
 class GarbledData(TransientError):
     """Bytes arrived, but they cannot be decoded."""
 

@@ -352,6 +352,32 @@ def test_a_connection_that_a_device_closes_between_two_polls_costs_none(wire):
     asking(wire, scenario)
 
 
+@pytest.mark.parametrize("way", ["rtu", "tcp"])
+def test_units_that_are_dead_starve_no_other_on_their_line(mosquitto, listen, way):
+    listener = listen(mosquitto.port)
+    with ModbusServer(way, {4: MEMORY, 5: MEMORY}) as server:  # 1 to 3 do not answer
+        app = App("sys", mqtt=mosquitto.url, adapters=(Modbus(server.url, 19_200, timeout="1s"),))
+
+        def register(unit):
+            @app.telemetry(f"meter-{unit}", interval="1s")
+            async def meter(modbus: Modbus):
+                return await modbus.read(unit, TABLE, ["volts"])
+
+        for unit in range(1, 6):
+            register(unit)
+
+        async def run():
+            serving = asyncio.create_task(app.serve())
+            for unit in (4, 5):
+                await asyncio.to_thread(listener.wait_for, f"sys/meter-{unit}/state", 5)
+            await asyncio.to_thread(listener.wait_for, "sys/meter-1/error", 1)
+            app.stop()
+            return await serving
+
+        assert asyncio.run(asyncio.wait_for(run(), 100)) == 0
+    assert listener.on("sys/meter-1/state") == []
+
+
 def test_an_app_publishes_through_a_server_that_is_away(mosquitto, listen):
     listener = listen(mosquitto.port)
     with ModbusServer("rtu", {1: MEMORY}) as server:

@@ -27,6 +27,7 @@ from leadsman.errors import (
 )
 from leadsman.loop.durations import Duration, positive_seconds
 from leadsman.loop.threads import Worker
+from leadsman.resilience.turns import SharedLine
 from leadsman.text import describe, join_words
 
 LOWEST, HIGHEST = 0x08, 0x77
@@ -69,7 +70,7 @@ class I2c:
         self.path = _path_of(bus)
         """The file of the bus."""
         self._timeout = positive_seconds(timeout, "timeout")
-        self._lock = asyncio.Lock()
+        self._turns = SharedLine(cuts=False)  # a thread makes the calls
         self._worker = Worker(self.path)
         self._wire: I2cWire | None = None
         self._heard_at: float | None = None
@@ -80,7 +81,7 @@ class I2c:
 
     async def __aexit__(self, *exc_info: object) -> None:
         """Close the bus. The adapter may be entered again."""
-        async with self._lock:
+        async with self._turns:
             if self._wire is not None:
                 with contextlib.suppress(DeviceError):  # of a thread that is stuck
                     await self._worker.call(self._wire.close, self._timeout)
@@ -149,7 +150,7 @@ class I2c:
             await self.probe()
 
     async def _in_thread(self, call: Callable[[I2cWire], bytes]) -> bytes:
-        async with self._lock:
+        async with self._turns:
             wire = self._wire = self._wire or wire_of("i2c", self.path, self._create_wire)
 
             def closing() -> bytes:

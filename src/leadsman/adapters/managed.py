@@ -24,6 +24,7 @@ from leadsman.loop.user_code import place_of
 from leadsman.readings.reading import plain
 from leadsman.resilience.backoff import ExponentialBackoff
 from leadsman.resilience.environment import Environment
+from leadsman.resilience.turns import SharedLine
 from leadsman.text import describe
 
 OPEN_TIMEOUT = 30.0
@@ -194,7 +195,10 @@ class ManagedAdapter:
             opening = begin(self._enter)
 
     async def _enter(self) -> None:
+        share_locks(self.adapter)
         self._opened = await self.adapter.__aenter__()
+        share_locks(self.adapter)
+        share_locks(self._opened)
         self._is_open, self._error = True, None
 
     async def close(self) -> None:
@@ -202,6 +206,14 @@ class ManagedAdapter:
         if self._is_open:
             self._is_open = False
             await self.adapter.__aexit__(None, None, None)
+
+
+def share_locks(adapter: object) -> None:
+    """Make the locks that an adapter keeps as its attributes fair: a `SharedLine` instead of an `asyncio.Lock`. What is
+    behind such a lock is shared by the devices of the adapter."""
+    for name, value in getattr(adapter, "__dict__", {}).items():
+        if type(value) is asyncio.Lock and not value.locked():
+            setattr(adapter, name, SharedLine())
 
 
 def adapter_names(needs: Iterable[tuple[str, object]]) -> tuple[str, ...]:

@@ -4,7 +4,6 @@
 A read of such a file waits in the kernel until the thermometer has measured: 750 ms, and again after a wrong checksum.
 """
 
-import asyncio
 import errno
 import os
 import re
@@ -17,6 +16,7 @@ from leadsman.adapters.wires import wire_of
 from leadsman.errors import DeviceError, DeviceUnavailable, GarbledData, InvalidType, InvalidValue, PermanentError
 from leadsman.loop.durations import Duration, positive_seconds
 from leadsman.loop.threads import Worker
+from leadsman.resilience.turns import SharedLine
 from leadsman.storage.given_file import read_given
 from leadsman.text import clean, describe, join_words
 
@@ -68,7 +68,7 @@ class OneWire:
         self.root = Path(root)
         """The directory of the thermometers."""
         self._timeout = positive_seconds(timeout, "timeout")
-        self._lock = asyncio.Lock()
+        self._turns = SharedLine(cuts=False)  # a thread makes the calls
         self._worker = Worker("one-wire")
         self._found: int | None = None
 
@@ -127,7 +127,7 @@ class OneWire:
                 raise DeviceUnavailable(f"there is no thermometer in {self.root}; {_WIRING}")
 
     async def _in_thread(self, call: Callable[[OneWireFiles], _T]) -> _T:
-        async with self._lock:
+        async with self._turns:
             wire = wire_of("onewire", str(self.root), self._create_wire)
             return await self._worker.call(lambda: call(wire), self._timeout)
 

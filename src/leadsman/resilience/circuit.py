@@ -20,7 +20,7 @@ others.
 import math
 from typing import NamedTuple
 
-from leadsman.errors import NoFreeThread
+from leadsman.errors import NoFreeThread, NoTurn
 from leadsman.events import CircuitMoved
 from leadsman.resilience import breaker
 from leadsman.resilience.breaker import (
@@ -133,7 +133,7 @@ class CircuitGuard:
 
     def outcome_of(self, error: BaseException) -> CycleOutcome:
         """How a cycle that ended with this error counts."""
-        if not isinstance(error, Exception) or isinstance(error, RetryRequested | NoFreeThread):
+        if not isinstance(error, Exception) or isinstance(error, RetryRequested | NoFreeThread | NoTurn):
             return CycleOutcome.NEUTRAL
         ignored = self._rule is not None and matches(error, self._rule.ignore)
         return CycleOutcome.NEUTRAL if ignored else CycleOutcome.FAILED

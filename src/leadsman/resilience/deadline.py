@@ -57,6 +57,7 @@ class Deadline(Generic[T]):
         "_call",
         "_caller",
         "_environment",
+        "_paused_at",
         "_place",
         "_slot",
         "_state",
@@ -82,6 +83,7 @@ class Deadline(Generic[T]):
         self._thread = thread
         self._place: str | None = None  # where the call was when its time was over
         self._began = 0.0
+        self._paused_at: float | None = None
         self._slot: int | None = None
         self._state = _IN_TIME
         self._task: asyncio.Task[object] | None = None
@@ -134,9 +136,29 @@ class Deadline(Generic[T]):
         if replaced:
             raise _placed(DeviceTimeout(f"{self._LATE} {human(self.seconds)}"), self._place) from error
 
+    @property
+    def runs(self) -> bool:
+        """Whether a call is under way."""
+        return self._task is not None
+
+    def pause(self) -> None:
+        """The call waits for others: this is not its time."""
+        if self._task is not None:
+            self._paused_at = self._environment.clock.monotonic()
+            if self._slot is not None and self._state == _IN_TIME:
+                self._environment.timers.remove(self._slot, self)
+                self._slot = None
+
+    def resume(self) -> None:
+        """The call goes on."""
+        paused_at, self._paused_at = self._paused_at, None
+        if paused_at is not None and self._task is not None and self._state == _IN_TIME:
+            self._began += self._environment.clock.monotonic() - paused_at
+            self.arm()
+
     def arm(self) -> None:
         """See `Limit`."""
-        if self._task is not None and self._slot is None:
+        if self._task is not None and self._slot is None and self._paused_at is None:
             self._slot = self._environment.timers.add(self._began + self.seconds, self)
 
     def ring(self, now: float) -> None:

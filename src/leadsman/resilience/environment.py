@@ -16,11 +16,13 @@ from leadsman.resilience.policy import ONCE, Policy
 
 
 class GuardSpec(NamedTuple):
-    """How a handler's calls are guarded. `timeout` in seconds per call; None waits for ever."""
+    """How a handler's calls are guarded. `timeout` in seconds per call; None waits for ever. `adapters`: whether the
+    calls use adapters, and may wait for others there."""
 
     policy: Policy = ONCE
     breaker: CircuitBreaker | None = None
     timeout: float | None = None
+    adapters: bool = False
 
 
 class Environment(NamedTuple):

@@ -2,59 +2,79 @@
 
 ::
 
-    slow watch ─ bus lock ─ thread ─ deadline ─ call
+    slow watch ─ caller ─ bus lock ─ thread ─ deadline ─ call
 
-The lock is waited for before the deadline begins, so the time in the queue is not part of the timeout. The watch is
-outside of both, so that time counts as time of the call. A plain ``def`` handler also waits for its thread before the
-deadline. That time is part of neither, since handlers that have nothing to do with this one decide about it.
+The lock is waited for before the deadline begins. An adapter has a lock of its own, a
+`leadsman.resilience.turns.SharedLine`, which is waited for inside the call; the deadline stands still meanwhile, since
+the line knows the caller. A plain ``def`` handler also waits for its thread before the deadline. None of these waits is
+part of the timeout or of the time of a slow call, since others decide about them.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import NamedTuple, Protocol, TypeVar
 
 from leadsman.resilience.circuit import SharedCircuit
 from leadsman.resilience.deadline import Deadline
 from leadsman.resilience.decision import RetryTokenBucket
 from leadsman.resilience.environment import Abandons, Environment
-
-# The lock of a shared bus, such as a serial line: one call at a time, in the order of the requests.
+from leadsman.resilience.line import Turn
+from leadsman.resilience.turns import CALLER, LineUser, SharedLine
 
 T = TypeVar("T")
 
 
 class BusLock:
-    """A lock that can be taken away from a call that does not end."""
+    """The line of a group, which a call has from its beginning to its end. It can be taken away from a call that does
+    not end."""
 
-    __slots__ = ("_holder", "_lock")
+    __slots__ = ("_line", "_turns")
 
     def __init__(self) -> None:
-        self._lock = asyncio.Lock()
-        self._holder: object | None = None
+        self._line = SharedLine()
+        self._turns: dict[object, Turn] = {}
 
-    async def take(self, holder: object) -> None:
-        """Wait for the lock."""
-        await self._lock.acquire()
-        self._holder = holder
+    @contextlib.asynccontextmanager
+    async def turn(self, holder: object) -> AsyncIterator[None]:
+        """Wait for the lock, and have it until the end of the context."""
+        async with self._line.turn():
+            turn = self._line.holder
+            if turn is not None:
+                self._turns[holder] = turn
+            try:
+                yield
+            finally:
+                self._turns.pop(holder, None)
 
     def give_back(self, holder: object) -> None:
         """Release the lock. Nothing happens if `holder` does not hold it, or no longer holds it."""
-        if self._holder is holder:
-            self._holder = None
-            self._lock.release()
+        turn = self._turns.pop(holder, None)
+        if turn is not None:
+            self._line.end(turn, answered=False)
 
 
 def in_turn(call: Callable[[], Awaitable[T]], lock: BusLock, holder: object) -> Callable[[], Awaitable[T]]:
     """The call, made while `holder` holds the lock. To abandon a call that does not end, give its lock back."""
 
     async def locked() -> T:
-        await lock.take(holder)
+        async with lock.turn(holder):
+            return await call()
+
+    return locked
+
+
+def known_to_lines(call: Callable[[], Awaitable[T]], caller: LineUser) -> Callable[[], Awaitable[T]]:
+    """The call, made while lines know whose it is."""
+
+    async def known() -> T:
+        caller.waited = 0.0
+        before = CALLER.set(caller)
         try:
             return await call()
         finally:
-            lock.give_back(holder)
+            CALLER.reset(before)
 
-    return locked
+    return known
 
 
 def watch_call(
@@ -67,11 +87,11 @@ def watch_call(
     """The call; `on_slow` is called before it returns if it took longer than `limit` seconds.
 
     Args:
-        call: the call to watch. What it waits for is part of its time, such as the lock of a bus.
+        call: the call to watch.
         limit: seconds.
         monotonic: the clock.
         on_slow: called after a slow call that succeeded. A call that fails counts as failed anyway.
-        excused: seconds of the call that just ended which are not its own, such as its wait for a thread.
+        excused: seconds of the call that just ended which are not its own: its waits for a thread and for turns.
     """
 
     async def timed() -> T:
@@ -127,6 +147,7 @@ def guard_call(
     bus_lock: BusLock | None,
     thread: ThreadGuard | None = None,
     watch: SlowWatch | None = None,
+    lines: LineUser | None = None,
 ) -> Callable[[], Awaitable[T]]:
     """The call inside its guards. A guard that is None is left out, and costs nothing.
 
@@ -138,14 +159,23 @@ def guard_call(
         bus_lock: the lock of the bus that the call shares with others.
         thread: waits for the thread of a plain ``def`` handler.
         watch: notices slow calls.
+        lines: how lines know the call; None if it shares none with others.
     """
     if timeout is not None:
-        call = Deadline(call, timeout, environment, caller, None if thread is None else thread.identifier).call
+        deadline = Deadline(call, timeout, environment, caller, None if thread is None else thread.identifier)
+        call = deadline.call
+        if lines is not None:
+            lines.deadline = deadline
     if thread is not None:
         call = thread.in_thread(call)
     if bus_lock is not None:
         call = in_turn(call, bus_lock, caller)
+    if lines is not None:
+        call = known_to_lines(call, lines)
     if watch is not None:
-        excused = float if thread is None else lambda: thread.waited
+
+        def excused() -> float:
+            return (0.0 if thread is None else thread.waited) + (0.0 if lines is None else lines.waited)
+
         call = watch_call(call, watch.limit, environment.clock.monotonic, watch.on_slow, excused)
     return call

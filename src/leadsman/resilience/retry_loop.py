@@ -34,6 +34,7 @@ from leadsman.resilience.environment import Caller, Environment, GuardSpec, Snap
 from leadsman.resilience.failure import Failure, RetryRequested, sift
 from leadsman.resilience.guards import NO_SHARED_GUARDS, BusLock, SharedGuards, SlowWatch, ThreadGuard, guard_call
 from leadsman.resilience.policy import GiveUp, Policy, Verdict
+from leadsman.resilience.turns import LineUser
 
 T = TypeVar("T", covariant=True)
 
@@ -114,8 +115,11 @@ class Execution(Generic[T]):
         self._reported: tuple[str, ...] = ()
         slow = None if guards.breaker is None else guards.breaker.slow
         watch = None if slow is None else SlowWatch(slow, self._note_slow)
+        lines = None
+        if guards.adapters or bus_lock is not None:
+            lines = LineUser(name, environment.clock.monotonic, looks=thread is None)
         self._call = guard_call(
-            call, self, environment, timeout=guards.timeout, bus_lock=bus_lock, thread=thread, watch=watch
+            call, self, environment, timeout=guards.timeout, bus_lock=bus_lock, thread=thread, watch=watch, lines=lines
         )
 
     def _note_slow(self) -> None:

@@ -25,7 +25,8 @@ from leadsman.registration.injection import bound
 from leadsman.resilience.environment import NO_GUARDS, Snapshot
 from leadsman.resilience.failure import RetryRequested, sift
 from leadsman.resilience.guards import guard_call
-from leadsman.runtime.handler_calls import PlainCall, SharedResources
+from leadsman.resilience.turns import LineUser
+from leadsman.runtime.handler_calls import PlainCall, SharedResources, uses_adapters
 from leadsman.runtime.publisher import PublisherContext, StatePublisher
 from leadsman.runtime.supervision import cancel
 from leadsman.text import clean, describe, explain, log_fields
@@ -150,7 +151,15 @@ class CommandQueue:
         self._bus_lock = resources.bus_lock(command.group)
         environment = context.environment
         self._call = guard_call(
-            self._execute, self, environment, timeout=command.timeout, bus_lock=self._bus_lock, thread=self._plain
+            self._execute,
+            self,
+            environment,
+            timeout=command.timeout,
+            bus_lock=self._bus_lock,
+            thread=self._plain,
+            lines=LineUser(command.name, environment.clock.monotonic, looks=False)
+            if uses_adapters(command.needs)
+            else None,
         )
 
     @property

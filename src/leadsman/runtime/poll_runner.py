@@ -39,7 +39,7 @@ from leadsman.resilience import overrides
 from leadsman.resilience.environment import Environment, Snapshot
 from leadsman.resilience.failure import Property, RetryRequested
 from leadsman.resilience.retry_loop import Execution
-from leadsman.runtime.handler_calls import PlainCall, SharedResources
+from leadsman.runtime.handler_calls import PlainCall, SharedResources, uses_adapters
 from leadsman.runtime.poll_schedule import schedule_of
 from leadsman.runtime.publisher import PublisherContext, PublishQueue, StatePublisher, publisher_of
 from leadsman.runtime.runner import Answer, Goodbye, report_goodbye
@@ -250,7 +250,7 @@ class PollRunner:
         self.execution = Execution(
             telemetry.name,
             self._read if telemetry.request is None else self._read_requested,
-            telemetry.guards,
+            telemetry.guards._replace(adapters=uses_adapters(telemetry.needs)),
             context.environment,
             bus_lock=context.resources.bus_lock(telemetry.group),
             thread=thread,

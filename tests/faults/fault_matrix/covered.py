@@ -268,3 +268,12 @@ covered(
     "tests/resilience/test_circuit.py"
     "::test_every_healthy_member_of_a_shared_circuit_is_read_again_however_many_others_are_dead",
 )
+covered(
+    "66b",
+    P0,
+    "of ten units on one line up to nine are dead",
+    "the others are read in time; a unit that is back is read within two of its intervals",
+    "tests/resilience/test_line.py::test_healthy_units_pay_one_short_look_at_the_most_whatever_is_dead",
+    "tests/resilience/test_line.py::test_a_unit_that_is_back_is_read_within_two_of_its_intervals",
+    f"{INTEGRATION}/test_several_devices_on_one_line.py::test_healthy_units_do_not_pay_for_dead_ones",
+)

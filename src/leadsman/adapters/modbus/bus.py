@@ -216,10 +216,11 @@ class Modbus(PortAdapter):
             raise InvalidValue(f"unit is {unit!r}; write {units[0]} to {units[-1]}")
         request = request._replace(what=f"unit {unit}, {request.what}")
         while True:
-            async with self._port.session() as session:
+            async with self._port.session(unit) as session:
                 late = self._late.get(unit, 0.0) - asyncio.get_running_loop().time()
                 if late <= 0 or self._framer.numbered:
                     return await self._ask(session, unit, request)
+                session.unused()
             await asyncio.sleep(late)  # with the port open, so that a late answer is not the first one of a connection
 
     async def _ask(self, session: Session, unit: int, request: ModbusRequest) -> bytes:
@@ -232,7 +233,8 @@ class Modbus(PortAdapter):
             return await self._answer(session, unit, request, noise)
         except (GarbledData, DeviceTimeout, DeviceUnavailable, asyncio.CancelledError):
             self._late[unit] = asyncio.get_running_loop().time() + self._port.timeout_of(None)
-            await session.give_up()
+            if not (session.was_cut and self._framer.numbered):
+                await session.give_up()
             raise
         finally:
             self._ended_at = asyncio.get_running_loop().time()

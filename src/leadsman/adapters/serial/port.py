@@ -21,7 +21,7 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Hashable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from types import ModuleType
@@ -42,6 +42,7 @@ from leadsman.errors import (
 )
 from leadsman.loop.durations import Duration, human, positive_seconds
 from leadsman.loop.threads import Worker
+from leadsman.resilience.turns import SharedLine
 from leadsman.text import log_fields
 
 # One opened port: it collects the received bytes into messages until the device goes away.
@@ -574,7 +575,7 @@ class SerialPort:
         self._lines = ControlLines(dtr, rts, rs485)
         _check_lines(self.url, flow, self._lines)
         self._timeout = positive_seconds(timeout, "timeout")
-        self._lock = asyncio.Lock()
+        self._turns = SharedLine()
         self._worker = Worker(f"serial {self.url}")
         self._connection: SerialConnection | None = None
         self._heard_at: float | None = None
@@ -627,13 +628,13 @@ class SerialPort:
             DeviceTimeout: none arrived in time. A retry may help.
             DeviceUnavailable: the port does not exist, or was lost. A retry may help.
         """
-        async with self._lock:
+        async with self._turns:
             connection = await self._ensure_open()
             return await connection.next_message(self.timeout_of(timeout))
 
     async def latest(self, timeout: Duration | None = None) -> bytes:
         """Return the newest unread message and discard the older ones, or wait for one. Raises as `read`."""
-        async with self._lock:
+        async with self._turns:
             connection = await self._ensure_open()
             while len(connection.unread) > 1:
                 connection.unread.popleft()
@@ -641,9 +642,10 @@ class SerialPort:
 
     async def request(self, data: bytes, timeout: Duration | None = None) -> bytes:
         """Discard unread input, send `data`, and return the next message. Raises as `read`."""
-        async with self._lock:
+        async with self._turns:
             connection = await self._ensure_open()
             await connection.discard()
+            self._turns.begin()
             connection.ask(data)
             try:
                 return await connection.next_message(self.timeout_of(timeout))
@@ -667,14 +669,15 @@ class SerialPort:
             yield await self.read(silence)
 
     @contextlib.asynccontextmanager
-    async def session(self) -> AsyncIterator["Session"]:
-        """Reserve the port for several exchanges without other calls in between. Raises `DeviceUnavailable`."""
-        async with self._lock:
-            yield Session(self, await self._ensure_open(), self._close)
+    async def session(self, unit: Hashable | None = None) -> AsyncIterator["Session"]:
+        """Reserve the port for several exchanges without other calls in between. `unit`: who is asked, where several
+        are on the line; None: the device of the handler. Raises `DeviceUnavailable`."""
+        async with self._turns.turn(unit):
+            yield Session(self, await self._ensure_open(), self._close, self._turns)
 
     async def write(self, data: bytes) -> None:
         """Send `data` without waiting for an answer. Raises `DeviceUnavailable`."""
-        async with self._lock:
+        async with self._turns:
             (await self._ensure_open()).write(data)
 
     async def probe(self) -> None:
@@ -683,13 +686,13 @@ class SerialPort:
         Raises:
             DeviceUnavailable: it cannot be opened. A retry may help.
         """
-        async with self._lock:
+        async with self._turns:
             await self._close()
             await self._ensure_open()
 
     async def close(self) -> None:
         """Close the port; the next call opens it again."""
-        async with self._lock:
+        async with self._turns:
             await self._close()
 
     def timeout_of(self, timeout: Duration | None) -> float:
@@ -699,6 +702,7 @@ class SerialPort:
     async def _ensure_open(self) -> SerialConnection:
         if self._connection is not None and self._connection.lost is None:
             return self._connection
+        self._turns.opening()
         await self._close()
         self._clock = asyncio.get_running_loop().time
         quiet = max(QUIET, 10 * 11 / self.baudrate)
@@ -715,6 +719,7 @@ class SerialPort:
         except Exception as error:  # OSError, ValueError, termios.error: whatever pyserial lets through
             raise DeviceUnavailable(f"{self.url} cannot be opened: {advice(error)}") from error
         self._connection = connection
+        self._turns.begin()
         return connection
 
     async def _open(self, connection: Line) -> None:
@@ -776,10 +781,22 @@ def _check_lines(url: str, flow: Mapping[str, object], lines: ControlLines) -> N
 class Session:
     """A port that is reserved for one caller. `SerialPort.session` returns it."""
 
-    def __init__(self, port: SerialPort, connection: SerialConnection, close: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self, port: SerialPort, connection: SerialConnection, close: Callable[[], Awaitable[None]], line: SharedLine
+    ) -> None:
         self._port = port
         self._connection = connection
         self._close = close
+        self._turns = line
+
+    @property
+    def was_cut(self) -> bool:
+        """Whether the exchange ends without an answer since the line is needed for others."""
+        return self._turns.was_cut
+
+    def unused(self) -> None:
+        """Nothing is asked in this session."""
+        self._turns.unused()
 
     @property
     def noise(self) -> int:
@@ -809,6 +826,7 @@ class Session:
 
     def send(self, data: bytes) -> None:
         """Send `data`. The next message answers it."""
+        self._turns.begin()
         self._connection.ask(data)
 
     async def receive(self, count: int = 1, timeout: Duration | None = None) -> bytes:
