@@ -114,8 +114,7 @@ def add_questions(questions: dict[str, list[str]]) -> None:
         answer = items.get(f"{address(page)}{mark}{section}")
         if answer is None:
             raise SystemExit(f"zensical.toml: the search does not know {target}")
-        text = f"<p>{answer['title']}</p>"
-        found += [{**answer, "title": question, "text": text} for question in asked]
+        found += [{**answer, "title": question, "text": f"<p>{question}: {answer['title']}</p>"} for question in asked]
     index["items"] = found + sorted(index["items"], key=lambda item: item["location"].startswith("docs/reference/"))
     path.write_text(json.dumps(index, ensure_ascii=False))
 
