@@ -128,6 +128,18 @@ def shown(*texts, zone=BERLIN):
         ([DAY, "RDATE:20261027T000000"], ["2026-10-26", "2026-10-27"]),
         ([TEN, "RDATE;VALUE=PERIOD:20261027T090000Z/PT5H30M,199709T180000Z/PT5H"],  # collective/icalendar#464
          [*AT_TEN, "2026-10-27T09:00:00+00:00"]),
+        # what no date of Python can hold
+        ([DAY, "DTEND;VALUE=DATE:99991231"], WHOLE),
+        ([TEN, "DTEND;TZID=America/Los_Angeles:99991231T235959"], AT_TEN),
+        ([TEN, "DTEND:99991231T235959Z", "RRULE:FREQ=YEARLY"], AT_TEN),
+        ([TEN, "DURATION:P999999999D"], AT_TEN),
+        ([TEN, f"DURATION:P{'9' * 5000}W"], AT_TEN),
+        ([TEN, "RDATE;VALUE=PERIOD:20261027T090000Z/P99999999999D"], [*AT_TEN, "2026-10-27T09:00:00+00:00"]),
+        ([DAY, "RRULE:FREQ=DAILY;UNTIL=09990101T120000Z"], []),
+        ([TEN, "RRULE:FREQ=DAILY;UNTIL=09990101T000000"], []),
+        ([TEN, "RRULE:FREQ=DAILY;COUNT=1", "EXDATE;TZID=Europe/Berlin:09990101T000000"], AT_TEN),
+        ([f"DTSTART;TZID={'a/' * 3000}:20261026T100000"], ["2026-10-26T10:00:00"]),
+        (["DTSTART;TZID=/x.org/y/America/Argentina/Ushuaia:20261026T100000"], ["2026-10-26T10:00:00-03:00"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )  # fmt: skip

@@ -35,6 +35,11 @@ MOST_CHANGES = 100
 """Rules and lists by which the clocks of the time zones of one object change. A zone has about ten since 1900."""
 _LARGEST_NUMBER = 2**31 - 1
 """RFC 5545 §3.3.8."""
+_LAST_YEAR = 2999
+"""Of times that are later, as the year 9999 of what has no end: the parser subtracts the length of an event from the
+window, and Python has no date before the year 1."""
+_ZONE_PARTS = 3
+"""Parts of the name of a time zone at most, such as America/Argentina/Ushuaia. To look for one with more takes long."""
 _WHOLE_DAYS = frozenset({"X-MICROSOFT-CDO-ALLDAYEVENT", "X-MICROSOFT-MSNCALENDAR-ALLDAYEVENT", "X-FUNAMBOL-ALLDAY"})
 """Outlook's way to say that an event from midnight to midnight takes whole days."""
 _TEXTS = ("UID", "SUMMARY", "LOCATION", "DESCRIPTION", "STATUS")
@@ -111,7 +116,7 @@ class _Time(NamedTuple):
         """The whole day. A moment in UTC is the midnight of a zone that is not known: the nearest one."""
         if not self.utc or self.whole or self.digits.endswith("T000000"):
             return _Time(self.digits[:8])
-        return _Time(f"{_later(self.moment(), timedelta(hours=12)):%Y%m%d}")
+        return _Time(_digits_of(_later(self.moment(), timedelta(hours=12)))[:8])
 
     def at(self, other: "_Time") -> "_Time":
         """This day, at the time of day of another one and in its zone."""
@@ -126,7 +131,7 @@ class _Time(NamedTuple):
         if self.zone is None or self.utc or (zone := _zone(self.zone)) is None:
             return self
         try:
-            return _Time(f"{self.moment().replace(tzinfo=zone).astimezone(UTC):%Y%m%dT%H%M%S}", "UTC")
+            return _Time(_digits_of(self.moment().replace(tzinfo=zone).astimezone(UTC)), "UTC")
         except OverflowError:
             return self
 
@@ -358,16 +363,27 @@ def _end(properties: Component, start: _Time, zones: _Zones) -> Iterator[str]:
             yield f"DTEND{end.parameters}:{end.value}"
         return
     for line in properties.get("DURATION", ()):
-        found = _DURATION.fullmatch(line.partition(":")[2].strip())
-        if found is None or not any(found.groups()):
+        lasts = _length(line.partition(":")[2].strip(), start)
+        if lasts is None:
             continue
-        weeks, days, hours, minutes, seconds = (int(each or 0) for each in found.groups())
-        lasts = timedelta(days=7 * weeks + days, seconds=3600 * hours + 60 * minutes + seconds)
         if not start.whole:
             yield f"DURATION:P{lasts.days}DT{lasts.seconds}S"
         elif lasts:
             yield f"DURATION:P{lasts.days + (lasts.seconds > 0)}D"
         return
+
+
+def _length(text: str, start: _Time) -> timedelta | None:
+    """A duration; None if it cannot be read, or if what begins at `start` would never end."""
+    found = _DURATION.fullmatch(text)
+    if found is None or not any(found.groups()):
+        return None
+    try:
+        weeks, days, hours, minutes, seconds = (int(each or 0) for each in found.groups())
+        lasts = timedelta(days=7 * weeks + days, seconds=3600 * hours + 60 * minutes + seconds)
+        return lasts if (start.moment() + lasts).year <= _LAST_YEAR else None
+    except (ValueError, OverflowError):  # more digits than Python reads, or than a date has
+        return None
 
 
 def _dates(properties: Component, name: str, start: _Time, zones: _Zones) -> Iterator[str]:
@@ -494,7 +510,7 @@ def _list(line: str, zones: _Zones | None = None) -> Iterator[_Time]:
 def _lasts(text: str, begin: _Time) -> str:
     """The end of a period in the form of its beginning, or its duration; empty if it cannot be read."""
     if text.startswith("P"):
-        return text if _DURATION.fullmatch(text) and text[-1].isalpha() and len(text) > 2 else ""
+        return text if text[-1].isalpha() and _length(text, begin) is not None else ""
     end = _time(text)
     return "" if end is None or end.whole or begin.whole or end.utc != begin.utc else end.value
 
@@ -505,9 +521,9 @@ def _time(text: str) -> _Time | None:
         return None
     year, month, day, hour, minute, second, offset = found.groups()
     try:
-        moment = datetime(int(year), int(month), int(day))
+        moment = datetime(min(int(year), _LAST_YEAR), int(month), int(day))
         if hour is None:
-            return _Time(f"{year}{month}{day}")
+            return _Time(_digits_of(moment)[:8])
         moment += timedelta(hours=int(hour), minutes=int(minute), seconds=min(int(second or 0), 59))
     except (ValueError, OverflowError):
         return None
@@ -552,7 +568,7 @@ def _resolve(name: str) -> str | None:
         return "UTC"
     if _FIXED.fullmatch(name):
         return name
-    parts = name.strip("/").replace(" ", "_").split("/")
+    parts = name.strip("/").replace(" ", "_").split("/")[-_ZONE_PARTS:]
     if name in WINDOWS_TO_OLSON:
         return WINDOWS_TO_OLSON[name]
     # /freeassociation.sourceforge.net/Europe/Berlin, as libical and Evolution write (RFC 5545 §3.2.19)
@@ -561,6 +577,8 @@ def _resolve(name: str) -> str | None:
 
 @lru_cache(maxsize=256)
 def _zone(name: str) -> tzinfo | None:
+    if name.count("/") >= _ZONE_PARTS:
+        return None
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
