@@ -239,7 +239,7 @@ def _charset(content_type: str) -> str:
     for part in content_type.split(";")[1:]:
         key, _, value = part.partition("=")
         if key.strip().lower() == "charset":
-            return value.strip().strip("\"'").lower()
+            return value.strip().strip("\"'").lower()[:_SHOWN]  # no name is longer; an error has it
     return ""
 
 
