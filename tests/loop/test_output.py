@@ -159,6 +159,29 @@ def test_without_a_thread_the_line_is_written_at_once(monkeypatch):
     output.close()
 
 
+@pytest.mark.usefixtures("patient")
+def test_a_finalizer_that_logs_while_the_thread_starts_does_not_start_another_one(monkeypatch):
+    """Two of them would write some lines twice, and others never."""
+    start, started, written = threading.Thread.start, [], []
+    output = Output(written.append)
+
+    def start_slowly(thread):
+        started.append(thread)
+        if len(started) == 1:
+            monkeypatch.setattr(module, "PATIENCE", 0)  # nobody writes yet
+            output.put("of the finalizer")
+            monkeypatch.setattr(module, "PATIENCE", 60)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_slowly)
+    output.put("first")
+    until(lambda: output.flush(0))
+    output.close()
+
+    assert len(started) == 1
+    assert sorted(written) == ["first", "of the finalizer"]
+
+
 def test_at_the_end_lines_are_written_at_once_unless_nobody_reads():
     written, gate = [], Gate()
     read, unread = Output(written.append), Output(gate.write)

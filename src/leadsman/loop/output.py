@@ -131,10 +131,11 @@ class Output:
 
     def _is_started(self) -> bool:
         if self._thread is None:
-            thread = threading.Thread(target=self._run, name="leadsman output", daemon=True)
-            with contextlib.suppress(DeviceUnavailable):  # the next line tries again
-                begin(thread)
-                self._thread = thread
+            self._thread = threading.Thread(target=self._run, name="leadsman output", daemon=True)
+            try:  # meanwhile a finalizer or a signal handler may log: it must not start another one
+                begin(self._thread)
+            except DeviceUnavailable:
+                self._thread = None  # the next line tries again
         return self._thread is not None
 
     def _run(self) -> None:
