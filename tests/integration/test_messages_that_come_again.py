@@ -2,6 +2,7 @@
 sends again, that waits in a session, that an older version has subscribed to, and that an earlier run may have handled.
 """
 
+import threading
 from contextlib import contextmanager
 from typing import Literal
 
@@ -223,6 +224,23 @@ def test_a_session_of_an_older_version_gets_no_subscription_back(tmp_path, broke
         (session,) = broker._sessions.values()
         assert {*WIDER.values()} <= {*session.filters}
         assert not {*FILTERS.values()} & {*session.filters}
+
+
+def test_an_app_that_gets_no_thread_to_remember_its_subscriptions_has_them_all_the_same(tmp_path, broker, monkeypatch):
+    start = threading.Thread.start
+
+    def refuse(thread):
+        if thread.name == "leadsman call":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with living(tmp_path, broker, FILTERS):
+        pass
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with living(tmp_path, broker, WIDER) as (house, harness):
+        broker.send("doors/front/lock", b"shut")
+        harness.run("5s")
+        assert ("acts", b"shut") in house.done
 
 
 def test_the_birth_of_home_assistant_that_comes_again_describes_the_devices_once_more_at_the_most(tmp_path, broker):

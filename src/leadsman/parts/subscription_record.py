@@ -8,6 +8,7 @@ import threading
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from leadsman.errors import DeviceUnavailable
 from leadsman.mqtt.answers import object_in
 from leadsman.storage import files
 from leadsman.wiring.core import Core
@@ -26,7 +27,7 @@ def join(core: Core) -> None:
 
 
 class SubscriptionFile:
-    """The file. See `leadsman.mqtt.link.SubscriptionRecord`.
+    """The file. See `leadsman.mqtt.link.SubscriptionRecord`. It is not written while no thread is free for that.
 
     Args:
         path: of the file.
@@ -49,7 +50,8 @@ class SubscriptionFile:
     async def forget(self, broker: str) -> None:
         """See `SubscriptionRecord`."""
         self.known = {each: filters for each, filters in self.known.items() if each != broker}
-        await asyncio.get_running_loop().run_in_executor(None, self._write)
+        with contextlib.suppress(DeviceUnavailable):
+            await asyncio.get_running_loop().run_in_executor(None, self._write)
 
     def keep(self, broker: str, filters: Collection[str]) -> None:
         """See `SubscriptionRecord`. The first time in a run they are written as they are. Later more than there are may
@@ -60,7 +62,8 @@ class SubscriptionFile:
             return
         self._written = True
         self.known = {**self.known, broker: frozenset(filters)}
-        asyncio.get_running_loop().run_in_executor(None, self._write)
+        with contextlib.suppress(DeviceUnavailable):
+            asyncio.get_running_loop().run_in_executor(None, self._write)
 
     def _write(self) -> None:
         """Write what is known now. Losing the file costs a session, so it is not synced, and a disk that takes nothing
