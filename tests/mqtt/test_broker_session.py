@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman import Received
-from leadsman.mqtt.broker_session import Arrival, BrokerSession
+from leadsman.mqtt.broker_session import COMES_AGAIN, Arrival, BrokerSession
 from leadsman.mqtt.connection import RECEIVE_MAXIMUM
 
 
@@ -22,9 +22,9 @@ def session():
 
 
 def test_the_same_identifier_and_content_with_dup_is_the_same_message(session):
-    assert session.arrived(message(1)) is Arrival.NEW
+    assert session.arrived(message(1), 0.0) is Arrival.NEW
     session.connected(present=True)
-    assert session.arrived(message(1, again=True)) is Arrival.AGAIN
+    assert session.arrived(message(1, again=True), 0.0) is Arrival.AGAIN
 
 
 @pytest.mark.parametrize(
@@ -37,27 +37,34 @@ def test_the_same_identifier_and_content_with_dup_is_the_same_message(session):
     ],
 )
 def test_all_else_is_a_new_message(session, what, second):
-    session.arrived(message(1))
+    session.arrived(message(1), 0.0)
     session.connected(present=True)
 
-    assert session.arrived(second) is Arrival.NEW, what
+    assert session.arrived(second, 0.0) is Arrival.NEW, what
+
+
+def test_the_same_command_that_comes_with_dup_long_after_is_another_one_with_its_identifier(session):
+    """Some brokers give each message the lowest identifier that is free."""
+    session.arrived(message(1), 0.0)
+    assert session.arrived(message(1, again=True), COMES_AGAIN) is Arrival.AGAIN
+    assert session.arrived(message(1, again=True), 2 * COMES_AGAIN + 1) is Arrival.NEW
 
 
 def test_a_session_that_the_broker_has_dropped_has_nothing_to_send_again(session):
-    session.arrived(message(1))
+    session.arrived(message(1), 0.0)
     session.connected(present=False)
 
-    assert session.arrived(message(1, again=True)) is Arrival.NEW
+    assert session.arrived(message(1, again=True), 0.0) is Arrival.NEW
 
 
 def test_what_an_earlier_process_was_sent_is_unsure_once_and_known_from_then_on():
     session = BrokerSession(["a"])
-    assert session.arrived(message(1, again=True)) is Arrival.UNSURE  # it may come with CONNACK, in one read
+    assert session.arrived(message(1, again=True), 0.0) is Arrival.UNSURE  # it may come with CONNACK, in one read
     session.connected(present=True)
-    assert session.arrived(message(2, 2, again=True)) is Arrival.UNSURE
-    assert session.arrived(message(2, 3)) is Arrival.NEW
+    assert session.arrived(message(2, 2, again=True), 0.0) is Arrival.UNSURE
+    assert session.arrived(message(2, 3), 0.0) is Arrival.NEW
     session.connected(present=True)
-    assert [session.arrived(message(2, packet_id, again=True)) for packet_id in (2, 3)] == [Arrival.AGAIN] * 2
+    assert [session.arrived(message(2, packet_id, again=True), 0.0) for packet_id in (2, 3)] == [Arrival.AGAIN] * 2
 
 
 def test_after_a_connection_that_held_nothing_of_an_earlier_process_is_left():
@@ -66,7 +73,7 @@ def test_after_a_connection_that_held_nothing_of_an_earlier_process_is_left():
     session.settled()
     session.connected(present=True)
 
-    assert session.arrived(message(1, again=True)) is Arrival.NEW
+    assert session.arrived(message(1, again=True), 0.0) is Arrival.NEW
 
 
 def test_a_session_that_nodes_share_is_always_that_of_another_process_too():
@@ -75,15 +82,15 @@ def test_a_session_that_nodes_share_is_always_that_of_another_process_too():
     session.connected(present=False)
     session.settled()
 
-    assert session.arrived(message(1, again=True)) is Arrival.UNSURE
+    assert session.arrived(message(1, again=True), 0.0) is Arrival.UNSURE
 
 
 def test_no_more_is_remembered_than_the_broker_may_send_again(session):
     for number in range(2 * RECEIVE_MAXIMUM):
-        session.arrived(message(number, 1 + number))
+        session.arrived(message(number, 1 + number), 0.0)
 
-    assert session.arrived(message(RECEIVE_MAXIMUM, 1 + RECEIVE_MAXIMUM, again=True)) is Arrival.AGAIN
-    assert session.arrived(message(0, 1, again=True)) is Arrival.NEW
+    assert session.arrived(message(RECEIVE_MAXIMUM, 1 + RECEIVE_MAXIMUM, again=True), 0.0) is Arrival.AGAIN
+    assert session.arrived(message(0, 1, again=True), 0.0) is Arrival.NEW
 
 
 class Broker:
@@ -122,7 +129,7 @@ def test_each_message_is_new_once_whatever_gets_lost_and_whichever_identifiers_t
             count += 1
             broker.publish(count)
         for number, each in enumerate(broker.deliveries()[:arriving]):
-            if session.arrived(each) is Arrival.NEW:
+            if session.arrived(each, 0.0) is Arrival.NEW:
                 handled.append(int(each.payload))
             if number < acknowledged:
                 broker.acknowledged(each.packet_id)

@@ -449,7 +449,7 @@ class Link:
 
     def received(self, message: Received) -> None:
         """See `ConnectionListener`. A message that comes again is no new one."""
-        arrival = self._kept.arrived(message)
+        arrival = self._kept.arrived(message, self._clock.monotonic())
         if arrival is Arrival.AGAIN:
             return
         if message.redelivered and arrival is Arrival.NEW:  # what was sent before has not arrived
