@@ -134,6 +134,19 @@ def test_one_that_was_handled_live_is_not_handled_again_because_the_broker_kept_
         assert way.effects(house, broker) == 1
 
 
+def test_a_state_that_returns_while_the_app_is_cut_off_is_handled(tmp_path, broker):
+    topic = WAYS["a reading of another program"].topic
+    with living(tmp_path, broker) as (house, harness):
+        broker.send(topic, b"true", retain=True)
+        harness.run("5s")
+        broker.send(topic, b"false")
+        harness.run("5s")
+        broker.cut()
+        broker.send(topic, b"true", retain=True)
+        harness.run("5s")
+        assert [done for done in house.done if done[0] == "feeds"] == [("feeds", shut) for shut in (True, False, True)]
+
+
 @ways
 @pytest.mark.parametrize("breaks", [1, 3])
 def test_one_whose_acknowledgement_is_lost_comes_again_and_is_acted_on_once(tmp_path, broker, way, breaks):

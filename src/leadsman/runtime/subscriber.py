@@ -69,8 +69,8 @@ class Subscriber:
         self._lines = others()
         self._tracebacks = Tracebacks()
         self._environment = environment
-        self._latest: dict[str, tuple[int | None, int | None]] = {}
-        """By topic, the content of the latest message that the broker had kept, and of the latest other one."""
+        self._latest: dict[str, int] = {}
+        """The content of the latest message of each topic."""
         self._plain = None
         timeout = subscription.timeout
         if subscription.plain:
@@ -114,14 +114,13 @@ class Subscriber:
         return 0 if self.task is None else await cancel([self.task], grace)
 
     def _is_known(self, received: Received) -> bool:
-        """Whether the broker kept a message that is handled already, or an event, which is over. It sends what it keeps
-        with each connection."""
-        kept, live = self._latest.pop(received.topic, (None, None))
-        content = hash((received.payload, received.taken_at))
-        self._latest[received.topic] = (content, live) if received.retain else (kept, content)
+        """Whether the broker kept an event, which is over, or what was the last message of its topic before. It sends
+        what it keeps with each connection."""
+        before = self._latest.pop(received.topic, None)
+        content = self._latest[received.topic] = hash((received.payload, received.taken_at))
         if len(self._latest) > REMEMBERED:
             del self._latest[next(iter(self._latest))]
-        return received.retain and (self.subscription.event or content in (kept, live))
+        return received.retain and (self.subscription.event or content == before)
 
     async def _run(self, received: Received) -> None:
         following: Received | None = received
