@@ -182,6 +182,13 @@ def test_a_finalizer_that_logs_while_the_thread_starts_does_not_start_another_on
     assert sorted(written) == ["first", "of the finalizer"]
 
 
+def test_an_output_that_had_no_line_ends_too():
+    ended = []
+    Output(str, end=lambda: ended.append(True)).close()
+
+    assert ended == [True]
+
+
 def test_at_the_end_lines_are_written_at_once_unless_nobody_reads():
     written, gate = [], Gate()
     read, unread = Output(written.append), Output(gate.write)

@@ -44,7 +44,7 @@ class Output:
     Args:
         write: writes one line, and may block for as long as it likes. Its errors are dropped.
         report: makes the line about so many that were left out.
-        end: called in the thread after the last line.
+        end: called after the last line, in the thread if there is one.
     """
 
     def __init__(
@@ -112,6 +112,8 @@ class Output:
         self.flush(CLOSING)
         with self._lock:
             self._ended = True
+            if self._thread is None:  # there was no line
+                self._finish()
             self._news.notify()
 
     def _has_room(self, size: int) -> bool:
@@ -148,6 +150,9 @@ class Output:
                 if not self._waiting:
                     break
             self._write_next()
+        self._finish()
+
+    def _finish(self) -> None:
         with contextlib.suppress(Exception):
             self._end()
 
