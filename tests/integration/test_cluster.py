@@ -248,6 +248,45 @@ def test_a_node_that_is_cut_off_from_the_engine_stops_and_comes_back(cluster, ca
     assert "engine lost" in events or "does not answer" in caplog.text
 
 
+@pytest.mark.parametrize("patient", [False, True])
+@pytest.mark.parametrize("cut", [Partition("one", 12.0, 40.0, answers_only=True), EngineAway(12.0, 40.0)])
+def test_a_node_says_that_it_will_stop_before_it_gives_anything_up(cluster, caplog, monkeypatch, cut, patient):
+    if patient:  # calls to NATS wait for longer, until the node must stop
+        monkeypatch.setattr(Terms, "timeout", Terms.patience)
+    caplog.set_level("INFO", "leadsman")
+    cluster.faults.append(cut)
+    cluster.start("one")
+    cluster.start("two")
+    cluster.run(12)
+    caplog.clear()
+    cluster.run(2 * TTL)
+    said = [record for record in caplog.records if ", one, stops in " in record.message]
+    gave_up = [record for record in caplog.records if "this node, one, gives up" in record.message]
+    assert len(said) == 1
+    assert caplog.records.index(said[0]) < caplog.records.index(gave_up[0])
+    left = float(said[0].message.partition("stops in ")[2].split()[0])
+    assert 0 < left < 0.8 * TTL
+
+
+@pytest.mark.parametrize("patient", [False, True])
+def test_devices_of_a_node_whose_answers_alone_are_lost_are_read_by_the_other_one(cluster, monkeypatch, patient):
+    if patient:
+        monkeypatch.setattr(Terms, "timeout", Terms.patience)
+    cluster.faults.append(Partition("one", 12.0, 60.0, answers_only=True))
+    cluster.start("one")
+    cluster.start("two")
+    cluster.run(12 + 1.2 * TTL)
+    since = cluster.now
+    cluster.run(2)
+    assert cluster.broker.readers(since) == {name: {"two"} for name in METERS}
+    cluster.run(50)
+    since = cluster.now
+    cluster.run(2)
+    assert {name for names in cluster.broker.readers(since).values() for name in names} == {"one", "two"}
+    assert alone(cluster.broker.readers(since))
+    in_order(cluster.broker)
+
+
 def test_while_the_engine_is_away_nobody_reads_and_all_comes_back_by_itself(cluster):
     cluster.faults.append(EngineAway(10.0, 600.0))
     cluster.start("one")

@@ -16,8 +16,7 @@ DEVICES = {f"meter-{number}": () for number in range(60)}
 QUIET = 3 * TTL
 """Seconds after the last fault."""
 SETTLED = 9 * TTL
-"""Seconds after the last fault, when the shards lie evenly again, those included that a node took for another one that
-heard no answers."""
+"""Seconds after the last fault, when the shards lie evenly again, those included that were left over."""
 NODES = st.sampled_from(["a", "b", "c"])
 TIMES = st.floats(0.0, 100.0)
 LENGTHS = st.floats(0.1, 3 * TTL)
@@ -49,12 +48,17 @@ def runs(draw):
 
 
 @settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(faults(), max_size=6), st.lists(runs(), max_size=3, unique_by=lambda run: run[0].node))
-def test_no_device_ever_has_two_nodes_no_fenced_one_publishes_and_all_have_one_when_the_faults_are_over(faults, runs):
+@given(st.lists(faults(), max_size=6), st.lists(runs(), max_size=3, unique_by=lambda run: run[0].node), st.booleans())
+@example([Partition("a", 30.0, 54.0, answers_only=True), Partition("b", 40.0, 64.0, answers_only=True)], [], True)
+@example([Partition(node, 30.0, 54.0, answers_only=True) for node in "abc"], [], False)
+def test_no_device_ever_has_two_nodes_no_fenced_one_publishes_and_all_have_one_when_the_faults_are_over(
+    faults, runs, by_revision
+):
     ends = [fault.at if isinstance(fault, ClockStep) else fault.end for fault in faults]
     seconds = max([*ends, *(again.start for _, again in runs), 0.0]) + SETTLED
     always = [Run(node, 0.0) for node in "abc" if node not in {run[0].node for run in runs}]
-    history = simulate(DEVICES, [*always, *(part for run in runs for part in run)], TERMS, seconds, faults, beat=0.5)
+    everyone = [*always, *(part for run in runs for part in run)]
+    history = simulate(DEVICES, everyone, TERMS, seconds, faults, beat=0.5, by_revision=by_revision)
     assert not history.overlaps()
     assert not history.token_falls()
     assert history.sent
@@ -71,8 +75,8 @@ def test_a_message_that_a_fenced_node_sends_is_known_by_its_token():
     assert History(works, 20.0, (*sent, late)).sent_late() == [late]
 
 
-def gap(runs, faults=(), start=QUIET):
-    history = simulate(DEVICES, runs, TERMS, 120.0, faults)
+def gap(runs, faults=(), start=QUIET, **engine):
+    history = simulate(DEVICES, runs, TERMS, 120.0, faults, **engine)
     assert not history.overlaps()
     assert not history.token_falls()
     assert len(history.gaps()) == TERMS.shards
@@ -107,6 +111,25 @@ def test_a_node_that_comes_takes_its_part_without_a_gap():
 def test_owners_stop_in_time_while_the_engine_is_away_and_come_back_by_themselves(seconds):
     longest = gap([*THREE, Run("a", 0.0)], [EngineAway(50.0, 50.0 + seconds)])
     assert longest <= max(0.0, seconds - 0.5 * TTL) + 0.2 * TTL
+
+
+@pytest.mark.parametrize("by_revision", [False, True])
+@settings(max_examples=examples(10), deadline=None)
+@given(start=st.floats(QUIET, QUIET + TTL), length=st.floats(0.1, 60.0))
+@example(start=QUIET + 1.0, length=60.0)
+def test_devices_of_a_node_whose_answers_alone_are_lost_have_another_one_within_half_a_ttl(start, length, by_revision):
+    """Its requests arrive, so the engine would have it as an owner and as a member for as long as it asks."""
+    lost = Partition("a", start, start + length, answers_only=True)
+    assert gap([*THREE, Run("a", 0.0)], [lost], by_revision=by_revision) <= TTL / 2
+
+
+@pytest.mark.parametrize("by_revision", [False, True])
+def test_a_node_whose_answers_alone_were_lost_has_its_part_again_without_a_gap(by_revision):
+    lost = Partition("a", 40.0, 80.0, answers_only=True)
+    history = simulate(DEVICES, [*THREE, Run("a", 0.0)], TERMS, 120.0, [lost], by_revision=by_revision)
+    assert "a" not in history.at_work(79.0)
+    assert sorted(map(len, history.at_work(80.0 + TTL).values())) == [4, 4, 4]
+    assert max(history.gaps(start=79.0).values()) < 0.1
 
 
 def test_a_wall_clock_that_is_an_hour_off_changes_nothing():

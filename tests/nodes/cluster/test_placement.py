@@ -9,6 +9,8 @@ from leadsman.nodes.lease.store import ClusterSnapshot
 from leadsman_rigs.examples import examples
 
 BLE = frozenset(["ble"])
+OUT = st.sets(st.sampled_from(["drains", "unanswered"]))
+"""Why a node takes no part."""
 
 
 def pool(count, name="any", needs=()):
@@ -112,15 +114,18 @@ def test_a_lease_whose_answer_was_lost_is_asked_for_again():
 
 
 @settings(max_examples=examples(40))
-@given(st.integers(1, 60), st.lists(st.booleans(), min_size=1, max_size=8), st.data())
-def test_nodes_that_drain_end_with_nothing_and_the_others_with_an_even_part_of_everything(shards, draining, data):
+@given(st.integers(1, 60), st.lists(OUT, min_size=1, max_size=8), st.data())
+def test_nodes_that_take_no_part_end_with_nothing_and_the_others_with_an_even_part_of_everything(shards, out, data):
     everything = [pool(shards)]
-    members = [member.drained(drains) for member, drains in zip(nodes(len(draining)), draining, strict=True)]
+    members = [
+        member.drained("drains" in why).unanswered("unanswered" in why)
+        for member, why in zip(nodes(len(out)), out, strict=True)
+    ]
     owners = dict(data.draw(st.dictionaries(st.sampled_from(everything[0].keys), st.sampled_from(members))))
     assert rounds(members, everything, owners) <= 3
     parts = {member: sum(owner == member for owner in owners.values()) for member in members}
-    assert not any(parts[member] for member in members if member.draining)
-    left = [parts[member] for member in members if not member.draining]
+    assert not any(parts[member] for member, why in zip(members, out, strict=True) if why)
+    left = [parts[member] for member, why in zip(members, out, strict=True) if not why]
     assert sum(left) == (shards if left else 0), "with nobody left, nobody takes anything"
     assert max(left, default=0) - min(left, default=0) <= 1
 
@@ -145,3 +150,4 @@ def test_a_node_counts_as_what_it_says_now_and_not_as_what_the_engine_has_of_it(
     member, other = nodes(2)
     assert serving(member.drained(True), (member, other)).keys() == {"n1"}
     assert serving(member, (member.drained(True), other)).keys() == {"n0", "n1"}
+    assert serving(member, (member.unanswered(True), other)).keys() == {"n0", "n1"}

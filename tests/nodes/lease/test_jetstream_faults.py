@@ -97,6 +97,33 @@ def test_a_call_to_a_server_that_is_stopped_ends_in_time_and_the_next_one_works(
         gc.collect()
 
 
+def test_a_renewal_without_an_answer_is_sent_again_and_makes_lease_and_membership_last_once(server):
+    """Else a node that has stopped would stay a member for as long as it sends."""
+
+    async def scenario():
+        client = await nats.connect(server.url)
+
+        async def writes():
+            return (await client.jetstream().stream_info("KV_leadsman-house")).state.last_seq
+
+        with Proxy(server.port) as road:
+            async with store(f"nats://127.0.0.1:{road.port}") as a:
+                lease = (await a.acquire(["k"])).granted["k"]
+                assert await a.renew([lease]) == {"k": lease}
+                before = await writes()
+                road.down.delay = 3600.0
+                with pytest.raises(LeaseStoreUnreachable):
+                    await a.renew([lease])
+                after = await writes()
+                road.down.delay = 0.0
+                road.cut()
+                await until_it_works(a.renew, [lease])
+        await client.close()
+        return after - before
+
+    assert asyncio.run(scenario()) <= 2
+
+
 def test_a_wrong_password_is_refused_at_once_and_is_not_shown():
     with NatsServer("authorization { user: house, password: right }") as server:
 

@@ -7,8 +7,8 @@ its readings follow from those times.
 import asyncio
 import itertools
 import math
-from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple, Self
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple, Self, TypeVar
 
 from leadsman.nodes.cluster.node import ClusterNode
 from leadsman.nodes.cluster.placement import pools_of, shard_of
@@ -16,6 +16,8 @@ from leadsman.nodes.lease.lease import Lease, Member, Terms
 from leadsman.nodes.lease.store import Acquired, ClusterSnapshot
 from leadsman.testing import VirtualLoop
 from leadsman.testing.leases import Fault, MemoryEngine, MemoryStore, Pause
+
+T = TypeVar("T")
 
 
 class Run(NamedTuple):
@@ -117,6 +119,8 @@ def simulate(
     seconds: float,
     faults: Sequence[Fault | Drain] = (),
     beat: float = math.inf,
+    *,
+    by_revision: bool = False,
 ) -> History:
     """Run a cluster in virtual time.
 
@@ -127,19 +131,27 @@ def simulate(
         seconds: how long.
         faults: what goes wrong besides, and which node is drained; and when.
         beat: seconds between two messages of a node for each of its shards; none by default.
+        by_revision: whether the engine takes a write of a lease by its last revision, as JetStream does, and calls wait
+            as long as those to JetStream.
     """
     loop = VirtualLoop()
     try:
-        return loop.run_until_complete(_Cluster(devices, terms, faults, beat).run(runs, seconds))
+        return loop.run_until_complete(_Cluster(devices, terms, faults, beat, by_revision).run(runs, seconds))
     finally:
         loop.close()
 
 
 class _Cluster:
     def __init__(
-        self, devices: Mapping[str, Collection[str]], terms: Terms, faults: Sequence[Fault | Drain], beat: float
+        self,
+        devices: Mapping[str, Collection[str]],
+        terms: Terms,
+        faults: Sequence[Fault | Drain],
+        beat: float,
+        by_revision: bool,
     ) -> None:
-        self._terms = terms
+        self._terms = _Patient(terms.cluster, terms.ttl, terms.shards) if by_revision else terms
+        self._process = _ByRevision if by_revision else _Process
         self._faults = [each for each in faults if not isinstance(each, Drain)]
         self._drains = [each for each in faults if isinstance(each, Drain)]
         self._beat = beat
@@ -161,7 +173,7 @@ class _Cluster:
         await asyncio.sleep(run.start)
         duties = _Recorded(run.node, engine, self._works)
         member = Member(run.node, str(number), run.labels)
-        store = _Process(engine.store(member))
+        store = self._process(engine.store(member))
         node = ClusterNode(store, member, self._terms, self._pools, engine.clock(run.node), duties)
         loop = asyncio.get_running_loop()
         for drain in self._drains:
@@ -266,6 +278,45 @@ class _Process:
     def watch(self) -> AsyncGenerator[ClusterSnapshot, None]:
         """See `LeaseStore`."""
         return self._store.watch()
+
+
+class _Patient(Terms):
+    """Terms under which each call waits as long as one to JetStream."""
+
+    @property
+    def timeout(self) -> float:
+        return self.patience
+
+
+class _ByRevision(_Process):
+    """The store of a process whose engine wants the last revision of a lease with each write of it. A write that was
+    not answered may have made a new one, which must be read before the next write. So it is with its membership."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        super().__init__(store)
+        self._unsure: set[str] = set()
+
+    async def renew(self, leases: Iterable[Lease]) -> dict[str, Lease]:
+        """See `LeaseStore`."""
+        chosen = list(leases)
+        return await self._write({_MEMBERSHIP, *(lease.key for lease in chosen)}, super().renew, chosen)
+
+    async def release(self, leases: Iterable[Lease]) -> None:
+        """See `LeaseStore`."""
+        chosen = list(leases)
+        await self._write({lease.key for lease in chosen}, super().release, chosen)
+
+    async def _write(self, keys: set[str], call: Callable[[list[Lease]], Awaitable[T]], leases: list[Lease]) -> T:
+        if keys & self._unsure:
+            await self._store.members()  # the revisions are read
+        self._unsure |= keys
+        answer = await call(leases)
+        self._unsure -= keys
+        return answer
+
+
+_MEMBERSHIP = "membership"
+"""Stands for it among the keys of leases."""
 
 
 def _pairs(works: Sequence[Work]) -> Iterable[tuple[Work, Work]]:

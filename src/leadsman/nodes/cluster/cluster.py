@@ -330,9 +330,10 @@ class Cluster:
         self._unreachable = lost
         name, fields = self.terms.cluster, {"node": self.member.node, "cluster": self.terms.cluster}
         if lost:
-            what = "the engine of the cluster %s does not answer; this node, %s, stops in %g s unless it does"
-            about = log_fields("engine lost", **fields)
-            logger.warning(what, name, self.member.node, 0.8 * self.terms.ttl, extra=about)
+            about, left = log_fields("engine lost", **fields), self.node.stops_in()
+            stops = "has stopped until it does" if left is None else f"stops in {left:.2g} s unless it does"
+            what = "the engine of the cluster %s does not answer; this node, %s, %s"
+            logger.warning(what, name, self.member.node, stops, extra=about)
         else:
             about = log_fields("engine back", **fields)
             logger.info("the engine of the cluster %s answers %s again", name, self.member.node, extra=about)

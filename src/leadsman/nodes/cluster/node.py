@@ -2,22 +2,32 @@
 
 Three tasks share the leases that are held. One watches the engine; one renews, releases and takes; one fences, since
 the other two may wait for an engine that does not answer. Nodes never message each other.
+
+The engine may get the requests of a node that gets no answers. Each renewal of such a node would keep its leases from
+the others, while it has stopped itself. So a node does not renew what it has stopped, and asks the engine to release
+it, answered or not. It says that it takes no part until it is answered again.
 """
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import aclosing, suppress
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from leadsman.errors import LeaseError, LeaseStoreUnreachable
 from leadsman.loop.clock import Clock
 from leadsman.nodes.cluster.hearing import Hearings, is_heard
 from leadsman.nodes.cluster.placement import LeftoverShards, Moves, Pool, missing_labels, plan, serving
-from leadsman.nodes.lease.lease import RENEW_AT, HeldLeases, Lease, Member, Terms
+from leadsman.nodes.lease.lease import FENCE_AT, RENEW_AT, HeldLeases, Lease, Member, Terms
 from leadsman.nodes.lease.store import ClusterSnapshot, LeaseStore
 
 RETRY_AT = 0.05
 """A node asks again after this part of the TTL when the engine did not answer: 0.75 s at 15 s."""
+LOST_AT = 0.35
+"""An engine that has not answered for this part of the TTL counts as lost. With `RENEW_AT` that is 0.6 of the TTL after
+the last renewal that was answered: a fifth before the node must stop, which is time to say so."""
+
+S = TypeVar("S")
+T = TypeVar("T")
 
 
 class Duties(Protocol):
@@ -54,7 +64,7 @@ class ClusterNode:
         self.snapshot: ClusterSnapshot | None = None
         """The cluster as the engine had it last; None until it answered for the first time."""
         self.unreachable_since: float | None = None
-        """When the engine first did not answer, in seconds of `Clock.uptime`; None while it does."""
+        """When the engine first did not answer, in seconds of `Clock.uptime`; None while it does. See `LOST_AT`."""
         self._store = store
         self._member = member
         self._ttl = terms.ttl
@@ -70,6 +80,10 @@ class ClusterNode:
         get a request late, after the node has given it up."""
         self._turn = asyncio.Lock()
         self._changed = asyncio.Event()
+        self._answered_at = clock.uptime()
+        """When the last renewal that was answered was sent."""
+        self._unanswered = False
+        """Whether the engine is told that this node takes no part, since it is not answered."""
         self._restated = False
         """Whether the node has changed since the engine last got it."""
         self._leftover = LeftoverShards(member, terms.ttl)
@@ -78,7 +92,7 @@ class ClusterNode:
 
     @property
     def member(self) -> Member:
-        """This run of the node, as the engine has it."""
+        """This run of the node, as it is while the engine answers."""
         return self._member
 
     def drain(self, draining: bool) -> None:
@@ -86,10 +100,16 @@ class ClusterNode:
         is made at once. It lasts as long as the process."""
         if draining != self._member.draining:
             self._member = self._member.drained(draining)
-            self._store.restate(self._member)
             self._leftover.restate(self._member)
-            self._restated, self._at_rest = True, None
-            self._changed.set()
+            self._at_rest = None
+            self._restate()
+
+    def stops_in(self) -> float | None:
+        """Seconds until the node stops to read what it has, or a part of it, unless the engine answers; None if it has
+        nothing."""
+        now = self._clock.uptime()
+        end = self.held.fence_at(now)
+        return None if end is None else end - now
 
     def without_node(self) -> tuple[Pool, ...]:
         """The pools that no node polls: all nodes with the labels that their devices need are gone, or drain. Empty
@@ -150,12 +170,11 @@ class ClusterNode:
 
     async def _keep(self) -> None:
         """Renew in time; release and take when the cluster has changed."""
-        renew_at = self._clock.uptime()
+        renew_at = self._answered_at = self._clock.uptime()
         while True:
             self._changed.clear()
             try:
                 if (now := self._clock.uptime()) >= renew_at or self._restated:
-                    self._restated = False
                     await self._renew(now)
                     renew_at = now + RENEW_AT * self._ttl
                 await self._balance()
@@ -168,16 +187,27 @@ class ClusterNode:
             await self._pause(renew_at if self.hearings is None else min(renew_at, self.hearings.again_at))
 
     async def _fence(self) -> None:
-        """Stop what the node may not do any more, also while the engine does not answer."""
+        """Stop what the node may not do any more, also while the engine does not answer, and give it up."""
         while True:
             now = self._clock.uptime()
             await self._end(self.held.unusable(now))
+            self._to_release += self.held.give_up(now)
             end = self.held.fence_at(now)
             await asyncio.sleep(RENEW_AT * self._ttl if end is None else max(0.0, end - self._clock.uptime()))
 
     async def _renew(self, now: float) -> None:
         asked = self.held.leases()
-        renewed = await self._store.renew(asked)
+        self._take_part(now - self._answered_at < FENCE_AT * self._ttl)
+        self._restated = False
+        renewed, released = await asyncio.gather(
+            self._answer(self._store.renew, asked), self._release(), return_exceptions=True
+        )
+        for answer in (renewed, released):
+            if isinstance(answer, BaseException):
+                raise answer
+        assert isinstance(renewed, dict)
+        self._answered_at = now
+        self._take_part(True)
         lost = self.held.renew(renewed, asked, now)
         await self._end(lost | self._lapsed)
         await self._begin(self.held.keys)
@@ -196,7 +226,7 @@ class ClusterNode:
             await self._release()
         if acquire:
             asked_at = self._clock.uptime()
-            answer = await self._store.acquire(acquire)
+            answer = await self._answer(self._store.acquire, acquire)
             self.held.gain(answer.granted.values(), asked_at)
             await self._begin(answer.granted)
 
@@ -222,9 +252,9 @@ class ClusterNode:
         return Moves(release, acquire)
 
     async def _release(self) -> None:
-        if self._to_release:
-            await self._store.release(self._to_release)
-            self._to_release.clear()
+        while leases := list(self._to_release):
+            await self._answer(self._store.release, leases)
+            del self._to_release[: len(leases)]
 
     async def _begin(self, keys: Iterable[str]) -> None:
         async with self._turn:
@@ -247,6 +277,25 @@ class ClusterNode:
         self.held.drop(self.held.keys)
         with suppress(LeaseError):  # they end by themselves
             await self._release()
+
+    def _take_part(self, takes_part: bool) -> None:
+        """Tell the engine with the next renewal whether this node has a part of the shards."""
+        if takes_part is self._unanswered:
+            self._unanswered = not takes_part
+            self._restate()
+
+    def _restate(self) -> None:
+        self._store.restate(self._member.unanswered(self._unanswered))
+        self._restated = True
+        self._changed.set()
+
+    async def _answer(self, call: Callable[[S], Awaitable[T]], what: S) -> T:
+        """The answer to a request. The engine counts as lost when that is late, and not only when it was given up."""
+        late = asyncio.get_running_loop().call_later(LOST_AT * self._ttl, self._not_reached)
+        try:
+            return await call(what)
+        finally:
+            late.cancel()
 
     def _not_reached(self) -> None:
         if self.unreachable_since is None:

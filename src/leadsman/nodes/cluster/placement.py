@@ -14,10 +14,10 @@ upgrade those of the nodes differ, and then the quotas of all may be filled whil
 it free for longer than any takeover lasts takes it in addition to its quota. Those that have the greater weight for it
 wait less long, so that one of them is first.
 
-A shard is free for so long, too, if a node that should take it does not, since it hears no answers of the engine. While
-all nodes run one version and another one has less than its part, what was left over counts by the quota again after a
-while: the node has too many then, and the other one gets some. If that takes none, they are left over again, for twice
-as long.
+A node that gets no answers of the engine says so once it has stopped, and has no quota from then on. Until then a shard
+that it should take is free for so long, too. While all nodes run one version and another one has less than its part,
+what was left over counts by the quota again after a while: the node has too many then, and the other one gets some. If
+that takes none, they are left over again, for twice as long.
 """
 
 import functools
@@ -146,15 +146,15 @@ def quota_of(node: str, pool: Pool, nodes: Collection[str]) -> int:
 
 
 def serving(member: Member, members: Iterable[Member]) -> Mapping[str, frozenset[str]]:
-    """The labels of each node that takes part: one that drains has no quota. A node that restarts has two runs until
-    the membership of the first is over; it is one node, with what the later of the two has.
+    """The labels of each node that takes part (`Member.takes_part`); no other one has a quota. A node that restarts has
+    two runs until the membership of the first is over; it is one node, with what the later of the two has.
 
     Args:
         member: the node that asks. It counts as it is now, since the engine may have an earlier state of it.
         members: all nodes, as the engine has them.
     """
     nodes = {other.node: other for other in members} | {member.node: member}
-    return {name: node.labels for name, node in nodes.items() if not node.draining}
+    return {name: node.labels for name, node in nodes.items() if node.takes_part}
 
 
 @functools.lru_cache(maxsize=100_000)

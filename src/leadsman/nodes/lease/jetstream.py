@@ -1,8 +1,8 @@
 """Leases in NATS JetStream: a key of a bucket for each lease and each member.
 
 A key lives for the TTL of the bucket, counted by the servers from its last write. Every write names the revision that
-it replaces, so of two nodes one gets the lease. The token is the revision of the write that granted it; each later
-write carries it.
+it replaces, so of two nodes one gets the lease, and a node that gets no answers makes its leases and its membership
+last once more, and not again. The token is the revision of the write that granted it; each later write carries it.
 
 This file uses the library. A bucket is the stream ``KV_<bucket>``, and a key the subject ``$KV.<bucket>.<key>`` (NATS
 architecture decision 8), so ``nats kv`` shows it. Only requests to the stream are used. Listing and watching keys by
@@ -379,6 +379,8 @@ class JetStreamStore:
         self._member = member
         self._revisions: dict[str, tuple[int, int]] = {}
         """Of this node's leases: the token, and the revision of the last write."""
+        self._member_revision = 0
+        """That of the last write of its membership."""
 
     async def __aenter__(self) -> Self:
         try:
@@ -410,8 +412,7 @@ class JetStreamStore:
         chosen = list(leases)
 
         async def renew() -> list[Lease | None]:
-            alive = self._bucket.put(self._member_key, _encode(self._member))
-            _, renewed = await asyncio.gather(alive, in_batches(self._renew, chosen))
+            _, renewed = await asyncio.gather(self._renew_member(), in_batches(self._renew, chosen))
             return renewed
 
         renewed = await self._bucket.call(renew())
@@ -480,6 +481,17 @@ class JetStreamStore:
             return None
         self._revisions[lease.key] = (lease.token, revision)
         return lease
+
+    async def _renew_member(self) -> None:
+        """Write the membership. One that takes part names the revision that it replaces, as a lease does: else each
+        attempt that is not answered would keep the part of a node that has stopped."""
+        key, value = self._member_key, _encode(self._member)
+        expected = self._member_revision if self._member.takes_part else None
+        revision = await self._bucket.put(key, value, expected)
+        if revision is None:
+            entry = await self._bucket.get(key)
+            revision = await self._bucket.put(key, value, entry.revision if entry else 0)
+        self._member_revision = revision or 0
 
     async def _write(self, lease: Lease, value: bytes | None) -> int | None:
         """Write the key of a lease if this node still has it. Returns the new revision.

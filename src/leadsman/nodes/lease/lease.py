@@ -31,6 +31,9 @@ FENCE_AT = 0.8
 speeds, and for what has begun already."""
 DRAINING = "leadsman.draining"
 """The label of a node that a person has asked to give everything away; see `Member.draining`."""
+UNANSWERED = "leadsman.unanswered"
+"""The label of a node that gets no answers of the engine, though the engine may get what it asks; see
+`Member.takes_part`."""
 
 
 class Terms(Value):
@@ -144,9 +147,22 @@ class Member(Value):
         every node of the cluster sees it."""
         return DRAINING in self.labels
 
+    @property
+    def takes_part(self) -> bool:
+        """Whether the node has a part of the shards. One that drains has none, nor one that has stopped since it got no
+        answers."""
+        return self.labels.isdisjoint({DRAINING, UNANSWERED})
+
     def drained(self, draining: bool) -> "Member":
         """The same run, draining or not."""
-        labels = self.labels | {DRAINING} if draining else self.labels - {DRAINING}
+        return self._labelled(DRAINING, draining)
+
+    def unanswered(self, unanswered: bool) -> "Member":
+        """The same run, with answers of the engine or without."""
+        return self._labelled(UNANSWERED, unanswered)
+
+    def _labelled(self, label: str, has: bool) -> "Member":
+        labels = self.labels | {label} if has else self.labels - {label}
         return Member(self.node, self.run, labels, self.version)
 
 
@@ -213,7 +229,7 @@ class HeldLeases:
         self.gained = 0
         """How many shards the node got since its start, those included that it had before."""
         self.lost = 0
-        """How many the engine took: a lease was over, or somebody deleted it."""
+        """How many it lost: a lease was over, somebody deleted it, or the engine did not confirm it in time."""
         self.released = 0
         """How many it gave back."""
 
@@ -260,6 +276,14 @@ class HeldLeases:
                 self.lost += 1
                 lost.add(lease.key)
         return frozenset(lost)
+
+    def give_up(self, now: float) -> list[Lease]:
+        """Forget the leases that must not be used. Returns them: the engine may have them still."""
+        leases = self.leases(self.unusable(now))
+        for lease in leases:
+            del self._held[lease.key]
+        self.lost += len(leases)
+        return leases
 
     def drop(self, keys: Iterable[str]) -> None:
         """The node gave these back."""
