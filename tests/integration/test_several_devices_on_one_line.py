@@ -1,6 +1,7 @@
 """Several devices on one line, some of them silent, in whole apps in virtual time."""
 
 import asyncio
+import itertools
 from collections import Counter, defaultdict
 
 import pytest
@@ -153,3 +154,48 @@ def test_a_wait_for_the_line_is_no_time_of_the_call():
 
         assert calls == [*names]
         assert {harness.statuses(name)[-1] for name in names} == {"ok"}
+
+
+@pytest.mark.parametrize("numbered", [False, True], ids=["number 0", "its number"])
+def test_a_late_answer_to_a_request_that_was_cut_is_no_value_of_another_register(numbered):
+    """A gateway that answers with the number 0, as some do, and a unit that was dead and is now late."""
+    table, lags, began = Table({f"r{n}": Register(n) for n in range(3)}, gap=0), itertools.cycle(range(3, 20)), []
+
+    def device(request):
+        unit, register = request[6], request[9]
+        answer = (request[:2] if numbered else b"\0\0") + bytes((0, 0, 0, 5, unit, 3, 2, unit, register))
+        if unit == 2:
+            return answer
+        loop = asyncio.get_running_loop()
+        if loop.time() - began[0] > 20:
+            loop.call_later(next(lags) / 10, late, answer, twin._connection)
+        return b""
+
+    def late(answer, connection):
+        if twin._connection is connection:  # else it goes to a socket that is closed
+            twin.send(answer)
+
+    twin = SerialTwin(device, framer=ModbusTcpFramer(), timeout=1.0)
+    twin.url = "socket://gateway:502"
+    app, wrong, read = App("house", adapters=(Modbus(twin),)), [], Counter()
+
+    def register(unit, name):
+        async def poll(modbus: Modbus):
+            began.append(asyncio.get_running_loop().time())
+            reading = await modbus.read(unit, table, [name])
+            read[unit] += 1
+            if reading != {name: unit << 8 | int(name[1])}:
+                wrong.append((unit, reading))
+            return reading
+
+        app.add_telemetry(f"u{unit}-{name}", poll, interval=1)
+
+    for unit in (1, 2):
+        for name in table.registers:
+            register(unit, name)
+    with Harness(app) as harness:
+        harness.run(300)
+
+    assert wrong == []
+    assert read[1] > 10
+    assert read[2] > 300

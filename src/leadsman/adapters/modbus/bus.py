@@ -79,13 +79,15 @@ class Modbus(PortAdapter):
         self._plans: dict[tuple[int, Table, tuple[str, ...]], Plan] = {}
         """How to read from units that refuse some registers: by the unit, the table and the names."""
         self._transaction = 0
+        self._numbers = False
+        """Whether the last answer had the number of its request."""
         self._late: dict[int, float] = {}
         """Until when an answer may come that nobody waits for any more, by unit, in seconds of the loop. Over RTU it
         would pass for the next one, so the unit is not asked before; others are."""
 
     async def __aenter__(self) -> Self:
         """The port opens with the first read. Nothing is left of an earlier connection."""
-        self._transaction = 0
+        self._transaction, self._numbers = 0, False
         self._ended_at = -math.inf
         self._late.clear()
         self._plans.clear()
@@ -233,7 +235,7 @@ class Modbus(PortAdapter):
             return await self._answer(session, unit, request, noise)
         except (GarbledData, DeviceTimeout, DeviceUnavailable, asyncio.CancelledError):
             self._late[unit] = asyncio.get_running_loop().time() + self._port.timeout_of(None)
-            if not (session.was_cut and self._framer.numbered):
+            if not (session.was_cut and self._numbers):  # its answer may still come, and must be told from the next
                 await session.give_up()
             raise
         finally:
@@ -258,6 +260,7 @@ class Modbus(PortAdapter):
                     heard = self._framer.unwrap(await session.receive(1, limit))
                     stray = _stray(heard, unit, self._transaction)
                     if not stray:
+                        self._numbers = 0 != heard.transaction == self._transaction
                         return request.answered(heard.pdu)
         except TimeoutError as late:
             if stray:
@@ -284,7 +287,8 @@ def _stray(heard: Heard, unit: int, transaction: int) -> str:
     Over RTU it must be of the unit that was asked (Modbus over serial line 1.02, 2.4.1). Over TCP, devices also answer
     with the number 0 always (pymodbus-dev/pymodbus#2844, AndreasAmMueller/Modbus#18), and with that of the request with
     its bytes swapped (pymodbus-dev/pymodbus#2709). That does no harm: one request is under way at a time, what came
-    before it is discarded, and a connection whose request failed is closed, so that no earlier answer can follow.
+    before it is discarded, and a connection whose request failed is closed, so that no earlier answer can follow. One
+    whose request was cut stays open if the answers on it have their numbers.
     """
     if heard.transaction is None:
         return "" if heard.unit == unit else f"an answer of unit {heard.unit}"
