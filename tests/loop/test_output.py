@@ -182,6 +182,21 @@ def test_a_finalizer_that_logs_while_the_thread_starts_does_not_start_another_on
     assert sorted(written) == ["first", "of the finalizer"]
 
 
+def test_a_forked_child_ends_with_its_last_line_written(monkeypatch):
+    monkeypatch.setattr(module, "CLOSING", 60)
+    reads, writes = os.pipe()
+    output = Output(lambda line: (time.sleep(5 * module.PATIENCE), os.write(writes, line.encode())))
+
+    child = os.fork()
+    if child == 0:
+        output.put("last")
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(writes)
+    with open(reads) as read:
+        assert read.read() == "last"
+
+
 def test_an_output_that_had_no_line_ends_too():
     ended = []
     Output(str, end=lambda: ended.append(True)).close()

@@ -59,8 +59,10 @@ class Output:
         self.begin_again()
         _OUTPUTS.add(self)
 
-    def begin_again(self) -> None:
-        """Forget what waits, as in a forked child: the parent writes it, and only there is the thread."""
+    def begin_again(self, patience: float | None = None) -> None:
+        """Forget what waits, as in a forked child: the parent writes it, and only there is the thread. `patience`:
+        seconds in the place of `PATIENCE`."""
+        self._patience = patience
         self.left_out = 0
         """Lines that had no room since the start."""
         self._lock = threading.RLock()  # a finalizer or a signal handler may log in the middle of this
@@ -90,7 +92,7 @@ class Output:
             self._news.notify()
             if time.monotonic() < self._patient_from or threading.current_thread() is self._thread:
                 return
-            if not self._progress.wait_for(lambda: self._written >= number, PATIENCE):
+            if not self._progress.wait_for(lambda: self._written >= number, self._patience or PATIENCE):
                 self._patient_from = time.monotonic() + IMPATIENT
 
     def flush(self, seconds: float) -> bool:
@@ -177,7 +179,7 @@ _OUTPUTS: WeakSet[Output] = WeakSet()
 
 def _begin_again() -> None:
     for output in list(_OUTPUTS):
-        output.begin_again()
+        output.begin_again(CLOSING)  # a child may end with `os._exit`, which flushes nothing
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows
