@@ -230,6 +230,19 @@ class SubscriptionRefused(BrokerError):
     """The broker answered SUBSCRIBE with a reason code of 0x80 or above (MQTT 5 §3.9.3)."""
 
 
+class RequestDenied(BrokerError):
+    """The broker refused a request to a running app, or closed the connection on it. A person must change its access
+    list.
+
+    Attributes:
+        topic: where the request was sent.
+    """
+
+    def __init__(self, text: str, topic: str) -> None:
+        super().__init__(text)
+        self.topic = topic
+
+
 class TlsRefused(BrokerError):
     """One side does not accept the certificate of the other, or a file for TLS cannot be read. A person must fix it."""
 

@@ -38,7 +38,7 @@ def test_a_held_device_keeps_still_and_says_so(harness, caplog):
     assert app.availability("d")[-1] == "offline"
     assert app.status()["devices"]["d"]["next_poll_at"] is None
     assert [error["event"] for error in app.errors("d")] == ["onset"]
-    assert "leadsman release --prefix app --device d" in caplog.text
+    assert "leadsman release d --prefix app" in caplog.text
 
 
 def test_a_held_device_is_polled_at_once_when_it_is_released_with_all_counts_anew(harness):

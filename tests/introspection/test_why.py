@@ -14,6 +14,7 @@ from typing_extensions import is_typeddict
 from leadsman.errors import ConnackMissing, ConnectionRefused, NotListening
 from leadsman.introspection.document import Introspection, Link, Verdict
 from leadsman.introspection.why import OVERDUE, RetainedDocuments, refused, silent, unanswered, unreachable, why
+from leadsman.mqtt.topic_faults import OF_THE_BROKER, FaultKind, advise
 from leadsman_rigs.examples import examples
 
 DOCUMENT, VERDICT = TypeAdapter(Introspection), TypeAdapter(Verdict)
@@ -483,9 +484,9 @@ def test_the_first_broken_link_is_named_with_its_evidence(name):
 
 ADVICE = {
     "its port cannot be opened": "the group dialout",
-    "its circuit is open": "leadsman circuit --prefix house --device boiler --action close",
-    "it is held": "leadsman release --prefix house --device boiler",
-    "its handler has a bug": "leadsman trace --prefix house --device boiler --json",
+    "its circuit is open": "leadsman circuit boiler --prefix house --action close",
+    "it is held": "leadsman release boiler --prefix house",
+    "its handler has a bug": "leadsman trace boiler --prefix house --json",
     "its last poll failed": "check the power, the cable",
     "the broker is slow": "raise Receive Maximum",
     "the broker hangs up on its topic": "allow house/boiler/state",
@@ -494,6 +495,37 @@ ADVICE = {
     "the name is wrong": "write boilers",
     "its handler hangs": "find out where the handler blocks",
 }
+
+
+TOPIC = "house/boiler/state"
+LOSSES = st.fixed_dictionaries(
+    {
+        "kind": st.sampled_from(get_args(FaultKind)),
+        "error": st.just(f"something about {TOPIC}"),
+        "since": st.just(START),
+        "lost": st.integers(0, 1000),
+        "lost_at": st.just(READ),
+        "taken": st.integers(0, 9),
+    }
+)
+
+
+@given(LOSSES, st.booleans(), st.sampled_from([None, KEPT, KEPT._replace(state=None)]), st.integers(0, 3))
+def test_no_document_in_which_readings_were_lost_is_ok_and_what_is_to_be_done_fits(
+    fault, connected, retained, failures
+):
+    of_broker = fault["kind"] in OF_THE_BROKER
+    outbox = WAITING | {"topic": TOPIC, "messages": 0, "refused": fault["error"] if of_broker else None, "fault": fault}
+    document = of(outbox=outbox, mqtt=MQTT | {"connected": connected}, consecutive_failures=failures)[0]
+
+    verdict = why("boiler", document, retained)
+
+    assert verdict["state"] != "ok"
+    if verdict["link"] in ("broker's answer", "outbox"):
+        assert verdict["advice"] == advise(fault["kind"], TOPIC)
+        assert verdict["since"] == START
+    else:
+        assert failures or (verdict["link"] == "connection" and not connected and not of_broker)
 
 
 @pytest.mark.parametrize("name", ADVICE)

@@ -256,7 +256,7 @@ def test_what_a_person_did_names_the_person_and_a_held_device_says_how_to_releas
     log.observe(CircuitRequested("d", "isolate", "bob", 3.0, 1003.0))
 
     held, released, isolated = caplog.messages
-    assert "leadsman release --prefix house --device d" in held
+    assert "leadsman release d --prefix house" in held
     assert released == "d: released by ann"
     assert isolated.endswith("(requested by bob)")
 

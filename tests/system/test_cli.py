@@ -346,11 +346,9 @@ def test_a_settings_file_that_is_wrong_stops_the_run_with_every_fault(here):
 def test_a_device_or_section_that_is_not_there_is_named(here):
     here.write("small.py", APP + DEVICE)
 
-    assert json.loads(here("inspect", "small", "--device", "d", "--section", "devices", "--json").stdout).keys() == {
-        "devices"
-    }
+    assert json.loads(here("inspect", "small", "d", "--section", "devices", "--json").stdout).keys() == {"devices"}
     for arguments, code, told in (
-        (("small", "--device", "b"), 1, "there is no device 'b'; write one of d"),
+        (("small", "b"), 1, "there is no device 'b'; write one of d"),
         (
             ("small", "--section", "mqtt"),
             1,

@@ -69,7 +69,7 @@ def test_the_trace_of_an_unplugged_port_tells_the_whole_story(mosquitto, listen,
         answering(port)
         broker.wait_for("sys/meter/error", where=lambda message: json.loads(message.payload)["event"] == "recovered")
 
-        told = leadsman("trace", "--device", "meter").stdout
+        told = leadsman("trace", "meter").stdout
         for part in ("retry in", "gave up: no retries left", "circuit open", "circuit closed", "recovered"):
             assert part in told, told
         rows = [json.loads(line) for line in leadsman("trace", "--json", "--since", "5m").stdout.splitlines()]
@@ -100,13 +100,13 @@ async def door() -> dict:
     listed = leadsman("held", check=False)
     assert listed.returncode == 3
     assert "OSError: stuck" in listed.stdout
-    assert leadsman("release", "--device", "door").stdout == "door: released\n"
+    assert leadsman("release", "door").stdout == "door: released\n"
     assert leadsman("held").stdout == "No device is held.\n"
-    again = leadsman("release", "--device", "door", check=False)
+    again = leadsman("release", "door", check=False)
     assert (again.returncode, again.stderr) == (1, "leadsman: door is not held\n")
-    assert leadsman("circuit", "--device", "door", "--action", "isolate").stdout == "door: isolated\n"
-    assert leadsman("circuit", "--device", "door", "--action", "close").stdout == "door: closed\n"
-    misspelt = leadsman("release", "--device", "dor", check=False)
+    assert leadsman("circuit", "door", "--action", "isolate").stdout == "door: isolated\n"
+    assert leadsman("circuit", "door", "--action", "close").stdout == "door: closed\n"
+    misspelt = leadsman("release", "dor", check=False)
     assert misspelt.stderr == "leadsman: there is no device 'dor' that is read; did you mean 'door'?\n"
     assert app.end()[0] == 0
 

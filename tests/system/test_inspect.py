@@ -15,12 +15,12 @@ def test_the_command_line_asks_a_running_app(service):
     assert table.returncode == 0
     assert "kitchen  ok" in table.stdout
     assert "\x1b" not in table.stdout
-    document = service.leadsman("inspect", "--prefix", "house", "--device", "attic", "--section", "devices", "--json")
+    document = service.leadsman("inspect", "--prefix", "house", "attic", "--section", "devices", "--json")
     assert list(json.loads(document.stdout)["devices"]) == ["attic"]
     nobody = service.leadsman("inspect", "--prefix", "nobody", "--timeout", "500ms")
     assert nobody.returncode == 1
     assert "check that the app is running there, and its prefix" in nobody.stderr
-    wrong = service.leadsman("inspect", "--prefix", "house", "--device", "atic")
+    wrong = service.leadsman("inspect", "--prefix", "house", "atic")
     assert "did you mean 'attic'" in wrong.stderr
     refused = service.leadsman(
         "inspect", "--prefix", "house", "--mqtt", f"mqtt://eve:x@localhost:{service.broker.port}"

@@ -42,7 +42,7 @@ def test_the_ledger_agrees_with_a_subscriber_over_a_death_of_the_broker(listen, 
         deadline = time.monotonic() + 60
         while "buffered" in (found := json.loads(gaps(mosquitto.url, "--json"))["counter"])["counts"]:
             assert time.monotonic() < deadline
-        table = gaps(mosquitto.url, "--device", "counter")
+        table = gaps(mosquitto.url, "counter")
 
     arrived = {json.loads(message.payload)["n"] for message in listener.on("sys/counter/state")}
     counts = Counter(found["counts"])

@@ -261,12 +261,12 @@ def test_a_person_asks_about_a_device_and_the_node_answers_that_has_it(cluster, 
     for words in (("why", "tag"), ("why", "tag", "--prefix", "sys")):
         code, out = asked(*words)
         assert (code, out.splitlines()[0]) == (0, "tag: all is well: its readings arrive")
-    assert asked("hold", "--device", "tag") == (0, "tag: held\n")
+    assert asked("hold", "tag") == (0, "tag: held\n")
     code, out = asked("held", "--prefix", "sys")
     assert (code, re.search(r"^tag .* held by a person$", out, re.MULTILINE) is not None) == (3, True)
     assert all("tag: a person holds it" in asked(*words)[1] for words in (("why",), ("why", "tag")))
-    assert asked("release", "--device", "tag")[0] == 0
-    code, out = asked("trace", "--device", "tag", "--prefix", "sys")
+    assert asked("release", "tag")[0] == 0
+    code, out = asked("trace", "tag", "--prefix", "sys")
     assert (code, "released, by" in out) == (0, True)
 
 

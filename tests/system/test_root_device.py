@@ -49,7 +49,7 @@ def test_it_is_read_commanded_held_and_explained_at_a_real_broker(mosquitto, lis
     explained = leadsman(mosquitto, "why", "sys", "--prefix", "sys")
     send(listener, "sys/hold/set", "")
     listener.wait_for("sys/availability", where=lambda message: message.payload == b"offline")
-    leadsman(mosquitto, "release", "--prefix", "sys", "--device", "sys")
+    leadsman(mosquitto, "release", "--prefix", "sys", "sys")
     listener.wait_for("sys/availability", count=2, where=lambda message: message.payload == b"online")
     board = leadsman(mosquitto, "watch", "sys", "--once")
 

@@ -23,6 +23,10 @@ class Adapter(Protocol):
         ...
 
 
+CANNOT_OPEN = "cannot_open"
+"""The key in the health of an adapter under which it says why it could not open what it needs, until it can."""
+
+
 @runtime_checkable
 class SupportsProbe(Protocol):
     """An adapter that can check itself. While its probe passes, it is not reopened because polls fail."""
@@ -48,7 +52,8 @@ class ReportsHealth(Protocol):
 
     @property
     def health(self) -> Mapping[str, object]:
-        """Names mapped to numbers, text or None. Reading it must neither wait nor change anything."""
+        """Names mapped to numbers, text or None. Reading it must neither wait nor change anything. One that opens what
+        it needs at the first call says under ``cannot_open`` why it could not, until it can: then it is not open."""
         ...
 
 

@@ -132,6 +132,11 @@ def _breaker(rule: CircuitBreaker) -> dict[str, object]:
     }
 
 
+def _name_of(kind: type[BaseException]) -> str:
+    """The name of a class of errors; with its module if it says nothing alone, such as ``struct.error``."""
+    return f"{kind.__module__}.{kind.__name__}" if kind.__name__ == "error" else kind.__name__
+
+
 def _retries(policy: Policy) -> dict[str, object]:
     """The policy as options of the decorator if they can express it, else in the notation of a policy file."""
     options = options_of(policy)
@@ -139,7 +144,7 @@ def _retries(policy: Policy) -> dict[str, object]:
         return {"policy": render(policy)}
     retries = options.retries
     found: dict[str, object] = {"retry": retries.value if isinstance(retries, Until) else retries}
-    found["retry_on"] = [kind.__name__ for kind in options.kinds]
+    found["retry_on"] = [_name_of(kind) for kind in options.kinds]
     limits = {"within": options.within, "budget": options.budget}
     found |= {name: limit for name, limit in limits.items() if math.isfinite(limit)}
     return found | {"backoff": _write_value(options.backoff)}

@@ -7,6 +7,7 @@ its address, and everything that a person wrote passes through `leadsman.text.cl
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from leadsman.adapters.adapter import CANNOT_OPEN
 from leadsman.adapters.managed import ManagedAdapter
 from leadsman.introspection.registrations import describe_registration, sentences
 from leadsman.introspection.registry import DeviceRegistry, app_section
@@ -335,7 +336,9 @@ def _describe_subscriber(subscriber: "Subscriber") -> "Subscribed":
 
 
 def _adapter(adapter: ManagedAdapter) -> "AdapterSection":
-    is_open, error = adapter.state
+    (is_open, error), health = adapter.state, adapter.health
+    if (fault := health.pop(CANNOT_OPEN, None)) is not None:
+        is_open, error = False, str(fault)
     section: AdapterSection = {
         "adapter": adapter.label,
         "open": is_open,
@@ -344,6 +347,6 @@ def _adapter(adapter: ManagedAdapter) -> "AdapterSection":
     }
     if (kind := adapter.resource_kind) is not None:
         section["kind"] = kind
-    if health := adapter.health:
+    if health:
         section["health"] = health
     return section

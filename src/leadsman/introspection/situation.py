@@ -169,22 +169,26 @@ class Situation:
 
     def command(self, words: str) -> str:
         """A command line about this device."""
-        return f"leadsman {words}{self.options} --prefix {quote(self.prefix)} --device {quote(self.name)}"
+        return f"leadsman {words} {quote(self.name)}{self.options} --prefix {quote(self.prefix)}"
 
     def poll(self) -> str:
         """A command line that polls this device at once."""
-        return f"leadsman poll {quote(self.name)}{self.options} --prefix {quote(self.prefix)}"
+        return self.command("poll")
 
     def cause(self) -> str | None:
         """Why it fails, for how long, and how often it is tried. None if it does not fail, or if a person decides when
         it is tried."""
         runtime = self.runtime
-        if runtime is None or not runtime["last_error"] or runtime["held"] or runtime["circuit"] == "isolated":
+        if runtime is None or runtime["held"] or runtime["circuit"] == "isolated":
             return None
-        kind, _, message = clean(runtime["last_error"]).partition(": ")
-        error = _NUMBER.sub("", message) if message and kind in _PLAIN else clean(runtime["last_error"])
+        under_way = runtime["poll_under_way"]
+        last = runtime["last_error"] or (None if under_way is None else under_way["last_error"])
+        if not last:
+            return None
+        kind, _, message = clean(last).partition(": ")
+        error = _NUMBER.sub("", message) if message and kind in _PLAIN else clean(last)
         lasted, polls = self.age(runtime["failing_since"]), runtime["consecutive_failures"]
-        times = f", {count_noun(polls, 'poll')} in a row" if polls > 1 else ""
+        times = f", {count_noun(polls, 'failure' if self.pushes else 'poll')} in a row" if polls > 1 else ""
         since = "" if lasted is None or lasted < 1 else f" for {span(lasted)}"
         text = f"{error}{since}{times}."
         if _ENDED.search(error) and (since or times):  # what follows would belong to its last words
@@ -208,7 +212,9 @@ class Situation:
             lines.append(f"last error: {clean(runtime['last_error'])}")
         if runtime["failing_since"]:
             polls = runtime["consecutive_failures"]
-            failed = f"{count_noun(polls, 'failed poll')}{' in a row' if polls > 1 else ''}"
+            failed = (
+                f"{count_noun(polls, 'failure' if self.pushes else 'failed poll')}{' in a row' if polls > 1 else ''}"
+            )
             lines.append(f"failing since {self.at(runtime['failing_since'])}: {failed}")
         return [*lines, *self.last_reading(), *self.silence(), *self.subscriptions()]
 

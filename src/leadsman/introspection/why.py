@@ -9,7 +9,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from leadsman._version import __version__
-from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, NotListening
+from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, NotListening, RequestDenied
 from leadsman.introspection.arrival import compare
 from leadsman.introspection.situation import RetainedDocuments, Situation, describe_fields, span, value, when
 from leadsman.monitoring.health import GOODBYE
@@ -358,6 +358,8 @@ _BY_MESSAGE: Mapping[str, str] = {
 """The same for errors whose class is too general, by what their messages contain."""
 _PLACE = re.compile(r" \(([^()]+\.py:\d+)(?: in [^()]+)?\)$")
 """The end of an error that user code raised: its file and line."""
+SEVERAL = 2
+"""Failed polls in a row that explain a silence before the broker's answer does."""
 FAR = 60.0
 """Seconds to the next poll from which on it is worth asking for one."""
 
@@ -455,6 +457,11 @@ def _circuit(s: Situation) -> "Verdict | None":
     summary = "it failed poll after poll; to spare it, leadsman only probes it"
     since = state["failing_since"] or state["opened_at"]
     return s.verdict("circuit", summary, [*evidence, *s.failure()], advice, since)
+
+
+def _not_taken(s: Situation) -> "Verdict | None":
+    """The broker does not take its messages, while no more than the poll under way has failed."""
+    return _refused(s) if s.succeeded and s.state["consecutive_failures"] < SEVERAL else None
 
 
 def _failing(s: Situation) -> "Verdict | None":
@@ -637,6 +644,7 @@ READING_LINKS: tuple[Callable[[Situation], "Verdict | None"], ...] = (
     _adapter,
     _deferred,
     _circuit,
+    _not_taken,
     _failing,
     _finder_failed,
     _event_failed,
@@ -716,6 +724,19 @@ def unreachable(device: str, error: BrokerError) -> "Verdict":
     summary = cause or f"the broker cannot be reached from here: {text}"
     advice += ": --mqtt, or the settings of the app"
     return Situation(device, {}, None).verdict("connection", summary, [text] if cause else [], advice)
+
+
+def denied(device: str, error: RequestDenied) -> "Verdict":
+    """The verdict about a device, where the broker does not take our request.
+
+    Args:
+        device: its name, or empty text for all devices of the app.
+        error: what it answered.
+    """
+    topic = clean(error.topic)
+    advice = f"allow this user in the broker's access list: topic write {topic}, topic read {topic}/response"
+    summary = f"the broker does not take the request of this command at {topic}"
+    return Situation(device, {}, None).verdict("connection", summary, [clean(str(error))], advice)
 
 
 def unanswered(device: str, prefix: str, retained: RetainedDocuments, error: str, now: datetime) -> "Verdict":

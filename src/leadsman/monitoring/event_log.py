@@ -300,7 +300,7 @@ class Log:
                 about = log_fields("held", entity, by=by)
                 logger.info("%s: held by %s until it is released%s", entity, by, more, extra=about)
             case DeviceHeld():
-                how = f"leadsman release --prefix {quote(self._prefix)} --device {quote(entity)}"
+                how = f"leadsman release {quote(entity)} --prefix {quote(self._prefix)}"
                 about = log_fields("held", entity)
                 logger.error("%s: held until somebody releases it with: %s%s", entity, how, more, extra=about)
             case DeviceReleased(by=by):

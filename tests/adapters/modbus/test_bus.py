@@ -704,9 +704,9 @@ def test_what_is_no_bytes_or_no_booleans_is_refused_before_anything_is_sent():
 @pytest.mark.parametrize(
     ("url", "port"),
     [
-        ("tcp://meter.lan", "socket://meter.lan:502"),
-        ("tcp://meter.lan:5020/", "socket://meter.lan:5020"),
-        ("tcp://[::1]", "socket://[::1]:502"),
+        ("tcp://meter.lan", "tcp://meter.lan:502"),
+        ("tcp://meter.lan:5020/", "tcp://meter.lan:5020"),
+        ("tcp://[::1]", "tcp://[::1]:502"),
         ("socket://gateway.lan:2001", "socket://gateway.lan:2001"),
         ("/dev/nowhere", "/dev/nowhere"),
     ],

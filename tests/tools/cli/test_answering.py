@@ -19,7 +19,7 @@ def asked(stage):
 
     def asked(kept, command, *devices):
         stage.keep(kept)
-        options = [word for each in devices for word in ("--device", each)]
+        options = [word for each in devices for word in (each,)]
         for node in ("", "nodes/attic/", "nodes/cellar/", "nodes/hall/"):
             stage.answers(f"house/{node}introspect", DOCUMENT)
         stage.printed = stage.run(command, "--prefix", "house", "--mqtt", "mqtt://broker.lan", *options)

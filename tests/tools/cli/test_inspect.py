@@ -193,8 +193,9 @@ def test_check_says_that_a_broker_of_the_old_version_may_refuse_a_long_client_id
 @pytest.mark.parametrize(
     ("health", "shown"),
     [
-        ({"opened": False, "discarded": 0, "silent_for": 6.496}, "opened: no, discarded: 0, received nothing for 6s"),
-        ({"opened": True, "silent_for": None}, "opened: yes, received nothing yet"),
+        ({"opened": False, "discarded": 0, "silent_for": 6.496}, "discarded: 0, received nothing for 6s"),
+        ({"opened": True, "silent_for": None}, "received nothing yet"),
+        ({"quota_left": None, "conditional": 2}, "conditional: 2"),
         ({"last_error": "a\x1b[2J"}, r"last error: a\x1b[2J"),
     ],
 )

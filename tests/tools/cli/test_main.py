@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from leadsman import App, command_line
+from leadsman.errors import LeadsmanError
 from leadsman.tools.cli.commands import COMMANDS, GROUPS, command
 from leadsman.tools.cli.main import main, parser
 
@@ -60,12 +61,66 @@ def test_a_wrong_command_line_ends_with_what_to_type(arguments, error, capsys):
 
 
 @pytest.mark.parametrize("device", ["meter", "living-room"])
-@pytest.mark.parametrize("command", ["gaps", "inspect", "trace"])
-def test_a_device_in_the_place_of_the_app_is_answered_with_how_it_is_given(command, device, capsys, empty):
-    assert main([command, device]) == 1
+def test_a_device_in_the_place_of_the_app_is_answered_with_how_a_running_app_is_asked(device, capsys, empty):
+    assert main(["inspect", device]) == 1
 
     last = capsys.readouterr().err.splitlines()[-1]
-    assert last == f"leadsman: a device of a running app is given as --device {device}"
+    assert last == f"leadsman: to ask a running app about a device, write: leadsman inspect --live {device}"
+
+
+TAKES_DEVICES = {name for name in COMMANDS if any(each.flag == "named" for each in command(name).arguments)}
+
+
+def test_a_device_is_a_position_in_every_command():
+    for name in COMMANDS:
+        arguments = command(name).arguments
+        assert not [each for each in arguments if each.flag == "--device"], name
+        assert "--device" not in " ".join([*command(name).examples, command(name).description]), name
+    assert {"inspect", "trace", "gaps", "hold", "release", "circuit", "poll", "why", "simulate"} == TAKES_DEVICES
+
+
+@pytest.mark.parametrize(
+    ("words", "target", "devices"),
+    [
+        ("boiler", None, ["boiler"]),
+        ("house:app boiler", "house:app", ["boiler"]),
+        ("apps/house.py boiler", "apps/house.py", ["boiler"]),
+        ("house.py boiler", "house.py", ["boiler"]),
+        ("--app house:app boiler", "house:app", ["boiler"]),
+        ("boiler --app house:app", "house:app", ["boiler"]),
+        ("house:app --mqtt mqtt://pi boiler", "house:app", ["boiler"]),
+        ("--prefix house boiler", None, ["boiler"]),
+        ("boiler --prefix house", None, ["boiler"]),
+        ("--prefix house a:b", None, ["a:b"]),
+        ("house:app", "house:app", []),
+        ("", None, []),
+    ],
+)
+@pytest.mark.parametrize("name", sorted(TAKES_DEVICES - {"inspect", "simulate"}))
+def test_all_commands_have_one_grammar(name, words, target, devices, monkeypatch):
+    """The words of each live command, up to where it looks for the app."""
+    found = []
+
+    def stop(options):
+        found.append((options.target, options.device))
+        raise LeadsmanError("enough")
+
+    for place in ("leadsman.tools.cli.remote.named_app", f"leadsman.tools.cli.commands.{name}.named_app"):
+        monkeypatch.setattr(place, stop, raising=False)
+    more = ["--action", "close"] if name == "circuit" else []
+
+    code = main([name, *words.split(), *more])
+
+    assert (code, found) == ((1, [(target, devices)]) if found else (2, []))
+    assert found or (not devices and name in ("hold", "release", "circuit", "poll"))
+
+
+@pytest.mark.parametrize("name", sorted(TAKES_DEVICES))
+def test_the_option_of_former_versions_is_answered_with_what_to_write(name, capsys):
+    with pytest.raises(SystemExit):
+        main([name, "--device", "boiler", *(["--action", "close"] if name == "circuit" else [])])
+
+    assert f"a device is written without --device: leadsman {name} boiler" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [["gaps", "meter:app"], ["check", "meter"]])

@@ -120,7 +120,7 @@ def test_an_assertion_about_a_day_in_which_nothing_was_due_is_an_error(run, tmp_
         (("--policy", "gentel"), 78, "leadsman: --policy 'gentel': telemetry 'a': no policy is called 'gentel'"),
         (("--assert", "gap_p98 < 10m"), 2, "'gap_p98' is not a figure; did you mean 'gap_p99'?"),
         (("--assert", "gap_p99 <"), 2, "the end is not expected here"),
-        (("--device", "c"), 78, "leadsman: no device 'c' is polled"),
+        (("c"), 78, "leadsman: no device 'c' is polled"),
         (("--stand-in", "c"), 78, "leadsman: no device 'c' is polled"),
         (("--svg", "nowhere/day.svg"), 1, "leadsman: --svg nowhere/day.svg: there is no directory nowhere"),
         (("--svg", "."), 1, "leadsman: --svg .: it is a directory"),

@@ -1,5 +1,6 @@
 """What `leadsman why` asks, and what it prints."""
 
+import contextlib
 import json
 
 import pytest
@@ -69,7 +70,7 @@ def test_one_device_is_explained_and_the_exit_code_says_that_it_is_broken(ask, s
     assert set(read) <= set(stage.broker().filters)
     first, *_, last = printed.splitlines()
     assert first == 'boiler: it failed, and waits for a person, as on_failure="hold" says, since 2026-11-22 08:50:00'
-    assert last == "To do: mend it, then: leadsman release --mqtt mqtt://broker.lan --prefix house --device boiler"
+    assert last == "To do: mend it, then: leadsman release boiler --mqtt mqtt://broker.lan --prefix house"
 
 
 LEFT_OUT = "; passwords and other secrets are left out of the command: add them as you gave them here"
@@ -95,7 +96,7 @@ def test_what_was_given_is_given_again_without_credentials(stage, arguments, opt
     found = stage.run("why", "boiler", "--prefix", "house", "--mqtt", "mqtt://broker.lan", *arguments)
 
     assert "s3" not in found.out
-    end = f"leadsman release {options} --prefix house --device boiler{LEFT_OUT * left_out}"
+    end = f"leadsman release boiler {options} --prefix house{LEFT_OUT * left_out}"
     assert found.lines[-1] == f"To do: mend it, then: {end}"
 
 
@@ -107,7 +108,7 @@ def test_an_app_and_its_settings_file_are_given_again(stage, tmp_path, monkeypat
 
     found = stage.run("why", "house_config:app", "boiler", "--config", "a b.toml")
 
-    assert "leadsman release house_config:app --config 'a b.toml' --prefix house --device boiler" in found.lines[-1]
+    assert "leadsman release boiler --app house_config:app --config 'a b.toml' --prefix house" in found.lines[-1]
 
 
 def test_a_device_that_works_is_no_failure(ask):
@@ -374,24 +375,25 @@ def test_a_broker_that_refuses_the_subscription_to_the_answer_can_be_reached(sta
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("why", "boiler/x"),
+        ("why", "boiler/x", "--prefix", "house"),
         ("why", "boiler", "--prefix", "a//b"),
-        ("hold", "--prefix", "house", "--device", "a/b"),
-        ("inspect", "--prefix", "house", "--device", "+"),
+        ("hold", "--prefix", "house", "a/b"),
+        ("inspect", "--prefix", "house", "+"),
         ("gaps", "--prefix", "#"),
         ("run", "house:app", "--prefix", "a//b"),
         ("doctor", "--prefix", ""),
     ],
 )
 def test_a_name_that_no_device_or_app_can_have_is_a_wrong_command_line(arguments, capsys):
-    with pytest.raises(SystemExit) as ended:
-        main([*arguments])
+    with contextlib.suppress(SystemExit):
+        assert main([*arguments]) == 2
 
-    assert ended.value.code == 2
-    assert "Traceback" not in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "leadsman" in err
+    assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("arguments", [("inspect",), ("gaps",), ("trace",), ("held",), ("hold", "--device", "boiler")])
+@pytest.mark.parametrize("arguments", [("inspect",), ("gaps",), ("trace",), ("held",), ("hold", "boiler")])
 def test_without_an_app_the_only_one_at_the_broker_is_asked(stage, arguments):
     stage.keep(registry("house", "boiler"))
     asked = "house/boiler/hold/set" if arguments[0] == "hold" else "house/introspect"
@@ -433,13 +435,13 @@ def test_a_command_in_the_advice_is_a_line_of_its_own_on_a_terminal_and_never_br
     monkeypatch.setenv("COLUMNS", "40")
     _, printed = ask("boiler", finds=document(boiler=HELD))
 
-    assert printed.splitlines()[-1] == "  leadsman release --mqtt mqtt://broker.lan --prefix house --device boiler"
+    assert printed.splitlines()[-1] == "  leadsman release boiler --mqtt mqtt://broker.lan --prefix house"
 
 
 def test_advice_with_names_that_have_spaces_can_be_pasted(ask):
     _, printed = ask("hot water", finds=document(**{"hot water": HELD}))
 
-    assert "--device 'hot water'" in printed
+    assert "'hot water'" in printed
 
 
 @pytest.mark.parametrize(

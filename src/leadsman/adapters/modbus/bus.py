@@ -368,7 +368,7 @@ def _port(url: str, baudrate: int, parity: str, timeout: Duration, echo: bool) -
     if not host or parts.path not in ("", "/") or parts.username is not None:
         raise InvalidValue(f"the port is {clean(url)!r}; write tcp://host or tcp://host:{TCP_PORT}")
     address = f"[{host}]" if ":" in host else host
-    return SerialPort(f"socket://{address}:{number}", framer=ModbusTcpFramer(), timeout=timeout)
+    return SerialPort(f"tcp://{address}:{number}", framer=ModbusTcpFramer(), timeout=timeout)
 
 
 def _check_kept(unit: int, first: int, written: str, found: str) -> None:

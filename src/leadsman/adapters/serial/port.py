@@ -28,7 +28,7 @@ from types import ModuleType
 from typing import Any, NamedTuple, Self, TypeVar, cast
 from urllib.parse import urlsplit
 
-from leadsman.adapters.adapter import Resource
+from leadsman.adapters.adapter import CANNOT_OPEN, Resource
 from leadsman.adapters.serial.framing import Framer, LineFramer, Stream
 from leadsman.adapters.wires import wire_of
 from leadsman.errors import (
@@ -363,6 +363,11 @@ BY_ID = Path("/dev/serial/by-id")
 logger = logging.getLogger("leadsman")
 
 
+_BYTES = ("socket://", "tcp://")
+"""How the name of a port begins that is a TCP connection: pyserial's word, and that of Modbus TCP, so that an error
+names what a person has written."""
+
+
 def check_url(url: object) -> str:
     """Check the name of a port. Raises `InvalidType`, `InvalidValue`."""
     if not isinstance(url, str):
@@ -373,7 +378,7 @@ def check_url(url: object) -> str:
         return url
     try:
         parts = urlsplit(url)
-        complete = parts.scheme in ("socket", "rfc2217") and parts.hostname and parts.port
+        complete = parts.scheme in ("socket", "tcp", "rfc2217") and parts.hostname and parts.port
     except ValueError:
         complete = None
     if not complete:
@@ -578,6 +583,7 @@ class SerialPort:
         self._turns = SharedLine()
         self._worker = Worker(f"serial {self.url}")
         self._connection: SerialConnection | None = None
+        self._cannot_open: str | None = None
         self._heard_at: float | None = None
         self._clock: Callable[[], float] = time.monotonic
 
@@ -593,7 +599,7 @@ class SerialPort:
 
     def check_installed(self) -> None:
         """Check that the library for opening is installed; ``socket://`` needs none. Raises `NotInstalled`."""
-        if not self.url.startswith("socket://"):
+        if not self.url.startswith(_BYTES):
             check_found(*_NEEDS, "serial_asyncio_fast", "serial_asyncio")
 
     @property
@@ -614,7 +620,8 @@ class SerialPort:
         opened = self._connection is not None and self._connection.lost is None
         heard_at = self._heard()
         silent_for = None if heard_at is None else round(self._clock() - heard_at, 3)
-        return {"port": self.url, "opened": opened, "discarded": self.discarded, "silent_for": silent_for}
+        found = {"port": self.url, "opened": opened, "discarded": self.discarded, "silent_for": silent_for}
+        return found if self._cannot_open is None else found | {CANNOT_OPEN: self._cannot_open}
 
     @property
     def discarded(self) -> int:
@@ -708,6 +715,16 @@ class SerialPort:
         quiet = max(QUIET, 10 * 11 / self.baudrate)
         connection = SerialConnection(self.url, self.framer, self._clock, quiet=quiet, echo=self._echo)
         try:
+            await self._connect(connection)
+        except LeadsmanError as error:
+            self._cannot_open = str(error)
+            raise
+        self._connection, self._cannot_open = connection, None
+        self._turns.begin()
+        return connection
+
+    async def _connect(self, connection: SerialConnection) -> None:
+        try:
             async with asyncio.timeout(OPEN_TIMEOUT):
                 await wire_of("serial", self.url, lambda: self._open)(connection)
         except TimeoutError as error:
@@ -718,13 +735,10 @@ class SerialPort:
             raise
         except Exception as error:  # OSError, ValueError, termios.error: whatever pyserial lets through
             raise DeviceUnavailable(f"{self.url} cannot be opened: {advice(error)}") from error
-        self._connection = connection
-        self._turns.begin()
-        return connection
 
     async def _open(self, connection: Line) -> None:
         loop = asyncio.get_running_loop()
-        if self.url.startswith("socket://"):
+        if self.url.startswith(_BYTES):
             parts = urlsplit(self.url)
             await loop.create_connection(
                 lambda: connection, parts.hostname or "", parts.port or 0
@@ -766,7 +780,7 @@ def _check_lines(url: str, flow: Mapping[str, object], lines: ControlLines) -> N
         if not isinstance(value, bool) and not (value is None and what in ("dtr", "rts")):
             raise InvalidType(f"{what} is {value!r}; write True or False")
     used = [what for what, value in given.items() if value or (value is False and what in ("dtr", "rts"))]
-    if used and url.startswith("socket://"):
+    if used and url.startswith(_BYTES):
         raise InvalidValue(
             f"{used[0]} is given for {url}, which carries bytes alone; write rfc2217:// if the gateway speaks that"
         )

@@ -97,6 +97,7 @@ export class DeviceView {
 		drawActions(this.buttons, device, model.frozen != null);
 		set(this.lead, device.since && device.why?.cause ? device.why.cause : leadOf(device, now));
 		put(this.lead, "class", device.error ? "lead bad" : "lead");
+		for (const each of [this.lead, this.reason]) put(each, "data-begins", /^\S+:\/\//.test(each.textContent) ? "address" : null);
 		this.drawWhy(device, now);
 		this.drawFacts(device, now);
 		drawBars(this.strip, device.outcomes);

@@ -125,6 +125,8 @@ class Parser(argparse.ArgumentParser):
             return
         known = [option[2:] for option in self._option_string_actions if option.startswith("--")]
         near = nearest(unknown[0].lstrip("-").partition("=")[0], known)
+        if unknown[0].partition("=")[0] == "--device" and any(each.dest == "named" for each in self._actions):
+            self.error(f"a device is written without --device: {self.prog} boiler")
         meant = "" if near is None else f"; did you mean '--{near}'?"
         self.error(f"unrecognized arguments: {' '.join(map(escape, unknown))}{meant}")
 
@@ -282,10 +284,19 @@ TIMEOUT = argument(
 )
 LIVE = (*MAYBE_TARGET, PREFIX, TIMEOUT)
 JSON = switch("--json", "print the JSON document")
-ONLY_DEVICE = argument("--device", "only this device (can be repeated)", metavar="NAME", action="append", type=device)
-DEVICE = argument(
-    "--device", "the device (can be repeated)", metavar="NAME", action="append", type=device, required=True
-)
+
+
+def named(metavar: str, help: str) -> Argument:  # noqa: A002  # as above
+    """The app and the devices of a command line, in this order; `leadsman.tools.cli.remote.take_names` tells them
+    apart."""
+    return argument("named", help, nargs="*", metavar=metavar)
+
+
+OF_LIVE = (APP, *SETTINGS, PREFIX, TIMEOUT)
+"""What a command takes that asks a running app about devices, besides `named`."""
+ONE_DEVICE = named("[MODULE:APP] DEVICE", "the app, such as house:app, and the device")
+SOME_DEVICES = named("[MODULE:APP] DEVICE", "the app, such as house:app, and the device, or several")
+ONLY_DEVICES = named("[MODULE:APP] [DEVICE]", "the app, such as house:app, and the devices (default: all)")
 
 
 def moment(text: str) -> datetime:

@@ -8,7 +8,7 @@ from leadsman.introspection.situation import span
 from leadsman.mqtt.topics import NODES
 from leadsman.text import count_noun, escape
 from leadsman.tools.cli.fleet import SEVERITY, STOPPED, AppRow, DeviceRow
-from leadsman.tools.cli.screen import STEPS, Line, clip, column, cut, wrap
+from leadsman.tools.cli.screen import STEPS, Line, cells, clip, column, cut, wrap
 from leadsman.tools.cli.times import localise
 
 if TYPE_CHECKING:
@@ -139,11 +139,14 @@ def screen(
     running, rows = _expected(apps, rows)
     chosen = next((row for row in rows if (row.prefix, row.device) == view.chosen), None)
     top = list(_head(head, running, rows, width))
-    bottom = _stopped(apps, width, head.options)[: max(0, (height - len(top) - 1) // 2)]
+    bottom = _stopped_apps(apps, width) if height > len(top) + 2 else []
     room = height - len(top) - len(bottom) - 1
     if view.detail and chosen is not None:
         view.visible = [(chosen.prefix, chosen.device)]
         body, keys = list(_detail(chosen, why, width)), DETAIL_KEYS
+        if len(body) > room > 1:
+            more = f"… {count_noun(len(body) - room + 1, 'more line')}: leadsman why {shlex.quote(chosen.device)}"
+            body = [*body[: room - 1], [(clip(more, width), "dim")]]
     else:
         body, keys = _devices(view, view.of(rows), running, width, max(1, room)), _keys(view)
     body = body[: max(0, room)]
@@ -180,6 +183,15 @@ def _stopped(apps: Sequence[AppRow], width: int, options: str) -> list[Line]:
     if len(found) > _APPS:
         lines.append([(clip(f"… and {count_noun(len(found) - _APPS, 'other stopped app')}", width), "dim")])
     return lines
+
+
+def _stopped_apps(apps: Sequence[AppRow], width: int) -> list[Line]:
+    """One line about the apps that ended with a goodbye."""
+    names = [each.prefix for each in apps if each.state == STOPPED]
+    if not names:
+        return []
+    text = f"stopped: {', '.join(names)}"
+    return [[(text if cells(text) <= width else clip(f"{count_noun(len(names), 'app')} {text}", width), "dim")]]
 
 
 def _head(head: Heading, apps: Sequence[AppRow], rows: Sequence[DeviceRow], width: int) -> Iterator[Line]:
@@ -236,19 +248,29 @@ def _devices(
     names = [(row.prefix, row.device) for row in rows]
     place = names.index(view.chosen) if view.chosen in names else 0
     room = height - 1
+    is_cut = sum(2 if row.error else 1 for row in rows) > room > 2
+    room -= is_cut
     view.top = min(view.top, place)
     while sum(2 if row.error else 1 for row in rows[view.top : place + 1]) > room and view.top < place:
         view.top += 1
     lines: list[Line] = [_titles(width)]
     view.visible = names[view.top : view.top + height]
+    shown = view.top
     for row in rows[view.top :]:
         chosen = (row.prefix, row.device) == view.chosen
         lines += _row(row, len(running) > 1, width, marker="> " if chosen else "  ")
+        if len(lines) > room + 1:
+            break
+        shown += 1
         if len(lines) > room:
             break
     if not rows:
         lines.append([("  no device; the filter hides them, or no app publishes a registry here", "dim")])
-    return lines[: room + 1]
+    lines = lines[: room + 1]
+    if is_cut:
+        sides = [f"{count} {side}" for count, side in ((view.top, "above"), (len(rows) - shown, "below")) if count]
+        lines.append([(clip(f"  … more devices: {', '.join(sides)}", width), "dim")])
+    return lines
 
 
 def _row(row: DeviceRow, many: bool, width: int, *, marker: str) -> Iterator[Line]:
@@ -284,23 +306,25 @@ def _trouble(row: DeviceRow) -> str:
 def _detail(row: DeviceRow, why: "Verdict | None", width: int) -> Iterator[Line]:
     """One device, with its verdict."""
     yield [(clip(f"{row.prefix}/{row.device}  ", width), "bold"), (row.status.replace("_", " "), row.status)]
+    if why is None:
+        yield [("waiting for the answer of the app …", "dim")]
+    else:
+        yield from ([(text, "bold")] for text in wrap(escape(why.get("cause") or why["summary"]), width))
+        if why["state"] != "ok":
+            todo = wrap(escape(f"To do: {why['advice']}"), width, "", "  ")
+            yield from ([(text, "bold")] for text in todo)
+    yield []
     yield from _wrapped(f"last value: {row.value or 'none'}", width)
     if row.age is not None:
         yield [(f"taken {span(row.age)} ago", "")]
     if row.next_in is not None:
         yield [(f"next call in {span(round(row.next_in))}", "")]
-    if row.error:
+    if row.error and not (why is not None and row.error in (why.get("cause") or "")):
         yield from _wrapped(_trouble(row), width)
-    yield []
-    if why is None:
-        yield [("waiting for the answer of the app …", "dim")]
-        return
-    yield from ([(text, "bold")] for text in wrap(escape(why["summary"]), width))
-    for each in why["evidence"]:
-        yield from _wrapped(f"  {localise(each)}", width)
-    if why["state"] != "ok":
-        todo = wrap(escape(f"To do: {why['advice']}"), width, "", "  ")
-        yield from ([(text, "bold")] for text in todo)
+    if why is not None:
+        shown = [why["summary"], *why["evidence"]] if "cause" in why else why["evidence"]
+        for each in shown:
+            yield from _wrapped(f"  {localise(each)}", width)
 
 
 def _keys(view: BoardView) -> str:

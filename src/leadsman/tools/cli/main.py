@@ -22,6 +22,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if name is not None and name not in COMMANDS:
         root.error(f"there is no command {name!r}; {suggestion(name, COMMANDS)}")
     options, unknown = root.parse_known_args(words)
+    if hasattr(options, "named"):  # argparse takes no further word after an option
+        options.named += [word for word in unknown if not word.startswith("-")]
+        unknown = [word for word in unknown if word.startswith("-")]
     options.refuse(unknown)
     return run_command(options, "leadsman")
 

@@ -17,14 +17,14 @@ import uuid
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
-from leadsman.errors import BrokerError, LeadsmanError, SubscriptionRefused
+from leadsman.errors import BrokerError, InvalidValue, LeadsmanError, RequestDenied, SubscriptionRefused
 from leadsman.introspection.pages import merge
 from leadsman.mqtt.answers import object_in
 from leadsman.mqtt.broker import Broker, Brokers, brokers_of
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.side_connection import SideConnection
-from leadsman.mqtt.topics import Topics
+from leadsman.mqtt.topics import Topics, check_name
 from leadsman.settings.load import load_broker
 from leadsman.text import clean, count_noun
 from leadsman.text.suggestion import suggestion
@@ -187,16 +187,38 @@ def known_brokers(options: argparse.Namespace) -> Brokers:
     return brokers_of(load_broker(sources_of(options)))
 
 
-def app_or_device(options: argparse.Namespace) -> str | None:
-    """The device that is named, if any. The app before it becomes the target: a word with one colon, unless the app is
-    given by an option, since the name of a device may have one."""
-    words: list[str] = options.named
-    given = options.target is not None or options.prefix is not None
-    if words and not given and (len(words) > 1 or _TARGET.fullmatch(words[0])):
+def take_names(options: argparse.Namespace, *, app_first: bool = False) -> None:
+    """Tell the words of a command line apart: an app that comes first becomes the target, the others are the devices.
+    The app is a word with one colon, or a path, since the name of a device may have a colon, and none has a slash.
+    Where the app is given by an option, all words are devices.
+
+    Args:
+        options: their `named` become `target` and `device`.
+        app_first: whether the first word is the app, whatever it looks like.
+
+    Raises:
+        UsageError: a word can be no device.
+    """
+    words = list(options.named)
+    given = options.target is not None or getattr(options, "prefix", None) is not None
+    if words and not given and (app_first or _is_app(words[0])):
         options.target = words.pop(0)
-    if len(words) > 1:
-        raise UsageError(f"{clean(words[1])!r} is one word too many; write one device, or none for all")
-    return words[0] if words else None
+    try:
+        options.device = [check_name(word) for word in words]
+    except InvalidValue as error:
+        raise UsageError(str(error)) from None
+
+
+def _is_app(word: str) -> bool:
+    return _TARGET.fullmatch(word) is not None or "/" in word or word.endswith(".py")
+
+
+def one_device(options: argparse.Namespace) -> str | None:
+    """The device that is named, if any; see `take_names`. Raises `UsageError` if there are several."""
+    take_names(options, app_first=len(options.named) > 1)
+    if len(options.device) > 1:
+        raise UsageError(f"{clean(options.device[1])!r} is one word too many; write one device, or none for all")
+    return options.device[0] if options.device else None
 
 
 def order(options: argparse.Namespace, action: str, request: Mapping[str, object]) -> Iterator[tuple[str, Any]]:
@@ -208,6 +230,9 @@ def order(options: argparse.Namespace, action: str, request: Mapping[str, object
         action: the level of the topic below that of the device.
         request: what is to be done, if the action does not name it.
     """
+    take_names(options)
+    if not options.device:
+        raise UsageError(f"name the device: leadsman {action} boiler")
     brokers, prefix = running_app(options)
     for device in options.device:
         yield device, ask(brokers, f"{prefix}/{device}/{action}/set", {**request, "by": sender()}, options.timeout)
@@ -307,9 +332,10 @@ def process(brokers: Brokers, prefix: str, devices: Sequence[str] = ()) -> Topic
 
 def ask_about_devices(options: argparse.Namespace, request: "Request") -> "Callable[..., Introspection]":
     """A function that sends a request to the process of a running app that has the devices of the command line, about
-    these devices, and returns its answer; see `ask`. Raises as `process`."""
+    these devices, and returns its answer; see `ask`. Raises as `take_names` and `process`."""
+    take_names(options)
     brokers, prefix = running_app(options)
-    topic = process(brokers, prefix, options.device or ()).introspect
+    topic = process(brokers, prefix, options.device).introspect
     if options.device:
         request["devices"] = options.device
     return functools.partial(ask, brokers, topic, request, options.timeout)
@@ -396,11 +422,12 @@ class _Exchange(SideConnection):
 
         await self.until(is_over, timeout)
         code = self._codes.get(packet, 0)
-        if self.broken is not None:
-            raise self.broken
         if code >= 0x80:
             advice = f"allow {self._topic!r} in its access list"
-            raise BrokerError(f"the broker refused the request (0x{code:02x}); {advice}")
+            raise RequestDenied(f"the broker refused the request (0x{code:02x}); {advice}", self._topic)
+        if self.broken is not None:
+            advice = f"if it does so each time, allow {self._topic!r} in its access list"
+            raise RequestDenied(f"the connection ended after the request: {self.broken}; {advice}", self._topic)
         if len(self._pages) > before:
             return
         if before:

@@ -49,7 +49,7 @@ def load_app(options: argparse.Namespace) -> App:
         if ":" in options.target or not hasattr(options, "device"):
             raise
         raise NoModuleError(
-            f"{error}\na device of a running app is given as --device {clean(options.target)}"
+            f"{error}\nto ask a running app about a device, write: leadsman inspect --live {clean(options.target)}"
         ) from None
     app.load(sources_of(options))
     return app

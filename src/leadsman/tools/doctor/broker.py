@@ -77,6 +77,8 @@ PATIENCE = 2.5
 BIRTH = "homeassistant/status"
 """Home Assistant's default (https://www.home-assistant.io/integrations/mqtt/#birth-and-last-will-messages)."""
 SOFTWARE = "$SYS/broker/version"
+NAMED = 0.3
+"""Seconds for the retained name of the broker to come after the answer to the subscription."""
 
 Found = dict[str, Any]
 """Fields of `BrokerFacts`."""
@@ -180,8 +182,6 @@ async def probe(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Found
     topic = subject.topics.of(DOCTOR, "probe")
     async with visit_of(visitor, "probe") as visit:
         with contextlib.suppress(SubscriptionRefused):
-            await visit.subscribe(SOFTWARE)
-        with contextlib.suppress(SubscriptionRefused):
             await visit.subscribe(topic)
         code, heard = await visit.echo(topic)
         early = answer = None
@@ -190,19 +190,39 @@ async def probe(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Found
             await visit.publish(Message(topic, offered, OFFER))
             await visit.echo(topic)
             early = any(each.payload == offered for each in visit.messages)
-        words = [each.payload.decode(errors="replace") for each in visit.messages if each.topic == SOFTWARE]
     if code is not None and code >= 0x80:
         async with visit_of(visitor, "answer") as visit:  # mosquitto 2.0 ends a connection at the second refusal
             answer = await visit.publish(Message(f"{subject.topics.introspect}/response", new_marker()))
-    return {"probe": ProbeFacts(code, heard, early, answer), "software": words[0] if words else None}
+    return {"probe": ProbeFacts(code, heard, early, answer)}
+
+
+async def software(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Found:
+    """Read the name that the broker publishes of itself. rumqttd closes the connection of a client that asks for it, so
+    nothing else is asked there, and it is no fault."""
+    with contextlib.suppress(BrokerError, TimeoutError):
+        async with asyncio.timeout(ANSWER), visit_of(visitor, "software") as visit:
+            await visit.subscribe(SOFTWARE)
+            await visit.until(lambda: bool(visit.messages), NAMED)
+            return {"software": visit.messages[0].payload.decode(errors="replace")} if visit.messages else {}
+    return {}
 
 
 async def offers(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Found:
     """Offer an empty message at each topic that the app publishes to. Nobody receives it."""
-    known = facts.probe is not None and facts.probe.early is not None
-    holds = known and facts.probe is not None and not facts.probe.early
-    if not holds and (known or "mosquitto" not in (facts.software or "")):
+    if facts.probe is None or facts.probe.early is not False:
         return {}
+    return await _offer(visitor, subject)
+
+
+async def offers_by_name(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Found:
+    """The same where the probe could not show whether the broker holds such a message back, and its name does."""
+    known = facts.probe is not None and facts.probe.early is not None
+    if known or facts.offers is not None or "mosquitto" not in (facts.software or ""):
+        return {}
+    return await _offer(visitor, subject)
+
+
+async def _offer(visitor: Visitor, subject: Subject) -> Found:
     answers: dict[str, int | None] = {}
     waiting, deadline = list(subject.published), time.monotonic() + OFFERING
     while waiting and time.monotonic() < deadline:
@@ -514,6 +534,8 @@ _QUICK: tuple[tuple[str, Step], ...] = (
     ("takeover of the client id", takeover),
     ("will of the app", own_will),
     ("retained topics", landscape),
+    ("name of the broker", software),
+    ("access list", offers_by_name),
 )
 _SLOW: tuple[tuple[str, Step], ...] = (("retained and expiry", retained), ("will", will))
 """They wait for the broker's clock, beside the others."""

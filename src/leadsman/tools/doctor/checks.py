@@ -450,6 +450,11 @@ def orphans(facts: Facts) -> Iterator[Result]:
     if found:
         text = f"{_named(found)} {'is' if len(found) == 1 else 'are'} kept, and no device of the app publishes there"
         yield warn(text, f"remove {'it' if len(found) == 1 else 'each'}: mosquitto_pub -r -n -t {found[0]}")
+    elif facts.broker.live is not None and f"{prefix}/registry" not in kept and _may_read(facts):
+        text = (
+            f"the broker keeps no registry of the running app at {prefix}/registry, so what else it left is not known"
+        )
+        yield warn(text, f"add to the access list: topic write {prefix}/registry, topic write {prefix}/registry/#")
     elif not facts.broker.crowded:
         yield ok(f"{count_noun(len(kept), 'retained topic')}, all of the app")
 

@@ -3,7 +3,7 @@
 import argparse
 
 from leadsman.text import clean
-from leadsman.tools.cli.arguments import DEVICE, LIVE, Subcommand, argument
+from leadsman.tools.cli.arguments import OF_LIVE, SOME_DEVICES, Subcommand, argument
 from leadsman.tools.cli.remote import order
 from leadsman.tools.cli.tables import print_text
 
@@ -20,10 +20,10 @@ COMMAND = Subcommand(
     "close:   poll it as if nothing had failed.\n"
     "disable: poll it whatever fails.\n"
     "The change lasts until the next one, or until the app restarts, unless the app keeps its state.",
-    ("leadsman circuit --prefix house --device boiler --action isolate",),
+    ("leadsman circuit boiler --prefix house --action isolate",),
     (
-        *LIVE,
-        DEVICE,
+        SOME_DEVICES,
+        *OF_LIVE,
         argument("--action", "what to do", required=True, choices=("isolate", "close", "disable")),
     ),
 )

@@ -10,7 +10,7 @@ from leadsman.ledger.ledger import DISABLED, READ
 from leadsman.ledger.saved import KEPT
 from leadsman.loop.durations import human
 from leadsman.text import clean, count_noun
-from leadsman.tools.cli.arguments import JSON, LIVE, ONLY_DEVICE, Subcommand, UsageError, argument, duration
+from leadsman.tools.cli.arguments import JSON, OF_LIVE, ONLY_DEVICES, Subcommand, UsageError, argument, duration
 from leadsman.tools.cli.remote import any_version, ask_about_devices
 from leadsman.tools.cli.screen import GREEN, RED, YELLOW
 from leadsman.tools.cli.tables import json_text, print_text, table
@@ -113,12 +113,12 @@ COMMAND = Subcommand(
     "reading, also in per cent, the outcome of the other slots, and the gaps with their causes.",
     (
         "leadsman gaps house:app",
-        "leadsman gaps --prefix house --device boiler --since 1h",
+        "leadsman gaps boiler --prefix house --since 1h",
         "leadsman gaps house:app --json | jq '.boiler.availability'",
     ),
     (
-        *LIVE,
-        ONLY_DEVICE,
+        ONLY_DEVICES,
+        *OF_LIVE,
         argument(
             "--since",
             "this last period, at most the two days that are kept (default: 24h)",

@@ -2,7 +2,7 @@
 
 import argparse
 
-from leadsman.tools.cli.arguments import DEVICE, LIVE, Subcommand
+from leadsman.tools.cli.arguments import OF_LIVE, SOME_DEVICES, Subcommand
 from leadsman.tools.cli.remote import order
 from leadsman.tools.cli.tables import print_text
 
@@ -18,8 +18,8 @@ COMMAND = Subcommand(
     "Holds a device: it is not polled until somebody releases it. A poll under way goes on to its "
     "end. A source cannot be held; isolate its circuit instead.",
     (
-        "leadsman hold house:app --device boiler",
-        "leadsman hold --prefix house --device boiler",
+        "leadsman hold house:app boiler",
+        "leadsman hold boiler --prefix house",
     ),
-    (*LIVE, DEVICE),
+    (SOME_DEVICES, *OF_LIVE),
 )

@@ -22,10 +22,10 @@ from leadsman.registration.injection import name_of
 from leadsman.registration.telemetry import THROTTLE
 from leadsman.text import clean, count_noun
 from leadsman.text.suggestion import suggestion
-from leadsman.tools.cli.arguments import JSON, LIVE, ONLY_DEVICE, Subcommand, argument, switch
+from leadsman.tools.cli.arguments import JSON, OF_LIVE, ONLY_DEVICES, Subcommand, argument, switch
 from leadsman.tools.cli.commands import gaps
 from leadsman.tools.cli.commands.trace import Printer
-from leadsman.tools.cli.remote import any_version, ask_about_devices
+from leadsman.tools.cli.remote import any_version, ask_about_devices, take_names
 from leadsman.tools.cli.tables import json_text, print_text, table
 from leadsman.tools.cli.target import load_app
 from leadsman.tools.cli.times import local, zone
@@ -47,7 +47,8 @@ if TYPE_CHECKING:
 
 def run(options: argparse.Namespace) -> None:
     """Show the registrations of an app, or the state of a running one."""
-    if options.target is not None and not (options.live or options.prefix):
+    if (options.named or options.target is not None) and not (options.live or options.prefix):
+        take_names(options, app_first=True)
         app = load_app(options)
         show(select(registrations(app), options.section, options.device), as_json=options.json)
         if not (options.json or options.section or options.device):
@@ -204,7 +205,10 @@ def _show_mqtt(mqtt: "MqttSection") -> None:
 
 def _show_adapter(adapter: "AdapterSection") -> None:
     state = "open" if adapter["open"] else f"not open: {clean(adapter['error'] or 'opening')}"
-    health = "".join(f", {_condition(name, value)}" for name, value in adapter.get("health", {}).items())
+    found = {
+        name: value for name, value in adapter.get("health", {}).items() if name == "silent_for" or value is not None
+    }
+    health = "".join(f", {_condition(name, value)}" for name, value in found.items() if name != "opened")
     print_text(f"adapter {adapter['adapter']}: {state}, reopened {count_noun(adapter['reopened'], 'time')}{health}")
 
 
@@ -299,7 +303,7 @@ def _runtime_table(title: str, devices: dict[str, "DeviceSection"], now: datetim
         "status",
         "circuit",
         "failures",
-        "polls retried",
+        "calls",
         f"last success ({zone()})",
         "next call",
         "last error",
@@ -326,11 +330,17 @@ def _runtime_row(name: str, runtime: "Runtime | None", now: datetime) -> Sequenc
         runtime["status"],
         _circuit(runtime),
         str(runtime["consecutive_failures"]),
-        "" if counters is None else f"{counters['retried_polls']} of {counters['polls']}",
+        "" if counters is None or not counters.get("calls") else _calls(counters),
         local(runtime["last_success_at"]),
         _next(next_at, now),
         clean(error or ""),
     )
+
+
+def _calls(counters: "Counters") -> str:
+    """How many calls the polls made, and how many of these were repeated."""
+    retries = f", {count_noun(counters['retries'], 'retry', 'retries')}" if counters["retries"] else ""
+    return f"{counters['calls']} in {count_noun(counters['polls'], 'poll')}{retries}"
 
 
 def _recent_row(name: str, recent: "Recent") -> Sequence[str]:
@@ -367,11 +377,12 @@ COMMAND = Subcommand(
     "at {prefix}/introspect.",
     (
         "leadsman inspect house:app",
-        "leadsman inspect house:app --live --device boiler",
+        "leadsman inspect house:app boiler --live",
         "leadsman inspect --prefix house --mqtt mqtt://broker.lan --json",
     ),
     (
-        *LIVE,
+        ONLY_DEVICES,
+        *OF_LIVE,
         switch("--live", "ask the running app (implied by --prefix, and if MODULE:APP is left out)"),
         argument(
             "--section",
@@ -381,7 +392,6 @@ COMMAND = Subcommand(
             metavar="NAME",
             choices=(*SECTIONS, *ON_REQUEST),
         ),
-        ONLY_DEVICE,
         JSON,
     ),
 )

@@ -9,16 +9,16 @@ from leadsman.mqtt.topics import Topics
 from leadsman.text import clean
 from leadsman.tools.cli.arguments import (
     APP,
+    ONE_DEVICE,
     PREFIX,
     SETTINGS,
     Subcommand,
     UsageError,
     argument,
-    device,
     duration,
     switch,
 )
-from leadsman.tools.cli.remote import any_version, app_or_device, ask, process, running_app
+from leadsman.tools.cli.remote import any_version, ask, one_device, process, running_app
 from leadsman.tools.cli.tables import json_text, print_text
 
 if TYPE_CHECKING:
@@ -30,10 +30,9 @@ FIRST = 5.0
 
 def run(options: argparse.Namespace) -> None:
     """Poll a device now, and print its reading."""
-    name = app_or_device(options)
+    name = one_device(options)
     if name is None:
         raise UsageError("name the device: leadsman poll boiler")
-    options.device = [name]  # it finds the app
     brokers, prefix = running_app(options)
     where = process(brokers, prefix, (name,))
     request = {"sections": ["app", "devices", "fields"], "devices": [name]}
@@ -77,13 +76,7 @@ COMMAND = Subcommand(
         "leadsman poll house:app boiler --json | jq .celsius",
     ),
     (
-        argument(
-            "named",
-            "the app, such as house:app, and the device",
-            nargs="*",
-            metavar="[MODULE:APP] DEVICE",
-            type=device,
-        ),
+        ONE_DEVICE,
         APP,
         *SETTINGS,
         PREFIX,

@@ -2,7 +2,7 @@
 
 import argparse
 
-from leadsman.tools.cli.arguments import DEVICE, LIVE, Subcommand
+from leadsman.tools.cli.arguments import OF_LIVE, SOME_DEVICES, Subcommand
 from leadsman.tools.cli.remote import order
 from leadsman.tools.cli.tables import print_text
 
@@ -17,8 +17,8 @@ COMMAND = Subcommand(
     run,
     "Releases a held device: it is polled at once, its counters start again, and its circuit is closed.",
     (
-        "leadsman release house:app --device boiler",
-        "leadsman release --prefix house --device boiler",
+        "leadsman release house:app boiler",
+        "leadsman release boiler --prefix house",
     ),
-    (*LIVE, DEVICE),
+    (SOME_DEVICES, *OF_LIVE),
 )

@@ -13,17 +13,18 @@ from leadsman.loop.durations import human
 from leadsman.monitoring.log_format import wants_colour
 from leadsman.text import clean, describe
 from leadsman.tools.cli.arguments import (
+    APP,
     ASSERTION_FAILED,
     JSON,
-    ONE_TARGET,
-    ONLY_DEVICE,
     WHERE,
     Subcommand,
     UsageError,
     argument,
     duration,
     moment,
+    named,
 )
+from leadsman.tools.cli.remote import take_names
 from leadsman.tools.cli.tables import json_text
 from leadsman.tools.cli.target import load_target, sources_of
 from leadsman.tools.cli.terminal import Progress
@@ -50,6 +51,9 @@ def run(options: argparse.Namespace) -> int:
         stage_of,
     )
 
+    take_names(options, app_first=True)
+    if options.target is None:
+        raise UsageError("name the app: leadsman simulate house:app")
     app, where = load_target(options.target), sources_of(options)
     assertions, variants = _read(options)
     if not 60 <= options.length <= LONGEST:
@@ -63,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
         scenario,
         options.length,
         options.seed,
-        tuple(options.device or ()),
+        tuple(options.device),
         tuple(options.stand_in),
         options.begins,
     )
@@ -228,7 +232,8 @@ COMMAND = Subcommand(
         "leadsman simulate house:app --assert 'gap_p99 < 10m and attempts < 4000'",
     ),
     (
-        ONE_TARGET,
+        named("MODULE:APP [DEVICE]", "the app, such as house:app, and the devices (default: all)"),
+        APP,
         *WHERE,
         argument(
             "--policy",
@@ -249,7 +254,6 @@ COMMAND = Subcommand(
             default=86400.0,
         ),
         argument("--begins", "when the day begins, such as 2026-10-25, for clock changes", metavar="TIME", type=moment),
-        ONLY_DEVICE,
         argument(
             "--stand-in",
             "do not call the handler of this device, and make up its readings; all: every handler (can be repeated)",

@@ -14,8 +14,8 @@ from leadsman.loop.clock import rfc3339
 from leadsman.loop.durations import human
 from leadsman.resilience.policy import REASONS
 from leadsman.text import clean, describe
-from leadsman.tools.cli.arguments import LIVE, ONLY_DEVICE, Subcommand, argument, duration, switch
-from leadsman.tools.cli.remote import any_version, ask_about_devices
+from leadsman.tools.cli.arguments import OF_LIVE, ONLY_DEVICES, Subcommand, argument, duration, switch
+from leadsman.tools.cli.remote import any_version, ask_about_devices, take_names
 from leadsman.tools.cli.screen import GREEN, RED, YELLOW
 from leadsman.tools.cli.tables import fill, json_text, paint, print_text
 from leadsman.tools.cli.times import local, zone
@@ -31,6 +31,7 @@ def run(options: argparse.Namespace) -> None:
     """Show the trace of a running app, or of a state file."""
     printer = Printer(options.outage, as_json=options.json)
     if options.file is not None:
+        take_names(options)
         printer.print(_rows_of_file(options))
         return
     request: Request = {"sections": ["app", "trace"], "after": 0}
@@ -157,13 +158,13 @@ COMMAND = Subcommand(
     "Shows the latest rows of the trace: each failed call with the decision about it, each change of "
     "a circuit, each adapter that was reopened, and the reading that ended the outage.",
     (
-        "leadsman trace house:app --device boiler",
+        "leadsman trace house:app boiler",
         "leadsman trace --prefix house --follow",
         "leadsman trace house:app --since 1h --json | jq -r .traceback",
     ),
     (
-        *LIVE,
-        ONLY_DEVICE,
+        ONLY_DEVICES,
+        *OF_LIVE,
         argument("--since", "only rows of this last period, such as 1h", type=duration, metavar="TIME"),
         argument(
             "--file",

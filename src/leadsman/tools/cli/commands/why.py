@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from leadsman.errors import BrokerError, SubscriptionRefused
+from leadsman.errors import BrokerError, RequestDenied, SubscriptionRefused
 from leadsman.introspection.requests import SECTIONS
 from leadsman.introspection.situation import RetainedDocuments
-from leadsman.introspection.why import refused, silent, unanswered, unreachable, why
+from leadsman.introspection.why import denied, refused, silent, unanswered, unreachable, why
 from leadsman.mqtt.answers import object_in
 from leadsman.mqtt.broker import Brokers
 from leadsman.mqtt.connection import Received
@@ -24,16 +24,15 @@ from leadsman.tools.cli.arguments import (
     SOME_SILENT,
     TIMEOUT,
     Subcommand,
-    argument,
-    device,
+    named,
     switch,
 )
 from leadsman.tools.cli.commands.gaps import LATELY, ended_lately
 from leadsman.tools.cli.remote import (
     any_version,
-    app_or_device,
     look,
     named_app,
+    one_device,
     prefix_of,
     processes,
     retained,
@@ -54,7 +53,7 @@ LEFT_OUT = "; passwords and other secrets are left out of the command: add them 
 
 def run(options: argparse.Namespace) -> int:
     """Explain why a device is silent, or list the devices that are."""
-    name = app_or_device(options)
+    name = one_device(options)
     brokers, prefix = named_app(options)
     more = given(options)
     answers = verdicts(brokers, prefix, name, options.timeout, more.options)
@@ -76,7 +75,7 @@ class Given(NamedTuple):
 def given(options: argparse.Namespace) -> Given:
     """The given options that locate the app. An app with a command line of its own is not given."""
     target = getattr(options, "target", None)
-    words = [target] if isinstance(target, str) else []
+    words = ["--app", target] if isinstance(target, str) else []
     words += [] if options.config is None else ["--config", str(options.config)]
     public = [each for each in options.set if clean(each) == each and "://" not in each]
     words += [word for each in public for word in ("--set", each)]
@@ -140,6 +139,8 @@ def _verdicts_of(brokers: Brokers, topics: Topics, device: str | None, timeout: 
         found = look(brokers, topics.introspect, request, timeout, kept_at, topics.status)
     except SubscriptionRefused:
         raise
+    except RequestDenied as error:
+        return Silences([denied(device or "", error)])
     except BrokerError as error:
         return Silences([unreachable(device or "", error)])
     if found.data is None:
@@ -265,13 +266,7 @@ COMMAND = Subcommand(
         "leadsman why house:app boiler",
     ),
     (
-        argument(
-            "named",
-            "the app, such as house:app, and the device (default: all that are silent)",
-            nargs="*",
-            metavar="[MODULE:APP] [DEVICE]",
-            type=device,
-        ),
+        named("[MODULE:APP] [DEVICE]", "the app, such as house:app, and the device (default: all that are silent)"),
         APP,
         *SETTINGS,
         PREFIX,
