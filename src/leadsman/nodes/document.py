@@ -77,7 +77,7 @@ class Handovers(TypedDict):
     gained: Count
     """Shards that it got. Of a node of a standby pair, 0, as are the next two."""
     lost: Count
-    """Shards that the engine took: a lease was over, or somebody deleted it."""
+    """Shards that it lost: the engine did not confirm a lease in time, it was over, or somebody deleted it."""
     released: Count
     """Shards that it gave back."""
 

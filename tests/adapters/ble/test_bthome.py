@@ -44,6 +44,7 @@ def test_each_first_byte_is_read_or_refused(first):
     [
         ("42 015a02100911 015d 02ca09 03bf13", {"battery": 93, "temperature": 25.06, "humidity": 50.55}),
         ("46 015a02100911 02ca09", {"temperature": 25.06}),
+        ("40 01ff 03ffff 02ca09 2e64 2fff", {"temperature": 25.06, "humidity_2": 100}),
         ("42 015a02100911", {}),
         ("44 0005 3a01", {"packet_id": 5, "button": 1}),
         ("44 3a00 3a02", {"button": 0, "button_2": 2}),
@@ -53,24 +54,42 @@ def test_each_first_byte_is_read_or_refused(first):
         ("40 3b01ff05 3c0201", {"command": "ff05", "dimmer": 1}),
         ("40 3b2007", {"command": "07"}),
         ("40 5300 5401ff", {"text": "", "raw": "ff"}),
-        ("40 612c01 6240420f00 63c0bdf0ff 6407 6503",
-         {"rotational_speed": 300, "speed": 1, "acceleration": -1, "light_level": 7, "settings_revision": 3}),
+        (
+            "40 612c01 6240420f00 63c0bdf0ff 6407 6503",
+            {"rotational_speed": 300, "speed": 1, "acceleration": -1, "light_level": 7, "settings_revision": 3},
+        ),
         ("40 f00100 f100010204 f2000106", {"device_type": 1, "firmware": "4.2.1.0", "firmware_2": "6.1.0"}),
         ("40 02ca09 66aabbcc", {"temperature": 25.06}),
     ],
-)  # fmt: skip
+)
 def test_packets_have_the_right_values(data, found):
     assert bthome.decode(bytes.fromhex(data)) == found
 
 
 @pytest.mark.parametrize(
     "data",
-    ["42", "42 015a0210", "42 015a021009", "40 3b", "40 3b01", "40 3b1f00", "40 53", "40 540400", "40 3c01",
-     "40 3c0301", "42 015a02100911 02ca", "40 500102"],
-)  # fmt: skip
+    [
+        "42",
+        "42 015a0210",
+        "42 015a021009",
+        "40 3b",
+        "40 3b01",
+        "40 3b1f00",
+        "40 53",
+        "40 540400",
+        "40 3c01",
+        "40 3c0301",
+        "42 015a02100911 02ca",
+        "40 500102",
+    ],
+)
 def test_what_is_incomplete_or_has_no_meaning_is_a_named_error(data):
     with pytest.raises(GarbledData, match=r"BTHome data"):
         bthome.decode(bytes.fromhex(data))
+
+
+SHARES = (0x01, 0x03, 0x14, 0x2E, 0x2F)
+"""Kinds in per cent, of which no value is far above 100."""
 
 
 @pytest.mark.parametrize("kind", MEAS_TYPES)
@@ -79,7 +98,8 @@ def test_each_kind_of_the_parser_of_home_assistant_has_its_size_its_sign_and_its
     if known.data_format in ("raw", "string", "command"):
         data, size = b"\x03abcdef", 3 + (known.data_format == "command")
     else:
-        data, size = b"\xfe\xff\xff\xff\xff\xff"[: known.data_length] if kind != 0x3C else b"\x01\x05", None
+        data = b"\x01\x05" if kind == 0x3C else b"\x05\x10" if kind in SHARES else b"\xfe\xff\xff\xff\xff\xff"
+        data, size = data[: known.data_length], None
     found = bthome.decode(b"\x40" + bytes((kind,)) + (data if size is None else data[: 1 + size]))
 
     assert len(found) == 1

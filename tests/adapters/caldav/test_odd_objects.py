@@ -113,21 +113,33 @@ def shown(*texts, zone=BERLIN):
         ([DAY, "RRULE:INTERVAL=2"], WHOLE),
         ([DAY, "RRULE:RSCALE=CHINESE;FREQ=DAILY"], WHOLE),
         # exceptions and further dates
-        ([DAY, "RRULE:FREQ=DAILY;COUNT=3", "EXDATE;TZID=Europe/Berlin:"],  # owncloud/calendar#729
-         ["2026-10-26", "2026-10-27", "2026-10-28"]),
+        (
+            [DAY, "RRULE:FREQ=DAILY;COUNT=3", "EXDATE;TZID=Europe/Berlin:"],  # owncloud/calendar#729
+            ["2026-10-26", "2026-10-27", "2026-10-28"],
+        ),
         ([DAY, "RRULE:FREQ=DAILY;COUNT=3", "EXDATE;VALUE=DATE:,soon,20261027,"], ["2026-10-26", "2026-10-28"]),
-        ([DAY, "RRULE:FREQ=DAILY;COUNT=3", "EXDATE:20261027T000000"],  # tutao/tutanota#5318
-         ["2026-10-26", "2026-10-28"]),
+        (
+            [DAY, "RRULE:FREQ=DAILY;COUNT=3", "EXDATE:20261027T000000"],  # tutao/tutanota#5318
+            ["2026-10-26", "2026-10-28"],
+        ),
         ([DAY, "RRULE:FREQ=DAILY;COUNT=3", "EXDATE:20261026T230000Z"], ["2026-10-26", "2026-10-28"]),
-        ([DAY, "RRULE:FREQ=DAILY;COUNT=3", "EXDATE;TZID=Europe/Berlin;VALUE=DATE:20261027"],  # bitfireAT/davx5-ose#2019
-         ["2026-10-26", "2026-10-28"]),
+        (
+            [
+                DAY,
+                "RRULE:FREQ=DAILY;COUNT=3",
+                "EXDATE;TZID=Europe/Berlin;VALUE=DATE:20261027",
+            ],  # bitfireAT/davx5-ose#2019
+            ["2026-10-26", "2026-10-28"],
+        ),
         ([TEN, "RRULE:FREQ=DAILY;COUNT=2", "EXDATE;VALUE=DATE:20261027"], AT_TEN),  # bitfireAT/ical4android#147
         ([TEN, "RRULE:FREQ=DAILY;COUNT=2", "EXDATE:20261027"], AT_TEN),  # SimpleMobileTools/Simple-Calendar#1983
         ([TEN, "RRULE:FREQ=DAILY;COUNT=2", "EXDATE:20261027T100000"], AT_TEN),
         ([TEN, "RDATE;VALUE=DATE:20261027"], [*AT_TEN, "2026-10-27T10:00:00+01:00"]),
         ([DAY, "RDATE:20261027T000000"], ["2026-10-26", "2026-10-27"]),
-        ([TEN, "RDATE;VALUE=PERIOD:20261027T090000Z/PT5H30M,199709T180000Z/PT5H"],  # collective/icalendar#464
-         [*AT_TEN, "2026-10-27T09:00:00+00:00"]),
+        (
+            [TEN, "RDATE;VALUE=PERIOD:20261027T090000Z/PT5H30M,199709T180000Z/PT5H"],  # collective/icalendar#464
+            [*AT_TEN, "2026-10-27T09:00:00+00:00"],
+        ),
         # what no date of Python can hold
         ([DAY, "DTEND;VALUE=DATE:99991231"], WHOLE),
         ([TEN, "DTEND;TZID=America/Los_Angeles:99991231T235959"], AT_TEN),
@@ -142,7 +154,7 @@ def shown(*texts, zone=BERLIN):
         (["DTSTART;TZID=/x.org/y/America/Argentina/Ushuaia:20261026T100000"], ["2026-10-26T10:00:00-03:00"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
-)  # fmt: skip
+)
 def test_an_odd_property_is_taken_as_its_author_meant_it(lines, begins):
     good = event("good", "SUMMARY:Good", "DTSTART;VALUE=DATE:20261105")
 

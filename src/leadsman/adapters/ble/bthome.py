@@ -11,6 +11,12 @@ from leadsman.errors import GarbledData, PermanentError
 SERVICE = "0000fcd2-0000-1000-8000-00805f9b34fb"
 """The UUID of its service data."""
 
+SHARES = frozenset({"battery", "humidity", "moisture"})
+"""The kinds, and device classes, that are shares in per cent."""
+MOST_OF_A_SHARE = 110
+"""Per cent. A calibrated sensor may say 100.3 % in fog; what is far above is a byte of ones, for a value that is not
+known."""
+
 _ENCRYPTED, _ADDRESS, _RESERVED = 0b1, 0b10, 0b11000
 """Bits of the first byte. The address of the sensor follows if bit 1 is set: the format calls that bit reserved, and
 sensors that phones are to recognise set it (Bluetooth-Devices/bthome-ble#42). Bit 2 says that a sensor advertises at
@@ -131,7 +137,8 @@ def decode(data: bytes) -> dict[str, Measurement]:
     """Decode the measurements in one advertisement, in the units of the format: °C, %, hPa, lx, kg, kWh, W, V, ppm, …
 
     If a kind occurs twice, its names are numbered: ``temperature`` and ``temperature_2``. Kinds are ordered by number.
-    A kind that this table does not have ends the reading; the measurements before it are kept.
+    A kind that this table does not have ends the reading; the measurements before it are kept. A share that is far
+    above 100 %, such as a battery of 255 %, says that the sensor does not know it, and is left out.
 
     ``button`` is the number of an event of the format (1 is a press, 2 a double press, 0 none), and ``dimmer`` the
     steps that it was turned, negative to the left. A sensor sends an event several times, with one ``packet_id``.
@@ -151,7 +158,7 @@ def decode(data: bytes) -> dict[str, Measurement]:
         raise PermanentError(
             "this BTHome sensor encrypts its data; read it with Decoders and its key, or switch that off in it"
         )
-    found: dict[str, Measurement] = {}
+    found: dict[str, Measurement | None] = {}
     at = 1
     if data[0] & _ADDRESS:
         at += len(_part(data, 1, 1 + _ADDRESS_BYTES))
@@ -163,12 +170,13 @@ def decode(data: bytes) -> dict[str, Measurement]:
             _put(found, name, content.decode(errors="replace") if kind == _TEXT else content.hex())
         elif kind in _KINDS:
             name, shape, size, divisor = _KINDS[kind]
-            content = _part(data, at + 1, at + 1 + size)
-            _put(found, name, _value(content, shape, divisor))
+            value = _value(_part(data, at + 1, at + 1 + size), shape, divisor)
+            known = name not in SHARES or not isinstance(value, int | float) or value <= MOST_OF_A_SHARE
+            _put(found, name, value if known else None)
             at += 1 + size
         else:
             break
-    return found
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _content(data: bytes, at: int, kind: int) -> tuple[int, bytes]:
@@ -198,7 +206,7 @@ def _part(data: bytes, begin: int, end: int) -> bytes:
     return data[begin:end]
 
 
-def _put(found: dict[str, Measurement], name: str, value: Measurement) -> None:
+def _put(found: dict[str, Measurement | None], name: str, value: Measurement | None) -> None:
     number = 1
     key = name
     while key in found:

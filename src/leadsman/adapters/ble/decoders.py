@@ -19,6 +19,7 @@ from pydantic import AfterValidator, SecretStr
 
 from leadsman.adapters.ble import bthome
 from leadsman.adapters.ble.advertisement import Advertisement, check_address
+from leadsman.adapters.ble.bthome import MOST_OF_A_SHARE, SHARES
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, NotInstalled, check_found, missing
 from leadsman.readings.sensor import Sensor
 from leadsman.text import clean, log_fields
@@ -345,7 +346,7 @@ class _DecodedSensor:
                 name, content = _name(key), value.native_value
                 known = descriptions.get(key)
                 unit = _word(known, "native_unit_of_measurement")
-                if _is_unknown(content, unit):
+                if _is_unknown(content, unit, _word(known, "device_class")):
                     self._heard.pop(name, None)  # the sensor has just said that it does not know
                     continue
                 kind = _kind(content)
@@ -382,10 +383,13 @@ def _name(key: "DeviceKey") -> str:
     return name if name[:1].isalpha() else f"value_{name}"
 
 
-def _is_unknown(content: object, unit: str | None) -> bool:
-    """Whether a value says that the sensor knows none: a parser of numbers has ``"error"`` for that, too."""
+def _is_unknown(content: object, unit: str | None, device_class: str | None) -> bool:
+    """Whether a value says that the sensor knows none: a parser of numbers has ``"error"`` for that, too, and a byte of
+    nothing but ones is 127 or 255 % of humidity."""
     if isinstance(content, str):
         return unit is not None
+    if device_class in SHARES and isinstance(content, int | float) and not 0 <= content <= MOST_OF_A_SHARE:
+        return True
     return content is None or (isinstance(content, float) and not math.isfinite(content))
 
 
