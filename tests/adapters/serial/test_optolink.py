@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from leadsman.adapters.modbus import Modbus
@@ -234,6 +234,7 @@ def test_a_line_that_babbles_without_end_is_a_named_error_soon(protocol, babble)
 
 
 @given(st.lists(st.binary(max_size=40), min_size=1, max_size=8), st.sampled_from(["P300", "KW"]))
+@example([b"\x06"], "P300")  # the time is up as the acknowledgement is all that came
 def test_whatever_the_line_says_a_read_ends_in_a_named_error_or_bytes_and_soon(noise, protocol):
     left = iter(noise)
 

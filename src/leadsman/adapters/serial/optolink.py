@@ -39,6 +39,8 @@ _CHARACTER = 12 / 4800
 """Seconds of a byte: 4800 baud, 8E2."""
 _PAUSE = 0.5
 """Seconds between two bytes of an answer, at most. Boilers answer in some 20 ms (openv/vcontrold#123)."""
+_AT_ONCE = 0.001
+"""Seconds to wait for a byte when the time is up: what has arrived is still taken."""
 _LISTENS_FOR = {"P300": 2.0, "KW": 0.2}
 """Seconds that the boiler listens after a request; later, the handshake is necessary again."""
 _RESET, _NOT_INITIALISED, _ACK, _NAK, _TELEGRAM = b"\x04", b"\x05", b"\x06", b"\x15", b"\x41"
@@ -157,7 +159,7 @@ class Optolink(PortAdapter):
         while (answer := _answer_to(request, heard)) is None:
             left = end - asyncio.get_running_loop().time()
             try:
-                heard += await session.receive(1, max(min(left, _PAUSE) if heard.strip(_ACK) else left, 0.0))
+                heard += await session.receive(1, max(min(left, _PAUSE) if heard.strip(_ACK) else left, _AT_ONCE))
             except DeviceTimeout as silent:
                 fault = session.echo_fault or _fault(request, heard)
                 if not fault:
