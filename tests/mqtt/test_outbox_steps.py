@@ -285,6 +285,7 @@ NOT_OF_ONE_MESSAGE = {
     "renumber": "once, when the file was counted",
     "topics": "once for each connection",
     "unkept": "at the end of the app",
+    "gives_up": "after a refusal, of the topic that the broker refused",
     "oldest": "in the heartbeat, and when somebody asks",
     "bring_back": "one row of a page",
     "bring_back_older": "a page of rows at once",
