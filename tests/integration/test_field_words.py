@@ -228,7 +228,7 @@ WRONG = [
     ({"flow": {"name": ""}}, "name is empty"),
     ({"flow": {"name": "a\nb"}}, "printable"),
     ({"flow": {"name": 5}}, "write text"),
-    ({"flow": {"icon": "radiator"}}, "write an icon such as 'mdi:water'"),
+    ({"flow": {"icon": "radiator"}}, "such as 'mdi:water'"),
     ({"flow": {"category": "main"}}, "'config' or 'diagnostic'"),
     ({"flow": {"discoverable": "perhaps"}}, "write True or False"),
     ({"flow": {"homeassistant": {"expire": 1}}}, "expire_after"),

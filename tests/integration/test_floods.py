@@ -137,7 +137,7 @@ def cluster(loop, directory, monkeypatch):
 WAYS = (alone, homeassistant, homie, standby, cluster)
 EXPECTED = {
     alone: {"app/healthy/set", "app/healthy/get", "app/status", "app/introspect", "other/healthy/topic"},
-    homeassistant: {"homeassistant/status", "homeassistant/device/app/healthy/config", "app/registry/2"},
+    homeassistant: {"homeassistant/status", "homeassistant/device/app/healthy/config"},
     homie: {"homie/5/healthy/$description", "homie/5/healthy/healthy/healthy/set"},
     standby: {"app/lease", "app/nodes/healthy", "app/status"},
     cluster: {"app/nodes/one/drain", "app/nodes/healthy/hears", "app/nodes/two/introspect"},

@@ -23,8 +23,10 @@ def inspected(app, capsys, *arguments):
 
 def run_for(app, command, *arguments):
     """Type a command for an app that is not in a module. Returns its exit code."""
-    options = parser([command]).parse_args([command, "app", *arguments])
+    options = parser([command]).parse_args([command, "app:app", *arguments])
     options.target = app
+    if "app:app" in getattr(options, "named", ()):
+        options.named.remove("app:app")
     return run_command(options, "leadsman")
 
 
