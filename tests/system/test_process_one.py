@@ -30,6 +30,10 @@ PUMPS = """
 """
 
 
+HEARS_CTRL_C = ("env", "--default-signal=INT")
+"""What a shell starts in the background ignores SIGINT, and so do its children."""
+
+
 class ProcessOne:
     """A program as process 1."""
 
@@ -37,7 +41,7 @@ class ProcessOne:
         root = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
         here = f"{directory}:{Path(leadsman.__file__).parents[1]}"
         self.unshare = subprocess.Popen(
-            ["unshare", *root, "--pid", "--fork", "--mount-proc", "--kill-child", *words],
+            [*HEARS_CTRL_C, "unshare", *root, "--pid", "--fork", "--mount-proc", "--kill-child", *words],
             cwd=directory,
             env={**os.environ, "PYTHONPATH": here, "STATE_DIRECTORY": f"{directory}/state", "PYTHONUNBUFFERED": "1"},
             stdout=subprocess.PIPE,
