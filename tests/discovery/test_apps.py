@@ -41,7 +41,11 @@ SETTINGS = {
 """What each app needs to know its devices."""
 
 
-SEVERAL = {"meter2mqtt": {"house": 2}, "vito2mqtt": {"diagnosis": 3, "heating_radiator": 2, "heating_floor": 2}}
+SEVERAL = {
+    "p1meter2mqtt": {"meter": 2},
+    "meter2mqtt": {"house": 2},
+    "vito2mqtt": {"diagnosis": 3, "heating_radiator": 2, "heating_floor": 2},
+}
 """The devices with several messages: `house` has 18 fields, and `diagnosis` 31."""
 NONE = {"type": "object"}
 """The readings of a handler that only finds devices."""
