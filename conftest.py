@@ -69,6 +69,4 @@ def own_secrets(monkeypatch):
 @pytest.fixture(autouse=True)
 def own_state(monkeypatch):
     """No test finds what another one left on disk, nor writes where an app of the user does."""
-    home = Path(HOMES.name, str(next(NUMBERS)))
-    monkeypatch.setenv("XDG_STATE_HOME", str(home))
-    monkeypatch.setattr(Path, "home", lambda: home)  # for an app that is given an empty environment
+    monkeypatch.setenv("XDG_STATE_HOME", str(Path(HOMES.name, str(next(NUMBERS)))))

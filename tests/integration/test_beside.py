@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import os
 
 import pytest
 
@@ -51,7 +52,7 @@ def lived():
             app.load()
             stopping = asyncio.Event()
             loop.call_later(seconds, stopping.set)
-            plan = app.plan({})
+            plan = app.plan(os.environ)
             access = Access(plan.brokers, lambda _: broker.connect)
             alive = await serve(plan, access, stopping, parts=(*PARTS, Part(__name__)))
             return alive, loop.time() - seconds

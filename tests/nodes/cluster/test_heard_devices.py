@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from types import SimpleNamespace
 
 import pytest
@@ -251,7 +252,7 @@ class TestPlan:
         cluster = {"ENGINE": "nats://nats:4222", "NODE": "attic", "LABELS": ",".join(labels)}
         variables = {f"CLUSTER__{key}": value for key, value in cluster.items()}
         app.load(Where(variables, self.directory, None, {}, self.directory))
-        return app.plan({})
+        return app.plan(os.environ)
 
     def test_such_a_handler_is_a_device_of_its_node_from_the_start(self):
         plan = self.of("ble")
