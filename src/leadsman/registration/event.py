@@ -31,7 +31,7 @@ FIELD = "event_type"
 (https://www.home-assistant.io/integrations/event.mqtt/)."""
 EXPIRY = 10.0
 """Seconds after which an event that did not arrive is dropped, by default. A broker that is restarted is back within
-that time; a person who pressed a button does not expect anything of it any more. See the decision 0188."""
+that time; a person who pressed a button does not expect anything of it any more."""
 _EXAMPLE = "AsyncIterator[Literal['press', 'release']], or a model with such a field"
 
 

@@ -1,7 +1,7 @@
 """Copies the rows of a damaged file into a new one.
 
 It reads the pages of the SQLite file one by one (https://sqlite.org/fileformat2.html). SQLite itself finds rows through
-the pages above them: with a damaged first page it finds none (docs/adr/log/0167 has figures). Here each page is looked
+the pages above them: with a damaged first page it finds none. Here each page is looked
 at alone, so that it costs the rows of the damaged pages and no others, and the checksum of each row is checked. Pages
 that are free are left out, if the list of the free pages can be read: they contain rows that were deleted.
 """
