@@ -41,7 +41,9 @@ UNSEARCHED = "---\nsearch:\n  exclude: true\n---\n\n"
 """What a page begins with that the search leaves out."""
 WIDE = "---\nhide: [toc]\n---\n\n"
 """What the first page begins with: two screens need no table of contents, and have its room."""
-GUIDE = re.compile(r"(docs/(how-to/.*|explanation/.*|quickstart|tutorial|what-it-does|what-it-will-not-do)|apps/.*)\.html$")
+GUIDE = re.compile(
+    r"(docs/(how-to/.*|explanation/.*|quickstart|tutorial|what-it-does|what-it-will-not-do)|apps/.*)\.html$"
+)
 """The pages that people read as a whole."""
 GENERATED = re.compile(r"^::: ", re.MULTILINE)
 """What a page has that is made from docstrings."""
