@@ -51,47 +51,67 @@ def leaf_pages(path):
     return [at for at in range(PAGE, len(data), PAGE) if data[at] == 0x0D]
 
 
-def test_a_damaged_header_costs_no_row(stored, open_spool, rows, everything, asides, caplog):
+def page_of(path, row):
+    """The page with a row, or with its begin."""
+    return path.read_bytes().index(row.topic.encode() + row.payload[:20]) // PAGE * PAGE
+
+
+def small(rows):
+    """Rows whose payloads are short, but long enough to be found."""
+    return [row for row in rows if len(row.payload) == 150]
+
+
+@pytest.mark.parametrize("damage", [b"x" * 100, bytes(PAGE), b"\xff" * 4 * PAGE])
+def test_a_file_that_sqlite_cannot_read_is_kept_aside_and_the_spool_goes_on(
+    stored, open_spool, row, everything, asides, caplog, damage
+):
     before = stored.read_bytes()
-    overwrite(stored, 0, b"x" * 100)
+    overwrite(stored, 0, damage)
+
+    spool = open_spool()
+    spool.write([row(ROWS + 1)], ())
+
+    assert everything(spool) == [row(ROWS + 1)]
+    assert asides() == [spool.found.quarantined]
+    assert (spool.found.salvaged, spool.found.damaged, spool.found.unread) == (0, 0, None)
+    assert stored.with_name(spool.found.quarantined).read_bytes() == damage + before[len(damage) :]
+    assert "0 readings were saved from it, the number of those that could not be read is not known" in caplog.text
+
+
+def test_a_number_in_the_header_that_changed_costs_no_row(stored, open_spool, rows, everything):
+    """The number of the program that made it."""
+    overwrite(stored, 68, b"x")
 
     spool = open_spool()
 
-    assert everything(spool) == rows
-    assert asides() == [spool.found.quarantined]
-    assert (spool.found.salvaged, spool.found.damaged) == (ROWS, 0)
-    assert stored.with_name(spool.found.quarantined).read_bytes()[100:] == before[100:]
-    assert "is damaged" in caplog.text
-    assert spool.topics()["house/0/state"] == ROWS // 7
+    assert (everything(spool), spool.found.salvaged, spool.found.unread) == (rows, ROWS, 0)
 
 
-def test_a_first_page_of_zeros_costs_no_row(stored, open_spool, rows, everything):
-    overwrite(stored, 0, bytes(PAGE))
-
-    assert everything(open_spool()) == rows
-
-
-def test_damaged_pages_above_the_rows_cost_no_row(stored, open_spool, rows, everything):
-    """SQLite finds no row without them."""
+def test_damaged_pages_above_the_rows_cost_what_lies_below_them(stored, open_spool, rows, everything):
     data = stored.read_bytes()
     above = [at for at in range(PAGE, len(data), PAGE) if data[at] == 0x05]
-    for at in (0, *above):
-        overwrite(stored, at, b"\xff" * PAGE)
+    overwrite(stored, above[-1], b"\xff" * PAGE)
 
-    assert above
-    assert everything(open_spool()) == rows
+    spool = open_spool()
+
+    assert set(everything(spool)) < set(rows)
+    assert spool.found.quarantined
 
 
-def test_half_a_file_gives_half_the_rows(stored, open_spool, rows, everything):
+@pytest.mark.parametrize("part", [0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.99])
+def test_a_file_that_was_cut_gives_what_sqlite_reads_of_it(stored, open_spool, rows, row, everything, part):
+    """The pages above the rows are in its second half."""
     with stored.open("r+b") as file:
-        file.truncate(stored.stat().st_size // 2 + 77)
+        file.truncate(int(stored.stat().st_size * part) + 77)
 
     spool = open_spool()
     found = everything(spool)
 
-    assert ROWS // 3 < len(found) < ROWS
+    assert (ROWS // 3 if part >= 0.7 else 0) <= len(found) < ROWS
     assert set(found) <= set(rows)
     assert spool.found.salvaged == len(found) == spool.found.rows
+    assert spool.found.quarantined
+    spool.write([row(ROWS + 1)], ())
 
 
 @pytest.mark.parametrize("content", [b"# settings\nport = 1\n", b"\x00" * 5000, bytes(range(256)) * 40])
@@ -118,12 +138,59 @@ def test_the_database_of_another_program_is_kept(path, open_spool, asides):
 
 
 def test_one_bad_page_costs_its_rows_and_no_others(stored, open_spool, rows, everything):
-    overwrite(stored, random.Random(2).choice(leaf_pages(stored)), b"\xff" * PAGE)
+    overwrite(stored, page_of(stored, random.Random(2).choice(small(rows)[5:-5])), b"\xff" * PAGE)
 
     spool = open_spool()
 
     assert ROWS - 40 < len(everything(spool)) < ROWS
     assert set(everything(spool)) < set(rows)
+    assert spool.found.unread == ROWS - len(everything(spool))
+
+
+def test_each_bad_page_costs_its_rows_and_no_others(stored, open_spool, rows, everything, caplog):
+    for row in small(rows)[5:-5:7]:
+        overwrite(stored, page_of(stored, row), b"\xff" * PAGE)
+
+    spool = open_spool()
+    found = everything(spool)
+
+    assert ROWS // 2 < len(found) == spool.found.salvaged < ROWS
+    assert spool.found.unread == ROWS - len(found)
+    assert f"{len(found)} readings were saved from it, {ROWS - len(found)} could not be read" in caplog.text
+
+
+@pytest.mark.parametrize("place", [0, -1])
+def test_how_many_rows_were_at_a_bad_end_is_not_known(stored, open_spool, rows, everything, place):
+    overwrite(stored, page_of(stored, [row for row in rows if row.payload][place]), b"\xff" * PAGE)
+
+    spool = open_spool()
+
+    assert ROWS - 40 < len(everything(spool)) < ROWS
+    assert spool.found.unread is None
+
+
+def test_a_row_whose_end_cannot_be_read_costs_no_other(stored, open_spool, rows, everything):
+    """Its end is on pages of its own."""
+    wanted = next(row for row in rows[50:] if len(row.payload) == 5000)
+    overwrite(stored, stored.read_bytes().index(wanted.payload[-1300:-1200]) // PAGE * PAGE, b"\xff" * 4)
+
+    spool = open_spool()
+
+    assert everything(spool) == [row for row in rows if row != wanted]
+    assert (spool.found.salvaged, spool.found.unread) == (ROWS - 1, 1)
+
+
+@pytest.mark.parametrize("place", [0, 10, -1])
+def test_rows_that_go_bad_later_were_counted_before(stored, open_spool, rows, everything, place):
+    spool = open_spool()
+    spool.write((), [row.id for row in rows[100:300]])
+    spool._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    overwrite(stored, page_of(stored, small([*rows[:100], *rows[300:]])[place]), b"\xff" * PAGE)
+    spool._database.execute("PRAGMA shrink_memory")
+
+    found = everything(spool)
+
+    assert spool.found.unread == ROWS - 200 - len(found) > 0
 
 
 def test_a_page_that_goes_bad_later_is_found_by_a_read(stored, open_spool, rows, row, everything, asides):
@@ -206,19 +273,23 @@ def test_dead_letters_are_salvaged_too(stored, open_spool, rows):
     spool = open_spool()
     spool.write((), (), [(rows[0], "packet too large")])
     spool.close()
-    overwrite(stored, 0, b"x" * 100)
+    overwrite(stored, leaf_pages(stored)[-4], b"\xff" * PAGE)
 
-    assert [(each.row, each.why) for each in open_spool().dead_letters()] == [(rows[0], "packet too large")]
+    spool = open_spool()
+
+    assert spool.found.quarantined
+    assert [(each.row, each.why) for each in spool.dead_letters()] == [(rows[0], "packet too large")]
 
 
-def test_rows_that_were_settled_do_not_come_back_while_the_list_of_free_pages_is_whole(stored, open_spool, rows):
+def test_rows_that_were_settled_do_not_come_back(stored, open_spool, rows):
     spool = open_spool()
     spool.write((), [row.id for row in rows[100:300]])
     spool.close()
-    overwrite(stored, leaf_pages(stored)[0], b"\xff" * PAGE)
+    overwrite(stored, 68, b"x")
 
     found = open_spool().read(0, ROWS, 10**9)
 
+    assert len(found) == ROWS - 200
     assert not {row.id for row in found} & {row.id for row in rows[100:300]}
 
 
@@ -230,21 +301,33 @@ def test_the_log_counts_when_a_killed_process_left_one(open_spool, path, rows, e
     copy.parent.mkdir()
     for name in ("outbox.db", "outbox.db-wal"):
         copy.with_name(name).write_bytes(path.with_name(name).read_bytes())
-    overwrite(copy, 0, b"x" * 100)
-    overwrite(copy.with_name("outbox.db-wal"), 0, b"x" * 32)
+    log, whole = copy.with_name("outbox.db-wal").read_bytes(), open_spool(at=copy)
+    assert everything(whole) == rows[10:]
+    whole.close()
+    copy.with_name("outbox.db-wal").write_bytes(log[: len(log) - 200])  # its last commit is torn
+    overwrite(copy, 68, b"x")
 
-    found = everything(open_spool(at=copy))
+    spool = open_spool(at=copy)
 
-    assert set(rows[10:]) <= set(found) <= set(rows)
+    assert set(rows[10:200]) <= set(everything(spool)) <= set(rows)
 
 
-def test_a_log_without_its_file_is_salvaged(open_spool, path, rows, everything, tmp_path):
+@pytest.mark.parametrize("content", [None, b""])
+def test_a_log_without_its_file_is_kept_aside(open_spool, path, row, rows, everything, tmp_path, content):
+    """SQLite would delete it."""
     open_spool().write(rows[:40], ())
+    log = path.with_name("outbox.db-wal").read_bytes()
     copy = tmp_path / "copy" / "outbox.db"
     copy.parent.mkdir()
-    copy.with_name("outbox.db-wal").write_bytes(path.with_name("outbox.db-wal").read_bytes())
+    copy.with_name("outbox.db-wal").write_bytes(log)
+    if content is not None:
+        copy.write_bytes(content)
 
-    assert everything(open_spool(at=copy)) == rows[:40]
+    spool = open_spool(at=copy)
+    spool.write([row(1)], ())
+
+    assert (everything(spool), spool.found.unread) == ([row(1)], None)
+    assert copy.with_name(f"{spool.found.quarantined}-wal").read_bytes() == log
 
 
 def test_three_damaged_files_are_kept(path, open_spool, asides, clock):
@@ -262,7 +345,7 @@ def test_three_damaged_files_are_kept(path, open_spool, asides, clock):
 def test_a_kill_in_the_middle_of_a_replacement_costs_nothing(
     stored, open_spool, rows, everything, monkeypatch, asides, clock, renames
 ):
-    overwrite(stored, 0, b"x" * 100)
+    overwrite(stored, 68, b"x")
     killed, calls = RuntimeError("killed"), []
 
     def sync(directory):
@@ -312,7 +395,7 @@ def test_values_that_have_no_bytes_in_a_page_are_salvaged(path, open_spool, row,
     rows = [row(1, run=0, taken_at=0.0), row(2, run=1, taken_at=1.0), row(3, run=2, taken_at=2.0)]
     open_spool().write(rows, ())
     open_spool().close()
-    overwrite(path, 0, b"x" * 100)
+    overwrite(path, 68, b"x")
 
     spool = open_spool()
 
@@ -335,9 +418,9 @@ def test_a_spool_that_cannot_be_salvaged_for_want_of_space_stays_where_it_is(sto
     from leadsman.errors import SpoolFull
     from leadsman.spool import file
 
-    overwrite(stored, 0, b"x" * 100)
+    overwrite(stored, 68, b"x")
 
-    def salvage(path, new, now, overtaken):
+    def salvage(*arguments):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(file, "salvage", salvage)

@@ -37,11 +37,11 @@ def test_the_next_process_finds_what_is_there(open_spool, row):
 
     found = open_spool().found
 
-    assert found == (2, 7, None, 0, 0)
+    assert found == (2, 7, None, 0, 0, 0)
 
 
 def test_an_empty_file_begins_with_the_id_1(spool):
-    assert spool.found == (0, 1, None, 0, 0)
+    assert spool.found == (0, 1, None, 0, 0, 0)
     assert spool.read(0, 10, 1000) == []
     assert spool.topics() == {}
 

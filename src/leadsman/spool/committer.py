@@ -376,10 +376,10 @@ class Committer:
         readings = count_noun(found.rows, "reading waits", "readings wait")
         more = ""
         if found.quarantined is not None:
-            saved, aside = count_noun(found.salvaged, "reading was", "readings were"), found.quarantined
-            more = f"; the file was damaged and is kept as {aside}, {saved} saved from it"
+            more = f"; the file was damaged and is kept as {found.quarantined}, {found.rescue}"
         level = logging.INFO if found.quarantined is None else logging.WARNING
-        about = log_fields("outbox found", readings=found.rows, salvaged=found.salvaged, damaged=found.damaged)
+        salvaged, damaged, unread = found.salvaged, found.damaged, found.unread
+        about = log_fields("outbox found", readings=found.rows, salvaged=salvaged, damaged=damaged, unread=unread)
         logger.log(level, "%s on disk for the broker from an earlier run%s", readings, more, extra=about)
 
     def _report(self, dropped: Sequence[Dropped]) -> None:

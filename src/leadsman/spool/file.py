@@ -77,7 +77,7 @@ class SpoolFile:
         self.path = path
         self.quota = quota
         self.found = Found(0, 1)
-        """The result of `open`. `quarantined`, `salvaged` and `damaged` change when damage is found later."""
+        """The result of `open`. `quarantined`, `salvaged`, `damaged` and `unread` change when damage is found later."""
         self._now = now
         self._lock = tables.lock_of(path)
         self._database: sqlite3.Connection | None = None
@@ -170,8 +170,8 @@ class SpoolFile:
 
     def _open(self, list_topics: Callable[[frozenset[str]], None] | None) -> None:
         """Connect, and count the rows. A damaged file is replaced first."""
-        if not self.path.exists() and _length(Path(f"{self.path}{LOG}")):
-            self._heal(Damage("its log exists, but the file does not"))
+        if not _length(self.path) and _length(Path(f"{self.path}{LOG}")):
+            self._heal(Damage("its log exists, but the file does not"), None)
         make_private(self.path)
         sync_directory(self.path.parent)
         try:
@@ -179,7 +179,7 @@ class SpoolFile:
         except _DAMAGED as error:
             if not _blames_file(error):
                 raise
-            self._heal(error)
+            self._heal(error, None)
             self._connect()
 
     def _connect(self, list_topics: Callable[[frozenset[str]], None] | None = None) -> sqlite3.Connection:
@@ -201,36 +201,39 @@ class SpoolFile:
             database, self._database = self._database, None
             database.close()
 
-    def _heal(self, error: Exception) -> None:
+    def _heal(self, error: Exception, counted: int | None) -> None:
         """Put the damaged file aside, and in its place a new one with all rows that can be read."""
         self._disconnect()
         new = new_beside(self.path)
         try:
             make_private(self.path)  # perhaps only its log is there
-            salvaged, damaged = salvage(self.path, new, self._now(), self._overtaken)
+            saved = salvage(self.path, new, self._now(), self._overtaken, counted)
         except BaseException:
             delete(new)
             raise
-        aside = exchange(self.path, new, self._now())
-        self.found = self.found._replace(quarantined=aside, salvaged=salvaged, damaged=self.found.damaged + damaged)
+        aside, damaged = exchange(self.path, new, self._now()), self.found.damaged + saved.damaged
+        self.found = self.found._replace(quarantined=aside, salvaged=saved.rows, damaged=damaged, unread=saved.unread)
         logger.warning(
-            "%s is damaged (%s); it is kept as %s, and %d readings were salvaged from it",
+            "%s is damaged (%s); it is kept as %s; %s",
             self.path,
             describe(error),
             aside,
-            salvaged,
-            extra=log_fields("spool damaged", file=str(self.path), error_type=type(error).__name__),
+            self.found.rescue,
+            extra=log_fields(
+                "spool damaged", file=str(self.path), error_type=type(error).__name__, unread=saved.unread
+            ),
         )
 
     def _guard(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Do work in the open file. If it turns out to be damaged, do it again in the one that replaces it."""
+        counted = self._index.rows
         try:
             try:
                 return work(self._current())
             except _DAMAGED as error:
                 if not _blames_file(error):
                     raise
-                self._heal(error)
+                self._heal(error, counted)
                 return work(self._connect())
         except (sqlite3.Error, OSError) as error:
             raise tables.translate(error, self.path) from error

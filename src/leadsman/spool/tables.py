@@ -120,12 +120,17 @@ def check(database: sqlite3.Connection, path: Path) -> bool:
             f"{path} was written by a newer version of leadsman (format {version}, this one knows {VERSION}); "
             "install that version again, or move the file away"
         )
-    made = [statement for statements in MIGRATIONS for statement in statements]
-    if not admit(database, made, LARGEST + _ROW):
+    if not has_our_schema(database):
         return False
     if application != APPLICATION:
         raise Damage("it is the database of another program")
     return True
+
+
+def has_our_schema(database: sqlite3.Connection) -> bool:
+    """See `leadsman.storage.database.admit`."""
+    made = [statement for statements in MIGRATIONS for statement in statements]
+    return admit(database, made, LARGEST + _ROW)
 
 
 def _number(database: sqlite3.Connection, query: str, *parameters: object) -> int:
@@ -275,7 +280,7 @@ def page(
     query = f"SELECT {COLUMNS} FROM outbox WHERE id > ? ORDER BY id"
     with contextlib.closing(database.execute(query, (after,))) as cursor:
         for found in cursor:
-            row, is_whole = _row(found)
+            row, is_whole = row_found(found)
             if not is_whole:
                 damaged.append(row)
                 continue
@@ -288,7 +293,8 @@ def page(
     return rows, damaged
 
 
-def _row(found: Sequence[Any]) -> tuple[SpoolRow, bool]:
+def row_found(found: Sequence[Any]) -> tuple[SpoolRow, bool]:
+    """The row of its columns, and whether it is whole. Of a damaged one, what can be understood."""
     try:
         return row_of(found)
     except (TypeError, ValueError, OverflowError):  # the types of its columns are damaged
