@@ -22,7 +22,7 @@ demo-cluster: ## watch three nodes share sixty meters, and take over from one th
 
 deps: ## install the Debian packages that the tests need, as root or with passwordless sudo
 	@scripts/debian-packages mosquitto mosquitto_rr=mosquitto-clients systemd-analyze=systemd dbus-daemon=dbus chromium \
-		nats-server postgres=postgresql /usr/bin/xandikos=xandikos promtool=prometheus influxd=influxdb
+		nats-server /usr/bin/xandikos=xandikos promtool=prometheus influxd=influxdb
 
 test: deps ## run all tests, those against real brokers and ports included (takes some minutes; ARGS="-k retry" for a part)
 	@scripts/environment "$(VENV)" "$(PYTHON)" demo test docs
@@ -42,7 +42,7 @@ coverage: ## run the fast tests, and show how many branches they take: in all, a
 	@$(BIN)/coverage report --sort=cover | sed -n '1,14p;$$p'
 
 faults: ## produce the faults of the fault matrix, and show what the app does (ARGS="P0", "1 15", "--markdown")
-	@scripts/debian-packages mosquitto nats-server postgres=postgresql
+	@scripts/debian-packages mosquitto nats-server
 	@scripts/environment "$(VENV)" "$(PYTHON)" demo test
 	@PYTHONPATH=tests/faults $(BIN)/python -m fault_matrix $(ARGS)
 

@@ -6,7 +6,7 @@ import time
 
 from benchmarks.rows import NONE, Row, note
 from leadsman.nodes.lease.lease import Terms
-from leadsman.testing.leases import Partition
+from leadsman_rigs.memory_engine import Partition
 from leadsman_rigs.virtual_cluster import Drain, History, Run, simulate
 
 DEVICES: dict[str, tuple[str, ...]] = {f"meter-{number}": () for number in range(10_000)}

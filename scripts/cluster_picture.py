@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from leadsman.nodes.cluster.placement import shard_of
 from leadsman.nodes.lease.lease import Terms
-from leadsman.testing.leases import EngineAway, Fault, Partition, Pause
+from leadsman_rigs.memory_engine import EngineAway, Fault, Partition, Pause
 from leadsman_rigs.virtual_cluster import History, Run, simulate
 
 TARGET = Path(__file__).parent.parent / "docs" / "pictures" / "cluster-day.svg"

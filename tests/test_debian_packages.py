@@ -79,25 +79,6 @@ def test_a_package_that_apt_does_not_know_is_named(install):
     assert "mosquitto-clients" in said.splitlines()[-1]
 
 
-def test_no_server_of_postgresql_is_made_beside_those_of_the_tests(install, tmp_path):
-    note = {name: f'echo {name} "$@" >>{tmp_path}/done; cat >>{tmp_path}/done' for name in ("cp", "tee", "mv")}
-    (tmp_path / "cat").symlink_to(shutil.which("cat"))
-    candidates = {**CANDIDATES, "postgresql": "15+248"}
-
-    code, installed, said = install(
-        "postgres_rr=postgresql", "mosquitto_rr=mosquitto-clients", has=note, candidates=candidates
-    )
-
-    assert (code, installed) == (0, ["postgresql-common", "postgresql mosquitto-clients"]), said
-    conf = "/etc/postgresql-common/createcluster.conf"
-    assert (tmp_path / "done").read_text().splitlines() == [
-        f"cp -p {conf} {conf}.before",
-        f"tee -a {conf}",
-        "create_main_cluster = false",
-        f"mv {conf}.before {conf}",
-    ]
-
-
 def systemctl(tmp_path, knows_it):
     return {"systemctl": f'[ "$1" != cat ] || exit {0 if knows_it else 1}\necho "$@" >>{tmp_path}/done'}
 

@@ -45,7 +45,6 @@ LIBRARIES = {
     "metrics": ["prometheus_client"],
     "yaml": ["yaml"],
     "nats": ["nats"],
-    "postgres": ["psycopg"],
     "demo": ["psutil", "amqtt"],
 }
 """The modules of each extra."""
@@ -109,7 +108,6 @@ NEEDS = {
     "http": ("", "", {"HTTP__BIND": "127.0.0.1:8080"}),
     "yaml": ("", "", {}),
     "nats": ("", "", {"CLUSTER__ENGINE": "nats://127.0.0.1:1"}),
-    "postgres": ("", "", {"CLUSTER__ENGINE": "postgresql://127.0.0.1:1/leases"}),
 }
 """What an app needs each extra for: an adapter that it imports and has, or settings."""
 WITHOUT_AN_APP = {

@@ -14,7 +14,7 @@ from leadsman.nodes.lease.lease import Terms
 from leadsman.parts.cluster import Shards
 from leadsman.settings.sources import Where
 from leadsman.testing import MemoryBroker
-from leadsman.testing.leases import ClockStep, EngineAway, MemoryEngine, MemoryStore, Partition
+from leadsman_rigs.memory_engine import ClockStep, EngineAway, MemoryEngine, MemoryStore, Partition
 from leadsman_rigs.notify_socket import NotifySocket
 from leadsman_rigs.stage import access_of
 
@@ -81,12 +81,12 @@ class Clusters:
     def __init__(self, loop, directory, monkeypatch):
         self.loop, self.directory = loop, directory
         self.broker, self.faults, self.nodes = Broker(), [], {}
-        self.engine = None
-        monkeypatch.setattr("leadsman.nodes.cluster.cluster.store_at", self.store)
+        self.engine, self.patient = None, False
+        monkeypatch.setattr("leadsman.nodes.cluster.cluster.JetStreamStore", self.store)
 
     def store(self, url, terms, member):
         if self.engine is None:
-            self.engine = MemoryEngine(terms, self.faults)
+            self.engine = MemoryEngine(terms, self.faults, patient=self.patient)
         return self.engine.store(member, terms)
 
     def start(self, name, register=None, *, labels=(), ports=(), variables=None, **settings):
@@ -250,9 +250,8 @@ def test_a_node_that_is_cut_off_from_the_engine_stops_and_comes_back(cluster, ca
 
 @pytest.mark.parametrize("patient", [False, True])
 @pytest.mark.parametrize("cut", [Partition("one", 12.0, 40.0, answers_only=True), EngineAway(12.0, 40.0)])
-def test_a_node_says_that_it_will_stop_before_it_gives_anything_up(cluster, caplog, monkeypatch, cut, patient):
-    if patient:  # calls to NATS wait for longer, until the node must stop
-        monkeypatch.setattr(Terms, "timeout", Terms.patience)
+def test_a_node_says_that_it_will_stop_before_it_gives_anything_up(cluster, caplog, cut, patient):
+    cluster.patient = patient
     caplog.set_level("INFO", "leadsman")
     cluster.faults.append(cut)
     cluster.start("one")
@@ -269,9 +268,8 @@ def test_a_node_says_that_it_will_stop_before_it_gives_anything_up(cluster, capl
 
 
 @pytest.mark.parametrize("patient", [False, True])
-def test_devices_of_a_node_whose_answers_alone_are_lost_are_read_by_the_other_one(cluster, monkeypatch, patient):
-    if patient:
-        monkeypatch.setattr(Terms, "timeout", Terms.patience)
+def test_devices_of_a_node_whose_answers_alone_are_lost_are_read_by_the_other_one(cluster, patient):
+    cluster.patient = patient
     cluster.faults.append(Partition("one", 12.0, 60.0, answers_only=True))
     cluster.start("one")
     cluster.start("two")
@@ -529,7 +527,7 @@ def test_credentials_that_may_not_write_end_the_app_with_the_reason(cluster, mon
         async def __aexit__(self, *exc_info):
             raise AssertionError("it was never entered")
 
-    monkeypatch.setattr("leadsman.nodes.cluster.cluster.store_at", lambda *_: Refusing())
+    monkeypatch.setattr("leadsman.nodes.cluster.cluster.JetStreamStore", lambda *_: Refusing())
     cluster.start("one")
     _, task = cluster.nodes.pop("one")
     with pytest.raises(Stopped, match="the user may not write to the bucket; permit it"):

@@ -8,7 +8,7 @@ from tests.integration.test_cluster import TTL, Broker, Clusters, in_order
 
 from leadsman import Context, Finds
 from leadsman.mqtt.topics import topic_matches
-from leadsman.testing.leases import Partition
+from leadsman_rigs.memory_engine import Partition
 
 
 class Air(Broker):

@@ -11,9 +11,9 @@ from tests.integration.test_cluster import METERS, TTL, Clusters, read
 from leadsman.introspection.document import Introspection
 from leadsman.nodes.document import NodeDocument
 from leadsman.nodes.report import NodeReport
-from leadsman.testing.leases import EngineAway, Partition
 from leadsman_rigs.examples import examples
 from leadsman_rigs.hostile import LIES, payloads
+from leadsman_rigs.memory_engine import EngineAway, Partition
 
 
 @pytest.fixture

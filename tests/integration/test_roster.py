@@ -17,10 +17,10 @@ from leadsman.mqtt.link import Access
 from leadsman.parts.cluster import SharingNode
 from leadsman.settings.sources import Where
 from leadsman.testing import MemoryBroker, VirtualLoop
-from leadsman.testing.leases import EngineAway, MemoryEngine
 from leadsman.wiring.build import build
 from leadsman.wiring.run import run, stop
 from leadsman_rigs.examples import examples
+from leadsman_rigs.memory_engine import EngineAway, MemoryEngine
 
 READ, TAKEN = {"telemetry", "both", "job", "source", "found", "resident", "finder"}, {"command", "both"}
 KINDS = {
@@ -178,7 +178,7 @@ def test_all_that_know_devices_know_the_same(tmp_path_factory, shared, steps):
         await house.end()
 
     with pytest.MonkeyPatch.context() as patch:
-        store = "leadsman.nodes.cluster.cluster.store_at"
+        store = "leadsman.nodes.cluster.cluster.JetStreamStore"
         away = (EngineAway(0.0, math.inf),)  # the steps say which shards are here, and not the engine
         patch.setattr(store, lambda url, terms, member: MemoryEngine(terms, away).store(member, terms))
         try:

@@ -27,7 +27,7 @@ from leadsman import App, Broker, CircuitBreaker, RetryRequested
 from leadsman.adapters.caldav import CalDav
 from leadsman.errors import ConnectionRefused, InvalidType, InvalidValue, LeadsmanError
 from leadsman.monitoring.log_format import Journal, Json, TextFormatter
-from leadsman.nodes.lease.engines import store_at
+from leadsman.nodes.lease.jetstream import JetStreamStore
 from leadsman.nodes.lease.lease import Member, Terms
 from leadsman.settings.sources import Where
 from leadsman.testing import Harness
@@ -390,23 +390,15 @@ def app_with_settings(tmp_path):
 
 
 def nats(tmp_path):
-    return store_at(f"nats://one:4222,nats://ann:{quote(CALENDARS)}@two:4222", TERMS, MEMBER)
+    return JetStreamStore(f"nats://one:4222,nats://ann:{quote(CALENDARS)}@two:4222", TERMS, MEMBER)
 
 
 def nats_with_a_token(tmp_path):
-    return store_at(f"nats://{quote(CALENDARS)}@one:4222", TERMS, MEMBER)
+    return JetStreamStore(f"nats://{quote(CALENDARS)}@one:4222", TERMS, MEMBER)
 
 
 def nats_with_a_secret(tmp_path):
-    return store_at(SecretStr(f"nats://one:4222,nats://ann:{quote(CALENDARS)}@two:4222"), TERMS, MEMBER)
-
-
-def postgres(tmp_path):
-    return store_at(f"postgresql://ann:{quote(CALENDARS)}@one/leases", TERMS, MEMBER)
-
-
-def postgres_with_a_parameter(tmp_path):
-    return store_at(SecretStr(f"postgresql://ann@one/leases?password={quote(CALENDARS)}"), TERMS, MEMBER)
+    return JetStreamStore(SecretStr(f"nats://one:4222,nats://ann:{quote(CALENDARS)}@two:4222"), TERMS, MEMBER)
 
 
 def http_token(tmp_path):
@@ -439,8 +431,6 @@ def cluster(tmp_path):
         (nats, CALENDARS),
         (nats_with_a_token, CALENDARS),
         (nats_with_a_secret, CALENDARS),
-        (postgres, CALENDARS),
-        (postgres_with_a_parameter, CALENDARS),
         (http_token, TOKEN),
         (cluster, CALENDARS),
     ],

@@ -23,8 +23,7 @@ from leadsman.nodes.cluster.heard_devices import HeardDevices
 from leadsman.nodes.cluster.hearing import Hearings, key_of
 from leadsman.nodes.document import LARGEST
 from leadsman.nodes.lease.jetstream import Bucket, BucketEntry, _read, _snapshot
-from leadsman.nodes.lease.lease import Lease, Member, Terms, read_member
-from leadsman.nodes.lease.postgres import _members
+from leadsman.nodes.lease.lease import Lease, Member, Terms
 from leadsman.nodes.lease.store import ClusterSnapshot
 from leadsman.nodes.standby.renewal import LARGEST_TOKEN, LONGEST_OWNER, LONGEST_TTL, read_renewal
 from leadsman.nodes.standby.report import Peers
@@ -32,7 +31,7 @@ from leadsman.testing import VirtualLoop
 from leadsman.testing.broker import Delivered
 from leadsman.text import clean
 from leadsman_rigs.examples import examples
-from leadsman_rigs.hostile import BOMBS, LIES, payloads, values
+from leadsman_rigs.hostile import BOMBS, LIES, payloads
 
 TOPICS = Topics("house")
 MEMBER = Member("pi-1", "3f9a")
@@ -194,19 +193,6 @@ def test_an_entry_of_nats_costs_only_itself(payload, name, revision):
         assert len(lease.owner) <= 300
     encode([sorted(snapshot.unread), [lease.owner for lease in snapshot.leases.values()]])
     encode([[sorted(member.labels), clean(member.version)] for member in snapshot.members])
-
-
-@given(st.lists(values() | st.sampled_from(["pi-2", "1", ["ble"], "pi-2/1"]), min_size=5, max_size=5))
-@example(["pi-2/1", "pi-2", "1", None, "1"])
-@example(["pi-2/1", "pi-2", "1", [None], "1"])
-@example(["pi-2/1", "pi-2", "1", [["a", "b"], ["c", "d"]], "1"])
-@example(["pi-2/1", "pi-2", "1", ["x\ny"], "1"])
-@example(["a b!/1", "a b!", "1", [], "1"])
-def test_a_row_of_postgresql_costs_only_itself(row):
-    members = _members([row, ["pi-3/1", "pi-3", "1", ["ble"], "1"]])
-
-    assert Member("pi-3", "1", ["ble"], "1") in members
-    assert read_member(*row[1:]) in (None, *members) or row[0] != read_member(*row[1:]).owner
 
 
 def info(description):

@@ -79,9 +79,9 @@ def test_the_name_of_a_machine_that_can_be_no_node_is_named(tmp_path: Path, monk
 
 
 def test_credentials_of_the_engine_are_not_shown(tmp_path: Path) -> None:
-    app = loaded("[cluster]\nengine = 'postgresql://me:secret@host/house'\nnode = 'one'", {}, tmp_path)
+    app = loaded("[cluster]\nengine = 'nats://me:secret@host'\nnode = 'one'", {}, tmp_path)
     shown = {row.path: row.value for row in app.setup.rows}
-    assert shown["cluster.engine"] == "'postgresql://***@host/house'"
+    assert shown["cluster.engine"] == "'nats://***@host'"
 
 
 def test_a_cluster_excludes_a_standby(tmp_path: Path) -> None:

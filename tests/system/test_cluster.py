@@ -10,7 +10,6 @@ from contextlib import contextmanager
 import pytest
 
 from leadsman_rigs.nats_server import NatsServer
-from leadsman_rigs.postgres_server import PostgresServer
 from leadsman_rigs.processes import HEADER, Process
 
 pytestmark = pytest.mark.system
@@ -155,16 +154,3 @@ def test_three_nodes_share_the_devices_and_take_over_from_each_other(start_node,
     handed_over = readings.wait_until_read(("three",), asked) - asked
     assert code == 0
     assert handed_over <= 1.0
-
-
-def test_postgresql_keeps_the_leases_as_well(start_node, mosquitto, listen):
-    with PostgresServer() as server:
-        listener = listen(mosquitto.port)
-        one, two = start_node("one", server.url()), start_node("two", server.url())
-        readings = Readings(listener)
-        readings.wait_for_nodes(2)
-        died = time.monotonic()
-        one.kill()
-        assert readings.wait_until_read(("two",), died) - died <= 1.5 * TTL
-        assert readings.late() == []
-        assert two.end()[0] == 0

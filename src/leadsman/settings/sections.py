@@ -37,8 +37,8 @@ SHORTEST_TTL, LONGEST_TTL = 3.0, 600.0
 power cut."""
 TTL = 15.0
 """Seconds; see `leadsman.nodes.lease.lease.DEFAULT_TTL`."""
-ENGINES = ("nats", "tls", "postgresql", "postgres")
-"""The schemes of the URLs of engines."""
+ENGINES = ("nats", "tls")
+"""The schemes of the URL of an engine, which is NATS."""
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 MOST_BACKUPS = 100
 """Files of the log."""
@@ -245,14 +245,12 @@ def _any(value: object) -> object:
 
 def _engine(value: object) -> str:
     if not isinstance(value, str):
-        raise InvalidType("it is not text; write 'nats://host:4222' or 'postgresql://user:password@host/database'")
+        raise InvalidType("it is not text; write 'nats://host:4222'")
     scheme, separator, rest = value.partition("://")
     if value and (not separator or not rest or scheme not in ENGINES):
         close = nearest(scheme, ENGINES) if separator else None
         meant = f"; did you mean {close}://?" if close else ""
-        raise InvalidValue(
-            f"it begins with no known engine{meant}; write nats://host:4222 or postgresql://user:password@host/database"
-        )
+        raise InvalidValue(f"it is no URL of NATS{meant}; write nats://host:4222, or tls://host:4222")
     return value
 
 

@@ -46,17 +46,15 @@ def load_modules(plan: "Plan") -> None:
 
 
 def check_installed(setup: "Setup") -> None:
-    """Check that the libraries that an app needs are installed, that of the engine of a cluster included; see
-    `Setup.check_installed`, and `leadsman.nodes.lease.engines.load_engine` for what is raised."""
+    """Check that the libraries that an app needs are installed, the client of a cluster's engine included; see
+    `Setup.check_installed` for what is raised."""
     setup.check_installed()
     _load_engine(setup.cluster)
 
 
 def _load_engine(cluster: "ClusterSettings | None") -> None:
     if cluster is not None:
-        from leadsman.nodes.lease.engines import load_engine
-
-        load_engine(cluster.engine)
+        import_module("leadsman.nodes.lease.jetstream")
 
 
 def server(plan: "Plan") -> Serve:

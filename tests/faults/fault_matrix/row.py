@@ -135,7 +135,6 @@ def all_rows() -> list[Row]:
         cluster,
         cluster_days,
         cluster_network,
-        cluster_postgres,
         covered,
         disk,
         http_devices,

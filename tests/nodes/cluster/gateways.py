@@ -9,7 +9,7 @@ from leadsman.nodes.cluster.hearing import Hearings, key_of
 from leadsman.nodes.cluster.node import ClusterNode
 from leadsman.nodes.lease.lease import Member
 from leadsman.testing import VirtualLoop
-from leadsman.testing.leases import MemoryEngine, Pause
+from leadsman_rigs.memory_engine import MemoryEngine, Pause
 
 ON_THE_WAY = 0.01
 """Seconds that a message of MQTT takes."""

@@ -2,7 +2,7 @@
 away. A schedule is a function of its dice, so that a bad one can be run again."""
 
 from leadsman.nodes.lease.lease import Terms
-from leadsman.testing.leases import ClockStep, EngineAway, Partition, Pause
+from leadsman_rigs.memory_engine import ClockStep, EngineAway, Partition, Pause
 from leadsman_rigs.virtual_cluster import Run
 
 TERMS = Terms("house", ttl=15.0, shards=32)

@@ -6,8 +6,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from leadsman.nodes.lease.lease import Terms
-from leadsman.testing.leases import ClockStep, EngineAway, Partition, Pause
 from leadsman_rigs.examples import examples
+from leadsman_rigs.memory_engine import ClockStep, EngineAway, Partition, Pause
 from leadsman_rigs.virtual_cluster import Drain, History, Run, Sent, Work, simulate
 
 TTL = 8.0

@@ -26,8 +26,8 @@ from leadsman.nodes.cluster.hearing import (
 from leadsman.nodes.cluster.placement import pool_of
 from leadsman.nodes.lease.lease import Lease, Member, Terms, check_keys
 from leadsman.nodes.lease.store import ClusterSnapshot
-from leadsman.testing.leases import EngineAway, Partition, Pause
 from leadsman_rigs.examples import examples
+from leadsman_rigs.memory_engine import EngineAway, Partition, Pause
 
 TTL = 9.0
 TERMS = Terms("house", ttl=TTL)

@@ -10,7 +10,7 @@ from leadsman.nodes.cluster.node import ClusterNode
 from leadsman.nodes.cluster.placement import pools_of, shard_of
 from leadsman.nodes.lease.lease import Member, Terms
 from leadsman.testing import VirtualLoop
-from leadsman.testing.leases import MemoryEngine, MemoryStore
+from leadsman_rigs.memory_engine import MemoryEngine, MemoryStore, timeout_of
 
 TERMS = Terms("house", ttl=8.0, shards=6)
 POOLS = pools_of({shard_of(f"meter-{number}", (), TERMS.shards) for number in range(60)})
@@ -43,7 +43,7 @@ class Unreliable(MemoryStore):
         request.close()
         if fate < LATE:
             asyncio.get_running_loop().call_later(self.dice.uniform(0, LATEST), arrive)
-        await asyncio.sleep(TERMS.timeout)
+        await asyncio.sleep(timeout_of(TERMS))
         raise LeaseStoreUnreachable("no answer; check that the engine runs")
 
 

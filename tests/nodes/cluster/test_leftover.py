@@ -11,7 +11,7 @@ from leadsman.nodes.cluster.placement import LeftoverShards, Pool
 from leadsman.nodes.lease.lease import Lease, Member, Terms
 from leadsman.nodes.lease.store import ClusterSnapshot
 from leadsman.testing import VirtualLoop
-from leadsman.testing.leases import MemoryEngine
+from leadsman_rigs.memory_engine import MemoryEngine
 
 TTL = 8.0
 NAMES = [f"node-{number}" for number in range(5)]

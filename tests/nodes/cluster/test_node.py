@@ -9,7 +9,7 @@ from leadsman.nodes.cluster.node import ClusterNode
 from leadsman.nodes.cluster.placement import pools_of, shard_of
 from leadsman.nodes.lease.lease import Member, Terms
 from leadsman.testing import VirtualLoop
-from leadsman.testing.leases import EngineAway, MemoryEngine, MemoryStore
+from leadsman_rigs.memory_engine import EngineAway, MemoryEngine, MemoryStore, timeout_of
 
 TERMS = Terms("house", ttl=8.0, shards=4)
 POOLS = pools_of({shard_of(f"meter-{number}", (), TERMS.shards) for number in range(40)})
@@ -192,8 +192,8 @@ class LateReleases(Checked):
             await super().release(leases)
             return
         self.late, chosen = False, list(leases)
-        asyncio.get_running_loop().call_later(TERMS.timeout + 1, lambda: self._release(chosen, self._engine.now()))
-        await asyncio.sleep(TERMS.timeout)
+        asyncio.get_running_loop().call_later(timeout_of(TERMS) + 1, lambda: self._release(chosen, self._engine.now()))
+        await asyncio.sleep(timeout_of(TERMS))
         raise LeaseStoreUnreachable("no answer; check that the engine runs")
 
 
@@ -206,7 +206,7 @@ def test_a_release_that_arrives_late_releases_no_shard_that_is_polled(loop):
         async with engine.store(Member("b", "1")):  # for as long as this one is there, the first has too many
             await asyncio.sleep(1)
             assert len(duties.polled) == 2
-        await asyncio.sleep(TERMS.timeout + 0.1)
+        await asyncio.sleep(timeout_of(TERMS) + 0.1)
         answer = await engine.store(Member("c", "1")).acquire([key for pool in POOLS for key in pool.keys])
         polled = set(duties.polled)
         task.cancel()
@@ -220,7 +220,7 @@ class NoAnswers(Checked):
     """It has no answer to a release."""
 
     async def release(self, leases):
-        await asyncio.sleep(TERMS.timeout)
+        await asyncio.sleep(timeout_of(TERMS))
         raise LeaseStoreUnreachable("no answer; check that the engine runs")
 
 
@@ -238,7 +238,7 @@ def test_a_node_leaves_within_the_timeouts_of_an_engine_that_never_answers(loop)
     cancelled, polled, seconds = loop.run_until_complete(run())
     assert cancelled
     assert not polled
-    assert seconds <= 2 * TERMS.timeout
+    assert seconds <= 2 * timeout_of(TERMS)
 
 
 async def begun(engine, *names):

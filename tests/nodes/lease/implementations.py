@@ -4,14 +4,11 @@ import asyncio
 from contextlib import aclosing, contextmanager
 
 import nats
-import psycopg
 
 from leadsman.nodes.lease.jetstream import JetStreamStore
-from leadsman.nodes.lease.postgres import PostgresStore
 from leadsman.testing import VirtualLoop
-from leadsman.testing.leases import MemoryEngine
+from leadsman_rigs.memory_engine import MemoryEngine
 from leadsman_rigs.nats_server import NatsServer
-from leadsman_rigs.postgres_server import PostgresServer
 
 
 class InMemory:
@@ -51,23 +48,6 @@ class OnJetStream:
         await client.close()
 
 
-class OnPostgres:
-    real = True
-
-    def __init__(self, server):
-        self.server = server
-
-    def loop(self):
-        return asyncio.new_event_loop()
-
-    def store(self, terms, member):
-        return PostgresStore(self.server.url(), terms, member)
-
-    async def delete(self, terms, key):
-        async with await psycopg.AsyncConnection.connect(self.server.url()) as connection:
-            await connection.execute("delete from leadsman.lease where cluster = %s and key = %s", (terms.cluster, key))
-
-
 @contextmanager
 def in_memory():
     yield InMemory()
@@ -79,13 +59,7 @@ def on_jetstream():
         yield OnJetStream(server)
 
 
-@contextmanager
-def on_postgres():
-    with PostgresServer() as server:
-        yield OnPostgres(server)
-
-
-IMPLEMENTATIONS = {"memory": in_memory, "jetstream": on_jetstream, "postgres": on_postgres}
+IMPLEMENTATIONS = {"memory": in_memory, "jetstream": on_jetstream}
 
 
 async def members_of(store):

@@ -8,7 +8,7 @@ import pytest
 from leadsman.errors import LeaseStoreUnreachable
 from leadsman.nodes.lease.lease import Held, Lease, Member, Terms
 from leadsman.testing import VirtualLoop
-from leadsman.testing.leases import ClockStep, EngineAway, MemoryEngine, Partition, Pause
+from leadsman_rigs.memory_engine import ClockStep, EngineAway, MemoryEngine, Partition, Pause
 
 TERMS = Terms("house", ttl=8.0)
 NODES = ("a", "b", "c")

@@ -7,7 +7,7 @@ import pytest
 
 from leadsman.errors import InvalidType, InvalidValue, LeaseStoreUnreachable, TermsDiffer
 from leadsman.nodes.lease.lease import Member, Terms
-from leadsman.testing.leases import ClockStep, EngineAway, MemoryEngine, Partition, Pause
+from leadsman_rigs.memory_engine import ClockStep, EngineAway, MemoryEngine, Partition, Pause
 
 TERMS = Terms("house", ttl=8.0, shards=4)
 A = Member("a", "1", labels=["ble"], version="1.0")

@@ -15,7 +15,7 @@ from leadsman.nodes.cluster.placement import pools_of, shard_of
 from leadsman.nodes.lease.lease import Lease, Member, Terms
 from leadsman.nodes.lease.store import Acquired, ClusterSnapshot
 from leadsman.testing import VirtualLoop
-from leadsman.testing.leases import Fault, MemoryEngine, MemoryStore, Pause
+from leadsman_rigs.memory_engine import Fault, MemoryEngine, MemoryStore, Pause
 
 T = TypeVar("T")
 
@@ -150,8 +150,8 @@ class _Cluster:
         beat: float,
         by_revision: bool,
     ) -> None:
-        self._terms = _Patient(terms.cluster, terms.ttl, terms.shards) if by_revision else terms
-        self._process = _ByRevision if by_revision else _Process
+        self._terms = terms
+        self._by_revision = by_revision
         self._faults = [each for each in faults if not isinstance(each, Drain)]
         self._drains = [each for each in faults if isinstance(each, Drain)]
         self._beat = beat
@@ -160,7 +160,7 @@ class _Cluster:
         self._sent: list[Sent] = []
 
     async def run(self, runs: Iterable[Run], seconds: float) -> History:
-        engine = MemoryEngine(self._terms, self._faults)
+        engine = MemoryEngine(self._terms, self._faults, patient=self._by_revision)
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(self._run(engine, run, number)) for number, run in enumerate(runs)]
             await asyncio.sleep(seconds)
@@ -173,7 +173,7 @@ class _Cluster:
         await asyncio.sleep(run.start)
         duties = _Recorded(run.node, engine, self._works)
         member = Member(run.node, str(number), run.labels)
-        store = self._process(engine.store(member))
+        store = (_ByRevision if self._by_revision else _Process)(engine.store(member))
         node = ClusterNode(store, member, self._terms, self._pools, engine.clock(run.node), duties)
         loop = asyncio.get_running_loop()
         for drain in self._drains:
@@ -278,14 +278,6 @@ class _Process:
     def watch(self) -> AsyncGenerator[ClusterSnapshot, None]:
         """See `LeaseStore`."""
         return self._store.watch()
-
-
-class _Patient(Terms):
-    """Terms under which each call waits as long as one to JetStream."""
-
-    @property
-    def timeout(self) -> float:
-        return self.patience
 
 
 class _ByRevision(_Process):

@@ -29,7 +29,7 @@ from leadsman.nodes.cluster.node import ClusterNode
 from leadsman.nodes.cluster.placement import Pool, missing_labels, pools_of, shard_of
 from leadsman.nodes.document import OwnedShard
 from leadsman.nodes.failure_state import FailureStates
-from leadsman.nodes.lease.engines import store_at
+from leadsman.nodes.lease.jetstream import JetStreamStore
 from leadsman.nodes.lease.lease import Member, Terms
 from leadsman.nodes.lease.store import LeaseStore
 from leadsman.nodes.shared_app import SharedApp
@@ -114,7 +114,7 @@ class Cluster:
         """Who has found each device that was found at run time."""
         self.described_at: Callable[[str], str | None] = lambda _: None
         """The device of a topic of discovery; None for other topics."""
-        store = cast("LeaseStore", store_at(settings.engine, self.terms, self.member))
+        store = cast("LeaseStore", JetStreamStore(settings.engine, self.terms, self.member))
         self.node = ClusterNode(store, self.member, self.terms, self.pools, clock, self)
         """Holds the leases."""
         self.heard: HeardDevices | None = None
@@ -439,7 +439,7 @@ class ForeignNodes:
 
 
 def cluster_name(prefix: str) -> str:
-    """The name of the cluster of an app at the engine: its topic prefix, as far as engines take its characters. So two
+    """The name of the cluster of an app at the engine: its topic prefix, as far as NATS takes its characters. So two
     clusters never publish below one prefix by the same engine."""
     name = _NOT_IN_A_NAME.sub("_", prefix)
     if name == prefix and len(name) <= 48:

@@ -13,9 +13,8 @@ DEFAULT_TTL = 15.0
 """Seconds. A NATS cluster that loses a server stands still for up to 4 s while it elects a leader, and a node must get
 a renewal through before 0.8 of this time is over."""
 MAX_SHARDS = 65_536
-MAX_TIMEOUT = 5.0
 MAX_PATIENCE = 10.0
-"""Seconds, of `Terms.timeout` and `Terms.patience`."""
+"""Seconds, of `Terms.patience`."""
 MOST_LABELS = 64
 """Of a member that is read: a node has a few."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -66,15 +65,10 @@ class Terms(Value):
         self._hold(cluster=cluster, shards=int(shards), ttl=float(ttl))
 
     @property
-    def timeout(self) -> float:
-        """Seconds after which a call to the engine ends with `LeaseStoreUnreachable`: a quarter of the TTL and at most
-        5, so that three calls fit before the owner must stop."""
-        return min(MAX_TIMEOUT, self.ttl / 4)
-
-    @property
     def patience(self) -> float:
-        """Seconds for which a call waits that is sent again meanwhile, and whose late answers count: what lies between
-        the renewal and the stop of an owner (`RENEW_AT`, `FENCE_AT`), and at most 10."""
+        """Seconds after which a call to the engine ends with `LeaseStoreUnreachable`. It is sent again meanwhile, and
+        its late answers count. They are what lies between the renewal and the stop of an owner (`RENEW_AT`,
+        `FENCE_AT`), and at most 10."""
         return min(MAX_PATIENCE, 0.55 * self.ttl)
 
     def document(self) -> dict[str, int | float]:

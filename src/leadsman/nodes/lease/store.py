@@ -1,4 +1,4 @@
-"""The five calls that leadsman asks of an engine, and what they mean on every engine.
+"""The five calls that leadsman asks of the engine, and what they mean.
 
 *Whose clock.* A lease lasts `Lease.ttl` from the moment at which the engine handled the call that granted or renewed
 it, by the engine's clock. No store compares a time of the engine with a clock of the node. A node that counts how long
@@ -46,7 +46,7 @@ class LeaseStore(Protocol):
     lease.
 
     Raises of every call, and of entering:
-        LeaseStoreUnreachable: the engine did not answer within `Terms.timeout`, or the connection to it is lost. Try
+        LeaseStoreUnreachable: the engine did not answer within `Terms.patience`, or the connection to it is lost. Try
             again; a store reconnects by itself.
         LeaseStoreRefused: the engine does not accept the credentials, or does not permit the call. A person must
             fix it.

@@ -186,6 +186,12 @@ class LeaseTable:
         return row is not None and now < row.until and row.lease.token == lease.token
 
 
+def timeout_of(terms: Terms) -> float:
+    """Seconds after which a call that is not answered ends: a quarter of the TTL and at most 5, so that a node calls
+    several times before it must stop."""
+    return min(5.0, terms.ttl / 4)
+
+
 class MemoryEngine:
     """The engine of one cluster.
 
@@ -193,10 +199,14 @@ class MemoryEngine:
         terms: the terms of the cluster.
         faults: what goes wrong, and when.
         delay: seconds that a request takes to the engine, and an answer back.
+        patient: calls wait as long as those to NATS, until the node must stop; else see `timeout_of`.
     """
 
-    def __init__(self, terms: Terms, faults: Iterable[Fault] = (), delay: float = DELAY) -> None:
+    def __init__(
+        self, terms: Terms, faults: Iterable[Fault] = (), delay: float = DELAY, *, patient: bool = False
+    ) -> None:
         self.terms = terms
+        self.timeout = terms.patience if patient else timeout_of(terms)
         self.delay = delay
         self.table = LeaseTable(terms.ttl)
         self.script = Script(faults)
@@ -357,9 +367,9 @@ class MemoryStore:
         return answer
 
     async def _timed_out(self, sent: float) -> LeaseStoreUnreachable:
-        await asyncio.sleep(sent + self._terms.timeout - asyncio.get_running_loop().time())
+        await asyncio.sleep(sent + self._engine.timeout - asyncio.get_running_loop().time())
         await self._engine.awake(self._member.node)
         return LeaseStoreUnreachable(
-            f"the engine of cluster {self._terms.cluster!r} did not answer within {self._terms.timeout:g} s; check"
+            f"the engine of cluster {self._terms.cluster!r} did not answer within {self._engine.timeout:g} s; check"
             " that it runs, and that this machine reaches it"
         )
