@@ -18,7 +18,7 @@ from benchmarks.ear import Ear, Heard
 from benchmarks.measures import ROOT, with_state
 from benchmarks.rows import NONE, Row, note
 from leadsman.testing import Mosquitto
-from leadsman.tools.demo.cluster import nats_server
+from leadsman_rigs.nats_server import NatsServer
 
 DEVICES, INTERVAL, TTL = 10_000, 60.0, 15.0
 NAMES = ("n1", "n2", "n3", "n4")
@@ -113,7 +113,7 @@ class Readings:
 def cluster(interval: float) -> Iterator[tuple[dict[str, Node], Readings]]:
     """Four nodes that share the devices, and what is heard of them."""
     with ExitStack() as stack:
-        broker, engine = stack.enter_context(Mosquitto()), stack.enter_context(nats_server())
+        broker, engine = stack.enter_context(Mosquitto()), stack.enter_context(NatsServer()).url
         readings = Readings()
         ear = Ear(broker.port, ("job/+/state", "job/nodes/+"), readings.hear)
         stack.callback(ear.close)

@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -95,7 +96,8 @@ def test_a_broker_that_is_not_there_is_an_error_with_what_to_do():
     result = run("demo", "--broker", f"mqtt://127.0.0.1:{free_port()}")
 
     assert result.returncode == 1
-    assert "Connection refused; start one there, or write leadsman demo without --broker" in result.stderr
+    assert "Connection refused; start the broker" in result.stderr
+    assert "or write leadsman demo without --broker, which brings its own" in result.stderr
     assert result.stdout == ""
 
 
@@ -115,7 +117,7 @@ def test_with_discovery_it_describes_its_devices_and_says_where_they_appear_and_
     result = run("demo", "--for", "4s", "--discovery", "--broker", mosquitto.url)
 
     assert result.returncode == 0
-    assert "Home Assistant: if its MQTT integration has this broker, the devices are at Settings" in result.stdout
+    assert "unless it has them; the devices are at Settings > Devices" in result.stdout
     assert f"-p {mosquitto.port} -t 'homeassistant/device/leadsman-demo/#' -v" in result.stdout
     assert f"leadsman clean --prefix leadsman-demo --all --mqtt {mosquitto.url}" in result.stdout
     assert listener.on("homeassistant/device/leadsman-demo/meter/config")
@@ -125,7 +127,7 @@ def test_with_discovery_and_a_broker_of_its_own_it_says_what_to_type_in_home_ass
     result = run("demo", "--for", "4s", "--discovery", "homeassistant")
 
     assert result.returncode == 0
-    assert "set up the MQTT integration of one on this machine with broker 127.0.0.1 and port " in result.stdout
+    assert "Home Assistant: give its MQTT integration the broker 127.0.0.1 and the port " in result.stdout
     assert "leadsman clean" not in result.stdout
 
 
@@ -161,19 +163,57 @@ def test_ctrl_c_ends_the_demo_of_a_cluster_with_all_that_it_has_started():
     assert not [child for child in started if child.is_running()]
 
 
-def test_on_a_terminal_it_draws_a_board_and_leaves_it_clean_at_ctrl_c():
-    leader, follower = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40"}
-    process = subprocess.Popen([*LEADSMAN, "demo"], stdin=follower, stdout=follower, stderr=follower, env=environment)
-    os.close(follower)
+@pytest.fixture
+def demo():
+    """A demo on a terminal of 80 columns and 24 lines."""
+    with started() as demo:
+        yield demo
 
-    drawn = heard(leader, "devices, as the app has them", "watts")
-    process.send_signal(signal.SIGINT)
-    drawn_last = heard(leader, "\x1b[?1049l")  # the alternate screen is left
+
+@contextlib.contextmanager
+def started(**environment):
+    leader, follower = pty.openpty()
+    termios.tcsetwinsize(follower, (24, 80))
+    variables = {**os.environ, "TERM": "xterm-256color", **environment}
+    with subprocess.Popen(
+        [*LEADSMAN, "demo"], stdin=follower, stdout=follower, stderr=follower, env=variables
+    ) as process:
+        os.close(follower)
+        yield process, leader
+        process.kill()
+    os.close(leader)
+
+
+def frames(drawn):
+    """The screens that were drawn, each as its lines."""
+    plain = re.sub("\x1b\\[[0-9;]*[mKJ]", "", drawn.partition("\x1b[?25h")[0])
+    return [frame.split("\r\n") for frame in plain.split("\x1b[H")[1:]]
+
+
+@pytest.mark.parametrize("leave", ["q", "ctrl-c", "SIGINT", "SIGTERM"])
+def test_on_a_terminal_it_draws_the_board_of_watch_until_it_is_left_and_the_last_line_is_the_account(demo, leave):
+    process, leader = demo
+
+    drawn = heard(leader, "leadsman watch", "the page is at http://127.0.0.1:", "watts ", "all is well")
+    if leave.startswith("SIG"):
+        process.send_signal(getattr(signal, leave))
+    else:
+        os.write(leader, {"q": b"q", "ctrl-c": b"\x03"}[leave])
+    drawn += heard(leader, "received.")
 
     assert process.wait(60) == 0
-    assert "Traceback" not in drawn + drawn_last
-    os.close(leader)
+    screen, left, account = drawn.partition("\x1b[?1049l")  # the alternate screen is left
+    assert left
+    assert "Traceback" not in drawn
+    assert re.search(r"Nothing was broken: 0 readings lost, \d+ received\.", account)
+    assert max(len(line) for frame in frames(screen) for line in frame) <= 80
+    assert max(map(len, frames(screen))) <= 24
+
+
+def test_on_a_terminal_it_says_what_it_breaks_and_what_the_app_keeps_meanwhile(demo):
+    _, leader = demo
+
+    heard(leader, "on purpose: the broker is dead for 12 s", "no connection to the broker for", "reading", "on disk")
 
 
 NOISY = """
@@ -186,23 +226,17 @@ threading.Thread(target=write, daemon=True).start()
 """
 
 
-def test_what_a_library_writes_to_stderr_is_a_line_of_the_log_and_tears_no_picture(tmp_path):
+def test_what_a_library_writes_to_stderr_is_a_line_of_the_board_and_tears_no_picture(tmp_path):
     (tmp_path / "sitecustomize.py").write_text(NOISY)
-    leader, follower = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(tmp_path)}
-    process = subprocess.Popen([*LEADSMAN, "demo"], stdin=follower, stdout=follower, stderr=follower, env=environment)
-    os.close(follower)
 
-    heard(leader, "devices, as the app has them")
-    drawn = heard(leader, "a library complains", "heartbeat, as the broker has it")
-    process.send_signal(signal.SIGINT)
-    drawn += heard(leader, "\x1b[?1049l").partition("\x1b[?25h")[0]  # until the screen is given back
+    with started(PYTHONPATH=str(tmp_path)) as (process, leader):
+        drawn = heard(leader, "a library complains", "all is well")
+        os.write(leader, b"q")
+        drawn += heard(leader, "\x1b[?1049l")
 
-    assert process.wait(60) == 0
-    lines = [line for line in re.split(r"\r\n|\x1b\[H", drawn) if "a library complains" in line]
-    assert lines
-    assert [line for line in lines if not re.match(r"(\x1b\[[\d;]*m)*\d\d:\d\d:\d\d a library complains", line)] == []
-    os.close(leader)
+        assert process.wait(60) == 0
+    torn = [line for frame in frames(drawn) for line in frame if re.search(".a library complains|complains.", line)]
+    assert torn == []
 
 
 def test_what_the_outbox_delivers_after_an_outage_is_seen_from_the_first_message_on():

@@ -65,6 +65,19 @@ def test_without_a_connection_it_says_so_above_all():
     assert "1 device, all is well" in shown([ATTIC])[0]
 
 
+def test_notes_are_between_what_is_wrong_with_the_connection_and_the_apps_broken_at_words():
+    notes = ("the page is at http://127.0.0.1:8080/", "on purpose: \x1b[2J " + "the broker is dead " * 4)
+    lines = shown([ATTIC], head=HEAD._replace(lost="no connection", notes=notes), size=(60, 24))
+
+    assert [line.strip() for line in lines[1:6]] == [
+        "no connection",
+        "the page is at http://127.0.0.1:8080/",
+        "on purpose: \\x1b[2J the broker is dead the broker is dead",
+        "the broker is dead the broker is dead",
+        "house            was online  up 1h, MQTT 5.0, 1 connection,…",
+    ]
+
+
 def test_a_cursor_that_nobody_moved_is_at_the_first_device_in_trouble():
     view, well = BoardView(), BOILER._replace(status="ok", error="")
     shown([ATTIC, well], view)

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from leadsman.tools.demo.board import program
+from leadsman.tools.demo.demo import program
 
 
 @pytest.fixture

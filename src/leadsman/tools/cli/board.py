@@ -43,6 +43,8 @@ class Heading(NamedTuple):
     """Why there is no connection to the broker, and since when; None with a connection."""
     options: str = ""
     """What another command needs to reach the broker, with a space before it."""
+    notes: Sequence[str] = ()
+    """What else is shown above the apps, such as what a demo breaks on purpose."""
 
 
 class BoardView:
@@ -205,6 +207,8 @@ def _head(head: Heading, apps: Sequence[AppRow], rows: Sequence[DeviceRow], widt
     yield [(name, "bold"), (column(f"{broker}{count}", width - len(name) - len(clock)), ""), (clock, "dim")]
     if head.lost is not None:
         yield from ([(column(line, width), "lost")] for line in wrap(escape(head.lost), max(1, width - 1))[:_LOST])
+    for note in head.notes:
+        yield from ([(line, "note")] for line in wrap(escape(note), width, "", "  "))
     for app in apps[:_APPS]:
         yield _app(app, width, known=head.lost is None)
     if len(apps) > _APPS:

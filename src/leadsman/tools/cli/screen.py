@@ -119,8 +119,6 @@ STYLES: Mapping[str, str] = {
     "note": "1;33",
     "alarm": "1;31",
     "green": GREEN,
-    "cyan": CYAN,
-    "magenta": "35",
     "yellow": YELLOW,
 }
 """SGR parameters."""

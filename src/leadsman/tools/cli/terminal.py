@@ -184,18 +184,28 @@ async def show(
                     await keyed.wait()
 
     loop = asyncio.get_running_loop()
-    with raw_keys(), full_screen() as draw:
+    with raw_keys(), full_screen() as draw, signals_set(done):
         loop.add_reader(sys.stdin.fileno(), read)
-        end_on_signals(done)
-        async with running(done, *works, draw_frames(draw)):
-            await done.wait()
-        loop.remove_reader(sys.stdin.fileno())
+        try:
+            async with running(done, *works, draw_frames(draw)):
+                await done.wait()
+        finally:
+            loop.remove_reader(sys.stdin.fileno())
 
 
-def end_on_signals(done: asyncio.Event) -> None:
-    """Set the event on SIGINT, SIGTERM and SIGHUP."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, done.set)
+@contextlib.contextmanager
+def signals_set(done: asyncio.Event) -> Iterator[None]:
+    """Have SIGINT, SIGTERM and SIGHUP set the event until the end of the block, and do then what they did before."""
+    loop, numbers = asyncio.get_running_loop(), (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
+    for number in numbers:
+        loop.add_signal_handler(number, done.set)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            loop.remove_signal_handler(number)
+            signal.signal(number, handler)
 
 
 @contextlib.asynccontextmanager

@@ -4,14 +4,13 @@ them is a simulated door, which people open and shut behind them."""
 import asyncio
 import random
 from collections.abc import AsyncIterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, create_model
+from pydantic import BaseModel
 
 from leadsman.adapters.serial.port import SerialPort
 from leadsman.app import App
 from leadsman.errors import GarbledData, missing
-from leadsman.readings.buffer import Buffer
 from leadsman.readings.filters import Round
 from leadsman.readings.publish import Every, OnChange
 from leadsman.readings.sensor import Sensor
@@ -27,24 +26,6 @@ except ImportError as error:
 PREFIX = "leadsman-demo"
 SETTINGS = {"devices.disk.interval": "5s", "devices.disk.name": "Root disk"}
 """What the settings change of a device: the operator of an app may do so, without its code."""
-Degrees = Annotated[float | None, Sensor("°C", device_class="temperature", state_class="measurement", precision=1)]
-
-Moved = Literal["opened", "shut"]
-"""What happens at the door."""
-SHORTEST, LONGEST = 3.0, 9.0
-"""Seconds between two people, at the least and at the most."""
-OPEN = 1.0
-"""Seconds that it stays open."""
-
-
-async def use_door(moves: Buffer[Moved]) -> None:
-    """Let people go through the door until cancelled. What happens goes into the buffer, as from the callback of a
-    library for the pins of a real one."""
-    while True:
-        await asyncio.sleep(random.uniform(SHORTEST, LONGEST))
-        moves.put("opened")
-        await asyncio.sleep(OPEN)
-        moves.put("shut")
 
 
 class Power(BaseModel):
@@ -61,9 +42,6 @@ class Load(BaseModel):
     load_1m: Annotated[
         float, Sensor(state_class="measurement", precision=2, icon="mdi:speedometer", name="Load in 1 minute")
     ]
-    load_5m: Annotated[
-        float, Sensor(state_class="measurement", precision=2, icon="mdi:speedometer", name="Load in 5 minutes")
-    ]
 
 
 class Memory(BaseModel):
@@ -78,13 +56,9 @@ class Disk(BaseModel):
     used_percent: Annotated[
         float, Sensor("%", state_class="measurement", precision=0, icon="mdi:harddisk", name="Used")
     ]
-    free_gib: Annotated[
-        float,
-        Sensor("GiB", device_class="data_size", state_class="measurement", icon="mdi:harddisk", name="Free"),
-    ]
 
 
-def demo_app(broker: str, meter_path: str, moves: Buffer[Moved], discovery: str | None = None) -> App:
+def demo_app(broker: str, meter_path: str, discovery: str | None = None) -> App:
     """The app that is shown: the sensors of this machine, a meter on a serial port, and a door that sends events.
 
     Raises:
@@ -110,14 +84,16 @@ def demo_app(broker: str, meter_path: str, moves: Buffer[Moved], discovery: str 
         return Power(watts=float(watts))
 
     @app.event("door", expiry="1m", title="Front door")  # a minute, since no reading of the demo is to be lost
-    async def door() -> AsyncIterator[Moved]:
-        async for move in moves:
-            yield move
+    async def door() -> AsyncIterator[Literal["opened", "shut"]]:
+        while True:
+            await asyncio.sleep(random.uniform(3.0, 9.0))  # nobody comes
+            yield "opened"
+            await asyncio.sleep(1.0)
+            yield "shut"
 
     @app.telemetry("load", interval="2s", publish=OnChange(0.02) | Every("10s"))
     def load() -> Load:
-        one, five, _ = psutil.getloadavg()
-        return Load(cpu_percent=psutil.cpu_percent(), load_1m=round(one, 2), load_5m=round(five, 2))
+        return Load(cpu_percent=psutil.cpu_percent(), load_1m=round(psutil.getloadavg()[0], 2))
 
     @app.telemetry(
         "memory",
@@ -130,23 +106,6 @@ def demo_app(broker: str, meter_path: str, moves: Buffer[Moved], discovery: str 
 
     @app.telemetry("disk", interval="10s")
     def disk() -> Disk:
-        state = psutil.disk_usage("/")
-        return Disk(used_percent=state.percent, free_gib=round(state.free / 2**30, 1))
-
-    chips = _temperatures()
-    if chips:  # virtual machines have none
-        fields: dict[str, Any] = dict.fromkeys(chips, (Degrees, None))
-        payload = create_model("Chips", **fields)
-
-        @app.telemetry("temperature", interval="5s", publish=OnChange(0.5) | Every("30s"))
-        def temperature() -> payload:  # type: ignore[valid-type]  # the chips are those of this machine
-            found = _temperatures()
-            return payload(**{chip: found.get(chip) for chip in chips})  # type: ignore[no-any-return]  # as above
+        return Disk(used_percent=psutil.disk_usage("/").percent)
 
     return app
-
-
-def _temperatures() -> dict[str, float]:
-    """The temperature of each chip that has one."""
-    read = getattr(psutil, "sensors_temperatures", dict)  # not on every system
-    return {chip: readings[0].current for chip, readings in read().items() if readings}

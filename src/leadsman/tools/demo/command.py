@@ -25,13 +25,13 @@ def run(options: argparse.Namespace) -> None:
 
 COMMAND = Subcommand(
     run,
-    "Publishes the sensors of this machine and a simulated serial meter to a broker, and shows what "
-    "the app knows and what the broker has. On purpose, the broker is killed, and the meter sends "
+    "Publishes the sensors of this machine and a simulated serial meter to a broker, and shows them on the board of "
+    "leadsman watch, or without a terminal as lines. On purpose, the broker is killed, and the meter sends "
     "garbage and disappears: watch the readings that wait, the circuit and the heartbeat. The demo "
-    "serves the page of the app too, and prints its address. Ctrl-C ends the demo; its last line lists the "
+    "serves the page of the app too, and prints its address. q or Ctrl-C ends the demo; its last line lists the "
     "faults, how long they lasted, and how many readings were lost.\n"
     "With --cluster, three nodes share sixty meters; one of them is killed and comes back, and another "
-    "one is stopped. It needs nats-server, takes less than a minute, and ends by itself.",
+    "one is stopped. It prints lines, needs nats-server, takes less than a minute, and ends by itself.",
     (
         "leadsman demo",
         "leadsman demo --for 30s",

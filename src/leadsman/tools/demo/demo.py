@@ -1,215 +1,259 @@
-"""The demo itself: the app and its page, a board that listens at the broker and asks the app, and faults on a
-timetable."""
+"""The demo itself: the app and its page, the board of ``leadsman watch`` or lines, and what is broken on purpose."""
 
 import asyncio
 import contextlib
 import http.client
 import json
 import os
-import socket
+import shlex
+import shutil
+import signal
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
-from leadsman.errors import LeadsmanError
-from leadsman.monitoring.log_format import log_to
+from leadsman.errors import BrokerError, LeadsmanError
+from leadsman.loop.durations import human
 from leadsman.mqtt.answers import Json
 from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.connection import CONNECT_TIMEOUT, Received
-from leadsman.readings.buffer import Buffer
-from leadsman.settings.discovery import HOMIE_PREFIX
+from leadsman.mqtt.connection import Received
+from leadsman.mqtt.side_connection import SideConnection
 from leadsman.settings.discovery import PREFIX as DISCOVERY_PREFIX
-from leadsman.settings.sections import DEFAULT_PORT
 from leadsman.settings.sources import Where
 from leadsman.testing.mosquitto import free_port
 from leadsman.text import count_noun
+from leadsman.tools.cli.commands.watch import FleetWatcher
+from leadsman.tools.cli.fleet import describe_reading
 from leadsman.tools.cli.own_broker import Viewer, demo_broker, watching
 from leadsman.tools.cli.tables import fill
-from leadsman.tools.demo.app import PREFIX, SETTINGS, Moved, demo_app, use_door
-from leadsman.tools.demo.board import Board, BoardLog, print_text, program, show
+from leadsman.tools.cli.terminal import stderr_to
+from leadsman.tools.demo.app import PREFIX, SETTINGS, demo_app
 from leadsman.tools.demo.faults import Faults, Meter
 from leadsman.wiring.process import run as run_process
 
 ASK_EVERY = 0.5
 """Seconds between two questions."""
+DELIVERY = 5.0
+"""Seconds that the app has at the end to deliver what waits."""
+LOG_LINES = 2
+"""Of the log, on the board."""
 _TIMEOUT = 2.0
-_QUESTION = "/introspect?sections=mqtt&sections=devices&sections=recent&sections=fields"
+_REMEMBERED = 1000
+"""Readings whose times are kept, so that one that arrives twice counts once."""
 
 
-def page_port() -> int:
-    """The port of the page: the usual one, or a free one if another program has that."""
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", DEFAULT_PORT))
-        except OSError:
-            return free_port()
-    return DEFAULT_PORT
+class Account:
+    """What the broker has received of the app, and what the app says of its readings, also while the broker is away."""
 
+    def __init__(self) -> None:
+        self._arrived: dict[str, int] = {}
+        self._newest: deque[tuple[str, str]] = deque(maxlen=_REMEMBERED)
+        self._app: dict[str, Json] = {"mqtt": {}, "devices": {}}
 
-async def keep_asking(page: str, show: Callable[[dict[str, Json]], None]) -> None:
-    """Ask the app how it is doing until cancelled, and pass on each answer.
+    def hear(self, message: Received) -> str | None:
+        """Take a message of the broker. Returns it as a line, where it is worth one."""
+        device, _, kind = message.topic.removeprefix(f"{PREFIX}/").rpartition("/")
+        match device, kind:
+            case "", "status":
+                status = json.loads(message.payload)
+                devices = ", ".join(f"{name} {each['status']}" for name, each in status.get("devices", {}).items())
+                return f"heartbeat  {status['state']}, {status['health']}: {devices}"
+            case _, "state" if not message.retain:
+                reading = device, message.taken_at or ""  # MQTT 3.1.1 does not carry when it was taken
+                if not message.taken_at or reading not in self._newest:
+                    self._newest.append(reading)
+                    self._arrived[device] = self._arrived.get(device, 0) + 1
+                return f"{device:<10} {describe_reading(message.payload.decode())}"
+            case _, "availability":
+                return f"{device:<10} {message.payload.decode()}"
+        return None
 
-    Args:
-        page: host and port.
-        show: is called with each document of introspection.
-    """
-    while True:
-        document = await asyncio.to_thread(_ask, page)
-        if document is not None:
-            show(document)
-        await asyncio.sleep(ASK_EVERY)
+    async def ask(self, page: str) -> None:
+        """Ask the app how it is doing until cancelled. `page`: its host and port."""
+        while True:
+            document = await asyncio.to_thread(_ask, page)
+            if document is not None:
+                self.take(document)
+            await asyncio.sleep(ASK_EVERY)
+
+    def take(self, document: dict[str, Json]) -> None:
+        """Take the app's document of introspection."""
+        self._app = document
+
+    @property
+    def arrived(self) -> int:
+        """Readings that the broker received, each counted once."""
+        return sum(self._arrived.values())
+
+    @property
+    def waiting(self) -> int:
+        """Readings that wait in the app for the broker."""
+        return sum(device["runtime"].get("outbox", {}).get("messages", 0) for device in self._app["devices"].values())
+
+    @property
+    def away(self) -> bool:
+        """Whether the app has no connection to its broker."""
+        return bool(self._app["mqtt"]) and not self._app["mqtt"]["connected"]
+
+    @property
+    def missing(self) -> int:
+        """Readings that the app has handed over and the broker has not received."""
+        handed_over = {name: each["runtime"]["counters"]["published"] for name, each in self._app["devices"].items()}
+        return sum(max(0, count - self._arrived.get(name, 0)) for name, count in handed_over.items())
 
 
 def _ask(page: str) -> dict[str, Json] | None:
     """The document of introspection; None if the app does not answer, as before it has started."""
-    connection = http.client.HTTPConnection(page, timeout=_TIMEOUT)
-    try:
-        connection.request("GET", _QUESTION)
-        answer = connection.getresponse()
-        document: dict[str, Json] | None = json.load(answer) if answer.status == http.client.OK else None
-    except (OSError, http.client.HTTPException):
-        return None
-    else:
-        return document
-    finally:
-        connection.close()
-
-
-DESCRIBED = f"{DISCOVERY_PREFIX}/device/{PREFIX}"
-"""Below it Home Assistant reads what the devices are."""
-DELIVERY = 5.0
-"""Seconds that the app has at the end to deliver what waits."""
+    with contextlib.closing(http.client.HTTPConnection(page, timeout=_TIMEOUT)) as connection:
+        try:
+            connection.request("GET", "/introspect?sections=mqtt&sections=devices")
+            answer = connection.getresponse()
+            document: dict[str, Json] = json.load(answer)
+        except (OSError, http.client.HTTPException, ValueError):
+            return None
+        return document if answer.status == http.client.OK else None
 
 
 async def reach(broker: Broker) -> None:
-    """See that somebody accepts connections there.
+    """See that there is a broker, which accepts our connections.
 
     Raises:
-        LeadsmanError: nobody does.
+        LeadsmanError: there is none.
     """
     try:
-        async with asyncio.timeout(CONNECT_TIMEOUT):
-            _, writer = await asyncio.open_connection(broker.host, broker.port)
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else "no answer"
-        raise LeadsmanError(
-            f"there is no broker at {broker}: {reason}; start one there, or write leadsman demo without --broker"
-        ) from None
-    writer.close()
+        async with SideConnection().at(broker):
+            pass
+    except BrokerError as error:
+        raise LeadsmanError(f"{error}; or write leadsman demo without --broker, which brings its own") from None
 
 
-def in_home_assistant(broker: Broker, *, own: bool) -> tuple[str, str]:
-    """What to do to see the devices there, and how to see what describes them. `own`: the broker is that of the demo,
-    so that nobody else uses it yet."""
-    where = "the devices are at Settings > Devices & services > MQTT"
-    if own:
-        how = f"set up the MQTT integration of one on this machine with broker {broker.host} and port {broker.port}"
-        where = f"{how}; {where}"
-    else:
-        where = f"if its MQTT integration has this broker, {where}"
-    return f"Home Assistant: {where}", f"their descriptions: {watching(broker, DESCRIBED)}"
+def program() -> str:
+    """What to type in another terminal to run the command ``leadsman`` of this process. A virtual environment that is
+    not active there, as after ``make demo``, is named."""
+    own = Path(sys.executable).with_name("leadsman")
+    found = shutil.which(own.name)
+    if not own.is_file() or (found is not None and Path(found).samefile(own)):
+        return own.name
+    near = own.relative_to(Path.cwd()) if own.is_relative_to(Path.cwd()) else own
+    return shlex.quote(str(near))
 
 
-def in_controllers(broker: Broker, *, own: bool) -> tuple[str]:
-    """How to see what describes the devices by Homie."""
-    return (f"their descriptions by Homie 5: {watching(broker, HOMIE_PREFIX)}",)
+def print_text(line: str) -> None:
+    """Print a line with the time, at once."""
+    print(time.strftime("%H:%M:%S"), line, flush=True)
 
 
-HINTS = {"homeassistant": in_home_assistant, "homie": in_controllers}
-"""The hints about the devices, by the convention that describes them."""
+def in_home_assistant(broker: Broker) -> tuple[str, str]:
+    """How to see the devices there, and what describes them."""
+    return (
+        f"Home Assistant: give its MQTT integration the broker {broker.host} and the port {broker.port}, "
+        "unless it has them; the devices are at Settings > Devices & services > MQTT",
+        f"their descriptions: {watching(broker, f'{DISCOVERY_PREFIX}/device/{PREFIX}')}",
+    )
 
 
-def introduce(broker: Broker, description: str, page: str, hints: Iterable[str]) -> None:
+def introduce(broker: Broker, description: str, page: str, hints: Sequence[str]) -> None:
     """Print where to look."""
-    print_text(f"leadsman demo at {broker} ({description})")
-    print_text(f"the page is at http://{page}/")
-    print_text(f"watch it with: {watching(broker, PREFIX)}")
     leadsman = program()
-    print_text(f"or with: {leadsman} watch --mqtt {broker}")
-    print_text(f"why the meter is silent: {leadsman} why meter --mqtt {broker}")
-    print_text(f"the gaps of each device: {leadsman} gaps --mqtt {broker}")
     changed = ", ".join(f"{setting.rpartition('.')[2]} = {value!r}" for setting, value in SETTINGS.items())
-    print_text(f"the disk is as the settings say, in [devices.disk]: {changed}")
-    print_text(f"whether the broker suits the app: {leadsman} doctor --prefix {PREFIX} --mqtt {broker}")
-    for hint in hints:
-        print_text(hint)
+    for line in (
+        f"leadsman demo at {broker} ({description})",
+        f"the page is at http://{page}/",
+        f"watch it with: {watching(broker, PREFIX)}",
+        f"or with: {leadsman} watch --mqtt {broker}",
+        f"why the meter is silent: {leadsman} why meter --mqtt {broker}",
+        f"the gaps of each device: {leadsman} gaps --mqtt {broker}",
+        f"the disk is as the settings say, in [devices.disk]: {changed}",
+        f"whether the broker suits the app: {leadsman} doctor --prefix {PREFIX} --mqtt {broker}",
+        *hints,
+    ):
+        print_text(line)
 
 
-async def end_after(duration: float, trouble: asyncio.Task[None], board: Board, stop: Callable[[], None]) -> None:
+async def end_after(duration: float, trouble: asyncio.Task[None], account: Account, stop: Callable[[], None]) -> None:
     """End the demo after so many seconds: mend what is broken, and let the app deliver what waits."""
     await asyncio.sleep(duration)
     trouble.cancel()
     end = time.monotonic() + DELIVERY
-    while (board.away or board.waiting) and time.monotonic() < end:  # noqa: ASYNC110  # the app answers when it is asked
+    while (account.away or account.waiting) and time.monotonic() < end:  # noqa: ASYNC110  # the app answers when it is asked
         await asyncio.sleep(ASK_EVERY)
     stop()
 
 
-def take_leave(board: Board, faults: Faults, broker: Broker | None) -> None:
+def take_leave(account: Account, lasted: dict[str, float], broker: Broker | None) -> None:
     """Print what stays, and what came of it all. `broker` is the one that was named, which outlives the demo."""
     if broker is not None:
         clean = f"{program()} clean --prefix {PREFIX} --all --mqtt {broker}"
         print(f"The broker keeps the retained messages until you type: {clean}")
-    if board.away:
-        outcome = f"{count_noun(board.missing, 'reading')} on disk for the next start, {board.arrived} received"
-    else:
-        outcome = f"{count_noun(board.missing, 'reading')} lost, {board.arrived} received"
-    print(fill(f"{faults.account}: {outcome}.", further="  "))
+    parts = [f"{name} for {human(max(1, round(seconds)))}" for name, seconds in lasted.items()]
+    broken = ", ".join(parts) or "nothing was broken"
+    fate = "on disk for the next start" if account.away else "lost"
+    outcome = f"{count_noun(account.missing, 'reading')} {fate}, {account.arrived} received"
+    print(fill(f"{broken[0].upper()}{broken[1:]}: {outcome}.", further="  "))
 
 
-def run_demo(broker: str | None, duration: float | None, discovery: str | None = None) -> None:
-    """Run the demo until Ctrl-C, or for `duration` seconds.
+def run_demo(url: str | None, duration: float | None, discovery: str | None = None) -> None:
+    """Run the demo until ``q`` or Ctrl-C, or for `duration` seconds.
 
     Args:
-        broker: the URL of a broker; None starts one.
+        url: of a broker; None starts one.
         duration: seconds, or None.
         discovery: the convention by which the devices are described, or None.
 
     Raises:
         LeadsmanError: there is no broker to be had, or nobody answers at the one that was named.
     """
-    lines = not sys.stdout.isatty()
-    with contextlib.ExitStack() as stack:
-        mosquitto = None
-        url, description = broker or "", "the broker you named"
-        if broker is None:
-            url, description, mosquitto = stack.enter_context(demo_broker())
-        meter = stack.enter_context(Meter())
-        moves: Buffer[Moved] = Buffer(100)
-        app = demo_app(url, meter.device.path, moves, discovery)
-        if broker is not None:
-            asyncio.run(reach(app.brokers.primary))
-        page = f"127.0.0.1:{page_port()}"
-        watch = f"{program()} watch --mqtt {app.brokers.primary}"
-        board = Board(PREFIX, f"{app.brokers.primary} ({description})", f"http://{page}/ · {watch}")
+    lines = not (sys.stdout.isatty() and sys.stdin.isatty())
+    account, page = Account(), f"127.0.0.1:{free_port()}"
+    note, log = "", deque[str](maxlen=LOG_LINES)
 
-        def announce(note: str) -> None:
-            board.note = note
-            if lines:
-                print_text(f"--- {note}")
-
-        def hear(message: Received) -> None:
-            line = board.hear(message, time.time())
-            if line is not None and lines:
-                print_text(line)
-
-        faults = Faults(meter, mosquitto, announce)
-        hints = HINTS[discovery](app.brokers.primary, own=broker is None) if discovery else ()
+    def announce(text: str) -> None:
+        nonlocal note
+        note = text
         if lines:
-            introduce(app.brokers.primary, description, page, hints)
+            print_text(f"--- {text}")
+
+    def hear(message: Received) -> None:
+        line = account.hear(message)
+        if lines and line is not None:
+            print_text(line)
+
+    with contextlib.ExitStack() as stack:
+        at, description, mosquitto = url or "", "the broker you named", None
+        if url is None:
+            at, description, mosquitto = stack.enter_context(demo_broker())
+        meter = stack.enter_context(Meter())
+        app = demo_app(at, meter.path, discovery)
+        broker, faults = app.brokers.primary, Faults(meter, mosquitto, announce)
+        hints = in_home_assistant(broker) if discovery == "homeassistant" else ()
+        if url is not None:
+            asyncio.run(reach(broker))
+        if lines:
+            introduce(broker, description, page, hints)
             if mosquitto is None:
                 print_text("an outage of the broker is not shown; to see one, install mosquitto and leave out --broker")
         else:
-            board.events.extend(hints)
-            log_to(BoardLog(board), "INFO")
+            stack.enter_context(stderr_to(log.append))
+
+        def notes() -> Sequence[str]:
+            waiting = f"; {count_noun(account.waiting, 'reading')} on disk" if account.away else ""
+            return f"the page is at http://{page}/", *hints, f"{note}{waiting}", *log
+
+        async def show() -> None:
+            await FleetWatcher(app.brokers, [PREFIX], f" --mqtt {broker}", notes).show()
+            os.kill(os.getpid(), signal.SIGINT)
 
         async def serve() -> int:
             loop = asyncio.get_running_loop()
-            viewer = Viewer(app.brokers.primary, f"{PREFIX}-viewer", f"{PREFIX}/#", hear)
+            viewer = Viewer(broker, f"{PREFIX}-viewer", f"{PREFIX}/#", hear)
             trouble = loop.create_task(faults.make())
-            jobs = [use_door(moves), viewer.listen(), keep_asking(page, board.take), *([] if lines else [show(board)])]
+            jobs = [meter.answer(), viewer.listen(), account.ask(page)]
+            if not lines:
+                jobs.append(show())
             if duration is not None:
-                jobs.append(end_after(duration, trouble, board, app.stop))
+                jobs.append(end_after(duration, trouble, account, app.stop))
             tasks = [trouble, *(loop.create_task(job) for job in jobs)]
             try:
                 return await app.serve(None if mosquitto is None else viewer.connect_next)
@@ -220,4 +264,4 @@ def run_demo(broker: str | None, duration: float | None, discovery: str | None =
 
         settings = Where.nowhere({"http.bind": page, **SETTINGS})  # none of another app
         run_process(PREFIX, lambda: app.load(settings), serve, app.stop)
-        take_leave(board, faults, None if broker is None else app.brokers.primary)
+    take_leave(account, faults.lasted, None if url is None else broker)

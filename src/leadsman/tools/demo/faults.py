@@ -1,65 +1,45 @@
-"""What the demo breaks on purpose: a simulated power meter behind a real pseudo-terminal, a timetable of faults, and an
-account of how long each of them lasted."""
+"""What the demo breaks on purpose: a simulated power meter behind a real pseudo-terminal, and the broker."""
 
 import asyncio
 import contextlib
 import math
 import random
-import threading
 import time
 from collections.abc import Callable, Iterator
 
-from leadsman.loop.durations import human
 from leadsman.testing.mosquitto import Mosquitto
 from leadsman.testing.pty import PtyDevice
 
-BROKER_DEAD, GARBAGE, UNPLUGGED = "the broker was dead", "the meter sent garbage", "the meter was unplugged"
 
-
-class Meter:
-    """Answers each line it is asked with its power in watts. Starts with ``with``."""
+class Meter(PtyDevice):
+    """Answers each line it is asked with its power in watts."""
 
     def __init__(self) -> None:
-        self.device = PtyDevice()
-        self.babbling = threading.Event()
-        """While set it answers with garbage, as through a loose wire."""
-        self._stopped = threading.Event()
-        self._plugged = threading.Lock()
-        self._thread = threading.Thread(target=self._run, name="simulated meter", daemon=True)
+        super().__init__()
+        self.babbles = False
+        """Whether it answers with garbage, as through a loose wire."""
 
-    def __enter__(self) -> "Meter":
-        self.device.plug()
-        self._thread.start()
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._stopped.set()
-        self._thread.join(1.0)
-        self.device.__exit__()
-
-    def unplug(self) -> None:
-        """Disappear."""
-        with self._plugged:
-            self.device.unplug()
-
-    def plug(self) -> None:
-        """Come back."""
-        with self._plugged:
-            self.device.plug()
-
-    def _run(self) -> None:
+    async def answer(self) -> None:
+        """Answer until cancelled."""
         started = time.monotonic()
-        while not self._stopped.wait(0.01):
-            with self._plugged, contextlib.suppress(OSError, TimeoutError):
-                if self.device.receive():
-                    watts = 600 + 400 * math.sin((time.monotonic() - started) / 15) + random.gauss(0, 20)
-                    self.device.send(
-                        random.randbytes(24) + b"\n" if self.babbling.is_set() else b"%.1f W\n" % watts, timeout=0.2
-                    )
+        while True:
+            await asyncio.sleep(0.01)
+            if self.receive():
+                watts = 600 + 400 * math.sin((time.monotonic() - started) / 15) + random.gauss(0, 20)
+                with contextlib.suppress(OSError, TimeoutError):
+                    self.send(random.randbytes(24) + b"\n" if self.babbles else b"%.1f W\n" % watts, timeout=0.2)
+
+    def babble(self) -> None:
+        """Answer with garbage from now on."""
+        self.babbles = True
+
+    def speak(self) -> None:
+        """Answer with readings again."""
+        self.babbles = False
 
 
 class Faults:
-    """A minute of faults, over and over.
+    """Breaks the broker and the meter in turn, and mends them.
 
     Args:
         meter: is disturbed.
@@ -71,43 +51,34 @@ class Faults:
         self._meter = meter
         self._mosquitto = mosquitto
         self._announce = announce
-        self._lasted: dict[str, float] = {}
-        """Seconds, by fault."""
+        self.lasted: dict[str, float] = {}
+        """Seconds that each fault has lasted altogether, by its name."""
 
     async def make(self) -> None:
         """Break and mend until cancelled; what is broken then is mended."""
+        meter, broker = self._meter, self._mosquitto
         while True:
-            await self._now("all is well", 8)
-            if self._mosquitto is not None:
-                with self._broken(BROKER_DEAD, self._mosquitto.kill, self._mosquitto.start):
-                    await self._now("on purpose: the broker is dead for 12 s; the app keeps its readings", 12)
-                await self._now("the broker is back; the app delivers what it kept", 6)
-            with self._broken(GARBAGE, self._meter.babbling.set, self._meter.babbling.clear):
-                await self._now("on purpose: the meter sends garbage for 5 s", 5)
-            await self._now("all is well", 6)
-            with self._broken(UNPLUGGED, self._meter.unplug, self._meter.plug):
-                await self._now("on purpose: the meter is unplugged for 12 s", 12)
-            await self._now("the meter is back; a probe will close its circuit", 8)
+            if broker is not None:
+                await self._pause("all is well")
+                with self._broken("the broker was dead", broker.kill, broker.start):
+                    await self._pause("on purpose: the broker is dead for 12 s; the app keeps its readings", 12)
+            await self._pause("all is well")
+            with self._broken("the meter sent garbage", meter.babble, meter.speak):
+                await self._pause("on purpose: the meter sends garbage for 5 s", 5)
+            await self._pause("all is well")
+            with self._broken("the meter was unplugged", meter.unplug, meter.plug):
+                await self._pause("on purpose: the meter is unplugged for 12 s", 12)
 
-    @property
-    def account(self) -> str:
-        """What was broken, and for how long altogether."""
-        if not self._lasted:
-            return "Nothing was broken"
-        parts = [f"{fault} for {human(max(1, round(seconds)))}" for fault, seconds in self._lasted.items()]
-        text = ", ".join(parts)
-        return text[0].upper() + text[1:]
-
-    async def _now(self, note: str, seconds: float) -> None:
+    async def _pause(self, note: str, seconds: float = 8) -> None:
         self._announce(note)
         await asyncio.sleep(seconds)
 
     @contextlib.contextmanager
-    def _broken(self, fault: str, break_it: Callable[[], None], mend_it: Callable[[], None]) -> Iterator[None]:
+    def _broken(self, name: str, begin: Callable[[], None], end: Callable[[], None]) -> Iterator[None]:
         began = time.monotonic()
-        break_it()
+        begin()
         try:
             yield
         finally:
-            mend_it()
-            self._lasted[fault] = self._lasted.get(fault, 0.0) + time.monotonic() - began
+            end()
+            self.lasted[name] = self.lasted.get(name, 0.0) + time.monotonic() - began

@@ -15,7 +15,7 @@ from leadsman.tools.cli.advertisers import MORE, Advertiser, Advertisers, AirVie
 from leadsman.tools.cli.arguments import Subcommand, argument, ends_after, switch
 from leadsman.tools.cli.screen import Line
 from leadsman.tools.cli.tables import json_text
-from leadsman.tools.cli.terminal import end_on_signals, running, show, size
+from leadsman.tools.cli.terminal import running, show, signals_set, size
 from leadsman.tools.cli.times import zone
 
 SILENCE = 10.0
@@ -70,14 +70,14 @@ async def scan(radio: BleRadio, heard: Advertisers, duration: float | None, *, a
             await show(lambda: _frame(heard, view, hint), press, listen(), end())
             return
         done = asyncio.Event()
-        end_on_signals(done)
-        async with running(done, listen(), end()):
-            while not done.is_set():
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(PRINTING):
-                        await done.wait()
-                for each in heard.changed():
-                    print(json_text(each.document()) if as_json else escape(line_of(each)), flush=True)
+        with signals_set(done):
+            async with running(done, listen(), end()):
+                while not done.is_set():
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(PRINTING):
+                            await done.wait()
+                    for each in heard.changed():
+                        print(json_text(each.document()) if as_json else escape(line_of(each)), flush=True)
 
 
 def _missing_decoders() -> str:

@@ -8,7 +8,7 @@ import os
 import random
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 
 from leadsman.errors import BrokerError, ConnectionRefused, LeadsmanError, SubscriptionRefused, TlsRefused
@@ -61,11 +61,19 @@ class FleetWatcher:
         brokers: where the apps are.
         patterns: prefixes of apps; see `Fleet`.
         options: what another command needs to reach the brokers; see `leadsman.tools.cli.commands.why.given`.
+        notes: what else the board shows; called for each frame.
     """
 
-    def __init__(self, brokers: Brokers, patterns: Collection[str], options: str = "") -> None:
+    def __init__(
+        self,
+        brokers: Brokers,
+        patterns: Collection[str],
+        options: str = "",
+        notes: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
         self._brokers = brokers
         self._options = options
+        self._notes = notes
         self._failures = 0
         self._fleet = Fleet(patterns)
         self._view = BoardView()
@@ -253,7 +261,7 @@ class FleetWatcher:
         """The lines of the screen."""
         view, rows = self._view, self._fleet.rows(now)
         clock = f"{datetime.fromtimestamp(now):%H:%M:%S} {zone()}"
-        head = Heading(str(self._broker), clock, self._trouble(now), self._options)
+        head = Heading(str(self._broker), clock, self._trouble(now), self._options, self._notes())
         why = self._fleet.verdict(*view.chosen, now) if view.detail and view.chosen is not None else None
         return screen(head, self._fleet.apps(now), rows, view, size(), why)
 
