@@ -26,9 +26,7 @@ from leadsman.tools.doctor.facts import (
     RetainedFacts,
     SerialFacts,
     ServerFacts,
-    Size,
     StateFacts,
-    Takeover,
     Will,
 )
 from leadsman.tools.doctor.subject import Subject
@@ -42,12 +40,10 @@ SOUND = BrokerFacts(
     "5.0",
     "mqtt5",
     probe=ProbeFacts(0, True, False),
-    size=Size(65536, 0),
     offers=dict.fromkeys(TOPICS, 0),
     filters={"house/introspect": Answered(None, 0, True), "house/+/set": Answered(None, 0, True)},
     retained=RetainedFacts(0, True, True),
     will=Will(1.4, 1.0),
-    takeover=Takeover(True, True),
     kept={},
     birth="online",
     software="mosquitto version 2.0.11",
@@ -113,10 +109,10 @@ def running(published, readings=(), taken_at=(), more=()):
 
 def test_a_setting_of_mosquitto_is_named_only_where_the_broker_is_one():
     def advice(software):
-        found = findings(broker(software=software, size=Size(65536, None), retained=RetainedFacts(0, False)))
+        found = findings(broker(software=software, retained=RetainedFacts(0, False)))
         return " ".join(each.advice for each in found)
 
-    assert "message_size_limit 0 in mosquitto.conf" in advice("mosquitto version 2.0.11")
+    assert "retain_available true in mosquitto.conf" in advice("mosquitto version 2.0.11")
     assert "mosquitto" not in advice(None)
 
 
@@ -178,17 +174,11 @@ CASES = [
     (with_connack(receive_maximum=1), "limits", "warn", "1 in flight", "max_inflight_messages"),
     (with_connack(maximum_qos=0), "limits", "warn", "QoS 0", "max_qos"),
     (with_connack(keepalive=5), "limits", "warn", "every 5 s", "max_keepalive"),
-    (with_connack(maximum_packet_size=200), "packet size", "fail", "200 bytes", "max_packet_size"),
-    (with_connack(maximum_packet_size=700), "packet size", "warn", "700 bytes", "max_packet_size"),
-    (broker(size=Size(65536, None)), "packet size", "warn", "closes the connection", "message_size_limit"),
-    (broker(size=Size(65536, 0x95)), "packet size", "warn", "0x95", "message_size_limit"),
-    (broker(size=None), "packet size", "ok", "no limit", ""),
+    (with_connack(maximum_packet_size=200), "limits", "fail", "200 bytes", "max_packet_size"),
     (with_connack(retain_available=False), "retained", "warn", "keeps no messages", "retain_available"),
     (broker(retained=RetainedFacts(0, False)), "retained", "fail", "does not get", "retain_available"),
     (broker(retained=RetainedFacts(0, None)), "retained", "unknown", "may not", "house/doctor/#"),
     (broker(retained=None), "retained", "unknown", "not examined", "again"),
-    (broker(retained=RetainedFacts(0, True, False)), "expiry", "warn", "did not expire", "age"),
-    (broker(retained=RetainedFacts(0, True, None)), "expiry", "unknown", "3.1.1", ""),
     (broker(will=Will(None, 1.0)), "will", "fail", "no will", "log"),
     (broker(will=Will(None, 1.0), hung="probe"), "will", "unknown", "hangs at probe", "again"),
     (broker(will=Will(0.1, 2.0)), "will", "warn", "0.1 s instead of 2 s", "will delay"),
@@ -196,10 +186,6 @@ CASES = [
     (broker(will=Will(0.1, 0.0)), "will", "ok", "no delay", ""),
     (broker(will=Will(None, 0.0, readable=False)), "will", "unknown", "may not", "house/doctor/#"),
     (broker(will=None, faults={"will": "oh"}), "will", "unknown", "oh", "again"),
-    (broker(will=Will(1.0, 1.0, 5)), "session", "warn", "5 s instead of 60 s", "60 s"),
-    (broker(will=Will(1.0, 1.0, 30)), "session", "ok", "30 s instead of 60 s", ""),
-    (broker(takeover=Takeover(False, False, "no")), "takeover", "fail", "refused: no", "old connection"),
-    (broker(takeover=Takeover(True, False)), "takeover", "fail", "two connections", "older"),
     (broker(offers={**SOUND.offers, "house/a/state": 0x87}), "publish", "fail", "house/a/state may not", "topic write"),
     (
         broker(offers={**SOUND.offers, "house/a/state": None}),
@@ -289,7 +275,7 @@ CASES = [
     (broker(live=LiveFacts("house", "oh", 1, 9.0)), "running app", "warn", "oh", "log"),
     (broker(will_refused="0x90"), "will", "fail", "the will of the app, at house/status, is refused: 0x90", "acl"),
     (
-        broker(retained=RetainedFacts(0, True, None, False)),
+        broker(retained=RetainedFacts(0, True, False)),
         "retained",
         "warn",
         "not at one with a wildcard",

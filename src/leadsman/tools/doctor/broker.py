@@ -44,8 +44,6 @@ from leadsman.tools.doctor.facts import (
     LiveFacts,
     ProbeFacts,
     RetainedFacts,
-    Size,
-    Takeover,
     Will,
     faults_in,
 )
@@ -58,22 +56,15 @@ MOST_MESSAGES, MOST_BYTES = 20_000, 32 * 1024 * 1024
 with a million retained messages does not take the memory of the machine."""
 OFFER = 2
 """The quality of a message that is offered and never released; see `Message.qos`."""
-LARGEST = 64 * 1024
-"""Bytes of a probe: about the largest heartbeat (see `leadsman.monitoring.heartbeat`)."""
-OVERHEAD = 200
-"""Bytes of a PUBLISH besides its payload, at most."""
 OFFERING = 5.0
 """Seconds for all topics together."""
 WILL_DELAY = 2.0
 """Seconds: the shortest at which a broker that counts whole seconds, as mosquitto 2.1 does, differs from one that
 has no delay. MQTT can express 1 s, which ends at the next full second there."""
-EXPIRIES = (1.0, 3.0, 6.0)
-"""Seconds. The next one is tried if one may have been over before a new subscriber could look: the road to the broker
-is long, or a machine is busy."""
-EARLY = 1.0
-"""Seconds that a message may expire early: brokers count whole seconds (mosquitto 2 does)."""
+KEPT = 60.0
+"""Seconds after which the broker drops the retained probe, should nobody be left to remove it."""
 PATIENCE = 2.5
-"""Seconds to wait for a will or an expiry beyond its time: brokers look at their clocks about once a second."""
+"""Seconds to wait for a will beyond its time: brokers look at their clocks about once a second."""
 BIRTH = "homeassistant/status"
 """Home Assistant's default (https://www.home-assistant.io/integrations/mqtt/#birth-and-last-will-messages)."""
 SOFTWARE = "$SYS/broker/version"
@@ -169,11 +160,6 @@ async def visit_of(visitor: Visitor, step: str) -> AsyncIterator[Visit]:
 def new_marker() -> bytes:
     """A payload that nobody else sends."""
     return f"leadsman doctor {uuid.uuid4().hex[:12]}".encode()
-
-
-def expires(visitor: Visitor) -> bool:
-    """Whether messages, sessions and wills can have a time: only in MQTT 5."""
-    return visitor.protocol == V5
 
 
 async def probe(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Found:
@@ -333,35 +319,6 @@ def _published(devices: Json) -> Iterator[tuple[str, str]]:
             yield name, at
 
 
-async def size(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Found:
-    """Publish a large message, which is offered only if the broker holds it back."""
-    if facts.probe is None or facts.probe.code is None or facts.probe.code >= 0x80:
-        return {}
-    async with visit_of(visitor, "size") as visit:
-        most = visit.connection.connack.maximum_packet_size
-        length = LARGEST if most is None else min(LARGEST, most - OVERHEAD)
-        if length <= 0:
-            return {}
-        offered = visit.can_offer and facts.probe.early is False
-        message = Message(subject.topics.of(DOCTOR, "probe"), b" " * length, OFFER if offered else 1)
-        return {"size": Size(length, await visit.publish(message))}
-
-
-async def takeover(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Found:
-    """Connect twice with one client id, which is not the app's."""
-    greeting = visitor.greeting("twice")
-    async with visit_of(visitor, "twice") as first:
-        try:
-            second = await open_visit(visitor, greeting)
-        except BrokerError as error:
-            return {"takeover": Takeover(False, first.broken is not None, describe(error))}
-        try:
-            await first.until(lambda: first.broken is not None, ANSWER / 2)
-        finally:
-            await second.connection.close()
-        return {"takeover": Takeover(True, first.broken is not None)}
-
-
 async def landscape(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Found:
     """Gather what the broker keeps below the prefix, and Home Assistant's birth message. The status and the registry
     come first, so that they are there if the rest is too much."""
@@ -414,40 +371,19 @@ async def _read_listed(visit: Visit, subject: Subject) -> None:
 
 
 async def retained(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Found:
-    """Let the broker keep a message for a second. It is removed in any case."""
-    topic = subject.topics.of(DOCTOR, "retained")
+    """Let the broker keep a message, and see whether new subscribers get it. It is removed in any case."""
+    topic, payload = subject.topics.of(DOCTOR, "retained"), new_marker()
     async with visit_of(visitor, "keep") as visit:
         try:
-            for expiry in EXPIRIES:
-                found = await _retained(visitor, visit, topic, expiry)
-                if found is not None:
-                    return {"retained": found}
-            return {}
+            expires = visitor.clock.monotonic() + KEPT
+            code = await visit.publish(Message(topic, payload, retain=True, expires=expires))
+            if code is None or code >= 0x80:
+                return {"retained": RetainedFacts(code, False)}
+            wildcard = f"{topic.rpartition('/')[0]}/+"
+            looks = _keeps(visitor, topic, payload), _keeps(visitor, topic, payload, wildcard)
+            return {"retained": RetainedFacts(code, *await asyncio.gather(*looks))}
         finally:
             await _forget(visitor, visit, topic)
-
-
-async def _retained(visitor: Visitor, visit: Visit, topic: str, expiry: float) -> RetainedFacts | None:
-    """Let the broker keep a message, and look when it is gone; None if it may have expired before the first look."""
-    payload, deadline = new_marker(), visitor.clock.monotonic() + expiry
-    code = await visit.publish(Message(topic, payload, retain=True, expires=deadline))
-    if code is None or code >= 0x80:
-        return RetainedFacts(code, False)
-    wildcard = f"{topic.rpartition('/')[0]}/+"
-    kept, wildcards = await asyncio.gather(_keeps(visitor, topic, payload), _keeps(visitor, topic, payload, wildcard))
-    if kept and not wildcards and not await _keeps(visitor, topic, payload):
-        wildcards = None  # it expired in between
-    if not kept:
-        late = kept is False and expires(visitor) and visitor.clock.monotonic() >= deadline - EARLY
-        return None if late else RetainedFacts(code, kept)
-    if not expires(visitor):
-        return RetainedFacts(code, kept=True, wildcards=wildcards)
-    await asyncio.sleep(deadline + 0.15 - visitor.clock.monotonic())
-    for _ in range(2):
-        if not await _keeps(visitor, topic, payload):
-            return RetainedFacts(code, kept=True, expired=True, wildcards=wildcards)
-        await asyncio.sleep(1.0)
-    return RetainedFacts(code, kept=True, expired=False, wildcards=wildcards)
 
 
 async def _forget(visitor: Visitor, visit: Visit, topic: str) -> None:
@@ -499,8 +435,7 @@ async def will(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Found:
             with contextlib.suppress(BrokerError, TimeoutError):
                 async with asyncio.timeout(ANSWER), visit_of(visitor, "will"):
                     pass  # takes the session of the dead connection over, and ends it
-    wanted = WILL_DELAY if expires(visitor) else 0.0
-    return {"will": Will(after, wanted, dying.connection.connack.session_expiry)}
+    return {"will": Will(after, WILL_DELAY if visitor.protocol == V5 else 0.0)}
 
 
 async def own_will(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Found:
@@ -530,15 +465,13 @@ _QUICK: tuple[tuple[str, Step], ...] = (
     ("probe", probe),
     ("access list", offers),
     ("subscriptions", subscriptions),
-    ("size of messages", size),
-    ("takeover of the client id", takeover),
     ("will of the app", own_will),
     ("retained topics", landscape),
     ("name of the broker", software),
     ("access list", offers_by_name),
 )
-_SLOW: tuple[tuple[str, Step], ...] = (("retained and expiry", retained), ("will", will))
-"""They wait for the broker's clock, beside the others."""
+_SLOW: tuple[tuple[str, Step], ...] = (("retained", retained), ("will", will))
+"""They take their time, beside the others: the will waits for the broker's clock."""
 
 
 class BrokerExamination:

@@ -9,7 +9,6 @@ from leadsman.introspection.arrival import compare
 from leadsman.loop.clock import rfc3339
 from leadsman.monitoring.health import WELL
 from leadsman.mqtt.answers import object_in
-from leadsman.mqtt.connection import SESSION_EXPIRY, WILL_DELAY
 from leadsman.mqtt.connection_state import CREDENTIALS, V5
 from leadsman.mqtt.diagnosis import NOT_AUTHORIZED
 from leadsman.mqtt.topic_faults import advise
@@ -79,9 +78,8 @@ def worst(findings: Iterable[Finding]) -> Verdict:
 
 FEW = 10
 """Messages in flight. With fewer, the road to the broker limits how many readings arrive."""
-_DEVICE, _TROUBLE, _LISTED, _REST = 60, 600, 128, 300
-"""Bytes of a heartbeat: a device that is well, one in trouble, how many of these are listed, and the rest; see
-`leadsman.monitoring.heartbeat`."""
+_DEVICE, _REST = 60, 300
+"""Bytes of a heartbeat: a device, and the rest; see `leadsman.monitoring.heartbeat`."""
 EARLY = 0.4
 """The part of a will delay that must have passed: brokers round, and one that counts whole seconds makes 1 s of 2."""
 AGAIN = "run the doctor again; if this stays, look at the broker's log"
@@ -175,7 +173,7 @@ def client_ids(facts: Facts) -> Iterator[Result]:
 
 
 def limits(facts: Facts) -> Iterator[Result]:
-    """How much may be in flight, and which qualities there are."""
+    """How much may be in flight, which qualities there are, and whether the heartbeat fits into a packet."""
     connack = facts.broker.connack
     if connack is None:
         return
@@ -189,32 +187,12 @@ def limits(facts: Facts) -> Iterator[Result]:
     if connack.keepalive is not None and 0 < connack.keepalive < 10:
         text = f"the broker expects a message every {connack.keepalive} s: a slow network breaks the connection"
         found.append(warn(text, f"let it allow a keep-alive of 60 s{_in_mosquitto(facts, 'max_keepalive 60')}"))
+    most, usual = connack.maximum_packet_size, _REST + _DEVICE * facts.subject.readers
+    if most is not None and most < usual:
+        text = f"packets of {most} bytes at most: the heartbeat alone has about {usual}"
+        found.append(fail(text, f"let it allow 20,000 or more{_in_mosquitto(facts, 'max_packet_size 20000')}"))
     aliases = f", {connack.topic_alias_maximum} topic aliases" if connack.topic_alias_maximum else ""
     yield from found or [ok(f"{connack.receive_maximum} in flight, QoS {connack.maximum_qos}{aliases}")]
-
-
-def packet_size(facts: Facts) -> Iterator[Result]:
-    """Whether the app's documents fit."""
-    broker, subject = facts.broker, facts.subject
-    if broker.connack is None:
-        return
-    most = broker.connack.maximum_packet_size
-    usual = _REST + _DEVICE * subject.readers
-    worst = _REST + _TROUBLE * min(subject.readers, _LISTED) + _DEVICE * max(0, subject.readers - _LISTED)
-    wanted = max(20_000, 2 * worst)
-    advice = f"let it take {wanted} bytes or more{_in_mosquitto(facts, f'max_packet_size {wanted}')}"
-    if most is not None and most < usual:
-        yield fail(f"packets of {most} bytes at most: the heartbeat alone has about {usual}", advice)
-    elif most is not None and most < worst:
-        yield warn(f"packets of {most} bytes at most: the heartbeat grows to {worst} while devices fail", advice)
-    elif broker.size is not None and broker.size.code is not None and broker.size.code < 0x80:
-        yield ok(f"a message of {broker.size.bytes} bytes is taken")
-    elif broker.size is not None:
-        why = "closes the connection" if broker.size.code is None else f"refuses it (0x{broker.size.code:02x})"
-        text = f"a message of {broker.size.bytes} bytes is not taken: the broker {why}"
-        yield warn(text, f"raise its limit, if readings are larger{_in_mosquitto(facts, 'message_size_limit 0')}")
-    else:
-        yield ok("no limit is known" if most is None else f"packets of {most} bytes")
 
 
 def retained(facts: Facts) -> Iterator[Result]:
@@ -227,7 +205,7 @@ def retained(facts: Facts) -> Iterator[Result]:
     if not connack.retain_available:
         yield warn("the broker keeps no messages", advice)
     elif seen is None:
-        yield not_seen(facts.broker, "retained and expiry")
+        yield not_seen(facts.broker, "retained")
     elif seen.kept and seen.wildcards is False:
         text = "retained messages arrive only at a filter that is the very topic, and not at one with a wildcard"
         yield warn(
@@ -239,21 +217,6 @@ def retained(facts: Facts) -> Iterator[Result]:
         yield unknown("this user may not publish or read the probe", allow_probes(facts))
     else:
         yield fail("a new subscriber does not get a retained message", advice)
-
-
-def expiry(facts: Facts) -> Iterator[Result]:
-    """Whether messages expire."""
-    seen = facts.broker.retained
-    if seen is None or not seen.kept:
-        return
-    if seen.expired is None:
-        yield unknown("MQTT 3.1.1 has no expiry: a reading stays until the next one")
-    elif seen.expired:
-        yield ok("a message that expires is gone in time")
-    else:
-        yield warn(
-            "a retained message did not expire", "let consumers look at the age of a reading, or use mosquitto 2"
-        )
 
 
 def last_will(facts: Facts) -> Iterator[Result]:
@@ -277,36 +240,6 @@ def last_will(facts: Facts) -> Iterator[Result]:
     else:
         delay = f", after its delay of {seen.wanted:g} s" if seen.wanted else "; MQTT 3.1.1 has no delay"
         yield ok(f"the will comes{delay}")
-
-
-def session(facts: Facts) -> Iterator[Result]:
-    """Whether the broker keeps a session long enough for the will delay."""
-    seen = facts.broker.will
-    if seen is not None and seen.session_expiry is not None and seen.session_expiry < SESSION_EXPIRY:
-        text = f"the broker keeps a session for {seen.session_expiry} s instead of {SESSION_EXPIRY} s"
-        if seen.session_expiry < WILL_DELAY:
-            yield warn(f"{text}: the will comes at its end", f"allow sessions of {SESSION_EXPIRY} s")
-        else:
-            yield ok(text)
-
-
-def takeover(facts: Facts) -> Iterator[Result]:
-    """Whether a new connection replaces an old one with the same client id."""
-    seen = facts.broker.takeover
-    if seen is None:
-        if facts.broker.connack is not None:
-            yield not_seen(facts.broker, "takeover of the client id")
-    elif not seen.accepted:
-        text = f"a second connection with one client id is refused: {seen.text}"
-        yield fail(
-            text, "let the broker close the old connection, or the app waits after each break for its keep-alive"
-        )
-    elif not seen.ended:
-        yield fail(
-            "two connections have one client id at a time", "use a broker that ends the older one (MQTT 5 §3.1.4)"
-        )
-    else:
-        yield ok("a new connection replaces the old one")
 
 
 def _in_mosquitto(facts: Facts, setting: str) -> str:
@@ -856,12 +789,8 @@ CHECKS = (
     Check("broker", "version", version),
     Check("broker", "client ids", client_ids),
     Check("broker", "limits", limits),
-    Check("broker", "packet size", packet_size),
     Check("broker", "retained", retained),
-    Check("broker", "expiry", expiry),
     Check("broker", "will", last_will),
-    Check("broker", "session", session),
-    Check("broker", "takeover", takeover),
     Check("topics", "publish", publishing),
     Check("topics", "subscribe", subscribing),
     Check("topics", "orphans", orphans),

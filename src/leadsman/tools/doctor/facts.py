@@ -45,14 +45,12 @@ class ProbeFacts(NamedTuple):
 
 
 class RetainedFacts(NamedTuple):
-    """A retained message that expires after a second."""
+    """A retained message."""
 
     code: int | None
     """The reason code; None if the broker closed the connection."""
     kept: bool | None = False
     """None if the topic of the probe may not be read."""
-    expired: bool | None = None
-    """None if this connection cannot set when a message expires."""
     wildcards: bool | None = None
     """Whether it came for a filter with a wildcard, too; None if that was not seen."""
 
@@ -64,28 +62,8 @@ class Will(NamedTuple):
     """Seconds until it came; None if it did not."""
     wanted: float
     """Seconds of delay that were asked for."""
-    session_expiry: int | None = None
-    """Seconds that the broker keeps the session instead of what was asked for."""
     readable: bool = True
     """Whether the topic of the probe may be published to and read."""
-
-
-class Takeover(NamedTuple):
-    """A second connection with the client id of the first one."""
-
-    accepted: bool
-    ended: bool
-    """Whether the broker closed the first one."""
-    text: str = ""
-    """Why the second one was refused."""
-
-
-class Size(NamedTuple):
-    """A message of this many bytes."""
-
-    bytes: int
-    code: int | None
-    """The reason code; None if the broker closed the connection."""
 
 
 class TopicFault(NamedTuple):
@@ -137,7 +115,6 @@ class BrokerFacts(NamedTuple):
     software: str | None = None
     """The name and version that the broker publishes of itself, at ``$SYS/broker/version``."""
     probe: ProbeFacts | None = None
-    size: Size | None = None
     offers: Mapping[str, int | None] | None = None
     """The reason code of each topic that was offered, or None where the broker closed the connection instead. None as a
     whole: no topic was offered."""
@@ -146,7 +123,6 @@ class BrokerFacts(NamedTuple):
     will: Will | None = None
     will_refused: str | None = None
     """Why the will of the app was refused; None if it was not."""
-    takeover: Takeover | None = None
     kept: Mapping[str, bytes] | None = None
     """The retained messages below the prefix."""
     taken_at: Mapping[str, str] = {}
