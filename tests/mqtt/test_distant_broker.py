@@ -1,6 +1,7 @@
 """The link to a broker that is far away, in virtual time: rates, ages and order."""
 
 import asyncio
+import math
 from collections import deque
 
 import pytest
@@ -24,16 +25,18 @@ MOSQUITTO = 20
 
 
 class Way:
-    """Carries calls in order, each `delay` seconds later."""
+    """Carries calls in order, each `delay` seconds later, and so many bytes a second."""
 
-    def __init__(self, delay):
-        self.delay, self.calls = delay, deque()
+    def __init__(self, delay, rate=math.inf):
+        self.delay, self.rate, self.calls, self.free = delay, rate, deque(), 0.0
 
     def __call__(self, *call):
         loop = asyncio.get_running_loop()
-        self.calls.append((loop.time() + self.delay, call))
+        size = call[1].size if isinstance(call[1], Message) else 0
+        self.free = max(self.free, loop.time()) + size / self.rate
+        self.calls.append((self.free + self.delay, call))
         if len(self.calls) == 1:
-            loop.call_later(self.delay, self.deliver)
+            loop.call_at(self.free + self.delay, self.deliver)
 
     def deliver(self):
         loop = asyncio.get_running_loop()
@@ -49,8 +52,8 @@ class Far:
 
     client = "memory"
 
-    def __init__(self, listener, delay):
-        self.listener, self.there, self.back, self.number = listener, Way(delay), Way(delay), 0
+    def __init__(self, listener, delay, rate):
+        self.listener, self.there, self.back, self.number = listener, Way(delay, rate), Way(delay), 0
 
     def acknowledged(self, packet_id, code):
         self.back(self.listener.acknowledged, packet_id, code)
@@ -85,8 +88,9 @@ class Far:
 class Life:
     """Devices that publish through a link to a distant broker."""
 
-    def __init__(self, delay, receive_maximum, protocol=V5, outbox=None, path=None):
-        self.broker, self.loop, self.delay = MemoryBroker(ConnAck(receive_maximum)), VirtualLoop(), delay
+    def __init__(self, delay, receive_maximum, protocol=V5, outbox=None, path=None, rate=math.inf):
+        self.broker, self.loop = MemoryBroker(ConnAck(receive_maximum)), VirtualLoop()
+        self.delay, self.rate = delay, rate
         self.put, self.seen, self.committer = 0, 0, None
         self.outbox = outbox or Outbox()
         self.link = self.loop.run_until_complete(self.made(Broker(protocol=protocol), path))
@@ -103,7 +107,7 @@ class Life:
         return link
 
     async def connect(self, packet, listener):
-        far = Far(listener, self.delay)
+        far = Far(listener, self.delay, self.rate)
         far.connection = await self.broker.connect(packet, far)
         return far
 
@@ -153,8 +157,8 @@ class Life:
 def life():
     made = []
 
-    def start(*arguments):
-        made.append(Life(*arguments))
+    def start(*arguments, **options):
+        made.append(Life(*arguments, **options))
         return made[-1]
 
     yield start
@@ -288,6 +292,18 @@ def test_a_device_that_is_read_often_catches_up_after_an_outage(life):
     here.run(10)
 
     assert here.link.outbox.messages == 0
+
+
+@pytest.mark.parametrize("size", [1_000, 30_000, 250_000])
+def test_a_backlog_over_a_narrow_uplink_breaks_no_connection(life, size):
+    here = life(0.1, ROOMY, rate=100_000 / 8)
+    waiting = 1_000_000 // size
+    for number in range(waiting):
+        here.link.put(Message(f"x/d{number % 15}/state", b"x" * size, taken_at=float(number)))
+    here.start()
+    here.run(100)
+
+    assert here.link.connects == 1
 
 
 def test_the_end_does_not_wait_for_a_distant_broker_longer_than_it_may(life):

@@ -15,7 +15,7 @@ from leadsman.mqtt.connection_state import INQUIRY, PATIENT, V5, V311
 from leadsman.mqtt.link import GOODBYE_TO_FROZEN, Access, ClientIdentity, Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
-from leadsman.mqtt.send_window import BATCH, FIRST, PUBACK_TIMEOUT, SILENCE
+from leadsman.mqtt.send_window import BATCH, MOST, PUBACK_TIMEOUT, SILENCE
 from leadsman.testing import MemoryBroker, VirtualLoop
 
 STATUS = "house/status"
@@ -97,17 +97,17 @@ class TestSending:
 
     def test_no_more_messages_are_on_their_way_than_the_window_is_wide(self, up):
         up.broker.freeze()
-        for number in range(2 * FIRST):
+        for number in range(2 * MOST):
             up.put(number, topic=f"house/{number}")
         up.run(1)
 
-        assert up.link.outbox.in_flight == FIRST
+        assert up.link.outbox.in_flight == MOST
 
     def test_messages_pile_up_only_on_a_connection_that_works(self, up, running):
         away = running()
         up.broker.freeze()
         for life in (away, up):
-            for number in range(FIRST + BATCH + 1):
+            for number in range(MOST + BATCH + 1):
                 life.put(number, topic=f"house/{number}")
             life.run(0)
 

@@ -547,7 +547,7 @@ class Link:
         protocol = self.session.protocol
         self._events.emit(LinkUp(self.number, protocol, connection.client, self._named(), self._no_will))
         about = self._named() or "the broker"
-        self._window.start(connection, timed=self.session.protocol == V5, broker=about, moved=self._moved)
+        self._window.start(connection, v5=self.session.protocol == V5, broker=about, moved=self._moved)
         if self.subscriptions.listeners:
             self._subscribing = self._loop.create_task(self._subscribe(connection))
         if self.choice.current:

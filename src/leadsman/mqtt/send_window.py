@@ -1,6 +1,6 @@
 """The window of sends: hands the messages of the outbox to the connection, and settles what the broker answers.
 
-As many messages are in flight as the road needs and the broker allows (`WindowSize`). Publishing is a call and the
+As many messages are in flight as the broker allows, up to `MOST`. Publishing is a call and the
 acknowledgement a callback, so no handler waits, and no message needs a task. A connection delivers in order, so several
 messages of a topic are in flight. After a broken connection they are sent again in order, only a few messages at a
 time, and then one. That finds the topic on which the broker closes the connection, if there is one
@@ -18,7 +18,7 @@ from leadsman.errors import BrokerError
 from leadsman.event_bus import EventBus
 from leadsman.events import LinkLimited, MessageDropped, MessageRefused
 from leadsman.loop.clock import Clock, rfc3339
-from leadsman.mqtt.connection import ConnAck, Connection
+from leadsman.mqtt.connection import Connection
 from leadsman.mqtt.connection_state import NO_MESSAGE, SETTLED
 from leadsman.mqtt.diagnosis import CLOSES, NOT_AUTHORIZED, PASSING
 from leadsman.mqtt.message import Message
@@ -71,107 +71,18 @@ def retime(message: Message, offset: float) -> Message:
     return message._replace(payload=payload, taken_at=taken_at, clock_offset=offset)
 
 
-# How many messages may be in flight: as many as the road to the broker needs, and at most as many as it allows.
-#
-# A message and its acknowledgement take a round trip, so a distant broker needs many messages in flight, and a near one
-# or a busy one gains nothing by more. The size doubles as long as messages wait and the rate of delivery grows by a
-# quarter. When it has not grown for three rounds, the size stays. Each minute twice the size is tried, and kept if the
-# rate grows. A round is the time in which the broker acknowledges as many messages as may be in flight. The start-up of
-# BBR finds the capacity of a road in the same way, with the same two numbers (Cardwell et al., "BBR: Congestion-Based
-# Congestion Control", ACM Queue 14 (5), 2016).
-#
-# Pure: `now` is monotonic seconds.
-
-FIRST = 20
-"""Messages in flight at first: the Receive Maximum of mosquitto, unless it is configured."""
-MOST = 1000
-"""Messages in flight at most: 2,500 a second over a round trip of 0.4 s, and a tenth of what the outbox holds."""
-GROWTH = 1.25
-"""The rate of delivery must grow by this factor for a larger size to be worth it (BBR)."""
-ROUNDS = 3
-"""Rounds without such growth after which the size stays (BBR)."""
-SHORTEST = 0.05
-"""Seconds of a round at least: in less, a pause of the event loop looks like the road."""
-AGAIN = 60.0
-"""Seconds until twice the size is tried: the road and the broker change."""
+MOST = 500
+"""Messages in flight at most: 1,250 a second over a round trip of 0.4 s. So many are sent again after a break."""
+MOST_V311 = 100
+"""The same over MQTT 3.1.1, where a broker cannot say how many it takes."""
+MOST_BYTES = 256 * 1024
+"""Bytes in flight at most, unless one message has more: an uplink of 100 kbit/s carries them in 21 s."""
 BEHIND = 1.0
 """Seconds that messages have waited for the window after which the newest readings go first. In less, an outage of some
 minutes is made up for in order."""
 LIMITED = 10.0
 """Seconds that messages have waited for the window after which this is reported, if the broker's Receive Maximum is the
 reason. The start of an app with a thousand devices, and the end of an outage, may take as long."""
-
-
-class WindowSize:
-    """The size of the window of one connection.
-
-    Args:
-        receive_maximum: how many messages the broker allows in flight (MQTT 5 §3.2.2.3.3).
-    """
-
-    __slots__ = ("_acknowledged", "_again", "_began", "_best", "_full", "_kept", "_most", "_stale", "size")
-
-    def __init__(self, receive_maximum: int) -> None:
-        self._most = min(MOST, receive_maximum)
-        self.size = min(FIRST, self._most)
-        """Messages that may be in flight now."""
-        self._kept = self.size
-        self._full = False
-        self._began = 0.0
-        self._acknowledged = 0
-        self._best = 0.0
-        self._stale = 0
-        self._again: float | None = None
-
-    @property
-    def settled(self) -> bool:
-        """Whether the size is as large as the broker allows, or more would not raise the rate."""
-        return self.size == self._most or self._again is not None
-
-    def full(self, now: float) -> None:
-        """So many messages are in flight, and more wait."""
-        if not self._full:
-            self._full = True
-            self._begin(now)
-
-    def caught_up(self) -> None:
-        """No message waits."""
-        self._full = False
-
-    def acknowledged(self, now: float) -> None:
-        """The broker acknowledged a message."""
-        if not self._full:
-            return
-        self._acknowledged += 1
-        took = now - self._began
-        if self._acknowledged >= self.size and took >= SHORTEST:
-            self._measured(self._acknowledged / took, now)
-            self._begin(now)
-
-    def _begin(self, now: float) -> None:
-        self._began = now
-        self._acknowledged = 0
-
-    def _measured(self, rate: float, now: float) -> None:
-        """So many messages a second were delivered with this size."""
-        if self._again is not None:
-            if now >= self._again:
-                self._again = None
-                self._best, self._kept = rate, self.size
-                self._double()
-        elif rate >= GROWTH * self._best:
-            self._best = rate
-            self._double()
-            self._kept = self.size
-        else:
-            self._stale += 1
-            if self._stale == ROUNDS:
-                self._again = now + AGAIN
-                self.size = self._kept
-
-    def _double(self) -> None:
-        self.size = min(2 * self.size, self._most)
-        self._stale = 0
 
 
 # The topics whose messages the broker does not take: the fault of each, and how long it pauses.
@@ -311,7 +222,11 @@ def _is_made_again(message: Message) -> bool:
 # while no reading comes.
 
 PUBACK_TIMEOUT = 10.0
-"""Seconds without the acknowledgement of a message after which the connection is dropped."""
+"""Seconds without the acknowledgement that is due next after which the connection is dropped. A broker acknowledges in
+the order of sending (MQTT 5 §4.6), so a narrow uplink that carries one message after the other is not cut, and a lost
+acknowledgement is noticed although later ones come."""
+SLOWEST = 8_000
+"""Bytes a second of the narrowest uplink, 64 kbit/s: a large message may take so much longer."""
 SILENT = f"no acknowledgement within {PUBACK_TIMEOUT:g} s"
 """Why the connection is dropped then."""
 AT_ONCE = 0.01
@@ -323,11 +238,23 @@ class Overdue:
 
     Args:
         outbox: the messages.
-        sent: those in flight, and when they were sent, monotonic seconds; the first was sent first.
+        sent: those in flight, and when they were sent, monotonic seconds; the first was sent first, and is due next.
         lost: called with the reason when the connection is of no use any more.
     """
 
-    __slots__ = ("_after", "_at_once", "_clock", "_loop", "_lost", "_mark", "_outbox", "_sent", "_write", "handle")
+    __slots__ = (
+        "_after",
+        "_at_once",
+        "_clock",
+        "_loop",
+        "_lost",
+        "_mark",
+        "_outbox",
+        "_sent",
+        "_write",
+        "handle",
+        "since",
+    )
 
     def __init__(
         self,
@@ -345,6 +272,8 @@ class Overdue:
         self._write: Callable[[int], None] | None = None
         self._at_once = False
         self._mark = 0
+        self.since = 0.0
+        """Since when the message that was sent first is the one that is due next, monotonic seconds."""
         self.handle: asyncio.TimerHandle | None = None
         """The next look; None while nothing waits."""
 
@@ -381,12 +310,13 @@ class Overdue:
         waits = self._write is not None and self._store_waiting(self._write)
         if self._sent:
             now = self._clock.monotonic()
-            _, oldest = next(iter(self._sent.values()))
-            if now >= oldest + PUBACK_TIMEOUT:  # as the timer was set: a difference may be smaller by rounding
+            first, at = next(iter(self._sent.values()))
+            due = max(at, self.since) + PUBACK_TIMEOUT + first.size / SLOWEST
+            if now >= due:  # as the timer was set: a difference may be smaller by rounding
                 self._lost(SILENT)
             elif not waits:
                 after = PUBACK_TIMEOUT if self._write is None else self._after
-                self.handle = self._loop.call_at(min(oldest + PUBACK_TIMEOUT, now + after), self._look)
+                self.handle = self._loop.call_at(min(due, now + after), self._look)
         if waits:
             self.waits()
 
@@ -442,7 +372,10 @@ class SendWindow:
         self._started = 0.0
         self._outage_after = clock.monotonic() + FIRST_CONNECTION
         self._timed, self._broker = True, "the broker"
-        self._size = WindowSize(ConnAck().receive_maximum)
+        self._bytes = 0
+        """Of all messages in flight."""
+        self.size = MOST
+        """How many messages may be in flight on this connection."""
         self._waits_since: float | None = None
         """Since when messages have waited for room in the window, monotonic seconds."""
         self._behind = self._reported = False
@@ -452,11 +385,6 @@ class SendWindow:
         self._quiet: asyncio.TimerHandle | None = None
         self.frozen = False
         """Whether a flush gave the broker up because it acknowledged nothing."""
-
-    @property
-    def size(self) -> int:
-        """How many messages may be in flight on this connection."""
-        return self._size.size
 
     @property
     def largest(self) -> int | None:
@@ -474,7 +402,7 @@ class SendWindow:
         """``"receive_maximum"`` while readings come faster than the broker takes them because it allows no more
         messages in flight (MQTT 5 §3.2.2.3.3), else None."""
         connection = self.connection
-        if connection is None or not self._behind or self._size.size < connection.connack.receive_maximum:
+        if connection is None or not self._behind or self.size < connection.connack.receive_maximum:
             return None
         return "receive_maximum"
 
@@ -499,11 +427,16 @@ class SendWindow:
         largest = connection.connack.maximum_packet_size
         return (
             not (self._suspects.alone or self._suspects.searching)
-            and self.outbox.in_flight < min(self._size.size, BATCH)
+            and self.outbox.in_flight < min(self.size, BATCH)
+            and self._has_room(message.size)
             and (largest is None or message.size + OVERHEAD <= largest)
             and not self._limit
             and not self._must_wait()
         )
+
+    def _has_room(self, size: int) -> bool:
+        """Whether so many bytes may be in flight as well. One message always may."""
+        return not self._bytes or self._bytes + size <= MOST_BYTES
 
     async def flush(self, timeout: float) -> bool:
         """Wait until the broker has all that it takes: at most `timeout` seconds, and less if it acknowledges nothing
@@ -520,19 +453,19 @@ class SendWindow:
         return self.outbox.messages == 0
 
     def start(
-        self, connection: Connection, *, timed: bool = True, broker: str = "the broker", moved: bool = False
+        self, connection: Connection, *, v5: bool = True, broker: str = "the broker", moved: bool = False
     ) -> None:
         """Send through a connection that was just made to `broker`. Retained messages come again, for it may have lost
-        them in a restart. `timed`: subscribers receive the times of readings, so that newer ones may go first. `moved`:
-        the last connection was one to another broker."""
+        them in a restart. `v5`: it speaks MQTT 5, so subscribers receive the times of readings, and newer ones may go
+        first. `moved`: the last connection was one to another broker."""
         self.connection = connection
         if moved:
             self._suspects.forget()
             self.pauses.forget()
             self._limit.forget()
-        self._timed, self._broker = timed, broker
+        self._timed, self._broker = v5, broker
         self._round_trip = PUBACK_TIMEOUT  # until it is known
-        self._size = WindowSize(connection.connack.receive_maximum)
+        self.size = min(MOST if v5 else MOST_V311, connection.connack.receive_maximum)
         self._started = self._clock.monotonic()
         if self._started > self._outage_after:
             self.outbox.connected_again()
@@ -544,6 +477,7 @@ class SendWindow:
         """The connection ended; `code` is the reason in the broker's DISCONNECT. Its messages go back to the outbox."""
         self.connection = None
         self._sent.clear()
+        self._bytes = 0
         self._caught_up()
         if self._quiet is not None:
             self._quiet.cancel()
@@ -576,7 +510,7 @@ class SendWindow:
         now, offset, late = self._clock.monotonic(), self._clock.offset(), self._clock.wall() - LATE
         if outbox.paused:
             self._resume_paused(now)
-        window = suspects.window(self._size.size)
+        window = suspects.window(self.size)
         most = outbox.in_flight + BATCH
         while outbox.in_flight < min(window, most):
             item = self._next(now, connection.connack.maximum_packet_size)
@@ -589,6 +523,10 @@ class SendWindow:
                     break
                 suspects.solo, window = message.topic, 0
                 self._alone_bytes = message.size + OVERHEAD
+            elif not self._has_room(item.size):
+                outbox.back(item)
+                window = outbox.in_flight
+                break
             if not message.qos:
                 message = suspects.certain(message, now)
             if is_off(message, offset):
@@ -600,8 +538,9 @@ class SendWindow:
             if not self._publish(connection, item, message, now):
                 return
         if outbox.ready:
-            self._kept_waiting(connection, now)
-            if outbox.in_flight == most < window:
+            if outbox.in_flight >= window:
+                self._kept_waiting(connection, now)
+            else:
                 self._soon()
         else:
             self._caught_up()
@@ -614,17 +553,22 @@ class SendWindow:
             self._lost(str(error))
             return False
         self._sent[packet_id] = item, now
+        self._bytes += item.size
         if self.overdue.handle is None:
             self.overdue.sends()
         return True
 
     def acknowledged(self, packet_id: int, code: int) -> None:
         """PUBACK, with its reason code."""
+        is_due = packet_id == next(iter(self._sent), None)
         sent = self._sent.pop(packet_id, None)
         if sent is None:
             return
         item, at = sent
         topic, now = item.message.topic, self._clock.monotonic()
+        self._bytes -= item.size
+        if is_due:
+            self.overdue.since = now
         self._round_trip, self._answered = now - at, now
         if code < 0x80:
             self._accepted(item, topic, now)
@@ -650,18 +594,17 @@ class SendWindow:
         silence = now - self._answered
         if self._suspects.searching or silence > max(SILENCE, 2 * self._round_trip):
             self._waits_since = now  # small on purpose, or the broker pauses: no sign of a slow network
-        elif self.outbox.in_flight >= self._size.size:
-            self._size.full(now)
-            connection.urgent = True
-            if self._waits_since is None:
-                self._waits_since = now
-            waited = now - self._waits_since
-            if not self._behind and waited >= BEHIND and self._size.settled:
-                self._behind = True
-                self.outbox.prefer_newest(self._timed)
-            if not self._reported and waited >= LIMITED and self.limited_by is not None:
-                self._reported = True
-                self._events.emit(LinkLimited(self._size.size))
+            return
+        connection.urgent = True
+        if self._waits_since is None:
+            self._waits_since = now
+        waited = now - self._waits_since
+        if not self._behind and waited >= BEHIND:
+            self._behind = True
+            self.outbox.prefer_newest(self._timed)
+        if not self._reported and waited >= LIMITED and self.limited_by is not None:
+            self._reported = True
+            self._events.emit(LinkLimited(self.size))
 
     def _caught_up(self) -> None:
         """No message waits: all go in the order in which they are put."""
@@ -669,7 +612,6 @@ class SendWindow:
             self._waits_since = None
             if self.connection is not None:
                 self.connection.urgent = False
-            self._size.caught_up()
         if self._behind:
             self._behind = self._reported = False
             self.outbox.prefer_newest(False)
@@ -703,7 +645,6 @@ class SendWindow:
         self._suspects.acknowledged(topic, now)
         if topic != self._suspects.solo:  # else it is not known yet whether the connection survives it
             self._limit.acknowledged(topic, message.size + OVERHEAD)
-        self._size.acknowledged(now)
         self._retained.arrived(item, message)
         if self.pauses and not self._suspects.is_blamed(topic):
             self.pauses.forgive(topic)
