@@ -32,6 +32,11 @@ def page(name):
     return (ROOT / "apps" / name / "README.md").read_text()
 
 
+def commands_for(name):
+    """The page with the commands that install any app, with the name of this one."""
+    return (ROOT / "docs/how-to/deployment.md").read_text().replace("NAME", name)
+
+
 @pytest.mark.parametrize("name", APPS)
 def test_an_app_runs_as_a_module_too(name):
     result = subprocess.run([sys.executable, "-m", name, "--version"], capture_output=True, text=True, check=True)
@@ -70,7 +75,7 @@ def test_the_settings_on_the_page_of_an_app_are_valid(name, tmp_path):
 @pytest.mark.system
 @pytest.mark.parametrize("name", APPS)
 def test_the_unit_of_an_app_is_valid_and_hardened_with_the_lines_that_its_page_adds(name, tmp_path):
-    (source,) = re.findall(rf"cp (\S+)(?: \\\n +| )/etc/systemd/system/{name}\.service\n", page(name))
+    (source,) = re.findall(rf"cp (\S+)(?: \\\n +| )/etc/systemd/system/{name}\.service\n", commands_for(name))
     (added,) = re.findall(r"```ini\n(.*?)```", page(name).partition("## Run it for years")[2], re.DOTALL)
     unit = tmp_path / f"{name}.service"
     shutil.copy(ROOT / source, unit)
@@ -92,8 +97,10 @@ def test_the_unit_of_an_app_is_valid_and_hardened_with_the_lines_that_its_page_a
 @pytest.mark.system
 @pytest.mark.parametrize("name", APPS)
 def test_the_image_of_an_app_is_made_of_what_its_page_names(name, tmp_path):
-    assert f"pip wheel --no-deps --wheel-dir wheels . ./apps/{name}\n" in page(name)
-    (dockerfile,) = re.findall(rf"docker build --build-arg APP={name} --tag {name} \\\n +--file (\S+) \.\n", page(name))
+    assert f"pip wheel --no-deps --wheel-dir wheels . ./apps/{name}\n" in commands_for(name)
+    (dockerfile,) = re.findall(
+        rf"docker build --build-arg APP={name} --tag {name} \\\n +--file (\S+) \.\n", commands_for(name)
+    )
     assert "ARG APP\n" in (ROOT / dockerfile).read_text()
 
     subprocess.run(

@@ -7,6 +7,7 @@ Usage: ``python scripts/reference.py``; with ``--check`` it only compares the pa
 import argparse
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,37 +38,67 @@ DOCUMENTS_HEAD = """# Documents
 Generated from the types of the documents by `python scripts/reference.py`. `leadsman schema house:app` prints the same
 as JSON Schema. [Topics](topics.md) has the topics, and [Monitor an app](../how-to/supervision.md) says what to watch.
 
-A time is text as in RFC 3339, in UTC, such as `2026-11-28T18:04:15.123Z`. A field that is *always* there may be null
-where the table says so; when another one is there, its meaning says. Ignore fields that you do not know."""
+A time is text as in RFC 3339, in UTC, such as `2026-11-28T18:04:15.123Z`. A field is always there, though it
+may be null where the table says so, unless it is *optional*: then its meaning says when it is there. Ignore fields that
+you do not know."""
 HEAD = """# Command line
 
-Generated from the parser by `python scripts/reference.py`. `leadsman COMMAND --help` says the same."""
+Generated from the parser by `python scripts/reference.py`. `leadsman COMMAND --help` says the same. These options
+belong to several commands, each of which lists those that it takes:"""
+Row = tuple[str, str]
+"""An option, and its meaning."""
+_SEVERAL = 3
 
 
 def command_line() -> str:
     """The page about the command line."""
-    return "\n\n".join([HEAD, *sections(), "## Exit codes", f"```text\n{paragraphs(CODES)}\n```"]) + "\n"
+    common = common_options()
+    rest = [*sections(common), "## Exit codes", f"```text\n{paragraphs(CODES)}\n```"]
+    return "\n\n".join([HEAD, table(common), *rest]) + "\n"
 
 
-def sections() -> Iterator[str]:
-    """For each command its description, a table of its options, and its examples."""
+def common_options() -> list[Row]:
+    """The options that several commands have with one meaning; of one with two, the usual meaning."""
+    counted = Counter(row for _, each in commands() for row in options(each))
+    usual = {shown: meaning for (shown, meaning), _ in reversed(counted.most_common())}
+    return [row for row, number in counted.items() if number >= _SEVERAL and usual[row[0]] == row[1]]
+
+
+def commands() -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """The commands by their names."""
     for action in parser()._actions:
         if isinstance(action, argparse._SubParsersAction):
-            for name, command in action.choices.items():
-                yield f"## `leadsman {name}`"
-                yield command.description or ""
-                yield table(command)
-                yield f"```text\n{command.epilog}\n```"
+            yield from action.choices.items()
 
 
-def table(command: argparse.ArgumentParser) -> str:
-    """The options of one command."""
-    rows = ["| option | meaning |", "|---|---|"]
+def sections(common: list[Row]) -> Iterator[str]:
+    """For each command its description, a table of its own options, the names of the common ones, and its examples."""
+    for name, command in commands():
+        yield f"## `leadsman {name}`"
+        yield command.description or ""
+        rows = options(command)
+        if own := [row for row in rows if row not in common]:
+            yield table(own)
+        if also := [shown for shown, meaning in rows if (shown, meaning) in common]:
+            yield f"{'Also' if own else 'It takes'} {', '.join(f'`{shown}`' for shown in also)}."
+        examples = (command.epilog or "").partition("\n\nexit codes:\n")[0]
+        yield f"```text\n{examples}\n```"
+
+
+def options(command: argparse.ArgumentParser) -> list[Row]:
+    """The options of one command, with their meanings."""
+    rows = []
     for each in command._actions:
-        shown = ", ".join(each.option_strings) or str(each.metavar or each.dest)
-        value = f" {each.metavar}" if each.option_strings and each.metavar else ""
-        rows.append(f"| `{shown}{value}` | {(each.help or '').replace('|', chr(92) + '|')} |")
-    return "\n".join(rows)
+        if "--help" not in each.option_strings:
+            shown = ", ".join(each.option_strings) or str(each.metavar or each.dest)
+            value = f" {each.metavar}" if each.option_strings and each.metavar else ""
+            rows.append((shown + value, (each.help or "").replace("|", "\\|")))
+    return rows
+
+
+def table(rows: list[Row]) -> str:
+    """A table of options."""
+    return "\n".join(["| option | meaning |", "|---|---|", *(f"| `{shown}` | {meaning} |" for shown, meaning in rows)])
 
 
 def documents() -> str:
@@ -90,12 +121,13 @@ def document_sections() -> Iterator[str]:
 
 
 def fields_table(schema: Schema) -> str:
-    """The fields of one document: name, type, unit, whether it is always there, meaning."""
-    rows = ["| field | type | unit | present | meaning |", "|---|---|---|---|---|"]
+    """The fields of one document: name, type with unit, whether it may be left out, meaning."""
+    rows = ["| field | type | meaning |", "|---|---|---|"]
     for name, each in schema["properties"].items():
-        present = "always" if name in schema.get("required", ()) else ""
+        kind = " ".join(filter(None, (kind_text(each), f"({unit})" if (unit := unit_text(each)) else "")))
+        optional = "" if name in schema.get("required", ()) else ", optional"
         meaning = plain(each.get("description", "")).replace("|", "\\|")
-        rows.append(f"| `{name}` | {kind_text(each)} | {unit_text(each)} | {present} | {meaning} |")
+        rows.append(f"| `{name}` | {kind}{optional} | {meaning} |")
     return "\n".join(rows)
 
 
