@@ -161,6 +161,9 @@ def test_credentials_of_the_section_join_a_url_that_has_none():
         ({"port": "many"}, "mqtt.port"),
         ({"port": 0}, "mqtt.port"),
         ({"host": ""}, "mqtt.host"),
+        ({"host": "mqtt://localhost"}, "mqtt.host is a URL or a path; write a name or an address"),
+        ({"host": "ann:hunter2@b/x"}, "mqtt.host is a URL or a path"),
+        ({"host": "localhost:1883"}, "mqtt.host has a colon; write the name or the address only"),
         ({"password": 3}, "mqtt.password"),
     ],
 )
@@ -180,3 +183,25 @@ def test_files_for_tls_that_cannot_be_read_are_named_together(tmp_path):
     assert first == f"the broker's cert is '{tmp_path}/me.pem', which cannot be read: No such file or directory"
     assert second.startswith("the broker's key is ")
     Broker.from_url(f"mqtts://h?ca={tmp_path}/ca.pem").check_files()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("mqtt://ann:hunter2@localhost",), "the broker's host is a URL or a path; write a name or an address"),
+        (("localhost:1883",), "the broker's host has a colon; write the name"),
+        (("localhost", "1883"), "the broker's port is '1883'; it must be a number from 1 to 65535"),
+        (("localhost", 99999), "the broker's port is 99999; it must be a number"),
+    ],
+)
+def test_what_is_no_host_or_no_port_is_named_without_a_password(arguments, told):
+    with pytest.raises(InvalidValue) as caught:
+        Broker(*arguments)
+
+    assert str(caught.value).startswith(told)
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("host", ["::1", "fe80::1%eth0", "192.0.2.1", "broker.lan"])
+def test_an_address_with_several_colons_is_one_of_ipv6(host):
+    assert Broker(host).host == host

@@ -16,6 +16,7 @@ from leadsman import App
 from leadsman.errors import ConfigurationError, InvalidValue, SettingsError
 from leadsman.mqtt.broker import brokers_of
 from leadsman.settings import documents
+from leadsman.settings.documents import toml_document
 from leadsman.settings.load import load, load_broker
 from leadsman.settings.secrets import secrets_in
 from leadsman.settings.sections import KEYS, DiscoverySettings, SupervisionSettings, endpoint_of, read_section
@@ -255,6 +256,56 @@ def test_a_fault_in_the_settings_of_the_user_is_named_with_its_line(here, name, 
 
     (fault,) = [each for each in str(caught.value).splitlines() if each.startswith(told)]
     assert f"{name} line {line})" in fault
+
+
+CURES = [
+    ("url = mqtt://localhost", "write text in quotes"),
+    ("interval = 5s", "write text in quotes"),
+    ("level = 1\nlevel = 2", "write each key and each section once"),
+    ("[rooms]\n[rooms]", "write each key and each section once"),
+    ("level = 1\n[level.a]", "write each key and each section once"),
+    ("level: 1", "write key = value; the name of a file with 'key: value' ends in .yaml"),
+    ("level", "write key = value"),
+    ('{"level": 1}', "write [section], and key = value below it"),
+    ("[rooms", "close the bracket: [section]"),
+    ("; a comment", "begin a comment with #"),
+    ("// a comment", "begin a comment with #"),
+    ("level =", "write a value after =, or leave the key out"),
+    ("level = # none yet\ntag = 1", "write a value after =, or leave the key out"),
+    ("level = True", "write true or false, in small letters"),
+    ("level = yes # on", "write true or false, in small letters"),
+    ("level = None", "leave out a key that has no value"),
+    ("level = 1,5", "write a decimal point: 1.5"),
+    ("level = 1,", "leave out the comma at its end"),
+    ("level = 0123", "leave out the zeros before the number, or write it in quotes"),
+    ('path = "C:\\users"', "write a text with \\ in single quotes: '…'"),
+    ("path = “x”", "write straight quotes, \"…\" or '…'"),
+    ("path = 'x", "close the quotes"),
+    ('path = """x', "close the quotes"),
+    ("tags = ['a',\n'b'", "close the bracket"),
+    ("tags = ['a' 'b']", "close the bracket"),
+]
+
+
+@pytest.mark.parametrize(("text", "cure"), CURES, ids=[each[0] for each in CURES])
+def test_what_toml_does_not_take_is_told_with_what_to_write_and_where(here, text, cure):
+    with pytest.raises(SettingsError) as caught:
+        here.file(f"\n{text}\n").load()
+
+    said = str(caught.value)
+    assert said.endswith(f"; {cure}")
+    assert "(at line " in said or "(at end of document)" in said
+
+
+@given(st.text(alphabet="ab01 =[]{}\"',.:;/#\\“\n\t-", max_size=60))
+def test_each_text_is_toml_or_has_one_line_about_it(text):
+    said = ""
+    try:
+        toml_document(Path("leadsman.toml"), text)
+    except SettingsError as error:
+        said = str(error)
+
+    assert re.fullmatch(r"|leadsman\.toml (is not TOML: .*; [a-z].*|has .*)", said)
 
 
 @pytest.mark.parametrize(("name", "text"), [("leadsman.toml", "level = 1"), ("leadsman.yaml", "level: 1")])
@@ -503,6 +554,14 @@ def test_an_alias_of_yaml_may_stand_for_a_section_and_be_merged_into_another(her
         ("".join(f"{' ' * n}a:\n" for n in range(500)), "recursion"),
         ("a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{f'*a{n - 1},' * 9}]\n" for n in range(1, 9)), "100,000 values"),
         ("\x1f", "special characters"),
+        ("rooms:\n\tlevel: 1", "in line 2; indent with spaces, and not with tabs"),
+        ("path: %x", "in line 1; write text with special characters in quotes"),
+        ("path: a: b", "in line 1; write text with ': ' in it in quotes"),
+        ("level: !secret x", "in line 1; leave tags out"),
+        ("level: 1\n---\nlevel: 2", "in line 2; write one document"),
+        ("rooms:\n  a: 1\n b: 2", "write the keys of a section in one column"),
+        ("rooms: {a: 1", "close the bracket"),
+        ("path: 'x", "close the quotes"),
         ("level: !!bool x", "does not fit its tag, such as !!bool; leave tags out"),
         ("level: !!int ''", "does not fit its tag"),
         ("level: !!timestamp x", "does not fit its tag"),
@@ -568,8 +627,30 @@ def test_a_file_without_end_is_refused_by_its_size(here):
 
 
 def test_a_directory_in_place_of_a_file_is_named(here):
-    with pytest.raises(SettingsError, match="cannot be read"):
+    with pytest.raises(SettingsError, match="cannot be read: Is a directory; write the path of a file"):
         here.load(config=here.path)
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, lambda path: path.symlink_to("nowhere"), os.mkfifo])
+def test_a_settings_file_that_is_no_file_is_an_error_and_not_passed_over(here, make):
+    make(here.path / "leadsman.toml")
+
+    with pytest.raises(SettingsError, match=r"leadsman\.toml cannot be read: .*; "):
+        here.load()
+
+
+def test_a_directory_env_is_no_file_of_variables_since_some_keep_their_python_in_it(here):
+    (here.path / ".env").mkdir()
+
+    here.load()
+
+
+@pytest.mark.parametrize("name", ["HOUSE_LEVEL_FILE", "LEADSMAN_CONFIG"])
+def test_a_file_that_a_variable_names_and_cannot_be_read_is_told_with_the_variable(here, name):
+    with pytest.raises(
+        SettingsError, match=rf"^/nope cannot be read: .*; correct the path \(from environment {name}\)$"
+    ):
+        here.load(**{name: "/nope"})
 
 
 def lines_of(call):

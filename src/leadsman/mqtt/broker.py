@@ -101,6 +101,9 @@ class Broker(Value):
             raise InvalidValue(f"the broker's scheme is {scheme!r}; it must be mqtt, mqtts, ws, wss or mqtt+unix")
         if protocol not in _PROTOCOLS:
             raise InvalidValue(f"the broker's protocol is {protocol!r}; it must be 5.0 or 3.1.1")
+        _check_host(host, "the broker's host")
+        if scheme != _UNIX and (not isinstance(port, int) or not 0 < port < 65536):
+            raise InvalidValue(f"the broker's port is {port!r}; it must be a number from 1 to 65535")
         secret = secret_or_none("the broker's password", password)
         self._hold(host=host, port=port, scheme=scheme, username=username, password=secret, path=path)
         self._hold(tls=tls, protocol=protocol)
@@ -246,12 +249,24 @@ def check_key(key: str, value: object) -> None:
     match key:
         case "follow_server_reference" if str(value).lower() not in (*_TRUE, *_FALSE):
             raise InvalidValue(f"mqtt.{key} is {value!r}; write true or false")
-        case "host" if not isinstance(value, str) or not value:
-            raise InvalidValue(f"mqtt.host is {value!r}; write a name or an address")
+        case "host":
+            _check_host(value, "mqtt.host")
         case "port" if not str(value).isdecimal() or len(str(value)) > 5 or not 0 < int(str(value)) < 65536:
             raise InvalidValue(f"mqtt.port is {value!r}; it must be a number from 1 to 65535")
         case "username" | "password" | "ca" | "cert" | "key" if not isinstance(value, str):
             raise InvalidType(f"mqtt.{key} has the type {type(value).__name__}; write text in quotes")
+
+
+def _check_host(value: object, name: str) -> None:
+    """Check that it is a name or an address. A URL, or a port behind it, would be a name that nobody has."""
+    if not isinstance(value, str) or not value:
+        raise InvalidValue(f"{name} is {value!r}; write a name or an address")
+    if "/" in value:  # it is not shown: a URL may have a password
+        raise InvalidValue(
+            f"{name} is a URL or a path; write a name or an address, or the URL as mqtt.url or App(mqtt=…)"
+        )
+    if value.count(":") == 1:
+        raise InvalidValue(f"{name} has a colon; write the name or the address only, and the port as port")
 
 
 def _unreadable(url: str) -> str:

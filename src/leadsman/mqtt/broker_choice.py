@@ -171,8 +171,7 @@ def named_by(broker: Broker, reference: str) -> Broker | None:
         if found is None or found["scheme"] not in (None, broker.scheme):
             continue
         port = int(found["port"] or PORTS[broker.scheme])
-        other = broker.moved(found["host"].strip("[]"), port)
-        if 0 < port < 65536 and not same(other, broker):
+        if 0 < port < 65536 and not same(other := broker.moved(found["host"].strip("[]"), port), broker):
             return other
     return None
 

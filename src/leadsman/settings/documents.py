@@ -75,7 +75,15 @@ def read_text(path: Path) -> str:
         data = read_given(path, LARGEST)
     except OSError as error:
         where = "" if path.is_absolute() else f" in {Path.cwd()}"
-        what = f"{where}; correct the path" if isinstance(error, FileNotFoundError) else ""
+        match error:
+            case FileNotFoundError():
+                what = f"{where}; correct the path"
+            case IsADirectoryError():  # what Docker makes of a file to mount that is not there
+                what = "; write the path of a file, or remove the directory"
+            case PermissionError():
+                what = "; allow the user of the app to read it"
+            case _:
+                what = ""
         raise SettingsError(f"{path} cannot be read: {error.strerror or error}{what}") from None
     if len(data) > LARGEST:
         raise SettingsError(
@@ -106,9 +114,42 @@ def toml_document(path: Path, text: str) -> SettingsFile:
         document = tomllib.loads(text)
         _check_integers(document)
     except (ValueError, RecursionError) as error:  # also of int(), for a number of thousands of digits
-        hint = "; write text in quotes" if str(error).startswith("Invalid value") else ""
-        raise SettingsError(f"{path} is not TOML: {clean(str(error))}{hint}") from None
+        raise SettingsError(f"{path} is not TOML: {clean(str(error))}{_toml_cure(text, str(error))}") from None
     return SettingsFile(document, cache(lambda: toml_lines(text)))
+
+
+def _toml_cure(text: str, fault: str) -> str:
+    """What to write in place of what TOML does not take, by the line of the fault. The line is not shown: it may be a
+    secret."""
+    if fault.startswith("Cannot "):  # overwrite, declare, or mutate
+        return "; write each key and each section once"
+    place = re.search(r"\(at line (\d+),", fault)
+    lines = text.split("\n")
+    line = lines[int(place[1]) - 1].strip() if place else text.rstrip().rpartition("\n")[2].strip()
+    _, equals, rest = line.partition("=")
+    value = re.split(r"(?:^|\s)#", rest.strip(), maxsplit=1)[0].strip()
+    for cure, found in (
+        ("close the bracket", fault.startswith("Unclosed")),
+        ("close the quotes", fault.startswith("Unterminated")),
+        ("begin a comment with #", line.startswith((";", "//", "/*"))),
+        ("close the bracket: [section]", line.startswith("[") and not equals and "]" not in line),
+        ("write [section], and key = value below it", line.startswith("{") or line.endswith("{")),
+        ("write key = value; the name of a file with 'key: value' ends in .yaml", ":" in line and not equals),
+        ("write key = value", not equals),
+        ("write straight quotes, \"…\" or '…'", value[:1] in tuple("“”„‘’«»`´")),
+        ("write a value after =, or leave the key out", not value),
+        ("write true or false, in small letters", value.lower() in ("true", "false", "yes", "no", "on", "off")),
+        ("leave out a key that has no value", value.lower() in ("none", "null", "nil", "~")),
+        ("write a decimal point: 1.5", re.fullmatch(r"[-+]?\d+,\d+", value) is not None),
+        ("leave out the comma at its end", value.endswith(",")),
+        ("leave out the zeros before the number, or write it in quotes", re.fullmatch(r"[-+]?0\d+", value) is not None),
+        ("write a text with \\ in single quotes: '…'", value.startswith('"') and "\\" in value),
+        ("close the quotes", value[:1] in ("'", '"')),
+        ("close the bracket", value[:1] in ("[", "{")),
+    ):
+        if found:
+            return f"; {cure}"
+    return "; write text in quotes"
 
 
 def _check_integers(value: object) -> None:
@@ -141,8 +182,9 @@ def yaml_document(path: Path, text: str) -> SettingsFile:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = "" if mark is None else f" in line {mark.line + 1}"
-        why = _QUOTED.sub("'…'", error.problem or error.context or "it cannot be parsed")
-        raise SettingsError(f"{path} is not YAML: {clean(why)}{where}") from None
+        problem = error.problem or error.context or "it cannot be parsed"
+        why = _QUOTED.sub("'…'", problem)
+        raise SettingsError(f"{path} is not YAML: {clean(why)}{where}{_yaml_cure(problem)}") from None
     except yaml.YAMLError:  # its message shows the character
         raise SettingsError(f"{path} is not YAML: special characters are not allowed") from None
     except _UnsafeError as error:
@@ -158,6 +200,24 @@ def yaml_document(path: Path, text: str) -> SettingsFile:
     if not isinstance(document, dict):
         raise SettingsError(f"{path} does not contain a mapping; write 'key: value' lines")
     return SettingsFile(document, cache(lambda: yaml_lines(text)))
+
+
+def _yaml_cure(problem: str) -> str:
+    """What to write in place of what PyYAML does not take, by what it says."""
+    for begins, cure in (
+        (r"found character '\t'", "indent with spaces, and not with tabs"),
+        ("found character", "write text with special characters in quotes"),
+        ("mapping values are not allowed", "write text with ': ' in it in quotes, and keys of a section in one column"),
+        ("could not determine a constructor", "leave tags out"),
+        ("but found another document", "write one document, without ---"),
+        ("expected <block end>", "write the keys of a section in one column"),
+        ("could not find expected ':'", "write key: value"),
+        ("expected ',' or", "close the bracket"),
+        ("found unexpected end of stream", "close the quotes"),
+    ):
+        if problem.startswith(begins):
+            return f"; {cure}"
+    return ""
 
 
 @cache

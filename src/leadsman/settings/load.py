@@ -191,7 +191,10 @@ def _merge_all(
 
 def _value(entry: SettingEntry) -> object:
     if isinstance(entry.value, Path):
-        return read_text(entry.value).removesuffix("\n").removesuffix("\r")
+        try:
+            return read_text(entry.value).removesuffix("\n").removesuffix("\r")
+        except SettingsError as error:
+            raise SettingsError(f"{error} (from {entry.source})") from None
     if entry.text and isinstance(entry.value, str) and entry.value[:1] in ("[", "{"):
         try:
             return entry.value if is_nested_deeper(entry.value, _DEEPEST) else json.loads(entry.value)

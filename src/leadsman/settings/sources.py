@@ -24,6 +24,7 @@ RETRY_PREFIX = "RETRY__"
 KNOBS = ("max_attempts", "min_wait", "max_wait", "jitter")
 """The settings of a family of operations: ``RETRY__API_MAX_ATTEMPTS``."""
 ENVIRONMENT = "LEADSMAN_ENV"
+CONFIG = "LEADSMAN_CONFIG"
 RUN_SECRETS = Path("/run/secrets")
 _ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*$")
 _LINK = re.compile(r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)")
@@ -164,7 +165,7 @@ def read_entries(app: str, where: Where, is_setting: IsSetting) -> list[SettingE
     prefix = variable_prefix(app)
     dotenv = where.directory / ".env"
     variables = dict(_dotenv(dotenv)) if dotenv.is_file() else {}
-    entries = list(_from_file(settings_file(where), where.environment.get(ENVIRONMENT) or None, is_setting))
+    entries = list(_from_file(where, is_setting))
     entries += _from_variables(variables, prefix, 2, f"{dotenv.name} ", is_setting)
     entries += _from_variables(where.environment, prefix, 3, "environment ", is_setting)
     entries += _from_secrets(where, prefix)
@@ -192,25 +193,30 @@ def near_misses(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def settings_file(where: Where) -> Path | None:
-    """The settings file, if there is one."""
+    """The settings file, if there is one. A directory of that name, or a link to nothing, counts: people meant it."""
     if where.config is not None:
         return where.config
-    if named := where.environment.get("LEADSMAN_CONFIG"):
+    if named := where.environment.get(CONFIG):
         return Path(named)
     directories = [where.directory]
     if given := where.environment.get("CONFIGURATION_DIRECTORY"):
         directories.insert(0, Path(given.split(":")[0]))
-    return next((path for each in directories for name in FILES if (path := each / name).is_file()), None)
+    return next((path for each in directories for name in FILES if os.path.lexists(path := each / name)), None)
 
 
-def _from_file(path: Path | None, environment: str | None, is_setting: IsSetting) -> Iterator[SettingEntry]:
+def _from_file(where: Where, is_setting: IsSetting) -> Iterator[SettingEntry]:
+    path, environment = settings_file(where), where.environment.get(ENVIRONMENT) or None
+    by_variable = where.config is None and bool(where.environment.get(CONFIG))
     if path is None:
         if environment is not None:
             raise SettingsError(
                 f"{ENVIRONMENT} is {environment!r}, but there is no settings file; write one with [env.{environment}]"
             )
         return
-    text = read_text(path)
+    try:
+        text = read_text(path)
+    except SettingsError as error:
+        raise SettingsError(f"{error} (from environment {CONFIG})" if by_variable else str(error)) from None
     document = yaml_document(path, text) if path.suffix in (".yaml", ".yml") else toml_document(path, text)
     environments = {} if is_setting(("env",)) else document.values.pop("env", {})
     lines = document.lines
