@@ -1025,3 +1025,11 @@ def test_what_a_publish_rule_compares_has_units_and_no_more_than_six_digits():
 
 def test_a_device_that_works_has_no_cause():
     assert "cause" not in why("boiler", *of())
+
+
+def test_the_cause_leads_while_a_poll_tries_again():
+    document, retained = of(poll_under_way=RETRYING)
+
+    verdict = why("boiler", document, retained)
+
+    assert verdict["summary"] == f"a call failed, and its poll tries again: {TIMEOUT}"

@@ -92,7 +92,7 @@ def test_a_parameter_without_a_type_is_refused():
 
 
 def test_an_annotation_that_cannot_be_read_is_refused():
-    async def handler(port: "Nowhere"): ...  # noqa: F821
+    async def handler(port: "Nowhere"): ...  # noqa: F821  # the mistake
 
     with pytest.raises(InvalidType, match="Nowhere"):
         registered(handler)

@@ -388,6 +388,25 @@ def test_a_telegram_says(name):
     assert said(data) == values
 
 
+ODD = [
+    "0-0:96.14.0(day)",
+    "0-0:96.14.0()",
+    "1-0:1.8.1(-00000.001*kWh)",
+    "1-0:2.8.0(x*kWh)",
+    "0-1:24.2.1(200426223325S)(-1.5*m3)",
+    "0-1:24.2.1(200426223325S)(*m3)",
+]
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_a_value_that_makes_no_sense_is_left_out_or_where_bits_may_be_wrong_refuses_the_telegram(odd):
+    lines = ("/X", "0-1:24.1.0(003)", odd, "1-0:1.7.0(1*kW)", "1-0:2.7.0(-2*kW)")
+
+    assert said(telegram(*lines)) == {"power_used": 1.0, "power_delivered": -2.0}
+    with pytest.raises(GarbledData, match="and no number|never below zero"):
+        said(telegram(*lines, crc=False))
+
+
 @pytest.mark.parametrize("kind", ["", "(000)", "(002)", "(005)", "(008)", "(013)", "(015)", "(x)", "()"])
 def test_a_meter_of_a_kind_that_is_unknown_gives_nothing(kind):
     lines = [f"0-1:24.1.0{kind}"] if kind else []

@@ -121,7 +121,7 @@ class Programs:
             PermanentError: there is no such program, or it may not be executed; `OutputTooLong` is one, too.
             ProgramFailed: its exit code is not 0. The message has the last line of stderr, and `output` what it wrote.
                 A retry may help.
-            DeviceTimeout: it did not end in time. A retry may help.
+            DeviceTimeout: it did not end in time, or what it has started kept its output open. A retry may help.
             DeviceUnavailable: the system is out of processes, memory or descriptors. A retry may help.
             GarbledData: the output is not UTF-8. A retry may help.
             InvalidType, InvalidValue: an argument is no text, or has a zero byte; or the program has no name.
@@ -145,10 +145,16 @@ class Programs:
             raise GarbledData(f"{program} wrote what is not UTF-8, from byte {error.start} on") from None
 
     async def _run(self, program: str, arguments: tuple[str, ...]) -> Finished:
+        child = _Child(self._most_bytes)
         try:
             async with asyncio.timeout(self._timeout), self._slots:
-                return await _output(program, arguments, self._most_bytes)
+                return await _output(program, arguments, child)
         except TimeoutError:
+            if child.ended:
+                raise DeviceTimeout(
+                    f"{program} ended, but a process that it has started kept its output open for "
+                    f"{human(self._timeout)}; send the output of that one elsewhere: >/dev/null 2>&1"
+                ) from None
             raise DeviceTimeout(f"{program} did not end within {human(self._timeout)}; see timeout=") from None
         except OSError as error:
             reason = _reason(program, error)
@@ -166,6 +172,9 @@ class _Child(asyncio.SubprocessProtocol):
         self.exited = asyncio.Event()
         self.enough = asyncio.Event()
         """Set when all is read, or too much."""
+        self.ended = False
+        """Whether the process ended by itself; one that it has started may still have its pipes."""
+        self._killed = False
         self.all_read = False
         """Whether the process has ended, and nobody has its pipes."""
 
@@ -178,15 +187,19 @@ class _Child(asyncio.SubprocessProtocol):
                 self.enough.set()
 
     def process_exited(self) -> None:
+        self.ended = not self._killed
         self.exited.set()
+
+    def killed(self) -> None:
+        """What comes now is the end of a killed process."""
+        self._killed = True
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.all_read = True
         self.enough.set()
 
 
-async def _output(program: str, arguments: tuple[str, ...], most: int) -> Finished:
-    child = _Child(most)
+async def _output(program: str, arguments: tuple[str, ...], child: _Child) -> Finished:
     # A task of its own, since asyncio does not bear a cancellation here: it ends the program alone, not what that has
     # started, and may then wait for ever.
     starting = asyncio.create_task(_start(child, program, arguments))
@@ -225,6 +238,7 @@ async def _end(transport: asyncio.SubprocessTransport, child: _Child) -> None:
 
 async def _kill(group: int, child: _Child) -> None:
     """Kill a program and what it has started, stopped or not, and wait until the system has taken it back."""
+    child.killed()
     with contextlib.suppress(ProcessLookupError, PermissionError):  # it has just ended; or it runs as another user
         os.killpg(group, signal.SIGKILL)
     threads.count(+1)  # it dies in real time, for which a virtual clock waits

@@ -472,8 +472,8 @@ def _failing(s: Situation) -> "Verdict | None":
     if (error or "").startswith("DeviceTimeout") and (unfed := _by_subscriptions(s)) is not None:
         summary = unfed[0]
     if poll is not None:
-        summary = "a call failed, and its poll tries again"
-        evidence.append(f"attempt {poll['failed_calls']}{_limit(s)} failed: {clean(poll['last_error'])}")
+        summary = f"a call failed, and its poll tries again: {clean(poll['last_error'])}"
+        evidence.append(f"attempt {poll['failed_calls']}{_limit(s)} failed")
         evidence.append(f"the next call is due at {s.at(poll['next_call_at'])}")
         error = error or poll["last_error"]
     elif state["next_poll_at"]:

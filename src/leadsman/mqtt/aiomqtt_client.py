@@ -270,11 +270,11 @@ class _Client(aiomqtt.Client):
         self.alerts: list[ssl.SSLError] = []
         """The alerts with which the broker refused our certificate, after the handshake."""
         self._client._handle_connack = self._handle_connack  # type: ignore[method-assign]  # noqa: SLF001  # as below
-        self._client._sock_recv = self._receive  # type: ignore[method-assign]  # noqa: SLF001
+        self._client._sock_recv = self._receive  # type: ignore[method-assign]  # noqa: SLF001  # paho's
         if broker.websocket:
-            self._client._create_socket = self._open_websocket  # type: ignore[method-assign]  # noqa: SLF001
-        self._client._create_socket_connection = self._take_socket  # type: ignore[method-assign]  # noqa: SLF001
-        self._client._create_unix_socket_connection = self._take_socket  # type: ignore[method-assign]  # noqa: SLF001
+            self._client._create_socket = self._open_websocket  # type: ignore[method-assign]  # noqa: SLF001  # paho's
+        self._client._create_socket_connection = self._take_socket  # type: ignore[method-assign]  # noqa: SLF001  # paho's
+        self._client._create_unix_socket_connection = self._take_socket  # type: ignore[method-assign]  # noqa: SLF001  # paho's
         self._client.disable_logger()
 
     async def open(self) -> None:
@@ -329,7 +329,7 @@ class _Client(aiomqtt.Client):
         sock: Any = client._create_socket_connection()  # noqa: SLF001  # as paho does, which closes it in no case
         try:
             if self.broker.encrypted:
-                sock = client._ssl_wrap_socket(sock)  # noqa: SLF001
+                sock = client._ssl_wrap_socket(sock)  # noqa: SLF001  # paho's
             sock.settimeout(client.connect_timeout)
             return _WebSocket(sock, client, self.broker, self._ends_at)
         except BaseException:
@@ -339,16 +339,16 @@ class _Client(aiomqtt.Client):
     def _receive(self, bufsize: int) -> bytes:
         """Bytes of a packet, which paho reads through here: the fixed header a byte at a time, then as much of the rest
         as there is. Of a packet that is too large the first part is kept, which has the topic and the identifier."""
-        packet = self._client._in_packet  # noqa: SLF001
+        packet = self._client._in_packet  # noqa: SLF001  # paho's
         if packet["have_remaining"] and packet["to_process"] == packet["remaining_length"]:
             if packet["command"] != _CONNACK and not self._connected.done():
                 first = bytes((packet["command"], *packet["remaining_count"]))
-                first += paho.Client._sock_recv(self._client, min(bufsize, _FIRST_BYTES - len(first)))  # noqa: SLF001
+                first += paho.Client._sock_recv(self._client, min(bufsize, _FIRST_BYTES - len(first)))  # noqa: SLF001  # paho's
                 raise BrokerError(f"the broker sent {first!r} where a CONNACK was due")
             self._passing_over = self._admit(packet["command"], 1 + len(packet["remaining_count"]) + bufsize)
         if not packet["have_remaining"] or not self._passing_over or self._largest is None:
-            return paho.Client._sock_recv(self._client, bufsize)  # noqa: SLF001
-        data = paho.Client._sock_recv(self._client, min(bufsize, _PIECE))  # noqa: SLF001
+            return paho.Client._sock_recv(self._client, bufsize)  # noqa: SLF001  # paho's
+        data = paho.Client._sock_recv(self._client, min(bufsize, _PIECE))  # noqa: SLF001  # paho's
         room = self._largest - len(packet["packet"])
         if len(data) <= room:
             return data
@@ -373,10 +373,10 @@ class _Client(aiomqtt.Client):
 
     def _handle_connack(self) -> MQTTErrorCode:
         # paho hides return code 1 of MQTT 3.1.1 behind a protocol error, which has other causes too.
-        packet = self._client._in_packet["packet"]  # noqa: SLF001
+        packet = self._client._in_packet["packet"]  # noqa: SLF001  # paho's
         if self._client.protocol == paho.MQTTv311 and packet[1:2] == b"\x01" and not self._connected.done():
             self._connected.set_exception(MqttConnectError(1))
-        return paho.Client._handle_connack(self._client)  # noqa: SLF001
+        return paho.Client._handle_connack(self._client)  # noqa: SLF001  # paho's
 
     def _on_connect(
         self,

@@ -197,6 +197,16 @@ def test_the_checksum_of_a_telegram_may_lack_its_leading_zeros(digits):
         assert heard(P1Framer(), whole + wrong.encode() + b"\r\n") == []
 
 
+@pytest.mark.parametrize("version", ["1-3:0.2.8(42)", "1-3:0.2.8(50)", "0-0:96.1.4(50217)"])
+def test_a_telegram_of_a_version_that_has_a_checksum_is_none_without_it(version):
+    whole = telegram(version, "1-0:1.8.1(00001.001*kWh)")
+    old = telegram("1-0:1.8.1(00001.001*kWh)")
+
+    assert heard(P1Framer(), whole) == [whole]
+    assert heard(P1Framer(), whole[:-6] + b"\r\n" + whole) == [whole]
+    assert heard(P1Framer(), old[:-6] + b"\r\n") == [old[:-6] + b"\r\n"]
+
+
 def test_a_telegram_needs_no_end_of_its_last_line_when_the_line_is_quiet():
     assert heard(P1Framer(), DSMR.rstrip()) == [DSMR.rstrip()]
     assert heard(P1Framer(), DSMR.rstrip()[:-1]) == []

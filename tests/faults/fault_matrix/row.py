@@ -126,7 +126,7 @@ def covered(number: str, priority: int, fault: str, expected: str, *tests: str) 
 def all_rows() -> list[Row]:
     """All rows in their order."""
     # Each of them puts its rows into the table.
-    from fault_matrix import (  # noqa: F401
+    from fault_matrix import (  # noqa: F401  # each adds its rows
         answers,
         bluetooth,
         broker,

@@ -96,12 +96,12 @@ class Radio(Object):
         self.daemon = daemon
 
     @dbus_method()
-    async def SetDiscoveryFilter(self, properties: DBusDict):  # noqa: N802
+    async def SetDiscoveryFilter(self, properties: DBusDict):  # noqa: N802  # BlueZ's name
         found = properties.get("DuplicateData")
         self.daemon.duplicates = found is not None and found.value
 
     @dbus_method()
-    async def StartDiscovery(self):  # noqa: N802
+    async def StartDiscovery(self):  # noqa: N802  # BlueZ's name
         if self.daemon.refuses is not None:
             raise failed("Rejected send message", self.daemon.refuses)
         if not self.values["Powered"]:
@@ -112,12 +112,12 @@ class Radio(Object):
         await self.daemon.scan(True)
 
     @dbus_method()
-    async def StopDiscovery(self):  # noqa: N802
+    async def StopDiscovery(self):  # noqa: N802  # BlueZ's name
         self.change(Discovering=False)
         await self.daemon.scan(False)
 
     @dbus_method()
-    async def RemoveDevice(self, device: DBusObjectPath):  # noqa: N802
+    async def RemoveDevice(self, device: DBusObjectPath):  # noqa: N802  # BlueZ's name
         self.daemon.forget(device)
 
 
@@ -128,11 +128,11 @@ class Monitors(Object):
         self.daemon = daemon
 
     @dbus_method()
-    async def RegisterMonitor(self, application: DBusObjectPath):  # noqa: N802
+    async def RegisterMonitor(self, application: DBusObjectPath):  # noqa: N802  # BlueZ's name
         await self.daemon.scan(True)
 
     @dbus_method()
-    async def UnregisterMonitor(self, application: DBusObjectPath):  # noqa: N802
+    async def UnregisterMonitor(self, application: DBusObjectPath):  # noqa: N802  # BlueZ's name
         await self.daemon.scan(False)
 
 
@@ -202,7 +202,7 @@ class Known(Object):
             raise failed("Operation was cancelled") from None
 
     @dbus_method()
-    async def Connect(self):  # noqa: N802
+    async def Connect(self):  # noqa: N802  # BlueZ's name
         services = await self.guarded(self.peer.connect(self))
         self.change(Connected=True)
         handles = itertools.count(1)
@@ -216,7 +216,7 @@ class Known(Object):
             self.change(ServicesResolved=True)
 
     @dbus_method()
-    async def Disconnect(self):  # noqa: N802
+    async def Disconnect(self):  # noqa: N802  # BlueZ's name
         await self.hang_up()
 
     async def hang_up(self):
@@ -258,23 +258,23 @@ class Attribute(Object):
         self.known = known
 
     @dbus_method()
-    async def ReadValue(self, options: DBusDict) -> DBusBytes:  # noqa: N802
+    async def ReadValue(self, options: DBusDict) -> DBusBytes:  # noqa: N802  # BlueZ's name
         data = await self.known.guarded(self.known.peer.read(self.values["UUID"]))
         self.change(Value=data)  # BlueZ does: whoever is subscribed gets a notification of it
         return data
 
     @dbus_method()
-    async def WriteValue(self, value: DBusBytes, options: DBusDict):  # noqa: N802
+    async def WriteValue(self, value: DBusBytes, options: DBusDict):  # noqa: N802  # BlueZ's name
         response = options.get("type", Variant("s", "request")).value == "request"
         await self.known.guarded(self.known.peer.write(self.values["UUID"], bytes(value), response))
 
     @dbus_method()
-    async def StartNotify(self):  # noqa: N802
+    async def StartNotify(self):  # noqa: N802  # BlueZ's name
         await self.known.guarded(self.known.peer.subscribe(self.values["UUID"], True))
         self.change(Notifying=True)
 
     @dbus_method()
-    async def StopNotify(self):  # noqa: N802
+    async def StopNotify(self):  # noqa: N802  # BlueZ's name
         await self.known.guarded(self.known.peer.subscribe(self.values["UUID"], False))
         self.change(Notifying=False)
 

@@ -257,14 +257,14 @@ def test_only_the_devices_that_are_asked_for_are_simulated():
         (lambda: socket.create_connection(("203.0.113.7", 80), 1), "connects to|looks up"),
         (lambda: socket.getaddrinfo("example.invalid", 80), "looks up example.invalid"),
         (lambda: subprocess.run(["true"]), "starts the program"),
-        (lambda: open("/var/lib/leadsman-was-here", "w"), "writes /var/lib/leadsman-was-here"),  # noqa: SIM115
+        (lambda: open("/var/lib/leadsman-was-here", "w"), "writes /var/lib/leadsman-was-here"),  # noqa: SIM115  # it is refused
         (lambda: os.open("/var/lib/leadsman-was-here", os.O_CREAT | os.O_WRONLY), "writes /var/lib/leadsman-was-here"),
         (lambda: os.replace(f"{tempfile.gettempdir()}/a", "/var/lib/b"), "calls os.rename on /var/lib/b"),
         (lambda: os.symlink("/a", "/var/lib/b"), "calls os.symlink on /var/lib/b"),
         (lambda: os.chmod("/var/lib/leadsman-was-here", 0o600), "calls os.chmod on /var/lib/leadsman-was-here"),
         (lambda: os.kill(os.getpid(), signal.SIGTERM), "sends a signal to the process"),
         (lambda: sqlite3.connect("/var/lib/leadsman.db"), "opens the database /var/lib/leadsman.db"),
-        (lambda: open("/dev/tty"), "opens /dev/tty"),  # noqa: SIM115
+        (lambda: open("/dev/tty"), "opens /dev/tty"),  # noqa: SIM115  # it is refused
         (lambda: time.sleep(0.22), r"blocked the simulation for [\d.]+ s of real time, 3 times"),
         (lambda: {}["key"], r"fails although nothing is wrong: KeyError: 'key' \(test_simulator.py:\d+\)"),
     ],

@@ -3,6 +3,9 @@ and of e-MUCS P1 1.7.1 (Belgium).
 
 No number is given whose unit has not been read, and none of a meter on the M-Bus, as gas and water are, whose kind has
 not: the code is the same for all of them.
+
+A value that makes no sense is left out if the checksum says that the meter sent it; else the telegram is refused, since
+a bit of it may be wrong.
 """
 
 import re
@@ -24,6 +27,8 @@ VOLTS: Units = {"V": "1"}
 AMPERES: Units = {"A": "1", "mA": "0.001"}
 VOLUME: Units = {"m3": "1", "m³": "1", "dm3": "0.001", "l": "0.001"}
 HEAT: Units = {"GJ": "1", "MJ": "0.001", "kJ": "0.000001", "Wh": "0.0000036", "kWh": "0.0036", "MWh": "3.6"}
+TOTALS = (ENERGY, VOLUME, HEAT)
+"""The units of what only grows."""
 
 FIELDS: Mapping[str, tuple[str, Units]] = {
     "1-0:1.8.0": ("energy_used", ENERGY),
@@ -84,18 +89,23 @@ def decode(telegram: bytes) -> Meter:
     """Read a telegram.
 
     Raises:
-        GarbledData: it has no known value, or one that makes no sense.
+        GarbledData: it has no known value; or one that makes no sense, and no checksum.
     """
     lines = list(lines_of(telegram))
+    checked = bool(telegram.rpartition(b"!")[2].strip())
     found: dict[str, object] = {}
     for code, values in lines:
-        if code == TARIFF:
-            found["tariff"] = values[0]
-        elif code in FIELDS:
-            field, units = FIELDS[code]
-            if (number := number_of(code, values[0], units)) is not None:
-                found[field] = number
-    found |= metered(lines)
+        try:
+            if code == TARIFF:
+                found["tariff"] = tariff_of(values[0])
+            elif code in FIELDS:
+                field, units = FIELDS[code]
+                if (number := number_of(code, values[0], units)) is not None:
+                    found[field] = number
+        except GarbledData:
+            if not checked:
+                raise
+    found |= metered(lines, checked=checked)
     if not found:
         raise GarbledData("a telegram without a value that is known")
     try:
@@ -113,7 +123,7 @@ def lines_of(telegram: bytes) -> Iterator[tuple[str, list[str]]]:
             yield found[1], found[2][1:-1].split(")(")
 
 
-def metered(lines: list[tuple[str, list[str]]]) -> dict[str, object]:
+def metered(lines: list[tuple[str, list[str]]], *, checked: bool) -> dict[str, object]:
     """The fields of meters on the M-Bus: gas, water, heat. Of two of one kind, the one that was not exchanged for the
     other; none if that cannot be told."""
     kinds: dict[str, int] = {}
@@ -127,7 +137,12 @@ def metered(lines: list[tuple[str, list[str]]]) -> dict[str, object]:
         field, units = KINDS.get(kinds.get(channel, 0), ("", {}))
         if not field or what not in (*NOW, HOURLY):
             continue
-        sample = hourly(code, values, units) if what == HOURLY else last(code, values, units)
+        try:
+            sample = hourly(code, values, units) if what == HOURLY else last(code, values, units)
+        except GarbledData:
+            if not checked:
+                raise
+            continue
         if sample is not None:
             samples.setdefault(field, {}).setdefault(channel, sample)
     found: dict[str, object] = {}
@@ -170,17 +185,26 @@ def current_of(samples: list[Sample]) -> Sample | None:
     return current[0] if len(current) == 1 else None
 
 
+def tariff_of(text: str) -> int:
+    """The number of a tariff. Raises `GarbledData`: it is none."""
+    if not re.fullmatch(r"[0-9]{1,4}", text):
+        raise GarbledData(f"{TARIFF} is {text!r}, and no number of a tariff")
+    return int(text)
+
+
 def number_of(code: str, text: str, units: Units) -> float | None:
     """A number in the unit that is published; None if the meter says another unit, or none.
 
     Raises:
-        GarbledData: it is no number.
+        GarbledData: it is no number, or a total below zero.
     """
     digits, _, unit = text.partition("*")
     if unit not in units:
         return None
     if not NUMBER.fullmatch(digits):
         raise GarbledData(f"{code} is {text!r}, and no number")
+    if digits.startswith("-") and units in TOTALS:
+        raise GarbledData(f"{code} is {text!r}, and a total is never below zero")
     return float(Decimal(digits) * Decimal(units[unit]))
 
 

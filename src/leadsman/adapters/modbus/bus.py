@@ -126,7 +126,7 @@ class Modbus(PortAdapter):
             except ModbusRefused as refusal:
                 if plan is None:
                     plan = self._plans[key] = Plan(table, chosen, asyncio.get_running_loop().time())
-                parts = plan.refuse(block, refusal)
+                parts = plan.refuse(block)
                 waiting.extend(parts)
                 refusals.append(refusal)
                 if not parts:

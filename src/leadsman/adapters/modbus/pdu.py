@@ -37,8 +37,6 @@ EXCEPTIONS = {
 """Exceptions of a device (7), by code: the name and the meaning."""
 _FOR_GOOD = (1, 2, 3)
 """Codes with which the same request will be refused again."""
-ILLEGAL_FUNCTION = 1
-"""The code of a device that does not know the function, whatever the addresses are."""
 
 
 class ModbusRefused(PermanentError):

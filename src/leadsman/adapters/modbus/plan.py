@@ -2,7 +2,6 @@
 
 from collections.abc import Collection
 
-from leadsman.adapters.modbus.pdu import ILLEGAL_FUNCTION, ModbusRefused
 from leadsman.adapters.modbus.table import Block, Table
 
 ASKED_AGAIN = 600.0
@@ -30,9 +29,9 @@ class Plan:
         self._table = table
         self._refused: list[Block] = []
 
-    def refuse(self, block: Block, refusal: ModbusRefused) -> tuple[Block, ...]:
+    def refuse(self, block: Block) -> tuple[Block, ...]:
         """Note that the device refuses a request. Returns what to ask instead; nothing if it cannot be divided."""
-        parts = () if refusal.code == ILLEGAL_FUNCTION else self._table.split(block)
+        parts = self._table.split(block)
         if block in self.blocks:  # another read may have divided it meanwhile
             self.blocks.remove(block)
             self.blocks.extend(parts or (block,))

@@ -1,9 +1,13 @@
 """Framers for the buses of meters and boilers: DSMR P1, SML and M-Bus. They verify the checksums."""
 
+import re
+
 from leadsman.adapters.serial.checksums import crc16_arc, crc16_kermit, crc16_x25, sum8
 from leadsman.adapters.serial.framing import MAX_SIZE, Behind, Found, size_of, sync
 from leadsman.value import Value
 
+_VERSION = re.compile(rb"\n(?:1-3:0\.2\.8|0-0:96\.1\.4)\(")
+"""The version of a telegram, which came with the checksum, in DSMR 4 and e-MUCS."""
 _HEX = frozenset(b"0123456789ABCDEFabcdef")
 
 
@@ -11,8 +15,9 @@ class P1Framer(Value):
     """Telegrams of a smart meter's P1 port (DSMR 5.0.2, 6.2): from ``/`` to the line that begins with ``!``. Returned
     complete.
 
-    Hex digits after the ``!`` are the checksum, which must be correct; DSMR 2 and 3 have none. Some devices write it
-    without its leading zeros (ndokter/dsmr_parser#173).
+    Hex digits after the ``!`` are the checksum, which must be correct; DSMR 2 and 3 have none. A telegram that has its
+    version, as from DSMR 4 on, must have one. Some devices write it without its leading zeros
+    (ndokter/dsmr_parser#173).
 
     Args:
         max_size: the longest telegram. A longer one is discarded.
@@ -35,7 +40,10 @@ class P1Framer(Value):
             return None, self._next(buffer, start) if hopeless else start
         telegram = bytes(buffer[start : end + 1])
         digits = telegram[mark + 2 - start :].strip()
-        sound = self._sound(digits, telegram[: mark + 2 - start]) if digits else b"/" not in telegram[1:]
+        if digits:
+            sound = self._sound(digits, telegram[: mark + 2 - start])
+        else:
+            sound = b"/" not in telegram[1:] and _VERSION.search(telegram) is None
         return (telegram, end + 1) if sound else (None, self._next(buffer, start))
 
     def settle(self, buffer: bytearray) -> Behind | None:

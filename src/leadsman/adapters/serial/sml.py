@@ -44,7 +44,7 @@ class SmlMeter(PortAdapter):
         """Raise `NotInstalled` if pysml or the library of the port is missing; else load pysml, before a file waits."""
         super().check_installed()
         check_found("files of SML", "pysml", "sml", "sml")
-        import leadsman.adapters.serial.sml_file  # noqa: F401
+        import leadsman.adapters.serial.sml_file  # noqa: F401  # it is loaded here, and not at the first message
 
     async def read(self, silence: Duration = "30s") -> list[SmlValue]:
         """The values of the next file, in the order in which the meter says them.
