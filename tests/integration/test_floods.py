@@ -49,7 +49,6 @@ def documents(number):
         {"drain": number % 2 == 0, "by": name},
         {"owner": name, "token": 2**50 + number, "ttl_s": TTL, "sent": number},
         {"app": name, "client_id": name, "devices": {name: {"topics": {"state": f"app/{name}/state"}}}, "pages": 2},
-        {"devices": {name: -60.5, "found": -1}},
         document(node=f"other-{number % 8}"),
         {"transaction": number, "sections": ["app"], "action": "isolate", "by": name},
     )
@@ -68,9 +67,9 @@ def register(app):
     async def other(value: int) -> None:
         assert value
 
-    @app.source("finder", finds=Finds(everywhere=True))
+    @app.source("finder", finds=Finds())
     async def find(context: Context):
-        context.device("found", signal=-60)
+        context.device("found")
         await asyncio.Event().wait()
         yield {}
 
@@ -140,7 +139,7 @@ EXPECTED = {
     homeassistant: {"homeassistant/status", "homeassistant/device/app/healthy/config"},
     homie: {"homie/5/healthy/$description", "homie/5/healthy/healthy/healthy/set"},
     standby: {"app/lease", "app/nodes/healthy", "app/status"},
-    cluster: {"app/nodes/one/drain", "app/nodes/healthy/hears", "app/nodes/two/introspect"},
+    cluster: {"app/nodes/one/drain", "app/nodes/two/introspect"},
 }
 """Topics at which such an app hears something, among others."""
 

@@ -262,37 +262,6 @@ def test_what_finds_is_given_wrongly_is_said_at_registration():
         Finds(forget_after=5)
     with pytest.raises(InvalidType, match="write a type"):
         Finds({"t": 1})
-    with pytest.raises(InvalidType, match="True or False"):
-        Finds(everywhere="yes")
-
-
-@pytest.mark.parametrize("signal", ["-67", True])
-def test_a_signal_that_is_no_number_is_a_named_error(harness, signal):
-    app = App("house")
-
-    @app.telemetry("bus", interval=10, finds=Finds())
-    async def scan(context: Context) -> None:
-        context.device("attic", signal=signal)
-
-    running = harness(app)
-    running.run(5)
-
-    assert "write a number of dBm" in running.errors("bus")[0]["message"]
-
-
-def test_without_a_cluster_a_handler_that_is_called_everywhere_is_as_any_other(harness):
-    app = App("house")
-
-    @app.telemetry("bus", interval=10, needs="ble", finds=Finds(everywhere=True))
-    async def scan(context: Context) -> None:
-        device = context.device("attic", signal=-67)
-        device.publish({"here": device.here})
-
-    running = harness(app)
-    running.run(15)
-
-    assert running.states("attic") == [{"here": True}, {"here": True}]
-    assert "bus" in registry(running)
 
 
 def test_a_handler_without_finds_is_told_what_to_write(harness):

@@ -22,7 +22,7 @@ from leadsman.wiring.run import run, stop
 from leadsman_rigs.examples import examples
 from leadsman_rigs.memory_engine import EngineAway, MemoryEngine
 
-READ, TAKEN = {"telemetry", "both", "job", "source", "found", "resident", "finder"}, {"command", "both"}
+READ, TAKEN = {"telemetry", "both", "job", "source", "found", "finder"}, {"command", "both"}
 KINDS = {
     "meter": "telemetry",
     "boiler": "both",
@@ -31,7 +31,7 @@ KINDS = {
     "valve": "command",
     "gateway": "finder",
 }
-NAMES = [*KINDS, "ears", "ears@one", "spare", "attic", "garden", "cellar"]
+NAMES = [*KINDS, "spare", "attic", "garden", "cellar"]
 SHARDS = {"first": ("boiler", "gateway", "sweep"), "second": ("feed", "meter", "valve")}
 STEP = st.one_of(
     st.tuples(st.sampled_from(["begin", "end"]), st.sampled_from([*SHARDS])),
@@ -52,9 +52,7 @@ class House:
         app.load(Where.nowhere({f"cluster.{key}": value for key, value in settings.items()}))
         variables = {"STATE_DIRECTORY": str(directory)}
         self.plan = app.plan(variables)
-        self.expected = {"ears@one" if shared else "ears": "resident"}
-        if not shared:
-            self.expected |= {**KINDS, "spare": "disabled"}
+        self.expected = {} if shared else {**KINDS, "spare": "disabled"}
 
     def registered(self):
         app = App("house", mqtt="mqtt://broker", heartbeat=1, discovery="homeassistant", keep_state=True)
@@ -82,7 +80,6 @@ class House:
         app.add_periodic("sweep", reading("sweep"), interval=5)
         app.add_source("feed", feed)
         app.add_source("gateway", gateway, finds=Finds(forget_after=None))
-        app.add_source("ears", gateway, finds=Finds(everywhere=True))
         app.add_command("boiler", take)
         app.add_command("valve", take)
         return app

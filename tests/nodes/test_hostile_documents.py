@@ -14,17 +14,13 @@ from nats.js.api import StreamConfig, StreamInfo
 from tests.integration import test_standby as standby
 from tests.nodes.test_document import document
 
-from leadsman import Received
 from leadsman.errors import TermsDiffer
 from leadsman.loop.clock import Clock
 from leadsman.mqtt.topics import Topics, encode, is_topic
 from leadsman.nodes.brief import is_online
-from leadsman.nodes.cluster.heard_devices import HeardDevices
-from leadsman.nodes.cluster.hearing import Hearings, key_of
 from leadsman.nodes.document import LARGEST
 from leadsman.nodes.lease.jetstream import Bucket, BucketEntry, _read, _snapshot
 from leadsman.nodes.lease.lease import Lease, Member, Terms
-from leadsman.nodes.lease.store import ClusterSnapshot
 from leadsman.nodes.standby.renewal import LARGEST_TOKEN, LONGEST_OWNER, LONGEST_TTL, read_renewal
 from leadsman.nodes.standby.report import Peers
 from leadsman.testing import VirtualLoop
@@ -43,7 +39,6 @@ ENTRIES = (
     {"owner": "pi-2/1", "token": 7},
     {"node": "pi-2", "run": "1", "labels": ["ble"], "version": "1"},
 )
-HEARD = {"devices": {"t1": -60.5, "t2": -127}}
 AT_THE_BROKER = ("--mqtt", "mqtt://broker.lan", "--timeout", "1ms")
 CLOCK = Clock(lambda: 100.0, lambda: 1_795_338_000.0)
 
@@ -214,26 +209,3 @@ def test_the_terms_of_a_bucket_fit_or_differ(payload, ttl):
     except TermsDiffer:
         return
     assert dict(json.loads(payload)["leadsman"])["shards"] == 4
-
-
-class Node:
-    """The part of a cluster's node that a report may wake."""
-
-    def look_again(self):
-        """Nobody waits."""
-
-
-@bombs("pi-2")
-@given(payloads(HEARD), st.sampled_from(["pi-2", "pi-1", "x", "\ud800"]))
-def test_a_report_of_what_a_node_hears_costs_only_itself(payload, node):
-    hearings = Hearings(MEMBER, 3.0)
-    heard = HeardDevices(hearings, Node(), Topics("house", node="pi-1"), CLOCK)
-    hearings.hear("t1", -70.0, 99.0)
-    hearings.plan(ClusterSnapshot({}, (MEMBER,)), {"pi-1": (), "pi-2": (), "pi-3": ()}, [key_of("t1")], 99.0)
-
-    heard.received(Received(f"house/nodes/{node}/hears", payload, False))
-    heard.received(Received("house/nodes/pi-3/hears", json.dumps(HEARD).encode(), False))
-
-    assert hearings.of("t1").others["pi-3"].signal == -60.5
-    assert hearings.of("t1").others.keys() <= {"pi-2", "pi-3"}
-    assert all(math.isfinite(each.signal) for each in hearings.of("t1").others.values())

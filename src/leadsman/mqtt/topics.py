@@ -30,7 +30,6 @@
 | `{prefix}/registry/{page}`           | their further pages, from 2 on                        | yes, 1        |
 | `{prefix}/nodes/{node}/{word}`       | the topics `status`, `error`, `introspect` and        | as above      |
 |                                      | `registry` of a node, in a cluster                    |               |
-| `{prefix}/nodes/{node}/hears`        | how strong a node hears the devices of the air        | no, 0         |
 | `{prefix}/doctor/{word}`             | probes of ``leadsman doctor``; the app ignores them   | for seconds   |
 """
 
@@ -82,10 +81,6 @@ class Topics:
         self.introspect = f"{process}/introspect"
         self.registry = f"{process}/registry"
         self.lease = f"{prefix}/lease"
-
-    def hears(self, node: str | None) -> str:
-        """Where a node of a cluster reports the devices that it hears; with ``+`` the filter for all nodes."""
-        return f"{self.prefix}/{NODES}/{node}/hears"
 
     def state(self, device: str) -> str:
         """Where the readings of a device go."""

@@ -53,10 +53,6 @@ class SharedApp(Protocol):
         """The telemetries and sources that are enabled."""
 
     @property
-    def residents(self) -> Sequence[str]:
-        """The devices that do not come and go with shards."""
-
-    @property
     def jobs(self) -> frozenset[str]:
         """The side jobs, which have no topics."""
 

@@ -57,10 +57,10 @@ class SharingNode(Node):
         """See `Node`."""
         return self._cluster.has(device)
 
-    def elsewhere(self, device: str, finder: str) -> bool | None:
+    def elsewhere(self, finder: str) -> bool | None:
         """See `Node`. Without a connection that is unknown."""
         up = self._core is not None and self._core.link.up
-        return self._cluster.elsewhere(device, finder) if up else None
+        return self._cluster.token_of(finder) is None if up else None
 
     def attach(self, core: Core) -> None:
         """See `Node`."""
@@ -81,9 +81,6 @@ class SharingNode(Node):
             listeners[foreign.topic_filter] = foreign.received
         if core.found is not None:
             cluster.finders = core.found.finders
-            if (heard := cluster.heard) is not None:
-                heard.found, core.found.owners = core.found, heard
-                listeners[heard.filter] = heard.received
         if core.plan.discovery is not None:
             from leadsman.parts.discovery import device_at
 

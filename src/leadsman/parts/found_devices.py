@@ -90,7 +90,7 @@ class TopicRemoval:
         if core.others.described is not None:
             yield WAIT + FORGETTING
         for topic in topics:
-            while (away := core.node.elsewhere(device.name, finder)) is None:
+            while (away := core.node.elsewhere(finder)) is None:
                 yield WAIT
             if device.name in core.roster or away:
                 break

@@ -37,7 +37,8 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 
 class Finds(Value):
     """The devices that a handler may find at run time with `Context.device`. Publish rule, delivery, and the rule
-    when a device is offline are those of the handler itself.
+    when a device is offline are those of the handler itself. In a cluster one node runs the handler, and has the
+    devices that it finds.
 
     Args:
         readings: the type of their readings, such as a pydantic model with `Sensor` fields; discovery and the schema
@@ -46,16 +47,12 @@ class Finds(Value):
         forget_after: a device without a reading for this long is forgotten, and its topics are removed. At least a
             minute; None: never. Time in which the app does not run does not count.
         stale_after: a device without a reading for this long is stale. None takes that of the handler.
-        everywhere: in a cluster, run the handler on each node that has its labels, as gateways whose sensors are heard
-            by several of them. One node publishes each device; see `Context.device` for which. The handler itself is
-            then a device of each node, ``{handler}@{node}``. Without ``[cluster]`` it changes nothing.
 
     Raises:
         InvalidValue, InvalidType: at construction.
     """
 
-    __slots__ = ("everywhere", "forget_after", "most", "readings", "stale_after")
-    everywhere: bool
+    __slots__ = ("forget_after", "most", "readings", "stale_after")
     readings: Any
     most: int
     forget_after: float | None
@@ -68,19 +65,16 @@ class Finds(Value):
         most: int = MOST,
         forget_after: Duration | None = FORGET_AFTER,
         stale_after: Duration | None = None,
-        everywhere: bool = False,
     ) -> None:
         if readings is not None and not isinstance(readings, type) and get_origin(readings) is None:
             raise InvalidType(f"readings is {readings!r}; write a type, such as the class of a pydantic model")
         kind, limits = "write a number of devices, such as 100", f"write 1 to {LARGEST}"
         whole(most, "most", 1, LARGEST, kind=kind, limits=limits)
-        if not isinstance(everywhere, bool):
-            raise InvalidType(f"everywhere is {everywhere!r}; write True or False")
         forgotten = None if forget_after is None else positive_seconds(forget_after, "forget_after")
         if forgotten is not None and forgotten < SHORTEST:
             raise InvalidValue(f"forget_after is {forget_after!r}; it must be at least {SHORTEST:g} s")
         stale = None if stale_after is None else positive_seconds(stale_after, "stale_after")
-        self._hold(readings=readings, most=most, forget_after=forgotten, stale_after=stale, everywhere=everywhere)
+        self._hold(readings=readings, most=most, forget_after=forgotten, stale_after=stale)
 
 
 def check_finds(given: object, needs: Dependencies) -> Finds:

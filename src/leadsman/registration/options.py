@@ -434,9 +434,3 @@ def group_of(options: Options) -> str | None:
     if group is None or (isinstance(group, str) and group.strip()):
         return group
     raise (InvalidValue if isinstance(group, str) else InvalidType)(f"group is {group!r}; write a name such as 'bus'")
-
-
-def is_everywhere(registration: object) -> bool:
-    """Whether a handler is called on each node of a cluster that has its labels."""
-    finds = getattr(registration, "finds", None)
-    return finds is not None and finds.everywhere

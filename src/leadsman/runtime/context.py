@@ -130,7 +130,6 @@ class Context(ContextBase):
         self,
         name: str,
         *,
-        signal: float | None = None,
         fields: Mapping[str, object] | None = None,
         title: str | None = None,
     ) -> "FoundDevice":
@@ -146,11 +145,6 @@ class Context(ContextBase):
 
         Args:
             name: the name of the device, such as its serial number. It should stay the same for years.
-            signal: how strong it was heard, in dBm, such as `Advertisement.rssi`. It counts in a cluster, with
-                ``Finds(…, everywhere=True)``: of the nodes that hear a device one publishes it. Another node takes over
-                when it hears the device 6 dB better in three reports in a row, or when the first one ends or hears the
-                device no more.
-                None: all nodes hear it equally well.
             fields: what the readings of this device have, where only the device has them: a type for each name, as
                 in ``{"temperature": Annotated[float, Sensor("°C")]}``; ``float``, ``int``, ``bool``, ``str`` or
                 ``datetime``. They take the place of ``Finds(readings)``. A later call may add fields, up to 50 in all,
@@ -159,14 +153,12 @@ class Context(ContextBase):
             title: the name of the device for people, unless the settings have one.
 
         Raises:
-            InvalidType: the name is not text, the signal no number, or a field has another type.
+            InvalidType: the name is not text, or a field has another type.
             InvalidValue: the handler is not registered with `Finds`, or the name of a field is invalid.
         """
         if not isinstance(name, str):
             raise InvalidType(f"the name of a device is {name!r}; write text such as its serial number")
-        if signal is not None and (isinstance(signal, bool) or not isinstance(signal, int | float)):
-            raise InvalidType(f"the signal is {signal!r}; write a number of dBm, such as -67")
-        return self._requests.device(self.name, name, signal, fields, title)
+        return self._requests.device(self.name, name, fields, title)
 
     def publish(self, topic: str, payload: object, *, qos: int = 1, retain: bool = False) -> None:
         """Publish to ``{prefix}/{device}/{topic}``. May be called from any thread.

@@ -136,31 +136,6 @@ class Host(Protocol):
         ...
 
 
-class Owners(Protocol):
-    """Which node of a cluster publishes a device that several of them hear. On the event loop."""
-
-    @property
-    def patience(self) -> float:
-        """Seconds for which a reading waits until it is known that this node has the device."""
-        ...
-
-    def heard(self, name: str, signal: float | None) -> bool:
-        """This node has heard a device. Returns whether it has it."""
-        ...
-
-    def has(self, name: str) -> bool:
-        """Whether this node has a device, and may publish it now. From any thread."""
-        ...
-
-    def elsewhere(self, name: str) -> bool:
-        """Whether another node has a device."""
-        ...
-
-    def forget(self, name: str) -> bool:
-        """This node has forgotten a device. Returns whether others hear it, so that its topics stay."""
-        ...
-
-
 class FoundDevice:
     """A device that a handler has found; see `Context.device`. Its methods may be called from any thread. If the device
     was refused, or is forgotten, they change nothing."""
@@ -173,12 +148,6 @@ class FoundDevice:
         self.accepted = accepted
         """Whether there is such a device; False if it was refused."""
         self._devices = devices
-
-    @property
-    def here(self) -> bool:
-        """Whether this node publishes the readings of the device. False if the device was refused, and while another
-        node of a cluster has it; then a handler need not read it."""
-        return self.accepted and self._devices.is_here(self.name)
 
     def publish(self, reading: object) -> None:
         """Publish a reading: a dict, a pydantic model or a dataclass; or None, which reports that the device is there
@@ -244,16 +213,11 @@ class FoundDevices:
         self._since: dict[str, float] = {}
         """When each device was found, or was heard last before a restart: monotonic seconds."""
         self._armed = False
-        self.owners: Owners | None = None
-        """Which node publishes a device of a handler that is called everywhere; None outside a cluster."""
-        self._waiting: dict[str, tuple[object, float]] = {}
-        """Readings of devices that no node has yet, as far as seen from this one, with when they came."""
 
     def device(
         self,
         finder: str,
         name: str,
-        signal: float | None = None,
         fields: Mapping[str, object] | None = None,
         title: str | None = None,
     ) -> FoundDevice:
@@ -265,7 +229,6 @@ class FoundDevices:
         if (
             "%" not in name and self.finders.get(name) == finder
         ):  # most calls: a name that needs no escape, and is known
-            self._heard(family, name, signal)
             self._describe(name, fields, title)
             return FoundDevice(self, name, accepted=True)
         try:
@@ -291,8 +254,6 @@ class FoundDevices:
             self._describe(escaped, fields, title)
         if reason:
             self._refuse(finder, family, name, reason)
-        elif self.owners is not None and family.finds.everywhere:
-            self._heard(family, escaped, signal)
         elif owner is None:
             self.on_loop(self._join, escaped)
         return FoundDevice(self, escaped, accepted=not reason)
@@ -321,26 +282,6 @@ class FoundDevices:
                 logger.warning("%s: it is described as before: %s", name, error, extra=about)
                 return
             self._host.change(runner.source)
-
-    def _heard(self, family: Family, name: str, signal: float | None) -> None:
-        """Several nodes may have heard the device: report how strong this one has."""
-        if self.owners is not None and family.finds.everywhere:
-            self.on_loop(self._report_heard, self.owners, name, signal)
-
-    def _report_heard(self, owners: Owners, name: str, signal: float | None) -> None:
-        if name in self.finders:
-            self._since[name] = self._now()
-            if owners.heard(name, signal):
-                self._join(name)
-            self._arm()
-
-    def is_here(self, name: str) -> bool:
-        """See `FoundDevice.here`."""
-        return self.owners is None or not self._is_everywhere(name) or self.owners.has(name)
-
-    def _is_everywhere(self, name: str) -> bool:
-        finder = self.finders.get(name)
-        return finder is not None and self._families[finder].finds.everywhere
 
     def _accept(self, family: Family, finder: str, name: str) -> None:
         self.finders[name] = finder
@@ -417,18 +358,12 @@ class FoundDevices:
             return
         self._since[name] = self._now()
         self._runners[name] = self._host.join(self._made(self._families[finder], name, self._types.get(name, NOTHING)))
-        if self.owners is None or not self._is_everywhere(name):  # else the cluster logs which node takes it, each time
-            logger.info("%s: found by %s", name, finder, extra=log_fields("device found", name, by=finder))
+        logger.info("%s: found by %s", name, finder, extra=log_fields("device found", name, by=finder))
         self._arm()
 
     def take(self, name: str, reading: object) -> None:
         """A reading of a device. One whose circuit a person isolated is left alone."""
         runner = self._runners.get(name)
-        if runner is None and self.owners is not None and name in self.finders:
-            if self.owners.elsewhere(name):
-                self._waiting.pop(name, None)  # that node has heard it, too
-            else:
-                self._waiting[name] = reading, self._now()
         if runner is not None and runner.execution.snapshot().circuit != "isolated":
             runner.take(reading)
 
@@ -442,37 +377,19 @@ class FoundDevices:
         if name not in self._since:
             return
         joined = self._runners.pop(name, None) is not None
-        stays = self.owners is not None and self._is_everywhere(name) and self.owners.forget(name)
         del self._since[name]
-        self._waiting.pop(name, None)
         with self._lock:
             finder = self.finders.pop(name)
             self._families[finder].names.discard(name)
             self._identifiers.discard(self._names.identify(name))
             self._forget_type(name)
         logger.info("%s: forgotten: %s", name, why, extra=log_fields("device forgotten", name, by=finder))
-        if joined and stays:
-            self._host.lose(name)
-        elif joined:
+        if joined:
             self._host.leave(name)
 
     def _forget_type(self, name: str) -> None:
         self._types.pop(name, None)
         self._given.pop(name, None)
-
-    def own(self, name: str) -> None:
-        """This node has a device from now on. A reading that came while nobody had it is its first one."""
-        if name not in self.finders:
-            return
-        self._join(name)
-        reading, at = self._waiting.pop(name, (None, -math.inf))
-        if self.owners is not None and self._now() - at <= self.owners.patience:
-            self.take(name, reading)
-
-    def disown(self, name: str) -> None:
-        """Another node may have a device from now on. It is heard here as before."""
-        if self._runners.pop(name, None) is not None:
-            self._host.lose(name)
 
     def let_go(self, finder: str) -> None:
         """Another node of a cluster calls the handler that has found devices: it finds them again there."""

@@ -71,9 +71,7 @@ class OwnRequests:
             raise UnknownDevice(f"there is no device {clean(name)!r} that gives readings; it has no availability")
         call_on(self._loop, reader.leave, reason)  # at once: before the poll ends whose handler calls this
 
-    def device(
-        self, finder: str, name: str, signal: float | None, fields: Mapping[str, object] | None, title: str | None
-    ) -> "FoundDevice":
+    def device(self, finder: str, name: str, fields: Mapping[str, object] | None, title: str | None) -> "FoundDevice":
         """A device that a handler has found. May be called from any thread.
 
         Raises:
@@ -81,7 +79,7 @@ class OwnRequests:
         """
         if self._found is None:
             raise InvalidValue(f"{finder!r} may find no devices; write finds=Finds(…) at its registration")
-        return self._found.device(finder, name, signal, fields, title)
+        return self._found.device(finder, name, fields, title)
 
     def poll(self, name: str) -> None:
         """Ask for a poll of a device, and return at once. May be called from any thread.

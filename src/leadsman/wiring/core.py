@@ -120,9 +120,8 @@ class Node:
         """Whether this node answers for a device now."""
         return True
 
-    def elsewhere(self, device: str, finder: str) -> bool | None:
-        """Whether another node may have a device that this one has forgotten, and that `finder` had found here. None
-        while that is unknown."""
+    def elsewhere(self, finder: str) -> bool | None:
+        """Whether another node may have what `finder` had found here. None while that is unknown."""
         return False
 
     def attach(self, core: "Core") -> None:

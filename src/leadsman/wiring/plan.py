@@ -12,7 +12,6 @@ from leadsman.adapters.managed import ManagedAdapter
 from leadsman.errors import ConfigurationError
 from leadsman.mqtt.broker import Brokers
 from leadsman.mqtt.topics import Topics
-from leadsman.registration.options import is_everywhere
 from leadsman.registration.setup import Setup, Show
 from leadsman.registration.telemetry import Telemetry
 from leadsman.resilience.overrides import PolicyOverride
@@ -150,13 +149,9 @@ class Plan(NamedTuple):
 
     @property
     def residents(self) -> list[str]:
-        """The names of the devices that are here from the start of the app to its end, enabled or not: all of them. In
-        a cluster devices come and go with their shards, but for the handlers that each node calls that has their
-        labels."""
-        readers: list[Telemetry | Source] = [*self.telemetries.values(), *self.sources.values()]
-        if self.cluster is None:
-            return [*dict.fromkeys([*(each.name for each in readers), *self.commands])]
-        return [each.name for each in readers if is_everywhere(each) and each.labels <= self.cluster.labels]
+        """The names of the devices that are here from the start of the app to its end, enabled or not: all of them, or
+        none in a cluster, where they come and go with their shards."""
+        return [] if self.cluster is not None else [*dict.fromkeys([*self.telemetries, *self.sources, *self.commands])]
 
     @property
     def polled(self) -> list[Telemetry]:
@@ -218,15 +213,6 @@ class Plan(NamedTuple):
         return frozenset(telemetry.name for telemetry in self.polled if telemetry.job)
 
 
-def _by_name(readers: Mapping[str, R], cluster: "ClusterSettings | None") -> Mapping[str, R]:
-    """The registrations by name. One that each node of a cluster has is a device of its own on each of them."""
-    if cluster is None:
-        return readers
-    own = {f"{name}@{cluster.node}": each for name, each in readers.items() if is_everywhere(each)}
-    others = {name: each for name, each in readers.items() if not is_everywhere(each)}
-    return others | {name: each._replace(name=name) for name, each in own.items()}
-
-
 def plan_of(
     setup: Setup,
     *,
@@ -258,8 +244,8 @@ def plan_of(
         show=setup.show,
         heartbeat=heartbeat,
         adapters=setup.adapters,
-        telemetries=_by_name(setup.registry.telemetries, setup.cluster),
-        sources=_by_name(setup.registry.sources, setup.cluster),
+        telemetries=setup.registry.telemetries,
+        sources=setup.registry.sources,
         commands=setup.registry.commands,
         subscriptions=setup.registry.subscriptions,
         device_settings=setup.device_settings,

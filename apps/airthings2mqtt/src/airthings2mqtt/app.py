@@ -90,17 +90,16 @@ def remembered(
 
 def finders(settings: Settings) -> dict[str, Device]:
     """One finder, if the settings want it."""
-    finds = Finds(Air | AirPlus | AirMini, most=settings.find_most, stale_after="80m", everywhere=True)
+    finds = Finds(Air | AirPlus | AirMini, most=settings.find_most, stale_after="80m")
     return {"finder": Device(finds=finds)} if settings.find else {}
 
 
 @app.source(finders, needs="ble", stale_after="2h", silence=None)
 async def finder(radio: BleRadio, settings: Settings, context: Context) -> AsyncIterator[None]:
-    """Read each Wave that advertises itself and has no section in the settings, every 25 minutes. Of several machines
-    that hear it, the one reads it that hears it best."""
+    """Read each Wave that advertises itself and has no section in the settings, every 25 minutes."""
     known = {device.address for device in settings.waves.values()}
     begun_at: dict[str, float] = {}
-    async with asyncio.TaskGroup() as readings:  # it listens on while it reads, as other machines listen, too
+    async with asyncio.TaskGroup() as readings:  # it listens on while it reads
         async for heard in radio.advertisements(manufacturer=COMPANY, every="10s"):
             yield  # it listens
             try:
@@ -110,8 +109,8 @@ async def finder(radio: BleRadio, settings: Settings, context: Context) -> Async
                 continue
             if int(serial[:4]) not in MODELS or heard.address in known:
                 continue
-            found, now = context.device(serial, signal=heard.rssi), asyncio.get_running_loop().time()
-            if found.here and now - begun_at.get(serial, -math.inf) >= INTERVAL:
+            found, now = context.device(serial), asyncio.get_running_loop().time()
+            if found.accepted and now - begun_at.get(serial, -math.inf) >= INTERVAL:
                 begun_at[serial] = now
                 readings.create_task(read_found(radio, heard.address, serial, found, settings, context))
 

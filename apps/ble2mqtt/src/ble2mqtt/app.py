@@ -6,9 +6,6 @@ from ble2mqtt.settings import DEMO, Settings
 from leadsman import App, Context, Device, Every, Finds, OnChange, command_line
 from leadsman.adapters.ble import BleRadio, Decoders
 
-NOT_HEARD = -127.0
-"""dBm, the lowest signal that Bluetooth can report: any machine that hears a sensor hears it better."""
-
 
 def adapters(settings: Settings, radio: BleRadio | None = None) -> tuple[BleRadio, Decoders]:
     """The radios of the settings as one, and the decoders with the keys."""
@@ -30,22 +27,21 @@ app = App("ble2mqtt", version="0.1.0", settings=Settings, adapters=adapters, twi
 
 def listeners(settings: Settings) -> dict[str, Device]:
     """One, which may find the sensors of the settings, and as many others as they allow."""
-    return {"radio": Device(finds=Finds(most=settings.most + len(settings.sensors), stale_after="1h", everywhere=True))}
+    return {"radio": Device(finds=Finds(most=settings.most + len(settings.sensors), stale_after="1h"))}
 
 
 @app.source(listeners, needs="ble", stale_after="10m", silence=None, publish=OnChange() | Every("10m"))
 async def radio(radio: BleRadio, decoders: Decoders, settings: Settings, context: Context) -> AsyncIterator[None]:
-    """Publish what each sensor advertises: when it changes, and every ten minutes. Of several machines that hear it,
-    the one publishes it that hears it best."""
+    """Publish what each sensor advertises: when it changes, and every ten minutes."""
     names = {each.address: name for name, each in settings.sensors.items()}
     for name in settings.sensors:
-        context.device(name, signal=NOT_HEARD)  # no other sensor takes its place, and that it is silent is seen
+        context.device(name)  # no other sensor takes its place, and that it is silent is seen
     async for heard in decoders.measurements(radio):
         yield  # it listens
         known = names.get(heard.address)
         if known is not None or settings.discover:
             title = heard.title if known is None else None
-            sensor = context.device(known or heard.address, signal=heard.rssi, fields=heard.fields, title=title)
+            sensor = context.device(known or heard.address, fields=heard.fields, title=title)
             sensor.publish(heard.recent)
 
 

@@ -23,8 +23,6 @@ from leadsman.mqtt.message_state import Item
 from leadsman.mqtt.outbox import Dropped, Outbox
 from leadsman.mqtt.topics import NODES, Topics
 from leadsman.nodes.brief import is_online
-from leadsman.nodes.cluster.heard_devices import HeardDevices
-from leadsman.nodes.cluster.hearing import Hearings, is_heard, key_of
 from leadsman.nodes.cluster.node import ClusterNode
 from leadsman.nodes.cluster.placement import Pool, missing_labels, pools_of, shard_of
 from leadsman.nodes.document import OwnedShard
@@ -33,7 +31,6 @@ from leadsman.nodes.lease.jetstream import JetStreamStore
 from leadsman.nodes.lease.lease import Member, Terms
 from leadsman.nodes.lease.store import LeaseStore
 from leadsman.nodes.shared_app import SharedApp
-from leadsman.registration.options import is_everywhere
 from leadsman.registration.sharing import bundles_of
 from leadsman.resilience.environment import Environment
 from leadsman.runtime.supervision import cancel, keep_running
@@ -96,7 +93,7 @@ class Cluster:
         self.member = Member(settings.node, secrets.token_hex(8), settings.labels, app.version)
         shards: dict[str, list[str]] = {}
         found = []
-        for bundle in bundles_of([each for each in app.handlers if not is_everywhere(each)]):
+        for bundle in bundles_of(app.handlers):
             shard = shard_of(bundle.name, bundle.labels, settings.shards)
             found.append(shard)
             shards.setdefault(shard.key, []).extend(bundle.devices)
@@ -117,16 +114,9 @@ class Cluster:
         store = cast("LeaseStore", JetStreamStore(settings.engine, self.terms, self.member))
         self.node = ClusterNode(store, self.member, self.terms, self.pools, clock, self)
         """Holds the leases."""
-        self.heard: HeardDevices | None = None
-        """The devices that this node hears, and others may hear too; None where no handler is called everywhere."""
-        if any(map(is_everywhere, app.readers)):
-            self.node.hearings = Hearings(self.member, self.terms.ttl)
-            self.heard = HeardDevices(self.node.hearings, self.node, app.topics, clock)
         self.clock = clock
         self._unread_at = -math.inf
         self._topics = app.topics
-        self._own = {*app.residents} & {each.name for each in app.readers}
-        """The handlers that are called on this node in any case, each a device of its own."""
         self._key_of = {name: key for key, names in self.devices.items() for name in names}
         self._shards: ShardHomes | None = None
         self._link: Link | None = None
@@ -140,15 +130,11 @@ class Cluster:
         device = self._topics.device_of(topic) if below else self.described_at(topic)
         if device is None:
             return None
-        if self.heard is not None and (token := self.heard.token_of(device)) is not None:
-            return token
         device = self.finders.get(device, device)
         return self.token_of(device) or 0 if device in self._key_of else None
 
     def has(self, device: str) -> bool:
         """Whether this node answers for a device now: it may act for it, or is the only one that has it."""
-        if self.heard is not None and (device in self._own or self.heard.token_of(device) is not None):
-            return device in self._own or self.heard.has(device)
         return self.token_of(self.finders.get(device, device)) is not None
 
     def token_of(self, device: str) -> int | None:
@@ -156,13 +142,6 @@ class Cluster:
         key = self._key_of.get(device)
         at_work = None if key is None else self.owned.get(key)
         return None if key is None or at_work is None or not self.node.allows(key) else at_work["token"]
-
-    def elsewhere(self, device: str, finder: str) -> bool:
-        """Whether another node may have a device that this one has forgotten, and that `finder` had found here."""
-        if finder not in self._own:
-            return self.token_of(finder) is None
-        lease = None if self.node.snapshot is None else self.node.snapshot.leases.get(key_of(device))
-        return lease is not None and lease.owner != self.member.owner
 
     def members(self) -> set[str] | None:
         """The nodes that the engine has, and this one; None while the engine does not answer."""
@@ -181,12 +160,8 @@ class Cluster:
         """See `leadsman.nodes.cluster.node.Duties`."""
         assert self._shards is not None  # it runs
         for key, token in tokens.items():
-            if is_heard(key):
-                continue
             self.owned[key] = {"token": token, "since": rfc3339(self.clock.wall())}
             self._shards.begin(key, self.devices[key], functools.partial(self.node.allows, key))
-        if self.heard is not None:
-            self.heard.begin(tokens)
         self._report("takes", tokens)
 
     async def end(self, keys: Collection[str]) -> None:
@@ -196,16 +171,12 @@ class Cluster:
         ttl = self.terms.ttl
         fenced = {key for key in keys if not self.node.allows(key)}
         await self._shards.stop(keys, min(_LONGEST, _STOP_AT * ttl))
-        if self.heard is not None:
-            self.heard.stop(keys)
         await self._flush(keys, min(_LONGEST, _FLUSH_AT * ttl))
         for key in keys:
             self.owned.pop(key, None)
         self._shards.remove(keys)
         self._recall(fenced)
         self._report("gives up", keys)
-        if self.heard is not None:
-            self.heard.end(keys)
 
     async def _flush(self, keys: Collection[str], timeout: float) -> None:
         """Wait until the broker has what was published for the devices of these shards, as long as that may be sent."""
@@ -232,8 +203,7 @@ class Cluster:
 
     def _key(self, device: str) -> str | None:
         """The key of the lease under which a device is published."""
-        heard = None if self.heard is None else self.heard.key(device)
-        return heard or self._key_of.get(self.finders.get(device, device))
+        return self._key_of.get(self.finders.get(device, device))
 
     async def run(self, shards: ShardHomes, link: Link) -> None:
         """Be a node until cancelled.
@@ -243,15 +213,11 @@ class Cluster:
         """
         self._shards, self._link = shards, link
         loop = asyncio.get_running_loop()
-        parts = {"watching the cluster": self._watch}
-        if self.heard is not None:
-            parts["reporting what is heard"] = functools.partial(self.heard.report, link)
-        beside = [loop.create_task(keep_running(*part, shards.environment)) for part in parts.items()]
+        watching = loop.create_task(keep_running("watching the cluster", self._watch, shards.environment))
         try:
             await self.node.run()
         finally:
-            for each in beside:
-                each.cancel()
+            watching.cancel()
 
     def start(self, shards: ShardHomes, link: Link, end_app: Callable[[str], None]) -> None:
         """Begin to be a node. `end_app` is called with the reason if a person must fix something."""
@@ -341,8 +307,6 @@ class Cluster:
 
     def _report(self, verb: str, keys: Collection[str]) -> None:
         names = sorted(name for key in keys for name in self.devices.get(key, ()))
-        if self.heard is not None:
-            names += self.heard.names(keys)
         about = log_fields("shards moved", node=self.member.node, devices=len(names))
         logger.info("this node, %s, %s %s", self.member.node, verb, _list_names(names), extra=about)
         self._changed()

@@ -15,7 +15,6 @@ from typing import Protocol, TypeVar
 
 from leadsman.errors import LeaseError, LeaseStoreUnreachable
 from leadsman.loop.clock import Clock
-from leadsman.nodes.cluster.hearing import Hearings, is_heard
 from leadsman.nodes.cluster.placement import LeftoverShards, Moves, Pool, missing_labels, plan, serving
 from leadsman.nodes.lease.lease import FENCE_AT, RENEW_AT, HeldLeases, Lease, Member, Terms
 from leadsman.nodes.lease.store import ClusterSnapshot, LeaseStore
@@ -59,8 +58,6 @@ class ClusterNode:
         self, store: LeaseStore, member: Member, terms: Terms, pools: Iterable[Pool], clock: Clock, duties: Duties
     ) -> None:
         self.held = HeldLeases()
-        self.hearings: Hearings | None = None
-        """The devices that the node hears, whose leases it keeps besides those of its shards; None without any."""
         self.snapshot: ClusterSnapshot | None = None
         """The cluster as the engine had it last; None until it answered for the first time."""
         self.unreachable_since: float | None = None
@@ -125,10 +122,6 @@ class ClusterNode:
             self._lapsed.add(key)
         return usable
 
-    def look_again(self) -> None:
-        """Make a plan soon, as what the node hears has changed."""
-        self._changed.set()
-
     async def run(self) -> None:
         """Connect to the engine, and keep the part of the node until it is cancelled. Then all polls are stopped, and
         the leases are released.
@@ -184,7 +177,7 @@ class ClusterNode:
                 renew_at = self._clock.uptime()
                 await asyncio.sleep(RETRY_AT * self._ttl)
                 continue
-            await self._pause(renew_at if self.hearings is None else min(renew_at, self.hearings.again_at))
+            await self._pause(renew_at)
 
     async def _fence(self) -> None:
         """Stop what the node may not do any more, also while the engine does not answer, and give it up."""
@@ -231,17 +224,9 @@ class ClusterNode:
             await self._begin(answer.granted)
 
     def _planned(self, snapshot: ClusterSnapshot) -> Moves:
-        """The leases to release and to take now."""
-        keys, now = self.held.keys, self._clock.uptime()
-        shards = self._of_shards(snapshot, frozenset(key for key in keys if not is_heard(key)), now)
-        if self.hearings is None:
-            return shards
-        devices = self.hearings.plan(snapshot, serving(self._member, snapshot.members), keys, now)
-        return Moves(shards.release + devices.release, shards.acquire + devices.acquire)
-
-    def _of_shards(self, snapshot: ClusterSnapshot, held: frozenset[str], now: float) -> Moves:
         """Which shards to release and take. A plan is made only if the cluster or what the node has has changed."""
-        left_over = self._leftover.look(snapshot, self._pools, held, now)
+        held = self.held.keys
+        left_over = self._leftover.look(snapshot, self._pools, held, self._clock.uptime())
         state = snapshot, held, left_over
         if self._at_rest == state:
             return Moves((), ())

@@ -7,7 +7,6 @@ from leadsman.loop.clock import Clock, rfc3339
 from leadsman.mqtt.link import Link
 from leadsman.nodes.brief import Brief, State
 from leadsman.nodes.cluster.cluster import Cluster
-from leadsman.nodes.cluster.hearing import is_heard
 from leadsman.nodes.document import MOST_NAMED, MOST_SHARDS, Lacking, NodeState, fit
 from leadsman.nodes.lease.lease import DRAINING, Member
 from leadsman.nodes.report import NodeReport
@@ -55,8 +54,8 @@ class ClusterReport(NodeReport):
             return {}
         shards, devices = Counter[str](), Counter[str]()
         for key, lease in snapshot.leases.items():
-            shards[lease.node] += 0 if is_heard(key) else 1
-            devices[lease.node] += 1 if is_heard(key) else len(self._devices.get(key, ()))
+            shards[lease.node] += 1
+            devices[lease.node] += len(self._devices.get(key, ()))
         return {
             member.node: {
                 "node": member.node,
@@ -125,8 +124,7 @@ class ClusterReport(NodeReport):
         """The devices of this node, those that were found at run time included."""
         cluster = self._cluster
         devices = set(self._names(cluster.owned))
-        heard = () if cluster.heard is None else cluster.heard.names(cluster.node.held.keys)
-        return devices | {found for found, finder in cluster.finders.items() if finder in devices} | {*heard}
+        return devices | {found for found, finder in cluster.finders.items() if finder in devices}
 
     def _unowned(self) -> list[str]:
         """The devices of shards that no node had when the engine was last heard of."""

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from leadsman.introspection.registry import keeps_others
 from leadsman.mqtt.topics import Topics
 from leadsman.nodes.failure_state import filters_of
-from leadsman.registration.options import is_everywhere
 from leadsman.wiring.plan import Plan
 
 if TYPE_CHECKING:
@@ -39,9 +38,6 @@ def access_of(plan: Plan) -> AccessList:
         publish.append(topics.lease)
     if plan.standby is not None or plan.cluster is not None:
         publish += [topics.of_node("+"), f"{topics.drain('+')}/response"]
-    hearing = plan.cluster is not None and any(map(is_everywhere, plan.readers))
-    if hearing:
-        publish.append(topics.hears("+"))
     shared = (plan.standby is not None or plan.cluster is not None) and plan.keep_state
     words = ["state", "availability", "error", "ledger"]
     if any(reader.delivery.history is not None for reader in plan.readers if reader.name not in jobs):
@@ -69,8 +65,6 @@ def access_of(plan: Plan) -> AccessList:
     others = [] if plan.standby is None else [topics.lease, topics.of_node("+")]
     if plan.standby is not None or plan.cluster is not None:
         others.append(topics.drain("+"))
-    if hearing:
-        others.append(topics.hears("+"))
     if shared:
         others += filters_of(topics)
     return AccessList(tuple(publish), (*filters.values(), *own.values(), *others, *elsewhere(plan)))
