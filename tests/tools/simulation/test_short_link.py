@@ -134,7 +134,7 @@ def outcome_of(link, monkeypatch, scenario, size, **options):
         return {"text": "x" * size, "number": 1.0}
 
     monkeypatch.setattr(simulator, "ShortLink", link)
-    app = App("house", mqtt="mqtt://nowhere.invalid")
+    app = App("house", mqtt="mqtt://nowhere.invalid", twins=lambda settings: ())  # so that handlers are called
     app.add_telemetry(["a", "b", "c"], read, interval=60, retry=2, **options)
     simulation = Simulation(app, Where.nowhere({}), scenario, LENGTH, 1)
     return simulate(simulation, stage_of(simulation), AS_WRITTEN, lambda part: None)

@@ -1,19 +1,14 @@
 """An app that is run for a simulated day: what is recorded, what is refused, and that nothing real is touched."""
 
-import asyncio
 import logging
-import os
 import random
 import signal
 import socket
-import sqlite3
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated, TypedDict
 from zoneinfo import ZoneInfo
 
@@ -46,7 +41,12 @@ async def read() -> Reading:
     return {"watts": 1.0, "counter": 1, "on": True, "name": "a"}
 
 
-def app_of(*names, handler=read, adapters=(), twins=None, **options):
+def no_twins(settings):
+    """Those of an app without adapters."""
+    return ()
+
+
+def app_of(*names, handler=read, adapters=(), twins=no_twins, **options):
     app = App("house", mqtt="mqtt://nowhere.invalid", adapters=adapters, twins=twins)
     app.add_telemetry(list(names), handler, **{"interval": 60, **options})
     return app
@@ -175,12 +175,34 @@ def test_an_app_without_twins_runs_with_stand_ins_that_have_the_fields_of_its_re
         called.append(port)
         raise NotImplementedError
 
-    app = app_of("a", handler=handler, adapters=(SerialPort("/dev/nothing"),), publish=OnChange(0.5))
+    adapters = (SerialPort("/dev/nothing"),)
+    app = app_of("a", handler=handler, adapters=adapters, twins=None, publish=OnChange(0.5))
 
     stage, (written,) = day(app, scenario=QUIET, length=HOUR)
 
     assert (stage.stand_ins, stage.adapters, called) == (("a",), ("SerialPort",), [])
     assert written.figures.readings == written.figures.slots == 60
+
+
+@pytest.mark.parametrize(
+    "reach",
+    [
+        lambda: socket.create_connection(("203.0.113.7", 80), 1),
+        lambda: subprocess.run(["true"]),
+        lambda: open("/dev/tty"),  # noqa: SIM115  # it is not called
+    ],
+)
+def test_a_handler_without_an_adapter_reaches_nothing_where_its_app_has_no_twins(reach):
+    called = []
+
+    def handler() -> dict[str, float]:
+        called.append(reach())
+        return {"watts": 1.0}
+
+    stage, (written,) = day(app_of("a", handler=handler, twins=None), scenario=QUIET, length=HOUR)
+
+    assert (stage.stand_ins, called) == (("a",), [])
+    assert written.figures.readings == 60
 
 
 def test_an_app_with_twins_runs_its_handlers():
@@ -240,8 +262,6 @@ def test_the_app_and_the_process_are_as_before():
     assert random.getstate() == dice
     assert logging.root.manager.disable == disabled
     assert signal.getsignal(signal.SIGINT) is interrupt
-    with pytest.raises(ConnectionRefusedError):  # which the guard would not have tried
-        socket.create_connection(("127.0.0.1", 1))
 
 
 def test_only_the_devices_that_are_asked_for_are_simulated():
@@ -252,28 +272,17 @@ def test_only_the_devices_that_are_asked_for_are_simulated():
 
 
 @pytest.mark.parametrize(
-    ("reaches", "said"),
+    ("does", "said"),
     [
-        (lambda: socket.create_connection(("203.0.113.7", 80), 1), "connects to|looks up"),
-        (lambda: socket.getaddrinfo("example.invalid", 80), "looks up example.invalid"),
-        (lambda: subprocess.run(["true"]), "starts the program"),
-        (lambda: open("/var/lib/leadsman-was-here", "w"), "writes /var/lib/leadsman-was-here"),  # noqa: SIM115  # it is refused
-        (lambda: os.open("/var/lib/leadsman-was-here", os.O_CREAT | os.O_WRONLY), "writes /var/lib/leadsman-was-here"),
-        (lambda: os.replace(f"{tempfile.gettempdir()}/a", "/var/lib/b"), "calls os.rename on /var/lib/b"),
-        (lambda: os.symlink("/a", "/var/lib/b"), "calls os.symlink on /var/lib/b"),
-        (lambda: os.chmod("/var/lib/leadsman-was-here", 0o600), "calls os.chmod on /var/lib/leadsman-was-here"),
-        (lambda: os.kill(os.getpid(), signal.SIGTERM), "sends a signal to the process"),
-        (lambda: sqlite3.connect("/var/lib/leadsman.db"), "opens the database /var/lib/leadsman.db"),
-        (lambda: open("/dev/tty"), "opens /dev/tty"),  # noqa: SIM115  # it is refused
         (lambda: time.sleep(0.22), r"blocked the simulation for [\d.]+ s of real time, 3 times"),
         (lambda: {}["key"], r"fails although nothing is wrong: KeyError: 'key' \(test_simulator.py:\d+\)"),
     ],
 )
-def test_a_handler_that_reaches_for_the_world_is_named_with_what_to_write(reaches, said, monkeypatch):
+def test_a_handler_that_cannot_be_simulated_is_named_with_what_to_write(does, said, monkeypatch):
     monkeypatch.setattr(simulator, "BLOCKED", 0.2)
 
     async def handler() -> dict[str, float]:
-        reaches()
+        does()
         return {"watts": 1.0}
 
     with pytest.raises(LeadsmanError, match=said) as refused:
@@ -281,18 +290,6 @@ def test_a_handler_that_reaches_for_the_world_is_named_with_what_to_write(reache
 
     assert str(refused.value).startswith("a: its handler ")
     assert "write --stand-in a" in str(refused.value)
-
-
-def test_a_handler_that_hides_it_is_named_too():
-    async def handler() -> dict[str, float]:
-        try:
-            socket.getaddrinfo("example.invalid", 80)
-        except Exception:
-            return {"watts": 0.0}
-        return {"watts": 1.0}
-
-    with pytest.raises(LeadsmanError, match="a: it looks up example.invalid"):
-        day(app_of("a", handler=handler), scenario=QUIET, length=HOUR)
 
 
 def test_a_stand_in_takes_the_place_of_a_handler_that_cannot_be_simulated():
@@ -403,34 +400,10 @@ def test_a_broker_that_is_away_loses_no_reading_of_the_day():
     assert figures_of(written.days) == written.figures
 
 
-def test_a_handler_may_do_what_is_harmless(tmp_path):
-    read = []
-
-    async def handler() -> dict[str, float]:
-        (tmp_path / "a").write_text("x")
-        assert (tmp_path / "a").read_text() == "x"
-        with open(__file__) as file:
-            assert file.read(3) == '"""'
-        with open("/dev/null", "w") as null:
-            null.write("x")
-        with tempfile.TemporaryDirectory() as directory:
-            (Path(directory) / "inner").mkdir()
-            (Path(directory) / "inner" / "a").write_text("x")
-        os.kill(os.getpid(), 0)
-        sqlite3.connect(":memory:").close()
-        asyncio.new_event_loop().close()
-        read.append(True)
-        return {"watts": 1.0}
-
-    day(app_of("a", handler=handler), scenario=QUIET, length=HOUR)
-
-    assert read
-
-
 def test_the_same_day_on_any_hash_seed():
     code = (
         "import sys; sys.path.insert(0, 'scripts'); from leadsman.tools.cli.main import main; "
-        "main(['simulate', 'example_house:app', '--for', '3h', '--json', '--assert', 'lost > 0'])"
+        "main(['simulate', 'example_house:app', '--for', '3h', '--json'])"
     )
     found = {
         subprocess.run(

@@ -26,7 +26,7 @@ FAILED, USAGE, CONFIG, INTERRUPTED = 1, 2, 78, 130
 SOME_HELD = SOME_SILENT = WITHOUT_NODE = 3
 """Of ``leadsman held``, ``leadsman why`` and ``leadsman cluster``. With the first, 1 means that the app did not answer,
 which for the second is the reason of a silence."""
-CHECK_FAILED = ASSERTION_FAILED = 4
+CHECK_FAILED = 4
 """Of ``leadsman doctor``, whose warnings exit with 0, and of ``leadsman simulate``, where 1 means that the app could
 not be simulated."""
 
@@ -36,7 +36,7 @@ EXIT_CODES = {
     2: "the command line is wrong, or several apps match it",
     3: "leadsman held: some devices are held; leadsman why: a device is silent and should not be; leadsman cluster: "
     "devices have no node",
-    4: "leadsman doctor: a check failed; leadsman simulate: an assertion does not hold",
+    4: "leadsman doctor: a check failed",
     69: 'a device with on_failure="stop" failed for good',
     70: "stopped on request, but something blocked the event loop until the deadline of two seconds",
     75: "no device gave a reading for as long as supervision.exit_when_stale says",

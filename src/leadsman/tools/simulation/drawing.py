@@ -156,7 +156,7 @@ class Pen:
         return self.text(f"  {cut(label, LABEL - 3):<{LABEL - 2}}", _DIM) + self.text(cells, style)
 
 
-def strips(stage: Stage, outcomes: Sequence[PolicyDay], advice: Sequence[str], pen: Pen) -> str:
+def strips(stage: Stage, outcomes: Sequence[PolicyDay], sentences: Sequence[str], pen: Pen) -> str:
     """The whole drawing."""
     lines = [pen.text(f"{stage.app}: {stage.title}", _BOLD), stage.heading, ""]
     lanes = lanes_of(stage, COLUMNS)
@@ -173,7 +173,7 @@ def strips(stage: Stage, outcomes: Sequence[PolicyDay], advice: Sequence[str], p
             lines.append(pen.lane("circuit", columns.open, _YELLOW))
         lines.append(pen.lane("calls", [count / most for count in columns.calls], _BLUE))
     lines += [pen.text(_axis(stage.length), _DIM), "", *_table(outcomes, pen), ""]
-    for sentence in advice:
+    for sentence in sentences:
         lines += textwrap.wrap(sentence, WIDTH)
     return "\n".join(line.rstrip() for line in lines)
 
@@ -229,7 +229,7 @@ GAPS, CALLS = 42, 24
 STRIP = 108
 """From one strip to the next."""
 LETTERS = 140
-"""Characters in a line of the advice."""
+"""Characters in a line of what is concluded."""
 _STYLE = (
     "text{font-family:system-ui,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;font-size:11px;fill:#566573}"
     ".h{font-size:17px;font-weight:600;fill:#1b2631}.p{font:600 13px ui-monospace,'DejaVu Sans Mono',monospace;"
@@ -239,20 +239,20 @@ _STYLE = (
 )
 
 
-def picture(stage: Stage, outcomes: Sequence[PolicyDay], advice: Sequence[str]) -> str:
+def picture(stage: Stage, outcomes: Sequence[PolicyDay], sentences: Sequence[str]) -> str:
     """The whole picture."""
     lanes, marks = lanes_of(stage, SVG_COLUMNS), _marks(stage)
     top = 92
     rows = len(lanes) + bool(marks)
     strips = top + rows * STEP + (22 if rows else 0)
     bottom = strips + len(outcomes) * STRIP
-    advised = [line for sentence in advice for line in textwrap.wrap(sentence, LETTERS)]
+    advised = [line for sentence in sentences for line in textwrap.wrap(sentence, LETTERS)]
     height = bottom + 34 + 18 * len(advised)
     drawn, most = draw_columns(outcomes, SVG_COLUMNS, stage.length)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {SVG_WIDTH} {height}" role="img">',
         f"<title>{escape(stage.app)}: {escape(stage.title)}</title>",
-        f"<desc>{escape(' '.join([_describe(stage, outcomes), *advice]))}</desc>",
+        f"<desc>{escape(' '.join([_describe(stage, outcomes), *sentences]))}</desc>",
         f"<style>{_STYLE}</style>",
         f'<rect x=".5" y=".5" width="{SVG_WIDTH - 1}" height="{height - 1}" rx="8" fill="#fdfefe" stroke="#d5d8dc"/>',
         _text(MARGIN, 34, f"{stage.app}: {stage.title}", "h"),

@@ -124,7 +124,7 @@ def open_times(record: DeviceRecord, end: float) -> tuple[tuple[float, float], .
 
 
 class Figures(NamedTuple):
-    """What a day of all devices comes to under one policy. Each name may be used in an assertion."""
+    """What a day of all devices comes to under one policy."""
 
     slots: int
     """Polls that were due."""
@@ -150,12 +150,6 @@ class Figures(NamedTuple):
     """How often a circuit opened."""
     dropped: int
     """Readings that the outbox dropped while the broker was away."""
-
-
-DURATIONS = frozenset(name for name in Figures._fields if name.startswith("gap_"))
-"""The figures that are durations, in seconds."""
-PERCENTAGES = frozenset({"availability"})
-"""The figures that are percentages."""
 
 
 def figures_of(days: Sequence[DeviceDay], dropped: int = 0) -> Figures:
@@ -237,35 +231,19 @@ def title_of(stage: Stage, outcome: PolicyDay) -> str:
     return f"{outcome.policy}: {stage.written}" if outcome.policy == WRITTEN else outcome.policy
 
 
-NEARLY = 0.05
-"""A policy that recovers all but this share of what the best one recovers, with fewer calls, is worth naming."""
-
-
-def advice(compared: Sequence[PolicyDay]) -> list[str]:
-    """Sentences about policies, the first of which is that of the app as it is written."""
+def conclusion(compared: Sequence[PolicyDay]) -> str:
+    """One sentence about policies, the first of which is that of the app as it is written."""
     written, *_ = compared
     if not written.figures.slots:
-        return ["No poll was due in this time: simulate a longer one, with --for."]
+        return "No poll was due in this time: simulate a longer one, with --for."
     if not any(each.figures.gaps for each in compared):
-        return ["No policy had a gap on this day: nothing to gain. Try --day outages, or another --seed."]
+        return "No policy had a gap on this day: nothing to gain. Try --day outages, or another --seed."
     if len(compared) == 1:
-        return [_summary(written)]
+        return _summary(written)
     best = min(compared, key=_loss)
     if not _gains(best.figures, written.figures):
-        cheapest = min((each for each in compared if not _gains(written.figures, each.figures)), key=_calls)
-        if cheapest.figures.attempts < written.figures.attempts:
-            cost = _cost(cheapest.figures, written.figures)
-            return [f"{cheapest.policy} would have lost as little as the app as it is written, with {cost}."]
-        return [f"Keep the app as it is written: {_fewest(written)}, and no other policy here does better."]
-    sentences = [f"{best.policy} would do best: {_against(best.figures, written.figures)}."]
-    if _is_small(best.figures, written.figures):
-        sentences.append("The difference is small: another --seed may turn it around.")
-    thrifty = _thrifty(compared, best)
-    if thrifty is not None:
-        saved = best.figures.attempts - thrifty.figures.attempts
-        against = _against(thrifty.figures, written.figures)
-        sentences.append(f"{thrifty.policy} is nearly as good, with {count_noun(saved, 'call')} fewer: {against}.")
-    return sentences
+        return f"Keep the app as it is written: {_fewest(written)}, and no other policy here does better."
+    return f"{best.policy} would do best: {_against(best.figures, written.figures)}."
 
 
 def _loss(each: PolicyDay) -> tuple[int, float, int]:
@@ -273,33 +251,11 @@ def _loss(each: PolicyDay) -> tuple[int, float, int]:
     return each.figures.lost, each.figures.gap_total, each.figures.attempts
 
 
-def _calls(each: PolicyDay) -> int:
-    return each.figures.attempts
-
-
 def _gains(figures: Figures, other: Figures) -> bool:
     """Whether fewer readings were lost than with the other policy, or as many in a time that is shorter by a second."""
     if figures.lost != other.lost:
         return figures.lost < other.lost
     return other.gap_total - figures.gap_total >= 1
-
-
-def _is_small(figures: Figures, other: Figures) -> bool:
-    """Whether the numbers of lost readings differ by no more than two standard deviations. Those of a count are its
-    root, if the events are independent of each other (Poisson)."""
-    return abs(figures.lost - other.lost) <= 2 * math.sqrt(figures.lost + other.lost)
-
-
-def _thrifty(compared: Sequence[PolicyDay], best: PolicyDay) -> PolicyDay | None:
-    """The policy with the fewest calls among those that are nearly as good as the best; None if that is the best one
-    itself, or the app as it is written."""
-    written = compared[0].figures
-    lost = best.figures.lost + NEARLY * (written.lost - best.figures.lost)
-    waited = best.figures.gap_total + NEARLY * max(0.0, written.gap_total - best.figures.gap_total)
-    near = [each for each in compared if each.figures.lost <= lost and each.figures.gap_total <= waited]
-    cheapest = min(near, key=lambda each: each.figures.attempts)
-    cheaper = cheapest.figures.attempts <= 0.95 * best.figures.attempts
-    return cheapest if cheaper and cheapest is not compared[0] else None
 
 
 def _against(figures: Figures, written: Figures) -> str:

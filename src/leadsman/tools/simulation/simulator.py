@@ -1,5 +1,6 @@
-"""Runs a user's app for a simulated day, once for each policy. It touches nothing real: see `guard`. Each call of a
-handler passes through here, and what the app does is recorded."""
+"""Runs a user's app for a simulated day, once for each policy. A handler is called only where it runs on the twins of
+its app; else a stand-in makes up its readings, so that nothing real is touched. Each call of a handler passes through
+here, and what the app does is recorded."""
 
 import asyncio
 import contextlib
@@ -56,7 +57,6 @@ from leadsman.testing.harness import own_context
 from leadsman.testing.loop import VirtualLoop
 from leadsman.text import explain
 from leadsman.text.suggestion import suggestion
-from leadsman.tools.simulation.guard import DEVICE, first_touch, refuse_real_world
 from leadsman.tools.simulation.outcome import (
     DEFERRED,
     FAILED,
@@ -223,14 +223,13 @@ class FaultyHandler:
             if luck >= 1 - weakness.slow:
                 await asyncio.sleep(weakness.slower)
                 now = loop.time()
-        token, real = DEVICE.set(self._name), time.perf_counter()
+        real = time.perf_counter()
         try:
             result = await self._call(**given)
         except Exception as error:
             self._check(error)
             raise
         finally:
-            DEVICE.reset(token)
             if time.perf_counter() - real > BLOCKED and loop.time() == now:
                 self._is_blocked(time.perf_counter() - real)
             else:
@@ -262,13 +261,6 @@ class FaultyHandler:
 
     def _check(self, error: Exception) -> None:
         """End the simulation if the handler cannot work in it."""
-        touch = first_touch()
-        if touch is not None:
-            place = f" ({touch.place})" if touch.place else ""
-            self._run.fail(
-                f"{touch.device or self._name}: its handler {touch.what}{place}, and a simulation touches nothing "
-                f"real; put that into an adapter with a twin, or write --stand-in {self._name}"
-            )
         self._failed += 1
         if not self._worked and self._failed >= OF_ITS_OWN:
             where = place_of(error)
@@ -477,7 +469,6 @@ def simulate(simulation: Simulation, stage: Stage, variant: Variant, progress: P
         run_ = _PolicyRun(stage, variant, setup, loop)
         stack.callback(run_.end)
         directory = stack.enter_context(TemporaryDirectory(prefix="leadsman-simulation-", ignore_cleanup_errors=True))
-        stack.enter_context(refuse_real_world())
         run_.go(Path(directory), progress)
         records = run_.recorder.records()
     days = tuple(day_of(record, stage.length) for record in records)
@@ -551,9 +542,6 @@ class _PolicyRun:
                 raise
         if self._interrupted:
             raise KeyboardInterrupt
-        touch = first_touch()
-        if touch is not None and self._problem is None:
-            self._problem = f"{touch.device or 'a twin'}: it {touch.what}, and a simulation touches nothing real"
         if self._problem is not None:
             raise SimulationError(self._problem)
         if self._serving is not None and self._serving.done():
@@ -627,10 +615,10 @@ def _in_utc(telemetry: Telemetry) -> Telemetry:
 
 
 def _is_played(simulation: Simulation, setup: Setup, telemetry: Telemetry) -> bool:
-    """Whether a stand-in takes the place of a handler: on request, or because its adapters have no twins."""
+    """Whether a stand-in takes the place of a handler: on request, or because its app has no twins, and so nothing
+    shows that the handler reaches its device by an adapter alone."""
     asked = telemetry.name in simulation.stand_ins or ALL in simulation.stand_ins
-    needs_adapter = any(isinstance(dependency, ManagedAdapter) for _, dependency in telemetry.needs)
-    return asked or (needs_adapter and setup.declaration.twins is None)
+    return asked or setup.declaration.twins is None
 
 
 def _use_twins(setup: Setup) -> None:

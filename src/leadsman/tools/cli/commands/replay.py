@@ -11,8 +11,8 @@ from leadsman.testing.broker import Delivered
 from leadsman.testing.harness import Harness
 from leadsman.text import count_noun, escape
 from leadsman.tools.cli.arguments import CODES, ONE_TARGET, WHERE, Subcommand, argument
+from leadsman.tools.cli.real_world import first_touch, refuse_real_world
 from leadsman.tools.cli.target import load_target, sources_of
-from leadsman.tools.simulation.guard import first_touch, refuse_real_world
 
 MOST_SHOWN = 2000
 """Bytes of a payload."""
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> None:
     touch = first_touch()
     if touch is not None:
         raise LeadsmanError(
-            f"{touch.place or touch.device or 'the app'}: it {touch.what}, which is not in the session, and a replay "
+            f"{touch.place or 'the app'}: it {touch.what}, which is not in the session, and a replay "
             "touches nothing real"
         )
     if left := player.left:

@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from leadsman.errors import ConfigurationError, LeadsmanError
-from leadsman.loop.durations import human
 from leadsman.monitoring.log_format import wants_colour
 from leadsman.text import clean, describe
 from leadsman.tools.cli.arguments import (
     APP,
-    ASSERTION_FAILED,
     JSON,
     WHERE,
     Subcommand,
@@ -28,9 +26,8 @@ from leadsman.tools.cli.remote import take_names
 from leadsman.tools.cli.tables import json_text
 from leadsman.tools.cli.target import load_target, sources_of
 from leadsman.tools.cli.terminal import Progress
-from leadsman.tools.simulation.assertion import Assertion, show_figure
 from leadsman.tools.simulation.drawing import BLOCKS, Pen, picture, strips
-from leadsman.tools.simulation.outcome import Figures, PolicyDay, Stage, advice, title_of
+from leadsman.tools.simulation.outcome import PolicyDay, Stage, conclusion, title_of
 from leadsman.tools.simulation.scenario import BROKER, SCENARIOS
 from leadsman.tools.simulation.variant import AS_WRITTEN, USUAL, Variant, variant_of
 
@@ -42,8 +39,8 @@ LONGEST = 31 * 86_400.0
 """Seconds of a simulation."""
 
 
-def run(options: argparse.Namespace) -> int:
-    """Run an app for a simulated day, show the day, and check the assertions."""
+def run(options: argparse.Namespace) -> None:
+    """Run an app for a simulated day, and show the day."""
     from leadsman.tools.simulation.simulator import (  # the help does not wait for it
         Simulation,
         firsts,
@@ -55,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     if options.target is None:
         raise UsageError("name the app: leadsman simulate house:app")
     app, where = load_target(options.target), sources_of(options)
-    assertions, variants = _read(options)
+    variants = _variants(options)
     if not 60 <= options.length <= LONGEST:
         raise UsageError(f"--for is {options.length:g} s; simulate between a minute and 31 days")
     if options.begins is not None and options.begins.year not in YEARS:
@@ -81,34 +78,26 @@ def run(options: argparse.Namespace) -> int:
             simulate(simulation, stage, each, functools.partial(_show, progress, about))
             for each, about in zip(variants, abouts, strict=True)
         ]
-    if assertions and not outcomes[0].figures.slots:
-        raise UsageError(
-            f"--assert proves nothing: from {stage.begins:%Y-%m-%d %H:%M} {stage.begins.tzname()} no poll came due and "
-            f"ended within {human(stage.length)}; write a longer --for, or another --begins"
-        )
-    advised = advice(outcomes)
-    advised += [
+    repeated = [
         f"{each.name} changes nothing: it is '{first.name}' again." for each, first in pairs if each is not first
     ]
+    concluded = [conclusion(outcomes), *repeated]
     if options.svg is not None:
-        _write(options.svg, picture(stage, outcomes, advised))
+        _write(options.svg, picture(stage, outcomes, concluded))
     if options.json:
-        print(json_text(_document(stage, outcomes, advised, assertions), indent=2))
+        print(json_text(_document(stage, outcomes, concluded), indent=2))
     else:
-        print(strips(stage, outcomes, [*advised, *_remarks(stage)], _pen()))
-    return _judge(assertions, outcomes[0], quiet=options.json)
+        print(strips(stage, outcomes, [*concluded, *_remarks(stage)], _pen()))
 
 
 def _show(progress: Progress, about: str, share: float) -> None:
     progress.show(f"simulating {about}: {share:.0%}")
 
 
-def _read(options: argparse.Namespace) -> tuple[list[Assertion], list[Variant]]:
-    """The assertions and the policies of the command line."""
+def _variants(options: argparse.Namespace) -> list[Variant]:
+    """The policies of the command line, after that of the app."""
     try:
-        assertions = [Assertion(text) for text in options.assertions]
-        given = options.policy or (() if assertions else USUAL)
-        return assertions, [AS_WRITTEN, *(variant_of(text) for text in given)]
+        return [AS_WRITTEN, *(variant_of(text) for text in options.policy or USUAL)]
     except ConfigurationError as error:
         raise UsageError(str(error)) from None
 
@@ -127,7 +116,7 @@ def _remarks(stage: Stage) -> list[str]:
     remarks = []
     if stage.stand_ins:
         remarks.append(
-            f"Readings of {_list(stage.stand_ins)} were made up: without a twin the handler is not called. "
+            f"Readings of {_list(stage.stand_ins)} were made up: without twins no handler is called. "
             "App(…, twins=…) gives the app twins."
         )
     if stage.stopping:
@@ -147,24 +136,7 @@ def _list(devices: Sequence[str]) -> str:
     return ", ".join(devices) if len(devices) <= 5 else f"{len(devices)} devices"
 
 
-def _judge(assertions: Sequence[Assertion], written: PolicyDay, *, quiet: bool) -> int:
-    """Print which assertions hold for the app as it is written. Returns the exit code."""
-    failed = False
-    for each in assertions:
-        holds = each.holds(written.figures)
-        values = ", ".join(f"{name} is {show_figure(name, getattr(written.figures, name))}" for name in each.figures)
-        if not (quiet and holds):
-            print(
-                f"{'holds' if holds else 'FAILS'}: {each.text}  ({values})",
-                file=sys.stderr if not holds else sys.stdout,
-            )
-        failed |= not holds
-    return ASSERTION_FAILED if failed else 0
-
-
-def _document(
-    stage: Stage, outcomes: Sequence[PolicyDay], advised: Sequence[str], assertions: Sequence[Assertion]
-) -> dict[str, Any]:
+def _document(stage: Stage, outcomes: Sequence[PolicyDay], concluded: Sequence[str]) -> dict[str, Any]:
     """All of it as JSON. Times are seconds since the start."""
     return {
         "app": stage.app,
@@ -201,8 +173,7 @@ def _document(
             }
             for each in outcomes
         ],
-        "advice": list(advised),
-        "assertions": [{"assertion": each.text, "holds": each.holds(outcomes[0].figures)} for each in assertions],
+        "conclusion": list(concluded),
     }
 
 
@@ -224,12 +195,11 @@ COMMAND = Subcommand(
     run,
     "Runs the app in virtual time. Adapters, devices and the broker fail, by the kind of day and the "
     "seed. For each policy the command shows how long there was no reading, and the number of calls. "
-    "It touches no device, no network and no state. The same seed gives the same result.",
+    "Handlers run on the twins of the app, or their readings are made up. The same seed gives the same result.",
     (
         "leadsman simulate house:app",
         "leadsman simulate house:app --day flaky --policy 'retry=3, circuit_breaker=5'",
         "leadsman simulate house:app --svg day.svg --seed 7",
-        "leadsman simulate house:app --assert 'gap_p99 < 10m and attempts < 4000'",
     ),
     (
         named("MODULE:APP [DEVICE]", "the app, such as house:app, and the devices (default: all)"),
@@ -261,17 +231,7 @@ COMMAND = Subcommand(
             action="append",
             default=[],
         ),
-        argument(
-            "--assert",
-            "exit with 4 unless this holds for the app as it is written (can be repeated)",
-            dest="assertions",
-            metavar="CONDITION",
-            action="append",
-            default=[],
-        ),
         argument("--svg", "write a picture to this file", type=Path, metavar="FILE"),
         JSON,
     ),
-    f"figures for --assert:\n  {', '.join(Figures._fields)}\n\n"
-    "Exits with 0 if all assertions hold, 4 if one does not, 1 if the app cannot be simulated.",
 )

@@ -1,8 +1,8 @@
-"""Keeps a simulation off the real world: no connection, no program, no device, and no file but temporary ones.
+"""Keeps a replay off the real world: no connection, no program, no device, and no file but temporary ones.
 
-It is an audit hook of Python (PEP 578), so it sees what any library does. A hook cannot be removed; this one is
-installed with the first simulation of a process, and does nothing outside of one. It is no sandbox: it finds mistakes,
-and does not stop an attacker.
+It is an audit hook of Python (PEP 578), so it sees what any library does, and an adapter of the user's own, which no
+session answers for. A hook cannot be removed; this one is installed once, and does nothing outside of its block. It is
+no sandbox: it finds mistakes, and does not stop an attacker.
 """
 
 import os
@@ -12,15 +12,12 @@ import threading
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import NamedTuple
 
 from leadsman.errors import PermanentError
 from leadsman.loop.user_code import innermost
 from leadsman.text import clean
 
-DEVICE: ContextVar[str | None] = ContextVar("leadsman_simulated_device", default=None)
-"""The device whose handler runs."""
 _NETWORK = {
     "socket.connect": "connects to {1}",
     "socket.bind": "binds a socket to {1}",
@@ -51,13 +48,12 @@ _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_TRUNC
 
 
 class RealWorldError(PermanentError):
-    """A handler tried to reach something real during a simulation."""
+    """The app tried to reach something real during a replay."""
 
 
 class Touch(NamedTuple):
-    """What a handler tried to do."""
+    """What the app tried to do."""
 
-    device: str | None
     what: str
     place: str | None
     """The line of the user's code, such as ``house.py:12``."""
@@ -102,11 +98,11 @@ def _hook(event: str, arguments: tuple[object, ...]) -> None:
     if what is not None:
         _own.busy = True
         try:
-            touch = Touch(DEVICE.get(), clean(what), innermost(traceback.extract_stack()))
+            touch = Touch(clean(what), innermost(traceback.extract_stack()))
             _State.touch = _State.touch or touch
         finally:
             _own.busy = False
-        raise RealWorldError(f"a simulation touches nothing real, and this {touch.what}")
+        raise RealWorldError(f"a replay touches nothing real, and this {touch.what}")
 
 
 def _what(event: str, arguments: tuple[object, ...]) -> str | None:
