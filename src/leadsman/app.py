@@ -107,7 +107,7 @@ class App(Registrar):
             raise InvalidType(f"keep_state is {keep_state!r}; write True or False")
         if not (twins is None or callable(twins)):
             raise InvalidType(f"twins is {twins!r}; write a function of the settings that makes them")
-        self.name = check_name(name)
+        self.name = check_name(name, "the name of the app")
         self.version = version
         self.setup = Setup(
             Declaration(

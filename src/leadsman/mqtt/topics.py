@@ -231,21 +231,17 @@ def _template(names: tuple[str, ...]) -> str:
     return "{" + ",".join(f"{_ENCODER.encode(name).replace('%', '%%')}:%r" for name in names) + "}"
 
 
-def check_name(name: object) -> str:
-    """See that a device name is one topic level.
+def check_name(name: object, what: str = "the device name") -> str:
+    """See that the name of a device, or what it is, is one topic level.
 
     Raises:
         InvalidType, InvalidValue: it names the fault and a name that would do.
     """
-    text = _check_level(name, "the device name")
+    text = _check_level(name, what)
     if "/" in text:
-        raise InvalidValue(
-            f"the device name {text!r} contains '/'; write it as one word, such as {text.replace('/', '_')!r}"
-        )
+        raise InvalidValue(f"{what} {text!r} contains '/'; write it as one word, such as {text.replace('/', '_')!r}")
     if text in RESERVED:
-        raise InvalidValue(
-            f"the device name {text!r} is a reserved topic of leadsman; write {text + '_1'!r} or another word"
-        )
+        raise InvalidValue(f"{what} {text!r} is a reserved topic of leadsman; write {text + '_1'!r} or another word")
     return text
 
 

@@ -52,6 +52,9 @@ class FieldType(NamedTuple):
     @classmethod
     def of(cls, annotation: object, metadata: Iterable[object] = ()) -> "FieldType":
         """That of an annotation: its types besides None, the first `Sensor` in it, and the values that it lists."""
+        metadata = tuple(metadata)
+        if Sensor in metadata:
+            raise InvalidType("a field has the class Sensor beside its type; write Sensor(…) with brackets")
         sensor = next((each for each in metadata if isinstance(each, Sensor)), None)
         origin = get_origin(annotation)
         if origin is Annotated:
@@ -241,6 +244,12 @@ def _fields_of(kind: object) -> Mapping[str, FieldType] | None:
 
 
 def _fields_of_model(kind: Any, model: Mapping[str, Any]) -> Mapping[str, FieldType] | None:
+    for name, each in model.items():
+        if isinstance(each.default, Sensor):
+            raise InvalidType(
+                f"the field {name!r} of {kind.__name__} has a Sensor as its default; "
+                f"write {name}: Annotated[…, Sensor(…)]"
+            )
     config, decorators = kind.model_config, kind.__pydantic_decorators__
     if config.get("extra") == "allow" or config.get("serialize_by_alias") or decorators.model_serializers:
         return None

@@ -206,7 +206,7 @@ def read_session(path: Path | str) -> RecordedSession:
     try:
         data = read_given(path, LARGEST)
     except (OSError, ValueError) as error:
-        raise SessionError(f"{name} cannot be read: {describe(error)}") from None
+        raise SessionError(f"{name} cannot be read: {describe(error)}; name a file of leadsman record") from None
     if len(data) > LARGEST:
         raise SessionError(f"{name} has more than {LARGEST // 1024 // 1024} MiB, which no session has")
     try:

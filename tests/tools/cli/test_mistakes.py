@@ -5,6 +5,8 @@ import pytest
 from leadsman.tools.cli.main import main
 
 HEAD = "from leadsman import App, Sensor\napp = App('house')\n"
+VALUE = "from typing import Annotated\nfrom pydantic import BaseModel\nclass V(BaseModel):\n    v"
+USE = "@app.telemetry('a', interval='1s')\nasync def a() -> V: ...\n"
 
 
 @pytest.mark.parametrize(
@@ -26,6 +28,19 @@ HEAD = "from leadsman import App, Sensor\napp = App('house')\n"
         ("@app.command()\nasync def a(): ...\n", 78, "a command needs the name of its device"),
         ("Sensor(decimals=1)\n", 78, "unexpected keyword argument 'decimals'; write one of"),
         ("App(adaptors=())\n", 78, "App"),
+        ("App(5)\n", 78, "the name of the app is 5; write text"),
+        (
+            "Sensor('°C', 'temperature')\n",
+            78,
+            "given; write the others with their names: device_class=…, state_class=…",
+        ),
+        ("from leadsman import Appp\n", 1, "leadsman has no 'Appp'; did you mean 'App'?"),
+        ("from leadsman.adapters.ble import Radio\n", 1, "leadsman.adapters.ble has no 'Radio'; "),
+        ("def app(): ...\n", 1, ":app has the type function and is not an App; write app = App("),
+        ("if 1:\npass\n", 1, "line 4: expected an indented block after 'if' statement on line 3; correct the file"),
+        ("\0\n", 1, "; correct the file"),
+        (f"{VALUE}: float = Sensor('W')\n{USE}", 78, "write v: Annotated[…, Sensor(…)]"),
+        (f"{VALUE}: Annotated[float, Sensor]\n{USE}", 78, "write Sensor(…) with brackets"),
         ("def own(a): ...\nown(b=1)\n", 1, "unexpected keyword argument 'b'"),
         (
             "@app.command('c')\nasync def c(x: int, y: int): ...\n",
@@ -50,3 +65,11 @@ def test_text_without_quotes_in_toml_is_named(tmp_path, monkeypatch, capsys):
 
     assert main(["check", "unquoted_house:app"]) == 78
     assert "(at line 2, column 7); write text in quotes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("word", "instead"), [("help", "--help"), ("version", "--version"), ("start", "run")])
+def test_a_command_of_another_program_is_told_by_our_word(capsys, word, instead):
+    with pytest.raises(SystemExit):
+        main([word])
+
+    assert f"there is no command {word!r}; write leadsman {instead}" in capsys.readouterr().err

@@ -20,13 +20,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     name = next((word for word in words if not word.startswith("-")), None)
     root = parser(() if name not in COMMANDS else (name,))
     if name is not None and name not in COMMANDS:
-        root.error(f"there is no command {name!r}; {suggestion(name, COMMANDS)}")
+        instead = _OTHER_NAMES.get(name)
+        advice = f"write leadsman {instead}" if instead else suggestion(name, COMMANDS)
+        root.error(f"there is no command {name!r}; {advice}")
     options, unknown = root.parse_known_args(words)
     if hasattr(options, "named"):  # argparse takes no further word after an option
         options.named += [word for word in unknown if not word.startswith("-")]
         unknown = [word for word in unknown if word.startswith("-")]
     options.refuse(unknown)
     return run_command(options, "leadsman")
+
+
+_OTHER_NAMES = {"help": "--help", "version": "--version", "start": "run", "list": "inspect", "status": "watch"}
+"""Commands by what other programs call them."""
 
 
 def run_command(options: argparse.Namespace, program: str) -> int:

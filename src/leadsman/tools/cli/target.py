@@ -95,7 +95,7 @@ def load_target(target: str) -> App:
     if found is not None:
         instead = " or ".join(f"{module.__name__}:{each}" for each in sorted(apps))
         kind = f"{target} has the type {type(found).__name__} and is not an App"
-        raise TargetError(f"{kind}; write {instead}" if instead else kind)
+        raise TargetError(f"{kind}; write {instead or f'app = App({module.__name__!r}) in it'}")
     if not apps:
         raise TargetError(
             f"{module.__name__} has no {attribute!r} and no other app; write app = App({module.__name__!r}) in it"
@@ -120,7 +120,9 @@ def _import(name: str) -> ModuleType:
             raise NoModuleError(_no_module(module_name)) from None
         raise TargetError(f"{where_of(error)}: {_missing(error.name or '')}") from None
     except SyntaxError as error:
-        raise TargetError(f"{Path(error.filename or module_name).name} line {error.lineno}: {error.msg}") from None
+        where = Path(error.filename or f"{module_name}.py").name
+        line = "" if error.lineno is None else f" line {error.lineno}"  # zero bytes have none
+        raise TargetError(f"{where}{line}: {error.msg}; correct the file") from None
     except (Exception, SystemExit) as error:
         kind = ConfigurationError if _is_a_wrong_call_of_ours(error) else TargetError
         raise kind(f"{where_of(error)}: {_describe(error)}") from None
@@ -215,13 +217,22 @@ def _describe(error: BaseException) -> str:
     lacking = re.search(r"\.(\w+)\(\) missing 1 required positional argument: 'name'", text)
     if lacking is not None and lacking[1] in _DECORATORS:
         return f"a {lacking[1]} needs the name of its device; write @app.{lacking[1]}('kitchen', …)"
+    if (lost := re.search(r"cannot import name '(\w+)' from '(leadsman[\w.]*)'", text)) is not None:
+        known = [name for name in vars(sys.modules[lost[2]]) if not name.startswith("_")]
+        near = nearest(lost[1], known)
+        return f"{lost[2]} has no {lost[1]!r}; " + (f"did you mean {near!r}?" if near else "correct the name")
     wrong = re.search(r"([\w.]+)\(\) got an unexpected keyword argument '(\w+)'", text)
-    if wrong is None:
+    many = re.search(r"([\w.]+)\(\) takes .*positional arguments? but .* given", text)
+    if wrong is None and many is None:
         return text
-    called, option = wrong[1].removesuffix(".__init__"), wrong[2]
+    called = (wrong or many or [""])[1].removesuffix(".__init__")
     for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
         found = frame.f_globals.get(called)
         if inspect.isclass(found) or inspect.isfunction(found):
-            known = [name for name, each in inspect.signature(found).parameters.items() if each.kind in _BY_NAME]
-            return f"{text[: wrong.end()]}; {suggestion(option, known)}"
+            parameters = inspect.signature(found).parameters
+            known = [name for name, each in parameters.items() if each.kind in _BY_NAME]
+            if wrong is not None:
+                return f"{text[: wrong.end()]}; {suggestion(wrong[2], known)}"
+            named = [f"{name}=…" for name in known if parameters[name].kind is inspect.Parameter.KEYWORD_ONLY]
+            return f"{text}; write the others with their names: {', '.join(named)}" if named else text
     return text
