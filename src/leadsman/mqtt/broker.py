@@ -102,7 +102,7 @@ class Broker(Value):
         if protocol not in _PROTOCOLS:
             raise InvalidValue(f"the broker's protocol is {protocol!r}; it must be 5.0 or 3.1.1")
         _check_host(host, "the broker's host")
-        if scheme != _UNIX and (not isinstance(port, int) or not 0 < port < 65536):
+        if scheme != _UNIX and not _is_port(port):
             raise InvalidValue(f"the broker's port is {port!r}; it must be a number from 1 to 65535")
         secret = secret_or_none("the broker's password", password)
         self._hold(host=host, port=port, scheme=scheme, username=username, password=secret, path=path)
@@ -255,6 +255,10 @@ def check_key(key: str, value: object) -> None:
             raise InvalidValue(f"mqtt.port is {value!r}; it must be a number from 1 to 65535")
         case "username" | "password" | "ca" | "cert" | "key" if not isinstance(value, str):
             raise InvalidType(f"mqtt.{key} has the type {type(value).__name__}; write text in quotes")
+
+
+def _is_port(port: object) -> bool:
+    return isinstance(port, int) and 0 < port < 65536
 
 
 def _check_host(value: object, name: str) -> None:
