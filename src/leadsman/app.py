@@ -77,7 +77,7 @@ class App(Registrar):
             `leadsman.text.redaction`. Readings are published as they are.
         twins: a function that makes, from the settings, adapters without hardware, such as
             `leadsman.testing.SerialTwin`, for a dry run: one for each adapter, of the same type and name.
-        discovery: ``"homeassistant"``, ``"homie"`` or a `Discovery` describes the devices to others. ``convention`` in
+        discovery: ``"homeassistant"`` or a `Discovery` describes the devices to others. ``convention`` in
             the section ``discovery`` of the settings overrides it.
 
     Raises:

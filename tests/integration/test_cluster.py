@@ -641,28 +641,6 @@ def test_the_next_node_describes_its_devices_to_home_assistant_with_its_own_stat
     assert sorted(nodes()) == sorted(METERS)
 
 
-def test_homie_has_a_root_for_each_node(cluster):
-    options = {"app": {"discovery": "homie"}}
-    cluster.start("one", **options)
-    cluster.start("two", **options)
-    cluster.run(15)
-
-    def roots():
-        return {
-            topic.split("/")[2]: kept.json.get("root")
-            for topic, kept in cluster.broker.retained.items()
-            if topic.endswith("/$description")
-        }
-
-    assert {root for root in roots().values() if root is not None} == {"house--one", "house--two"}
-    assert len(roots()) == len(METERS) + 2
-    cluster.stop("one")
-    cluster.run(10)
-    assert {root for root in roots().values() if root is not None} == {"house--two"}
-    assert cluster.broker.retained["homie/5/house--one/$state"].payload == b"disconnected"
-    assert {cluster.broker.retained[f"homie/5/house-{name}/$state"].payload for name in METERS} == {b"ready"}
-
-
 def test_the_failure_state_of_a_device_travels_if_it_is_kept(cluster):
     calls = {}
 

@@ -236,15 +236,6 @@ def test_home_assistant_is_told_of_an_image(harness, content_type, shown):
         assert (kinds["image"]["img_t"], kinds["image"]["cont_type"]) == ("app/d/image", "image/png")
 
 
-def test_homie_has_the_device_without_values(harness):
-    running = harness(camera(b"x", discovery="homie"))
-
-    running.run("5s")
-
-    assert payloads(running) == [b"x"]
-    assert running.faults() == []
-
-
 def test_an_image_that_expires_is_sent_again(harness):
     running = harness(camera(b"x", publish=OnChange(), delivery=Delivery(expiry="60s")))
 

@@ -183,8 +183,8 @@ def test_a_wrong_setting_is_reported_with_what_to_write(settings, message):
 @pytest.mark.parametrize(
     ("discovery", "error", "message"),
     [
-        ("homie4", InvalidValue, "unknown"),
-        (True, InvalidType, "write 'homeassistant', 'homie', or Discovery"),
+        ("homeassistent", InvalidValue, "unknown"),
+        (True, InvalidType, "write 'homeassistant' or Discovery"),
     ],
 )
 def test_a_wrong_argument_is_refused_at_once(discovery, error, message):

@@ -110,7 +110,7 @@ def test_a_device_with_another_name_keeps_the_configuration_that_it_took_over(li
     assert [topic for topic in life.retained if topic.startswith("house/old/")] == []
 
 
-@pytest.mark.parametrize("discovery", [None, Discovery(prefix="ha"), Discovery("homie")])
+@pytest.mark.parametrize("discovery", [None, Discovery(prefix="ha")])
 def test_discovery_that_is_off_or_elsewhere_leaves_nothing_at_its_former_topics(life, discovery):
     life.run(house("a"))
 

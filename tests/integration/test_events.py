@@ -468,21 +468,6 @@ def test_motion_is_an_event_that_triggers_nothing_as_a_device(harness):
     assert "device_automation" not in {each["p"] for each in found.values()}
 
 
-def test_homie_has_a_property_that_is_not_retained(harness):
-    rig = Rig("homie")
-    running = harness(rig.app)
-    running.run(10)
-    rig.press("single", "single")
-    running.run(1)
-
-    description = running.broker.retained["homie/5/house-button/$description"].json
-    (value,) = [each for node in description["nodes"].values() for each in node["properties"].values()]
-    assert (value["datatype"], value["format"], value["retained"]) == ("enum", "single,double", False)
-    topics = [each for each in running.broker.log if each.topic.startswith("homie/5/house-button/values/")]
-    assert [(each.payload, each.retain) for each in topics] == [(b"single", False)] * 2
-    assert running.broker.retained["homie/5/house-button/$state"].payload == b"ready"
-
-
 def test_events_are_counted_over_a_restart(tmp_path):
     rig = Rig()
     rig.app = App("house", adapters=(rig.gpio,), keep_state=True)

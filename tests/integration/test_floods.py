@@ -113,12 +113,6 @@ def homeassistant(loop, directory, monkeypatch):
     return flooded
 
 
-def homie(loop, directory, monkeypatch):
-    flooded = Flooded(loop, MemoryBroker(), directory)
-    flooded.start(**{"discovery.convention": "homie"})
-    return flooded
-
-
 def standby(loop, directory, monkeypatch):
     flooded = Flooded(loop, Broker(), directory)
     for _ in range(2):
@@ -133,11 +127,10 @@ def cluster(loop, directory, monkeypatch):
     return flooded
 
 
-WAYS = (alone, homeassistant, homie, standby, cluster)
+WAYS = (alone, homeassistant, standby, cluster)
 EXPECTED = {
     alone: {"app/healthy/set", "app/healthy/get", "app/status", "app/introspect", "other/healthy/topic"},
     homeassistant: {"homeassistant/status", "homeassistant/device/app/healthy/config"},
-    homie: {"homie/5/healthy/$description", "homie/5/healthy/healthy/healthy/set"},
     standby: {"app/lease", "app/nodes/healthy", "app/status"},
     cluster: {"app/nodes/one/drain", "app/nodes/two/introspect"},
 }
@@ -227,7 +220,7 @@ def ghosts(payload, number, size):
 
 
 @pytest.mark.parametrize("size", [10, 200_000])
-@pytest.mark.parametrize("way", [alone, homeassistant, homie])
+@pytest.mark.parametrize("way", [alone, homeassistant])
 def test_what_anybody_retained_fills_neither_the_log_nor_the_memory_of_the_next_start(
     way, size, loop, tmp_path, monkeypatch, caplog
 ):
@@ -256,7 +249,7 @@ def test_what_anybody_retained_fills_neither_the_log_nor_the_memory_of_the_next_
     assert held < MOST_READ
     assert len(caplog.records) <= MOST_LINES
     assert second.readings() >= 59
-    left = {topic for topic in second.broker.retained if topic.endswith(("/config", "$description"))}
+    left = {topic for topic in second.broker.retained if topic.endswith("/config")}
     assert size > 10 or not [topic for topic in left if "ghost" in topic]
     described = json.loads(second.broker.retained["app/registry"].payload)["devices"]
     assert "healthy" in described

@@ -12,21 +12,21 @@ from pydantic import BaseModel
 from leadsman import App, Context, Finds, Sensor
 from leadsman.introspection.retained import Listed
 from leadsman.testing import Delivered, Harness
-from leadsman_rigs.homie import violations
+from leadsman.text.identifiers import identifier
 
-ATTIC = {"homie": "homie/5/house-attic/$description", "homeassistant": "homeassistant/device/house/attic/config"}
-SAID = {"homie": "homie/5/house-attic/$state", "homeassistant": "house/attic/health"}
-"""How the device is."""
-both = pytest.mark.parametrize("convention", ["homie", "homeassistant"])
+ATTIC, SAID = "homeassistant/device/house/attic/config", "house/attic/health"
+"""What describes the device, and how it is."""
+KITCHEN = ("Küche", identifier("Küche"))
+"""Two names that have one identifier."""
 
 
 class Climate(BaseModel):
     temperature: Annotated[float, Sensor("°C", device_class="temperature")]
 
 
-def gateway_app(*heard, convention, keep_state=False):
+def gateway_app(*heard, discovery="homeassistant", keep_state=False):
     """An app that hears readings, or does something with a device, at some seconds from the start."""
-    app = App("house", keep_state=keep_state, discovery=convention)
+    app = App("house", keep_state=keep_state, discovery=discovery)
 
     async def gateway(context: Context) -> AsyncIterator[None]:
         begin = asyncio.get_running_loop().time()
@@ -48,60 +48,47 @@ def forget(device):
     device.forget()
 
 
-def tree(running):
-    return {topic: each.payload for topic, each in running.broker.retained.items() if topic.startswith("homie/")}
+def configurations(running):
+    return sorted(topic.split("/")[3] for topic in running.broker.retained if topic.startswith("homeassistant/"))
 
 
 def about_attic(running):
     return [topic for topic in running.broker.retained if "attic" in topic]
 
 
-@both
 @pytest.mark.parametrize("apart", [0.0, 0.3])
-def test_a_device_that_is_forgotten_before_it_was_described_leaves_nothing(harness, convention, apart):
-    running = harness(gateway_app((10, "attic", 20), (10 + apart, "attic", forget), convention=convention))
+def test_a_device_that_is_forgotten_before_it_was_described_leaves_nothing(harness, apart):
+    running = harness(gateway_app((10, "attic", 20), (10 + apart, "attic", forget)))
     running.run(60)
 
     assert running.statuses("gateway")[-1] == "ok"
     assert running.errors("gateway") == []
     assert about_attic(running) == []
     assert running.faults() == []
-    if convention == "homie":
-        assert violations(tree(running)) == []
 
 
-@both
 @pytest.mark.parametrize("apart", [0.0, 0.3, 1.5, 6.0])
-def test_a_device_that_is_forgotten_and_found_again_is_described_with_its_values_and_its_health(
-    harness, convention, apart
-):
+def test_a_device_that_is_forgotten_and_found_again_is_described_with_its_values_and_its_health(harness, apart):
     heard = [(10, "attic", 20), (30, "attic", forget), (30 + apart, "attic", 21), (60, "attic", 22)]
-    running = harness(gateway_app(*heard, convention=convention))
+    running = harness(gateway_app(*heard))
     running.run(50)
-    before = len(running.broker.messages(SAID[convention]))
+    before = len(running.broker.messages(SAID))
     running.run(60)
 
     retained = running.broker.retained
-    assert ATTIC[convention] in retained
-    assert SAID[convention] in retained
+    assert ATTIC in retained
+    assert SAID in retained
     listed = Listed("house")
     listed.add("house/registry", retained["house/registry"].payload)
     listed.prove({topic: each.payload for topic, each in retained.items()})
-    assert ATTIC[convention] in dict(listed.topics())["attic"]
+    assert ATTIC in dict(listed.topics())["attic"]
     assert running.faults() == []
-    if convention == "homie":
-        assert retained["homie/5/house-attic/values/temperature"].payload == b"22.0"
-        assert violations(tree(running)) == []
-    else:
-        assert len(running.broker.messages(SAID[convention])) > before
+    assert len(running.broker.messages(SAID)) > before
 
 
-@both
 @pytest.mark.parametrize("moment", [9.2, 9.7, 10.05, 10.5, 10.95])
-def test_a_device_that_is_forgotten_around_a_reconnect_leaves_nothing_and_the_goodbye_is_whole(
-    harness, convention, moment
-):
-    running = harness(gateway_app((2, "attic", 20), (10.2, "attic", forget), convention=convention))
+def test_a_device_that_is_forgotten_around_a_reconnect_leaves_nothing_and_the_goodbye_is_whole(harness, moment):
+    running = harness(gateway_app((2, "attic", 20), (10.2, "attic", forget)))
     running.run(moment)
     running.broker.stop()
     running.run(0.01)
@@ -111,15 +98,13 @@ def test_a_device_that_is_forgotten_around_a_reconnect_leaves_nothing_and_the_go
     assert about_attic(running) == []
     running.stop()
     assert running.faults() == []
-    if convention == "homie":
-        assert tree(running)["homie/5/house/$state"] == b"disconnected"
+    assert running.status()["state"] == "offline"
 
 
-@both
-def test_a_description_of_another_program_is_left_alone_though_the_device_is_found_later(harness, convention):
-    theirs = json.dumps({"homie": "5.0", "version": 1, "type": "x", "o": {"name": "x"}}).encode()
-    running = harness(gateway_app((10, "attic", 20), convention=convention))
-    topic = ATTIC[convention]
+def test_a_description_of_another_program_is_left_alone_though_the_device_is_found_later(harness):
+    theirs = json.dumps({"o": {"name": "x"}}).encode()
+    running = harness(gateway_app((10, "attic", 20)))
+    topic = ATTIC
     running.broker.retained[topic] = Delivered(0.0, topic, theirs, True, None)
     running.run(30)
 
@@ -127,24 +112,11 @@ def test_a_description_of_another_program_is_left_alone_though_the_device_is_fou
     assert running.faults() == []
 
 
-def test_versions_never_fall_though_the_clock_was_set_back(harness):
-    running = harness(gateway_app((20, "attic", 20), convention="homie"))
-    topic = "homie/5/house/$description"
-    theirs = {"homie": "5.0", "version": 4_000_000_000, "name": "house", "type": "leadsman/house", "children": []}
-    running.broker.retained[topic] = Delivered(0.0, topic, json.dumps(theirs).encode(), True, None)
-    running.run(60)
-
-    versions = [json.loads(each.payload)["version"] for each in running.broker.messages(topic)]
-    assert len(versions) == 2
-    assert versions[0] > 4_000_000_000
-    assert versions == sorted(set(versions))
-
-
 def test_two_names_of_one_identifier_that_a_thread_finds_at_once_are_one_device(harness):
-    app, accepted = App("house", discovery="homie"), []
+    app, accepted = App("house", discovery="homeassistant"), []
 
     def find(context: Context) -> None:
-        for name in ("Attic", "attic"):
+        for name in KITCHEN:
             device = context.device(name)
             accepted.append(device.accepted)
             device.publish({"temperature": 1})
@@ -160,28 +132,26 @@ def test_two_names_of_one_identifier_that_a_thread_finds_at_once_are_one_device(
 
     assert accepted[:2] == [True, False]
     assert running.faults() == []
-    assert json.loads(tree(running)["homie/5/house/$description"])["children"] == ["house-gateway", "house-attic"]
-    assert violations(tree(running)) == []
+    assert configurations(running) == [KITCHEN[1], "gateway", "leadsman_app"]
 
 
-def test_devices_that_share_an_identifier_under_another_convention_are_restored_as_one(tmp_path):
-    heard = [(1, "Attic", 20), (2, "attic", 21)]
-    with Harness(gateway_app(*heard, convention="homeassistant", keep_state=True), state_directory=tmp_path) as one:
+def test_devices_that_share_an_identifier_once_they_are_described_are_restored_as_one(tmp_path):
+    heard = [(number, name, 20) for number, name in enumerate(KITCHEN, 1)]
+    with Harness(gateway_app(*heard, discovery=None, keep_state=True), state_directory=tmp_path) as one:
         one.run("1m")
-        assert {"homeassistant/device/house/Attic/config", ATTIC["homeassistant"]} <= one.broker.retained.keys()
+        assert {f"house/{name}/state" for name in KITCHEN} <= one.broker.retained.keys()
 
-    with Harness(gateway_app(convention="homie", keep_state=True), state_directory=tmp_path) as two:
+    with Harness(gateway_app(keep_state=True), state_directory=tmp_path) as two:
         two.run("1m")
 
-        children = json.loads(tree(two)["homie/5/house/$description"])["children"]
-        assert children == ["house-gateway", "house-attic"]
+        assert configurations(two) == [KITCHEN[1], "gateway", "leadsman_app"]
         assert two.faults() == []
 
 
 def test_the_settings_give_a_found_device_its_name_and_its_area(harness):
     settings = {"devices.attic.name": "Under the roof", "devices.att*.area": "Attic"}
-    running = harness(gateway_app((10, "attic", 20), convention="homeassistant"), settings=settings)
+    running = harness(gateway_app((10, "attic", 20)), settings=settings)
     running.run(60)
 
-    described = json.loads(running.broker.retained[ATTIC["homeassistant"]].payload)["dev"]
+    described = json.loads(running.broker.retained[ATTIC].payload)["dev"]
     assert (described["name"], described["sa"]) == ("Under the roof", "Attic")

@@ -15,7 +15,7 @@ from leadsman import App, Context, Discovery, Finds, OnChange, Sensor
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.introspection.document import Introspection
 from leadsman.testing import Harness, Scripted
-from leadsman_rigs.homie import violations
+from leadsman.text.identifiers import identifier
 
 
 class Climate(BaseModel):
@@ -456,51 +456,12 @@ class TestDiscovery:
             assert self.configurations(two)["attic"].payload == before
             assert [each.topic for each in two.broker.log if each.topic.endswith("attic/config")] == []
 
-
-class TestHomie:
-    @staticmethod
-    def tree(harness):
-        return {topic: each.payload for topic, each in harness.broker.retained.items() if topic.startswith("homie/")}
-
-    def test_a_device_becomes_a_child_and_leaves_nothing_when_it_is_forgotten(self, harness):
-        heard = [(2, "attic", {"temperature": 20.5}), (30, "attic", lambda device: device.forget())]
-        app, _ = gateway_app(*heard, finds=Finds(Climate), discovery="homie")
-
-        running = harness(app)
-        running.run(25)
-        found = self.tree(running)
-        running.run(60)
-        left = self.tree(running)
-
-        assert found["homie/5/house-attic/values/temperature"] == b"20.5"
-        assert found["homie/5/house-attic/$state"] == b"ready"
-        assert json.loads(found["homie/5/house/$description"])["children"] == ["house-gateway", "house-attic"]
-        assert json.loads(left["homie/5/house/$description"])["children"] == ["house-gateway"]
-        assert violations(found) == violations(left) == []
-        assert [topic for topic in left if "attic" in topic] == []
-        versions = [
-            json.loads(each.payload)["version"] for each in running.broker.messages("homie/5/house/$description")
-        ]
-        assert versions == sorted(set(versions))
-        assert len(versions) == 3
-
-    def test_a_device_that_comes_back_is_described_again(self, harness):
-        heard = [(2, "attic", {"temperature": 20}), (10, "attic", lambda device: device.forget())]
-        app, _ = gateway_app(*heard, (30, "attic", {"temperature": 20}), finds=Finds(Climate), discovery="homie")
-
-        running = harness(app)
-        running.run(50)
-
-        assert self.tree(running)["homie/5/house-attic/values/temperature"] == b"20.0"
-        assert violations(self.tree(running)) == []
-
     def test_two_names_of_one_identifier_are_one_device(self, harness):
-        app, gateway = gateway_app(
-            (1, "Attic", {"temperature": 1}), (2, "attic", {"temperature": 2}), finds=Finds(Climate), discovery="homie"
-        )
+        names = "Küche", identifier("Küche")
+        heard = [(number, name, {"temperature": 1}) for number, name in enumerate(names, 1)]
+        app, gateway = gateway_app(*heard, finds=Finds(Climate), discovery="homeassistant")
 
         running = harness(app)
         running.run(20)
 
-        assert gateway.found["Attic"].accepted
-        assert not gateway.found["attic"].accepted
+        assert [gateway.found[name].accepted for name in names] == [True, False]

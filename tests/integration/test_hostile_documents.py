@@ -9,10 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from leadsman import App, Discovery, Received
+from leadsman import App, Received
 from leadsman.discovery.description import AppDescription
 from leadsman.discovery.homeassistant import HomeAssistant
-from leadsman.discovery.homie import Homie
 from leadsman.discovery.registered import DescribedDevices
 from leadsman.introspection.retained import Listed
 from leadsman.mqtt.topics import Topics, encode, is_topic
@@ -24,33 +23,27 @@ from leadsman.tools.doctor.checks import left_behind as doctor_left_behind
 from leadsman_rigs.examples import examples
 from leadsman_rigs.hostile import BOMBS, LIES, payloads
 
-CONVENTIONS = ("homeassistant", "homie")
 TOPICS = Topics("house")
 NOW = Remaining({"kitchen": ["house/kitchen/state"]}, {"kitchen"})
 TEXT = st.sampled_from([each for each in LIES if isinstance(each, str)]) | st.text(max_size=9)
 
 
-def house(convention=None):
-    app = App("house", discovery=None if convention is None else Discovery(convention))
+def house(discovery=None):
+    app = App("house", discovery=discovery)
     for name in ("kitchen", "attic"):
         app.add_telemetry(name, Scripted({"t": 1}), interval=10)
     return app
 
 
-def kept_of(convention):
-    with Harness(house(convention)) as harness:
+def kept():
+    with Harness(house("homeassistant")) as harness:
         harness.run("70m")
     return {topic: each.payload for topic, each in harness.broker.retained.items()}
 
 
-KEPT = {convention: kept_of(convention) for convention in CONVENTIONS}
-REGISTRY = json.loads(KEPT["homeassistant"]["house/registry"])
-STATUS = json.loads(KEPT["homeassistant"]["house/status"])
-LEDGER = json.loads(KEPT["homeassistant"]["house/kitchen/ledger"])
-DESCRIPTIONS = {
-    convention: {topic: json.loads(payload) for topic, payload in kept.items() if topic.endswith(ends)}
-    for (convention, kept), ends in zip(KEPT.items(), ("/config", "/$description"), strict=True)
-}
+KEPT = kept()
+REGISTRY, STATUS, LEDGER = (json.loads(KEPT[f"house/{word}"]) for word in ("registry", "status", "kitchen/ledger"))
+DESCRIPTIONS = {topic: json.loads(payload) for topic, payload in KEPT.items() if topic.endswith("/config")}
 
 
 def asked():
@@ -73,7 +66,7 @@ def mapping(payload):
     return {}
 
 
-@given(payloads(REGISTRY), payloads(REGISTRY), payloads(*DESCRIPTIONS["homeassistant"].values()))
+@given(payloads(REGISTRY), payloads(REGISTRY), payloads(*DESCRIPTIONS.values()))
 def test_a_registry_removes_only_topics_that_can_be_topics_and_is_written_again_as_json(first, second, description):
     listed = Listed("house")
     listed.add("house/registry", first)
@@ -86,28 +79,22 @@ def test_a_registry_removes_only_topics_that_can_be_topics_and_is_written_again_
             assert payload == b"" or isinstance(json.loads(payload), dict)
 
 
-def made(convention):
-    app, devices = AppDescription("house", "1", "1", TOPICS, {}), described()
-    if convention == "homie":
-        return Homie(app, devices.names, "homie", devices.device, 7)
-    return HomeAssistant(app, devices.names, "homeassistant")
+def made():
+    return HomeAssistant(AppDescription("house", "1", "1", TOPICS, {}), described().names, "homeassistant")
 
 
 def described():
     return DescribedDevices(house().telemetries, {})
 
 
-@pytest.mark.parametrize("convention", CONVENTIONS)
 @given(data=st.data())
-def test_a_description_at_the_broker_is_answered_by_messages_that_can_be_sent(convention, data):
-    samples = DESCRIPTIONS[convention]
-    rules, topic = made(convention), data.draw(st.sampled_from(list(samples)))
-    found = data.draw(payloads(samples[topic]))
-    wanted = [
-        each for name in rules.topics.values() for each in _wanted(rules, convention, name) if each.topic == topic
-    ]
+def test_a_description_at_the_broker_is_answered_by_messages_that_can_be_sent(data):
+    rules, topic = made(), data.draw(st.sampled_from(list(DESCRIPTIONS)))
+    found = data.draw(payloads(DESCRIPTIONS[topic]))
+    wanted = [each for name in rules.topics.values() for each in _wanted(rules, name) if each.topic == topic]
 
-    sent = [*rules.removal(topic, found)] if rules.is_ours(found) else []
+    rules.is_ours(found)
+    sent = []
     for each in wanted:
         sent += [*rules.steps(found, each), *rules.moves({topic: found, f"{topic}x": found}, wanted)]
     for each in sent:
@@ -115,45 +102,32 @@ def test_a_description_at_the_broker_is_answered_by_messages_that_can_be_sent(co
         assert isinstance(each.payload, bytes)
 
 
-def _wanted(rules, convention, name):
+def _wanted(rules, name):
     if name is None:
         return [rules.describe_app()]
     return rules.describe(described().device(name))
 
 
-NOBODYS = {
-    "homeassistant": [
-        {"cmps": {"\ud800": {"p": "sensor"}}},
-        {"cmps": {"x": {"p": "\ud800"}}},
-        {"cmps": {"x": {"p": "sensor", "more": float("nan")}}, "y": "\ud800"},
-    ],
-    "homie": [
-        {"version": int("9" * 4300)},
-        {"version": -(10**30)},
-        {"nodes": {"\ud800": {"properties": {"x": {}}}, "n": {"properties": {"\ud800": {}, "+": {}, "\n": {}}}}},
-        {"nodes": {"n": {"properties": {"x" * 70_000: {}}}}},
-    ],
-}
+NOBODYS = [
+    {"cmps": {"\ud800": {"p": "sensor"}}},
+    {"cmps": {"x": {"p": "\ud800"}}},
+    {"cmps": {"x": {"p": "sensor", "more": float("nan")}}, "y": "\ud800"},
+]
 
 
-@pytest.mark.parametrize(
-    ("convention", "lies"), [(convention, lies) for convention, every in NOBODYS.items() for lies in every]
-)
-def test_a_description_that_nobody_writes_is_replaced(convention, lies):
-    samples = DESCRIPTIONS[convention]
-    topic = next(each for each, name in made(convention).topics.items() if name == "kitchen")
-    planted = json.dumps({**samples[topic], **lies}).encode()
-    readings, faults, retained = _lives_on(convention, {topic: planted})
+@pytest.mark.parametrize("lies", NOBODYS)
+def test_a_description_that_nobody_writes_is_replaced(lies):
+    topic = next(each for each, name in made().topics.items() if name == "kitchen")
+    planted = json.dumps({**DESCRIPTIONS[topic], **lies}).encode()
+    readings, faults, retained = _lives_on({topic: planted})
 
     assert readings == {"kitchen": 4, "attic": 4}
     assert not faults
-    assert json.loads(retained[topic]).keys() == samples[topic].keys()
-    if convention == "homie":
-        assert 0 < json.loads(retained[topic])["version"] < 2**63
+    assert json.loads(retained[topic]).keys() == DESCRIPTIONS[topic].keys()
 
 
-def _lives_on(convention, planted):
-    with Harness(house(convention)) as harness:
+def _lives_on(planted):
+    with Harness(house("homeassistant")) as harness:
         for topic, payload in planted.items():
             if payload:
                 harness.broker.retained[topic] = SimpleNamespace(payload=payload, retain=True)
@@ -163,30 +137,27 @@ def _lives_on(convention, planted):
         return readings, faults, {t: e.payload for t, e in harness.broker.retained.items()}
 
 
-@pytest.mark.parametrize("convention", CONVENTIONS)
 @pytest.mark.parametrize("bomb", range(0, len(BOMBS), 2))
-def test_a_bomb_in_one_place_costs_only_its_own_device(convention, bomb):
-    topic = next(each for each, name in made(convention).topics.items() if name == "kitchen")
+def test_a_bomb_in_one_place_costs_only_its_own_device(bomb):
+    topic = next(each for each, name in made().topics.items() if name == "kitchen")
     planted = {topic: BOMBS[bomb], "house/registry": BOMBS[bomb], "house/status": BOMBS[bomb]}
-    readings, faults, retained = _lives_on(convention, planted)
+    readings, faults, retained = _lives_on(planted)
 
     assert readings == {"kitchen": 4, "attic": 4}
     assert not faults
     assert set(json.loads(retained["house/registry"])["devices"]) == {"kitchen", "attic"}
-    other = next(each for each, name in made(convention).topics.items() if name == "attic")
+    other = next(each for each, name in made().topics.items() if name == "attic")
     assert other in retained
 
 
-@pytest.mark.parametrize("convention", CONVENTIONS)
 @settings(max_examples=examples(25), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_lies_in_all_places_cost_no_reading(convention, data):
-    kept = KEPT[convention]
+def test_lies_in_all_places_cost_no_reading(data):
     planted = {
-        topic: data.draw(payloads(json.loads(kept[topic])))
-        for topic in (*DESCRIPTIONS[convention], "house/registry", "house/status", "house/kitchen/ledger")
+        topic: data.draw(payloads(json.loads(KEPT[topic])))
+        for topic in (*DESCRIPTIONS, "house/registry", "house/status", "house/kitchen/ledger")
     }
-    readings, faults, retained = _lives_on(convention, planted)
+    readings, faults, retained = _lives_on(planted)
 
     assert readings == {"kitchen": 4, "attic": 4}
     assert not faults

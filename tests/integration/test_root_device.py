@@ -198,7 +198,7 @@ def test_the_access_list_has_its_topics():
     assert "gas/get" in access.subscribe
 
 
-@pytest.mark.parametrize("discovery", [None, "homie", "homeassistant"])
+@pytest.mark.parametrize("discovery", [None, "homeassistant"])
 def test_all_that_it_publishes_and_subscribes_to_is_in_the_access_list(harness, discovery):
     app = App("gas", discovery=discovery)
     app.add_telemetry(None, Scripted({"m3": 1}, *[fail()] * 20), interval=5, circuit_breaker=CircuitBreaker(2))

@@ -38,7 +38,7 @@ def left_by_clean(retained):
     return retained.keys() - {*removal.topics, *removal.elsewhere, *removal.pages}
 
 
-@pytest.mark.parametrize("convention", [None, "homeassistant", "homie"])
+@pytest.mark.parametrize("convention", [None, "homeassistant"])
 @pytest.mark.parametrize("first", [True, False])
 def test_nothing_is_left_of_a_life_of_any_length(first, convention):
     discovery = None if convention is None else Discovery(convention)
@@ -50,7 +50,7 @@ def test_nothing_is_left_of_a_life_of_any_length(first, convention):
         assert left_by_clean(retained) == set(), moment
 
 
-@pytest.mark.parametrize("convention", [None, "homeassistant", "homie"])
+@pytest.mark.parametrize("convention", [None, "homeassistant"])
 def test_nothing_is_left_of_devices_that_were_found_and_of_what_handlers_publish(convention):
     def app():
         found = App("house", discovery=None if convention is None else Discovery(convention))
@@ -69,7 +69,7 @@ def test_nothing_is_left_of_devices_that_were_found_and_of_what_handlers_publish
         assert left_by_clean(retained) == set(), moment
 
 
-@pytest.mark.parametrize("convention", [None, "homeassistant", "homie"])
+@pytest.mark.parametrize("convention", [None, "homeassistant"])
 def test_every_message_that_is_retained_was_listed_before(convention):
     discovery = None if convention is None else Discovery(convention)
     before, _ = live(house("a", discovery=discovery), "30s", {})

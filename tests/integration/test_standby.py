@@ -395,37 +395,12 @@ def test_a_damaged_failure_state_costs_only_itself(start, run, broker, payload):
     assert node.polls
 
 
-HOMIE = "house-homie"
-
-
-def test_the_connection_of_the_last_will_carries_no_lease(start, run, broker):
-    carried = []
-    take = broker.take
-
-    def look(connection, packet_id, message):
-        carried.append((connection.packet.client_id, message.topic))
-        take(connection, packet_id, message)
-
-    broker.take = look
-    node = start(broker, discovery="homie")
-    run(3)
-    assert HOMIE in [packet.client_id for _, packet in broker.connects], "the second connection is there"
-
-    carried.clear()
-    run(2 * TTL)
-
-    assert {client for client, topic in carried if topic == "house/lease"} == {"house"}
-    assert HOMIE not in {client for client, _ in carried}
-    assert node.entered == 1
-
-
-@pytest.mark.parametrize("convention", ["homeassistant", "homie"])
-def test_a_node_that_stands_by_publishes_no_discovery(start, run, broker, convention):
-    first = start(broker, discovery=convention)
+def test_a_node_that_stands_by_publishes_no_discovery(start, run, broker):
+    first = start(broker, discovery="homeassistant")
     run(5)
-    tree = [each for each in broker.retained if each.startswith(("homeassistant/", "homie/"))]
+    tree = [each for each in broker.retained if each.startswith("homeassistant/")]
     described = len([each for each in broker.log if each.topic in tree])
-    second = start(broker, discovery=convention)
+    second = start(broker, discovery="homeassistant")
     run(3 * TTL)
     assert tree
     assert not second.polls
@@ -438,7 +413,7 @@ def test_a_node_that_stands_by_publishes_no_discovery(start, run, broker, conven
     assert second.polls
     assert json.loads(broker.retained["house/status"].payload)["state"] == "online"
     assert broker.retained["house/meter/availability"].payload == b"online"
-    assert [each for each in broker.retained if each.startswith(("homeassistant/", "homie/"))] == tree
+    assert [each for each in broker.retained if each.startswith("homeassistant/")] == tree
 
 
 def test_the_service_manager_hears_of_a_node_that_takes_over_until_it_is_active(start, run, monkeypatch):

@@ -19,7 +19,6 @@ from leadsman import App, Context, Finds, Sensor
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.testing import Harness
 from leadsman_rigs.examples import examples
-from leadsman_rigs.homie import violations
 
 DEGREES = Annotated[float, Sensor("°C", device_class="temperature", state_class="measurement")]
 PERCENT = Annotated[float, Sensor("%", device_class="humidity")]
@@ -89,15 +88,6 @@ def test_two_devices_of_one_handler_have_fields_of_their_own(harness):
     assert {"cellar"} == {"attic", "cellar"} & described(running, "cellar")["cmps"].keys()
 
 
-def test_homie_has_a_valid_tree_after_the_change(harness):
-    running = harness(gateway_app(*GROWING, discovery="homie"))
-    running.run(200)
-
-    tree = {topic: each.payload for topic, each in running.broker.retained.items() if topic.startswith("homie/")}
-    assert tree["homie/5/house-attic/values/humidity"] == b"51.0"
-    assert violations(tree) == []
-
-
 class TestRestart:
     def second(self, tmp_path, *heard):
         with Harness(gateway_app(*GROWING), state_directory=tmp_path) as one:
@@ -163,11 +153,8 @@ def test_what_is_invalid_is_named(harness, said, error, text):
 
 def descriptions(harness, device="attic"):
     """What other programs are told of a device, by topic."""
-    begins = (f"homeassistant/device/house/{device}", f"homie/5/house-{device}/$description")
-    found = {topic: each.json for topic, each in harness.broker.retained.items() if topic.startswith(begins)}
-    for each in found.values():
-        each.pop("version", None)  # of a tree of Homie: each run counts on
-    return found
+    begins = f"homeassistant/device/house/{device}"
+    return {topic: each.json for topic, each in harness.broker.retained.items() if topic.startswith(begins)}
 
 
 def restarted(directory, *heard, **options):
@@ -185,17 +172,15 @@ def restarted(directory, *heard, **options):
         st.sampled_from([float, int, bool, str, datetime, DEGREES, PERCENT]),
         min_size=1,
     ),
-    st.sampled_from(["homeassistant", "homie"]),
 )
-def test_what_is_kept_over_a_restart_is_what_was_said(fields, discovery):
+def test_what_is_kept_over_a_restart_is_what_was_said(fields):
     with TemporaryDirectory() as directory:
-        one = restarted(Path(directory), (1, "attic", {}, {"fields": fields, "title": "Attic"}), discovery=discovery)
-        two = restarted(Path(directory), discovery=discovery)
+        one = restarted(Path(directory), (1, "attic", {}, {"fields": fields, "title": "Attic"}))
+        two = restarted(Path(directory))
 
     assert descriptions(two) == descriptions(one)
     assert descriptions(one)
-    if discovery == "homeassistant":
-        assert fields.keys() <= {key for each in descriptions(one).values() for key in each["cmps"]}
+    assert fields.keys() <= {key for each in descriptions(one).values() for key in each["cmps"]}
 
 
 JSON = st.recursive(

@@ -134,41 +134,33 @@ def test_only_what_was_listed_and_is_no_longer_there_goes_away(before, others, n
 
 
 CONFIGURATION = "homeassistant/device/house/a/config"
-TREE = [f"homie/5/house-a/{each}" for each in ("$description", "$state", "values/t")]
-OURS = {CONFIGURATION: b'{"o":{"name":"leadsman house"}}', TREE[0]: b'{"type":"leadsman/house"}'}
+OURS = {CONFIGURATION: b'{"o":{"name":"leadsman house"}}'}
 
 
 def test_what_is_outside_the_prefix_is_listed_if_its_description_says_whose_it_is():
-    found = listed({**HEAD, "devices": {"a": entry("a", retained=[], others=[CONFIGURATION, *TREE])}})
+    found = listed({**HEAD, "devices": {"a": entry("a", retained=[], others=[CONFIGURATION])}})
     assert dict(found.topics()) == {"a": (), APP: ()}
 
-    found.prove({CONFIGURATION: b'{"o":{"name":"leadsman house2"}}', TREE[0]: b'{"type":"leadsman/house2"}'})
+    found.prove({CONFIGURATION: b'{"o":{"name":"leadsman house2"}}'})
     assert dict(found.topics()) == {"a": (), APP: ()}
 
     found.prove(OURS, found.places)
     assert dict(found.topics()) == {"a": (), APP: ()}, "it could not be read"
 
     found.prove(OURS)
-    assert dict(found.topics()) == {"a": (CONFIGURATION, *TREE), APP: ()}
-
-
-def test_what_is_left_of_a_device_without_a_description_is_nobody_elses():
-    found = listed({**HEAD, "devices": {"a": entry("a", retained=[], others=[CONFIGURATION, *TREE])}})
-    found.prove({})
-
-    assert dict(found.topics()) == {"a": tuple(TREE), APP: ()}
+    assert dict(found.topics()) == {"a": (CONFIGURATION,), APP: ()}
 
 
 OTHER_PEOPLES = [
     *("zigbee2mqtt/bridge/state", "homeassistant/sensor/other/config", "other/app/state", "house2/x/state"),
-    *("house", "hous/a/state", "House/a/state", "/house/a/state", "homie/5/house2-a/$state", "homie/5/hous/$state"),
+    *("house", "hous/a/state", "House/a/state", "/house/a/state"),
     *("homeassistant/device/house2/a/config", "homeassistant/device/house/a/state", "homeassistant/status"),
     *("house/status", "house/registry", "house/registry/2", "house/lease", "house/error", "house/introspect"),
-    *("house/a/set", "house/a/get", "house/a/hold/set", "house/set", "homie/5/house-a/values/t/set"),
+    *("house/a/set", "house/a/get", "house/a/hold/set", "house/set"),
     *("house/cellar/status", "house/cellar/registry"),
 ]
-TOPIC = st.sampled_from([*OTHER_PEOPLES, *OURS, *TREE, *of("a"), "house/a/map"]) | st.builds(
-    "{}/{}".format, st.sampled_from(["house", "house2", "homeassistant/device/house", "homie/5"]), st.text(max_size=9)
+TOPIC = st.sampled_from([*OTHER_PEOPLES, *OURS, *of("a"), "house/a/map"]) | st.builds(
+    "{}/{}".format, st.sampled_from(["house", "house2", "homeassistant/device/house"]), st.text(max_size=9)
 )
 PAGE = st.fixed_dictionaries(
     {"devices": st.dictionaries(st.text(max_size=3), st.lists(TOPIC, max_size=5), max_size=3)},
@@ -176,7 +168,9 @@ PAGE = st.fixed_dictionaries(
 )
 
 
-@given(PAGE, st.dictionaries(TOPIC, st.sampled_from([*OURS.values(), b"{}", b'{"type":"leadsman/house2"}', b"[1"])))
+@given(
+    PAGE, st.dictionaries(TOPIC, st.sampled_from([*OURS.values(), b"{}", b'{"o":{"name":"leadsman house2"}}', b"[1"]))
+)
 def test_whatever_a_registry_says_nothing_of_other_programs_is_listed(page, kept):
     devices = {name: {"others": topics} for name, topics in page["devices"].items()}
     found = listed({**HEAD, **page, "devices": devices})
@@ -185,13 +179,7 @@ def test_whatever_a_registry_says_nothing_of_other_programs_is_listed(page, kept
     topics = [topic for _, each in found.topics() for topic in each]
     assert not set(topics) & set(OTHER_PEOPLES)
     for topic in topics:
-        if topic.startswith("house/"):
-            continue
-        if topic.startswith("homie/5/"):
-            description = kept.get("/".join([*topic.split("/")[:3], "$description"]), b"")
-            assert not description or b'leadsman/house"' in description
-        else:
-            assert b'leadsman house"' in kept[topic]
+        assert topic.startswith("house/") or b'leadsman house"' in kept[topic]
 
 
 def test_descriptions_are_looked_at_in_few_places_only():

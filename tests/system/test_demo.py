@@ -124,7 +124,7 @@ def test_with_discovery_it_describes_its_devices_and_says_where_they_appear_and_
 
 
 def test_with_discovery_and_a_broker_of_its_own_it_says_what_to_type_in_home_assistant():
-    result = run("demo", "--for", "4s", "--discovery", "homeassistant")
+    result = run("demo", "--for", "4s", "--discovery")
 
     assert result.returncode == 0
     assert "Home Assistant: give its MQTT integration the broker 127.0.0.1 and the port " in result.stdout
@@ -287,7 +287,6 @@ def heard(leader, *words):
         (("demo", "--for", "30"), "such as '90s'"),
         (("demo", "--for", "-1s"), "--for"),
         (("demo", "--broker", "http://x"), "write mqtt://"),
-        (("demo", "--discovery", "homey"), "choose from"),
         (("demo", "--cluster", "--for", "30s"), "write it alone"),
         (("fly",), "there is no command 'fly'"),
     ],

@@ -31,7 +31,7 @@ async def meter():
 async def valve():
     return {"pid": os.getpid()}
 """
-HOMIE = f'app = App("sys", mqtt=os.environ["URL"], discovery="homie")\n{METER}'
+DESCRIBED = f'app = App("sys", mqtt=os.environ["URL"], discovery="homeassistant")\n{METER}'
 ACTIVE = ", is active"
 POLLED = re.compile(r"^polled (\S+)$", re.MULTILINE)
 
@@ -109,10 +109,6 @@ def of(message):
     return json.loads(message.payload)["pid"]
 
 
-def is_ready(message):
-    return message.payload == b"ready"
-
-
 def taken_at(message):
     return dict(message.properties.UserProperty)["taken_at"]
 
@@ -146,11 +142,11 @@ def test_a_node_that_is_killed_is_replaced_within_one_and_a_half_ttl(pair):
 def test_a_frozen_node_publishes_nothing_when_it_goes_on_and_the_devices_stay_available(
     tmp_path, mosquitto, listen, protocol
 ):
-    with running(tmp_path, HOMIE) as start:
+    with running(tmp_path, DESCRIBED) as start:
         url = f"{mosquitto.url}?protocol={protocol}"
         active, standby = pair_of(start, mosquitto, url, url)
         listener = listen(mosquitto.port)
-        listener.wait_for("homie/5/sys/$state", where=is_ready)
+        listener.wait_for("homeassistant/device/sys/meter/config")
         before = time.monotonic()
         active.process.send_signal(signal.SIGSTOP)
         taken_over(standby, before, 1.5 * TTL + SLACK)
@@ -165,9 +161,8 @@ def test_a_frozen_node_publishes_nothing_when_it_goes_on_and_the_devices_stay_av
         now = [each for _, each in listener.messages[since:]]
         assert {of(each) for each in now if each.topic == "sys/meter/state"} == {standby.process.pid}
         assert {json.loads(each.payload)["owner"] for each in now if each.topic == "sys/lease"} == {name_of(standby)}
-        assert not [each.topic for each in now if each.payload in (b"lost", b"disconnected", b"offline")]
-        assert is_ready(listener.on("homie/5/sys/$state")[-1])
-        assert is_ready(listener.on("homie/5/sys-meter/$state")[-1])
+        assert not [each.topic for each in now if each.payload in (b"", b"offline")]
+        assert json.loads(listener.on("sys/status")[-1].payload)["state"] == "online"
         assert listener.on("sys/meter/availability")[-1].payload == b"online"
         assert len(polls(active)) == frozen
         assert active.log.count(ACTIVE) == standby.log.count(ACTIVE) == 1, "no ping-pong"

@@ -123,17 +123,6 @@ def test_a_store_is_a_file_and_needs_no_database(tmp_path):
     assert "n" in (tmp_path / "d.json").read_text()
 
 
-@pytest.mark.parametrize(("convention", "other"), [("homeassistant", "homie"), ("homie", "homeassistant")])
-def test_an_app_pays_for_one_convention_of_discovery(tmp_path, convention, other):
-    program = PROGRAM.replace('mqtt="mqtt://localhost"', f'mqtt="mqtt://localhost", discovery="{convention}"')
-    command = [sys.executable, "-c", program, str(tmp_path)]
-    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-
-    assert f"leadsman.discovery.{convention}" in found
-    assert [module for module in found if module.startswith(f"leadsman.discovery.{other}")] == []
-    assert ("leadsman.discovery.properties" in found) == (convention == "homie")
-
-
 def test_what_is_built_does_not_run_yet(tmp_path):
     handler = Scripted({"t": 1})
     app = App("app")

@@ -174,7 +174,7 @@ class Announcer:
                 descriptions = left.get(former[topic] or "", {})
                 for each in descriptions:
                     self._note_removal(each, descriptions[each])
-                for each in dict.fromkeys((*before.kept(topic), *descriptions)):
+                for each in dict.fromkeys((topic, *descriptions)):
                     self._put(RetainedMessage(each, b""), latest=True)
             yield 0.0
 
@@ -242,15 +242,12 @@ class Announcer:
                 topic, payload = next(iter(self._gone.items()))
                 if self._convention.first_of(topic) not in self._topics:
                     self._note_removal(topic, payload)
-                for step in self._convention.removal(topic, payload):
-                    if not (yield from self._room(connects)):
-                        return
-                    if self._convention.first_of(topic) in self._topics:
-                        break  # its device has come back meanwhile, and is described
-                    self._put(step, latest=True)
-                    yield 0.0
-                else:
+                if not (yield from self._room(connects)):
+                    return
+                if self._convention.first_of(topic) not in self._topics:  # else its device has come back meanwhile
+                    self._put(RetainedMessage(topic, b""), latest=True)
                     self._log_removed(topic)
+                yield 0.0
                 if self._gone.pop(topic, None) is not None:
                     self._kept_gone -= len(payload)
         finally:
@@ -274,7 +271,7 @@ class Announcer:
         if self._is_gone(name):
             return  # the next change removes what the broker has
         wanted = self._description(topic)
-        kept = dict.fromkeys((*self._convention.kept(topic), *(each.topic for each in wanted)))
+        kept = dict.fromkeys((topic, *(each.topic for each in wanted)))
         foreign = self._foreign_in(topic, found, wanted)
         if foreign is not None:
             self._foreign.add(topic)
@@ -346,8 +343,7 @@ class Announcer:
         """Remove a message that a device no longer needs, if this app published it."""
         if self._convention.is_ours(found):
             self._log_removed(topic)
-            for each in self._convention.removal(topic, found):
-                self._put(each, latest=True)
+            self._put(RetainedMessage(topic, b""), latest=True)
         else:
             self._leave(topic)
 

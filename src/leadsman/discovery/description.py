@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from leadsman.monitoring.condition import Condition
 from leadsman.mqtt.topics import Topics
@@ -134,62 +134,6 @@ class RetainedMessage(NamedTuple):
     payload: bytes
 
 
-class PropertyValue(NamedTuple):
-    """One value of a reading, at a topic of its own."""
-
-    topic: str
-    payload: bytes
-    """Empty where the reading has no such value."""
-    retained: bool
-
-
-class PropertyCommand(NamedTuple):
-    """A command that came to the topic of one value."""
-
-    device: str
-    payload: bytes
-    """As the device takes it at ``set``."""
-    accepted: RetainedMessage | None
-    """The acknowledgement, which is not retained. None where the next reading is one."""
-
-
-class PropertyTopics(Protocol):
-    """The messages of a convention in which each value has a topic of its own, and the app has a state. Pure."""
-
-    commands: str
-    """The topic filter of the commands."""
-    client: str
-    """Ends the client id of the connection whose will reports that the app is lost."""
-
-    def has_device(self, name: str) -> bool:
-        """Whether a device of that name is described."""
-        ...
-
-    def values(self, name: str, fields: Mapping[str, Any]) -> Sequence[PropertyValue]:
-        """The values of a reading of a device."""
-        ...
-
-    def command(self, topic: str, payload: bytes) -> PropertyCommand:
-        """Read a command. Raises `leadsman.errors.PayloadError`: it does not match the description."""
-        ...
-
-    def device_of(self, topic: str) -> str | None:
-        """The name of the device to whose topics a topic belongs; None if it is none of this app."""
-        ...
-
-    def app_ready(self) -> RetainedMessage:
-        """The message of an app that runs."""
-        ...
-
-    def app_lost(self) -> RetainedMessage:
-        """The will: what the broker publishes when the connection is lost."""
-        ...
-
-    def goodbye(self, names: Sequence[str]) -> Sequence[RetainedMessage]:
-        """The messages of an app that ends: those of these devices, and its own at last."""
-        ...
-
-
 class Convention(Protocol):
     """How the devices of an app are described to others. Pure."""
 
@@ -200,8 +144,6 @@ class Convention(Protocol):
     """The topic filter of the descriptions of this app. Others may have descriptions there, too."""
     below: str
     """The text with which the topics of the descriptions of the app's devices begin. Those of others may, too."""
-    removes: str
-    """The topic filter of all that is removed with a description."""
     publishes: Sequence[str]
     """The topic filters that the app publishes to."""
     births: str | None = None
@@ -212,11 +154,6 @@ class Convention(Protocol):
     def has_device(self, name: str) -> bool:
         """Whether it describes a device of that name."""
         ...
-
-    @property
-    def properties(self) -> PropertyTopics | None:
-        """How it publishes each value of a reading; None if it refers to the topics of the app."""
-        return None
 
     def describe(self, device: DeviceDescription) -> Sequence[RetainedMessage]:
         """The description of one device: in one message, or in several if one would be too long. The first one is at
@@ -229,11 +166,6 @@ class Convention(Protocol):
 
     def describe_app(self) -> RetainedMessage:
         """The description of the app itself."""
-        ...
-
-    def kept(self, topic: str) -> Sequence[str]:
-        """The retained topics that the description at a topic brings with it, in the order in which they are removed;
-        without those of its further messages."""
         ...
 
     def is_ours(self, payload: bytes) -> bool:
@@ -249,10 +181,6 @@ class Convention(Protocol):
         these topics are about to replace those that the broker has, and something of the device is at another topic
         from then on. They are not retained. Empty if nothing moves."""
         return ()
-
-    def removal(self, topic: str, found: bytes) -> Sequence[RetainedMessage]:
-        """The messages that remove a description that the broker has, and what belongs to it."""
-        ...
 
     def condition(self, name: str, condition: Condition) -> Sequence[RetainedMessage]:
         """The messages of the condition of a device. Their topics are always the same."""

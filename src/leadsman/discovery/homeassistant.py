@@ -130,7 +130,7 @@ class HomeAssistant(Convention):
         self._ids = identifiers_of(devices, app.ids)
         self._origin = {"name": origin_of(app.topics.prefix), "sw": app.leadsman}
         self.topics = {self._topic(self._app_key): None, **{self._topic(key): name for name, key in self._ids.items()}}
-        self.own = self.removes = own_filter(prefix, app.topics.prefix)
+        self.own = own_filter(prefix, app.topics.prefix)
         self.below = f"{prefix}/device/{self._node}/"
         self.publishes = (app.topics.of("+", "health"), self.own)
         self.births = birth_topic(prefix)
@@ -196,14 +196,6 @@ class HomeAssistant(Convention):
     def is_ours(self, payload: bytes) -> bool:
         """See `Convention`."""
         return is_configuration_of(self._app.topics.prefix, payload)
-
-    def kept(self, topic: str) -> Sequence[str]:
-        """See `Convention`."""
-        return (topic,)
-
-    def removal(self, topic: str, found: bytes) -> Sequence[RetainedMessage]:
-        """See `Convention`."""
-        return (RetainedMessage(topic, b""),)
 
     def condition(self, name: str, condition: Condition) -> Sequence[RetainedMessage]:
         """See `Convention`."""

@@ -20,7 +20,6 @@ from leadsman.registration.source import Source
 from leadsman.registration.telemetry import Telemetry
 
 if TYPE_CHECKING:
-    from leadsman.discovery.properties import Properties
     from leadsman.introspection.document import FieldTerms
     from leadsman.readings.filtering import Filters
     from leadsman.readings.sensor import FieldPresentation, Presentations
@@ -166,8 +165,6 @@ class Described(NamedTuple):
 
     registered: DescribedDevices
     convention: Convention
-    properties: "Properties | None"
-    """Publishes each value at a topic of its own; None where the convention refers to the readings."""
 
 
 def _command(command: RegisteredCommand) -> CommandDescription:

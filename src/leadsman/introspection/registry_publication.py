@@ -31,7 +31,6 @@ from leadsman.introspection.retained import (
     Listed,
     Page,
     RemovedDescriptions,
-    in_order,
     no_longer,
     retained_of,
 )
@@ -334,7 +333,7 @@ class RegistryPublication:
                 gone.append(name)
             else:
                 self._others.keep(name, (topic for topic in before if topic not in removed and topic not in now))
-            self._removals |= {topic: _Removal() for topic in in_order(removed)}
+            self._removals |= {topic: _Removal() for topic in removed}
             if number % LIST_SLICE == 0:
                 yield 0.0
         if self._removals:

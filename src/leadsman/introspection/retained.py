@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from leadsman.mqtt.answers import object_in
 from leadsman.mqtt.topics import RESERVED, is_topic
-from leadsman.settings.discovery import homie_filters, homie_root, own_filter
+from leadsman.settings.discovery import own_filter
 from leadsman.text.identifiers import identifier
 
 APP = ""
@@ -37,8 +37,6 @@ MOST_REMOVED = 64 * 1024
 _NOT_RETAINED = RESERVED - {"state", "history", "availability", "health", "ledger", "resilience"}
 """Levels below the prefix, or below a device, that belong to the app itself, or at which it takes requests: an empty
 message there would be one."""
-_DESCRIPTION = "/$description"
-"""Ends the topic of a description of Homie."""
 
 
 class Claim(NamedTuple):
@@ -59,14 +57,10 @@ def may_be_removed(topic: str, prefix: str) -> bool:
 
 def claim_of(topic: str, prefix: str) -> Claim | None:
     """The claim that would prove that a topic outside the prefix is the app's; None if nothing can. The topics are
-    those of Home Assistant, ``{discovery}/device/{app}/{device}/config``, and of Homie,
-    ``{discovery}/5/{app}-{device}/…``."""
+    those of Home Assistant, ``{discovery}/device/{app}/{device}/config``."""
     levels = topic.split("/")
     if len(levels) >= 5 and levels[-1] == "config" and levels[-4:-2] == ["device", identifier(prefix)]:
         return Claim(topic, own_filter("/".join(levels[:-4]), prefix))
-    root = homie_root(prefix)
-    if len(levels) >= 4 and levels[1] == "5" and f"{levels[2]}-".startswith(f"{root}-") and levels[-1] != "set":
-        return Claim("/".join((*levels[:3], "$description")), homie_filters(levels[0], prefix)[0])
     return None
 
 
@@ -75,34 +69,10 @@ def origin_of(prefix: str) -> str:
     return f"leadsman {prefix}"
 
 
-def type_of(prefix: str) -> str:
-    """The type of a device of Homie, ``type``. No other app at the broker has it."""
-    return f"leadsman/{prefix}"
-
-
 def is_configuration_of(prefix: str, payload: bytes) -> bool:
     """Whether an app published a configuration of Home Assistant."""
     origin = (object_in(payload) or {}).get("o")
     return isinstance(origin, dict) and origin.get("name") == origin_of(prefix)
-
-
-def is_description_of(prefix: str, payload: bytes) -> bool:
-    """Whether an app published a description of Homie. Most are of others, and not read."""
-    return type_of(prefix).encode() in payload and (object_in(payload) or {}).get("type") == type_of(prefix)
-
-
-def proves(claim: Claim, prefix: str, payload: bytes) -> bool:
-    """Whether the description of a claim shows that the app published it. `payload` is empty if the broker keeps none:
-    what is left of a device of Homie without a description is nobody else's."""
-    if not claim.document.endswith(_DESCRIPTION):
-        return is_configuration_of(prefix, payload)
-    return not payload or is_description_of(prefix, payload)
-
-
-def in_order(topics: Iterable[str]) -> list[str]:
-    """The topics in the order in which they are removed: descriptions last, so that a removal that is interrupted can
-    be repeated."""
-    return sorted(topics, key=lambda topic: topic.endswith(_DESCRIPTION))
 
 
 class RemovedDescription(NamedTuple):
@@ -237,7 +207,7 @@ class Listed:
         """
         for topic, claim in self.claims.items():
             read = claim.topic_filter not in unread
-            if read and proves(claim, self._prefix, documents.get(claim.document, b"")):
+            if read and is_configuration_of(self._prefix, documents.get(claim.document, b"")):
                 self._proven.add(topic)
 
     def topics(self) -> Iterator[tuple[str, tuple[str, ...]]]:

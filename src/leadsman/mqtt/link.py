@@ -20,7 +20,7 @@ from leadsman.mqtt import broker_choice, connection_state
 from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.broker_choice import Ended
 from leadsman.mqtt.broker_session import Arrival, BrokerSession
-from leadsman.mqtt.connection import Connect, Connection, ConnectionListener, Connector, Received
+from leadsman.mqtt.connection import Connect, Connection, Connector, Received
 from leadsman.mqtt.connection_state import V5
 from leadsman.mqtt.diagnosis import client_id_in_use, subscription, without_will
 from leadsman.mqtt.message import Message
@@ -408,10 +408,6 @@ class Link:
                 self._events.emit(LinkDown(end.reason, wait, in_use, end.topic, self._named(), end.version))
             self._refusals = {*self._refusals, end.reason} if end.cheap else set()
             await asyncio.sleep(wait)
-
-    async def connect_beside(self, packet: Connect, listener: ConnectionListener) -> Connection:
-        """Make another connection to the current broker. Raises as `Connector`."""
-        return await self._connector(self.broker)(packet, listener)
 
     async def flush(self, timeout: float) -> bool:
         """Wait at most `timeout` seconds until the broker has all that it takes. Whether it has everything."""

@@ -13,13 +13,13 @@ from leadsman.discovery.registered import Described, DescribedDevices
 from leadsman.events import Event
 from leadsman.introspection.retained import APP, RemovedDescriptions
 from leadsman.settings.discovery import APP as APP_IDENTIFIER
-from leadsman.settings.discovery import CONVENTIONS, Discovery
+from leadsman.settings.discovery import Discovery
 from leadsman.text import log_fields
+from leadsman.text.identifiers import identifier
 from leadsman.wiring.core import Core
 from leadsman.wiring.plan import Plan
 
 if TYPE_CHECKING:
-    from leadsman.mqtt.link import Link
     from leadsman.runtime.found_devices import Names
 
 
@@ -37,38 +37,31 @@ def names_of(plan: Plan, discovery: Discovery) -> "Names":
     """The names that no device may have that a handler finds: also those that describe another one, or did."""
     from leadsman.runtime.found_devices import Names
 
-    identify = CONVENTIONS[discovery.convention].identify
     ids = discovery.ids
     former = {*ids.values()} - ids.keys()
 
     def identify_now(name: str) -> str:
-        return identify(ids.get(name, name))
+        return identifier(ids.get(name, name))
 
     identifiers = {APP_IDENTIFIER, *map(identify_now, registered_of(plan).names)}
     return Names(frozenset((*plan.telemetries, *plan.sources, *plan.commands, *former)), identifiers, identify_now)
 
 
-def convention_of(plan: Plan, discovery: Discovery, registered: DescribedDevices, number: int = 0) -> Convention:
+def convention_of(plan: Plan, discovery: Discovery, registered: DescribedDevices) -> Convention:
     """The convention that describes them. Its `own`, `publishes` and `births` are where it publishes, and what it
-    listens to. `number` grows from run to run, for a convention whose descriptions have versions."""
+    listens to."""
+    from leadsman.discovery.homeassistant import HomeAssistant
+
     ids = discovery.ids
     if plan.cluster is not None:  # of the devices that are here
         ids = {name: former for name, former in ids.items() if name in registered}
     app = AppDescription(plan.name, plan.version, plan.leadsman, plan.topics, ids)
-    if discovery.convention == "homie":  # an app has one convention, and pays for no other
-        from leadsman.discovery.homie import Homie
-
-        return Homie(app, registered.names, discovery.prefix, registered.device, number)
-    from leadsman.discovery.homeassistant import HomeAssistant
-
     return HomeAssistant(app, registered.names, discovery.prefix)
 
 
 def device_at(plan: Plan, discovery: Discovery) -> Callable[[str], str | None]:
     """A function that returns the device of the app, on whichever node, to which a topic of discovery belongs."""
-    convention = convention_of(plan, discovery, registered_of(plan))
-    topics, properties = convention.topics, convention.properties
-    return topics.get if properties is None else properties.device_of
+    return convention_of(plan, discovery, registered_of(plan)).topics.get
 
 
 logger = logging.getLogger("leadsman")
@@ -92,29 +85,21 @@ def hidden_values(registered: DescribedDevices, discovery: Discovery) -> str | N
     )
 
 
-def describe_devices(plan: Plan, discovery: Discovery, link: "Link", now: float) -> Described:
-    """Describe the devices of an app that are here from its start, `now` in epoch seconds."""
+def describe_devices(plan: Plan, discovery: Discovery) -> Described:
+    """Describe the devices of an app that are here from its start."""
     registered = registered_of(plan, {*plan.residents})
     if (hidden := hidden_values(registered, discovery)) is not None:
         logger.warning("%s", hidden, extra=log_fields("values not shown"))
-    convention = convention_of(plan, discovery, registered, int(now))
-    if convention.properties is None:
-        return Described(registered, convention, None)
-    from leadsman.discovery.properties import Properties
-
-    return Described(registered, convention, Properties(convention.properties, link, plan.client_id))
+    return Described(registered, convention_of(plan, discovery, registered))
 
 
 def describe(core: Core) -> None:
-    """Describe the devices that are here from the start. The publishers hand readings over, so this comes before the
-    devices."""
+    """Describe the devices that are here from the start."""
     discovery = core.plan.discovery
     if discovery is None:
         return
-    core.described = describe_devices(core.plan, discovery, core.link, core.environment.clock.wall())
+    core.described = describe_devices(core.plan, discovery)
     core.taken_names = functools.partial(names_of, core.plan, discovery)
-    if core.described.properties is not None:
-        core.publisher = core.publisher._replace(on_published=core.described.properties.on_published)
 
 
 def join(core: Core) -> None:
@@ -126,8 +111,6 @@ def join(core: Core) -> None:
     events.subscribe(presence.observe, readings=False)
     events.subscribe(presence.observe_health)
     core.roster.follow(RosterPhase.REPORT, Follower(presence.join, presence.leave, presence.change))
-    core.life.goodbyes["the goodbye of discovery"] = presence.goodbye
-    core.life.ends.append(presence.close)
 
 
 class Presence:
@@ -140,9 +123,7 @@ class Presence:
 
     def __init__(self, core: Core, devices: Described) -> None:
         self._core = core
-        self._number = int(core.environment.clock.wall())
         self._registered = devices.registered
-        self._properties = devices.properties
         rejoined = () if core.found is None else [core.roster[each] for each in core.found.finders]
         for each in rejoined:
             self._register(each)
@@ -152,12 +133,10 @@ class Presence:
         self._left: dict[str, Mapping[str, bytes]] = {}
         """The descriptions of devices that were forgotten since the last change."""
         self._health = HealthTopics(convention, core.statuses, core.link, core.environment.clock, core.slices)
-        if self._properties is not None:
-            core.resources.callback(self._properties.will.abandon)
         core.removed = RemovedDescriptions()
-        core.others.described = convention.removes
+        core.others.described = convention.own
         for topic, name in convention.topics.items():
-            core.others.keep(APP if name is None else name, convention.kept(topic))
+            core.others.keep(APP if name is None else name, (topic,))
         self._announcer = Announcer(
             convention,
             devices.registered,
@@ -172,8 +151,6 @@ class Presence:
         self._announcer.on_repeated += core.heartbeat.announce, self._health.announce
 
     def _on_described(self, name: str | None, new: bool) -> None:
-        if self._properties is not None:
-            self._properties.on_described(name, new=new)
         if name is not None:
             self._health.on_described(name)
 
@@ -202,8 +179,6 @@ class Presence:
         name = device.name
         if why is Departure.FORGOTTEN and self._convention.has_device(name):
             self._left[name] = dict(self._convention.describe(self._registered.device(name)))
-        if self._properties is not None:
-            self._properties.forget(name)
         self._health.forget(name)
         self._registered.remove(name)
         self._change_soon()
@@ -226,35 +201,16 @@ class Presence:
         plan = self._core.plan
         if plan.discovery is None:
             raise AssertionError("nothing is described without discovery")
-        self._number = max(self._number + 1, int(self._core.environment.clock.wall()))
-        convention = convention_of(plan, plan.discovery, self._registered, self._number)
-        if self._properties is not None and convention.properties is not None:
-            self._properties.change(convention.properties)
-        return convention
+        return convention_of(plan, plan.discovery, self._registered)
 
     def listen(self) -> None:
         """Subscribe to what others send."""
         self._announcer.listen()
-        if self._properties is not None and "set" in self._core.plan.filters:
-            dispatcher, requests = self._core.dispatcher, self._core.answers.requests
-            self._properties.listen(dispatcher.execute, dispatcher.refuse, requests.add)
 
     def observe(self, event: Event) -> None:
         """Follow what happens, besides readings."""
-        if self._properties is not None:
-            self._properties.observe(event)
         self._announcer.observe(event)
 
     def observe_health(self, event: Event) -> None:
         """Follow how the devices are."""
         self._health.observe(event)
-
-    def goodbye(self) -> None:
-        """Publish that the app ends."""
-        if self._properties is not None:
-            self._properties.goodbye()
-
-    async def close(self, delivered: bool) -> None:
-        """Close what is open; `delivered`: the broker has all messages, the goodbye included."""
-        if self._properties is not None:
-            await self._properties.will.close(delivered=delivered)

@@ -64,7 +64,7 @@ class Sensor(Value):
         category: ``"diagnostic"`` for a value about the device itself, such as its battery; ``"config"`` for a value
             of a command that configures it.
         name: for people, such as ``"Taupunkt"``; without it the name of the field in words.
-        discoverable: False hides the field from Home Assistant and Homie; it stays in the readings.
+        discoverable: False hides the field from Home Assistant; it stays in the readings.
         homeassistant: further options of the configuration of the entity in Home Assistant, such as
             ``{"expire_after": 300}``: those of `ENTITY_OPTIONS`.
         deadband: the field counts as changed if it differs by more than this from the value that was last published, in

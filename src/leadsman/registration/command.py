@@ -84,7 +84,7 @@ class Command(NamedTuple):
     fields: Presentations = NO_PRESENTATIONS
     """How its fields are shown to people, where not as their types define."""
     discoverable: bool = True
-    """Whether its device is announced to Home Assistant and Homie."""
+    """Whether its device is announced to Home Assistant."""
     labels: frozenset[str] = frozenset()
     """The labels that a node must have to execute it, in a cluster."""
 

@@ -59,13 +59,13 @@ class DeviceOptions(TypedDict, total=False):
     """What a node of a cluster must have to run this: one label or several, such as ``"ble"`` or
     ``"serial:/dev/serial/by-id/…"``. Default: every node can. Without ``[cluster]`` it changes nothing."""
     title: str | None
-    """The name of the device for people, in Home Assistant, Homie and introspection, such as ``"Bathroom"``. Its topics
+    """The name of the device for people, in Home Assistant and introspection, such as ``"Bathroom"``. Its topics
     do not change. Of several devices, each has its own: ``Device(title="Bathroom")``. Default: its name."""
     area: str | None
     """The room or the place that Home Assistant suggests for the device, such as ``"Attic"``. Of several devices, each
     has its own: ``Device(area="Attic")``. Default None: it suggests none."""
     discoverable: bool
-    """False: the device is not announced to Home Assistant and Homie. Default True."""
+    """False: the device is not announced to Home Assistant. Default True."""
     fields: Mapping[str, Mapping[str, object]]
     """What people see of fields, by their names: ``{"flow": {"name": "Flow", "icon": "mdi:water"}}``. The options are
     ``name``, ``icon``, ``category``, ``discoverable`` and ``homeassistant`` of `leadsman.Sensor`, and each of them

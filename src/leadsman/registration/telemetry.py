@@ -154,7 +154,7 @@ class Telemetry(NamedTuple):
     fields: Presentations = NO_PRESENTATIONS
     """How its fields are shown to people, where not as their types define."""
     discoverable: bool = True
-    """Whether it is announced to Home Assistant and Homie."""
+    """Whether it is announced to Home Assistant."""
     field: str | None = None
     """The name of the field of its readings, if it returns one value."""
     filters: "Filters | None" = None

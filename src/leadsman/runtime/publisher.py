@@ -58,8 +58,6 @@ class PublisherContext(NamedTuple):
     """Takes the retained topics that handlers publish to by themselves."""
     on_reading: Callable[[Reading], None] | None = None
     """Takes each reading, published or not, for watchers; None where there are none."""
-    on_published: Callable[[Reading], None] | None = None
-    """Takes each reading that was published, for discovery; None where it does not ask for them."""
 
 
 class Publication(NamedTuple):
@@ -303,32 +301,11 @@ class LoggedPublisher(StatePublisher):
         )
 
 
-class ForwardingPublisher(StatePublisher):
-    """A `StatePublisher` that also passes on what it published."""
-
-    __slots__ = ()
-
-    def publish(self, reading: Reading, due: float | None = None, *, always: bool = False) -> None:
-        """See `StatePublisher`."""
-        before = self.published
-        super().publish(reading, due, always=always)
-        if self.published != before and self._context.on_published is not None:
-            self._context.on_published(reading)
-
-
-class LoggedForwardingPublisher(LoggedPublisher, ForwardingPublisher):
-    """Does both."""
-
-    __slots__ = ()
-
-
 def publisher_of(name: str, rule: PublishRule | None, delivery: Delivery, context: PublisherContext) -> StatePublisher:
-    """Make the publisher of a device. It logs readings only if the log level shows such lines, and passes them on only
-    if discovery asks for them, so that others cost nothing extra."""
-    logged = logger.isEnabledFor(logging.DEBUG)
-    if context.on_published is None:
-        return (LoggedPublisher if logged else StatePublisher)(name, rule, delivery, context)
-    return (LoggedForwardingPublisher if logged else ForwardingPublisher)(name, rule, delivery, context)
+    """Make the publisher of a device. It logs readings only if the log level shows such lines, so that others cost
+    nothing extra."""
+    made = LoggedPublisher if logger.isEnabledFor(logging.DEBUG) else StatePublisher
+    return made(name, rule, delivery, context)
 
 
 class PublishQueue:

@@ -30,7 +30,11 @@ SMALLEST = 1024 * 1024
 """Bytes of the smallest outbox that may be asked for."""
 OFF = "off"
 """The convention in the settings that switches off what the app declares."""
-CONVENTION_NAMES = ("homeassistant", "homie")
+CONVENTION_NAMES = ("homeassistant",)
+DISCOVERY_PREFIX = "homeassistant"
+"""The default of Home Assistant for the first level of discovery topics."""
+MOST_LEVELS, LONGEST_PREFIX = 100, 200
+"""Levels and characters of a prefix of discovery."""
 SHORTEST_TTL, LONGEST_TTL = 3.0, 600.0
 """Seconds of a TTL. A standby renews each third of it, and MQTT 5 counts the expiry of a message in whole seconds
 (§3.3.2.3.3); in a cluster the end of polls must fit into a fifth of it. Nothing is polled for as long as it after a
@@ -231,6 +235,19 @@ def _convention(value: object) -> str | None:
     return None if is_off(value) else check_convention(value)
 
 
+def check_discovery_prefix(given: object) -> str:
+    """Check the first levels of the topics of discovery. Raises `InvalidType`, `InvalidValue`."""
+    if not isinstance(given, str):
+        raise InvalidType(f"prefix is {given!r}; write text")
+    levels = given.split("/")
+    wrong = "" in levels or len(levels) > MOST_LEVELS or len(given) > LONGEST_PREFIX or given.startswith("$")
+    if wrong or any(c in "+#" or not c.isprintable() for c in given):
+        raise InvalidValue(
+            f"prefix is {given!r}; write the first level of discovery topics, such as {DISCOVERY_PREFIX!r}"
+        )
+    return given
+
+
 def check_ids(value: object) -> dict[str, str]:
     """Check the former names of devices. Raises `InvalidType`."""
     if not isinstance(value, Mapping) or not all(isinstance(each, str) for pair in value.items() for each in pair):
@@ -304,8 +321,8 @@ class DiscoverySettings(NamedTuple):
 
     convention: Annotated[str | None, _convention] = None
     """None: by none."""
-    prefix: Annotated[object, _any] = None
-    """The first level of the topics, for which each convention has other rules."""
+    prefix: Annotated[str, check_discovery_prefix] = DISCOVERY_PREFIX
+    """The first levels of the topics."""
     ids: Annotated[Mapping[str, str] | None, check_ids] = None
     """The former names of devices that were renamed, by their present names."""
 

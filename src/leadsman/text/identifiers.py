@@ -1,11 +1,8 @@
-"""Makes identifiers of names. Home Assistant allows only ``[a-zA-Z0-9_-]`` in the topics of discovery, and Homie only
-``[a-z0-9-]``."""
+"""Makes identifiers of names. Home Assistant allows only ``[a-zA-Z0-9_-]`` in the topics of discovery."""
 
 import base64
 import re
 import unicodedata
-from collections import Counter
-from collections.abc import Collection, Iterable
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_]*(-[A-Za-z0-9_]+)*")
 _OTHERS = re.compile(r"[^A-Za-z0-9_]+")
@@ -40,21 +37,10 @@ def shorten(text: str) -> str:
 
 
 def lowercase_identifier(name: str) -> str:
-    """An identifier for a name in lower case: ``a`` to ``z``, digits, and single ``-`` in between, as in the topics of
-    Homie. Two names may have the same one; a name without such characters gets a part of its hash."""
+    """An identifier for a name in lower case: ``a`` to ``z``, digits, and single ``-`` in between. Two names may have
+    the same one; a name without such characters gets a part of its hash."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     return _NOT_LOWERCASE.sub("-", plain)[:LONGEST].strip("-") or f"x{_digest(name)}"
-
-
-def distinct_identifiers(names: Iterable[str], taken: Collection[str] = ()) -> dict[str, str]:
-    """Lower-case identifiers of names that stand side by side. Names that would share one, or have one that is `taken`,
-    have a part of their hash in theirs, unless the name is its own identifier."""
-    short = {name: lowercase_identifier(name) for name in names}
-    shared = Counter(short.values())
-    return {
-        name: each if each not in taken and (shared[each] == 1 or each == name) else f"{each}-{_digest(name)}"
-        for name, each in short.items()
-    }
 
 
 def _digest(name: str) -> str:

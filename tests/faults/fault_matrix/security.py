@@ -240,7 +240,7 @@ def bombs(stand: Stand) -> None:
 
 OTHER_PEOPLES = (
     *("zigbee2mqtt/bridge/state", "homeassistant/sensor/other/config", "homeassistant/device/row/other/config"),
-    *("homie/5/row-other/$state", "homie/5/row-other/$description", "other/app/state", "row2/x/state", "row/lease"),
+    *("other/app/state", "row2/x/state", "row/lease"),
 )
 
 

@@ -109,31 +109,6 @@ def test_an_app_may_do_under_its_list_all_that_it_does():
         assert set(connection.filters) | READ_ONCE == set(allowed.subscribe)
 
 
-def test_an_app_with_homie_may_do_all_that_it_does_and_has_no_health_topic():
-    app = App("house", discovery="homie")
-    app.add_telemetry("a", Scripted({"t": 1}), interval=10)
-    app.add_command("lamp", adjust)
-    allowed = access_of(app)
-
-    with Harness(app) as harness:
-        harness.run("5s")
-        sent = {message.topic for message in harness.broker.log}
-        assert "homie/5/house-a/$description" in sent
-        assert {topic for topic in sent if not any(topic_matches(each, topic) for each in allowed.publish)} == set()
-        filters = {each for connection in harness.broker._clients.values() for each in connection.filters}
-        assert filters | READ_ONCE == set(allowed.subscribe)
-        wills = [packet.will_topic for _, packet in harness.broker.connects]
-        assert all(any(topic_matches(each, will) for each in allowed.publish) for will in wills)
-    assert "house/+/health" not in allowed.publish
-
-
-def test_an_app_with_homie_and_without_commands_does_not_listen_for_values():
-    app = App("house", discovery="homie")
-    app.add_telemetry("a", Scripted({"t": 1}), interval=10)
-
-    assert not any(each.endswith("+/+/set") and each.startswith("homie") for each in access_of(app).subscribe)
-
-
 @pytest.fixture
 def acl(tmp_path, monkeypatch, capsys):
     """What `leadsman acl` prints of an app, and its exit code."""

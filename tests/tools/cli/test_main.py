@@ -194,7 +194,7 @@ def test_what_can_be_run_can_be_checked(capsys):
     [
         (("--http", "127.0.0.1:8080"), "http.bind"),
         (("--standby",), "standby.enabled"),
-        (("--discovery", "homie"), "discovery.convention"),
+        (("--discovery", "homeassistant"), "discovery.convention"),
         (("--prefix", "attic"), "attic"),
         (("--dry-run",), "dry-run/tight"),
     ],

@@ -230,7 +230,7 @@ IDENTITY = (
 """What distinguishes two processes of one app at the broker."""
 DISCOVERY = argument(
     "--discovery",
-    "describe the devices at the broker by this convention: homeassistant, homie, or off",
+    "describe the devices at the broker by this convention: homeassistant, or off",
     metavar="CONVENTION",
 )
 RECORDING = (

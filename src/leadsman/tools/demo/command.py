@@ -3,7 +3,6 @@
 import argparse
 
 from leadsman.errors import missing
-from leadsman.settings.discovery import CONVENTIONS
 from leadsman.tools.cli.arguments import Subcommand, UsageError, argument, ends_after, switch
 
 
@@ -20,7 +19,7 @@ def run(options: argparse.Namespace) -> None:
     if options.cluster:
         run_cluster_demo()
     else:
-        run_demo(options.broker, options.duration, options.discovery)
+        run_demo(options.broker, options.duration, discovery=options.discovery)
 
 
 COMMAND = Subcommand(
@@ -45,15 +44,7 @@ COMMAND = Subcommand(
             "use this broker (default: mosquitto if it is installed, else an embedded one)",
             metavar="URL",
         ),
-        argument(
-            "--discovery",
-            "describe the devices at the broker by this convention: homeassistant (the default) or homie; Home "
-            "Assistant or a controller then shows them",
-            nargs="?",
-            const=next(iter(CONVENTIONS)),
-            choices=tuple(CONVENTIONS),
-            metavar="CONVENTION",
-        ),
+        switch("--discovery", "describe the devices at the broker, so that Home Assistant shows them"),
         switch("--cluster", "show how nodes of a cluster take over from each other"),
         ends_after("30s or 5m"),
     ),

@@ -20,7 +20,7 @@ from leadsman.mqtt.answers import Json
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.side_connection import SideConnection
-from leadsman.settings.discovery import PREFIX as DISCOVERY_PREFIX
+from leadsman.settings.sections import DISCOVERY_PREFIX
 from leadsman.settings.sources import Where
 from leadsman.testing.mosquitto import free_port
 from leadsman.text import count_noun
@@ -194,13 +194,13 @@ def take_leave(account: Account, lasted: dict[str, float], broker: Broker | None
     print(fill(f"{broken[0].upper()}{broken[1:]}: {outcome}.", further="  "))
 
 
-def run_demo(url: str | None, duration: float | None, discovery: str | None = None) -> None:
+def run_demo(url: str | None, duration: float | None, *, discovery: bool = False) -> None:
     """Run the demo until ``q`` or Ctrl-C, or for `duration` seconds.
 
     Args:
         url: of a broker; None starts one.
         duration: seconds, or None.
-        discovery: the convention by which the devices are described, or None.
+        discovery: whether Home Assistant is told of the devices.
 
     Raises:
         LeadsmanError: there is no broker to be had, or nobody answers at the one that was named.
@@ -225,9 +225,9 @@ def run_demo(url: str | None, duration: float | None, discovery: str | None = No
         if url is None:
             at, description, mosquitto = stack.enter_context(demo_broker())
         meter = stack.enter_context(Meter())
-        app = demo_app(at, meter.path, discovery)
+        app = demo_app(at, meter.path, "homeassistant" if discovery else None)
         broker, faults = app.brokers.primary, Faults(meter, mosquitto, announce)
-        hints = in_home_assistant(broker) if discovery == "homeassistant" else ()
+        hints = in_home_assistant(broker) if discovery else ()
         if url is not None:
             asyncio.run(reach(broker))
         if lines:

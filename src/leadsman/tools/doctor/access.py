@@ -85,8 +85,7 @@ def elsewhere(plan: Plan) -> tuple[str, ...]:
     if convention is None:
         return tuple(subscriptions)
     births = () if convention.births is None else (convention.births,)
-    commands = () if convention.properties is None or "set" not in plan.filters else (convention.properties.commands,)
-    return (*subscriptions, convention.own, *births, *commands)
+    return (*subscriptions, convention.own, *births)
 
 
 def describe_topics(plan: Plan) -> Mapping[str | None, Collection[str]]:
@@ -99,7 +98,7 @@ def describe_topics(plan: Plan) -> Mapping[str | None, Collection[str]]:
     found: dict[str | None, Collection[str]] = {}
     for topic, name in convention.topics.items():
         messages = () if name is None else convention.describe(registered.device(name))
-        found[name] = dict.fromkeys((*convention.kept(topic), *(each.topic for each in messages)))
+        found[name] = dict.fromkeys((topic, *(each.topic for each in messages)))
     return found
 
 

@@ -102,8 +102,7 @@ def published_topics(plan: Plan) -> tuple[str, ...]:
     if (convention := described_by(plan)) is not None:
         if convention.has_health:
             found |= dict.fromkeys(topics.of(name, "health") for name in convention.topics.values() if name is not None)
-        for topic in convention.topics:  # one of each kind: a device may have a hundred values
-            found |= dict.fromkeys((topic, convention.kept(topic)[0]))
+        found |= dict.fromkeys(convention.topics)
     return tuple(found)
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from leadsman.errors import BrokerError, LeadsmanError, SubscriptionRefused
 from leadsman.introspection.registry import declared, keeps_others, registry_entry
-from leadsman.introspection.retained import APP, FORGETTING, Listed, in_order, no_longer, retained_of
+from leadsman.introspection.retained import APP, FORGETTING, Listed, no_longer, retained_of
 from leadsman.mqtt.answers import Json, object_in
 from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.diagnosis import NOT_AUTHORIZED
@@ -145,7 +145,7 @@ def _removal(gone: Iterable[str], topics: Topics, devices: Iterable[str], pages:
     elsewhere: list[str] = []
     for topic in gone:
         (below if topic.startswith(f"{topics.prefix}/") else elsewhere).append(topic)
-    return Removal(tuple(below), tuple(in_order(elsewhere)), tuple(devices), pages)
+    return Removal(tuple(below), tuple(elsewhere), tuple(devices), pages)
 
 
 def _shortened(entry: Json, gone: Mapping[str, None]) -> Json:
