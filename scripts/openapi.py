@@ -153,7 +153,7 @@ _PARAMETERS = {
         {
             "type": "array",
             "items": {
-                "enum": ["app", "mqtt", "adapters", "devices", "jobs", "trace", "words", "ledger", "recent", "fields"]
+                "enum": ["app", "mqtt", "adapters", "devices", "jobs", "trace", "ledger", "recent", "fields"]
             },
         },
         "Only these sections.",

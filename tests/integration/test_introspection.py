@@ -154,17 +154,6 @@ def test_looking_changes_nothing(harness):
     assert [each["event"] for each in looked.errors("boiler")] == [each["event"] for each in alone.errors("boiler")]
 
 
-def test_what_a_device_does_is_said_in_plain_english_if_a_request_asks_for_it(harness):
-    running = harness(house())
-    running.run("1s")
-
-    data = asked(running, {"sections": ["words"], "devices": ["air"]})["data"]
-
-    assert list(data["words"]) == ["air"]
-    assert data["words"]["air"][0].startswith("It is polled at the times of the cron schedule")
-    assert "words" not in asked(running, {})["data"]
-
-
 class Mains(BaseModel):
     volts: Annotated[float, Sensor("V", device_class="voltage", precision=1)]
     phases: list[float]

@@ -129,10 +129,10 @@ def test_documents_name_the_policies_that_can_apply_to_a_handler(harness, capsys
 
     assert (found["d"]["policy_name"], "policy_where" in found["d"]) == ("radio", False)
     assert ("policy_name" in found["h"], found["h"]["retry"]) == (False, 0)
-    assert found["other"]["policy_where"] == {"busy": "errno is 16"}
+    assert found["other"]["policy_where"] == {"busy": "{propEq: {property: errno, value: 16}}"}
     assert " radio " in rows["d"]
     assert " none " in rows["h"]
-    assert " busy where errno is 16 " in rows["other"]
+    assert " busy where {propEq: {property: errno, value: 16}} " in rows["other"]
     assert [len(script.calls) for script in scripts.values()] == [6, 1, 1]
 
 

@@ -573,8 +573,6 @@ class Introspection(TypedDict, total=False):
     """The side jobs, by name."""
     trace: list[TraceEntry]
     """The failed calls, and what was decided. Present only if the request names this section."""
-    words: dict[str, list[str]]
-    """What the registrations of a device do, in plain English. Present only if the request names this section."""
     ledger: dict[str, DeviceLedger]
     """What became of the slots of each device. Present only if the request names this section."""
     recent: dict[str, Recent]
@@ -653,9 +651,7 @@ class RegistryDocument(RegistryHead):
 class Request(TypedDict, total=False):
     """A request at ``{prefix}/introspect``. An empty payload requests all sections but the last four."""
 
-    sections: list[
-        Literal["app", "mqtt", "adapters", "devices", "jobs", "trace", "words", "ledger", "recent", "fields"]
-    ]
+    sections: list[Literal["app", "mqtt", "adapters", "devices", "jobs", "trace", "ledger", "recent", "fields"]]
     """The sections that are wanted. If left out: all but the last four of this list."""
     devices: list[str]
     """The devices that are wanted. If left out: all."""

@@ -11,7 +11,7 @@ from leadsman.text import clean
 from leadsman.text.suggestion import suggestion
 
 SECTIONS = ("app", "mqtt", "adapters", "devices", "jobs")
-ON_REQUEST = ("trace", "words", "ledger", "recent", "fields")
+ON_REQUEST = ("trace", "ledger", "recent", "fields")
 """Sections that a request must name."""
 KEYS = ("sections", "devices", "after", "since")
 """The keys of a request."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from leadsman.adapters.adapter import CANNOT_OPEN
 from leadsman.adapters.managed import ManagedAdapter
-from leadsman.introspection.registrations import describe_registration, sentences
+from leadsman.introspection.registrations import describe_registration
 from leadsman.introspection.registry import DeviceRegistry, app_section
 from leadsman.ledger.ledgers import Ledgers
 from leadsman.loop.clock import Clock, rfc3339
@@ -227,10 +227,6 @@ class Sections:
     def adapters(self) -> "list[AdapterSection]":
         """The adapters."""
         return [_adapter(adapter) for adapter in self._parts.adapters]
-
-    def words(self, name: str) -> list[str]:
-        """The sentences that explain the registrations of a device."""
-        return [sentence for each in self._registered(name) for sentence in sentences(each)]
 
     def fields(self, name: str) -> "dict[str, FieldTerms]":
         """The terms that the types of a device's fields set, by field. A handler is looked at once."""

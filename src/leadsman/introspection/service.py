@@ -160,8 +160,6 @@ class Service:
                 document.member(None, row._asdict() | {"at": rfc3339(row.at)})
                 if number % LIST_SLICE == 0:
                     yield 0.0
-        if "words" in wanted:
-            yield from _members(document, "words", request.names, sections.words)
         if "fields" in wanted:
             yield from _members(document, "fields", request.names, sections.fields)
         if "ledger" in wanted:

@@ -1,4 +1,4 @@
-"""The notation of policies and predicates in TOML, YAML and JSON, and the same in plain English.
+"""The notation of policies and predicates in TOML, YAML and JSON.
 
 ::
 
@@ -9,9 +9,8 @@ Each node is a mapping with its name as the only key, or its name alone if it ta
 camelCase or in snake_case; durations as text, seconds, or ``{secs, nanos}``; values plain, or as ``{text: …}``,
 ``{integer: …}``, ``{boolean: …}``. An error names the path to the faulty node.
 
-`POLICIES` and `PREDICATES` are the tables of all nodes: the name, the keys and the phrase of each. A node is read,
-written and put in English from its row; jitter, constants and the waits of a backoff have sentences of their own. What
-is written is on one line, without defaults::
+`POLICIES` and `PREDICATES` are the tables of all nodes: the name and the keys of each. A node is read and written
+from its row. What is written is on one line, without defaults::
 
     exponential("2s").max_retries(3)    {countBox: {maxRetries: 3, inner: {exponential: {baseDelay: 2s}}}}
 
@@ -27,9 +26,8 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
-from leadsman.loop.durations import Duration, human, seconds, write_duration
+from leadsman.loop.durations import Duration, human, seconds
 from leadsman.resilience.backoff import (
-    BackoffStrategy,
     ExponentialBackoff,
     FibonacciBackoff,
     FixedBackoff,
@@ -66,17 +64,13 @@ from leadsman.resilience.policy import (
     widest,
 )
 from leadsman.resilience.predicate import Both, Comparison, Constant, Either, IsA, Not, Predicate
-from leadsman.text import clean, count_noun, is_nested_deeper, join_words
+from leadsman.text import clean, is_nested_deeper
 from leadsman.text.suggestion import suggestion
 
 DEEPEST = 50
 """Nodes within nodes; a file that nests deeper is not a policy."""
 _BRACKETS = 4
 """Brackets that lie within each other for one node, at the most: its own, and those of its fields."""
-WAITS_NAMED = 4
-"""Waits that are named in English, if they go on growing."""
-_FAR = 1_000_000
-"""The number of a wait that shows where a strategy ends."""
 Tree = Any
 """What a TOML, YAML or JSON file holds: mappings, lists, text, numbers, True and False."""
 Node = Any
@@ -84,11 +78,10 @@ Node = Any
 
 
 class Form(NamedTuple):
-    """How a value is read from a tree at a path and a depth, written in one, and put in English."""
+    """How a value is read from a tree at a path and a depth, and written in one."""
 
     read: Callable[[Tree, str, int], Node] = lambda value, *_: value
     write: Callable[[Node], Tree] = lambda value: value
-    speak: Callable[[Node], str] = str
 
 
 class Key(NamedTuple):
@@ -123,8 +116,6 @@ class Syntax(NamedTuple):
     of: Node
     """What is written as this node: a class of policies, predicates or strategies, or the way of a comparison."""
     keys: tuple[Key, ...] = ()
-    phrase: str = ""
-    """In English, with the names of arguments in braces."""
     make: Callable[..., Node] | None = None
     """Takes the arguments of the keys; None: the class does."""
     short: bool = False
@@ -313,57 +304,6 @@ def _write_duration(amount: float) -> str | float:
     return text if seconds(text) == amount else amount
 
 
-def policy_in_words(policy: Policy) -> str:
-    """When a policy repeats a call, to follow the words *a call that fails is repeated*."""
-    match policy:
-        case Lookup(name=name):
-            return f"as the policy {name} says"
-        case Choice(among=among):
-            return "; ".join(_speak(each, NAMED) for each in among)
-        case Waits(strategy=strategy):
-            return waits_in_words(strategy)
-        case Jitter(fraction=fraction, mode=mode, inner=inner):
-            how = f"±{fraction * 100:.0f} %" if mode == "symmetric" else f"spread by chance ({mode})"
-            return f"{policy_in_words(inner)}, {how}"
-    syntax = _syntax_of(policy, POLICIES)
-    return f"as {qualified_name(type(policy))} decides" if syntax is None else _speak(policy, syntax)
-
-
-def condition_in_words(predicate: Predicate) -> str:
-    """Which errors a predicate matches."""
-    match predicate:
-        case Constant(value=value):
-            return "the error is any" if value else "never"
-        case IsA(kinds=kinds):
-            return f"the error is {join_words([kind.__name__ for kind in kinds], 'or')}"
-    syntax = _syntax_of(predicate, PREDICATES)
-    return f"{qualified_name(type(predicate))} matches" if syntax is None else _speak(predicate, syntax)
-
-
-def waits_in_words(strategy: BackoffStrategy, count: int | None = None) -> str:
-    """The first `count` waits of a strategy, or all of them: ``after 2 s, 4 s, 8 s, 16 s, … up to 1 min (±20 %)``."""
-    if not isinstance(strategy, Jittered):
-        return f"after the waits of {qualified_name(type(strategy))}"
-    last = strategy.wait(_FAR if count is None else min(count, _FAR))
-    shown = [strategy.wait(1)]
-    while len(shown) < (WAITS_NAMED if count is None else min(count, WAITS_NAMED)) and shown[-1] != last:
-        shown.append(strategy.wait(len(shown) + 1))
-    waits = [write_duration(wait) for wait in shown]
-    if len(shown) == count:
-        text = join_words(waits)
-    elif shown[-1] != last:
-        text = f"{', '.join(waits)}, … up to {write_duration(last)}"
-    elif len(shown) == 1:
-        text = f"{waits[0]} each time"
-    else:
-        text = f"{join_words(waits[:-1])}, and then {waits[-1]} each time"
-    return f"after {text}" + (f" (±{strategy.jitter * 100:.0f} %)" if strategy.jitter else "")
-
-
-def _speak(node: Node, syntax: Syntax) -> str:
-    return syntax.phrase.format_map({key.argument: key.form.speak(key.of(node)) for key in syntax.keys})
-
-
 def _read_durations(value: Tree, path: str, depth: int) -> list[Duration]:
     if not isinstance(value, list):
         raise InvalidType(f"{path}: it is a list of durations")
@@ -387,14 +327,12 @@ def _read_literals(value: Tree, path: str, depth: int) -> list[Tree]:
 
 
 PLAIN = Form()
-TIMES = Form(speak=lambda count: count_noun(count, "time"))
-DURATION = Form(lambda value, path, _: duration_of(value, path), _write_duration, write_duration)
+DURATION = Form(lambda value, path, _: duration_of(value, path), _write_duration)
 DURATIONS = Form(_read_durations, lambda waits: [_write_duration(wait) for wait in waits])
 LITERAL = Form(_read_literal)
 LITERALS = Form(_read_literals, list)
-POLICY = Form(_read_policy, tree_of, policy_in_words)
-PREDICATE = Form(_read_predicate, condition_of, condition_in_words)
-SCOPE = Form(speak=lambda scope: "in one poll" if scope == "cycle" else "in one outage")
+POLICY = Form(_read_policy, tree_of)
+PREDICATE = Form(_read_predicate, condition_of)
 
 _CAP = Key("cap", "cap", DURATION, 60.0)
 _BASE, _FACTOR = Key("baseDelay", "base", DURATION), Key("factor", "factor", PLAIN, 2.0)
@@ -403,12 +341,12 @@ _DELAY = Key("delay", "delay", DURATION, get=lambda policy: policy.strategy.wait
 _DELAYS = Key("delays", "delays", DURATIONS)
 _THEN = Key("then", "then", PLAIN, "last", lambda _: "last")  # one that stops is written as a count box
 _INNER = Key("inner", "inner", POLICY)
-_RETRIES, _LIMIT = Key("maxRetries", "limit", TIMES), Key("limit", "limit", DURATION)
+_RETRIES, _LIMIT = Key("maxRetries", "limit", PLAIN), Key("limit", "limit", DURATION)
 _LOW, _HIGH = Key("minDelay", "low", DURATION), Key("maxDelay", "high", DURATION)
 _FRACTION, _MODE = Key("factor", "fraction", PLAIN, 0.2), Key("mode", "mode", PLAIN, "symmetric")
 _CEILING = Key("cap", "cap", DURATION, None)
 _CONDITION = Key("predicate", "condition", PREDICATE)
-_PER_POLL, _PER_OUTAGE = Key("scope", "scope", SCOPE, "cycle"), Key("scope", "scope", SCOPE, "outage")
+_PER_POLL, _PER_OUTAGE = Key("scope", "scope", PLAIN, "cycle"), Key("scope", "scope", PLAIN, "outage")
 _PAIR = (Key("left", "left", POLICY), Key("right", "right", POLICY))
 _SIDES = (Key("left", "left", PREDICATE), Key("right", "right", PREDICATE))
 _PROPERTY = Key("property", "name", PLAIN)
@@ -419,24 +357,24 @@ def _table(*rows: Syntax) -> Mapping[str, Syntax]:
 
 
 POLICIES = _table(
-    Syntax("immediate", Immediate, phrase="at once"),
-    Syntax("never", Never, phrase="not at all"),
+    Syntax("immediate", Immediate),
+    Syntax("never", Never),
     Syntax("periodic", FixedBackoff, (_DELAY, _PER_OUTAGE), make=periodic, short=True),
     Syntax("exponential", ExponentialBackoff, (_BASE, _FACTOR, _CAP, _PER_OUTAGE), make=exponential),
     Syntax("linear", LinearBackoff, (Key("step", "step", DURATION), _CAP, _PER_OUTAGE), make=linear),
     Syntax("fibonacci", FibonacciBackoff, (_FIRST, _SECOND, _CAP, _PER_OUTAGE), make=fibonacci),
     Syntax("sequence", SequenceBackoff, (_DELAYS, _THEN, _PER_OUTAGE), make=sequence, short=True),
-    Syntax("countBox", CountBox, (_RETRIES, _INNER, _PER_POLL), "{inner}, at most {limit} {scope}"),
-    Syntax("timeBox", TimeBox, (_LIMIT, _INNER, _PER_OUTAGE), "{inner}, for at most {limit} {scope}"),
-    Syntax("budget", Budget, (_LIMIT, _INNER, _PER_OUTAGE), "{inner}, with waits of at most {limit} in all {scope}"),
-    Syntax("clamp", Clamp, (_LOW, _HIGH, _INNER), "{inner}, each wait from {low} to {high}"),
-    Syntax("addDelay", AddDelay, (Key("delay", "delay", DURATION), _INNER), "{inner}, each {delay} later"),
-    Syntax("retryAfter", ObeysRetryAfter, (_INNER,), "{inner}, or later if the server asks for it"),
+    Syntax("countBox", CountBox, (_RETRIES, _INNER, _PER_POLL)),
+    Syntax("timeBox", TimeBox, (_LIMIT, _INNER, _PER_OUTAGE)),
+    Syntax("budget", Budget, (_LIMIT, _INNER, _PER_OUTAGE)),
+    Syntax("clamp", Clamp, (_LOW, _HIGH, _INNER)),
+    Syntax("addDelay", AddDelay, (Key("delay", "delay", DURATION), _INNER)),
+    Syntax("retryAfter", ObeysRetryAfter, (_INNER,)),
     Syntax("jitter", Jitter, (_FRACTION, _INNER, _MODE, _CEILING), make=lambda inner, **given: inner.jitter(**given)),
-    Syntax("filteredOn", FilteredOn, (_CONDITION, _INNER), "{inner}, if {condition}"),
-    Syntax("andThen", AndThen, _PAIR, "{left}; then {right}", joined=True),
-    Syntax("union", Union, _PAIR, "the sooner of ({left}) and ({right})", joined=True),
-    Syntax("intersect", Intersect, _PAIR, "the later of ({left}) and ({right}), while both go on", joined=True),
+    Syntax("filteredOn", FilteredOn, (_CONDITION, _INNER)),
+    Syntax("andThen", AndThen, _PAIR, joined=True),
+    Syntax("union", Union, _PAIR, joined=True),
+    Syntax("intersect", Intersect, _PAIR, joined=True),
 )
 
 
@@ -449,42 +387,43 @@ NAMED = Syntax(
         Key("predicate", "condition", PREDICATE, Constant(True)),
         Key("policy", "policy", POLICY),
     ),
-    "{name}, if {condition}: {policy}",
     named_policy,
 )
 
 
-def _comparison(name: str, how: str, operand: str, verb: str, form: Form = LITERAL) -> Syntax:
-    keys = (_PROPERTY, Key(operand, "value", form))
-    return Syntax(name, how, keys, f"{{name}} {verb} {{value}}", functools.partial(Comparison, how=how))
+def _comparison(name: str, how: str, operand: str, form: Form = LITERAL) -> Syntax:
+    return Syntax(name, how, (_PROPERTY, Key(operand, "value", form)), functools.partial(Comparison, how=how))
 
 
 PREDICATES = _table(
     Syntax("true", True, make=lambda: Constant(True)),
     Syntax("false", False, make=lambda: Constant(False)),
-    _comparison("propEq", "eq", "value", "is"),
-    _comparison("propNeq", "neq", "value", "is not"),
-    _comparison("propGt", "gt", "value", ">"),
-    _comparison("propGte", "gte", "value", ">="),
-    _comparison("propLt", "lt", "value", "<"),
-    _comparison("propLte", "lte", "value", "<="),
-    _comparison("propIn", "in", "values", "is in", LITERALS),
-    _comparison("propMatches", "matches", "pattern", "matches"),
-    _comparison("propRegex", "regex", "pattern", "regex"),
-    _comparison("propStartsWith", "starts-with", "prefix", "starts-with"),
-    _comparison("propContains", "contains", "substring", "contains"),
-    Syntax(
-        "propExists", "exists", (_PROPERTY,), "{name} exists", functools.partial(Comparison, how="exists"), short=True
-    ),
-    Syntax("and", Both, _SIDES, "({left}) and ({right})", joined=True),
-    Syntax("or", Either, _SIDES, "({left}) or ({right})", joined=True),
-    Syntax("not", Not, (Key("inner", "inner", PREDICATE),), "not ({inner})", short=True),
+    _comparison("propEq", "eq", "value"),
+    _comparison("propNeq", "neq", "value"),
+    _comparison("propGt", "gt", "value"),
+    _comparison("propGte", "gte", "value"),
+    _comparison("propLt", "lt", "value"),
+    _comparison("propLte", "lte", "value"),
+    _comparison("propIn", "in", "values", LITERALS),
+    _comparison("propMatches", "matches", "pattern"),
+    _comparison("propRegex", "regex", "pattern"),
+    _comparison("propStartsWith", "starts-with", "prefix"),
+    _comparison("propContains", "contains", "substring"),
+    Syntax("propExists", "exists", (_PROPERTY,), functools.partial(Comparison, how="exists"), short=True),
+    Syntax("and", Both, _SIDES, joined=True),
+    Syntax("or", Either, _SIDES, joined=True),
+    Syntax("not", Not, (Key("inner", "inner", PREDICATE),), short=True),
 )
 
 
 def render(policy: Policy) -> str:
     """A policy on one line, as YAML writes it between braces."""
     return _line(tree_of(policy))
+
+
+def render_condition(predicate: Predicate) -> str:
+    """A predicate on one line, as `render`."""
+    return _line(condition_of(predicate))
 
 
 _BARE = re.compile(

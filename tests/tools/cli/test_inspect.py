@@ -26,7 +26,6 @@ ON_REQUEST_ALONE = {
         {"at": "2026-04-08T10:00:00.000Z", "handler": "meter", "attempt": 1, "cycle": 2, "error_type": "OSError"}
         | {"error_message": "away", "reason": "retry", "delay": 2.0, "outage_id": None}
     ],
-    "words": {"meter": ["It is polled every 10 s."]},
     "ledger": {
         "meter": {"slots": 4, "availability": 75.0, "counts": {"published": 3, "failed": 1}, "hours": [], "gaps": []}
     },
@@ -105,7 +104,6 @@ def test_each_section_of_a_running_app_can_be_chosen():
     ("section", "shown"),
     [
         ("trace", "meter poll 3 call 1  retry in 2s  OSError: away"),
-        ("words", "meter\n  It is polled every 10 s."),
         ("ledger", "meter   75 %       4    3     failed 1"),
         ("recent", "meter   2026-04-08 10:00:00  watts 412.5  2 ok, 1 failed"),
         ("fields", "meter   watts  Leistung  W     –             1"),

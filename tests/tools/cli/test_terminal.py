@@ -143,7 +143,6 @@ DOCUMENT = {
     "jobs": {},
     "trace": TRACE,
     "ledger": LEDGER,
-    "words": {"Küche": ["It is polled every 60 s, and each call has 3 s; a poll that fails is tried again 3 times."]},
     "recent": {
         "Küche": {"at": NOW, "fields": {"temperature": 21.5, "Luftfeuchtigkeit": 48, "co2": 812, "Licht": "aus"}}
         | {"outcomes": {"words": ["ok"] * 118 + ["failed"] * 2}}

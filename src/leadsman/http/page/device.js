@@ -1,4 +1,4 @@
-// The view of one device: how it is, what happened, its last values, and its registration in plain English.
+// The view of one device: how it is, what happened, its last values, and the options of its registrations.
 
 import { drawActions } from "./actions.js";
 import { by, h, icon, put, reicon, set } from "./dom.js";
@@ -23,7 +23,7 @@ export class DeviceView {
 	/** Show a device. */
 	show(name) {
 		this.name = name;
-		this.words = this.drawn = this.explained = null;
+		this.registrations = this.drawn = this.explained = null;
 		const every = this.model.devices.get(name)?.main?.interval ?? 10;
 		this.range = every > 600 ? 86400 : every > 30 ? 3600 : 300;
 		this.build();
@@ -102,9 +102,10 @@ export class DeviceView {
 		this.drawFacts(device, now);
 		drawBars(this.strip, device.outcomes);
 		this.drawValues(device, now);
-		if (this.words !== device.words) {
-			this.words = device.words;
-			this.policy.replaceChildren(...this.words.map((each) => h("li", {}, each)));
+		if (this.registrations !== device.registrations) {
+			this.registrations = device.registrations;
+			const options = this.registrations.flatMap((each) => Object.entries(each).filter(([, value]) => value != null));
+			this.policy.replaceChildren(...options.map(([name, value]) => h("li", {}, `${named(name)}: ${shown(value)}`)));
 		}
 		this.drawLedger(device.ledger, now);
 		this.drawPicture();

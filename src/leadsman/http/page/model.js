@@ -28,7 +28,6 @@ class Device {
 		this.heard = 0; // the number of its last event
 		this.why = null; // why it is silent
 		this.ledger = null; // what became of each slot of its schedule, and its gaps
-		this.words = []; // what its registrations do, in plain English
 		this.main = null; // the registration that is polled, or the first one
 		this.runtime = null; // null: it is not enabled, or the app does not run
 		this.fields = null; // the last values
@@ -165,7 +164,7 @@ export class Model {
 			for (const [name, found] of Object.entries(section ?? {}))
 				if (!(this.devices.get(name)?.heard > asked) || this.doubted.has(name)) this.describe(name, found, job);
 		for (const [name, found] of Object.entries(document.recent ?? {})) this.remember(name, found);
-		for (const [section, kept] of [["words", "words"], ["ledger", "ledger"], ["fields", "terms"]])
+		for (const [section, kept] of [["ledger", "ledger"], ["fields", "terms"]])
 			for (const [name, found] of Object.entries(document[section] ?? {})) {
 				const device = this.devices.get(name);
 				if (device) device[kept] = found;

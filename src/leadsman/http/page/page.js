@@ -227,7 +227,7 @@ function openDevice(name) {
 
 /** What only the view of a device shows. */
 async function more(name) {
-	const [found] = await Promise.all([sections("words,ledger", [name]).catch(() => ({})), explain()]);
+	const [found] = await Promise.all([sections("ledger", [name]).catch(() => ({})), explain()]);
 	model.take(found, false);
 	drawSoon();
 }

@@ -111,11 +111,6 @@ def show(document: "Introspection", *, as_json: bool) -> None:
         if devices:
             print()
             print(_runtime_table(title, devices, _now(document)) if live else _registration_table(title, devices))
-    for name, sentences in document.get("words", {}).items():
-        print()
-        print_text(clean(name))
-        for sentence in sentences:
-            print_text(clean(sentence), "  ")
     if "fields" in document:
         print("\n" + _fields_table(document["fields"]))
     if "recent" in document:
@@ -386,7 +381,7 @@ COMMAND = Subcommand(
         switch("--live", "ask the running app (implied by --prefix, and if MODULE:APP is left out)"),
         argument(
             "--section",
-            "app, mqtt, adapters, devices or jobs; of a running app also trace, words, ledger, recent or fields "
+            "app, mqtt, adapters, devices or jobs; of a running app also trace, ledger, recent or fields "
             "(can be repeated)",
             action="append",
             metavar="NAME",
