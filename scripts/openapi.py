@@ -152,9 +152,7 @@ _PARAMETERS = {
         "query",
         {
             "type": "array",
-            "items": {
-                "enum": ["app", "mqtt", "adapters", "devices", "jobs", "trace", "ledger", "recent", "fields"]
-            },
+            "items": {"enum": ["app", "mqtt", "adapters", "devices", "jobs", "trace", "ledger", "recent", "fields"]},
         },
         "Only these sections.",
     ),

@@ -71,7 +71,7 @@ def test_a_registry_removes_only_topics_that_can_be_topics_and_is_written_again_
     listed = Listed("house")
     listed.add("house/registry", first)
     listed.add("house/registry/2", second)
-    listed.prove(dict.fromkeys((claim.document for claim in listed.claims.values()), description))
+    listed.prove(dict.fromkeys(listed.elsewhere, description))
 
     for removal in (everything(listed, TOPICS), left_behind(listed, TOPICS, NOW)):
         assert all(is_topic(topic) for topic in (*removal.topics, *removal.elsewhere, *removal.pages))

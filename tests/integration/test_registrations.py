@@ -62,7 +62,9 @@ def test_a_table_names_the_policies_of_the_settings_that_a_handler_takes(capsys,
 
     shown = cells(capsys, app_of())["retries"]
 
-    assert shown == "radio where {propEq: {property: errno, value: 5}}, other"  # "rest" comes after a policy that takes every error
+    assert (
+        shown == "radio where {propEq: {property: errno, value: 5}}, other"
+    )  # "rest" comes after a policy that takes every error
 
 
 def test_a_source_is_restarted_whatever_becomes_of_it(capsys):

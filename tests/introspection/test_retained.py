@@ -1,4 +1,4 @@
-"""What a registry lists as retained, what of it an app no longer has, and which removed descriptions it lists."""
+"""What a registry lists as retained, and what of it an app no longer has."""
 
 import json
 
@@ -8,14 +8,10 @@ from hypothesis import strategies as st
 
 from leadsman.introspection.retained import (
     APP,
-    LISTED_FOR,
+    MOST_ELSEWHERE,
     MOST_PAGES,
-    MOST_PLACES,
-    MOST_REMOVED,
     RETAINED,
     Listed,
-    RemovedDescription,
-    RemovedDescriptions,
     no_longer,
     retained_of,
 )
@@ -144,9 +140,6 @@ def test_what_is_outside_the_prefix_is_listed_if_its_description_says_whose_it_i
     found.prove({CONFIGURATION: b'{"o":{"name":"leadsman house2"}}'})
     assert dict(found.topics()) == {"a": (), APP: ()}
 
-    found.prove(OURS, found.places)
-    assert dict(found.topics()) == {"a": (), APP: ()}, "it could not be read"
-
     found.prove(OURS)
     assert dict(found.topics()) == {"a": (CONFIGURATION,), APP: ()}
 
@@ -182,100 +175,7 @@ def test_whatever_a_registry_says_nothing_of_other_programs_is_listed(page, kept
         assert topic.startswith("house/") or b'leadsman house"' in kept[topic]
 
 
-def test_descriptions_are_looked_at_in_few_places_only():
-    topics = [f"{place}/device/house/a/config" for place in range(1000)]
-    found = listed({**HEAD, "devices": {}, "others": topics})
+def test_the_topics_elsewhere_that_are_looked_at_are_bounded():
+    topics = [f"{place}/device/house/a/config" for place in range(MOST_ELSEWHERE + 1)]
 
-    assert len(found.places) == MOST_PLACES
-    assert len(found.claims) == MOST_PLACES
-
-
-DESCRIPTION = json.dumps({"o": {"name": "leadsman house"}, "cmps": {}})
-REMOVED = {"topic": "homeassistant/device/house/b/config", "payload": DESCRIPTION, "until": 5}
-
-
-def test_the_descriptions_that_were_removed_are_read_with_the_page():
-    page = {**HEAD, "devices": {}, "removed": [REMOVED]}
-
-    (found,) = listed(page).pages[1].removed
-
-    assert found == (REMOVED["topic"], DESCRIPTION.encode(), 5.0)
-
-
-@pytest.mark.parametrize(
-    "planted",
-    [
-        {"topic": "homeassistant/device/cellar/b/config"},
-        {"topic": "house/b/set"},
-        {"topic": "homeassistant/device/house/+/config"},
-        {"payload": json.dumps({"o": {"name": "leadsman cellar"}})},
-        {"payload": "\ud800"},
-        {"payload": 5},
-        {"until": float("nan")},
-        {"until": True},
-        {"until": "5"},
-    ],
-)
-def test_what_cannot_have_been_a_description_of_this_app_is_passed_over(planted):
-    page = {**HEAD, "devices": {}, "removed": [{**REMOVED, **planted}, "text", None]}
-
-    assert listed(page).pages[1].removed == ()
-
-
-@given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), lambda each: st.lists(each)))
-def test_a_list_of_removed_descriptions_that_makes_no_sense_is_passed_over(value):
-    assert listed({**HEAD, "devices": {}, "removed": value}).pages[1].removed == ()
-
-
-DAY = 86400.0
-
-
-def current(found, now):
-    return [each.topic for each in found.current(now)]
-
-
-def test_what_was_removed_is_listed_for_thirty_days():
-    found = RemovedDescriptions()
-    found.add("a", b"{}", 0.0)
-
-    assert current(found, 30 * DAY - 1) == ["a"]
-    assert current(found, 30 * DAY) == []
-
-
-def test_what_this_run_removed_counts_and_not_what_an_earlier_run_listed_of_it():
-    found = RemovedDescriptions()
-    found.add("a", b"new", 5.0)
-
-    found.take([RemovedDescription("a", b"old", 1.0), RemovedDescription("b", b"old", LISTED_FOR)], 5.0)
-
-    assert {each.topic: each.payload for each in found.current(5.0)} == {"a": b"new", "b": b"old"}
-
-
-def test_a_clock_that_was_far_ahead_lists_nothing_for_longer_than_thirty_days():
-    found = RemovedDescriptions()
-    found.take([RemovedDescription("a", b"{}", 1e11)], 0.0)
-
-    assert current(found, 30 * DAY) == []
-
-
-def test_what_readers_have_seen_is_listed_no_more():
-    found = RemovedDescriptions()
-    found.add("a", b"{}", 0.0)
-
-    assert [found.forget("a"), found.forget("a")] == [True, False]
-    assert current(found, 0.0) == []
-
-
-removals = st.tuples(st.sampled_from("abcdef"), st.integers(1, MOST_REMOVED), st.floats(0, 60 * DAY))
-
-
-@given(st.lists(removals, max_size=20))
-def test_the_newest_are_listed_and_never_more_than_there_is_room_for(given_removals):
-    found = RemovedDescriptions()
-    for topic, size, at in sorted(given_removals, key=lambda each: each[2]):
-        found.add(topic, bytes(size), at)
-
-        now = found.current(at)
-        assert now[-1] == (topic, bytes(size), at + LISTED_FOR)
-        assert sum(len(each.payload) for each in now) <= MOST_REMOVED
-        assert [each.until for each in now] == sorted(each.until for each in now)
+    assert len(listed({**HEAD, "devices": {}, "others": topics}).elsewhere) == MOST_ELSEWHERE

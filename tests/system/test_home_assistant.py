@@ -293,22 +293,6 @@ def test_nothing_is_left_and_nothing_is_complained_of_when_discovery_is_switched
     assert not {"private--kitchen", "private--attic", "private--leadsman_app"} & home.devices().keys()
 
 
-def test_a_device_that_is_removed_while_home_assistant_is_away_is_gone_after_its_start(home, broker, start_app, listen):
-    running = start_app(ROOM + APP.format(name="moved") + ATTIC, broker.url)
-    home.wait_for(kitchen("moved", **FIRST) | {"moved--attic--_status": "ok"})
-    running.end()
-    home.stop()
-    heard = listen(broker.port)
-    start_app(ROOM + APP.format(name="moved"), broker.url)
-    heard.wait_for("moved/attic/state", where=lambda message: not message.payload)
-
-    home.start()
-
-    home.wait_for(kitchen("moved", **FIRST) | {"moved--attic--_status": None})
-    assert "moved--attic" not in home.devices()
-    assert "moved--attic--_poll" not in home.entities()
-
-
 ROOT = """
 from pydantic import BaseModel
 

@@ -8,13 +8,13 @@ program published is left alone. When a program that reads descriptions starts, 
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from leadsman.discovery.description import Convention, RetainedMessage
 from leadsman.discovery.registered import DescribedDevices
 from leadsman.events import Event, LinkUp
-from leadsman.introspection.retained import APP, RemovedDescriptions
+from leadsman.introspection.retained import APP
 from leadsman.loop.clock import Clock
 from leadsman.loop.slices import Slices, Work
 from leadsman.monitoring.condition import condition_of
@@ -64,9 +64,7 @@ class Announcer:
         registered: the devices.
         link: the connection to the broker.
         slices: does what is too long for one turn of the loop.
-        clock: the clock of the app.
         other_topics: the retained topics that the registry lists.
-        removed: the descriptions that were removed.
         shared: whether other nodes of a cluster describe devices of this app, too, so that only a device that was
             forgotten here is gone.
     """
@@ -77,9 +75,7 @@ class Announcer:
         registered: DescribedDevices,
         link: Link,
         slices: Slices,
-        clock: Clock,
         other_topics: OtherTopics,
-        removed: RemovedDescriptions,
         *,
         shared: bool,
     ) -> None:
@@ -87,38 +83,26 @@ class Announcer:
         self._registered = registered
         self._link = link
         self._slices = slices
-        self._clock = clock
         self._others = other_topics
-        self._removed = removed
         self._shared = shared
-        self.on_described: list[Callable[[str | None, bool], None]] = []
-        """Called when the broker has the description of a device, or of the app (None): with its name, and whether it
-        was published just now."""
+        self.on_described: list[Callable[[str], None]] = []
+        """Called with the name of a device when the broker has its description."""
         self.on_repeated: list[Callable[[], None]] = []
         """Called after all descriptions were published again."""
         self._topics = convention.topics
         self._found: dict[str, dict[str, bytes]] = {}
-        """The messages that the broker had at the beginning of this connection, until they are compared, by the topic
-        of the first message of a device."""
-        self._gone: dict[str, bytes] = {}
-        """The messages that this app published for devices that are gone, by topic, until they are removed."""
-        self._kept = self._kept_gone = 0
-        """Bytes of both that are of devices that there are, and of devices that are gone."""
-        self._removing = False
+        """The messages that the broker has, by the topic of the first message of a device, until they are compared. Of
+        a device that is gone the payload matters only if it may come back: it is empty if the broker sent it."""
+        self._due: dict[str, None] = {}
+        """The topics of the first messages of the devices that are to be compared."""
+        self._kept = {True: 0, False: 0}
+        """Bytes of both, of devices that there are, and of devices that are gone."""
+        self._settled = self._working = False
         self._lines = others()
-        self._settled = False
-        self._compared = False
-        """Whether it is known which topics of this connection are of other programs."""
         self._foreign: set[str] = set()
         """Topics at which another program published."""
         self._repeating = False
         """Whether all descriptions are, or will be, published again."""
-        self._before: Convention | None = None
-        """The convention before a change that waits; None if none waits."""
-        self._left: dict[str, Descriptions] = {}
-        """The descriptions of devices that were gone meanwhile, by name."""
-        self._app: Descriptions = {}
-        """The description of the app that the broker has."""
         self._born_again = False
         """Whether a reader started meanwhile."""
 
@@ -132,132 +116,82 @@ class Announcer:
     def observe(self, event: Event) -> None:
         """Begin again with each connection."""
         if isinstance(event, LinkUp):
-            self._found.clear()
-            self._gone.clear()
-            self._kept = self._kept_gone = 0
-            self._settled = self._compared = False
+            self._found = {first: found for first, found in self._found.items() if first not in self._topics}
+            self._kept = {True: 0, False: 0}
+            self._settled = False
             self._foreign.clear()
-            connects = self._link.connects
-            asyncio.get_running_loop().call_later(GRACE, self._compare, connects)
+            asyncio.get_running_loop().call_later(GRACE, self._settle, self._link.connects)
 
-    def change(self, convention: Convention, left: Mapping[str, Descriptions]) -> None:
-        """Devices have come or gone: publish and remove what the convention that describes them has more and less.
-        `left` has the descriptions of those that have gone, of which some have come back."""
-        self._left.update(left)
-        waits = self._before is not None
-        self._before = self._before or self._convention
-        self._convention, self._topics = convention, convention.topics
-        if not waits:
-            self._slices.begin("discovery", self._change())
-
-    def _change(self) -> Work:
-        while not self._compared:  # a comparison that has not begun includes the change
-            yield GRACE
-        before, self._before = self._before or self._convention, None
-        left, self._left = self._left, {}
-        former, connects = before.topics, self._link.connects
-        for topic, name in self._topics.items():
-            if name is None or (topic in former and name not in left):
-                continue
-            if not (yield from self._room(connects)):
-                return
-            if topic in self._topics:
-                self._bring(topic, left.get(name) or self._not_yet_removed(topic))
-            yield 0.0
-        for topic in [topic for topic, name in self._topics.items() if name is None and topic not in self._foreign]:
-            self._bring(topic, self._app)  # the app may list its devices
-        gone = {topic: name for topic, name in former.items() if topic not in self._topics}
-        for topic in [topic for topic, name in gone.items() if not self._shared or name in left]:
-            if not (yield from self._room(connects)):
-                return
-            if topic not in self._topics and topic not in self._foreign:
-                descriptions = left.get(former[topic] or "", {})
-                for each in descriptions:
-                    self._note_removal(each, descriptions[each])
-                for each in dict.fromkeys((topic, *descriptions)):
-                    self._put(RetainedMessage(each, b""), latest=True)
-            yield 0.0
-
-    def _compare(self, connects: int) -> None:
+    def _settle(self, connects: int) -> None:
+        """The broker has sent what it has: compare all of it."""
         if self._link.connects == connects:
             self._settled = True
-            self._slices.begin("discovery", self._comparison(connects))
+            self._compare((*self._topics, *self._found))
+
+    def change(self, convention: Convention, left: Mapping[str, Descriptions]) -> None:
+        """Devices have come, changed or gone: compare what the convention that describes them has more, less, and of
+        other devices. `left` has the descriptions of those that have gone or changed, of which some have come back, by
+        the topics of their first messages."""
+        new = [topic for topic in convention.topics if topic not in self._topics]
+        self._convention, self._topics = convention, convention.topics
+        for first, found in left.items():
+            self._found[first] = {**found, **self._found.get(first, {})}
+        self._compare((*new, *left))
+
+    def _compare(self, topics: Iterable[str]) -> None:
+        """Compare the messages of these devices with what the broker has, soon."""
+        self._due.update(dict.fromkeys(topics))
+        if self._due and self._settled and not self._working:
+            self._working = True
+            self._slices.begin("discovery", self._comparison(self._link.connects))
 
     def _comparison(self, connects: int) -> Work:
-        """Publish what differs from what the broker has, and remove what is gone."""
-        found, self._found = self._found, {}
-        self._kept = 0
-        for topic in self._topics:
-            if not (yield from self._room(connects)):
-                return
-            if topic in self._topics:  # its device may be forgotten meanwhile
-                self._bring(topic, found.pop(topic, {}))
-            yield 0.0
-        for messages in () if self._shared else found.values():
-            self._gone |= messages
-        self._compared = True
-        self._begin_removal()
+        """Publish what differs from what the broker has, and remove what is gone; no more at a time than the outbox has
+        room for. A new connection compares everything again."""
+        try:
+            while self._due and (yield from self._room(connects)):
+                first = next(iter(self._due))
+                del self._due[first]
+                if first in self._topics:  # its device may have come back
+                    self._bring(first)
+                else:
+                    self._remove(self._found.pop(first, {}))
+                yield 0.0
+            if not self._due:
+                self._kept = {True: 0, False: 0}
+        finally:
+            self._working = False
+        if self._settled:
+            self._compare(())
 
     def _on_own(self, received: Received) -> None:
         """Keep what the broker has. What is not retained was published just now, by us in most cases."""
         if not received.retain or not received.payload:
             return
         topic, payload = received.topic, received.payload
-        first, size = self._convention.first_of(topic), len(payload)
-        if first in self._topics:
-            if self._settled:
-                self._bring(first, {topic: payload})
-            elif self._kept + size <= MOST_KEPT:
-                self._kept += size
-                self._found.setdefault(first, {})[topic] = payload
-            else:
-                self._leave(topic)
-        elif not self._convention.is_ours(payload):
+        first = self._convention.first_of(topic)
+        if self._others.seen is not None:
+            self._others.seen.add(topic)
+        wanted = first in self._topics
+        if not wanted and not self._convention.is_ours(payload):
             self._leave(topic)
-        elif self._kept_gone + size <= MOST_GONE:
-            if not self._settled:
-                self._kept_gone += size
-                self._found.setdefault(first, {})[topic] = payload
-            elif not self._shared:
-                self._kept_gone += size
-                self._gone[topic] = payload
-                self._begin_removal()
+        elif wanted or not self._shared:  # in a cluster it may be of a device of another node
+            size = len(payload) if wanted else len(topic)
+            if self._kept[wanted] + size <= (MOST_KEPT if wanted else MOST_GONE):
+                self._kept[wanted] += size
+                self._found.setdefault(first, {})[topic] = payload if wanted else b""
+                self._compare((first,))
+            elif wanted:
+                self._leave(topic)
 
-    def _not_yet_removed(self, topic: str) -> Descriptions:
-        """The descriptions that the broker has of a device that was gone, and has come back."""
-        payload = self._gone.pop(topic, b"")
-        self._kept_gone -= len(payload)
-        return {topic: payload} if payload else {}
-
-    def _begin_removal(self) -> None:
-        if self._compared and self._gone and not self._removing:
-            self._removing = True
-            self._slices.begin("discovery", self._removal())
-
-    def _removal(self) -> Work:
-        """Remove what is gone, and no more at a time than the outbox has room for."""
-        connects = self._link.connects
-        try:
-            while self._gone:
-                topic, payload = next(iter(self._gone.items()))
-                if self._convention.first_of(topic) not in self._topics:
-                    self._note_removal(topic, payload)
-                if not (yield from self._room(connects)):
-                    return
-                if self._convention.first_of(topic) not in self._topics:  # else its device has come back meanwhile
-                    self._put(RetainedMessage(topic, b""), latest=True)
-                    self._log_removed(topic)
-                yield 0.0
-                if self._gone.pop(topic, None) is not None:
-                    self._kept_gone -= len(payload)
-        finally:
-            self._removing = False
-
-    def _note_removal(self, topic: str, payload: bytes) -> None:
-        """List a description that is about to be removed, for readers that are away."""
-        if self._convention.births is not None:
-            self._removed.add(topic, payload, self._clock.wall())
-            self._others.changed()
+    def _remove(self, found: Descriptions) -> None:
+        """Remove those of the messages that this app published."""
+        for topic, payload in found.items():
+            if payload and not self._convention.is_ours(payload):
+                self._leave(topic)
+            elif topic not in self._foreign:
+                self._put(RetainedMessage(topic, b""), latest=True)
+                self._log_removed(topic)
 
     def _log_removed(self, topic: str) -> None:
         left_out = self._lines.left_out("removed", asyncio.get_running_loop().time())
@@ -265,12 +199,12 @@ class Announcer:
             text, more = "%s: removed, since the device is gone%s", left_out_before(left_out)
             logger.info(text, clean(topic), more, extra=log_fields("discovery removed"))
 
-    def _bring(self, topic: str, found: Descriptions) -> None:
-        """Make the description of a device what it should be; `found` is what the broker has, by topic."""
+    def _bring(self, topic: str) -> None:
+        """Make the description of a device what it should be."""
         name = self._topics[topic]
         if self._is_gone(name):
             return  # the next change removes what the broker has
-        wanted = self._description(topic)
+        found, wanted = self._found.pop(topic, {}), self._description(topic)
         kept = dict.fromkeys((topic, *(each.topic for each in wanted)))
         foreign = self._foreign_in(topic, found, wanted)
         if foreign is not None:
@@ -286,7 +220,6 @@ class Announcer:
             return
         for each in kept:
             self._others.add(name or APP, each)
-            self._removed.forget(each)
         several = found and {topic} != found.keys() | {each.topic for each in wanted}
         moves = self._convention.moves(found, wanted) if several else ()
         if moves:
@@ -326,26 +259,15 @@ class Announcer:
     ) -> None:
         """Publish what differs. Nothing of the messages at `unloaded` is left at readers."""
         name, before = self._topics[topic], {at: b"" if at in unloaded else found[at] for at in found}
-        sent = False
         for each in wanted:
             steps = self._convention.steps(before.get(each.topic, b""), each)
-            sent = sent or bool(steps)
             for step in steps:
                 self._put(step, latest=len(steps) == 1)
-            if name is None:
-                self._app = {each.topic: steps[-1].payload} if steps else found
-        for at in found.keys() - {each.topic for each in wanted}:
-            self._remove(at, found[at])
-        for follow in self.on_described:
-            follow(name, sent)
-
-    def _remove(self, topic: str, found: bytes) -> None:
-        """Remove a message that a device no longer needs, if this app published it."""
-        if self._convention.is_ours(found):
-            self._log_removed(topic)
-            self._put(RetainedMessage(topic, b""), latest=True)
-        else:
-            self._leave(topic)
+        topics = {each.topic for each in wanted}
+        self._remove({at: payload for at, payload in found.items() if at not in topics})
+        if name is not None:
+            for follow in self.on_described:
+                follow(name)
 
     def _leave(self, topic: str) -> None:
         """Leave the description of another program alone. A device that is found later may have its topic."""
@@ -390,7 +312,7 @@ class Announcer:
     def _repetition(self) -> Work:
         """Publish all descriptions again, then how the devices are; and once more if a reader started meanwhile."""
         try:
-            while not self._compared:
+            while not self._settled or self._working:
                 yield GRACE
             connects = self._link.connects
             for topic in self._topics:
@@ -402,38 +324,12 @@ class Announcer:
                 yield 0.0
             for follow in self.on_repeated:
                 follow()
-            yield from self._remove_again(connects)
             if self._born_again:
                 self._born_again = False
                 yield BIRTH_DELAY[1]
                 yield from self._repetition()
         finally:
             self._repeating = False
-
-    def _remove_again(self, connects: int) -> Work:
-        """Describe once more what was removed while a reader was away, and then remove it again. A reader that still
-        has the entities of such a device takes them for those of this description, and so removes them with it. The
-        broker keeps none of this."""
-        gone = self._removed.current(self._clock.wall())
-        for each in gone:
-            if not (yield from self._room(connects)):
-                return
-            self._put_unless_back(each.topic, each.payload)
-            yield 0.0
-        yield SETTLING if gone else 0.0
-        for each in gone:
-            if not (yield from self._room(connects)):
-                return
-            self._put_unless_back(each.topic, b"")
-            self._removed.forget(each.topic)
-            yield 0.0
-        if gone:
-            self._others.changed()
-
-    def _put_unless_back(self, topic: str, payload: bytes) -> None:
-        first = self._convention.first_of(topic)
-        if first not in self._topics and first not in self._foreign:
-            self._link.put(Message(topic, payload, qos=1, remade=True))
 
 
 class _PublishedHealth(NamedTuple):

@@ -600,17 +600,6 @@ class RegistryDevice(TypedDict):
     """Present only if the device is not enabled: nothing is published but its availability, ``offline``."""
 
 
-class RemovedEntry(TypedDict):
-    """A description of discovery that the app removed in the last days."""
-
-    topic: str
-    """The topic of the description."""
-    payload: str
-    """The description."""
-    until: EpochTime
-    """Until when it is listed, for readers that were away when it was removed."""
-
-
 class RegistryHead(TypedDict):
     """The beginning of each page of the registry."""
 
@@ -639,9 +628,6 @@ class RegistryDocument(RegistryHead):
     others: NotRequired[list[str]]
     """Retained topics that belong to no device, besides the status and this registry; also those of removed devices
     that the broker has not forgotten yet. Left out if there are none."""
-    removed: NotRequired[list[RemovedEntry]]
-    """The descriptions of discovery that were removed in the last 30 days, the oldest first, until a reader has started
-    since. Left out if there are none."""
     page: NotRequired[int]
     """The number of this page, from 1. Left out if there is one page."""
     pages: NotRequired[int]

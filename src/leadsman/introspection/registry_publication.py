@@ -18,7 +18,7 @@ Discovery alone removes its descriptions while it is on, so they are passed over
 
 import logging
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from leadsman.introspection.pages import Pages, around, page_size
 from leadsman.introspection.registry import LIST_SLICE, DeviceRegistry
@@ -30,7 +30,6 @@ from leadsman.introspection.retained import (
     RETAINED,
     Listed,
     Page,
-    RemovedDescriptions,
     no_longer,
     retained_of,
 )
@@ -42,10 +41,6 @@ from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics
 from leadsman.runtime.other_topics import MOST, OtherTopics
 from leadsman.text import clean, count_noun, log_fields
-
-if TYPE_CHECKING:
-    from leadsman.introspection.document import RemovedEntry
-
 
 MOST_WAITING = 512 * 1024
 """Bytes in the outbox above which the next page waits, so that pages do not displace readings."""
@@ -84,14 +79,9 @@ class Kept(NamedTuple):
 
     topic_filter: str
     messages: dict[str, bytes]
-    """The payloads, by topic."""
-    taken: set[str]
-    """The topics that were read."""
+    """The payloads that were not read yet, by topic."""
     on_page: Callable[[Received], None]
     """Keeps a page that comes."""
-    is_exact: Callable[[], bool]
-    """Whether the broker sent nothing for the filter, which has a wildcard. RabbitMQ sends what it keeps only to those
-    who subscribe to its very topic (https://www.rabbitmq.com/docs/mqtt#retained)."""
 
 
 class RegistryPublication:
@@ -103,8 +93,6 @@ class RegistryPublication:
         link: the connection to the broker.
         clock: the clock of the app.
         others: further retained topics of the devices.
-        removed: the descriptions that discovery has removed; None while it is off. What an earlier run removed stays
-            listed.
         kept: the registry of an earlier run; None if none is to be read.
     """
 
@@ -115,7 +103,6 @@ class RegistryPublication:
         link: Link,
         clock: Clock,
         others: OtherTopics,
-        removed: RemovedDescriptions | None,
         kept: Kept | None,
     ) -> None:
         self._registry = registry
@@ -123,7 +110,6 @@ class RegistryPublication:
         self._link = link
         self._clock = clock
         self._others = others
-        self._removed_descriptions = RemovedDescriptions() if removed is None else removed
         self._kept = kept
         self._removals: dict[str, _Removal] = {}
         self._listed = Listed(topics.prefix)
@@ -199,11 +185,6 @@ class RegistryPublication:
         surplus, self._surplus = self._surplus, set()  # what is listed ahead from now on stays until the next time
         self._next_ahead()
         pages = Pages(page_size(link.maximum_packet_size))
-        if gone := self._removed_descriptions.current(self._clock.wall()):
-            pages.begin("removed", b"[]")
-            for each in gone:
-                entry: RemovedEntry = {"topic": each.topic, "payload": each.payload.decode(), "until": each.until}
-                pages.member(None, entry)
         yield from registry.list_devices(pages)
         documents = pages.end()
         for number, document in enumerate(documents, 1):
@@ -226,55 +207,42 @@ class RegistryPublication:
                 yield 0.0
 
     def _read(self, kept: Kept, connects: int) -> Work:
-        """Read the registry of an earlier run, and find out what is to be removed."""
-        listed = self._listed
-        deadline, asked = self._clock.monotonic() + READING, [self._topics.registry]
+        """Read the registry of an earlier run, and find out what is to be removed. A page that the filter did not bring
+        is asked for by its topic: RabbitMQ sends what it keeps only to those who subscribe to its very topic
+        (https://www.rabbitmq.com/docs/mqtt#retained)."""
+        listed, asked = self._listed, [self._topics.registry]
+        deadline = self._clock.monotonic() + READING
         while True:
             self._take(kept)
-            now = self._clock.monotonic()
-            if self._link.connects != connects:
-                return
-            missing = listed.not_asked(asked) if kept.is_exact() else []
+            missing = listed.not_asked(asked)
             for topic in missing:
                 self._link.listen(topic, kept.on_page)
             asked += missing
-            if now >= deadline or (not missing and self._has_come(kept, asked, now)):
+            if self._link.connects != connects:
+                return
+            if not missing and (
+                self._have_answered((kept.topic_filter, *asked)) or self._clock.monotonic() >= deadline
+            ):
                 break
             yield PAUSE
-        if not (yield from self._prove(listed, connects, exact=kept.is_exact())):
+        if not (yield from self._prove(listed, connects)):
             return
         self._kept = None
         for topic_filter in (kept.topic_filter, *asked):
             self._link.ignore(topic_filter)
-        if kept.is_exact():
-            self._ask_for_described()
-        kept.messages.clear()
         self._surplus |= {number for number in listed.pages if number > 1}
         yield from self._compare(listed)
         self._listed = Listed(self._topics.prefix)  # its pages are not needed any more
 
     def _take(self, kept: Kept) -> None:
         """Read the pages that have come."""
-        for topic in [topic for topic in kept.messages if topic not in kept.taken]:
-            kept.taken.add(topic)
-            self._listed.add(topic, kept.messages[topic])
+        while kept.messages:
+            self._listed.add(*kept.messages.popitem())
 
-    def _has_come(self, kept: Kept, asked: Iterable[str], now: float) -> bool:
-        """Whether the registry that the broker keeps has come: all of its pages, or the answers to those that were
-        asked for."""
-        acknowledged = self._link.subscriptions.acknowledged
-        if self._listed.is_complete and not kept.is_exact():
-            return True
-        places = asked if kept.is_exact() else () if 1 in self._listed.pages else (kept.topic_filter,)
-        return bool(places) and all(now >= acknowledged.get(each, now) + SETTLED for each in places)
-
-    def _ask_for_described(self) -> None:
-        """Subscribe to each description that the registry lists, so that discovery, whose filter has a wildcard, gets
-        those of devices that are gone."""
-        for page in self._own_pages():
-            for topic in (topic for topics in page.topics.values() for topic in topics):
-                if self._others.is_described(topic):
-                    self._link.listen(topic, _leave_to_discovery)
+    def _have_answered(self, topic_filters: Iterable[str]) -> bool:
+        """Whether what the broker keeps at all of these has come, if there is any."""
+        acknowledged, now = self._link.subscriptions.acknowledged, self._clock.monotonic()
+        return all(now >= acknowledged.get(each, now) + SETTLED for each in topic_filters)
 
     def _own_pages(self) -> list[Page]:
         """The pages that this app wrote with this client id."""
@@ -282,34 +250,30 @@ class RegistryPublication:
         own = head["app"], head["client_id"]
         return [page for page in self._listed.pages.values() if (page.app, page.client_id) == own]
 
-    def _prove(self, listed: Listed, connects: int, *, exact: bool) -> Generator[float, None, bool]:
-        """Find out which of the topics outside the prefix are this app's, by the descriptions there. Those that
-        discovery looks after are left to it. Returns whether the connection is still the same one. With `exact` the
-        descriptions are asked for one by one; see `Kept`."""
-        claims = {topic: each for topic, each in listed.claims.items() if not self._others.is_described(topic)}
-        wanted, found = {claim.document for claim in claims.values()}, dict[str, bytes]()
-        link, deadline = self._link, self._clock.monotonic() + READING
-        acknowledged, listeners = link.subscriptions.acknowledged, link.subscriptions.listeners
-        place_of = {topic: claim.document if exact else claim.topic_filter for topic, claim in claims.items()}
-        places = set(place_of.values()) - listeners.keys()
+    def _prove(self, listed: Listed, connects: int) -> Generator[float, None, bool]:
+        """Find out which of the topics outside the prefix are this app's, by what the broker has there. Those that
+        discovery looks after are left to it; one that it has not seen is asked for, since its filter has a wildcard.
+        Returns whether the connection is still the same one."""
+        link, seen = self._link, self._others.seen or set()
+        described = {topic for topic in listed.elsewhere if self._others.is_described(topic)}
+        for topic in described - seen:
+            link.listen(topic, _leave_to_discovery)
+        asked, found = [topic for topic in listed.elsewhere if topic not in described], dict[str, bytes]()
 
         def keep(received: Received) -> None:
-            if received.retain and received.topic in wanted:
+            if received.retain:
                 found[received.topic] = received.payload
 
-        for place in places:
-            link.listen(place, keep)
-        while places and found.keys() != wanted and link.connects == connects:
-            now = self._clock.monotonic()
-            if now >= deadline or all(now >= acknowledged.get(place, now) + SETTLED for place in places):
-                break
+        for topic in asked:
+            link.listen(topic, keep)
+        deadline = self._clock.monotonic() + READING
+        while link.connects == connects and not self._have_answered(asked) and self._clock.monotonic() < deadline:
             yield PAUSE
-        for place in places:
-            link.ignore(place)
-        answered = places & acknowledged.keys()
-        unknown = [topic for topic in claims if place_of[topic] not in answered]
-        read = {claim.topic_filter for claim in claims.values()} - {claims[topic].topic_filter for topic in unknown}
-        listed.prove(found, listed.places.keys() - read)
+        unknown = [topic for topic in asked if topic not in link.subscriptions.acknowledged]
+        for topic in asked:
+            link.ignore(topic)
+        listed.prove(found)
+        self._others.seen = None
         self._others.keep(APP, unknown[:MOST])  # the next start asks again
         return link.connects == connects
 
@@ -323,8 +287,6 @@ class RegistryPublication:
             text = "the registry at %s was written by the app %s, so no topic that it lists is removed"
             logger.info(text, self._topics.registry, wrote, extra=log_fields("registry of another", wrote=wrote))
             return
-        for page in self._own_pages():
-            self._removed_descriptions.take(page.removed, self._clock.wall())
         gone: list[str] = []
         for number, (name, found) in enumerate(listed.topics(), 1):
             before = [topic for topic in found if not self._others.is_described(topic)]

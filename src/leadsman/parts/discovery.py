@@ -3,15 +3,15 @@
 import asyncio
 import functools
 import logging
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from leadsman.devices.roster import Departure, Device, Follower, RosterPhase
 from leadsman.discovery.announcer import Announcer, HealthTopics
-from leadsman.discovery.description import AppDescription, Convention
+from leadsman.discovery.description import AppDescription, Convention, RetainedMessage
 from leadsman.discovery.registered import Described, DescribedDevices
 from leadsman.events import Event
-from leadsman.introspection.retained import APP, RemovedDescriptions
+from leadsman.introspection.retained import APP
 from leadsman.settings.discovery import APP as APP_IDENTIFIER
 from leadsman.settings.discovery import Discovery
 from leadsman.text import log_fields
@@ -131,9 +131,9 @@ class Presence:
         self._convention = convention
         self._gathering = False
         self._left: dict[str, Mapping[str, bytes]] = {}
-        """The descriptions of devices that were forgotten since the last change."""
+        """The descriptions of devices that were forgotten since the last change, and nothing of those that changed, by
+        the topics of their first messages."""
         self._health = HealthTopics(convention, core.statuses, core.link, core.environment.clock, core.slices)
-        core.removed = RemovedDescriptions()
         core.others.described = convention.own
         for topic, name in convention.topics.items():
             core.others.keep(APP if name is None else name, (topic,))
@@ -142,17 +142,11 @@ class Presence:
             devices.registered,
             core.link,
             core.slices,
-            core.environment.clock,
             core.others,
-            core.removed,
             shared=core.node.shared,
         )
-        self._announcer.on_described.append(self._on_described)
+        self._announcer.on_described.append(self._health.on_described)
         self._announcer.on_repeated += core.heartbeat.announce, self._health.announce
-
-    def _on_described(self, name: str | None, new: bool) -> None:
-        if name is not None:
-            self._health.on_described(name)
 
     def join(self, device: Device) -> None:
         """A device has joined. It is described soon; see `leadsman.devices.roster.Follower`."""
@@ -171,17 +165,22 @@ class Presence:
         """A device is described otherwise, soon."""
         if device.name in self._registered:
             self._register(device)
-            self._left.setdefault(device.name, {})  # as one that comes back, so its description is compared
+            if self._convention.has_device(device.name):
+                self._left.setdefault(self._described(device.name)[0].topic, {})
             self._change_soon()
 
     def leave(self, device: Device, why: Departure) -> None:
         """A device has left. If it is forgotten, its description is removed soon; else another node describes it."""
         name = device.name
         if why is Departure.FORGOTTEN and self._convention.has_device(name):
-            self._left[name] = dict(self._convention.describe(self._registered.device(name)))
+            messages = self._described(name)
+            self._left[messages[0].topic] = dict(messages)
         self._health.forget(name)
         self._registered.remove(name)
         self._change_soon()
+
+    def _described(self, name: str) -> Sequence[RetainedMessage]:
+        return self._convention.describe(self._registered.device(name))
 
     def _change_soon(self) -> None:
         if not self._gathering:

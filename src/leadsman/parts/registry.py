@@ -37,7 +37,7 @@ def join(core: Core) -> None:
         plan.topics.registry: publisher.on_page,
     }
     # `leadsman.parts.shared_prefix` subscribes to the status.
-    subscriptions.urgent = plan.own_filters["registry"], plan.own_filters["status"], plan.topics.registry
+    subscriptions.urgent = plan.own_filters["registry"], plan.topics.registry, plan.own_filters["status"]
     subscriptions.on_answer = publisher.on_answer
     core.link.held = True
 
@@ -53,9 +53,6 @@ class RegistryTimer:
         self._core = core
         self._kept: dict[str, bytes] = {}
         self._kept_bytes = 0
-        self._exact = False
-        """Whether nothing came for the filter with a wildcard; see `leadsman.introspection.registry_publication.Kept`.
-        """
         self._due = self._publishing = self._begun = False
 
     def observe(self, event: Event) -> None:
@@ -96,11 +93,7 @@ class RegistryTimer:
 
     def _came(self, topic_filter: str) -> None:
         """The pages that the broker keeps at the filters before this one have come."""
-        plan = self._core.plan
-        wildcard, status = plan.own_filters["registry"], plan.own_filters["status"]
-        if topic_filter == status and not self._begun:
-            self._exact = plan.topics.registry not in self._kept
-        if topic_filter != wildcard and not (self._exact and topic_filter in (status, plan.topics.registry)):
+        if topic_filter == self._core.plan.own_filters["status"]:
             self._core.link.subscriptions.on_answer = None
             self._begin()
 
@@ -151,6 +144,6 @@ class RegistryTimer:
         core, plan = self._core, self._core.plan
         topic_filter = plan.own_filters["registry"]
         heard = topic_filter in core.link.subscriptions.listeners
-        kept = Kept(topic_filter, self._kept, set(), self.on_page, lambda: self._exact) if heard else None
+        kept = Kept(topic_filter, self._kept, self.on_page) if heard else None
         registry, clock = core.answers.registry, core.environment.clock
-        return RegistryPublication(registry, plan.topics, core.link, clock, core.others, core.removed, kept)
+        return RegistryPublication(registry, plan.topics, core.link, clock, core.others, kept)

@@ -28,6 +28,8 @@ class OtherTopics:
         such topics are not listed ahead."""
         self.described: str | None = None
         """The topic filter of the descriptions of discovery; None while it is off."""
+        self.seen: set[str] | None = set()
+        """The descriptions of this app that the broker has sent; None once the earlier registry was read."""
         self._full: set[str] = set()
 
     def is_described(self, topic: str) -> bool:

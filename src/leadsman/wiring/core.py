@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from leadsman.discovery.registered import Described
     from leadsman.introspection.registry import DeviceRegistry
     from leadsman.introspection.request_queue import RequestQueue
-    from leadsman.introspection.retained import RemovedDescriptions
     from leadsman.introspection.service import Service
     from leadsman.introspection.watching import Watching
     from leadsman.ledger.reports import LedgerReports
@@ -229,8 +228,6 @@ class Core:
         """What is kept for people who watch; None where nobody can."""
         self.described: Described | None = None
         """The devices as they are described to others; None where discovery is off."""
-        self.removed: RemovedDescriptions | None = None
-        """The descriptions that discovery has removed; None where it is off."""
         self.taken_names: Callable[[], Names] | None = None
         """The names that no device may have that a handler finds; None: those that are registered."""
 

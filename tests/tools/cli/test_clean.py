@@ -27,7 +27,7 @@ def listed(*pages):
     found = Listed("house")
     for number, page in enumerate(pages, 1):
         found.add("house/registry" if number == 1 else f"house/registry/{number}", json.dumps(page).encode())
-    found.prove(dict.fromkeys(found.claims, b'{"o":{"name":"leadsman house"}}'))
+    found.prove(dict.fromkeys(found.elsewhere, b'{"o":{"name":"leadsman house"}}'))
     return found
 
 

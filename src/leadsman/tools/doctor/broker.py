@@ -362,7 +362,7 @@ async def _read_listed(visit: Visit, subject: Subject) -> None:
         kept = visit.kept()
         for topic, each in kept.items():
             listed.add(topic, each.payload)
-        topics = [topic for _, found in listed.topics() for topic in found if topic not in listed.claims]
+        topics = [topic for _, found in listed.topics() for topic in found if topic not in listed.elsewhere]
         missing = [each for each in (*listed.not_asked(asked), *topics) if each not in kept and each not in asked]
         if not missing:
             return

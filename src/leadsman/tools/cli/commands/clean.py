@@ -254,13 +254,11 @@ async def _kept_at(broker: Broker, topics: Topics) -> tuple[Listed, Json | None]
                 break
             asked += missing
             await side.read(missing, marker)
-        documents = {claim.document: claim.topic_filter for claim in listed.claims.values()}
-        refused = await side.read(tuple(documents), marker)
+        refused = await side.read(tuple(listed.elsewhere), marker)
         kept = side.kept()
-    for document, error in refused.items():
-        print_text(f"not removed, since its owner is not known: {cleaned(document)}: {cleaned(str(error))}")
-    found = {document: kept[document].payload for document in documents if document in kept}
-    listed.prove(found, {documents[document] for document in refused})
+    for topic, error in refused.items():
+        print_text(f"not removed, since its owner is not known: {cleaned(topic)}: {cleaned(str(error))}")
+    listed.prove({topic: kept[topic].payload for topic in listed.elsewhere if topic in kept})
     return listed, object_in(kept[topics.status].payload) if topics.status in kept else None
 
 
