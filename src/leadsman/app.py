@@ -4,6 +4,7 @@ import asyncio
 import functools
 import logging
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from datetime import datetime
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from leadsman._version import UNVERSIONED
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.loop.durations import Duration, positive_seconds
+from leadsman.loop.user_code import program_of
 from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.connection import Connector
 from leadsman.mqtt.topics import Topics, check_instance, check_name
@@ -131,6 +133,7 @@ class App(Registrar):
         self._live = LiveParts()
         self._redaction = Redaction(() if callable(redact) else redact)
         self._unloaded = False
+        self._program = program_of(sys._getframe())  # noqa: SLF001  # the documented way; it is only spelled so
 
     @property
     def telemetries(self) -> dict[str, Telemetry]:
@@ -412,6 +415,7 @@ class App(Registrar):
         return plan_of(
             self.setup,
             version=self.version,
+            program=self._program,
             variables=variables,
             heartbeat=self._heartbeat,
             lifespan=None if self._lifespan is None else functools.partial(self._lifespan, self),

@@ -274,7 +274,11 @@ class SpoolError(LeadsmanError):
     """The file in which readings wait for the broker cannot be used. Nothing was changed in it by this call."""
 
 
-class SpoolLocked(SpoolError):
+class StateInUse(LeadsmanError):
+    """Another process has the state directory, or a file in it. Another attempt does not help while that one runs."""
+
+
+class SpoolLocked(SpoolError, StateInUse):
     """Another process has the file. Another attempt does not help while that one runs."""
 
 

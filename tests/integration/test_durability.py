@@ -86,7 +86,7 @@ def test_nothing_is_stored_while_the_broker_answers(state, durability):
     with Harness(app_of({"d": Counter()}), settings={"outbox.durability": durability}, state_directory=state) as app:
         app.run("60s")
 
-    assert not state.exists() or {each.name for each in state.iterdir()} <= {"subscriptions.json"}
+    assert not state.exists() or {each.name for each in state.iterdir()} <= {"owner", "subscriptions.json"}
 
 
 def test_memory_stores_nothing_at_all(state):
@@ -94,7 +94,7 @@ def test_memory_stores_nothing_at_all(state):
         app.broker.stop()
         app.run("60s")
 
-    assert not state.exists() or {each.name for each in state.iterdir()} <= {"subscriptions.json"}
+    assert not state.exists() or {each.name for each in state.iterdir()} <= {"owner", "subscriptions.json"}
 
 
 def test_write_through_has_a_reading_on_disk_before_a_frozen_broker_is_noticed(state):

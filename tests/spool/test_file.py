@@ -162,7 +162,7 @@ def test_another_process_is_refused_until_this_one_ends(path, open_spool):
     )
     with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout.readline() == b"open\n"
-        with pytest.raises(SpoolLocked, match="stop that one"):
+        with pytest.raises(SpoolLocked, match="another process of this app runs"):
             open_spool()
         other.stdin.close()
         other.wait()

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from leadsman.storage.directory import PATIENCE, StateDirectory
+from leadsman.storage.owner import in_use
 
 
 class Reports:
@@ -45,9 +46,7 @@ def test_the_first_may_write_and_the_second_reports_once_that_it_may_not(make):
 
     assert [first.may_write(), first.may_write()] == [True, True]
     assert [second.may_write(), second.may_write()] == [False, False]
-    assert second.report.texts == [
-        "house: another process uses it; stop that process, or give this app another STATE_DIRECTORY"
-    ]
+    assert second.report.texts == [f"house: {in_use(second.path)}"]
     assert first.report.texts == []
 
 
@@ -77,7 +76,7 @@ def test_the_start_does_not_wait_longer_than_its_patience(make, loop, caplog):
 
     assert claim(loop, second) == pytest.approx(PATIENCE)
     assert second.foreign
-    assert caplog.messages == [f"another process uses {second.path}; waiting 5 s for it to end"]
+    assert caplog.messages == [f"{in_use(second.path)}; waiting 5 s for it to end"]
 
 
 def test_a_stop_ends_the_wait(make, loop):

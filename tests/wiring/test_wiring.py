@@ -42,7 +42,6 @@ OPTIONAL = (
     "leadsman.runtime.adapter_recovery",
     "leadsman.runtime.commands",
     "leadsman.runtime.context",
-    "leadsman.storage.directory",
     "leadsman.runtime.own_requests",
     "leadsman.runtime.failure_state",
     "leadsman.runtime.sources",

@@ -84,6 +84,13 @@ def _from_the_user(error: BaseException) -> list[traceback.FrameSummary]:
     return frames[first:]
 
 
+def program_of(frame: FrameType | None) -> str:
+    """The file of the innermost code outside leadsman that led to a frame; empty text if there is none."""
+    while frame is not None and frame.f_code.co_filename.startswith(_NOBODYS):
+        frame = frame.f_back
+    return "" if frame is None else os.path.abspath(frame.f_code.co_filename)
+
+
 def _line(frame: FrameType) -> str:
     return _write_place(frame.f_code.co_filename, frame.f_lineno)
 

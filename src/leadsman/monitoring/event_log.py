@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from shlex import quote
 
-from leadsman.errors import Busy, PayloadError
+from leadsman.errors import Busy, PayloadError, StateInUse
 from leadsman.events import (
     AdapterFailed,
     AdapterReopened,
@@ -257,6 +257,11 @@ class Log:
                 logger.warning("%s", text, extra=about)
             case StateFailed(file=file, error=error):
                 about = log_fields("state failed", file=file, error_type=type(error).__name__)
+                if isinstance(error, StateInUse):
+                    logger.warning(
+                        "%s. This one keeps in memory what belongs into %s", describe(error), file, extra=about
+                    )
+                    return
                 what = "%s cannot be read or written, and the app keeps its state in memory only: %s%s"
                 logger.warning(what, file, describe(error), _remedy(error), extra=about)
             case StateWritten(file=file):

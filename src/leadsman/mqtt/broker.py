@@ -3,7 +3,7 @@ which they are tried."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Self
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, raise_together
 from leadsman.settings.sections import IDENTITY_KEYS
@@ -165,9 +165,9 @@ class Broker(Value):
             )
         try:
             parts = urlsplit(url)
-            port = parts.port
         except ValueError:
             raise InvalidValue(_unreadable(url)) from None
+        port = _port_of(parts, url)
         if "@" in f"{parts.path}{parts.query}{parts.fragment}" or parts.fragment:
             raise InvalidValue(_unreadable(url))
         if scheme == _UNIX and (parts.hostname or len(parts.path) < 2):
@@ -176,6 +176,8 @@ class Broker(Value):
             )
         if scheme != _UNIX and not parts.hostname:
             raise InvalidValue(f"the broker's URL names no host; write one such as {DEFAULT_URL!r}")
+        if any(each.isspace() for each in parts.hostname or ""):
+            raise InvalidValue(f"the host of the broker's URL has a space; write one such as {DEFAULT_URL!r}")
         extra = dict(parse_qsl(parts.query))
         unknown = sorted(extra.keys() - _PARAMETERS)
         if unknown:
@@ -271,6 +273,21 @@ def _check_host(value: object, name: str) -> None:
         )
     if value.count(":") == 1:
         raise InvalidValue(f"{name} has a colon; write the name or the address only, and the port as port")
+
+
+def _port_of(parts: SplitResult, url: str) -> int | None:
+    """The port of a URL; None if it has none. A port that is no number is not shown: it may be a password."""
+    try:
+        port = parts.port
+    except ValueError:
+        port = 0
+    if port != 0:
+        return port
+    if "@" in url and "@" not in parts.netloc:  # it is part of a password with a slash
+        raise InvalidValue(_unreadable(url)) from None
+    text = parts.netloc.rpartition(":")[2]
+    what = text if text.removeprefix("-").isdecimal() else "no number"
+    raise InvalidValue(f"the port of the broker's URL is {what}; write one such as {DEFAULT_URL!r}") from None
 
 
 def _unreadable(url: str) -> str:

@@ -83,6 +83,7 @@ class ReadingsFile:
             clock, events = core.environment.clock, core.environment.events
             self._committer = Committer(core.link, self._path, quota, clock, events)
             core.resources.callback(self._committer.abandon)
+            core.take_state_directory()
         return self._committer
 
 

@@ -4,8 +4,9 @@ it, too. The next version of the app may want others, and a message for two filt
 import asyncio
 import contextlib
 import json
+import os
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from leadsman.errors import DeviceUnavailable
@@ -23,7 +24,8 @@ LARGEST = 1024 * 1024
 def join(core: Core) -> None:
     """Begin with the subscriptions of the last run, and write down those of this one."""
     with contextlib.suppress(NoHome):  # the part for readings reports it
-        core.link.record = SubscriptionFile(core.plan.state_directory / FILE, core.plan.client_id)
+        directory = core.plan.state_directory
+        core.link.record = SubscriptionFile(directory / FILE, core.plan.client_id, core.state_directory.take)
 
 
 class SubscriptionFile:
@@ -32,15 +34,21 @@ class SubscriptionFile:
     Args:
         path: of the file.
         client_id: that of the app. A broker has a session for each client id.
+        take: called before the file is written, in a thread: it makes the directory.
     """
 
-    def __init__(self, path: Path, client_id: str) -> None:
+    def __init__(self, path: Path, client_id: str, take: Callable[[], object]) -> None:
         self._path = path
         self._client_id = client_id
+        self._take = take
         self._turn = threading.Lock()
+        self._writing: asyncio.Future[None] | None = None
+        """The thread that writes. There is one at the most: a disk may hang."""
         self._written = False
         """Whether this run has written what it is subscribed to."""
         self.known: Mapping[str, Collection[str]] = {}
+        if not os.access(path.parent, os.W_OK):  # it may be that the last run could not change it either
+            return
         with contextlib.suppress(OSError):
             found = object_in(files.read(path, LARGEST)) or {}
             listed = found.get("subscriptions")
@@ -49,9 +57,9 @@ class SubscriptionFile:
 
     async def forget(self, broker: str) -> None:
         """See `SubscriptionRecord`."""
-        self.known = {each: filters for each, filters in self.known.items() if each != broker}
-        with contextlib.suppress(DeviceUnavailable):
-            await asyncio.get_running_loop().run_in_executor(None, self._write)
+        writing = self._know({each: filters for each, filters in self.known.items() if each != broker})
+        if writing is not None:
+            await asyncio.shield(writing)
 
     def keep(self, broker: str, filters: Collection[str]) -> None:
         """See `SubscriptionRecord`. The first time in a run they are written as they are. Later more than there are may
@@ -61,18 +69,39 @@ class SubscriptionFile:
             self._written = True
             return
         self._written = True
-        self.known = {**self.known, broker: frozenset(filters)}
-        with contextlib.suppress(DeviceUnavailable):
-            asyncio.get_running_loop().run_in_executor(None, self._write)
+        self._know({**self.known, broker: frozenset(filters)})
+
+    def _know(self, known: Mapping[str, Collection[str]]) -> "asyncio.Future[None] | None":
+        """Have this written. Returns the thread that does so; None if there is none."""
+        with self._turn:
+            self.known = known
+            if self._writing is None:
+                with contextlib.suppress(DeviceUnavailable):
+                    self._writing = asyncio.get_running_loop().run_in_executor(None, self._write)
+            return self._writing
 
     def _write(self) -> None:
-        """Write what is known now. Losing the file costs a session, so it is not synced, and a disk that takes nothing
-        is left to those parts that need it."""
-        with self._turn, contextlib.suppress(OSError):
-            listed = {broker: sorted(filters) for broker, filters in self.known.items()}
-            data = json.dumps({"client_id": self._client_id, "subscriptions": listed}).encode()
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        """Write until what is known is written."""
+        written = None
+        while True:
+            with self._turn:
+                if written is self.known:
+                    self._writing = None
+                    return
+                written = self.known
+            self._replace(written)
+
+    def _replace(self, known: Mapping[str, Collection[str]]) -> None:
+        """Write what is known. Losing the file costs a session, so it is not synced, and it is removed where a disk
+        takes nothing: what it says may be wrong now."""
+        listed = {broker: sorted(filters) for broker, filters in known.items()}
+        data = json.dumps({"client_id": self._client_id, "subscriptions": listed}).encode()
+        try:
+            self._take()
             files.replace(self._path, self._path.with_suffix(".tmp"), data, sync=False)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._path.unlink(missing_ok=True)
 
 
 def _is_list_of_text(value: object) -> bool:

@@ -26,6 +26,7 @@ from leadsman.spool.row import (
 from leadsman.storage import files
 from leadsman.storage.database import MOST_NUMBER, Damage, Work, admit, is_full, transact
 from leadsman.storage.files import FileLock
+from leadsman.storage.owner import in_use
 from leadsman.text import describe
 
 PAGE = 1024
@@ -146,7 +147,7 @@ def forget_topics(topics: Iterable[str]) -> Work:
 def translate(error: Exception, path: Path) -> SpoolError:
     """The error to raise for one of SQLite or of the operating system."""
     if isinstance(error, BlockingIOError):
-        return SpoolLocked(f"another process uses {path}; stop that one, or give this app another STATE_DIRECTORY")
+        return SpoolLocked(in_use(path.parent))
     if is_full(error, path.parent):
         return SpoolFull(f"the disk of {path} is full ({describe(error)}); delete something there")
     return SpoolUnavailable(f"{path} cannot be used just now: {describe(error)}")

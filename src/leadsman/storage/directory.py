@@ -14,6 +14,8 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from leadsman.errors import StateInUse
+from leadsman.storage import owner
 from leadsman.storage.files import FileLock
 from leadsman.text import log_fields
 
@@ -38,10 +40,14 @@ class StateDirectory:
         path: where. It need not exist.
         report: called once when another process has it, and by those who keep files here.
         unusable: why nothing can be written here; None if that is to be tried.
+        app: the app, which is written down there; None: nothing is.
     """
 
-    def __init__(self, path: Path, report: Report, unusable: str | None = None) -> None:
+    def __init__(self, path: Path, report: Report, unusable: str | None = None, app: owner.Owner | None = None) -> None:
         self.path = path
+        self.app = app
+        """See `app`."""
+        self._is_written = False
         self._unusable = unusable
         self.foreign = False
         """Whether another process had it when it was asked for; then nothing is written here."""
@@ -61,8 +67,8 @@ class StateDirectory:
         while self._holds_anything() and not self._locked():
             if not waits:
                 waits = True
-                what = "another process uses %s; waiting %g s for it to end"
-                logger.info(what, self.path, PATIENCE, extra=log_fields("state locked", file=str(self.path)))
+                about = log_fields("state locked", file=str(self.path))
+                logger.info("%s; waiting %g s for it to end", owner.in_use(self.path), PATIENCE, extra=about)
             if stopping.is_set() or loop.time() >= deadline:
                 self.foreign = True
                 return
@@ -73,8 +79,25 @@ class StateDirectory:
     def announce(self) -> None:
         """Report that another process has it, if `claim` found one."""
         if self.foreign:
-            text = "another process uses it; stop that process, or give this app another STATE_DIRECTORY"
-            self.report(self.path, OSError(text))
+            self.report(self.path, StateInUse(owner.in_use(self.path)))
+
+    def lock(self) -> bool:
+        """Lock the directory if it is there, and answer whether no other process has it."""
+        with self._lock:
+            return self._released or self._locked()
+
+    def take(self) -> None:
+        """Make the directory where it is missing, lock it if no other process has it, and write down in it which app
+        this is. Blocks.
+
+        Raises:
+            OSError: it cannot be made or written.
+        """
+        if self._unusable is not None:
+            raise OSError(self._unusable)
+        with self._lock:
+            if not self.foreign and not self._released:
+                self._take()
 
     def may_write(self) -> bool:
         """Make the directory where it is missing, lock it, and answer whether this process may write to it. Blocks.
@@ -85,11 +108,9 @@ class StateDirectory:
         if self._unusable is not None:
             raise OSError(self._unusable)
         with self._lock:
-            if not self.foreign and not self._released:
-                self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-                if not self._locked():
-                    self.foreign = True
-                    self.announce()
+            if not self.foreign and not self._released and not self._take():
+                self.foreign = True
+                self.announce()
             return not self.foreign and not self._released
 
     def release(self) -> None:
@@ -97,6 +118,16 @@ class StateDirectory:
         with self._lock:
             self._released = True
             self._flock.release()
+
+    def _take(self) -> bool:
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not self._locked():
+            return False
+        if self.app is not None and not self._is_written:
+            with contextlib.suppress(OSError):  # of the disk, on which those who ask now will find it, too
+                owner.write(self.path, self.app)
+                self._is_written = True
+        return True
 
     def _holds_anything(self) -> bool:
         try:

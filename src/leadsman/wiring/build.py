@@ -37,10 +37,20 @@ def _keeps_readings_on_disk(plan: Plan) -> bool:
     return plan.outbox.durability != "memory" and not plan.dry_run and plan.cluster is None
 
 
-def _remembers_subscriptions(plan: Plan) -> bool:
-    """Where something is written anyway. The nodes of a pair have one session, which each takes over as it is."""
-    writes = plan.outbox.durability != "memory" or _uses_directory(plan)
-    return writes and not plan.dry_run and plan.standby is None
+def _writes(plan: Plan) -> bool:
+    """Whether anything survives the app."""
+    return (plan.outbox.durability != "memory" or _uses_directory(plan)) and not plan.dry_run
+
+
+def _writes_alone(plan: Plan) -> bool:
+    """Where something is written anyway, and the app is no node of a pair: those may be on one machine, and have one
+    session, which each takes over as it is."""
+    return _writes(plan) and plan.standby is None
+
+
+def _does_not_wait(plan: Plan) -> bool:
+    """Whether the app begins although another process has its directory."""
+    return _writes_alone(plan) and not _uses_directory(plan)
 
 
 def _is_supervised(plan: Plan) -> bool:
@@ -76,13 +86,15 @@ PARTS = (
     Part("leadsman.parts.devices"),
     Part("leadsman.parts.found_devices", lambda plan: any(each.finds is not None for each in plan.readers)),
     Part("leadsman.parts.subscriptions", lambda plan: any(each.enabled for each in plan.subscriptions.values())),
+    Part("leadsman.parts.state_owner", _writes, simulated=False),
+    Part("leadsman.parts.state_owner", _does_not_wait, "warn", simulated=False),
     Part("leadsman.wiring.core", _uses_directory, "claim_state_directory"),
     Part("leadsman.parts.contexts", _has_contexts),
     # What survives the app. What reports of the devices comes later, and finds them as they were.
     Part("leadsman.parts.disk", _keeps_readings_on_disk, simulated=False),
     Part("leadsman.parts.saved_state", lambda plan: plan.keep_state, simulated=False),
     Part("leadsman.parts.broker_versions", _keeps_readings_on_disk, simulated=False),
-    Part("leadsman.parts.subscription_record", _remembers_subscriptions, simulated=False),
+    Part("leadsman.parts.subscription_record", _writes_alone, simulated=False),
     # What observes the devices.
     Part("leadsman.parts.heartbeat", simulated=False),
     Part("leadsman.parts.log", simulated=False),

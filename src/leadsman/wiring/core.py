@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from leadsman.adapters.managed import declared_errors
 from leadsman.devices.home import Home, Surroundings
 from leadsman.devices.roster import Departure, Device, Follower, Roster, RosterPhase, forgetting
-from leadsman.errors import Stopped
+from leadsman.errors import DeviceUnavailable, Stopped
 from leadsman.event_bus import EventBus
 from leadsman.events import AppFault, StateFailed, StateWritten
 from leadsman.loop.clock import system_clock
@@ -262,6 +262,7 @@ class Core:
         """Where state is kept; made for the part that keeps any. What fails there is an event, whichever thread finds
         it."""
         from leadsman.storage.directory import NOWHERE, StateDirectory
+        from leadsman.storage.owner import this_process
 
         loop, emit = self._loop, self.environment.events.emit
 
@@ -271,11 +272,24 @@ class Core:
                 loop.call_soon_threadsafe(emit, event)
 
         try:
-            directory = StateDirectory(self.plan.state_directory, report)
+            plan = self.plan
+            app = this_process(plan.name, plan.program, [*plan.telemetries, *plan.sources, *plan.commands])
+            directory = StateDirectory(plan.state_directory, report, app=app)
         except NoHome as error:
             directory = StateDirectory(NOWHERE, report, str(error))
         self.resources.callback(directory.release)
         return directory
+
+    def take_state_directory(self) -> None:
+        """Have the state directory made, locked and marked as that of this app, in a thread. That it cannot be written
+        is reported by the parts that write there."""
+
+        def take() -> None:
+            with contextlib.suppress(OSError):
+                self.state_directory.take()
+
+        with contextlib.suppress(DeviceUnavailable):  # no thread is free
+            self._loop.run_in_executor(None, take)
 
     def listen(self, on_reading: Callable[[Reading], None]) -> None:
         """Have each reading handed over, published or not. What `on_reading` raises is reported, and costs no reading.

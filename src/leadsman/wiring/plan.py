@@ -87,6 +87,8 @@ class Plan(NamedTuple):
     version: str
     leadsman: str
     """The version of leadsman."""
+    program: str
+    """The file in which the app is made; empty text if it is not known."""
     topics: Topics
     client_id: str
     state_name: str
@@ -218,6 +220,7 @@ def plan_of(
     *,
     variables: Mapping[str, str],
     version: str = UNVERSIONED,
+    program: str = "",
     heartbeat: float = 30.0,
     lifespan: Callable[[], AbstractAsyncContextManager[object]] | None = None,
     last_resort: "LastResort | None" = None,
@@ -229,6 +232,7 @@ def plan_of(
         name=setup.declaration.name,
         version=version,
         leadsman=__version__,
+        program=program,
         topics=setup.topics,
         client_id=setup.client_id,
         state_name=setup.state_name,

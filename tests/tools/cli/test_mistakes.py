@@ -58,6 +58,36 @@ def test_a_mistake_in_the_code_has_its_sentence(tmp_path, monkeypatch, capsys, c
     assert sentence in " ".join(capsys.readouterr().err.split())
 
 
+@pytest.mark.parametrize(
+    ("url", "sentence"),
+    [
+        ("mqtt://localhost:99999", "the port of the broker's URL is 99999; write one such as 'mqtt://localhost:1883'"),
+        ("mqtt://[::1]:65536", "the port of the broker's URL is 65536; write one such as"),
+        ("mqtt://localhost:0", "the port of the broker's URL is 0; write one such as"),
+        ("mqtts://localhost:-1", "the port of the broker's URL is -1; write one such as"),
+        ("ws://localhost:mqtt", "the port of the broker's URL is no number; write one such as"),
+        ("mqtt://user:secret", "the port of the broker's URL is no number; write one such as"),  # no host: not shown
+        ("mqtt://user:sec/ret@localhost:1883", "percent-encode its password"),
+        ("mqtt://user:secret@localhost:99999", "the port of the broker's URL is 99999"),
+        ("mqtt://local host", "the host of the broker's URL has a space"),
+        ("mqtt://[::1", "the broker's URL cannot be read"),
+        ("mqtt://", "the broker's URL names no host"),
+    ],
+)
+def test_a_wrong_url_of_the_broker_is_named_without_its_password(tmp_path, monkeypatch, capsys, url, sentence):
+    monkeypatch.chdir(tmp_path)
+    name = f"url_{abs(hash(url))}"
+    (tmp_path / f"{name}.py").write_text(HEAD)
+    monkeypatch.setenv("MQTT__URL", url)
+
+    code, told = main(["check", f"{name}:app"]), capsys.readouterr().err
+
+    assert code == 78
+    assert sentence in " ".join(told.split())
+    assert "(from environment MQTT__URL)" in told
+    assert "secret" not in told
+
+
 def test_text_without_quotes_in_toml_is_named(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "unquoted_house.py").write_text(HEAD)
