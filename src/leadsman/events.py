@@ -257,6 +257,14 @@ class LinkSettled(NamedTuple):
     wall: float = UNSTAMPED
 
 
+class MessageRepeated(NamedTuple):
+    """A message came again, since the broker lacked its acknowledgement. It is not handled twice."""
+
+    topic: str
+    at: float = UNSTAMPED
+    wall: float = UNSTAMPED
+
+
 class PrefixShared(NamedTuple):
     """Another app publishes below our prefix: `reason` names it, and has what to do. None: none does any more."""
 
@@ -381,6 +389,7 @@ Event = (
     | LinkUp
     | LinkDown
     | LinkSettled
+    | MessageRepeated
     | PrefixShared
     | LinkLimited
     | MessageDropped

@@ -149,7 +149,8 @@ def test_a_state_that_returns_while_the_app_is_cut_off_is_handled(tmp_path, brok
 
 @ways
 @pytest.mark.parametrize("breaks", [1, 3])
-def test_one_whose_acknowledgement_is_lost_comes_again_and_is_acted_on_once(tmp_path, broker, way, breaks):
+def test_one_whose_acknowledgement_is_lost_comes_again_and_is_acted_on_once(tmp_path, broker, way, breaks, caplog):
+    caplog.set_level("INFO")
     with living(tmp_path, broker) as (house, harness):
         broker.unheard = True
         broker.send(way.topic, way.payload)
@@ -159,6 +160,7 @@ def test_one_whose_acknowledgement_is_lost_comes_again_and_is_acted_on_once(tmp_
             broker.cut()
             harness.run("5s")
         assert way.effects(house, broker) == 1
+        assert f"a message at {way.topic} came again" in caplog.text
         broker.send(way.topic, way.payload)  # the next one is a new one
         harness.run("5s")
         assert way.effects(house, broker) == 2
@@ -291,3 +293,18 @@ def test_the_heartbeat_of_another_app_that_comes_again_reports_no_app_that_has_l
     with living(tmp_path, broker) as (_, harness):
         harness.run("40s")
         assert harness.status()["mqtt"]["last_error"] is None
+
+
+@ways
+def test_one_that_comes_while_the_app_ends_is_acted_on_once_or_the_log_says_that_it_is_not(
+    tmp_path, broker, way, caplog
+):
+    with living(tmp_path, broker) as (house, harness):
+        harness.app.stop()
+        broker.send(way.topic, way.payload)
+        harness.stop()
+        acted = way.effects(house, broker)
+    assert acted == (way.unsure is not None)  # requests are answered, messages of others come too late
+    assert acted or f"message at {way.topic}: not handled to its end, since the app ends" in caplog.text
+    with living(tmp_path, broker) as (second, _):
+        assert way.effects(second, broker) == (acted if way.topic != "house/door/set" else 0)  # none by the next life

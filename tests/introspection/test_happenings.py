@@ -45,6 +45,7 @@ EVENTS = [
     events.LinkUp(7, "5.0", "mqtt5", None, None, 2.0, 1000.0),
     events.LinkDown("gone", 1.5, False, "a/b", None, None, 2.0, 1000.0),
     events.LinkSettled(2.0, 1000.0),
+    events.MessageRepeated("house/door/set", 2.0, 1000.0),
     events.LinkLimited(20, 2.0, 1000.0),
     events.MessageDropped("a/b", "full", 3, 2.0, 1000.0),
     events.MessageRefused("a/b", "quota", 2.0, 2.0, 1000.0),

@@ -184,6 +184,28 @@ def test_a_health_file_whose_disk_does_not_answer_keeps_nobody_waiting_and_is_to
     until(lambda: written and b"at 50" in written[-1] and not (tmp_path / "health.json").exists())
 
 
+def test_a_fault_of_ours_in_the_thread_is_told_and_the_next_health_is_written(tmp_path, monkeypatch, caplog):
+    faults, replace = [ValueError("embedded null byte"), TypeError("of ours")], files.replace
+
+    def failing(*given, **words):
+        if faults:
+            raise faults.pop()
+        replace(*given, **words)
+
+    monkeypatch.setattr(files, "replace", failing)
+    file = HealthWriter(tmp_path / "health.json")
+    for left in (1, 0):
+        file.write(HealthSummary(1.0, 10.0, True, "well"))
+        until(lambda: len(faults) == left)  # noqa: B023  # at once
+    file.write(HealthSummary(2.0, 10.0, True, "well"))
+
+    until(lambda: (tmp_path / "health.json").exists())
+    assert [line for line in caplog.messages if "cannot be written" in line] == [
+        "The health file cannot be written: of ours; set LEADSMAN_HEALTH_FILE to a path that can be written"
+    ]
+    file.remove()
+
+
 def test_the_newest_of_what_waits_is_in_the_health_file(tmp_path):
     file = HealthWriter(tmp_path / "health.json")
     for second in range(100):

@@ -41,8 +41,8 @@ def gate(topic_filter="doors/+/press"):
     return GATE.replace("FILTER", topic_filter)
 
 
-def send(listener, topic, payload):
-    listener.client.publish(topic, payload, 1).wait_for_publish(60)
+def send(listener, topic, payload, qos=1):
+    listener.client.publish(topic, payload, qos).wait_for_publish(60)
 
 
 def result(message):
@@ -57,21 +57,21 @@ def wait_for_results(listener, count):
     return [result(each) for each in listener.wait_for("sys/door/set/result", count=count)]
 
 
-@pytest.mark.parametrize("protocol", ["", "?protocol=3.1.1"])
+@pytest.mark.parametrize(("protocol", "qos"), [("", 1), ("", 2), ("?protocol=3.1.1", 1)])
 def test_a_command_whose_acknowledgement_is_lost_is_executed_once(
-    mosquitto, losing, listen, start_app, calls, protocol
+    mosquitto, losing, listen, start_app, calls, protocol, qos
 ):
     listener = listen(mosquitto.port)
     start_app(gate(), losing.url + protocol)
     listener.wait_for("sys/door/availability")
     losing.loses = True
-    send(listener, "sys/door/set", b"1")
+    send(listener, "sys/door/set", b"1", qos)
     assert losing.lost.wait(60)
     wait_for_results(listener, 1)
     losing.loses = False
     losing.cut()
     listener.wait_for("sys/door/availability", count=2)  # the next connection has its subscriptions
-    send(listener, "sys/door/set", b"2")
+    send(listener, "sys/door/set", b"2", qos)
     wait_for_results(listener, 2)
 
     assert calls() == ["1", "2"]

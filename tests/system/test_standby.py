@@ -24,8 +24,9 @@ SLACK = 2.0
 METER = """
 @app.telemetry("meter", interval=0.2)
 async def meter():
-    print("polled", time.monotonic(), flush=True)
-    return {"pid": os.getpid()}
+    at = time.monotonic()
+    print("polled", at, flush=True)
+    return {"pid": os.getpid(), "at": at}
 
 @app.command("valve")
 async def valve():
@@ -179,15 +180,19 @@ def test_a_node_that_is_cut_off_stops_polling_and_stands_by_when_it_is_back(
 
     active.wait_for("stops polling, and stands by", timeout=TTL + 10)
     taken_over(standby, before, 1.5 * TTL + SLACK)
-    assert polls(active)[-1] <= before + TTL + SLACK
-    assert polls(active)[-1] <= polls(standby)[0]
+    while_active = polls(active)
+    assert while_active[-1] <= before + TTL + SLACK
+    assert while_active[-1] <= polls(standby)[0]
     road.resume()
     active.wait_for(f"stands by for {name_of(standby)}")
 
     assert active.log.count(ACTIVE) == standby.log.count(ACTIVE) == 1, "no ping-pong"
     listener = listen(mosquitto.port)
-    states = listener.wait_for("sys/meter/state", 6)
-    assert {json.loads(each.payload)["pid"] for each in states} == {standby.process.pid}
+    listener.wait_for("sys/meter/state", 6, where=lambda each: of(each) == standby.process.pid)
+    states = [json.loads(each.payload) for each in listener.on("sys/meter/state")]
+    waited = {each["at"] for each in states if each["pid"] == active.process.pid}
+    assert waited <= set(while_active), "it sends what it took while it was active, and polls no more"
+    assert polls(active) == while_active
 
 
 def test_only_the_owner_answers_a_command(new_pair, mosquitto, listen):

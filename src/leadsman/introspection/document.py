@@ -741,6 +741,7 @@ class Happening(TypedDict):
         "link_up",
         "link_down",
         "link_settled",
+        "message_repeated",
         "prefix_shared",
         "link_limited",
         "message_dropped",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from leadsman._version import __version__
 from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, NotListening, RequestDenied
-from leadsman.introspection.arrival import compare
+from leadsman.introspection.kept_reading import compare
 from leadsman.introspection.situation import RetainedDocuments, Situation, describe_fields, span, value, when
 from leadsman.monitoring.health import GOODBYE
 from leadsman.mqtt.answers import Json

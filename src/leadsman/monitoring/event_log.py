@@ -27,6 +27,7 @@ from leadsman.events import (
     LinkUp,
     MessageDropped,
     MessageRefused,
+    MessageRepeated,
     PollDeferred,
     PollMissed,
     PrefixShared,
@@ -242,6 +243,13 @@ class Log:
                 )
             case PrefixShared():
                 self._shared(event)
+            case MessageRepeated(topic=topic):
+                before = self._others.left_out(topic, event.at)
+                if before is not None:
+                    text = (
+                        "a message at %s came again, as the broker has not heard that it arrived; it is handled once%s"
+                    )
+                    logger.info(text, clean(topic), left_out_before(before), extra=log_fields("message repeated"))
             case SubscriptionFailed(reason=reason):
                 about = log_fields("subscription failed", reason=reason)
                 text = "%s; messages to it do not arrive. Check the broker's access list, see leadsman acl."

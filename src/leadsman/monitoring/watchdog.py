@@ -81,7 +81,7 @@ class HealthWriter:
                 data = json.dumps(health._asdict()).encode()
                 files.replace(self._path, self._beside, data, 0o644, sync=False)
                 self._failed = False
-            except OSError as error:
+            except Exception as error:  # the thread that ended with it would write no other health either
                 self._report(error)
 
     def _report(self, error: Exception) -> None:

@@ -14,7 +14,7 @@ from leadsman.errors import (
     SubscriptionRefused,
 )
 from leadsman.event_bus import EventBus
-from leadsman.events import AppFault, LinkDown, LinkSettled, LinkUp, SubscriptionFailed
+from leadsman.events import AppFault, LinkDown, LinkSettled, LinkUp, MessageRepeated, SubscriptionFailed
 from leadsman.loop.clock import Clock
 from leadsman.mqtt import broker_choice, connection_state
 from leadsman.mqtt.broker import Broker, Brokers
@@ -447,6 +447,7 @@ class Link:
         """See `ConnectionListener`. A message that comes again is no new one."""
         arrival = self._kept.arrived(message, self._clock.monotonic())
         if arrival is Arrival.AGAIN:
+            self._events.emit(MessageRepeated(message.topic))
             return
         if message.redelivered and arrival is Arrival.NEW:  # what was sent before has not arrived
             message = message._replace(redelivered=False)

@@ -90,6 +90,7 @@ class Subscriber:
             self._log(received, "dropped, since the app may have handled it before it was restarted")
             return
         if self.task is None:
+            self._current = received
             self.task = asyncio.get_running_loop().create_task(self._run(received))
             return
         if len(self._waiting) >= self.subscription.queue:
@@ -108,10 +109,18 @@ class Subscriber:
         self._report(error)
 
     async def stop(self, grace: float) -> int:
-        """Cancel the call that runs, and wait at most `grace` seconds for it. What waits is not handled. Returns how
-        many calls are still alive."""
+        """Cancel the call that runs, and wait at most `grace` seconds for it. What waits is not handled, and
+        logged. Returns how many calls are still alive."""
+        unhandled, alive = list(self._waiting), 0
         self._waiting.clear()
-        return 0 if self.task is None else await cancel([self.task], grace)
+        if (task := self.task) is not None:
+            alive = await cancel([task], grace)
+            if self._current is not None and (alive or task.cancelled()):
+                unhandled.insert(0, self._current)
+        self._dropped += len(unhandled)
+        for each in unhandled:
+            self._log(each, "not handled to its end, since the app ends")
+        return alive
 
     def _is_known(self, received: Received) -> bool:
         """Whether the broker kept an event, which is over, or what was the last message of its topic before. It sends

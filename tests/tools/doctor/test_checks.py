@@ -120,12 +120,12 @@ def status(**mqtt):
     return {"house/status": json.dumps({"state": "online", "uptime": 20.0, "mqtt": mqtt}).encode()}
 
 
-def losing(kind="refused"):
+def losing(kind="refused", beside=()):
     """What an app says of whose devices the broker refuses messages."""
     faults = {
         topic: {"kind": kind, "error": f"0x90: {topic}", "lost": 3} for topic in ("house/a/state", "house/b/state")
     }
-    return status(connects=1, last_error="0x90: house/a/state", faults=faults)
+    return status(connects=1, last_error="0x90: house/a/state", faults=dict(beside) | faults)
 
 
 def losing_readings(published):
@@ -313,6 +313,8 @@ CASES = [
     (broker(kept=losing()), "running app", "fail", "0x90: house/a/state; 3 messages lost", "allow house/a/state in"),
     (broker(kept=losing()), "running app", "fail", "0x90: house/b/state; 3 messages lost", "allow house/b/state in"),
     (broker(kept=losing("over_limit")), "running app", "fail", "house/b/state; 3 messages lost", "limit on the size"),
+    (broker(kept=losing(beside={"house/c/state": 5})), "running app", "fail", "0x90: house/b/state", "house/b/state"),
+    (broker(kept=losing(beside={"x": {"lost": [1]}})), "running app", "fail", "0x90: house/b/state", "house/b/state"),
     (broker(kept=losing("of another version")), "running app", "fail", "house/b/state", "house/b/state"),
     (losing_readings({}), "arrival", "fail", "readings of a, b do not arrive, or not all of them", "leadsman why"),
     (losing_readings({"c": NEW}), "arrival", "fail", "readings of a, b do not arrive", "leadsman why"),

@@ -293,16 +293,14 @@ def _data(message: Received, transaction: str) -> Json:
 
 def _live(data: Json) -> LiveFacts | None:
     """The facts about the app in an answer; None if it is not that of an app."""
-    app, mqtt, clock = data.get("app", {}), data.get("mqtt", {}), None
+    app, mqtt, clock = _within(data, "app"), _within(data, "mqtt"), None
     try:
         uptime, connects = float(app.get("uptime", 0.0)), int(mqtt.get("connects", 0))
         with contextlib.suppress(KeyError, ValueError, TypeError):
             clock = datetime.fromisoformat(app["started_at"]).timestamp() + uptime - time.time()
-        client_id, devices = str(mqtt.get("client_id", "")), data.get("devices", {})
+        client_id, devices = str(mqtt.get("client_id", "")), _within(data, "devices")
         published, faults = dict(_published(devices)), faults_in(mqtt)
-        waiting = {
-            name: each for name, section in devices.items() if (each := section.get("runtime", {}).get("outbox"))
-        }
+        waiting = {name: each for name in devices if (each := _within(devices, name, "runtime", "outbox"))}
         losing = frozenset(name for name, each in waiting.items() if each.get("refused") or "fault" in each)
         error, still = mqtt.get("last_error"), frozenset(waiting) - losing
         return LiveFacts(client_id, error, connects, uptime, clock, published, faults, still, losing)
@@ -312,11 +310,17 @@ def _live(data: Json) -> LiveFacts | None:
 
 def _published(devices: Json) -> Iterator[tuple[str, str]]:
     """When the last reading of each device was taken that the broker acknowledged."""
-    for name, section in devices.items():
-        runtime = section.get("runtime", {})
-        at = runtime.get("published", {}).get("published_at")
-        if isinstance(at, str) and runtime.get("outbox") is None:
+    for name in devices:
+        at = _within(devices, name, "runtime", "published").get("published_at")
+        if isinstance(at, str) and _within(devices, name, "runtime").get("outbox") is None:
             yield name, at
+
+
+def _within(data: Json, *names: str) -> dict[str, Json]:
+    """The object at this path; an empty one if there is none. What one device says amiss costs no other."""
+    for name in names:
+        data = data.get(name) if isinstance(data, dict) else None
+    return data if isinstance(data, dict) else {}
 
 
 async def landscape(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Found:

@@ -5,7 +5,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
-from leadsman.introspection.arrival import compare
+from leadsman.introspection.kept_reading import compare
 from leadsman.loop.clock import rfc3339
 from leadsman.monitoring.health import WELL
 from leadsman.mqtt.answers import object_in

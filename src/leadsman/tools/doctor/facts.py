@@ -75,12 +75,16 @@ class TopicFault(NamedTuple):
 
 
 def faults_in(mqtt: object) -> dict[str, TopicFault]:
-    """What is wrong with single topics, in the section of an app about its connection."""
+    """What is wrong with single topics, in the section of an app about its connection. An entry that makes no sense is
+    left out, and costs no other."""
     found = mqtt.get("faults") if isinstance(mqtt, dict) else None
-    return {
-        topic: TopicFault(str(each.get("kind")), str(each.get("error")), int(each.get("lost", 0)))
-        for topic, each in (found.items() if isinstance(found, dict) else ())
-    }
+    listed = {} if not isinstance(found, dict) else found
+    return {topic: _fault(each) for topic, each in listed.items() if isinstance(each, dict)}
+
+
+def _fault(entry: Mapping[str, object]) -> TopicFault:
+    lost = entry.get("lost")
+    return TopicFault(str(entry.get("kind")), str(entry.get("error")), lost if isinstance(lost, int) else 0)
 
 
 class LiveFacts(NamedTuple):

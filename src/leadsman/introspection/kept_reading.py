@@ -10,7 +10,7 @@ SKEW = 5.0
 """Seconds that the reading at the broker may be older: brokers and apps take their time, and clocks differ."""
 
 
-class Arrival(NamedTuple):
+class KeptReading(NamedTuple):
     """What a broker retains of a device, compared with what the app published."""
 
     is_there: bool
@@ -19,7 +19,7 @@ class Arrival(NamedTuple):
     """When the older one that it has was taken; None if it has none."""
 
 
-def compare(published: str, payload: bytes | None, taken_at: str | None) -> Arrival:
+def compare(published: str, payload: bytes | None, taken_at: str | None) -> KeptReading:
     """Compare what a broker retains at the topic of a device with the last reading that it acknowledged.
 
     Args:
@@ -28,14 +28,14 @@ def compare(published: str, payload: bytes | None, taken_at: str | None) -> Arri
         taken_at: when the reading there was taken, if its message has that (MQTT 5); the payload may have it, too.
     """
     if payload is None:
-        return Arrival(False)
+        return KeptReading(False)
     if taken_at is None:
         written = (object_in(payload) or {}).get("taken_at")
         taken_at = written if isinstance(written, str) else None
     if taken_at is None:
-        return Arrival(True)
+        return KeptReading(True)
     try:
         late = datetime.fromisoformat(published) - datetime.fromisoformat(taken_at)
     except (ValueError, TypeError):
-        return Arrival(True)
-    return Arrival(True) if late.total_seconds() <= SKEW else Arrival(False, taken_at)
+        return KeptReading(True)
+    return KeptReading(True) if late.total_seconds() <= SKEW else KeptReading(False, taken_at)
