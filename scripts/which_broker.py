@@ -20,7 +20,7 @@ CHECKS = {
     "order": "readings in order",
     "restart": "goes on after a restart",
     "refusal": "a refused topic is named",
-    "size": "a size limit is learned",
+    "size": "a message that is too large stops no other",
     "will": "the will comes",
     "password": "a wrong password is named",
     "discovery": "discovery",

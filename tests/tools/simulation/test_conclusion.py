@@ -10,7 +10,7 @@ NONE = figures_of([])
 
 def compared(policy, lost, attempts, waited=0.0):
     figures = NONE._replace(slots=1000, readings=1000 - lost, lost=lost, attempts=attempts, gap_total=waited)
-    return PolicyDay(policy, (), (), figures._replace(gaps=1, gap_max=waited))
+    return PolicyDay(policy, (), figures._replace(gaps=1, gap_max=waited))
 
 
 COMPARED = st.lists(
@@ -41,15 +41,13 @@ def test_a_part_of_a_second_is_no_gain_that_calls_may_cost():
 
 
 def test_a_day_without_gaps_teaches_nothing():
-    only = conclusion(
-        [PolicyDay(name, (), (), NONE._replace(slots=10, readings=10)) for name in ("as written", "retry=3")]
-    )
+    only = conclusion([PolicyDay(name, (), NONE._replace(slots=10, readings=10)) for name in ("as written", "retry=3")])
 
     assert only.startswith("No policy had a gap")
 
 
 def test_a_time_in_which_nothing_was_due_is_too_short():
-    assert conclusion([PolicyDay("as written", (), (), NONE)]) == (
+    assert conclusion([PolicyDay("as written", (), NONE)]) == (
         "No poll was due in this time: simulate a longer one, with --for."
     )
 

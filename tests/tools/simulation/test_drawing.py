@@ -36,17 +36,18 @@ def stage(length=DAY, devices=DEVICES, adapters=ADAPTERS):
 
 def outcome(policy, length=DAY, open_from=3000.0):
     failures = tuple(float(at) for at in range(1000, 9000, 500))
-    record = DeviceRecord(
-        DEVICES[0],
-        (0.0, *failures, 9000.0),
-        failures,
-        (0.0, 9000.0),
-        (Lost(2000.0, FAILED, 70),),
-        ((open_from, "open"), (8000.0, "closed")),
-    )
-    others = tuple(DeviceRecord(name, (0.0,), (), (0.0,)) for name in DEVICES[1:])
-    days = tuple(day_of(each, length) for each in (record, *others))
-    return PolicyDay(policy, (record, *others), days, figures_of(days))
+    records = [DeviceRecord(name) for name in DEVICES]
+    for each in records:
+        each.calls.append(0.0)
+        each.readings.append(0.0)
+    failing = records[0]
+    failing.calls += [*failures, 9000.0]
+    failing.failures += failures
+    failing.readings.append(9000.0)
+    failing.lost.append(Lost(2000.0, FAILED, 70))
+    failing.circuits += [(open_from, "open"), (8000.0, "closed")]
+    days = tuple(day_of(each, length) for each in records)
+    return PolicyDay(policy, days, figures_of(days))
 
 
 def test_a_picture_is_xml_with_a_strip_for_each_policy_and_words_for_those_who_do_not_see_it():

@@ -73,14 +73,14 @@ def test_all_policies_meet_the_same_faults_and_retries_shorten_the_gaps():
 
 def test_the_record_agrees_with_the_plan():
     stage, (written,) = day(app_of("a"), length=24 * HOUR)
-    (record,), (one,) = written.records, written.days
+    (one,) = written.days
     away = [(fault.begin, fault.end) for fault in stage.plan.of(["a"])]
 
     assert away
-    assert not [at for at in record.readings if any(begin <= at < end for begin, end in away)]
+    assert not [at for at in one.readings if any(begin <= at < end for begin, end in away)]
     for begin, end in away:
-        called = [at for at in record.calls if begin <= at < end]
-        assert set(called) <= set(record.failures)
+        called = [at for at in one.calls if begin <= at < end]
+        assert set(called) <= set(one.failures)
     assert one.slots == written.figures.slots
     assert 1435 <= one.slots <= 1440
 
@@ -134,7 +134,7 @@ def test_schedules_without_a_zone_are_in_utc_on_every_machine(monkeypatch):
     stage, (written,) = day(app, scenario=QUIET, length=24 * HOUR)
 
     assert stage.zoneless == ("nightly",)
-    assert [int(record.calls[0]) for record in written.records] == [1800, 1800]
+    assert [int(each.calls[0]) for each in written.days] == [1800, 1800]
 
 
 def test_a_device_may_be_called_broker():

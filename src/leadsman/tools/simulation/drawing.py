@@ -11,7 +11,7 @@ from html import escape
 from typing import NamedTuple
 
 from leadsman.loop.durations import human
-from leadsman.tools.simulation.outcome import DeviceDay, DeviceRecord, PolicyDay, Stage, title_of
+from leadsman.tools.simulation.outcome import DeviceDay, PolicyDay, Stage, title_of
 from leadsman.tools.simulation.scenario import BROKER, merge_spans
 
 
@@ -50,20 +50,20 @@ class Columns(NamedTuple):
     """Those of them that failed."""
 
 
-def columns_of(records: Sequence[DeviceRecord], days: Sequence[DeviceDay], count: int, end: float) -> Columns:
+def columns_of(days: Sequence[DeviceDay], count: int, end: float) -> Columns:
     """Divide the day of all devices, which ends at `end` seconds, into `count` columns."""
     devices = len(days) or 1
     return Columns(
         coverage([[(gap.begin, gap.end) for gap in day.gaps] for day in days], count, end, devices),
         coverage([day.open for day in days], count, end, devices),
-        count_in_columns(((at for record in records for at in record.calls)), count, end),
-        count_in_columns(((at for record in records for at in record.failures)), count, end),
+        count_in_columns(((at for day in days for at in day.calls)), count, end),
+        count_in_columns(((at for day in days for at in day.failures)), count, end),
     )
 
 
 def draw_columns(outcomes: Sequence[PolicyDay], count: int, end: float) -> tuple[list[Columns], int]:
     """The day under each policy in `count` columns, and the most calls in one of them, at least 1."""
-    found = [columns_of(each.records, each.days, count, end) for each in outcomes]
+    found = [columns_of(each.days, count, end) for each in outcomes]
     return found, max((calls for each in found for calls in each.calls), default=1) or 1
 
 

@@ -24,18 +24,27 @@ class Lost(NamedTuple):
     slots: int = 1
 
 
-class DeviceRecord(NamedTuple):
-    """What happened to one device. All times in seconds since the start, in order."""
+class DeviceRecord:
+    """What happens to one device, in order. All times in seconds since the start, to the millisecond.
 
-    device: str
-    calls: tuple[float, ...] = ()
-    """When the device was called."""
-    failures: tuple[float, ...] = ()
-    """When a call began that failed, or when one failed before it reached the device."""
-    readings: tuple[float, ...] = ()
-    lost: tuple[Lost, ...] = ()
-    circuits: tuple[tuple[float, str], ...] = ()
-    """When the circuit changed, and its new state: ``closed``, ``open`` or ``half_open``."""
+    Args:
+        device: its name.
+        interval: seconds between its polls; None by a cron expression.
+    """
+
+    def __init__(self, device: str, interval: float | None = None) -> None:
+        self.device = device
+        self.interval = interval
+        self.calls: list[float] = []
+        """When the device was called."""
+        self.under_way: float | None = None
+        """When the last call began, until its outcome is known."""
+        self.failures: list[float] = []
+        """When a call began that failed, or when one failed before it reached the device."""
+        self.readings: list[float] = []
+        self.lost: list[Lost] = []
+        self.circuits: list[tuple[float, str]] = []
+        """When the circuit changed, and its new state: ``closed``, ``open`` or ``half_open``."""
 
 
 class ReadingGap(NamedTuple):
@@ -58,14 +67,15 @@ class DeviceDay(NamedTuple):
     device: str
     slots: int
     """Polls that were due: the sum of the readings and of what was lost."""
-    readings: int
+    calls: tuple[float, ...]
+    """When each of these happened, as in `DeviceRecord`."""
+    failures: tuple[float, ...]
+    readings: tuple[float, ...]
     lost: tuple[tuple[str, int], ...]
     """Slots without a reading, by cause."""
     gaps: tuple[ReadingGap, ...]
     open: tuple[tuple[float, float], ...]
     """The times in which the circuit was not closed."""
-    calls: int
-    failures: int
 
 
 def day_of(record: DeviceRecord, end: float) -> DeviceDay:
@@ -76,18 +86,20 @@ def day_of(record: DeviceRecord, end: float) -> DeviceDay:
     return DeviceDay(
         record.device,
         len(record.readings) + lost.total(),
-        len(record.readings),
+        tuple(at for at in record.calls if at < end),
+        tuple(sorted(record.failures)),
+        tuple(record.readings),
         tuple(sorted(lost.items())),
         gaps_of(record, end),
         open_times(record, end),
-        len(record.calls),
-        len(record.failures),
     )
 
 
 def gaps_of(record: DeviceRecord, end: float) -> tuple[ReadingGap, ...]:
     """The gaps of a device, in order. Gaps of no length are left out."""
-    troubles = heapq.merge(((at, FAILED) for at in record.failures), ((each.at, each.cause) for each in record.lost))
+    troubles = heapq.merge(
+        ((at, FAILED) for at in sorted(record.failures)), ((each.at, each.cause) for each in record.lost)
+    )
     found: list[ReadingGap] = []
     readings = iter(record.readings)
     reading = next(readings, None)
@@ -155,7 +167,7 @@ class Figures(NamedTuple):
 def figures_of(days: Sequence[DeviceDay], dropped: int = 0) -> Figures:
     """The figures of a day of several devices."""
     lengths = sorted(gap.seconds for day in days for gap in day.gaps)
-    slots, readings = sum(day.slots for day in days), sum(day.readings for day in days)
+    slots, readings = sum(day.slots for day in days), sum(len(day.readings) for day in days)
     return Figures(
         slots=slots,
         readings=readings,
@@ -167,8 +179,8 @@ def figures_of(days: Sequence[DeviceDay], dropped: int = 0) -> Figures:
         gap_p99=percentile(lengths, 0.99),
         gap_max=round(lengths[-1], 3) if lengths else 0.0,
         gap_total=round(math.fsum(lengths), 3),
-        attempts=sum(day.calls for day in days),
-        failed=sum(day.failures for day in days),
+        attempts=sum(len(day.calls) for day in days),
+        failed=sum(len(day.failures) for day in days),
         opened=sum(len(day.open) for day in days),
         dropped=dropped,
     )
@@ -221,7 +233,6 @@ class PolicyDay(NamedTuple):
     """A day under one policy."""
 
     policy: str
-    records: tuple[DeviceRecord, ...]
     days: tuple[DeviceDay, ...]
     figures: Figures
 

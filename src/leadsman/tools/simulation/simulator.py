@@ -109,21 +109,6 @@ class ShortLink(Link):
             message.receipt.published += 1
 
 
-class _GrowingRecord:
-    """The record of one device while it grows."""
-
-    def __init__(self, interval: float | None) -> None:
-        self.interval = interval
-        self.calls: list[float] = []
-        self.under_way: float | None = None
-        """When the last call began, until its outcome is known."""
-        self.failures: list[float] = []
-        self.readings: list[float] = []
-        self.lost: list[Lost] = []
-        self.circuits: list[tuple[float, str]] = []
-        self.held_at: float | None = None
-
-
 class DayRecorder:
     """Observes the events of an app.
 
@@ -133,10 +118,10 @@ class DayRecorder:
         end: the length of the day, in seconds. What comes later is not recorded.
     """
 
-    def __init__(self, devices: Mapping[str, _GrowingRecord], topics: frozenset[str], end: float) -> None:
+    def __init__(self, devices: Mapping[str, DeviceRecord], topics: frozenset[str], end: float) -> None:
         self.dropped = 0
         """Readings that the outbox dropped."""
-        self._devices = devices
+        self.devices = devices
         self._topics = topics
         self._end = end
 
@@ -145,49 +130,34 @@ class DayRecorder:
         if event.at >= self._end:
             return
         if type(event) is ReadingTaken:  # most are, and a match of all kinds takes longer
-            device = self._devices[event.entity]
-            device.readings.append(event.at)
+            device = self.devices[event.entity]
+            device.readings.append(round(event.at, 3))
             device.under_way = None
         elif isinstance(event, MessageDropped):
             self.dropped += event.messages if event.topic in self._topics else 0
-        elif (failing := self._devices.get(getattr(event, "entity", ""))) is not None:
+        elif (failing := self.devices.get(getattr(event, "entity", ""))) is not None:
             self._take(failing, event)
 
-    def _take(self, device: _GrowingRecord, event: Event) -> None:
+    def _take(self, device: DeviceRecord, event: Event) -> None:
+        at = round(event.at, 3)
         match event:
             case AttemptFailed(requested=False):
                 began, device.under_way = device.under_way, None
-                device.failures.append(event.at if began is None else began)
+                device.failures.append(at if began is None else began)
             case PollFailed():
-                device.lost.append(Lost(event.at, FAILED))
+                device.lost.append(Lost(at, FAILED))
             case PollSkipped():
-                device.lost.append(Lost(event.at, SKIPPED))
+                device.lost.append(Lost(at, SKIPPED))
             case PollMissed():
-                device.lost.append(Lost(event.at, MISSED, event.polls))
+                device.lost.append(Lost(at, MISSED, event.polls))
             case PollDeferred():
                 later = 0 if device.interval is None else int(event.seconds / device.interval)
-                device.lost.append(Lost(event.at, DEFERRED, 1 + later))
+                device.lost.append(Lost(at, DEFERRED, 1 + later))
             case DeviceHeld():
-                device.held_at = event.at
+                slots = 0 if device.interval is None else int((self._end - event.at) / device.interval)
+                device.lost += [Lost(at, HELD, slots)] if slots else []
             case CircuitMoved():
-                device.circuits.append((event.at, event.state))
-
-    def records(self) -> tuple[DeviceRecord, ...]:
-        """The records, in the order of the devices."""
-        return tuple(self._record(name, device) for name, device in self._devices.items())
-
-    def _record(self, name: str, device: _GrowingRecord) -> DeviceRecord:
-        if device.held_at is not None and device.interval is not None:
-            slots = int((self._end - device.held_at) / device.interval)
-            device.lost += [Lost(device.held_at, HELD, slots)] if slots else []
-        return DeviceRecord(
-            name,
-            tuple([round(at, 3) for at in device.calls if at < self._end]),
-            tuple(sorted([round(at, 3) for at in device.failures])),
-            tuple([round(at, 3) for at in device.readings]),
-            tuple(each._replace(at=round(each.at, 3)) for each in device.lost),
-            tuple((round(at, 3), state) for at, state in device.circuits),
-        )
+                device.circuits.append((at, event.state))
 
 
 class FaultyHandler:
@@ -195,7 +165,7 @@ class FaultyHandler:
     hangs or takes longer as the plan of faults sets."""
 
     def __init__(
-        self, telemetry: Telemetry, wires: tuple[str, ...], call: Handler, record: _GrowingRecord, run: "_PolicyRun"
+        self, telemetry: Telemetry, wires: tuple[str, ...], call: Handler, record: DeviceRecord, run: "_PolicyRun"
     ) -> None:
         self._name = telemetry.name
         self._call = call
@@ -211,8 +181,9 @@ class FaultyHandler:
     async def __call__(self, **given: object) -> object:
         """Call the handler, or fail."""
         loop, weakness = self._run.loop, self._weakness
-        now = self._record.under_way = loop.time()
-        self._record.calls.append(now)
+        now = loop.time()
+        self._record.under_way = round(now, 3)
+        self._record.calls.append(round(now, 3))
         if now >= self._well_until:
             await self._meet_faults(now)
         if weakness.failing or weakness.slow:
@@ -470,9 +441,8 @@ def simulate(simulation: Simulation, stage: Stage, variant: Variant, progress: P
         stack.callback(run_.end)
         directory = stack.enter_context(TemporaryDirectory(prefix="leadsman-simulation-", ignore_cleanup_errors=True))
         run_.go(Path(directory), progress)
-        records = run_.recorder.records()
-    days = tuple(day_of(record, stage.length) for record in records)
-    return PolicyDay(variant.name, records, days, figures_of(days, run_.recorder.dropped))
+    days = tuple(day_of(record, stage.length) for record in run_.recorder.devices.values())
+    return PolicyDay(variant.name, days, figures_of(days, run_.recorder.dropped))
 
 
 class _PolicyRun:
@@ -489,10 +459,10 @@ class _PolicyRun:
         self._interrupted = False
         self._serving: asyncio.Task[None] | None = None
         self._broker = ForgetfulBroker()
-        devices: dict[str, _GrowingRecord] = {}
+        devices: dict[str, DeviceRecord] = {}
         for name, telemetry in setup.registry.telemetries.items():
             changed = variant.of(telemetry, setup.catalogue)
-            record = devices[name] = _GrowingRecord(changed.interval)
+            record = devices[name] = DeviceRecord(name, changed.interval)
             handler = FaultyHandler(changed, wires_of(telemetry), self._call_of(telemetry), record, self)
             guards = changed.guards._replace(policy=WithDice(changed.guards.policy, Dice(stage.seed, name)))
             on_failure = "continue" if changed.on_failure == "stop" else changed.on_failure

@@ -162,10 +162,10 @@ def _document(stage: Stage, outcomes: Sequence[PolicyDay], concluded: Sequence[s
                 "devices": {
                     day.device: {
                         "slots": day.slots,
-                        "readings": day.readings,
+                        "readings": len(day.readings),
                         "lost": dict(day.lost),
-                        "calls": day.calls,
-                        "failed": day.failures,
+                        "calls": len(day.calls),
+                        "failed": len(day.failures),
                         "gaps": [gap._asdict() for gap in day.gaps],
                     }
                     for day in each.days
