@@ -13,7 +13,7 @@ that is computed of it.
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.monitoring.health import (
@@ -72,14 +72,12 @@ class Statuses:
         self._made_offline: set[str] = set()
         """Those whose last failure makes them offline, and with them the entities whose readings they give."""
         self._slots: dict[int, dict[str, None]] = {}
+        self._due: list[int] = []  # the heap of the slots
         for entity in records.entities:
-            self._begin(entity, now)
-        self.counts.update(self.words.values())
-        self._due = list(self._slots)
-        heapify(self._due)
+            self.add(entity, now)
 
-    def _begin(self, entity: str, now: float) -> int | None:
-        """Look at an entity for the first time. Returns its slot if it is a new one."""
+    def add(self, entity: str, now: float) -> None:
+        """Add an entity, which has a health record by now."""
         health = self.records[entity]
         self.words[entity] = word = status(health, now)
         self.characters += len(entity)
@@ -89,14 +87,8 @@ class Statuses:
             self.troubled[entity] = None
         if health.trouble.offline:
             self._made_offline.add(entity)
-        return self._wait(entity, health, now)
-
-    def add(self, entity: str, now: float) -> None:
-        """Add an entity, which has a health record by now."""
-        slot = self._begin(entity, now)
-        if slot is not None:
-            heappush(self._due, slot)
-        self.counts[self.words[entity]] += 1
+        self.counts[word] += 1
+        self._wait(entity, health, now)
 
     def remove(self, entity: str) -> None:
         """Remove an entity, before its health record is removed."""
@@ -168,9 +160,7 @@ class Statuses:
                 change = self.look(entity, now)
                 if change is not None:
                     changes.append(change)
-                slot = self._wait(entity, self.records[entity], now)
-                if slot is not None:
-                    heappush(self._due, slot)
+                self._wait(entity, self.records[entity], now)
             if not entities:
                 del self._slots[heappop(self._due)]
         return changes
@@ -182,9 +172,7 @@ class Statuses:
         waiting = self._slots.get(_slot_of(now))
         for entity in self._taken(waiting, len(waiting)) if waiting else ():
             found.append(self.look(entity, now))
-            slot = self._wait(entity, self.records[entity], now)
-            if slot is not None:
-                heappush(self._due, slot)
+            self._wait(entity, self.records[entity], now)
         for change in found:
             if change is not None:
                 self._notify(change)
@@ -208,17 +196,16 @@ class Statuses:
         else:
             self.troubled[entity] = None
 
-    def _wait(self, entity: str, health: Health, now: float) -> int | None:
-        """Put an entity into the slot in which it must be looked at again. Returns the slot if it is a new one."""
+    def _wait(self, entity: str, health: Health, now: float) -> None:
+        """Put an entity into the slot in which it must be looked at again, if time alone changes its status."""
         at = min(next_change(health, now), now + health.stale_after)
         if at == math.inf:
-            return None
+            return
         slot = _slot_of(at)
-        if slot in self._slots:
-            self._slots[slot][entity] = None
-            return None
-        self._slots[slot] = {entity: None}
-        return slot
+        if slot not in self._slots:
+            self._slots[slot] = {}
+            heappush(self._due, slot)
+        self._slots[slot][entity] = None
 
     @staticmethod
     def _taken(entities: dict[str, None], most: int) -> Iterable[str]:
