@@ -272,18 +272,6 @@ def test_the_first_row_after_another_has_its_time(spool, row):
     assert [spool.taken_at(after) for after in (0, 2, 4, 5)] == [NOW + 2, NOW + 5, NOW + 5, None]
 
 
-def test_dead_letters_that_are_sent_again_are_in_the_list_of_topics(path, open_spool, row, clock):
-    spool = open_spool()
-    spool.write([row(1, topic="a")], ())
-    spool.write((), (), [(row(1, topic="a"), "no")])
-    clock.now += LOOK
-    spool.write([row(2, topic="b")], ())
-    spool.resend([1])
-    spool.close()
-
-    assert listed(path) == [{"a", "b"}]
-
-
 @pytest.mark.parametrize("version", range(1, tables.VERSION))
 def test_a_file_of_an_earlier_version_gets_what_it_lacks(path, open_spool, row, everything, monkeypatch, version):
     path.parent.mkdir()
@@ -412,7 +400,7 @@ def test_a_row_of_which_only_the_latest_counts_replaces_the_one_before(open_spoo
     assert [each.id for each in everything(spool)] == [2, 3, 5]
 
 
-def test_a_refused_row_is_a_dead_letter_that_can_be_sent_again(open_spool, row, everything, clock):
+def test_a_refused_row_is_a_dead_letter(open_spool, row, everything):
     spool = open_spool()
     spool.write([row(1), row(2, latest=True)], ())
     spool.write((), (), [(row(2, latest=True), "packet too large"), (row(3), "quota exceeded")])
@@ -423,13 +411,8 @@ def test_a_refused_row_is_a_dead_letter_that_can_be_sent_again(open_spool, row, 
 
     spool = open_spool()
     assert spool.found.next_id == 4
-    (sent,) = spool.resend([first.number, 99])
-    assert sent == row(4, run=sent.run)
-    assert sent.run != 7
-    assert everything(spool) == [row(1), sent]
-    assert spool.topics() == {row(1).topic: 2}
-    assert spool.drop([second.number, 99]) == 1
-    assert open_spool().dead_letters() == []
+    assert everything(spool) == [row(1)]
+    assert spool.topics() == {row(1).topic: 1}
 
 
 def test_the_newest_thousand_dead_letters_are_kept(spool, row):

@@ -4,11 +4,15 @@ import json
 import os
 import random
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from leadsman.spool.file import SpoolFile
+from leadsman.spool.row import Quota, SpoolRow
 from leadsman.testing import Mosquitto
 from leadsman.testing.mosquitto import free_port
 
@@ -168,3 +172,23 @@ def writes_nothing(app, life, listener):
     for path in written:
         path.unlink()
     return [path.name for path in written if path.name != "subscriptions.json"] == []
+
+
+def test_mosquitto_pub_sends_a_dead_letter_again(tmp_path, listen):
+    topic, payload = "house/boiler/state", '{"t": 21.5, "name": "ä\\n"}'
+    file = SpoolFile(tmp_path / "outbox.db", Quota(least_free=0))
+    file.open()
+    dead = SpoolRow(1, 7, topic, payload.encode(), 1, False, time.time(), None, False)
+    file.write((), (), [(dead, "not authorized")])
+    file.close()
+    command = [sys.executable, "-m", "leadsman", "outbox", "--state-directory", str(tmp_path), "--json"]
+
+    with Mosquitto() as broker:
+        listener = listen(broker.port)
+        document = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+        (letter,) = document["dead"]
+        publish = ["mosquitto_pub", "-p", str(broker.port), "-q", "1", "-s", "-t", letter["topic"]]
+        subprocess.run(publish, input=letter["payload"].encode(), check=True)
+        until(lambda: listener.on(topic))
+
+    assert [each.payload.decode() for each in listener.on(topic)] == [payload]

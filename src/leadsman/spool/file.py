@@ -5,7 +5,7 @@ import contextlib
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -153,15 +153,6 @@ class SpoolFile:
     def dead_letters(self) -> list[DeadLetter]:
         """The dead letters, oldest first."""
         return self._guard(tables.dead_letters)
-
-    def resend(self, numbers: Sequence[int]) -> list[SpoolRow]:
-        """Make rows of dead letters again, with new ids and a new `SpoolRow.run`, before anybody else gives out ids
-        from ``found.next_id`` on. Returns the rows."""
-        return self._guard(lambda database: self._resend(database, frozenset(numbers)))
-
-    def drop(self, numbers: Sequence[int]) -> int:
-        """Delete dead letters. Returns how many there were."""
-        return self._guard(lambda database: _drop(database, numbers))
 
     def close(self) -> None:
         """Close it and let the next process have it."""
@@ -373,19 +364,6 @@ class SpoolFile:
             self._index, _ = tables.count(database)
             self.found = self.found._replace(damaged=self.found.damaged + len(damaged))
 
-    def _resend(self, database: sqlite3.Connection, numbers: frozenset[int]) -> list[SpoolRow]:
-        letters = [each for each in tables.dead_letters(database) if each.number in numbers]
-        rows, work = tables.revive(letters, self._next_id(database))
-        transact(database, work)
-        self._count(database, RowChanges([], rows, {row.topic: row.id for row in rows}))
-        return rows
-
-
-def _drop(database: sqlite3.Connection, numbers: Iterable[int]) -> int:
-    there = {each.number for each in tables.dead_letters(database)} & set(numbers)
-    transact(database, tables.delete_dead(there))
-    return len(there)
-
 
 def _statements(changes: RowChanges) -> Work:
     """Deletions come first: their pages are used again for the rows that are added."""
@@ -416,7 +394,7 @@ def _length(path: Path) -> int:
         return 0
 
 
-# What other processes do with the file: look at it and copy it while an app runs, restore a copy while none does.
+# What other processes do with the file: look at it, also while an app runs.
 
 
 class Contents(NamedTuple):
@@ -439,64 +417,6 @@ def look(path: Path) -> Contents:
     Raises:
         SpoolUnavailable: there is none, or it cannot be read.
     """
-    return _read_only(path, _contents)
-
-
-def backup(path: Path, target: Path) -> Contents:
-    """Copy the file as it was committed last, also while an app has it. The copy is one file that only this user can
-    read; it takes the place of a file that is there.
-
-    Raises:
-        SpoolUnavailable, SpoolFull: one of the files cannot be read or written. The target is as it was.
-    """
-    if target.resolve() in [each.resolve() for each in files_of(path)]:
-        raise SpoolUnavailable(f"{target} belongs to the outbox; name another file for the copy")
-    try:
-        new = new_beside(target)
-        try:
-            found = _read_only(path, lambda database: _copy(database, path, new))
-            new.replace(target)
-        finally:
-            delete(new)
-    except OSError as error:
-        raise tables.translate(error, target) from error
-    sync_directory(target.parent)
-    return found
-
-
-def restore(path: Path, source: Path, now: float) -> tuple[Contents, str | None]:
-    """Put a copy in the place of the file, which is kept aside.
-
-    Returns:
-        The contents of the copy, and the name of the file put aside, if there was one.
-
-    Raises:
-        SpoolLocked: an app has the file.
-        SpoolUnavailable, SpoolFull: a file cannot be read or written, or the copy is damaged. Nothing was changed.
-    """
-    if not source.is_file():
-        raise SpoolUnavailable(f"there is no {source}; name a copy that `leadsman outbox backup` made")
-    lock = tables.lock_of(path)
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock.acquire()
-        finish_exchange(path, now)
-        was_there = path.exists()
-        new = new_beside(Path(f"{path}.restore"))
-        try:
-            found = _read_only(source, lambda database: _copy(database, source, new))
-            new = new.rename(f"{path}.new")  # it is whole: a start puts it in place, if this process is killed here
-            aside = exchange(path, new, now)
-        finally:
-            delete(new)
-    except OSError as error:
-        raise tables.translate(error, path) from error
-    finally:
-        lock.release()
-    return found, aside if was_there else None
-
-
-def _read_only(path: Path, work: Callable[[sqlite3.Connection], T]) -> T:
     if not path.is_file():
         raise SpoolUnavailable(f"there is no {path}; an app makes it when readings wait for its broker")
     if strange := next((each for each in files_of(path)[1:] if is_strange(each)), None):  # SQLite would wait for a pipe
@@ -505,7 +425,7 @@ def _read_only(path: Path, work: Callable[[sqlite3.Connection], T]) -> T:
         with contextlib.closing(connect(path, tables.BUSY, read_only=True)) as database:
             if not tables.check(database, path):
                 raise Damage("it has no tables")
-            return work(database)
+            return _contents(database)
     except (sqlite3.Error, OSError) as error:
         if is_damage(error):
             raise SpoolUnavailable(f"{path} is damaged, or is not an outbox: {error}") from error
@@ -516,14 +436,3 @@ def _contents(database: sqlite3.Connection) -> Contents:
     index, oldest = tables.count(database)
     topics = {name: topic.rows for name, topic in index.topics.items()}
     return Contents(index.rows, index.bytes, oldest, topics, tables.dead_letters(database))
-
-
-def _copy(database: sqlite3.Connection, path: Path, target: Path) -> Contents:
-    """Copy the database, and check the structure of the copy."""
-    with contextlib.closing(connect(target, tables.BUSY)) as copy:
-        database.backup(copy)  # in one step, which does not keep the app from writing
-        copy.execute("PRAGMA journal_mode = DELETE").fetchall()  # so that it is one file
-        found = copy.execute("PRAGMA integrity_check(1)").fetchall()
-        if found != [("ok",)]:
-            raise Damage(str(found[0][0]))
-        return _contents(copy)

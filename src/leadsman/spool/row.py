@@ -101,7 +101,7 @@ DAMAGED = "the checksum does not match"
 
 
 class DeadLetter(NamedTuple):
-    """A row that is not sent any more, until a person sends it again."""
+    """A row that is not sent any more."""
 
     number: int
     """Its number among the dead letters, which is never used again."""

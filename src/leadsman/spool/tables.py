@@ -2,7 +2,6 @@
 errors mean for them. docs/adr/durability.md has the measurements behind the settings."""
 
 import contextlib
-import secrets
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -12,12 +11,10 @@ from leadsman.errors import SpoolError, SpoolFull, SpoolLocked, SpoolUnavailable
 from leadsman.mqtt.message import LARGEST
 from leadsman.spool.eviction import FIRST_TIME, Aged, Index, Stored
 from leadsman.spool.row import (
-    INSERT,
     INSERT_DEAD,
     DeadLetter,
     Quota,
     SpoolRow,
-    columns,
     dead_columns,
     dead_letter,
     row_of,
@@ -327,19 +324,3 @@ def bury(dead: Iterable[tuple[SpoolRow, str]], now: float) -> Work:
 def dead_letters(database: sqlite3.Connection) -> list[DeadLetter]:
     """All dead letters, oldest first."""
     return [dead_letter(found) for found in database.execute("SELECT * FROM dead ORDER BY number")]
-
-
-def revive(letters: Sequence[DeadLetter], next_id: int) -> tuple[list[SpoolRow], Work]:
-    """The rows that are sent again, and the statements for it.
-
-    A row gets a new `SpoolRow.run`: (run, id) of the process that took it may belong to a reading that was delivered.
-    It is no `SpoolRow.latest`, since a value that was refused must not replace a newer one.
-    """
-    run = secrets.randbits(53)
-    rows = [each.row._replace(id=next_id + place, run=run, latest=False) for place, each in enumerate(letters)]
-    return rows, [(INSERT, [columns(row) for row in rows]), *delete_dead([each.number for each in letters])]
-
-
-def delete_dead(numbers: Iterable[int]) -> Work:
-    """The statements that delete dead letters."""
-    return [("DELETE FROM dead WHERE number = ?", [(number,) for number in numbers])]

@@ -110,7 +110,7 @@ def canary(stand: Stand) -> None:
         *(["trace", "--json"], ["held"], ["schema"]),
     )
     stand.until(lambda: (stand.directory / "away-state" / "outbox.db").exists(), "a file of readings that wait")
-    ask_commands(stand, away, ["outbox", "list", "--json"], ["outbox", "backup", "copy.db"])
+    ask_commands(stand, away, ["outbox", "--json"])
     ask_pages(stand, port)
     written = sum(path.stat().st_size for path in stand.directory.glob("*") if path.suffix in (".log", ".txt"))
     stand.figure("searched", (written + sum(len(payload) for _, payload in stand.heard)) / 1000, "kB", least=5)

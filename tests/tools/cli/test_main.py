@@ -47,7 +47,7 @@ def test_an_option_with_a_slip_is_answered_with_the_nearest_one(argument, capsys
             "leadsman: error: there is no command 'fly'; write one of acl, ble, check, ",
         ),
         "control characters": (["a\x1b[2J"], r"leadsman: error: there is no command 'a\x1b[2J'; "),
-        "no action": (["outbox"], "leadsman outbox: error: the following arguments are required: ACTION\n"),
+        "no name": (["init"], "leadsman init: error: the following arguments are required: NAME\n"),
     }.values(),
 )
 def test_a_wrong_command_line_ends_with_what_to_type(arguments, error, capsys):
@@ -55,7 +55,7 @@ def test_a_wrong_command_line_ends_with_what_to_type(arguments, error, capsys):
         main(arguments)
 
     err = capsys.readouterr().err
-    command = "leadsman outbox" if arguments == ["outbox"] else "leadsman"
+    command = "leadsman init" if arguments == ["init"] else "leadsman"
     assert (ended.value.code, error in err) == (2, True)
     assert err.endswith(f"\n{command} --help shows what to write\n")
 

@@ -232,7 +232,7 @@ ARGUMENTS = {
     "release": ("--prefix", "house", "Wärmepumpe im Keller"),
     "circuit": ("--prefix", "house", "Wärmepumpe im Keller", "--action", "isolate"),
     "poll": ("Küche", "--prefix", "house"),
-    "outbox": ("list", "--state-directory", "."),
+    "outbox": ("--state-directory", "."),
     "cluster": ("status", "house"),
     "clean": ("--prefix", "house", "--all", "--dry-run"),
     "simulate": ("house_80:app", "--for", "30m"),
