@@ -17,7 +17,7 @@ from leadsman.mqtt.diagnosis import NOT_AUTHORIZED
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.side_connection import SideConnection
 from leadsman.mqtt.topic_faults import advise
-from leadsman.mqtt.topics import Topics, encode
+from leadsman.mqtt.topics import Topics
 from leadsman.nodes.failure_state import WORD
 from leadsman.text import clean as cleaned
 from leadsman.text import count_noun
@@ -86,29 +86,29 @@ class Removal(NamedTuple):
     """Other retained topics, such as what describes the devices to Home Assistant. They are removed first."""
     devices: tuple[str, ...]
     """The devices that are gone."""
-    pages: Mapping[str, bytes]
-    """The pages of the registry that change, by topic, with their new payloads; nothing removes a page. They follow the
-    topics, so that an interrupted removal can be repeated."""
+    pages: tuple[str, ...] = ()
+    """The pages of the registry, if it goes, too. They follow the topics, so that an interrupted removal can be
+    repeated."""
     seen: frozenset[str] = frozenset()
     """The topics of which it was seen that the broker keeps them."""
 
     @property
     def listed(self) -> tuple[str, ...]:
         """All topics that are removed, in this order."""
-        return (*self.elsewhere, *self.topics, *(topic for topic, page in self.pages.items() if not page))
+        return (*self.elsewhere, *self.topics, *self.pages)
 
 
 def everything(listed: Listed, topics: Topics) -> Removal:
     """All that an app retains, and its registry."""
     found = dict(listed.topics())
     kept = dict.fromkeys(topic for each in listed.topics() for topic in each[1])
-    pages = {_page(topics, number): b"" for number in sorted(listed.pages, reverse=True)}
-    devices = tuple(name for name in found if name != APP)
-    return _removal((*kept, topics.status), topics, devices, pages)
+    pages = (_page(topics, number) for number in sorted(listed.pages, reverse=True))
+    devices = (name for name in found if name != APP)
+    return _removal((*kept, topics.status), topics, devices)._replace(pages=tuple(pages))
 
 
 def left_behind(listed: Listed, topics: Topics, now: Remaining) -> Removal:
-    """What an app no longer has.
+    """What an app no longer has. Its registry stays as it is: the next start of the app writes it.
 
     Args:
         listed: its registry.
@@ -130,38 +130,15 @@ def left_behind(listed: Listed, topics: Topics, now: Remaining) -> Removal:
             found = no_longer(before, None, None)
             devices[name] = None
         gone |= dict.fromkeys(topic for topic in found if topic not in taken)
-    pages = {}
-    for number, kept in listed.pages.items():
-        page = object_in(kept.payload) or {}
-        left = {name: _shortened(each, gone) for name, each in page["devices"].items() if name not in devices}
-        changed = _shortened({**page, "devices": left}, gone)
-        if changed != page and (payload := _encoded(changed)) is not None:
-            pages[_page(topics, number)] = payload
-    return _removal(gone, topics, devices, pages)
+    return _removal(gone, topics, devices)
 
 
-def _removal(gone: Iterable[str], topics: Topics, devices: Iterable[str], pages: Mapping[str, bytes]) -> Removal:
+def _removal(gone: Iterable[str], topics: Topics, devices: Iterable[str]) -> Removal:
     below: list[str] = []
     elsewhere: list[str] = []
     for topic in gone:
         (below if topic.startswith(f"{topics.prefix}/") else elsewhere).append(topic)
-    return Removal(tuple(below), tuple(elsewhere), tuple(devices), pages)
-
-
-def _shortened(entry: Json, gone: Mapping[str, None]) -> Json:
-    """A page of a registry, or a device on it, without the further topics that are gone."""
-    others = entry.get("others") if isinstance(entry, dict) else None
-    if not isinstance(others, list):
-        return entry
-    return {**entry, "others": [each for each in others if not isinstance(each, str) or each not in gone]}
-
-
-def _encoded(page: Json) -> bytes | None:
-    """A page of a registry; None if it has what leadsman writes to no page. The next start of the app replaces it."""
-    try:
-        return encode(page)
-    except (ValueError, RecursionError):
-        return None
+    return Removal(tuple(below), tuple(elsewhere), tuple(devices))
 
 
 def _page(topics: Topics, number: int) -> str:
@@ -216,7 +193,7 @@ def _clean_at(
     removal = everything(listed, topics) if now is None else left_behind(listed, topics, now)
     marker = f"{topics.introspect}/response"
     removal = asyncio.run(only_kept(broker, removal, marker, (topics.status, *removal.pages)))
-    if dry_run or not (removal.listed or removal.pages):
+    if dry_run or not removal.listed:
         outcome = Outcome(removal.listed, {})
     else:
         outcome = asyncio.run(remove(broker, removal, marker))
@@ -303,9 +280,8 @@ async def only_kept(broker: Broker, removal: Removal, marker: str, readable: Col
     def there(topics: Iterable[str]) -> tuple[str, ...]:
         return tuple(topic for topic in topics if topic in kept or (topic in refused and topic not in readable))
 
-    pages = {topic: page for topic, page in removal.pages.items() if page or topic in kept}
     seen = frozenset(kept).intersection(removal.listed)
-    return Removal(there(removal.topics), there(removal.elsewhere), removal.devices, pages, seen)
+    return Removal(there(removal.topics), there(removal.elsewhere), removal.devices, there(removal.pages), seen)
 
 
 async def remove(broker: Broker, removal: Removal, marker: str) -> Outcome:
@@ -331,12 +307,8 @@ async def remove(broker: Broker, removal: Removal, marker: str) -> Outcome:
             tuple(topic for topic in gone if topic not in stays),
             stays | dict.fromkeys(removal.pages, "stays, since it lists the others"),
         )
-    refused = await _publish(
-        broker, [Message(topic, page, retain=True) for topic, page in removal.pages.items()], marker
-    )
-    emptied = tuple(topic for topic, page in removal.pages.items() if not page)
-    stays = await _stays(broker, removal, emptied, refused, marker)
-    stays |= {topic: f"stays as it was: {why}" for topic, why in refused.items() if removal.pages[topic]}
+    refused = await _publish(broker, [Message(topic, b"", retain=True) for topic in removal.pages], marker)
+    stays = await _stays(broker, removal, removal.pages, refused, marker)
     return Outcome(tuple(topic for topic in removal.listed if topic not in stays), stays)
 
 
