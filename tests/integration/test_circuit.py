@@ -176,19 +176,6 @@ def test_a_recovery_that_breaks_is_told_once_and_replaced_by_the_default(harness
     assert 6 <= len(sensor.calls) <= 12  # after 2, 4, 8 … 60 seconds
 
 
-def test_a_slow_call_opens_the_circuit_though_its_readings_are_told(harness):
-    async def slow():
-        await asyncio.sleep(5)
-        return READING
-
-    app = harness(app_with(slow, circuit_breaker=CircuitBreaker(2, slow="3s")))
-
-    app.run("3m")
-
-    assert len(app.states("d")) == 2
-    assert app.statuses("d") == ["starting", "ok", "circuit_open"]
-
-
 def shared_app(sensors, rule, **words):
     app = App("app")
     for name, sensor in sensors.items():

@@ -183,7 +183,7 @@ def test_a_wait_for_the_thread_of_an_adapter_is_not_part_of_the_timeout(harness,
     def read_first(bus: Bus):
         return first()
 
-    @app.telemetry("second", interval="1m", timeout=5, circuit_breaker=CircuitBreaker(1, slow="4.5s"), spread=0)
+    @app.telemetry("second", interval="1m", timeout=5, circuit_breaker=CircuitBreaker(1), spread=0)
     def read_second(bus: Bus):
         return second()
 

@@ -144,7 +144,7 @@ def test_a_wait_for_the_line_is_no_time_of_the_call():
                 calls.append(name)
             return {"v": 1}
 
-        app.add_telemetry(name, poll, interval="1m", timeout=11, circuit_breaker=CircuitBreaker(1, slow="4s"))
+        app.add_telemetry(name, poll, interval="1m", timeout=11, circuit_breaker=CircuitBreaker(1))
 
     names = "abcdef"  # the last one waits for 15 s
     for name in names:

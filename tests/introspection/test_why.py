@@ -40,10 +40,8 @@ BOILER = {
     "stale_after": 200.0,
 }
 BREAKER = {
-    **dict.fromkeys(("recovery", "window", "slow", "shared")),
+    **dict.fromkeys(("recovery", "shared")),
     "threshold": 5,
-    "probes": 1,
-    "successes": 1,
     "ignore": [],
 }
 RUNTIME = {

@@ -96,7 +96,7 @@ strategy: BackoffStrategy = Golden()
     retry=3,
     retry_on=(OSError, ValueError),
     backoff=ExponentialBackoff("500ms", "1m", factor=3, jitter=0.1),
-    circuit_breaker=CircuitBreaker(threshold=3, probes=1, successes=2, ignore=KeyError),
+    circuit_breaker=CircuitBreaker(threshold=3, ignore=KeyError),
     overrun="finish",
     timeout=timedelta(seconds=20),
     publish=OnChange(0.5, fields={"co2": 50}) & Every("1m") | OnChange({"co2": "1 %"}) | Every(n=10),
@@ -185,7 +185,7 @@ app.retry_policy("limited", rate_limited | sequence(["1s", 5], then="stop"), pri
     budget="10m",
     within=1800,
     on_failure=last_known,
-    circuit_breaker=CircuitBreaker(3, recovery="10m", window=10, slow="5s", shared="web"),
+    circuit_breaker=CircuitBreaker(3, recovery="10m", shared="web"),
 )
 async def forecast(context: Context) -> dict[str, int]:
     raise RetryRequested(delay="30s", reason="asked too soon")

@@ -38,16 +38,8 @@ class BreakerTerms(TypedDict):
     """Failures at which the circuit opens."""
     recovery: float | str | None
     """Seconds for which the circuit stays open at least, or the waits that say how long; null: for one poll."""
-    window: int | None
-    """Of how many of the last polls the failures count; null: only those in a row count."""
-    slow: Seconds | None
-    """From which duration on a success counts as a failure; null: from none."""
     shared: str | None
     """The name of a circuit that several handlers share; null if it is its own."""
-    probes: int
-    """Probes at a time."""
-    successes: int
-    """Successful probes in a row that close it."""
     ignore: list[str]
     """Errors that are neutral: neither a success nor a failure."""
 

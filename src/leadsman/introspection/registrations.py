@@ -119,11 +119,7 @@ def _breaker(rule: CircuitBreaker) -> dict[str, object]:
     return {
         "threshold": rule.threshold,
         "recovery": recovery if recovery is None or isinstance(recovery, float) else _write_value(recovery),
-        "window": rule.window,
-        "slow": rule.slow,
         "shared": rule.shared,
-        "probes": rule.probes,
-        "successes": rule.successes,
         "ignore": [kind.__name__ for kind in rule.ignore],
     }
 

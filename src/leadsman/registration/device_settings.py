@@ -48,7 +48,7 @@ from leadsman.text.suggestion import suggestion
 
 UNTIL = "until next poll"
 """How the settings write `UNTIL_NEXT_POLL`."""
-_BREAKER = ("threshold", "recovery", "probes", "successes", "window", "slow", "shared")
+_BREAKER = ("threshold", "recovery", "shared")
 Read = Callable[[object], object]
 """Reads the value of an option. Raises `InvalidValue`, `InvalidType`."""
 _OFFLINE_ON = ("stale", "error")

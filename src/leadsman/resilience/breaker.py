@@ -5,14 +5,14 @@ state          which cycles are admitted                              what ends 
 =============  =====================================================  ==========================================
 `Closed`       every cycle                                            `threshold` failed cycles in a row → `Open`
 `Open`         none, for exactly one poll, or until a time            the next poll after it → `HalfOpen`
-`HalfOpen`     up to `probes` cycles of one call each, no retries     `successes` of them → `Closed`; a failure → `Open`
+`HalfOpen`     one cycle of one call, no retries: the *probe*         a success → `Closed`; a failure → `Open`
 `Isolated`     none                                                   a request of a person
 `Disabled`     every cycle; failures are only counted                 a request of a person
 =============  =====================================================  ==========================================
 
 The breaker counts **cycles**: a poll with all its retries is one failure. A permit carries the generation of the state
 that issued it; an outcome of an older generation is ignored. In half-open, a permit also has a lease: if a probe does
-not report before its lease ends, its place is free again, so half-open always ends.
+not report before its lease ends, another one may begin, so half-open always ends.
 
 There are three outcomes, not two. *Neutral* is neither success nor failure: the cycle was cancelled, or failed with
 an error that the user declared neutral. It returns the permit.
@@ -26,17 +26,14 @@ from datetime import timedelta
 from enum import Enum
 from typing import Literal, NamedTuple
 
-from leadsman.errors import InvalidType, InvalidValue
-from leadsman.loop.durations import Duration, positive_seconds, seconds, whole
+from leadsman.errors import InvalidType
+from leadsman.loop.durations import Duration, seconds, whole
 from leadsman.resilience.backoff import BackoffStrategy, as_backoff, wait_of
 from leadsman.resilience.failure import exception_types, ignore_error
 from leadsman.value import Value
 
 OnStrategyError = Callable[[object, Exception], None]
 """Called with a user's strategy that raised, and with its error."""
-
-LARGEST_WINDOW = 1000
-"""Cycles. Each outcome is a bit of the state of a handler."""
 
 
 class CircuitBreaker(Value):
@@ -48,10 +45,6 @@ class CircuitBreaker(Value):
             after it. 0: no poll is skipped, but each makes one call, without retries. A strategy such as
             ``ExponentialBackoff("5m", "2h")``: its wait, without jitter, for the number of openings since the last
             success.
-        probes: cycles admitted at the same time in half-open, 1 or more.
-        successes: probes that must succeed before the circuit closes, 1 or more.
-        window: count `threshold` failures among this many latest cycles, at most 1,000, instead of in a row.
-        slow: a call that takes longer counts as failed here, though its reading is published.
         ignore: exception types that are neutral: neither a success nor a failure.
         shared: a name; all handlers with a breaker of this name share one circuit. It counts rounds, in which each of
             them failed and none succeeded. One probe is made for all.
@@ -60,13 +53,9 @@ class CircuitBreaker(Value):
         InvalidValue, InvalidType: at construction.
     """
 
-    __slots__ = ("ignore", "probes", "recovery", "shared", "slow", "successes", "threshold", "window")
+    __slots__ = ("ignore", "recovery", "shared", "threshold")
     threshold: int
     recovery: float | BackoffStrategy | None
-    probes: int
-    successes: int
-    window: int | None
-    slow: float | None
     ignore: tuple[type[Exception], ...]
     shared: str | None
 
@@ -75,27 +64,13 @@ class CircuitBreaker(Value):
         threshold: int = 5,
         *,
         recovery: Duration | BackoffStrategy | None = None,
-        probes: int = 1,
-        successes: int = 1,
-        window: int | None = None,
-        slow: Duration | None = None,
         ignore: type[Exception] | tuple[type[Exception], ...] = (),
         shared: str | None = None,
     ) -> None:
-        counts = (("threshold", threshold), ("probes", probes), ("successes", successes))
-        for name, value in counts if window is None else (*counts, ("window", window)):
-            whole(value, name, 1)
-        if window is not None and not threshold <= window <= LARGEST_WINDOW:
-            raise InvalidValue(
-                f"window is {window}; it must be threshold ({threshold}) or more, and at most {LARGEST_WINDOW}"
-            )
+        whole(threshold, "threshold", 1)
         self._hold(
             threshold=threshold,
             recovery=_recovery(recovery),
-            probes=probes,
-            successes=successes,
-            window=window,
-            slow=None if slow is None else positive_seconds(slow, "slow"),
             ignore=exception_types(ignore, "ignore") if ignore != () else (),
             shared=_name(shared),
         )
@@ -140,11 +115,10 @@ class Permit(NamedTuple):
 
 
 class Closed(NamedTuple):
-    """All cycles pass; `failures` failed in a row, or in the window, whose outcomes are the bits of `recent`."""
+    """All cycles pass; `failures` failed in a row."""
 
     generation: int = 0
     failures: int = 0
-    recent: int = 0
 
 
 class Open(NamedTuple):
@@ -160,7 +134,8 @@ class Open(NamedTuple):
 
 
 class HalfOpen(NamedTuple):
-    """`out` maps the number of each probe under way to the end of its lease."""
+    """`out` maps the number of each probe under way to the end of its lease. There are several only where handlers
+    share the circuit."""
 
     generation: int
     failures: int
@@ -168,7 +143,6 @@ class HalfOpen(NamedTuple):
     opens: int
     out: tuple[tuple[int, float], ...] = ()
     issued: int = 0
-    succeeded: int = 0
 
 
 class Isolated(NamedTuple):
@@ -224,7 +198,7 @@ def admit(
             return admit(rule, half_open, now, lease)
         case HalfOpen():
             out = tuple(permit for permit in circuit.out if permit[1] > now)
-            if sum(number not in yielding for number, _ in out) >= rule.probes:
+            if any(number not in yielding for number, _ in out):
                 return circuit, None
             number = circuit.issued
             return (
@@ -247,11 +221,11 @@ def settle(
         return circuit
     match circuit, outcome:
         case Closed(), CycleOutcome.SUCCEEDED | CycleOutcome.FAILED:
-            closed = _count(rule, circuit, failed=outcome is CycleOutcome.FAILED)
-            if closed.failures < rule.threshold:
-                return closed
+            failures = circuit.failures + 1 if outcome is CycleOutcome.FAILED else 0
+            if failures < rule.threshold:
+                return circuit._replace(failures=failures) if failures != circuit.failures else circuit
             until = now + rule.open_for(1, on_strategy_error)
-            return Open(circuit.generation + 1, closed.failures, now, 1, refusals_of(rule), until)
+            return Open(circuit.generation + 1, failures, now, 1, refusals_of(rule), until)
         case Disabled(), CycleOutcome.SUCCEEDED | CycleOutcome.FAILED:
             return circuit._replace(failures=circuit.failures + 1 if outcome is CycleOutcome.FAILED else 0)
         case HalfOpen(), _ if permit.number in (number for number, _ in circuit.out):
@@ -261,7 +235,7 @@ def settle(
 
 def unchanging(circuit: Circuit) -> Permit | None:
     """A permit for any number of cycles, if a success leaves the circuit as it is; None if it would change it."""
-    if isinstance(circuit, Closed) and not circuit.failures and not circuit.recent:
+    if isinstance(circuit, Closed) and not circuit.failures:
         return Permit(circuit.generation, 0, probe=False)
     return None
 
@@ -284,8 +258,8 @@ def disable(circuit: Circuit) -> Circuit:
 def to_json(circuit: Circuit, now: float) -> tuple[object, ...] | None:
     """The circuit as JSON-compatible values, with durations in place of points in time; None if nothing failed."""
     match circuit:
-        case Closed(failures=failures, recent=recent):
-            return ("closed", failures, recent) if failures or recent else None
+        case Closed(failures=failures):
+            return ("closed", failures) if failures else None
         case Open():
             remaining = circuit.until - now if math.isfinite(circuit.until) else None
             return ("open", circuit.failures, now - circuit.since, circuit.opens, circuit.refusals, remaining)
@@ -300,8 +274,8 @@ def to_json(circuit: Circuit, now: float) -> tuple[object, ...] | None:
 def from_json(value: object, now: float, away: float) -> Circuit:
     """The circuit of which `to_json` made `value`, `away` seconds later. Raises `ValueError` for any other value."""
     match value:
-        case ["closed", int(failures), int(recent)]:
-            return Closed(1, failures, recent)
+        case ["closed", int(failures)]:
+            return Closed(1, failures)
         case ["open", int(failures), float(age), int(opens), int(refusals), None | float() as remaining]:
             until = -math.inf if remaining is None else now + remaining - away
             return Open(1, failures, now - age - away, opens, refusals, until)
@@ -312,20 +286,9 @@ def from_json(value: object, now: float, away: float) -> Circuit:
     raise ValueError("it is not a circuit")
 
 
-def _count(rule: CircuitBreaker, circuit: Closed, *, failed: bool) -> Closed:
-    if rule.window is None:
-        return Closed(circuit.generation, circuit.failures + 1) if failed else _forget(circuit)
-    recent = (circuit.recent << 1 | failed) & ((1 << rule.window) - 1)
-    return Closed(circuit.generation, recent.bit_count(), recent) if recent else _forget(circuit)
-
-
 def refusals_of(rule: CircuitBreaker) -> int:
     """How many polls a circuit turns away after it has opened."""
     return 1 if rule.recovery is None else 0
-
-
-def _forget(circuit: Closed) -> Closed:
-    return Closed(circuit.generation) if circuit.failures or circuit.recent else circuit
 
 
 def _settle_probe(
@@ -345,7 +308,4 @@ def _settle_probe(
             until = now + rule.open_for(opens, on_strategy_error)
             return Open(circuit.generation + 1, failures, circuit.since, opens, refusals_of(rule), until)
         case CycleOutcome.SUCCEEDED:
-            succeeded = circuit.succeeded + 1
-            if succeeded >= rule.successes:
-                return Closed(circuit.generation + 1)
-            return circuit._replace(out=out, succeeded=succeeded)
+            return Closed(circuit.generation + 1)

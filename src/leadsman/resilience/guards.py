@@ -2,12 +2,12 @@
 
 ::
 
-    slow watch ─ caller ─ bus lock ─ thread ─ deadline ─ call
+    caller ─ bus lock ─ thread ─ deadline ─ call
 
 The lock is waited for before the deadline begins. An adapter has a lock of its own, a
 `leadsman.resilience.turns.SharedLine`, which is waited for inside the call; the deadline stands still meanwhile, since
 the line knows the caller. A plain ``def`` handler also waits for its thread before the deadline. None of these waits is
-part of the timeout or of the time of a slow call, since others decide about them.
+part of the timeout, since others decide about them.
 """
 
 import contextlib
@@ -67,7 +67,6 @@ def known_to_lines(call: Callable[[], Awaitable[T]], caller: LineUser) -> Callab
     """The call, made while lines know whose it is."""
 
     async def known() -> T:
-        caller.waited = 0.0
         before = CALLER.set(caller)
         try:
             return await call()
@@ -75,33 +74,6 @@ def known_to_lines(call: Callable[[], Awaitable[T]], caller: LineUser) -> Callab
             CALLER.reset(before)
 
     return known
-
-
-def watch_call(
-    call: Callable[[], Awaitable[T]],
-    limit: float,
-    monotonic: Callable[[], float],
-    on_slow: Callable[[], None],
-    excused: Callable[[], float] = float,
-) -> Callable[[], Awaitable[T]]:
-    """The call; `on_slow` is called before it returns if it took longer than `limit` seconds.
-
-    Args:
-        call: the call to watch.
-        limit: seconds.
-        monotonic: the clock.
-        on_slow: called after a slow call that succeeded. A call that fails counts as failed anyway.
-        excused: seconds of the call that just ended which are not its own: its waits for a thread and for turns.
-    """
-
-    async def timed() -> T:
-        began = monotonic()
-        result = await call()
-        if monotonic() - began - excused() > limit:
-            on_slow()
-        return result
-
-    return timed
 
 
 class SharedGuards(NamedTuple):
@@ -115,18 +87,8 @@ NO_SHARED_GUARDS = SharedGuards()
 """No shared guards, as for most handlers."""
 
 
-class SlowWatch(NamedTuple):
-    """Calls `on_slow` after a call that took longer than `limit` seconds."""
-
-    limit: float
-    on_slow: Callable[[], None]
-
-
 class ThreadGuard(Protocol):
     """Waits for a thread before each call."""
-
-    waited: float
-    """Seconds that the call under way waited for its thread."""
 
     def identifier(self) -> int | None:
         """The identifier of the thread in which the call runs, from `threading.get_ident`; None while it runs in
@@ -146,7 +108,6 @@ def guard_call(
     timeout: float | None,
     bus_lock: BusLock | None,
     thread: ThreadGuard | None = None,
-    watch: SlowWatch | None = None,
     lines: LineUser | None = None,
 ) -> Callable[[], Awaitable[T]]:
     """The call inside its guards. A guard that is None is left out, and costs nothing.
@@ -158,7 +119,6 @@ def guard_call(
         timeout: seconds for the call, once it has the lock.
         bus_lock: the lock of the bus that the call shares with others.
         thread: waits for the thread of a plain ``def`` handler.
-        watch: notices slow calls.
         lines: how lines know the call; None if it shares none with others.
     """
     if timeout is not None:
@@ -172,10 +132,4 @@ def guard_call(
         call = in_turn(call, bus_lock, caller)
     if lines is not None:
         call = known_to_lines(call, lines)
-    if watch is not None:
-
-        def excused() -> float:
-            return (0.0 if thread is None else thread.waited) + (0.0 if lines is None else lines.waited)
-
-        call = watch_call(call, watch.limit, environment.clock.monotonic, watch.on_slow, excused)
     return call

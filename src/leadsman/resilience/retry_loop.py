@@ -2,16 +2,15 @@
 
 The guards of a call are composed once, when the handler is registered. Each takes a call and gives a call::
 
-    admit ─▶ run ─ retry ─┬─ slow watch ─ bus lock ─ deadline ─ call
+    admit ─▶ run ─ retry ─┬─ bus lock ─ deadline ─ call
     (circuit guard)       ╰─ sleep, without the bus lock
 
 **The fast path.** `Execution` remembers whether a success would change anything. While `_fast_path` is True, all of
 the following hold: the handler shares no guards with others, its circuit is closed and counts no failure, `_pass` is a
-permit of it, there is no `FailureStreak`, no deferral is in effect, and the call under way was not slow. A success then
-changes nothing. So `admit` returns at once, `run` does not call `succeed`, and a successful call costs two reads of
-this attribute.
+permit of it, there is no `FailureStreak`, and no deferral is in effect. A success then changes nothing. So `admit`
+returns at once, `run` does not call `succeed`, and a successful call costs two reads of this attribute.
 
-Whatever ends one of these conditions sets `_fast_path` to False: a failure, a slow call, a request of a person about
+Whatever ends one of these conditions sets `_fast_path` to False: a failure, a request of a person about
 the circuit, a restored state. Only `succeed` sets it to True again. With shared guards it is never True.
 """
 
@@ -32,7 +31,7 @@ from leadsman.resilience.deadline import GRACE
 from leadsman.resilience.decision import Decision, Document, FailureStreak, decide, give_up, streak_from_json
 from leadsman.resilience.environment import Caller, Environment, GuardSpec, Snapshot
 from leadsman.resilience.failure import Failure, RetryRequested, sift
-from leadsman.resilience.guards import NO_SHARED_GUARDS, BusLock, SharedGuards, SlowWatch, ThreadGuard, guard_call
+from leadsman.resilience.guards import NO_SHARED_GUARDS, BusLock, SharedGuards, ThreadGuard, guard_call
 from leadsman.resilience.policy import GiveUp, Policy, Verdict
 from leadsman.resilience.turns import LineUser
 
@@ -68,7 +67,6 @@ class Execution(Generic[T]):
         "_permit",
         "_reported",
         "_shared",
-        "_slow",
         "_streak",
         "attempts",
         "circuit",
@@ -109,21 +107,15 @@ class Execution(Generic[T]):
         self._streak: FailureStreak | None = None
         self._pass = PASS
         self._permit: Permit | None = None
-        self._slow = False
         self._called_at = math.inf  # when the call under way began; infinity once it has shown that the device works
         self._fast_path = shared is NO_SHARED_GUARDS
         self._reported: tuple[str, ...] = ()
-        slow = None if guards.breaker is None else guards.breaker.slow
-        watch = None if slow is None else SlowWatch(slow, self._note_slow)
         lines = None
         if guards.adapters or bus_lock is not None:
-            lines = LineUser(name, environment.clock.monotonic, looks=thread is None)
+            lines = LineUser(name, looks=thread is None)
         self._call = guard_call(
-            call, self, environment, timeout=guards.timeout, bus_lock=bus_lock, thread=thread, watch=watch, lines=lines
+            call, self, environment, timeout=guards.timeout, bus_lock=bus_lock, thread=thread, lines=lines
         )
-
-    def _note_slow(self) -> None:
-        self._slow, self._fast_path = True, False
 
     @property
     def calm(self) -> bool:
@@ -324,8 +316,7 @@ class Execution(Generic[T]):
         if not self._fast_path:
             self._streak = None
             self.circuit.deferred_until = -math.inf
-            slow, self._slow = self._slow, False
-            self._settle(CycleOutcome.FAILED if slow else CycleOutcome.SUCCEEDED)
+            self._settle(CycleOutcome.SUCCEEDED)
             if self._shared is NO_SHARED_GUARDS and (permit := unchanging(self.circuit.state)) is not None:
                 self._pass, self._fast_path = permit, True
 

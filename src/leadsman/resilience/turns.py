@@ -8,7 +8,7 @@ others is no failure of the device.
 import asyncio
 import contextlib
 import math
-from collections.abc import AsyncIterator, Callable, Hashable, Iterator
+from collections.abc import AsyncIterator, Hashable, Iterator
 from contextvars import ContextVar
 from typing import Literal, Protocol
 
@@ -45,24 +45,19 @@ class LineUser:
 
     Args:
         name: the device, for adapters that do not say which unit they ask.
-        monotonic: the clock.
         looks: whether its turns may be cut short. Not if a person waits for the answer, nor if a thread makes the call,
             which goes on when its turn is over.
     """
 
-    __slots__ = ("_monotonic", "_since", "_waits", "deadline", "lines", "looks", "name", "waited")
+    __slots__ = ("_waits", "deadline", "lines", "looks", "name")
 
-    def __init__(self, name: str, monotonic: Callable[[], float], *, looks: bool) -> None:
+    def __init__(self, name: str, *, looks: bool) -> None:
         self.name = name
         self.looks = looks
         self.deadline: Pausable | None = None
         self.lines: list[SharedLine] = []
         """Those that it holds."""
-        self.waited = 0.0
-        """Seconds that the call under way, or the last one, has waited for its turns."""
-        self._monotonic = monotonic
         self._waits = 0
-        self._since = 0.0
 
     @property
     def limited(self) -> bool:
@@ -73,18 +68,14 @@ class LineUser:
     def waiting(self) -> Iterator[None]:
         """While this lasts, it waits for a turn. A handler may do so in several tasks at once."""
         self._waits += 1
-        if self._waits == 1:
-            self._since = self._monotonic()
-            if self.deadline is not None:
-                self.deadline.pause()
+        if self._waits == 1 and self.deadline is not None:
+            self.deadline.pause()
         try:
             yield
         finally:
             self._waits -= 1
-            if not self._waits:
-                self.waited += self._monotonic() - self._since
-                if self.deadline is not None:
-                    self.deadline.resume()
+            if not self._waits and self.deadline is not None:
+                self.deadline.resume()
 
 
 CALLER: ContextVar[LineUser | None] = ContextVar("leadsman_caller", default=None)

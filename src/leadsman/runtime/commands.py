@@ -157,9 +157,7 @@ class CommandQueue:
             timeout=command.timeout,
             bus_lock=self._bus_lock,
             thread=self._plain,
-            lines=LineUser(command.name, environment.clock.monotonic, looks=False)
-            if uses_adapters(command.needs)
-            else None,
+            lines=LineUser(command.name, looks=False) if uses_adapters(command.needs) else None,
         )
 
     @property

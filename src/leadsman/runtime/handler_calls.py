@@ -89,14 +89,12 @@ class PlainCall:
         timeout: of a call, in seconds. The wait for a thread may last as long once more.
     """
 
-    __slots__ = ("_handler", "_limit", "_loop", "_needs", "_thread", "_threads", "name", "waited")
+    __slots__ = ("_handler", "_limit", "_loop", "_needs", "_thread", "_threads", "name")
 
     def __init__(
         self, handler: Handler, needs: Dependencies, resources: SharedResources, name: str, timeout: float | None
     ) -> None:
         self.name = name
-        self.waited = 0.0
-        """Seconds that the call under way waited for its thread."""
         self._handler = handler
         self._needs = needs
         self._limit = _LONGEST_WAIT if timeout is None else timeout
@@ -123,9 +121,7 @@ class PlainCall:
         async def threaded() -> T:
             if self.busy:  # a retry, after the thread did not come back in time
                 raise DeviceUnavailable(f"the thread of an earlier call is still busy{self._place()}")
-            asked = self._loop.time()
             self._thread = thread = await self._threads.take(self, self._limit)
-            self.waited = self._loop.time() - asked
             try:
                 return await call()
             finally:
