@@ -166,43 +166,23 @@ class TestBoth:
 
         assert on(there.client(), scenario) == [120, 90, 86_400]
 
-    def test_what_has_not_changed_is_not_sent_again(self, there):
+    def test_who_sends_a_condition_is_answered_that_nothing_has_changed(self, there):
         there.recordings.answers["/status"] = Recorded(POWER, headers={"ETag": '"one"'})
 
         async def scenario(http):
-            found = [await http.request("GET", "/status") for _ in range(3)]
+            first = await http.request("GET", "/status")
+            same = await http.request("GET", "/status", headers={"If-None-Match": first.headers["etag"]})
             there.recordings.answers["/status"] = Recorded({"watts": 1}, headers={"ETag": '"two"'})
-            found += [await http.request("GET", "/status")]
-            assert http.health["unchanged"] == 2
-            return [(answer.json()["watts"], answer.unchanged) for answer in found]
+            later = await http.request("GET", "/status", headers={"if-none-match": first.headers["etag"]})
+            return first.status, (same.status, same.content), (later.status, later.json())
 
-        assert on(there.client(), scenario) == [(412.5, False), (412.5, True), (412.5, True), (1, False)]
+        assert on(there.client(), scenario) == (200, (304, b""), (200, {"watts": 1}))
 
-    def test_what_has_not_changed_is_returned_although_other_answers_took_its_place_meanwhile(self, there):
-        async def late(request):
-            await asyncio.sleep(1)
-            return Recorded(POWER, headers={"ETag": '"one"'})
+    def test_an_answer_that_nothing_has_changed_is_refused_where_nobody_asked(self, there):
+        there.recordings.answers["/status"] = Recorded(b"", 304)
 
-        there.recordings.answers["/status"] = late
-        there.recordings.answers |= {f"/{n}": Recorded("x" * 10**6, headers={"ETag": "1"}) for n in range(5)}
-
-        async def scenario(http):
-            await read(http)
-            reading = asyncio.create_task(http.request("GET", "/status"))
-            await asyncio.sleep(0.1)
-            for n in range(5):
-                await http.get_text(f"/{n}")
-            assert (await reading).unchanged
-
-        on(there.client(), scenario)
-
-    def test_a_revision_that_cannot_be_sent_back_is_not(self, there):
-        there.recordings.answers["/status"] = Recorded(POWER, headers={"ETag": '"\x01"'})
-
-        async def scenario(http):
-            return [(await http.request("GET", "/status")).unchanged for _ in range(2)]
-
-        assert on(there.client(), scenario) == [False, False]
+        with pytest.raises(HttpRefused, match="answers with status 304"):
+            on(there.client(), read)
 
     def test_redirects_are_followed_on_the_server_itself(self, there):
         there.recordings.answers |= {
@@ -250,23 +230,6 @@ class TestBoth:
                     on(there.client(), lambda http: read(http, "/a"))
             else:
                 assert on(there.client(), lambda http: read(http, "/a")) == Power(watts=412.5)
-
-    def test_the_quota_of_a_day_defers_what_is_too_much(self, there):
-        there.recordings.answers |= {"/status": POWER, "/a": Recorded("", 302, {"Location": "/status"})}
-
-        async def scenario(http):
-            left = http.health["quota_left"]
-            assert left in (1, 2, 3)  # the share of the rest of the day
-            for _ in range(left):
-                await read(http)
-            with pytest.raises(
-                RetryRequested, match="daily quota of 3 requests is used up until midnight UTC"
-            ) as asked:
-                await read(http)
-            assert 0 < asked.value.delay <= 86_400
-            return http.health["quota_left"]
-
-        assert on(there.client(daily_quota=3), scenario) == 0
 
     def test_a_password_goes_to_its_server_only(self, there):
         there.recordings.answers["/status"] = POWER
@@ -453,7 +416,7 @@ def test_a_digest_is_sent_to_who_asks_for_it_and_the_password_never(algorithm):
                 assert await read(http) == Power(watts=412.5)
             return http.health["requests"]
 
-        assert on(HttpClient(web.url, "ann", "geheim", auth="digest", daily_quota=10_000), scenario) == 4
+        assert on(HttpClient(web.url, "ann", "geheim", auth="digest"), scenario) == 4
         assert web.logins == 3
         with pytest.raises(HttpRefused, match='it wants a digest: write auth="digest"'):
             on(HttpClient(web.url, "ann", "geheim"), read)
@@ -611,7 +574,6 @@ def test_a_cancelled_call_leaves_the_next_one_unharmed(web):
         (lambda: HttpClient("http://a", most_bytes=0), InvalidValue),
         (lambda: HttpClient("http://a", most_bytes=2**40), InvalidValue),
         (lambda: HttpClient("http://a", most_connections=True), InvalidValue),
-        (lambda: HttpClient("http://a", daily_quota=0), InvalidValue),
         (lambda: HttpClient("http://a", headers={"A": "b\n"}), InvalidValue),
         (lambda: HttpClient("http://a", headers=[("A", "b")]), InvalidType),
     ],

@@ -92,7 +92,8 @@ def inverter_app(http):
 
     @app.telemetry("inverter", interval="200ms")
     async def inverter(http: HttpClient) -> dict[str, float]:
-        return await http.get_json("/status?token=geheim-42")
+        answer = await http.request("GET", "/status?token=geheim-42", headers={"If-None-Match": '"1"'})
+        return {"watts": 412.5} if answer.status == 304 else answer.json()
 
     return app
 

@@ -56,16 +56,6 @@ def test_what_the_server_refuses_is_published_with_its_reason_and_not_asked_agai
     assert weather.states("berlin") == [WEATHER]
 
 
-def test_a_virtual_day_with_a_quota_that_is_too_small_waits_for_midnight():
-    with Harness(app, settings={"places": PLACES, "daily_quota": 50}, twins=True) as harness:
-        harness.run("23h")
-        twin = harness.adapter(HttpTwin)
-        assert len(twin.recordings.requests) == 50
-        assert harness.errors("berlin") == []
-        harness.run("2h")
-        assert 54 <= len(twin.recordings.requests) <= 55
-
-
 def test_a_pause_that_the_server_asks_for_is_no_outage(weather):
     weather.twin.fail(RetryRequested("2h", "429"))
     weather.run("1h")

@@ -776,7 +776,7 @@ class HttpTwin(HttpClient):
     Args:
         answers: see `Recordings`.
         url: as that of `HttpClient`; None where each call names a whole URL.
-        options: those of `HttpClient`, such as ``daily_quota=``.
+        options: those of `HttpClient`, such as ``token=``.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What a status, a redirect, a revision and a quota mean."""
+"""What a status and a redirect mean."""
 
 import re
 from typing import Annotated, Any
@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from leadsman import RetryRequested
 from leadsman.adapters.http import HttpAnswer, HttpRefused, HttpUnavailable
 from leadsman.adapters.http.answer import ENCODINGS, next_hop, status_error
-from leadsman.adapters.http.client import DAY, MOST_KEPT, DailyQuota, Revisions, conditions_of
 from leadsman.adapters.http.wire import RequestLine
 from leadsman.errors import DeviceError, GarbledData, LeadsmanError, PermanentError, TransientError
 
@@ -78,72 +77,6 @@ def test_a_chain_of_redirects_ends(ways):
         visited.append(found)
 
     assert len(visited) <= 6
-
-
-@given(st.integers(1, 500), st.lists(st.floats(0, 3 * DAY), max_size=600), st.floats(0, 10**10))
-def test_a_day_never_has_more_requests_than_the_quota(limit, steps, start):
-    quota, wall, taken = DailyQuota(limit), start, {}
-    for step in sorted(steps):
-        wall = start + step
-        found = outcome(quota.take, wall)
-        if isinstance(found, RetryRequested):
-            assert 0 < found.delay <= DAY
-            assert (wall + found.delay) // DAY <= wall // DAY + 1
-        else:
-            taken[wall // DAY] = taken.get(wall // DAY, 0) + 1
-        assert 0 <= quota.left(wall) <= limit
-    assert all(count <= limit for count in taken.values())
-
-
-def test_an_app_that_is_restarted_in_the_evening_gets_the_evenings_share():
-    assert [DailyQuota(100).left(DAY * 20_000 + hour * 3600) for hour in (0, 12, 18, 23.99)] == [100, 50, 25, 1]
-    quota = DailyQuota(100)
-    assert quota.left(DAY * 1.75) == 25
-    assert quota.left(DAY * 2) == 100
-
-
-def test_requests_that_a_digest_costs_are_counted():
-    quota = DailyQuota(2)
-    quota.take(0.0)
-    quota.add(1)
-
-    with pytest.raises(RetryRequested, match="used up until midnight UTC") as asked:
-        quota.take(DAY / 4)
-    assert asked.value.delay == DAY * 3 / 4
-
-
-def test_answers_are_kept_with_their_revisions_within_a_bound():
-    kept = Revisions()
-
-    def keep(path, headers, content):
-        kept.keep(HttpAnswer(200, headers, content, RequestLine("GET", path)))
-
-    keep("/etag", {"etag": '"1"'}, b"a")
-    keep("/date", {"last-modified": "Thu, 01 Jan 2026 00:00:00 GMT"}, b"b")
-    keep("/none", {}, b"c")
-    keep("/secret", {"etag": '"1"', "cache-control": "private, No-Store"}, b"d")
-    keep("/long", {"etag": "x" * 2000}, b"e")
-    keep("/noise", {"etag": '"\x01"', "last-modified": "\udcff"}, b"e")
-    keep("/large", {"etag": "1"}, b"f" * (MOST_KEPT + 1))
-
-    assert kept.get("/etag")[:3] == (200, {"etag": '"1"'}, b"a")
-    assert conditions_of(kept.get("/etag")) == {"If-None-Match": '"1"'}
-    assert conditions_of(kept.get("/date")) == {"If-Modified-Since": "Thu, 01 Jan 2026 00:00:00 GMT"}
-    assert len(kept) == 2
-    keep("/etag", {}, b"without a revision now")
-    assert kept.get("/etag") is None
-
-    for number in range(100):
-        keep(f"/{number}", {"etag": "1"}, b"x" * (MOST_KEPT // 11))
-        kept.get("/0")
-    assert len(kept) == 10
-    assert kept.get("/0") is not None  # it was asked for
-    assert kept.get("/1") is None
-    kept.clear()
-    assert len(kept) == 0
-    for number in range(10_000):
-        keep(f"/{number}", {"etag": "1", "x": "y" * 200}, b"")
-    assert len(kept) < 4000
 
 
 @given(st.binary(max_size=200), st.sampled_from(["", "text/html", "application/json", "text/plain; charset=punycode"]))

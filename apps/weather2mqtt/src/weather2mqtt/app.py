@@ -10,7 +10,7 @@ CURRENT = "temperature_2m,relative_humidity_2m,pressure_msl,precipitation,wind_s
 
 def servers(settings: Settings) -> tuple[HttpClient]:
     """The server of the settings."""
-    return (HttpClient(settings.url, daily_quota=settings.daily_quota),)
+    return (HttpClient(settings.url),)
 
 
 def simulated_servers(settings: Settings) -> tuple[HttpClient]:

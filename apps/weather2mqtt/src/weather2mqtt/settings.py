@@ -16,8 +16,6 @@ class Place(BaseModel):
 
 class Settings(BaseModel):
     url: str = "https://api.open-meteo.com"
-    daily_quota: Annotated[int, Field(ge=1)] = 10_000
-    """Requests of a day; Open-Meteo allows as many without a contract."""
     places: dict[str, Place] = {}
 
 

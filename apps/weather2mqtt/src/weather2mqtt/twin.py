@@ -10,4 +10,4 @@ ANSWER = {"latitude": 52.52, "longitude": 13.42, "utc_offset_seconds": 0, "timez
 
 def simulated_server(settings: Settings) -> HttpTwin:
     """A server with the same weather everywhere."""
-    return HttpTwin({"/v1/forecast": ANSWER}, settings.url, daily_quota=settings.daily_quota)
+    return HttpTwin({"/v1/forecast": ANSWER}, settings.url)

@@ -147,7 +147,8 @@ class Body:
 
 
 class HttpAnswer(NamedTuple):
-    """An answer with a status from 200 to 299."""
+    """An answer with a status from 200 to 299; or with 304, and without content, to a request that asked only for what
+    has changed."""
 
     status: int
     headers: Mapping[str, str]
@@ -156,8 +157,6 @@ class HttpAnswer(NamedTuple):
     """Unpacked, at most `most_bytes` of the client."""
     place: RequestLine
     """The request. As text it has neither credentials nor a query: ``GET http://inverter.lan/status``."""
-    unchanged: bool = False
-    """Whether the server answered that nothing has changed, so that this is what it answered before."""
 
     def text(self) -> str:
         """The content as text: UTF-8 or UTF-16 if it is that; else in the encoding that its header names, such as

@@ -8,9 +8,7 @@ import asyncio
 import base64
 import contextlib
 import json as json_
-import math
 import re
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar, get_args, overload
@@ -52,14 +50,8 @@ LARGEST_LIMIT = 64 * 1024 * 1024
 """Bytes that ``most_bytes=`` may allow."""
 MOST_OF_AN_ERROR = 2048
 """Bytes that are read of an answer whose status is an error."""
-MOST_KEPT = 4 * 1024 * 1024
-"""Bytes of all answers that are kept, with their addresses and headers; the oldest ones go first."""
-_OVERHEAD = 1000
-"""Bytes that an answer takes besides."""
-LONGEST_REVISION = 1024
-"""Characters of an ``ETag`` or a date that is sent back. One with a control character could not be sent."""
-DAY = 86_400.0
-"""Seconds. A day of a quota begins at midnight UTC."""
+CONDITIONS = frozenset({"if-none-match", "if-modified-since"})
+"""Headers of a request to which 304 is an answer (RFC 9110 §13.1)."""
 CLOSING = 3.0
 """The longest time in seconds to close all connections."""
 EXAMPLE = "http://inverter.lan"
@@ -76,106 +68,6 @@ class _Progress:
     def __init__(self, place: RequestLine) -> None:
         self.place = place
         self.text = "the answer did not come"
-
-
-class DailyQuota:
-    """Counts requests, of which a server allows some in a day.
-
-    The first day gets the share of the quota that is left of the day. So an app that is started again in the evening
-    does not have a whole day's requests once more; nothing is kept on disk.
-
-    Args:
-        limit: requests of a day.
-    """
-
-    def __init__(self, limit: int) -> None:
-        if type(limit) is not int or limit < 1:
-            raise InvalidValue(f"daily_quota is {limit!r}; it must be 1 or more requests")
-        self.limit = limit
-        self._day: float | None = None
-        self._left = 0
-
-    def left(self, wall: float) -> int:
-        """How many requests are left at this time, epoch seconds."""
-        self._turn(wall)
-        return max(self._left, 0)
-
-    def take(self, wall: float) -> None:
-        """Count a request before it is sent.
-
-        Raises:
-            RetryRequested: none is left; the delay ends with the day.
-        """
-        self._turn(wall)
-        if self._left < 1:
-            raise RetryRequested(
-                DAY - wall % DAY, f"the daily quota of {self.limit:,} requests is used up until midnight UTC"
-            )
-        self._left -= 1
-
-    def add(self, requests: int) -> None:
-        """Count requests that were sent besides."""
-        self._left -= requests
-
-    def _turn(self, wall: float) -> None:
-        day = wall // DAY
-        if day != self._day:
-            share = 1.0 if self._day is not None else 1.0 - wall % DAY / DAY
-            self._day, self._left = day, math.ceil(self.limit * share)
-
-
-class Revisions:
-    """The latest answer for each URL, if its server named its revision, so that it need not send again what has not
-    changed (RFC 9110 §13)."""
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[str, HttpAnswer] = OrderedDict()
-        self._size = 0
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def get(self, url: str) -> HttpAnswer | None:
-        """Return the answer that is kept for a URL. A caller that revalidates it holds it until the server answers:
-        others may take its place meanwhile."""
-        if url in self._kept:
-            self._kept.move_to_end(url)
-        return self._kept.get(url)
-
-    def keep(self, answer: HttpAnswer) -> None:
-        """Keep an answer, unless its server names no revision or forbids it."""
-        self._forget(answer.place.url)
-        no_store = "no-store" in answer.headers.get("cache-control", "").lower()
-        if no_store or len(answer.content) > MOST_KEPT or not conditions_of(answer):
-            return
-        self._kept[answer.place.url] = answer
-        self._size += _size_of(answer)
-        while self._size > MOST_KEPT:
-            self._forget(next(iter(self._kept)))
-
-    def clear(self) -> None:
-        """Forget all answers."""
-        self._kept.clear()
-        self._size = 0
-
-    def _forget(self, url: str) -> None:
-        kept = self._kept.pop(url, None)
-        if kept is not None:
-            self._size -= _size_of(kept)
-
-
-def conditions_of(answer: HttpAnswer) -> dict[str, str]:
-    """The headers with which a server sends only what has changed since an answer; empty if it named no revision."""
-    return {
-        condition: answer.headers[name]
-        for condition, name in (("If-None-Match", "etag"), ("If-Modified-Since", "last-modified"))
-        if 0 < len(answer.headers.get(name, "")) <= LONGEST_REVISION and answer.headers[name].isprintable()
-    }
-
-
-def _size_of(answer: HttpAnswer) -> int:
-    headers = sum(len(name) + len(value) for name, value in answer.headers.items())
-    return _OVERHEAD + len(answer.content) + len(answer.place.url) + headers
 
 
 class HttpClient:
@@ -202,8 +94,6 @@ class HttpClient:
         most_bytes: of one answer, unpacked; 1 to `LARGEST_LIMIT`.
         most_connections: how many requests are under way at most; others wait. About as many connections are kept
             for the next request.
-        daily_quota: how many requests may be sent from midnight to midnight UTC; then `RetryRequested` defers the
-            polls. Each process counts for itself, and begins with the share of the rest of the day. None: no limit.
         retry_tokens: see `leadsman.adapters.adapter.LimitsRetries`.
 
     Raises:
@@ -223,7 +113,6 @@ class HttpClient:
         timeout: Duration = 10.0,
         most_bytes: int = MOST_BYTES,
         most_connections: int = 100,
-        daily_quota: int | None = None,
         retry_tokens: int | None = None,
     ) -> None:
         self.retry_tokens = retry_tokens
@@ -232,7 +121,6 @@ class HttpClient:
         self._timeout = positive_seconds(timeout, "timeout")
         self._most_bytes = _check_number("most_bytes", most_bytes, LARGEST_LIMIT)
         self._most_connections = _check_number("most_connections", most_connections, 10_000)
-        self._quota = None if daily_quota is None else DailyQuota(daily_quota)
         self._ca = ca
         self._headers = _check_headers(headers or {})
         if auth not in get_args(Authentication):
@@ -240,10 +128,9 @@ class HttpClient:
         self._kind: Literal["basic", "digest", "bearer"] = auth if token is None else "bearer"
         self._username, self._secret = self._account(username, password, token)
         self._credentials: Login | None = None
-        self._revisions = Revisions()
         self._wire: Wire | None = None
         self._slots = asyncio.Semaphore(self._most_connections)
-        self._under_way = self._requests = self._unchanged = 0
+        self._under_way = self._requests = 0
 
     def _account(
         self, username: str | None, password: str | SecretValue | Path | None, token: str | SecretValue | Path | None
@@ -291,7 +178,6 @@ class HttpClient:
     async def __aexit__(self, *exc_info: object) -> None:
         """Close all connections. Calls that are under way fail. The adapter may be entered again."""
         wire, self._wire = self._wire, None
-        self._revisions.clear()
         self._credentials = None
         if wire is not None:
             with contextlib.suppress(TimeoutError):
@@ -315,14 +201,12 @@ class HttpClient:
 
     @property
     def health(self) -> Mapping[str, object]:
-        """For introspection: the server's address, how many requests were sent since the start, how many of them found
-        nothing changed, how many calls are under way, and the rest of the daily quota."""
+        """For introspection: the server's address, how many requests were sent since the start, and how many calls are
+        under way."""
         return {
             "url": self._url or None,
             "requests": self._requests,
-            "unchanged": self._unchanged,
             "under_way": self._under_way,
-            "quota_left": None if self._quota is None else self._quota.left(self._wall()),
         }
 
     @overload
@@ -332,7 +216,7 @@ class HttpClient:
     async def get_json(self, path: str, kind: type[_T], *, params: Mapping[str, object] | None = None) -> _T: ...
 
     async def get_json(self, path: str = "", kind: Any = None, *, params: Mapping[str, object] | None = None) -> Any:
-        """Read JSON. What the server answered before is returned again if it answers that nothing has changed.
+        """Read JSON.
 
         Args:
             path: below the URL, such as ``/status``; or a whole URL.
@@ -343,7 +227,7 @@ class HttpClient:
             DeviceTimeout, DeviceUnavailable, HttpUnavailable, GarbledData: a retry may help.
             PermanentError: the address, the certificate, a redirect, the size, or the shape is wrong.
             HttpRefused: the server refuses: 401, 403, 404, and each other status that is not named here.
-            RetryRequested: the server asks for a pause, or the daily quota is used up.
+            RetryRequested: the server asks for a pause.
             InvalidValue: the path is no path, and no URL.
         """
         answer = await self.request("GET", path, params=params)
@@ -363,8 +247,7 @@ class HttpClient:
         data: bytes | None = None,
         headers: Mapping[str, str | SecretValue] | None = None,
     ) -> HttpAnswer:
-        """Send a request and return the answer. Only a GET without `headers` is sent with a revision, and only GET and
-        HEAD follow redirects.
+        """Send a request and return the answer. Only GET and HEAD follow redirects.
 
         Args:
             method: ``GET``, ``POST``, ``PUT``, …
@@ -372,7 +255,8 @@ class HttpClient:
             params: as for `get_json`.
             json: a body that is sent as JSON.
             data: a body that is sent as it is, instead of `json`.
-            headers: sent with this request only, to its server.
+            headers: sent with this request only, to its server. To ``If-None-Match`` or ``If-Modified-Since``, a
+                status of 304 is an answer, without content.
 
         Raises:
             DeviceTimeout, DeviceUnavailable, HttpUnavailable, GarbledData: as `get_json`.
@@ -417,45 +301,35 @@ class HttpClient:
         visited = [url]
         while True:
             request = HttpRequest(method, visited[-1], headers, body, digest)
-            answer = await self._exchange(request, progress, cached=method == "GET" and not own)
+            answer = await self._exchange(request, progress)
             if isinstance(answer, HttpAnswer):
                 return answer
             visited.append(next_hop(method, visited, answer, with_credentials=with_credentials))
             progress.place = RequestLine(method, visited[-1])
 
-    async def _exchange(self, request: HttpRequest, progress: _Progress, *, cached: bool) -> HttpAnswer | str:
+    async def _exchange(self, request: HttpRequest, progress: _Progress) -> HttpAnswer | str:
         """Send one request. Returns the answer, or where it is redirected."""
         progress.text = f"none of {self._most_connections} connections was free"
         async with self._slots:
             if (wire := self._wire) is None:
                 raise DeviceUnavailable(f"{progress.place}: the client is closed")
-            if self._quota is not None:
-                self._quota.take(self._wall())
-            kept = self._revisions.get(request.url) if cached else None
-            if kept is not None:
-                request = request._replace(headers={**request.headers, **conditions_of(kept)})
             progress.text = "the server took the request and did not answer"
             self._requests += 1
             self._under_way += 1
             try:
                 async with wire.send(request) as reply:
-                    if self._quota is not None:
-                        self._quota.add(reply.requests - 1)
                     self._requests += reply.requests - 1
-                    return await self._read(request, reply, progress, kept, cached=cached)
+                    return await self._read(request, reply, progress)
             finally:
                 self._under_way -= 1
 
-    async def _read(
-        self, request: HttpRequest, reply: HttpReply, progress: _Progress, kept: HttpAnswer | None, *, cached: bool
-    ) -> HttpAnswer | str:
+    async def _read(self, request: HttpRequest, reply: HttpReply, progress: _Progress) -> HttpAnswer | str:
         """Read what follows the headers of a reply."""
         place, status = progress.place, reply.status
         if status in REDIRECTS and "location" in reply.headers:
             return reply.headers["location"]
-        if status == 304 and kept is not None:
-            self._unchanged += 1
-            return kept._replace(unchanged=True)
+        if status == 304 and not CONDITIONS.isdisjoint(map(str.lower, request.headers)):
+            return HttpAnswer(status, reply.headers, b"", place)
         if not 200 <= status <= 299:
             if status == 401:
                 self._credentials = None  # a file may have another password by now
@@ -466,10 +340,7 @@ class HttpClient:
             content = await _content_of(request.method, reply, self._most_bytes, progress)
         except (AnswerTooLong, GarbledData, PermanentError) as error:
             raise type(error)(f"{place}: {error}") from error
-        answer = HttpAnswer(status, reply.headers, content, place)
-        if cached and status == 200:
-            self._revisions.keep(answer)
-        return answer
+        return HttpAnswer(status, reply.headers, content, place)
 
     def _auth_scheme(self, request: HttpRequest) -> str | None:
         if request.digest is not None or "Authorization" in request.headers:
